@@ -1,0 +1,335 @@
+"""What a dispatcher tells its host to know or to do, as immutable values.
+
+A call of the dispatcher returns a list of effects in this order:
+
+1. *notices*: `AckIgnored`, `Evicted`, `Released`, `Blocked`, `Dropped`, `Skipped`, `Settled`, `Spilled`, in the order they happened; never needed for correctness;
+2. *obligations*: `DeadLetter`, then `Load`, then `Deliver` in service order; they can be asked for again, and checked just before acting on them;
+3. *state*: at most one `CursorAdvanced`, at most one `Resumed`; of these the last one seen wins.
+
+Every effect is an absolute fact, never a delta: applying it twice does no harm. All are tuples with named fields, because building
+one costs a fifth of a frozen dataclass; unlike plain tuples they are equal only to the same kind of effect.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias, TypeVar
+
+__all__ = [
+    "AckIgnored",
+    "AckIgnoredReason",
+    "BlockReason",
+    "Blocked",
+    "CursorAdvanced",
+    "DeadLetter",
+    "Deliver",
+    "DropReason",
+    "Dropped",
+    "Effect",
+    "Evicted",
+    "Load",
+    "ReleaseReason",
+    "Released",
+    "Resumed",
+    "Settled",
+    "SettleReason",
+    "SkipReason",
+    "Skipped",
+    "Spilled",
+]
+
+_Value = TypeVar("_Value", bound=tuple[object, ...])
+
+
+class AckIgnoredReason(StrEnum):
+    """Why a settlement (ack, nack, ...) changed nothing now."""
+
+    UNKNOWN_OFFSET = "unknown_offset"  # never offered, or settled before
+    NOT_HOLDER = "not_holder"  # that attempt went to another consumer
+    UNKNOWN_ATTEMPT = "unknown_attempt"  # no such attempt was ever delivered
+    STALE_ATTEMPT = "stale_attempt"  # the attempt has ended on the books
+    LATE_ACK_NOTED = "late_ack_noted"  # a newer attempt is open: however that one ends, it will count as acked
+    DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
+    BLOCKED = "blocked"  # poisoned and waiting for unblock or park
+    NOT_DEAD_LETTERING = "not_dead_lettering"  # dead_lettered() for a message that is not being archived
+    NOT_LOADING = "not_loading"  # loaded() for a message nobody asked for
+    NOT_BLOCKED = "not_blocked"  # park() for a message that is not blocked
+
+
+class ReleaseReason(StrEnum):
+    """Why a delivery ended on the books although its consumer said nothing."""
+
+    ACK_TIMEOUT = "ack_timeout"
+    EVICTED = "evicted"
+    REMOVED = "removed"
+    SESSION_LOST = "session_lost"
+    DRAIN_TIMEOUT = "drain_timeout"
+
+
+class DropReason(StrEnum):
+    """Which policy of the user gave a message up."""
+
+    POISON = "poison"
+    EVICTED = "evicted"
+
+
+class SkipReason(StrEnum):
+    """Why a message was settled without a delivery that counted."""
+
+    UNMATCHED = "unmatched"
+    GONE = "gone"
+
+
+class SettleReason(StrEnum):
+    """What settled a message other than the ack of its current attempt."""
+
+    LATE_ACK = "late_ack"
+    PARKED = "parked"
+
+
+class BlockReason(StrEnum):
+    """Why an outstanding message is not at a consumer at this moment."""
+
+    KEY_IN_FLIGHT = "key_in_flight"  # an older message of the key is out, and the per-key limit is reached
+    OLDER_WAITS = "older_waits"  # an older message of the key has not gone out yet
+    RETRY_WAIT = "retry_wait"
+    DEAD_LETTERING = "dead_lettering"
+    BLOCKED = "blocked"
+    QUARANTINED = "quarantined"
+    DRAINING = "draining"  # the key has moved; its previous owner still holds deliveries of it
+    NO_CONSUMER = "no_consumer"
+    CONSUMER_INACTIVE = "consumer_inactive"
+    CONSUMER_FULL = "consumer_full"
+    LOADING = "loading"
+    WINDOW_FULL = "window_full"  # spilled, its turn has come, and no slot is free to load it
+
+
+def _equal(self: tuple[object, ...], other: object) -> bool:
+    return self.__class__ is other.__class__ and tuple.__eq__(self, other)
+
+
+def _unequal(self: tuple[object, ...], other: object) -> bool:
+    return not _equal(self, other)
+
+
+def _hash(self: tuple[object, ...]) -> int:
+    return hash((self.__class__.__name__, *self))
+
+
+def _equal_by_class(cls: type[_Value]) -> type[_Value]:
+    """Make two values equal only if they are of one class: `NamedTuple` alone says ``CursorAdvanced(5) == (5,)``."""
+    cls.__eq__ = _equal  # type: ignore[method-assign]  # mypy keeps tuple's own signature
+    cls.__ne__ = _unequal  # type: ignore[method-assign]  # as above
+    cls.__hash__ = _hash  # type: ignore[method-assign]  # as above
+    return cls
+
+
+@_equal_by_class
+class AckIgnored(NamedTuple):
+    """A settlement that did not apply. Normal in any system with retries; worth counting, never an error.
+
+    Attributes:
+        offset: The offset that was named.
+        consumer: Who was named, or None where the call names nobody.
+        attempt: The attempt that was named, or None where the call names none.
+        reason: Why nothing changed.
+    """
+
+    offset: int
+    consumer: str | None
+    attempt: int | None
+    reason: AckIgnoredReason
+
+
+@_equal_by_class
+class Evicted(NamedTuple):
+    """A consumer stayed inactive for the whole grace period and has lost its keys.
+
+    Attributes:
+        consumer: Its name; adding it again starts a new session.
+    """
+
+    consumer: str
+
+
+@_equal_by_class
+class Released(NamedTuple):
+    """A delivery has ended on the books only: tell the consumer, if it can be reached, to stop working on it.
+
+    Attributes:
+        offset: The message.
+        consumer: Who held it.
+        attempt: Which delivery of it.
+        reason: Why it ended.
+    """
+
+    offset: int
+    consumer: str
+    attempt: int
+    reason: ReleaseReason
+
+
+@_equal_by_class
+class Blocked(NamedTuple):
+    """A poisoned message now holds its key until somebody calls ``unblock`` or ``park``.
+
+    Attributes:
+        offset: The message.
+        key: Its key.
+        failures: How often it had failed.
+    """
+
+    offset: int
+    key: bytes | None
+    failures: int
+
+
+@_equal_by_class
+class Dropped(NamedTuple):
+    """A message was given up by a policy of yours and counts as settled.
+
+    Attributes:
+        offset: The message.
+        key: Its key.
+        reason: Which policy.
+    """
+
+    offset: int
+    key: bytes | None
+    reason: DropReason
+
+
+@_equal_by_class
+class Skipped(NamedTuple):
+    """A message was settled because nobody can ever get it.
+
+    Attributes:
+        offset: The message.
+        key: Its key.
+        reason: No consumer accepts its key, or it can no longer be read.
+    """
+
+    offset: int
+    key: bytes | None
+    reason: SkipReason
+
+
+@_equal_by_class
+class Settled(NamedTuple):
+    """A message was settled by something other than the ack of its current attempt.
+
+    Attributes:
+        offset: The message.
+        key: Its key.
+        reason: What settled it.
+    """
+
+    offset: int
+    key: bytes | None
+    reason: SettleReason
+
+
+@_equal_by_class
+class Spilled(NamedTuple):
+    """The message is tracked but its payload is not wanted now: drop it. A `Load` will ask for it when its turn is near.
+
+    Attributes:
+        offset: The message.
+    """
+
+    offset: int
+
+
+@_equal_by_class
+class DeadLetter(NamedTuple):
+    """Write this message to the dead-letter store, then confirm with ``dead_lettered(offset)``; until then its key waits.
+
+    Attributes:
+        offset: The message.
+        key: Its key.
+        attempt: The last delivery's number, 0 if it was never delivered (a quarantined key).
+        failures: How often it failed.
+        item: The passenger given to ``offer``.
+    """
+
+    offset: int
+    key: bytes | None
+    attempt: int
+    failures: int
+    item: object
+
+
+@_equal_by_class
+class Load(NamedTuple):
+    """Read this spilled message again and hand it in with ``loaded(offset, item)``, or say ``gone(offset)``.
+
+    Attributes:
+        offset: The message.
+        key: Its key.
+    """
+
+    offset: int
+    key: bytes | None
+
+
+@_equal_by_class
+class Deliver(NamedTuple):
+    """Hand this message to this consumer now.
+
+    Attributes:
+        offset: The message.
+        key: Its key as bytes, or None.
+        consumer: Who gets it.
+        attempt: Number of this delivery: a fence that comes back with the ack. Grows with each delivery of the message.
+        failures: How many earlier deliveries of it failed.
+        item: The passenger given to ``offer``.
+    """
+
+    offset: int
+    key: bytes | None
+    consumer: str
+    attempt: int
+    failures: int
+    item: object
+
+    @property
+    def receipt(self) -> tuple[int, str, int]:
+        """What names this delivery in ``ack(*receipt)``, ``nack``, ``extend``, ``reject`` and ``release``."""
+        return self.offset, self.consumer, self.attempt
+
+
+@_equal_by_class
+class CursorAdvanced(NamedTuple):
+    """Everything offered up to here is settled.
+
+    Attributes:
+        safe_cursor: Greatest offered offset below the lowest outstanding one.
+    """
+
+    safe_cursor: int
+
+
+@_equal_by_class
+class Resumed(NamedTuple):
+    """After a pause (``free_slots == 0``) there is room again: read on.
+
+    Attributes:
+        free_slots: How many messages may be offered now.
+    """
+
+    free_slots: int
+
+
+Effect: TypeAlias = (
+    AckIgnored
+    | Evicted
+    | Released
+    | Blocked
+    | Dropped
+    | Skipped
+    | Settled
+    | Spilled
+    | DeadLetter
+    | Load
+    | Deliver
+    | CursorAdvanced
+    | Resumed
+)
