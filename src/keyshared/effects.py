@@ -117,7 +117,7 @@ def _hash(self: tuple[object, ...]) -> int:
 def _equal_by_class(cls: type[_Value]) -> type[_Value]:
     """Make two values equal only if they are of one class: `NamedTuple` alone says ``CursorAdvanced(5) == (5,)``."""
     cls.__eq__ = _equal  # type: ignore[method-assign]  # mypy keeps tuple's own signature
-    cls.__ne__ = _unequal  # type: ignore[method-assign]  # as above
+    cls.__ne__ = _unequal  # type: ignore[assignment, method-assign]  # as above
     cls.__hash__ = _hash  # type: ignore[method-assign]  # as above
     return cls
 
