@@ -1,0 +1,340 @@
+r"""Glob patterns over keys, and a consumer's filter made of them.
+
+In a pattern ``*`` stands for any run of characters, also none, and ``?`` for exactly one character; a backslash takes the
+special meaning from the next character (``\*``, ``\?``, ``\\``). All else stands for itself: there are no classes and no
+braces, and ``/`` and leading dots are ordinary. The whole key must match, case counts.
+
+Keys are bytes. Characters are those of the key read as UTF-8; every byte that is not valid UTF-8 is one character, which
+only ``*`` and ``?`` match.
+
+A pattern is a row of chunks between stars. Each chunk is looked for once, at the leftmost place after the chunk before:
+if any match exists, one with leftmost chunks does. So nothing is ever tried again and the cost is at most
+O(len(key) * len(pattern)), whatever the pattern.
+"""
+
+from collections.abc import Iterable
+from typing import AnyStr, Final, Generic, TypeAlias
+
+from keyshared.errors import ConfigError
+from keyshared.hashing import Key, key_bytes
+
+__all__ = ["Glob", "KeyFilter"]
+
+_ESCAPE: Final = "\\"
+_STAR: Final = "*"
+_ANY_ONE: Final = "?"
+
+_Token: TypeAlias = tuple[bool, str]  # (has a special meaning, character)
+
+
+class _Chunk(Generic[AnyStr]):
+    """What stands between two stars: literal pieces at fixed places, and one-character gaps between them."""
+
+    __slots__ = ("_first", "_first_at", "_pieces", "length")
+
+    def __init__(self, pieces: list[tuple[int, AnyStr]], length: int, nothing: AnyStr) -> None:
+        self._first_at, self._first = pieces[0] if pieces else (0, nothing)
+        self._pieces = pieces[1:]
+        self.length = length
+
+    def is_at(self, text: AnyStr, place: int) -> bool:
+        """Tell whether the chunk matches at a place from which the text is long enough."""
+        return text.startswith(self._first, place + self._first_at) and self._rest_is_at(text, place)
+
+    def find(self, text: AnyStr, start: int, stop: int) -> int:
+        """Give the leftmost place of the chunk within ``text[start:stop]``, or -1."""
+        first, first_at = self._first, self._first_at
+        last = stop - self.length
+        place = start
+        while place <= last:
+            # the search for the first piece is the interpreter's own: only its hits are looked at here
+            place = text.find(first, place + first_at, stop) - first_at
+            if place < 0 or place > last:
+                return -1
+            if self._rest_is_at(text, place):
+                return place
+            place += 1
+        return -1
+
+    def _rest_is_at(self, text: AnyStr, place: int) -> bool:
+        return all(text.startswith(piece, place + at) for at, piece in self._pieces)
+
+
+class _Matcher(Generic[AnyStr]):
+    """A compiled pattern over text or over bytes."""
+
+    __slots__ = ("_head", "_least", "_middle", "_tail")
+
+    def __init__(self, chunks: list[_Chunk[AnyStr]]) -> None:
+        self._head = chunks[0]
+        self._tail = chunks[-1] if len(chunks) > 1 else None  # None: no star at all
+        self._middle = [chunk for chunk in chunks[1:-1] if chunk.length]
+        self._least = sum(chunk.length for chunk in chunks)
+
+    def matches(self, text: AnyStr) -> bool:
+        size = len(text)
+        if self._tail is None:
+            return size == self._least and self._head.is_at(text, 0)
+        stop = size - self._tail.length
+        if size < self._least or not self._head.is_at(text, 0) or not self._tail.is_at(text, stop):
+            return False
+        place = self._head.length
+        for chunk in self._middle:
+            place = chunk.find(text, place, stop)
+            if place < 0:
+                return False
+            place += chunk.length
+        return True
+
+
+class Glob:
+    r"""One pattern, compiled; an immutable value.
+
+    Args:
+        pattern: The pattern.
+        danube_compat: Match as Danube v0.15.1 means to: ``?`` is one *byte* of UTF-8, and there is no escape. Its fault with
+            keys that hold a star (key ``a*x`` does not match its ``a*``) is not copied.
+
+    Raises:
+        ConfigError: The pattern is no text, cannot be written in UTF-8, or ends in a lone backslash.
+
+    Source:
+        Danube "Key-Shared Dispatch Architecture", Key Filtering; differs: characters instead of bytes, and an escape.
+
+    Example:
+        >>> Glob("eu-west-?").matches("eu-west-1"), Glob("eu-west-?").matches("eu-west-12")
+        (True, False)
+        >>> Glob(r"a\*").matches("a*"), Glob(r"a\*").matches("ab")
+        (True, False)
+    """
+
+    __slots__ = ("_danube_compat", "_exact", "_match_bytes", "_match_text", "_pattern", "_prefix")
+
+    def __init__(self, pattern: str, *, danube_compat: bool = False) -> None:
+        tokens = _tokens(_checked_pattern(pattern), escape=not danube_compat)
+        self._pattern = pattern
+        self._danube_compat = danube_compat
+        special = [index for index, token in enumerate(tokens) if token[0]]
+        literal = "".join(char for is_special, char in tokens if not is_special).encode()
+        self._exact = literal if not special else None
+        only_last = special == [len(tokens) - 1] and tokens[-1][1] == _STAR
+        only_stars = bool(tokens) and all(token == (True, _STAR) for token in tokens)
+        self._prefix = literal if only_last or only_stars else None
+        # without "?" characters and bytes are the same question, because no character's UTF-8 starts inside another's
+        in_text = not danube_compat and (True, _ANY_ONE) in tokens
+        self._match_text = _Matcher(_text_chunks(tokens)) if in_text else None
+        self._match_bytes = None if in_text else _Matcher(_byte_chunks(tokens))
+
+    @property
+    def pattern(self) -> str:
+        """The pattern as it was given."""
+        return self._pattern
+
+    @property
+    def danube_compat(self) -> bool:
+        """Whether ``?`` is a byte and a backslash ordinary."""
+        return self._danube_compat
+
+    @property
+    def exact(self) -> bytes | None:
+        """The only key that matches; None if the pattern holds ``*`` or ``?``."""
+        return self._exact
+
+    @property
+    def prefix(self) -> bytes | None:
+        """What a key must start with to match, if that is all that is asked; None for other patterns."""
+        return self._prefix
+
+    def matches(self, key: str | bytes) -> bool:
+        """Tell whether the whole key matches.
+
+        Args:
+            key: The key.
+
+        Returns:
+            Whether it does.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
+
+        Complexity:
+            O(len(key) * len(pattern)) at worst; O(len(key) + len(pattern)) without ``?``.
+        """
+        data = key_bytes(key)
+        if self._match_bytes is not None:
+            return self._match_bytes.matches(data)
+        assert self._match_text is not None
+        return self._match_text.matches(data.decode(errors="surrogateescape"))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Glob):
+            return NotImplemented
+        return self._pattern == other._pattern and self._danube_compat == other._danube_compat
+
+    def __hash__(self) -> int:
+        return hash((self._pattern, self._danube_compat))
+
+    def __repr__(self) -> str:
+        return f"Glob({self._pattern!r}{', danube_compat=True' if self._danube_compat else ''})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpickle_glob, (self._pattern, self._danube_compat)
+
+
+class KeyFilter:
+    """Which keys a consumer accepts: those that match any of its patterns; an immutable value.
+
+    Args:
+        patterns: Patterns as in `Glob`, in any order. None at all accept every key; the empty pattern accepts the empty key.
+        danube_compat: As in `Glob`.
+
+    Raises:
+        ConfigError: A pattern is not one, or a single text was given instead of several.
+
+    Complexity:
+        To accept: O(len(key)) for exact patterns and prefixes however many exact ones there are, and each other pattern
+        tried in turn.
+
+    Source:
+        Danube "Key-Shared Dispatch Architecture", Key Filtering.
+
+    Example:
+        >>> wanted = KeyFilter(["payment", "ship*"])
+        >>> [key for key in (b"payment", b"shipping", b"payments") if wanted.accepts(key)]
+        [b'payment', b'shipping']
+    """
+
+    __slots__ = ("_accepts_all", "_danube_compat", "_exact", "_general", "_patterns", "_prefixes")
+
+    def __init__(self, patterns: Iterable[str] = (), *, danube_compat: bool = False) -> None:
+        if isinstance(patterns, str | bytes):
+            raise ConfigError("patterns", patterns, "be several patterns, not one text")
+        globs = [Glob(pattern, danube_compat=danube_compat) for pattern in patterns]
+        self._patterns = tuple(dict.fromkeys(glob.pattern for glob in globs))
+        self._danube_compat = danube_compat
+        self._exact = frozenset(glob.exact for glob in globs if glob.exact is not None)
+        self._prefixes = tuple(dict.fromkeys(glob.prefix for glob in globs if glob.prefix is not None))
+        self._general = tuple(dict.fromkeys(glob for glob in globs if glob.exact is None and glob.prefix is None))
+        self._accepts_all = not globs or b"" in self._prefixes
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns as they were given, each once."""
+        return self._patterns
+
+    @property
+    def accepts_all(self) -> bool:
+        """Whether no key is ever refused: there are no patterns, or one is made of stars only."""
+        return self._accepts_all
+
+    @property
+    def takes_keyless(self) -> bool:
+        """Whether messages without a key may come here: there are no patterns, or one is ``"*"``."""
+        return not self._patterns or _STAR in self._patterns
+
+    def accepts(self, key: Key) -> bool:
+        """Tell whether a message with this key may come here.
+
+        Args:
+            key: The key; None asks for messages without one.
+
+        Returns:
+            Whether any pattern matches, or `takes_keyless` for None.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
+        """
+        data = key if key.__class__ is bytes else key_bytes(key)
+        if data is None:
+            return self.takes_keyless
+        if self._accepts_all or data in self._exact or data.startswith(self._prefixes):
+            return True
+        return any(glob.matches(data) for glob in self._general)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, KeyFilter):
+            return NotImplemented
+        same = self._danube_compat == other._danube_compat
+        return same and frozenset(self._patterns) == frozenset(other._patterns)
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self._patterns), self._danube_compat))
+
+    def __repr__(self) -> str:
+        return f"KeyFilter({list(self._patterns)!r}{', danube_compat=True' if self._danube_compat else ''})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpickle_filter, (self._patterns, self._danube_compat)
+
+
+def _unpickle_glob(pattern: str, danube_compat: bool) -> Glob:
+    return Glob(pattern, danube_compat=danube_compat)
+
+
+def _unpickle_filter(patterns: tuple[str, ...], danube_compat: bool) -> KeyFilter:
+    return KeyFilter(patterns, danube_compat=danube_compat)
+
+
+def _checked_pattern(pattern: object) -> str:
+    if not isinstance(pattern, str):
+        raise ConfigError("pattern", pattern, "be a text")
+    try:
+        pattern.encode()
+    except UnicodeEncodeError:
+        raise ConfigError("pattern", pattern, "be text that UTF-8 can express") from None
+    return pattern
+
+
+def _tokens(pattern: str, *, escape: bool) -> list[_Token]:
+    """Tell special characters from those that stand for themselves."""
+    tokens: list[_Token] = []
+    chars = iter(pattern)
+    for char in chars:
+        if escape and char == _ESCAPE:
+            escaped = next(chars, None)
+            if escaped is None:
+                raise ConfigError("pattern", pattern, r"not end in a lone backslash; write \\ for a backslash")
+            tokens.append((False, escaped))
+        else:
+            tokens.append((char in {_STAR, _ANY_ONE}, char))
+    return tokens
+
+
+def _split(tokens: list[_Token]) -> list[list[str | None]]:
+    """Cut at the stars; None is any one character."""
+    chunks: list[list[str | None]] = [[]]
+    for is_special, char in tokens:
+        if is_special and char == _STAR:
+            chunks.append([])
+        else:
+            chunks[-1].append(None if is_special else char)
+    return chunks
+
+
+def _text_chunks(tokens: list[_Token]) -> list[_Chunk[str]]:
+    return [
+        _Chunk([(at, "".join(run)) for at, run in _literal_runs(chars)], len(chars), "") for chars in _split(tokens)
+    ]
+
+
+def _byte_chunks(tokens: list[_Token]) -> list[_Chunk[bytes]]:
+    chunks = []
+    for chars in _split(tokens):
+        units: list[bytes | None] = []
+        for char in chars:
+            units += [None] if char is None else [bytes([byte]) for byte in char.encode()]
+        chunks.append(_Chunk([(at, b"".join(run)) for at, run in _literal_runs(units)], len(units), b""))
+    return chunks
+
+
+def _literal_runs(units: list[AnyStr | None]) -> list[tuple[int, list[AnyStr]]]:
+    """Group the units between gaps, each run with its place."""
+    runs: list[tuple[int, list[AnyStr]]] = []
+    previous: AnyStr | None = None
+    for at, unit in enumerate(units):
+        if unit is not None:
+            if previous is None:
+                runs.append((at, []))
+            runs[-1][1].append(unit)
+        previous = unit
+    return runs

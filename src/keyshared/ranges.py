@@ -1,0 +1,545 @@
+"""Half-open hash ranges and the placement value: who owns which slot.
+
+Every way to build a placement (a consistent ring, split ranges, ranges assigned by hand, buckets) ends in the same
+immutable `RangeMap`. Looking up an owner, listing shares and telling two placements apart are written once, here.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from keyshared.errors import ConfigError, InvariantError, SnapshotError
+from keyshared.hashing import (
+    DEFAULT_SLOT_BITS,
+    MAX_SLOT_BITS,
+    XXH64_SEED_42,
+    KeyHash,
+    key_bytes,
+    key_hash_named,
+)
+
+__all__ = ["HashRange", "Moved", "RangeMap", "check_space"]
+
+_FORMAT_VERSION: Final = 1
+_NAME_TYPES: Final = frozenset({str, type(None)})
+_FIELDS: Final = frozenset({"version", "hash", "slot_bits", "owners", "stops", "runs"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HashRange:
+    """A run of slots, half-open like Python's ``range``.
+
+    Attributes:
+        start: First slot.
+        stop: One past the last slot.
+
+    Raises:
+        ConfigError: Not ints, negative, or empty.
+
+    Source:
+        PIP-486 ranges are half-open as well; PIP-379's and Celeriant's are inclusive and are converted at the edge.
+
+    Example:
+        >>> 9 in HashRange(0, 10), 10 in HashRange(0, 10), len(HashRange(0, 10))
+        (True, False, 10)
+    """
+
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        if type(self.start) is not int or self.start < 0:
+            raise ConfigError("start", self.start, "be an int of at least 0")
+        if type(self.stop) is not int or self.stop <= self.start:
+            raise ConfigError("stop", self.stop, f"be an int greater than start ({self.start})")
+
+    def __contains__(self, slot: object) -> bool:
+        return isinstance(slot, int) and self.start <= slot < self.stop
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+class Moved(NamedTuple):
+    """A run of slots whose owner is not the same in two placements.
+
+    Attributes:
+        start: First slot.
+        stop: One past the last slot.
+        old: Who owned it, or None where nobody did.
+        new: Who owns it now, or None where nobody does.
+    """
+
+    start: int
+    stop: int
+    old: str | None
+    new: str | None
+
+
+def check_space(key_hash: object, slot_bits: object) -> None:
+    """Check that a hash and a number of slot bits go together.
+
+    Args:
+        key_hash: Must be a `KeyHash`.
+        slot_bits: Must be an int from 1 to the width of the hash, and at most 32.
+
+    Raises:
+        ConfigError: They do not.
+    """
+    if not isinstance(key_hash, KeyHash):
+        raise ConfigError("key_hash", key_hash, "be a KeyHash")
+    most = min(MAX_SLOT_BITS, key_hash.bits)
+    if type(slot_bits) is not int or not 1 <= slot_bits <= most:
+        raise ConfigError("slot_bits", slot_bits, f"be an int from 1 to {most} with hash {key_hash.name}")
+
+
+class RangeMap:
+    """Who owns which slot: an immutable value.
+
+    Slots that nobody owns are holes; their owner is None. Neighbouring ranges of one owner are one run, so two maps that
+    answer alike are equal however they were built. The slots form a circle for `walk`; runs are never joined over its seam.
+
+    Args:
+        assignments: Ranges and their owners, in any order.
+        key_hash: Which hash turns a key into a slot.
+        slot_bits: There are ``2**slot_bits`` slots.
+
+    Raises:
+        ConfigError: Two ranges overlap, a range leaves the space, an owner is not a text that is not empty, or the hash
+            is narrower than the space.
+
+    Complexity:
+        O(n log n), n ranges.
+
+    Example:
+        >>> halves = RangeMap([(HashRange(0, 32768), "a"), (HashRange(32768, 65536), "b")])
+        >>> halves.owner(40_000)
+        'b'
+        >>> halves.owner_of("order-1")
+        'a'
+    """
+
+    __slots__ = ("_function", "_key_hash", "_owners", "_runs", "_shift", "_slot_bits", "_stops")
+
+    _stops: tuple[int, ...]
+    _runs: tuple[str | None, ...]
+    _owners: tuple[str, ...]
+
+    def __init__(
+        self,
+        assignments: Iterable[tuple[HashRange, str]] = (),
+        *,
+        key_hash: KeyHash = XXH64_SEED_42,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+    ) -> None:
+        stops: list[int] = []
+        runs: list[str | None] = []
+        end = 0
+        for piece, owner in sorted(_checked(assignments), key=lambda pair: pair[0]):
+            if piece.start < end:
+                raise ConfigError("range", piece, f"not overlap another one, which ends at {end}")
+            if piece.start > end:
+                stops.append(piece.start)
+                runs.append(None)
+            stops.append(piece.stop)
+            runs.append(owner)
+            end = piece.stop
+        check_space(key_hash, slot_bits)
+        if end > 1 << slot_bits:
+            raise ConfigError("stop", end, f"be at most {1 << slot_bits}, the number of slots")
+        if end < 1 << slot_bits:
+            stops.append(1 << slot_bits)
+            runs.append(None)
+        self._fill(stops, runs, key_hash, slot_bits)
+
+    @classmethod
+    def from_stops(
+        cls,
+        stops: Sequence[int],
+        owners: Sequence[str | None],
+        *,
+        key_hash: KeyHash = XXH64_SEED_42,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+    ) -> "RangeMap":
+        """Build a map from runs that tile the space: run ``i`` ends before ``stops[i]`` and belongs to ``owners[i]``.
+
+        Args:
+            stops: Grow strictly; the last one is ``2**slot_bits``.
+            owners: As many; None is a hole.
+            key_hash: Which hash turns a key into a slot.
+            slot_bits: There are ``2**slot_bits`` slots.
+
+        Returns:
+            The map.
+
+        Raises:
+            ConfigError: The runs do not tile the space, or an owner is not a text that is not empty.
+
+        Complexity:
+            O(n), n runs.
+
+        Example:
+            >>> RangeMap.from_stops([10, 65536], ["a", None]).ranges_of("a")
+            (HashRange(start=0, stop=10),)
+        """
+        check_space(key_hash, slot_bits)
+        if len(stops) != len(owners):
+            raise ConfigError("owners", len(owners), f"be as many as stops ({len(stops)})")
+        end = 0
+        for stop in stops:
+            if type(stop) is not int or stop <= end:
+                raise ConfigError("stop", stop, f"be an int greater than the one before it ({end})")
+            end = stop
+        if end != 1 << slot_bits:
+            raise ConfigError("last stop", end, f"be {1 << slot_bits}, the number of slots")
+        if not _NAME_TYPES.issuperset(map(type, owners)) or "" in owners:
+            for owner in owners:  # only now one by one, to say which
+                if owner is not None:
+                    _check_owner(owner)
+        built = cls.__new__(cls)
+        built._fill(stops, owners, key_hash, slot_bits)
+        return built
+
+    def _fill(self, stops: Sequence[int], owners: Sequence[str | None], key_hash: KeyHash, slot_bits: int) -> None:
+        """Take over runs that are known to tile the space, and join neighbours of one owner."""
+        names: dict[str, str] = {}
+        kept: list[int] = []
+        runs: list[str | None] = []
+        last: str | None = ""  # no owner is called that
+        for stop, owner in zip(stops, owners, strict=True):
+            if owner == last:
+                kept[-1] = stop
+                continue
+            kept.append(stop)
+            # one object per name: pickles stay small, comparisons of names stay quick
+            runs.append(None if owner is None else names.setdefault(owner, owner))
+            last = owner
+        self._stops = tuple(kept)
+        self._runs = tuple(runs)
+        self._owners = tuple(sorted(names))
+        self._key_hash = key_hash
+        self._slot_bits = slot_bits
+        self._function = key_hash.function
+        self._shift = key_hash.bits - slot_bits
+
+    @property
+    def key_hash(self) -> KeyHash:
+        """Which hash turns a key into a slot."""
+        return self._key_hash
+
+    @property
+    def slot_bits(self) -> int:
+        """There are ``2**slot_bits`` slots."""
+        return self._slot_bits
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Everyone who owns at least one slot, in the order of their names."""
+        return self._owners
+
+    @property
+    def runs(self) -> Iterator[tuple[int, int, str | None]]:
+        """The whole space as ``(start, stop, owner)`` in slot order, holes included."""
+        return zip((0, *self._stops), self._stops, self._runs, strict=False)
+
+    def slot_of(self, key: str | bytes) -> int:
+        """Give the slot of a key.
+
+        Args:
+            key: The key.
+
+        Returns:
+            An int in ``range(2**slot_bits)``.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
+            ConfigError: The key is None: a message without a key has no slot.
+        """
+        return self._function(key if key.__class__ is bytes else _required(key)) >> self._shift  # type: ignore[arg-type]  # mypy does not narrow on __class__
+
+    def owner(self, slot: int) -> str | None:
+        """Give the owner of a slot.
+
+        Args:
+            slot: An int in ``range(2**slot_bits)``.
+
+        Returns:
+            Who owns it; None in a hole.
+
+        Raises:
+            ConfigError: There is no such slot.
+
+        Complexity:
+            O(log n), n runs.
+        """
+        return self._runs[bisect_right(self._stops, self._checked_slot(slot))]
+
+    def owner_of(self, key: str | bytes) -> str | None:
+        """Give the owner of a key.
+
+        Args:
+            key: The key.
+
+        Returns:
+            Who owns its slot; None in a hole.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
+            ConfigError: The key is None: a message without a key has no slot.
+
+        Complexity:
+            O(len(key) + log n), n runs; allocates nothing for ``bytes``.
+        """
+        # slot_of() written out: the two calls it saves are a third of a lookup
+        data: bytes = key if key.__class__ is bytes else _required(key)  # type: ignore[assignment]  # as in slot_of
+        return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
+
+    def walk(self, slot: int) -> Iterator[str]:
+        """Go clockwise from a slot and name every owner once, the slot's own first.
+
+        This is the order in which owners stand in for one another: the first one that accepts a key gets it.
+
+        Args:
+            slot: Where to start.
+
+        Returns:
+            A lazy iterator: asking for one owner looks at one run, if the slot is not in a hole.
+
+        Raises:
+            ConfigError: There is no such slot.
+
+        Complexity:
+            O(log n) to start, then O(runs passed).
+
+        Example:
+            >>> thirds = RangeMap.from_stops([10, 20, 30, 65536], ["a", "b", "a", "c"])
+            >>> list(thirds.walk(15))
+            ['b', 'a', 'c']
+        """
+        return self._walk_from(bisect_right(self._stops, self._checked_slot(slot)))
+
+    def _walk_from(self, index: int) -> Iterator[str]:
+        runs = self._runs
+        missing = len(self._owners)
+        seen = set()
+        while missing:
+            owner = runs[index]
+            index = (index + 1) % len(runs)
+            if owner is not None and owner not in seen:
+                yield owner
+                seen.add(owner)
+                missing -= 1
+
+    def ranges_of(self, owner: str | None) -> tuple[HashRange, ...]:
+        """List what somebody owns.
+
+        Args:
+            owner: A name, or None for the holes.
+
+        Returns:
+            Their ranges in slot order; none for a name that owns nothing.
+
+        Complexity:
+            O(n), n runs.
+        """
+        return tuple(HashRange(start, stop) for start, stop, name in self.runs if name == owner)
+
+    def shares(self) -> dict[str | None, Fraction]:
+        """Tell how much of the space everybody owns.
+
+        Returns:
+            Exact shares by owner in the order of `owners`, then, if there are holes, theirs under None. They add up to 1.
+
+        Complexity:
+            O(n), n runs.
+
+        Example:
+            >>> RangeMap([(HashRange(0, 16384), "a")]).shares()
+            {'a': Fraction(1, 4), None: Fraction(3, 4)}
+        """
+        slots: dict[str | None, int] = dict.fromkeys((*self._owners, None), 0)
+        for start, stop, owner in self.runs:
+            slots[owner] += stop - start
+        return {owner: Fraction(n, 1 << self._slot_bits) for owner, n in slots.items() if n}
+
+    def moved(self, after: "RangeMap") -> list[Moved]:
+        """List every slot whose owner is another one in a later map.
+
+        Args:
+            after: The later map, of the same hash and space.
+
+        Returns:
+            The longest runs with one old and one new owner, in slot order; empty if the maps are equal.
+
+        Raises:
+            ConfigError: The maps are of different hashes or spaces, so their slots have nothing to do with each other.
+
+        Complexity:
+            O(n), n runs of both.
+
+        Source:
+            PIP-379's diff of snapshots; differs: segments are exact also next to holes.
+
+        Example:
+            >>> RangeMap.from_stops([65536], ["a"]).moved(RangeMap.from_stops([100, 65536], ["b", "a"]))
+            [Moved(start=0, stop=100, old='a', new='b')]
+        """
+        if not isinstance(after, RangeMap) or self._space != after._space:
+            raise ConfigError("after", after, f"be a RangeMap over {self._space_text}")
+        segments: list[Moved] = []
+        mine, other = zip(self._stops, self._runs, strict=True), zip(after._stops, after._runs, strict=True)
+        old_stop = new_stop = start = 0
+        old: str | None = None
+        new: str | None = None
+        size = 1 << self._slot_bits
+        while start < size:
+            if old_stop == start:
+                old_stop, old = next(mine)
+            if new_stop == start:
+                new_stop, new = next(other)
+            stop = min(old_stop, new_stop)
+            if old != new:
+                segments.append(Moved(start, stop, old, new))
+            start = stop
+        return segments
+
+    def to_json(self) -> dict[str, object]:
+        """Give the map as plain data that JSON can hold.
+
+        Returns:
+            A new dict; `from_json` reads it. Owners are named once and referred to by index, holes are None.
+        """
+        index = {name: i for i, name in enumerate(self._owners)}
+        return {
+            "version": _FORMAT_VERSION,
+            "hash": self._key_hash.name,
+            "slot_bits": self._slot_bits,
+            "owners": list(self._owners),
+            "stops": list(self._stops),
+            "runs": [None if owner is None else index[owner] for owner in self._runs],
+        }
+
+    @classmethod
+    def from_json(cls, data: object, *, key_hash: KeyHash | None = None) -> "RangeMap":
+        """Read what `to_json` wrote; anything else is refused.
+
+        Args:
+            data: The data.
+            key_hash: The hash, if it is not one of `KEY_HASHES`; it must have the name that the data says.
+
+        Returns:
+            A map equal to the one that was written.
+
+        Raises:
+            SnapshotError: The data is truncated, forged, not in the form that `to_json` writes, or of another version or hash.
+
+        Example:
+            >>> RangeMap.from_json(RangeMap().to_json()) == RangeMap()
+            True
+        """
+        if not isinstance(data, Mapping) or data.keys() != _FIELDS:
+            raise SnapshotError("range map", data, f"be a mapping with exactly the fields {', '.join(sorted(_FIELDS))}")
+        if type(data["version"]) is not int or data["version"] != _FORMAT_VERSION:
+            raise SnapshotError("version", data["version"], f"be {_FORMAT_VERSION}")
+        try:
+            found = key_hash_named(data["hash"]) if key_hash is None else key_hash
+            stops, owners = _list_in(data, "stops"), _owners_in(data)
+            built = cls.from_stops(stops, owners, key_hash=found, slot_bits=data["slot_bits"])  # type: ignore[arg-type]  # checked there
+        except ConfigError as error:
+            raise SnapshotError(*error.args) from error
+        for name, written in built.to_json().items():
+            if written != data[name]:  # one map has one form, so nobody wrote this with to_json()
+                raise SnapshotError(name, data[name], f"be {written!r}, as to_json() writes it")
+        return built
+
+    def check_invariants(self) -> None:
+        """Check what must always be true of a map; for tests and for the suspicious.
+
+        Raises:
+            InvariantError: Something is not; a bug in this library.
+
+        Complexity:
+            O(n), n runs.
+        """
+        end = 0
+        for stop in self._stops:
+            if stop <= end:
+                raise InvariantError(f"stops grow strictly ({end}, {stop})")
+            end = stop
+        if end != 1 << self._slot_bits:
+            raise InvariantError(f"the runs tile {1 << self._slot_bits} slots, not {end}")
+        if len(self._runs) != len(self._stops):
+            raise InvariantError("every run has an owner or is a hole")
+        if any(a == b for a, b in zip(self._runs, self._runs[1:], strict=False)):
+            raise InvariantError("neighbouring runs have different owners")
+        if self._owners != tuple(sorted({name for name in self._runs if name is not None})):
+            raise InvariantError("owners are the names of the runs")
+
+    @property
+    def _space(self) -> tuple[KeyHash, int]:
+        return self._key_hash, self._slot_bits
+
+    @property
+    def _space_text(self) -> str:
+        return f"2**{self._slot_bits} slots of hash {self._key_hash.name}"
+
+    def _checked_slot(self, slot: int) -> int:
+        if type(slot) is not int or not 0 <= slot < 1 << self._slot_bits:
+            raise ConfigError("slot", slot, f"be an int from 0 to {(1 << self._slot_bits) - 1}")
+        return slot
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RangeMap):
+            return NotImplemented
+        return self._space == other._space and self._stops == other._stops and self._runs == other._runs
+
+    def __hash__(self) -> int:
+        return hash((self._space, self._stops, self._runs))
+
+    def __repr__(self) -> str:
+        return f"<RangeMap of {len(self._owners)} owners in {len(self._runs)} runs over {self._space_text}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpickle, (self._stops, self._runs, self._key_hash, self._slot_bits)
+
+
+def _unpickle(stops: tuple[int, ...], runs: tuple[str | None, ...], key_hash: KeyHash, slot_bits: int) -> RangeMap:
+    return RangeMap.from_stops(stops, runs, key_hash=key_hash, slot_bits=slot_bits)
+
+
+def _required(key: object) -> bytes:
+    """Give the bytes of a key that must be there."""
+    if key is None:
+        raise ConfigError("key", key, "be bytes or str: a message without a key has no slot")
+    return key_bytes(key)  # type: ignore[no-any-return, call-overload]  # key_bytes checks the type itself
+
+
+def _check_owner(owner: object) -> None:
+    if type(owner) is not str or not owner:
+        raise ConfigError("owner", owner, "be a text that is not empty")
+
+
+def _list_in(data: Mapping[str, object], name: str) -> list[object]:
+    value = data[name]
+    if type(value) is not list:
+        raise SnapshotError(name, value, "be a list")
+    return value
+
+
+def _owners_in(data: Mapping[str, object]) -> list[object]:
+    """Give the owner of each run of data that may be forged; whether it is a name is checked later."""
+    names, indexes = _list_in(data, "owners"), _list_in(data, "runs")
+    for index in indexes:
+        if index is not None and (type(index) is not int or not 0 <= index < len(names)):
+            raise SnapshotError("run", index, f"be None or an int below {len(names)}, the number of owners")
+    return [None if index is None else names[index] for index in indexes]  # type: ignore[call-overload]  # just checked
+
+
+def _checked(assignments: Iterable[tuple[HashRange, str]]) -> Iterator[tuple[HashRange, str]]:
+    for piece, owner in assignments:
+        if not isinstance(piece, HashRange):
+            raise ConfigError("range", piece, "be a HashRange")
+        _check_owner(owner)
+        yield piece, owner

@@ -1,0 +1,447 @@
+"""Consistent hashing with virtual nodes: a builder of placements in which a change moves as little as it can.
+
+Every consumer has points (virtual nodes) on the circle of hashes, and owns the slots from the point before (exclusive) up
+to its own. A point is the full hash of a text made of the consumer's name and the number of the virtual node; its slot is
+the top bits of that hash.
+
+Ties: of the points in one slot the one with the lowest full hash owns it, then the one of the smaller name. So no name is
+favoured, the order of joins does not matter, and a join moves slots to the newcomer only.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+from typing import Final, Self, TypeAlias
+
+from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, UnknownConsumerError
+from keyshared.hashing import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash
+from keyshared.ranges import Moved, RangeMap, check_space
+
+__all__ = ["DEFAULT_VNODES", "HashRing", "Weight"]
+
+Weight: TypeAlias = int | float | Fraction
+"""A positive, finite number. Binary fractions are taken exactly as they are."""
+
+DEFAULT_VNODES: Final = 100  # Danube and Pulsar 100; ketama 40 x weight x 4; uhashring 160
+_MOST_VNODES: Final = 1_000_000
+_DANUBE_BITS: Final = 32
+_U64_STOP: Final = 1 << 64
+
+_Point: TypeAlias = tuple[int, int, str]  # full hash, rank among equal hashes, name
+
+
+def _default_point_text(name: str, vnode: int) -> bytes:
+    # the last NUL ends the name whatever the name holds: "a" + "11" and "a1" + "1" are not one point
+    return b"%b\0%d" % (name.encode(), vnode)
+
+
+def _danube_point_text(name: str, vnode: int) -> bytes:
+    return b"%b-%d" % (name.encode(), vnode)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise ConfigError("name", name, "be a text that is not empty")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ConfigError("name", name, "be text that UTF-8 can express") from None
+
+
+def _check_danube_id(name: object) -> None:
+    decimal = isinstance(name, str) and name.isascii() and name.isdecimal() and str(int(name[:20])) == name
+    if not decimal or int(str(name)) >= _U64_STOP:
+        raise ConfigError("name", name, "be a consumer id of Danube: the decimal digits of an unsigned 64-bit number")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """How one kind of ring differs from another."""
+
+    point_text: Callable[[str, int], bytes]
+    check_name: Callable[[object], None]
+    ties_by_join: bool  # who joined first owns a repeated point; otherwise the smaller name
+    latest_owns_exact: bool  # but its last slot belongs to whoever joined last
+
+
+_DEFAULT_RULES: Final = _Rules(_default_point_text, _check_name, ties_by_join=False, latest_owns_exact=False)
+_DANUBE_RULES: Final = _Rules(_danube_point_text, _check_danube_id, ties_by_join=True, latest_owns_exact=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    weight: Weight
+    vnodes: int
+    rank: int
+
+
+class HashRing:
+    """Consistent hashing with virtual nodes and weights; its value is `ranges`.
+
+    Args:
+        consumers: Who is there from the start: names, or a mapping from names to weights.
+        vnodes: Points of a consumer of weight 1. More make shares more even and joins dearer.
+        slot_bits: There are ``2**slot_bits`` slots. With filters, use more than 16 for many consumers: of points in one slot
+            `RangeMap.walk` sees only the owning one.
+        key_hash: Places keys and points.
+
+    Raises:
+        ConfigError: A value that can never work.
+        ConsumerExistsError: A name is given twice.
+
+    Complexity:
+        O(p log p) to build, p points; the value is built when it is asked for.
+
+    Source:
+        Karger et al. 1997; Danube "Key-Shared Dispatch Architecture", Consistent Hashing; differs: ties do not depend on the
+        order of joins, and weights.
+
+    Example:
+        >>> ring = HashRing(["a", "b"])
+        >>> ring.owner("order-1")
+        'b'
+        >>> {(move.old, move.new) for move in ring.remove("b")}
+        {('b', 'a')}
+    """
+
+    __slots__ = ("_key_hash", "_members", "_points", "_ranges", "_rules", "_slot_bits", "_vnodes")
+
+    _members: dict[str, _Member]
+    _points: list[_Point]
+    _ranges: RangeMap | None
+
+    def __init__(
+        self,
+        consumers: Iterable[str] | Mapping[str, Weight] = (),
+        *,
+        vnodes: int = DEFAULT_VNODES,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+        key_hash: KeyHash = XXH64_SEED_42,
+    ) -> None:
+        self._start(consumers, vnodes, slot_bits, key_hash, _DEFAULT_RULES)
+
+    @classmethod
+    def danube(cls, consumer_ids: Iterable[int | str] = (), *, vnodes: int = DEFAULT_VNODES) -> Self:
+        """Build a ring that answers exactly what Danube v0.15.1 answers.
+
+        Consumers are named by the decimal digits of their id. Ties are Danube's: of equal points the consumer that joined
+        first owns the slots before, and the one that joined last owns the very slot of the point.
+
+        Args:
+            consumer_ids: The ids in join order.
+            vnodes: Points of a consumer; Danube has 100.
+
+        Returns:
+            The ring.
+
+        Raises:
+            ConfigError: An id is not an unsigned 64-bit number.
+            ConsumerExistsError: An id is given twice (Danube takes it, as a second consumer with the same points).
+
+        Source:
+            Danube v0.15.1; the winner of a slot equal to a repeated point is what its build (rustc 1.95) does, the
+            language leaves it open.
+
+        Example:
+            >>> HashRing.danube([1, 2, 3]).owner("payment")
+            '2'
+        """
+        ring = cls.__new__(cls)
+        names = [str(i) if type(i) is int else i for i in consumer_ids]
+        ring._start(names, vnodes, _DANUBE_BITS, DANUBE_32, _DANUBE_RULES)  # type: ignore[arg-type]  # names are checked there
+        return ring
+
+    def _start(
+        self,
+        consumers: Iterable[str] | Mapping[str, Weight],
+        vnodes: int,
+        slot_bits: int,
+        key_hash: KeyHash,
+        rules: _Rules,
+    ) -> None:
+        check_space(key_hash, slot_bits)
+        if type(vnodes) is not int or not 1 <= vnodes <= _MOST_VNODES:
+            raise ConfigError("vnodes", vnodes, f"be an int from 1 to {_MOST_VNODES}")
+        if isinstance(consumers, str | bytes):
+            raise ConfigError("consumers", consumers, "be several names, not one text")
+        self._vnodes = vnodes
+        self._slot_bits = slot_bits
+        self._key_hash = key_hash
+        self._rules = rules
+        self._members = {}
+        self._points = []
+        self._ranges = None
+        given = consumers.items() if isinstance(consumers, Mapping) else ((name, 1) for name in consumers)
+        for name, weight in given:
+            member = self._new_member(name, weight)
+            self._members[name] = member
+            self._points += self._points_of(name, member.rank, 0, member.vnodes)
+        self._points.sort()
+
+    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
+        """Add a consumer; slots move to it only.
+
+        Args:
+            name: Who joins.
+            weight: Its number of points is ``vnodes * weight``, rounded half up, and at least 1.
+
+        Returns:
+            What changed owners, in slot order.
+
+        Raises:
+            ConsumerExistsError: The name is there already.
+            ConfigError: The name is empty or no text, or the weight is not positive and finite or gives too many points.
+
+        Complexity:
+            O(v log v + p), v points of the consumer and p of all.
+
+        Example:
+            >>> ring = HashRing(["a"])
+            >>> {move.new for move in ring.add("b", weight=0.5)}
+            {'b'}
+        """
+        member = self._new_member(name, weight)
+        before = self.ranges
+        self._members[name] = member
+        self._insert(self._points_of(name, member.rank, 0, member.vnodes))
+        return before.moved(self.ranges)
+
+    def remove(self, name: str) -> list[Moved]:
+        """Remove a consumer; only its own slots move.
+
+        Args:
+            name: Who leaves.
+
+        Returns:
+            What changed owners, in slot order.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+
+        Complexity:
+            O(p), p points of all.
+        """
+        self._member(name)
+        before = self.ranges
+        del self._members[name]
+        self._points = [point for point in self._points if point[2] != name]
+        self._ranges = None
+        return before.moved(self.ranges)
+
+    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
+        """Change a consumer's weight; slots move only to it if the weight grows, only from it if it shrinks.
+
+        Args:
+            name: Whose.
+            weight: As in `add`.
+
+        Returns:
+            What changed owners, in slot order; nothing if the number of points stays the same.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+            ConfigError: The weight is not positive and finite or gives too many points.
+
+        Complexity:
+            O(d log d + p), d points of difference and p of all.
+        """
+        member = self._member(name)
+        vnodes = self._vnodes_of(weight)
+        before = self.ranges
+        self._members[name] = _Member(weight, vnodes, member.rank)
+        if vnodes > member.vnodes:
+            self._insert(self._points_of(name, member.rank, member.vnodes, vnodes))
+        elif vnodes < member.vnodes:
+            self._discard(self._points_of(name, member.rank, vnodes, member.vnodes))
+        return before.moved(self.ranges)
+
+    @property
+    def ranges(self) -> RangeMap:
+        """Who owns which slot now; the same object until something changes. An empty ring is one hole."""
+        if self._ranges is None:
+            self._ranges = self._build()
+        return self._ranges
+
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        """Everyone on the ring, in join order."""
+        return tuple(self._members)
+
+    @property
+    def points(self) -> tuple[tuple[int, str], ...]:
+        """Every virtual node as ``(full hash, consumer)``, in ring order; equal hashes in the order of their claims."""
+        return tuple((point, name) for point, _, name in self._points)
+
+    def weight_of(self, name: str) -> Weight:
+        """Give a consumer's weight.
+
+        Args:
+            name: Whose.
+
+        Returns:
+            The weight as it was given.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+        """
+        return self._member(name).weight
+
+    def owner(self, key: str | bytes) -> str | None:
+        """Give the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
+
+        Args:
+            key: The key.
+
+        Returns:
+            Who owns it; None if the ring is empty.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
+            ConfigError: The key is None.
+        """
+        return self.ranges.owner_of(key)
+
+    def owners(self, key: str | bytes, n: int) -> list[str]:
+        """Give a key's preference list: its owner, then who would own it if the ones before were not there, filters aside.
+
+        Args:
+            key: The key.
+            n: How many at most.
+
+        Returns:
+            Distinct consumers; fewer than ``n`` if fewer own something.
+
+        Raises:
+            ConfigError: ``n`` is not an int of at least 0, or the key is None.
+            KeyTypeError: See `key_bytes`.
+
+        Example:
+            >>> HashRing(["a", "b", "c"]).owners("order-1", 2)
+            ['b', 'a']
+        """
+        if type(n) is not int or n < 0:
+            raise ConfigError("n", n, "be an int of at least 0")
+        return list(islice(self.ranges.walk(self.ranges.slot_of(key)), n))
+
+    def copy(self) -> Self:
+        """Give an independent ring with the same consumers; it shares only values.
+
+        Returns:
+            The copy.
+        """
+        twin = type(self).__new__(type(self))
+        twin._vnodes, twin._slot_bits = self._vnodes, self._slot_bits
+        twin._key_hash, twin._rules = self._key_hash, self._rules
+        twin._members, twin._points = dict(self._members), list(self._points)
+        twin._ranges = self._ranges
+        return twin
+
+    def check_invariants(self) -> None:
+        """Check that the points are those of the members, and the value that of the points.
+
+        Raises:
+            InvariantError: They are not; a bug in this library.
+
+        Complexity:
+            O(p log p), p points: everything is built again.
+        """
+        fresh = [point for name, m in self._members.items() for point in self._points_of(name, m.rank, 0, m.vnodes)]
+        if sorted(fresh) != self._points:
+            raise InvariantError("the points are those of the members, in order")
+        if any(m.vnodes != self._vnodes_of(m.weight) for m in self._members.values()):
+            raise InvariantError("weights say how many points there are")
+        self.ranges.check_invariants()
+        if self.ranges != self._build():
+            raise InvariantError("the ranges are those of the points")
+
+    def _new_member(self, name: str, weight: Weight) -> _Member:
+        self._rules.check_name(name)
+        if name in self._members:
+            raise ConsumerExistsError(name)
+        rank = 0
+        if self._rules.ties_by_join and self._members:
+            rank = next(reversed(self._members.values())).rank + 1
+        return _Member(weight, self._vnodes_of(weight), rank)
+
+    def _member(self, name: str) -> _Member:
+        member = self._members.get(name) if isinstance(name, str) else None
+        if member is None:
+            raise UnknownConsumerError(name)
+        return member
+
+    def _vnodes_of(self, weight: Weight) -> int:
+        # fractions, because products of floats are rounded, and half a point must be half a point everywhere
+        if isinstance(weight, bool) or not isinstance(weight, int | float | Fraction) or not 0 < weight < float("inf"):
+            raise ConfigError("weight", weight, "be a positive, finite number")
+        vnodes = max(1, (2 * self._vnodes * Fraction(weight) + 1) // 2)
+        if vnodes > _MOST_VNODES:
+            raise ConfigError("weight", weight, f"give at most {_MOST_VNODES} points ({self._vnodes} for weight 1)")
+        return vnodes
+
+    def _points_of(self, name: str, rank: int, start: int, stop: int) -> Iterator[_Point]:
+        text, function = self._rules.point_text, self._key_hash.function
+        return ((function(text(name, vnode)), rank, name) for vnode in range(start, stop))
+
+    def _insert(self, points: Iterable[_Point]) -> None:
+        # two sorted runs are what Python's sort merges in one linear pass, quicker than bisecting point by point
+        self._points += sorted(points)
+        self._points.sort()
+        self._ranges = None
+
+    def _discard(self, points: Iterable[_Point]) -> None:
+        doomed: dict[_Point, int] = {}
+        for point in points:  # counted: two virtual nodes of one consumer may be one point
+            doomed[point] = doomed.get(point, 0) + 1
+        kept = []
+        for point in self._points:
+            if doomed.get(point):
+                doomed[point] -= 1
+            else:
+                kept.append(point)
+        self._points = kept
+        self._ranges = None
+
+    def _build(self) -> RangeMap:
+        shift = self._key_hash.bits - self._slot_bits
+        exact = self._rules.latest_owns_exact
+        stops: list[int] = []
+        owners: list[str | None] = []
+        last = -1
+        for point, _, name in self._points:
+            slot = point >> shift
+            if slot != last:
+                stops.append(slot + 1)
+                owners.append(name)
+                last = slot
+            elif exact and slot == (stops[-2] if len(stops) > 1 else 0):
+                owners[-1] = name  # the run before has no other slot than the point's own
+            elif exact:
+                stops[-1] = slot
+                stops.append(slot + 1)
+                owners.append(name)
+        size = 1 << self._slot_bits
+        if last != size - 1:
+            stops.append(size)
+            owners.append(self._points[0][2] if owners else None)  # beyond the last point the circle begins again
+        return RangeMap.from_stops(stops, owners, key_hash=self._key_hash, slot_bits=self._slot_bits)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HashRing):
+            return NotImplemented
+        mine, theirs = (
+            (
+                ring._vnodes,
+                ring._slot_bits,
+                ring._key_hash,
+                ring._rules,
+                {n: m.vnodes for n, m in ring._members.items()},
+            )
+            for ring in (self, other)
+        )
+        return mine == theirs and (not self._rules.ties_by_join or self.consumers == other.consumers)
+
+    __hash__ = None  # type: ignore[assignment]  # a builder changes
+
+    def __repr__(self) -> str:
+        return f"<HashRing of {len(self._members)} consumers with {len(self._points)} points>"
