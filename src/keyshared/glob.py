@@ -1,11 +1,11 @@
 r"""Glob patterns over keys, and a consumer's filter made of them.
 
-In a pattern ``*`` stands for any run of characters, also none, and ``?`` for exactly one character; a backslash takes the
-special meaning from the next character (``\*``, ``\?``, ``\\``). All else stands for itself: there are no classes and no
-braces, and ``/`` and leading dots are ordinary. The whole key must match, case counts.
+In a pattern ``*`` stands for any run of characters, also none, and ``?`` for exactly one character; a backslash takes
+the special meaning from the next character (``\*``, ``\?``, ``\\``). All else stands for itself: there are no classes
+and no braces, and ``/`` and leading dots are ordinary. The whole key must match, case counts.
 
-Keys are bytes. Characters are those of the key read as UTF-8; every byte that is not valid UTF-8 is one character, which
-only ``*`` and ``?`` match.
+Keys are bytes. Characters are those of the key read as UTF-8; every byte that is not valid UTF-8 is one character,
+which only ``*`` and ``?`` match.
 
 A pattern is a row of chunks between stars. Each chunk is looked for once, at the leftmost place after the chunk before:
 if any match exists, one with leftmost chunks does. So nothing is ever tried again and the cost is at most
@@ -31,6 +31,9 @@ class _Chunk(Generic[AnyStr]):
     """What stands between two stars: literal pieces at fixed places, and one-character gaps between them."""
 
     __slots__ = ("_first", "_first_at", "_pieces", "length")
+
+    _first: AnyStr
+    _pieces: list[tuple[int, AnyStr]]
 
     def __init__(self, pieces: list[tuple[int, AnyStr]], length: int, nothing: AnyStr) -> None:
         self._first_at, self._first = pieces[0] if pieces else (0, nothing)
@@ -65,6 +68,10 @@ class _Matcher(Generic[AnyStr]):
 
     __slots__ = ("_head", "_least", "_middle", "_tail")
 
+    _head: _Chunk[AnyStr]
+    _middle: list[_Chunk[AnyStr]]
+    _tail: _Chunk[AnyStr] | None
+
     def __init__(self, chunks: list[_Chunk[AnyStr]]) -> None:
         self._head = chunks[0]
         self._tail = chunks[-1] if len(chunks) > 1 else None  # None: no star at all
@@ -92,8 +99,8 @@ class Glob:
 
     Args:
         pattern: The pattern.
-        danube_compat: Match as Danube v0.15.1 means to: ``?`` is one *byte* of UTF-8, and there is no escape. Its fault with
-            keys that hold a star (key ``a*x`` does not match its ``a*``) is not copied.
+        danube_compat: Match as Danube v0.15.1 means to: ``?`` is one *byte* of UTF-8, and there is no escape. Its fault
+            with keys that hold a star (key ``a*x`` does not match its ``a*``) is not copied.
 
     Raises:
         ConfigError: The pattern is no text, cannot be written in UTF-8, or ends in a lone backslash.
@@ -108,7 +115,7 @@ class Glob:
         (True, False)
     """
 
-    __slots__ = ("_danube_compat", "_exact", "_match_bytes", "_match_text", "_pattern", "_prefix")
+    __slots__ = ("_bytes", "_danube_compat", "_exact", "_pattern", "_prefix", "_text")
 
     def __init__(self, pattern: str, *, danube_compat: bool = False) -> None:
         tokens = _tokens(_checked_pattern(pattern), escape=not danube_compat)
@@ -122,8 +129,8 @@ class Glob:
         self._prefix = literal if only_last or only_stars else None
         # without "?" characters and bytes are the same question, because no character's UTF-8 starts inside another's
         in_text = not danube_compat and (True, _ANY_ONE) in tokens
-        self._match_text = _Matcher(_text_chunks(tokens)) if in_text else None
-        self._match_bytes = None if in_text else _Matcher(_byte_chunks(tokens))
+        self._text = _Matcher(_text_chunks(tokens)) if in_text else None
+        self._bytes = _Matcher(_byte_chunks(tokens))
 
     @property
     def pattern(self) -> str:
@@ -161,10 +168,9 @@ class Glob:
             O(len(key) * len(pattern)) at worst; O(len(key) + len(pattern)) without ``?``.
         """
         data = key_bytes(key)
-        if self._match_bytes is not None:
-            return self._match_bytes.matches(data)
-        assert self._match_text is not None
-        return self._match_text.matches(data.decode(errors="surrogateescape"))
+        if self._text is not None:
+            return self._text.matches(data.decode(errors="surrogateescape"))
+        return self._bytes.matches(data)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Glob):
@@ -185,7 +191,7 @@ class KeyFilter:
     """Which keys a consumer accepts: those that match any of its patterns; an immutable value.
 
     Args:
-        patterns: Patterns as in `Glob`, in any order. None at all accept every key; the empty pattern accepts the empty key.
+        patterns: Patterns as in `Glob`, in any order. None at all accept every key; an empty one accepts the empty key.
         danube_compat: As in `Glob`.
 
     Raises:

@@ -148,7 +148,7 @@ class KeyHash:
 
     Example:
         >>> XXH64_SEED_42.slot(b"order-1", 16)
-        13312
+        34068
     """
 
     name: str
@@ -156,7 +156,7 @@ class KeyHash:
     function: Callable[[bytes], int] = field(compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
+        if type(self.name) is not str or not self.name:
             raise ConfigError("name", self.name, "be a text that is not empty")
         if type(self.bits) is not int or not 1 <= self.bits <= 64:  # noqa: PLR2004 - the widest hash in use
             raise ConfigError("bits", self.bits, "be an int from 1 to 64")

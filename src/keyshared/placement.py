@@ -2,8 +2,7 @@
 
 from typing import Protocol, Self
 
-from keyshared.ranges import Moved, RangeMap
-from keyshared.ring import Weight
+from keyshared.ranges import Moved, RangeMap, Weight
 
 __all__ = ["Placement"]
 

@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - private members of the same class only
 """Half-open hash ranges and the placement value: who owns which slot.
 
 Every way to build a placement (a consistent ring, split ranges, ranges assigned by hand, buckets) ends in the same
@@ -8,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from keyshared.errors import ConfigError, InvariantError, SnapshotError
 from keyshared.hashing import (
@@ -20,7 +21,10 @@ from keyshared.hashing import (
     key_hash_named,
 )
 
-__all__ = ["HashRange", "Moved", "RangeMap", "check_space"]
+__all__ = ["HashRange", "Moved", "RangeMap", "Weight", "check_space"]
+
+Weight: TypeAlias = int | float | Fraction
+"""A consumer's share relative to the others': positive and finite. Floats are taken exactly as they are."""
 
 _FORMAT_VERSION: Final = 1
 _NAME_TYPES: Final = frozenset({str, type(None)})
@@ -98,8 +102,9 @@ def check_space(key_hash: object, slot_bits: object) -> None:
 class RangeMap:
     """Who owns which slot: an immutable value.
 
-    Slots that nobody owns are holes; their owner is None. Neighbouring ranges of one owner are one run, so two maps that
-    answer alike are equal however they were built. The slots form a circle for `walk`; runs are never joined over its seam.
+    Slots that nobody owns are holes; their owner is None. Neighbouring ranges of one owner are one run, so two maps
+    that answer alike are equal however they were built. The slots form a circle for `walk`; runs are never joined over
+    its seam.
 
     Args:
         assignments: Ranges and their owners, in any order.
@@ -118,7 +123,7 @@ class RangeMap:
         >>> halves.owner(40_000)
         'b'
         >>> halves.owner_of("order-1")
-        'a'
+        'b'
     """
 
     __slots__ = ("_function", "_key_hash", "_owners", "_runs", "_shift", "_slot_bits", "_stops")
@@ -257,7 +262,7 @@ class RangeMap:
             KeyTypeError: See `key_bytes`.
             ConfigError: The key is None: a message without a key has no slot.
         """
-        return self._function(key if key.__class__ is bytes else _required(key)) >> self._shift  # type: ignore[arg-type]  # mypy does not narrow on __class__
+        return self._function(key if key.__class__ is bytes else _required(key)) >> self._shift
 
     def owner(self, slot: int) -> str | None:
         """Give the owner of a slot.
@@ -293,7 +298,7 @@ class RangeMap:
             O(len(key) + log n), n runs; allocates nothing for ``bytes``.
         """
         # slot_of() written out: the two calls it saves are a third of a lookup
-        data: bytes = key if key.__class__ is bytes else _required(key)  # type: ignore[assignment]  # as in slot_of
+        data: bytes = key if key.__class__ is bytes else _required(key)
         return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
 
     def walk(self, slot: int) -> Iterator[str]:
@@ -350,7 +355,7 @@ class RangeMap:
         """Tell how much of the space everybody owns.
 
         Returns:
-            Exact shares by owner in the order of `owners`, then, if there are holes, theirs under None. They add up to 1.
+            Exact shares by owner in the order of `owners`, then that of the holes under None, if any. They add up to 1.
 
         Complexity:
             O(n), n runs.
@@ -386,8 +391,7 @@ class RangeMap:
             >>> RangeMap.from_stops([65536], ["a"]).moved(RangeMap.from_stops([100, 65536], ["b", "a"]))
             [Moved(start=0, stop=100, old='a', new='b')]
         """
-        if not isinstance(after, RangeMap) or self._space != after._space:
-            raise ConfigError("after", after, f"be a RangeMap over {self._space_text}")
+        self._check_same_space(after)
         segments: list[Moved] = []
         mine, other = zip(self._stops, self._runs, strict=True), zip(after._stops, after._runs, strict=True)
         old_stop = new_stop = start = 0
@@ -433,7 +437,7 @@ class RangeMap:
             A map equal to the one that was written.
 
         Raises:
-            SnapshotError: The data is truncated, forged, not in the form that `to_json` writes, or of another version or hash.
+            SnapshotError: The data is truncated, forged, of another version or hash, or not as `to_json` writes it.
 
         Example:
             >>> RangeMap.from_json(RangeMap().to_json()) == RangeMap()
@@ -484,6 +488,10 @@ class RangeMap:
     @property
     def _space_text(self) -> str:
         return f"2**{self._slot_bits} slots of hash {self._key_hash.name}"
+
+    def _check_same_space(self, other: object) -> None:
+        if not isinstance(other, RangeMap) or self._space != other._space:
+            raise ConfigError("after", other, f"be a RangeMap over {self._space_text}")
 
     def _checked_slot(self, slot: int) -> int:
         if type(slot) is not int or not 0 <= slot < 1 << self._slot_bits:

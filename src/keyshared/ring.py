@@ -1,11 +1,16 @@
+# ruff: noqa: SLF001 - private members of the same class only
 """Consistent hashing with virtual nodes: a builder of placements in which a change moves as little as it can.
 
-Every consumer has points (virtual nodes) on the circle of hashes, and owns the slots from the point before (exclusive) up
-to its own. A point is the full hash of a text made of the consumer's name and the number of the virtual node; its slot is
-the top bits of that hash.
+Every consumer has points (virtual nodes) on the circle of hashes, and owns the slots from the point before (exclusive)
+up to its own. A point is the full hash of a text made of the consumer's name and the number of the virtual node; its
+slot is the top bits of that hash.
 
-Ties: of the points in one slot the one with the lowest full hash owns it, then the one of the smaller name. So no name is
-favoured, the order of joins does not matter, and a join moves slots to the newcomer only.
+Ties: of the points in one slot the one with the lowest full hash owns it, then the one of the smaller name. So no name
+is favoured, the order of joins does not matter, and a join moves slots to the newcomer only.
+
+With filters one corner is left: of the points in one slot `RangeMap.walk` sees only the owner's. When somebody joins or
+leaves who owns such a slot, keys that the filters keep from them may move between others. 10 consumers of 100 points
+have about 8 such slots in 65,536, and none to speak of with ``slot_bits=32``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,12 +21,9 @@ from typing import Final, Self, TypeAlias
 
 from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, UnknownConsumerError
 from keyshared.hashing import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash
-from keyshared.ranges import Moved, RangeMap, check_space
+from keyshared.ranges import Moved, RangeMap, Weight, check_space
 
-__all__ = ["DEFAULT_VNODES", "HashRing", "Weight"]
-
-Weight: TypeAlias = int | float | Fraction
-"""A positive, finite number. Binary fractions are taken exactly as they are."""
+__all__ = ["DEFAULT_VNODES", "HashRing"]
 
 DEFAULT_VNODES: Final = 100  # Danube and Pulsar 100; ketama 40 x weight x 4; uhashring 160
 _MOST_VNODES: Final = 1_000_000
@@ -47,6 +49,12 @@ def _check_name(name: object) -> None:
         name.encode()
     except UnicodeEncodeError:
         raise ConfigError("name", name, "be text that UTF-8 can express") from None
+
+
+def _decimal(consumer_id: object) -> str:
+    if type(consumer_id) is not int:
+        raise ConfigError("consumer id", consumer_id, "be an int, or its decimal digits")
+    return str(consumer_id)
 
 
 def _check_danube_id(name: object) -> None:
@@ -82,8 +90,7 @@ class HashRing:
     Args:
         consumers: Who is there from the start: names, or a mapping from names to weights.
         vnodes: Points of a consumer of weight 1. More make shares more even and joins dearer.
-        slot_bits: There are ``2**slot_bits`` slots. With filters, use more than 16 for many consumers: of points in one slot
-            `RangeMap.walk` sees only the owning one.
+        slot_bits: There are ``2**slot_bits`` slots. Many more than points, or some points own nothing.
         key_hash: Places keys and points.
 
     Raises:
@@ -94,13 +101,13 @@ class HashRing:
         O(p log p) to build, p points; the value is built when it is asked for.
 
     Source:
-        Karger et al. 1997; Danube "Key-Shared Dispatch Architecture", Consistent Hashing; differs: ties do not depend on the
-        order of joins, and weights.
+        Karger et al. 1997; Danube "Key-Shared Dispatch Architecture", Consistent Hashing; differs: ties do not depend
+        on the order of joins, and consumers have weights.
 
     Example:
         >>> ring = HashRing(["a", "b"])
         >>> ring.owner("order-1")
-        'b'
+        'a'
         >>> {(move.old, move.new) for move in ring.remove("b")}
         {('b', 'a')}
     """
@@ -125,8 +132,8 @@ class HashRing:
     def danube(cls, consumer_ids: Iterable[int | str] = (), *, vnodes: int = DEFAULT_VNODES) -> Self:
         """Build a ring that answers exactly what Danube v0.15.1 answers.
 
-        Consumers are named by the decimal digits of their id. Ties are Danube's: of equal points the consumer that joined
-        first owns the slots before, and the one that joined last owns the very slot of the point.
+        Consumers are named by the decimal digits of their id. Ties are Danube's: of equal points the consumer that
+        joined first owns the slots before, and the one that joined last owns the very slot of the point.
 
         Args:
             consumer_ids: The ids in join order.
@@ -148,8 +155,8 @@ class HashRing:
             '2'
         """
         ring = cls.__new__(cls)
-        names = [str(i) if type(i) is int else i for i in consumer_ids]
-        ring._start(names, vnodes, _DANUBE_BITS, DANUBE_32, _DANUBE_RULES)  # type: ignore[arg-type]  # names are checked there
+        names = [i if isinstance(i, str) else _decimal(i) for i in consumer_ids]
+        ring._start(names, vnodes, _DANUBE_BITS, DANUBE_32, _DANUBE_RULES)
         return ring
 
     def _start(
@@ -191,7 +198,7 @@ class HashRing:
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ConfigError: The name is empty or no text, or the weight is not positive and finite or gives too many points.
+            ConfigError: The name is empty or no text; the weight is not positive and finite, or gives too many points.
 
         Complexity:
             O(v log v + p), v points of the consumer and p of all.
@@ -303,7 +310,7 @@ class HashRing:
         return self.ranges.owner_of(key)
 
     def owners(self, key: str | bytes, n: int) -> list[str]:
-        """Give a key's preference list: its owner, then who would own it if the ones before were not there, filters aside.
+        """Give a key's preference list: its owner, then whoever stands in for the ones before, in that order.
 
         Args:
             key: The key.
@@ -318,7 +325,7 @@ class HashRing:
 
         Example:
             >>> HashRing(["a", "b", "c"]).owners("order-1", 2)
-            ['b', 'a']
+            ['a', 'b']
         """
         if type(n) is not int or n < 0:
             raise ConfigError("n", n, "be an int of at least 0")
@@ -364,13 +371,15 @@ class HashRing:
             rank = next(reversed(self._members.values())).rank + 1
         return _Member(weight, self._vnodes_of(weight), rank)
 
-    def _member(self, name: str) -> _Member:
-        member = self._members.get(name) if isinstance(name, str) else None
+    def _member(self, name: object) -> _Member:
+        if not isinstance(name, str):
+            raise UnknownConsumerError(repr(name))
+        member = self._members.get(name)
         if member is None:
             raise UnknownConsumerError(name)
         return member
 
-    def _vnodes_of(self, weight: Weight) -> int:
+    def _vnodes_of(self, weight: object) -> int:
         # fractions, because products of floats are rounded, and half a point must be half a point everywhere
         if isinstance(weight, bool) or not isinstance(weight, int | float | Fraction) or not 0 < weight < float("inf"):
             raise ConfigError("weight", weight, "be a positive, finite number")
