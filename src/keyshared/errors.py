@@ -1,7 +1,8 @@
 """Every exception of keyshared: one tree, fields first, the text built from the fields.
 
-Raised for mistakes of the *embedder* only. What a peer does (a late ack, a consumer that is gone) is never an exception but a value.
-A call that raises has changed nothing. All of them survive pickling: ``args`` are the constructor's arguments.
+Raised for mistakes of the *embedder* only. What a peer does (a late ack, a consumer that is gone) is never an exception
+but a value. A call that raises has changed nothing. All of them survive pickling: ``args`` are the constructor's
+arguments.
 """
 
 from typing import Final
@@ -89,7 +90,10 @@ class OffsetOrderError(MisuseError):
         self.last = last
 
     def __str__(self) -> str:
-        return f"cannot take offset {self.offset!r} after {self.last!r}; offsets are ints that grow strictly (gaps are fine)"
+        return (
+            f"cannot take offset {self.offset!r} after {self.last!r}; "
+            "offsets are ints that grow strictly (gaps are fine)"
+        )
 
 
 class WindowFullError(MisuseError):

@@ -1,0 +1,123 @@
+# The one entry: `make help`. Needs Python 3.11+, git and make; everything else is pinned in requirements/ and goes to .venv.
+
+VENV ?= .venv
+ARGS ?=
+BIN := $(abspath $(VENV))/bin
+# One file stays in one worker: the blocks of a document share a namespace.
+XDIST ?= --numprocesses=auto --maxprocesses=8 --dist=loadfile
+
+DEV := $(VENV)/.dev-installed
+SPARK := $(VENV)/.spark-installed
+
+# Loopback only: without it Spark looks this machine's name up, which fails in many containers.
+SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(BIN)/python" PYSPARK_DRIVER_PYTHON="$(BIN)/python" \
+	SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost
+PIP_INSTALL = "$(BIN)/python" -m pip install --quiet --disable-pip-version-check
+COMPILE = "$(BIN)/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command "make lock" $(ARGS)
+
+# Another Spark or Python on the machine must not leak in.
+unexport SPARK_HOME PYTHONPATH PYTHONHOME
+export PYTHON
+export PIP_NO_INPUT := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
+		printf '%-12s %s\n' "$$target" "$$text"; done
+
+.PHONY: install
+install: $(SPARK) java ## make .venv with everything in it (the other targets do so themselves)
+
+$(VENV)/bin/python:
+	@tools/make_venv.sh $(VENV)
+
+# pip first, on its own: what Debian ships cannot reuse wheels it has built when hashes are demanded.
+$(DEV): requirements/pip.txt requirements/dev.txt pyproject.toml | $(VENV)/bin/python
+	@echo "installing requirements/dev.txt" >&2
+	@$(PIP_INSTALL) --require-hashes -r requirements/pip.txt
+	@$(PIP_INSTALL) --require-hashes -r requirements/dev.txt
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(SPARK): requirements/spark.txt | $(DEV)
+	@echo "installing requirements/spark.txt (pyspark is 456 MB: the first time takes minutes)" >&2
+	@$(PIP_INSTALL) --require-hashes -r requirements/spark.txt
+	@touch $@
+
+.PHONY: java
+java: | $(VENV)/bin/python
+	@"$(BIN)/python" tools/find_java.py $(VENV)
+
+.PHONY: test
+test: test-core test-spark ## the whole test suite: the core with coverage, then Spark
+
+.PHONY: test-core
+test-core: $(DEV) ## the core's tests, 100 % branch coverage; no Spark, no Java
+	"$(BIN)/python" -m pytest $(XDIST) --cov --cov-report=term $(ARGS)
+
+.PHONY: test-spark
+test-spark: $(DEV) $(SPARK) java ## the Spark tests, one process, no coverage
+	$(SPARK_ENV) "$(BIN)/python" -m pytest -m "spark and not slow" $(ARGS)
+
+.PHONY: check
+check: lint types wheel ## every static check
+
+.PHONY: lint
+lint: $(DEV) ## style, layers, dependencies, spelling; needs no Spark
+	"$(BIN)/ruff" check
+	"$(BIN)/ruff" format --check
+	"$(BIN)/lint-imports"
+	"$(BIN)/deptry" src
+	"$(BIN)/codespell"
+	"$(BIN)/towncrier" build --draft --version next >/dev/null
+
+# Spark is installed for this: without its types every value of the adapter would pass as Any.
+.PHONY: types
+types: $(DEV) $(SPARK) ## mypy --strict
+	"$(BIN)/mypy"
+
+.PHONY: wheel
+wheel: $(DEV) ## build the wheel and look into it
+	@rm -rf build/wheel
+	"$(BIN)/python" -m hatchling build --target wheel --directory build/wheel
+	"$(BIN)/python" tools/check_wheel.py build/wheel
+
+.PHONY: format
+format: $(DEV) ## write what `make lint` would ask for
+	"$(BIN)/ruff" check --fix
+	"$(BIN)/ruff" format
+
+.PHONY: bench
+bench: $(DEV) ## benchmarks
+	"$(BIN)/python" -m pytest benchmarks --override-ini='python_files=bench_*.py' -p no:randomly -p no:xdist \
+		--benchmark-columns=min,median,ops --benchmark-sort=name $(ARGS)
+
+.PHONY: nightly
+nightly: $(DEV) $(SPARK) java ## the same tests with 10,000 examples each, and the slow ones
+	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" --hypothesis-profile=nightly $(ARGS)
+	$(SPARK_ENV) "$(BIN)/python" -m pytest -m spark --hypothesis-profile=nightly $(ARGS)
+
+.PHONY: demo
+demo: $(DEV) $(SPARK) java ## the Spark job over real flights; ARGS="--help" shows its options
+	@$(SPARK_ENV) "$(BIN)/python" -m keyshared.spark.demo $(ARGS)
+
+# ARGS=--upgrade takes newer versions; without it only what pyproject.toml no longer allows changes.
+.PHONY: lock
+lock: $(DEV) ## write requirements/ again from pyproject.toml
+	@$(PIP_INSTALL) --require-hashes -r requirements/lock.txt
+	@$(COMPILE) pyproject.toml --group dev --output-file requirements/dev.txt
+	@$(COMPILE) pyproject.toml --extra testing --extra demo --constraints requirements/dev.txt \
+		--output-file requirements/spark.txt
+	@$(COMPILE) --group pip --output-file requirements/pip.txt
+	@$(COMPILE) --group java --output-file requirements/java.txt
+	@$(COMPILE) --group lock --output-file requirements/lock.txt
+
+.PHONY: clean
+clean: ## remove everything that make has written
+	rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache \
+		.import_linter_cache .benchmarks spark-warehouse metastore_db derby.log demo-output

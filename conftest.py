@@ -1,0 +1,47 @@
+"""The three lanes of the test suite (core, Spark, slow), documents as tests, and the Hypothesis profiles."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from sybil import Sybil
+from sybil.integration.pytest import SybilItem
+from sybil.parsers.markdown import PythonCodeBlockParser
+
+ROOT = Path(__file__).parent
+
+# Chosen with --hypothesis-profile; tests never set max_examples themselves, or the choice would not reach them.
+settings.register_profile("ci", max_examples=200, derandomize=True, deadline=None)
+settings.register_profile("nightly", max_examples=10_000, deadline=None)
+settings.load_profile("ci")
+
+pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=["*.md"]).pytest()
+
+
+def _in_spark_lane(path: Path) -> bool:
+    """Whether a test in this file may import pyspark."""
+    if not path.is_relative_to(ROOT):
+        return False
+    top, *below = path.relative_to(ROOT).parts or ("",)
+    return (
+        (top == "tests" and below[:1] == ["spark"])
+        or (top == "src" and below[:2] == ["keyshared", "spark"])
+        or (top == "docs" and path.suffix == ".md" and "spark" in path.stem)
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing of Spark unless its lane was asked for: the core's tests run without it installed."""
+    wanted = str(config.getoption("markexpr"))
+    return True if "not spark" in wanted and _in_spark_lane(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the Spark lane by place, and put the blocks of each document back into the order they are read in."""
+    for item in items:
+        if _in_spark_lane(item.path):
+            item.add_marker(pytest.mark.spark)
+    blocks = [index for index, item in enumerate(items) if isinstance(item, SybilItem)]
+    in_order = sorted((items[index] for index in blocks), key=lambda item: (item.path, item.location[1] or 0))
+    for index, item in zip(blocks, in_order, strict=True):
+        items[index] = item
