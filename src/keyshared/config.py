@@ -1,11 +1,11 @@
 """Every knob of the dispatcher, checked once, with the precedent of each default beside it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, Self, TypeVar
 
-from keyshared.errors import ConfigError
-from keyshared.retry import Poison, RetryPolicy
+from keyshared.errors import ConfigError, SnapshotError
+from keyshared.retry import Backoff, Poison, RetryPolicy
 
 __all__ = [
     "DEFAULT_ACK_TIMEOUT_MS",
@@ -35,6 +35,9 @@ DEFAULT_MAX_IN_FLIGHT_PER_KEY: Final = (
 DEFAULT_MAX_LOADED_PER_KEY: Final = 1_000  # a tenth of the window, so that one hot key leaves room for others
 DEFAULT_ACK_TIMEOUT_MS: Final = 30_000  # Danube 30 s, SQS visibility 30 s; Pulsar's is off by default
 DEFAULT_INACTIVE_GRACE_MS: Final = 3_000  # Danube 6 heartbeats of 500 ms
+
+
+_Kind = TypeVar("_Kind", bound=StrEnum)
 
 
 class OnEvict(StrEnum):
@@ -102,6 +105,55 @@ class DispatcherConfig:
         if self.ordering_required:
             self._check_ordering()
 
+    def to_json(self) -> dict[str, object]:
+        """Every field as plain data that JSON can hold, for snapshots and logs.
+
+        Returns:
+            A dict that `from_json` takes back.
+
+        Example:
+            >>> DispatcherConfig(poison=Poison.BLOCK).to_json()["poison"]
+            'BLOCK'
+        """
+        plain: dict[str, object] = {name: getattr(self, name) for name in _names(DispatcherConfig)}
+        retry: dict[str, object] = {name: getattr(self.retry, name) for name in _names(RetryPolicy)}
+        plain["retry"] = retry | {"backoff": self.retry.backoff.value}
+        plain["poison"] = self.poison.name
+        plain["on_evict"] = self.on_evict.value
+        plain["unmatched"] = self.unmatched.value
+        return plain
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """Rebuild a configuration from `to_json`.
+
+        Args:
+            data: What `to_json` returned, or what JSON made of it.
+
+        Returns:
+            An equal configuration.
+
+        Raises:
+            SnapshotError: A field is missing, unknown, of the wrong type or out of range.
+
+        Example:
+            >>> config = DispatcherConfig(window=100)
+            >>> DispatcherConfig.from_json(config.to_json()) == config
+            True
+        """
+        values = _exact_fields("config", data, DispatcherConfig)
+        retry = _exact_fields("config.retry", values["retry"], RetryPolicy)
+        try:
+            retry["backoff"] = _member(Backoff, "backoff", retry["backoff"])
+            values["retry"] = RetryPolicy(**retry)
+            values["poison"] = Poison.from_name(values["poison"])
+            values["on_evict"] = _member(OnEvict, "on_evict", values["on_evict"])
+            values["unmatched"] = _member(Unmatched, "unmatched", values["unmatched"])
+            return cls(**values)
+        except ConfigError as error:
+            parameter = f"config: {error.parameter}"
+            raise SnapshotError(parameter, error.value, error.requirement) from error
+
     def _check_limits(self) -> None:
         for name in (
             "window",
@@ -153,3 +205,23 @@ def _check_int(parameter: str, value: object, least: int, alternative: str = "")
     # A bool is an int to Python, but never a limit that somebody meant.
     if type(value) is not int or value < least:
         raise ConfigError(parameter, value, f"be an int of at least {least}{alternative}")
+
+
+def _names(kind: type[DispatcherConfig | RetryPolicy]) -> list[str]:
+    return [each.name for each in fields(kind)]
+
+
+def _exact_fields(parameter: str, data: object, kind: type[DispatcherConfig | RetryPolicy]) -> dict[str, Any]:
+    """A copy of the data if it has just the fields of that class; their values are not checked yet."""
+    names = _names(kind)
+    if not isinstance(data, dict) or set(data) != set(names):
+        shown = sorted(map(str, data)) if isinstance(data, dict) else data
+        raise SnapshotError(parameter, shown, f"be a dict with exactly the fields {', '.join(names)}")
+    return dict(data)
+
+
+def _member(kind: type[_Kind], parameter: str, value: object) -> _Kind:
+    for member in kind:
+        if member.value == value:
+            return member
+    raise ConfigError(parameter, value, f"be one of {', '.join(kind)}")

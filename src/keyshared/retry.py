@@ -1,4 +1,4 @@
-"""What happens to a message that failed: when it is tried again, and what becomes of it when it is given up. Policies are data."""
+"""What happens to a message that failed: when it is tried again, and what becomes of it when it is given up."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,10 +35,11 @@ class Backoff(StrEnum):
 class RetryPolicy:
     """How often and how late a failed message is delivered again.
 
-    There is no jitter: the library draws no random numbers, and messages of one key are delivered one after the other anyway.
+    There is no jitter: the library draws no random numbers, and a failed message holds its key back meanwhile, so the
+    retries of one key never come as a herd.
 
     Args:
-        max_redeliveries: Failures that are answered with another delivery; None for ever, 0 never (so r gives r + 1 deliveries).
+        max_redeliveries: Failures that are answered with another delivery, so r allows r + 1 deliveries; None for ever.
         base_delay_ms: Delay after the first failure.
         max_delay_ms: No delay is longer, a requested one neither; below the base it wins.
         backoff: How the delay grows.
@@ -47,8 +48,8 @@ class RetryPolicy:
         ConfigError: A number is negative or no int, or ``backoff`` is no `Backoff`.
 
     Source:
-        Danube's FailurePolicy (``max_redelivery_count``, ``base_redelivery_delay_ms``, ``max_redelivery_delay_ms``); differs: counts
-        failures, not deliveries, so that a delivery that was taken back does not use up a retry.
+        Danube's FailurePolicy (``max_redelivery_count``, ``base_redelivery_delay_ms``, ``max_redelivery_delay_ms``);
+        differs: counts failures, not deliveries, so that a delivery that was taken back does not use up a retry.
 
     Example:
         >>> policy = RetryPolicy(max_redeliveries=3)
@@ -114,7 +115,7 @@ class Poison:
     | `DEAD_LETTER` | yes | is settled once the write is confirmed | wait for the confirmation, then go on |
     | `BLOCK` | no | stays outstanding until it is unblocked or parked | wait for that |
     | `BLOCK_AND_DEAD_LETTER` | yes | as `BLOCK`, from the confirmed write on | wait for that |
-    | `QUARANTINE` | yes | is settled once the write is confirmed | follow it to the dead letters, in order, until unblocked |
+    | `QUARANTINE` | yes | is settled once the write is confirmed | follow it there, in order, until unblocked |
 
     Args:
         archive: Whether a copy goes to the dead letters.
@@ -124,7 +125,7 @@ class Poison:
         ConfigError: ``then`` is no `Then`, ``archive`` no bool, or the pair is quarantine without an archive.
 
     Source:
-        Danube's poison policies Drop, DeadLetter and Block; differs: nothing that was queued behind the message is lost.
+        Danube's poison policies Drop, DeadLetter and Block; differs: nothing that queues behind the message is lost.
 
     Example:
         >>> Poison.DEAD_LETTER
@@ -152,8 +153,30 @@ class Poison:
 
     @property
     def name(self) -> str:
-        """Its constant's name, such as ``"DEAD_LETTER"``."""
+        """Name of its constant, such as ``"DEAD_LETTER"``."""
         return _POISON_NAMES[self]
+
+    @classmethod
+    def from_name(cls, name: str) -> "Poison":
+        """The policy of that `name`.
+
+        Args:
+            name: Such as ``"DEAD_LETTER"``.
+
+        Returns:
+            The policy.
+
+        Raises:
+            ConfigError: No policy has it.
+
+        Example:
+            >>> Poison.from_name("BLOCK")
+            Poison.BLOCK
+        """
+        for poison, known in _POISON_NAMES.items():
+            if known == name:
+                return poison
+        raise ConfigError("poison", name, f"be one of {', '.join(_POISON_NAMES.values())}")
 
     def __repr__(self) -> str:
         return f"Poison.{self.name}"
