@@ -1,0 +1,548 @@
+"""The contiguous cursor: how far everything is settled, whatever the order of the acks and the gaps in the offsets.
+
+Two faces of one structure. Unchecked, for a window that composes it and pays for every nanosecond: `append`, `close`
+and `skip` on `Cell` objects. Checked, for a consumer that commits its position by itself: `offer`, `settle` and, over
+a restart, `token` and `from_token`.
+
+One list holds the offered cells in offset order. Each cell remembers the greatest offset that was offered *before* it,
+so the cursor moves to "what was offered before the lowest open one" and needs no +1 chain: an offset that was never
+offered (compaction, transaction markers, filtered batches) cannot stall it. Settled cells above the lowest open one
+stay in the list until they are half of it; then the list is rebuilt without them. What was acked above the cursor is
+read off the cells that are left, never recorded a second time.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from operator import attrgetter
+from typing import Final, Self
+from zlib import crc32
+
+from keyshared.errors import ConfigError, InvariantError, OffsetOrderError, SnapshotError
+
+__all__ = ["DEFAULT_TOKEN_BYTES", "OFFSET_BITS", "SETTLED", "Cell", "ContiguousCursor", "CursorToken"]
+
+SETTLED: Final = 0
+OFFSET_BITS: Final = 256  # Danube and Kafka 64, SQS FIFO 128, Kinesis 186; bounds what a forged token makes us compute
+DEFAULT_TOKEN_BYTES: Final = 4_096  # Kafka's offset.metadata.max.bytes
+
+_OPEN: Final = 1
+_OFFSET_BOUND: Final = 1 << OFFSET_BITS
+# Settled cells that may stay beyond one for each live cell: keeps a nearly empty list from being rebuilt all the time.
+_SLACK: Final = 64
+_offset_of: Final = attrgetter("offset")
+
+_MAGIC: Final = "ksc1."  # keyshared cursor, format 1
+_CHECKSUM_BYTES: Final = 4
+_LOW_BITS: Final = 0x7F  # of a varint's byte; the other bit says that more bytes follow
+_MORE: Final = 0x80
+# The largest number written is a distance between two offsets, or a zigzag offset plus one: OFFSET_BITS + 2 bits.
+_VARINT_BYTES: Final = (OFFSET_BITS + 2 + 6) // 7
+_SHOWN_CHARACTERS: Final = 64
+
+
+class Cell:
+    """One offered offset. Subclasses add what their owner needs to know about it.
+
+    Attributes:
+        offset: Its place in the log.
+        prev: Greatest offset that was offered before it, None for the first; set by `ContiguousCursor.append`.
+        state: `SETTLED`, or any positive int while it is outstanding.
+    """
+
+    __slots__ = ("offset", "prev", "state")
+
+    def __init__(self, offset: int, state: int = _OPEN) -> None:
+        self.offset = offset
+        self.prev: int | None = None
+        self.state = state
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(offset={self.offset}, prev={self.prev}, state={self.state})"
+
+
+@dataclass(frozen=True, slots=True)
+class CursorToken:
+    """A cursor as a line of text, and what of it did not fit.
+
+    Attributes:
+        text: ASCII, safe in URLs, headers and commit metadata; `ContiguousCursor.from_token` reads it.
+        omitted_ranges: Acked ranges that did not fit. The lowest ones go in first.
+        omitted_span: Sum of their lengths: at most so many settled messages are delivered again after a restart.
+    """
+
+    text: str
+    omitted_ranges: int = 0
+    omitted_span: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether a restart from it redelivers nothing that was settled."""
+        return self.omitted_ranges == 0
+
+
+class ContiguousCursor:
+    """Tracks which of the offered offsets are settled, and up to where all of them are.
+
+    Offsets are ints that grow strictly, negative ones too, of at most 256 bits. Gaps are legal and cost nothing. Not
+    thread-safe. The attributes are plain for speed: read them, never assign them.
+
+    Args:
+        start: The first offset that needs work: everything below it counts as settled. None if that is not known.
+
+    Attributes:
+        start: As given.
+        last: Greatest offset offered so far, None before any.
+        safe_cursor: Greatest offered offset below the lowest outstanding one; the greatest offered if nothing is
+            outstanding; None before any. Never moves back, never passes an outstanding offset.
+        outstanding: How many offered offsets are not settled.
+
+    Raises:
+        ConfigError: ``start`` is neither None nor an int, or has more than 256 bits.
+
+    Complexity:
+        Memory O(outstanding), however much was settled above the lowest outstanding offset; after `from_token` also
+        the ranges of the token that have not been passed yet.
+
+    Source:
+        Danube "Key-Shared Dispatch Architecture", Contiguous Cursor Advancement; differs: gaps do not stall it, and
+        acks of unknown offsets are not stored.
+
+    Example:
+        >>> cursor = ContiguousCursor()
+        >>> [cursor.offer(offset) for offset in (10, 11, 12, 13)]
+        [True, True, True, True]
+        >>> cursor.settle_many([10, 12, 13]), cursor.safe_cursor, cursor.acked_ranges()
+        (3, 10, [(12, 14)])
+        >>> cursor.settle(11), cursor.safe_cursor, cursor.resume_offset
+        (True, 13, 14)
+    """
+
+    __slots__ = ("_head", "_known", "_order", "last", "outstanding", "safe_cursor", "start")
+
+    def __init__(self, start: int | None = None) -> None:
+        if start is not None:
+            _check_offset("start", start, "be None or an int")
+        self.start = start
+        self.last: int | None = None
+        self.safe_cursor: int | None = None
+        self.outstanding = 0
+        self._order: list[Cell] = []
+        self._head = 0  # index of the lowest outstanding cell, 0 if there is none
+        self._known: deque[tuple[int, int]] = deque()  # settled before a restart, not yet passed by an offer
+
+    @classmethod
+    def from_token(cls, text: str) -> Self:
+        """Rebuild a cursor after a restart: nothing is outstanding, and it knows what was settled.
+
+        Read the log again from `resume_offset` and `offer` each offset: the answer says whether it needs work.
+
+        Args:
+            text: `CursorToken.text` of the cursor before the restart.
+
+        Returns:
+            A cursor with the same `safe_cursor`, `resume_offset` and acked ranges.
+
+        Raises:
+            SnapshotError: The text is truncated, damaged, forged, of another version or no token at all.
+
+        Complexity:
+            O(length of the text).
+
+        Example:
+            >>> cursor = ContiguousCursor()
+            >>> for offset in range(10, 14):
+            ...     _ = cursor.offer(offset)
+            >>> cursor.settle_many([10, 12])
+            2
+            >>> again = ContiguousCursor.from_token(cursor.token().text)
+            >>> [offset for offset in range(again.resume_offset, 14) if again.offer(offset)]
+            [11, 13]
+        """
+        resume, safe, ranges = _read_token(text)
+        cursor = cls()
+        cursor.start = resume  # not by the constructor: one beyond the greatest offset is a position, but no offset
+        cursor.last = cursor.safe_cursor = safe
+        # Nothing that was offered lies between the two, so a restart never has to read there.
+        if resume is not None and safe is not None and safe + 1 < resume:
+            cursor._known.append((safe + 1, resume))
+        cursor._known.extend(ranges)
+        return cursor
+
+    def append(self, cell: Cell) -> None:
+        """Offer a cell, unchecked: it must be outstanding, and its offset above `last`.
+
+        Args:
+            cell: Kept by reference until it is settled; its ``prev`` is set.
+
+        Complexity:
+            O(1). `safe_cursor` does not change.
+        """
+        cell.prev = self.last
+        self.last = cell.offset
+        self.outstanding += 1
+        self._order.append(cell)
+
+    def close(self, cell: Cell) -> None:
+        """Settle a cell, unchecked: it must be outstanding in this cursor.
+
+        Args:
+            cell: One that was given to `append`; its ``state`` becomes `SETTLED`.
+
+        Complexity:
+            O(1) amortised: every cell is passed over once and left behind by a rebuild once.
+        """
+        cell.state = SETTLED
+        self.outstanding = live = self.outstanding - 1
+        order = self._order
+        head = self._head
+        if order[head] is cell:
+            if not live:
+                order.clear()
+                self._head = 0
+                self.safe_cursor = self.last
+                return
+            head += 1
+            while not order[head].state:  # stops: something is outstanding, and nothing below the head is
+                head += 1
+            self._head = head
+            self.safe_cursor = order[head].prev
+        if len(order) > live + live + _SLACK:
+            # A new list, not a change in place: an iteration that is under way goes on over the old one. With acks in
+            # order the settled cells are a prefix, and a slice drops it at a tenth of the cost.
+            self._order = order[head:] if head > live else [other for other in order if other.state]
+            self._head = 0
+
+    def skip(self, offset: int) -> None:
+        """Offer an offset that is settled already, unchecked: it must be above `last`.
+
+        A stored cursor is restored with it: for each outstanding cell in offset order `skip` its ``prev`` if that is
+        above `last`, then `append` it; in the end `skip` the stored `last` if that is above. Every answer is then the
+        same as before.
+
+        Args:
+            offset: The offset.
+
+        Complexity:
+            O(1), and no memory.
+        """
+        self.last = offset
+        if not self.outstanding:
+            self.safe_cursor = offset
+
+    def offer(self, offset: int) -> bool:
+        """Take the next offset of the log.
+
+        Args:
+            offset: Above every offset offered before.
+
+        Returns:
+            Whether it needs work. False if it lies below `start` or was settled before the restart.
+
+        Raises:
+            OffsetOrderError: ``offset`` is no int, or not above `last`. Nothing was changed.
+            ConfigError: ``offset`` has more than 256 bits. Nothing was changed.
+
+        Complexity:
+            O(1) amortised.
+        """
+        last = self.last
+        if type(offset) is not int:
+            raise OffsetOrderError(offset, last)
+        _check_offset("offset", offset)
+        start = self.start
+        if start is not None and offset < start and (last is None or last < start):
+            return False
+        if last is not None and offset <= last:
+            raise OffsetOrderError(offset, last)
+        known = self._known
+        while known and known[0][1] <= offset:
+            known.popleft()
+        if known and known[0][0] <= offset:
+            self.skip(offset)
+            return False
+        self.append(Cell(offset))
+        return True
+
+    def settle(self, offset: int) -> bool:
+        """Settle one offset.
+
+        Args:
+            offset: The offset.
+
+        Returns:
+            False if it was not outstanding: settled before, or never offered. Nothing was changed then, and nothing is
+            remembered of it.
+
+        Raises:
+            ConfigError: ``offset`` is no int, or has more than 256 bits. Nothing was changed.
+
+        Complexity:
+            O(log n) amortised, n offsets outstanding.
+        """
+        _check_offset("offset", offset)
+        cell = self.find(offset)
+        if cell is None:
+            return False
+        self.close(cell)
+        return True
+
+    def settle_many(self, offsets: Iterable[int]) -> int:
+        """Settle several offsets, in any order.
+
+        Args:
+            offsets: The offsets; what is not outstanding is passed over.
+
+        Returns:
+            How many of them were outstanding.
+
+        Raises:
+            ConfigError: One of them is no int, or has more than 256 bits. Nothing was changed.
+
+        Complexity:
+            O(k log n) amortised, k offsets given, n outstanding.
+        """
+        wanted = list(offsets)
+        for offset in wanted:
+            _check_offset("offsets", offset)
+        return sum(map(self.settle, wanted))
+
+    @property
+    def resume_offset(self) -> int | None:
+        """The next offset to read after a restart: the lowest outstanding one, else ``last + 1``, else `start`.
+
+        Never moves back and never passes an outstanding offset. What was settled before a restart and would come next
+        is passed over.
+        """
+        if self.outstanding:
+            return self._order[self._head].offset
+        if self.last is None:
+            return self.start
+        resume = self.last + 1
+        for start, stop in self._known:
+            if start > resume:
+                break
+            resume = max(resume, stop)
+        return resume
+
+    def find(self, offset: int) -> Cell | None:
+        """The outstanding cell of an offset, or None if there is none.
+
+        Args:
+            offset: Any int, unchecked.
+
+        Complexity:
+            O(log n), n offsets outstanding.
+        """
+        order = self._order
+        index = bisect_left(order, offset, lo=self._head, key=_offset_of)
+        if index == len(order):
+            return None
+        cell = order[index]
+        return cell if cell.offset == offset and cell.state else None
+
+    def __iter__(self) -> Iterator[Cell]:
+        """Outstanding cells in offset order; any of them may be closed meanwhile."""
+        return (cell for cell in islice(self._order, self._head, None) if cell.state)
+
+    def acked_ranges(self) -> list[tuple[int, int]]:
+        """Half-open stretches above `resume_offset` in which every offered offset is settled.
+
+        Returns:
+            The stretches, lowest first, none touching the next. Each lies between two outstanding offsets or above the
+            highest one; stretches in which nothing was offered are left out. Bounds need not be offered offsets.
+
+        Complexity:
+            O(n), n offsets outstanding, and after `from_token` the ranges of the token not passed yet.
+        """
+        ranges: list[tuple[int, int]] = []
+        below: int | None = None
+        for cell in self:
+            if below is not None and cell.prev is not None and below < cell.prev:
+                ranges.append((below + 1, cell.prev + 1))
+            below = cell.offset
+        low = self.resume_offset
+        if below is not None and self.last is not None:
+            low = self.last + 1
+            if below < self.last:
+                ranges.append((below + 1, low))
+        for start, stop in self._known:
+            if low is None or stop <= low:
+                continue
+            if ranges and start <= ranges[-1][1]:
+                ranges[-1] = (ranges[-1][0], stop)
+            else:
+                ranges.append((max(start, low), stop))
+        return ranges
+
+    def token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
+        """Write down what a restart has to know: where to resume, and what is settled above that.
+
+        Args:
+            max_bytes: Longest text that the store takes.
+
+        Returns:
+            The token; with as many acked ranges as fit, lowest first.
+
+        Raises:
+            ConfigError: ``max_bytes`` is no int, or too small for the position alone (a few dozen do for any log).
+
+        Complexity:
+            O(n), n offsets outstanding.
+        """
+        resume = self.resume_offset
+        numbers = bytearray()
+        if resume is None:
+            _write(numbers, 0)
+        else:
+            _write(numbers, 1 + _zigzag(resume))
+            _write(numbers, 0 if self.safe_cursor is None else resume - self.safe_cursor)
+        least = len(_seal(numbers))
+        if type(max_bytes) is not int or max_bytes < least:
+            raise ConfigError("max_bytes", max_bytes, f"be an int of at least {least} to hold the position")
+        room = (max_bytes - len(_MAGIC)) * 3 // 4 - _CHECKSUM_BYTES
+        omitted = [] if resume is None else _write_ranges(numbers, room, resume, self.acked_ranges())
+        return CursorToken(_seal(numbers), len(omitted), sum(stop - start for start, stop in omitted))
+
+    def check_invariants(self) -> None:
+        """Check the structure against itself; for tests.
+
+        Raises:
+            InvariantError: It contradicts itself: a bug here, or a broken duty of an unchecked call.
+
+        Complexity:
+            O(n), n offsets outstanding.
+        """
+        order = self._order
+        live = list(self)
+        _require(len(live) == self.outstanding, "the count of outstanding cells is what the list holds")
+        _require(len(order) <= 2 * len(live) + _SLACK, "settled cells are at most as many as live ones, and the slack")
+        _require(order[self._head : self._head + 1] == live[:1], "the head is the lowest outstanding cell")
+        _require(not any(cell.state for cell in order[: self._head]), "nothing below the head is outstanding")
+        _require(all(one.offset < other.offset for one, other in pairwise(order)), "cells are in offset order")
+        for one, other in pairwise(order):
+            _require(other.prev is not None and one.offset <= other.prev < other.offset, "prev lies between the cells")
+        if live:
+            _require(self.safe_cursor == live[0].prev, "the safe cursor is what was offered before the head")
+            _require(self.last is not None and self.last >= live[-1].offset, "last is the greatest offset offered")
+        else:
+            _require(self.safe_cursor == self.last, "the safe cursor is the last offset if nothing is outstanding")
+        _require(all(start < stop for start, stop in self._known), "no remembered range is empty")
+        _require(all(one[1] < other[0] for one, other in pairwise(self._known)), "remembered ranges do not touch")
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(resume_offset={self.resume_offset}, safe_cursor={self.safe_cursor}, "
+            f"outstanding={self.outstanding})"
+        )
+
+
+def _check_offset(parameter: str, value: object, requirement: str = "be an int") -> None:
+    # A bool is an int to Python, but never an offset that somebody meant.
+    if type(value) is not int or not -_OFFSET_BOUND < value < _OFFSET_BOUND:
+        raise ConfigError(parameter, value, f"{requirement} of at most {OFFSET_BITS} bits")
+
+
+def _require(condition: bool, fact: str) -> None:
+    if not condition:
+        raise InvariantError(fact)
+
+
+# The token: "ksc1." + base64url, unpadded, of varints and the CRC-32 of everything before it. The varints:
+#   1 + zigzag(resume offset), or a single 0 if no position is known;
+#   resume offset - safe cursor, 0 if there is no safe cursor;
+#   for each acked range, from below: unsettled stretch - 1, settled stretch - 1 (both are at least 1).
+# So everything that passes the checksum is either one cursor, or one of the few forms that _read_token refuses.
+
+
+def _zigzag(number: int) -> int:
+    return 2 * number if number >= 0 else -2 * number - 1
+
+
+def _write(numbers: bytearray, number: int) -> None:
+    """Append a varint: seven bits a byte, lowest first."""
+    while number > _LOW_BITS:
+        numbers.append(_MORE | number & _LOW_BITS)
+        number >>= 7
+    numbers.append(number)
+
+
+def _write_ranges(numbers: bytearray, room: int, resume: int, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Append ranges until the next one does not fit; return those left over."""
+    below = resume
+    for index, (start, stop) in enumerate(ranges):
+        fitting = len(numbers)
+        _write(numbers, start - below - 1)
+        _write(numbers, stop - start - 1)
+        if len(numbers) > room:
+            del numbers[fitting:]
+            return ranges[index:]
+        below = stop
+    return []
+
+
+def _seal(numbers: bytes | bytearray) -> str:
+    checksum = crc32(numbers, crc32(_MAGIC.encode()))
+    sealed = numbers + checksum.to_bytes(_CHECKSUM_BYTES, "big")
+    return _MAGIC + urlsafe_b64encode(sealed).rstrip(b"=").decode()
+
+
+def _read_token(text: str) -> tuple[int | None, int | None, list[tuple[int, int]]]:
+    """Resume offset, safe cursor and acked ranges of a token."""
+    position, *rest = _read_numbers(text, _unseal(text))
+    if position == 0 and not rest:
+        return None, None, []
+    if position == 0 or len(rest) % 2 == 0:
+        raise _bad_token(text, "hold a position, the distance to the safe cursor, and pairs")
+    back, *runs = rest
+    resume = (position - 1) >> 1 ^ -((position - 1) & 1)
+    safe = resume - back if back else None
+    ranges: list[tuple[int, int]] = []
+    stop = resume
+    for gap, length in zip(runs[::2], runs[1::2], strict=True):
+        start = stop + gap + 1
+        stop = start + length + 1
+        ranges.append((start, stop))
+    # One beyond the greatest offset is a legal position.
+    if resume - back <= -_OFFSET_BOUND or stop > _OFFSET_BOUND:
+        raise _bad_token(text, f"hold offsets of at most {OFFSET_BITS} bits")
+    return resume, safe, ranges
+
+
+def _unseal(text: object) -> bytes:
+    if not isinstance(text, str) or not text.startswith(_MAGIC):
+        raise _bad_token(text, f"be a text that starts with {_MAGIC!r}: a cursor token of this version")
+    body = text[len(_MAGIC) :]
+    try:
+        numbers = urlsafe_b64decode(body + "=" * (-len(body) % 4))[:-_CHECKSUM_BYTES]
+    except ValueError:  # wrong length, or not ASCII
+        numbers = b""
+    # Sealing again finds what decoding lets pass: stray characters, padding, unused bits; and the checksum, of course.
+    if _seal(numbers) != text or not numbers:
+        raise _bad_token(text, "be whole and unchanged: its checksum does not match")
+    return numbers
+
+
+def _read_numbers(text: str, data: bytes) -> list[int]:
+    numbers: list[int] = []
+    first = 0
+    for index, byte in enumerate(data):
+        if byte & _MORE:
+            continue
+        digits = data[first : index + 1]
+        # A leading zero digit would give one cursor two tokens; the length bound keeps forged numbers cheap.
+        if (byte == 0 and len(digits) > 1) or len(digits) > _VARINT_BYTES:
+            raise _bad_token(text, f"hold shortest varints of at most {_VARINT_BYTES} bytes")
+        numbers.append(sum((digit & _LOW_BITS) << 7 * place for place, digit in enumerate(digits)))
+        first = index + 1
+    if first != len(data):
+        raise _bad_token(text, "end with a whole varint")
+    return numbers
+
+
+def _bad_token(text: object, requirement: str) -> SnapshotError:
+    shown = text[:_SHOWN_CHARACTERS] if isinstance(text, str) else text
+    return SnapshotError("token", shown, requirement)
