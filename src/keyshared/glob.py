@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import AnyStr, Final, Generic, TypeAlias
 
 from keyshared.errors import ConfigError
-from keyshared.hashing import Key, key_bytes
+from keyshared.hashing import Key, key_bytes, required_key_bytes
 
 __all__ = ["Glob", "KeyFilter"]
 
@@ -163,11 +163,12 @@ class Glob:
 
         Raises:
             KeyTypeError: See `key_bytes`.
+            ConfigError: The key is None.
 
         Complexity:
             O(len(key) * len(pattern)) at worst; O(len(key) + len(pattern)) without ``?``.
         """
-        data = key_bytes(key)
+        data = required_key_bytes(key)
         if self._text is not None:
             return self._text.matches(data.decode(errors="surrogateescape"))
         return self._bytes.matches(data)

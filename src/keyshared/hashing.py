@@ -27,6 +27,7 @@ __all__ = [
     "fnv64",
     "key_bytes",
     "key_hash_named",
+    "required_key_bytes",
 ]
 
 Key: TypeAlias = str | bytes | None
@@ -76,6 +77,29 @@ def key_bytes(key: Key) -> bytes | None:
         return key.encode()
     except UnicodeEncodeError:
         raise KeyTypeError("str with a lone surrogate") from None
+
+
+def required_key_bytes(key: Key) -> bytes:
+    """Give the bytes of a key that must be there, because it is to be placed or matched.
+
+    Args:
+        key: The key.
+
+    Returns:
+        Its bytes.
+
+    Raises:
+        ConfigError: The key is None.
+        KeyTypeError: See `key_bytes`.
+
+    Example:
+        >>> required_key_bytes("a")
+        b'a'
+    """
+    data = key_bytes(key)
+    if data is None:
+        raise ConfigError("key", key, "be bytes or str: a message without a key has no slot and matches no pattern")
+    return data
 
 
 def fnv64(data: bytes) -> int:
