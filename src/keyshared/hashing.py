@@ -69,14 +69,7 @@ def key_bytes(key: Key) -> bytes | None:
         >>> key_bytes("a") == key_bytes(b"a")
         True
     """
-    if key is None or isinstance(key, bytes):
-        return key
-    if not isinstance(key, str):
-        raise KeyTypeError(type(key).__name__)
-    try:
-        return key.encode()
-    except UnicodeEncodeError:
-        raise KeyTypeError("str with a lone surrogate") from None
+    return None if key is None else required_key_bytes(key)
 
 
 def required_key_bytes(key: Key) -> bytes:
@@ -96,10 +89,16 @@ def required_key_bytes(key: Key) -> bytes:
         >>> required_key_bytes("a")
         b'a'
     """
-    data = key_bytes(key)
-    if data is None:
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError:
+            raise KeyTypeError("str with a lone surrogate") from None
+    if isinstance(key, bytes):
+        return key
+    if key is None:
         raise ConfigError("key", key, "be bytes or str: a message without a key has no slot and matches no pattern")
-    return data
+    raise KeyTypeError(type(key).__name__)
 
 
 def fnv64(data: bytes) -> int:

@@ -325,11 +325,15 @@ class RangeMap:
 
     def _walk_from(self, index: int) -> Iterator[str]:
         runs = self._runs
+        owner = runs[index]
         missing = len(self._owners)
-        seen = set()
+        if owner is not None:
+            yield owner  # mostly the only one that is asked for, so nothing is set up before it
+            missing -= 1
+        seen = {owner, None}
         while missing:
-            owner = runs[index]
             index = (index + 1) % len(runs)
+            owner = runs[index]
             if owner is not None and owner not in seen:
                 yield owner
                 seen.add(owner)
