@@ -11,6 +11,7 @@ __all__ = [
     "ClockError",
     "ConfigError",
     "ConsumerExistsError",
+    "EntryStateError",
     "InvariantError",
     "KeySharedError",
     "KeyTypeError",
@@ -109,6 +110,25 @@ class WindowFullError(MisuseError):
 
     def __str__(self) -> str:
         return f"cannot offer: all {self.capacity} slots are taken; stop reading while free_slots is 0"
+
+
+class EntryStateError(MisuseError):
+    """A step that the state of a message does not allow.
+
+    Attributes:
+        offset: The message.
+        state: What it is now.
+        wanted: What it was to become.
+    """
+
+    def __init__(self, offset: int, state: str, wanted: str) -> None:
+        super().__init__(offset, state, wanted)
+        self.offset = offset
+        self.state = state
+        self.wanted = wanted
+
+    def __str__(self) -> str:
+        return f"offset {self.offset} is {self.state} and cannot become {self.wanted}; see keyshared.lanes.NEXT_STATE"
 
 
 class UnknownConsumerError(MisuseError):

@@ -27,6 +27,7 @@ __all__ = [
     "fnv64",
     "key_bytes",
     "key_hash_named",
+    "required_key_bytes",
 ]
 
 Key: TypeAlias = str | bytes | None
@@ -68,14 +69,36 @@ def key_bytes(key: Key) -> bytes | None:
         >>> key_bytes("a") == key_bytes(b"a")
         True
     """
-    if key is None or isinstance(key, bytes):
+    return None if key is None else required_key_bytes(key)
+
+
+def required_key_bytes(key: Key) -> bytes:
+    """Give the bytes of a key that must be there, because it is to be placed or matched.
+
+    Args:
+        key: The key.
+
+    Returns:
+        Its bytes.
+
+    Raises:
+        ConfigError: The key is None.
+        KeyTypeError: See `key_bytes`.
+
+    Example:
+        >>> required_key_bytes("a")
+        b'a'
+    """
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError:
+            raise KeyTypeError("str with a lone surrogate") from None
+    if isinstance(key, bytes):
         return key
-    if not isinstance(key, str):
-        raise KeyTypeError(type(key).__name__)
-    try:
-        return key.encode()
-    except UnicodeEncodeError:
-        raise KeyTypeError("str with a lone surrogate") from None
+    if key is None:
+        raise ConfigError("key", key, "be bytes or str: a message without a key has no slot and matches no pattern")
+    raise KeyTypeError(type(key).__name__)
 
 
 def fnv64(data: bytes) -> int:

@@ -17,8 +17,8 @@ from keyshared.hashing import (
     MAX_SLOT_BITS,
     XXH64_SEED_42,
     KeyHash,
-    key_bytes,
     key_hash_named,
+    required_key_bytes,
 )
 
 __all__ = ["HashRange", "Moved", "RangeMap", "Weight", "check_space"]
@@ -200,9 +200,7 @@ class RangeMap:
         if end != 1 << slot_bits:
             raise ConfigError("last stop", end, f"be {1 << slot_bits}, the number of slots")
         if not _NAME_TYPES.issuperset(map(type, owners)) or "" in owners:
-            for owner in owners:  # only now one by one, to say which
-                if owner is not None:
-                    _check_owner(owner)
+            _check_owner(next(owner for owner in owners if owner is not None and not _is_name(owner)))
         built = cls.__new__(cls)
         built._fill(stops, owners, key_hash, slot_bits)
         return built
@@ -262,7 +260,7 @@ class RangeMap:
             KeyTypeError: See `key_bytes`.
             ConfigError: The key is None: a message without a key has no slot.
         """
-        return self._function(key if key.__class__ is bytes else _required(key)) >> self._shift
+        return self._function(key if key.__class__ is bytes else required_key_bytes(key)) >> self._shift
 
     def owner(self, slot: int) -> str | None:
         """Give the owner of a slot.
@@ -298,7 +296,7 @@ class RangeMap:
             O(len(key) + log n), n runs; allocates nothing for ``bytes``.
         """
         # slot_of() written out: the two calls it saves are a third of a lookup
-        data: bytes = key if key.__class__ is bytes else _required(key)
+        data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
         return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
 
     def walk(self, slot: int) -> Iterator[str]:
@@ -327,11 +325,15 @@ class RangeMap:
 
     def _walk_from(self, index: int) -> Iterator[str]:
         runs = self._runs
+        owner = runs[index]
         missing = len(self._owners)
-        seen = set()
+        if owner is not None:
+            yield owner  # mostly the only one that is asked for, so nothing is set up before it
+            missing -= 1
+        seen = {owner, None}
         while missing:
-            owner = runs[index]
             index = (index + 1) % len(runs)
+            owner = runs[index]
             if owner is not None and owner not in seen:
                 yield owner
                 seen.add(owner)
@@ -517,15 +519,12 @@ def _unpickle(stops: tuple[int, ...], runs: tuple[str | None, ...], key_hash: Ke
     return RangeMap.from_stops(stops, runs, key_hash=key_hash, slot_bits=slot_bits)
 
 
-def _required(key: object) -> bytes:
-    """Give the bytes of a key that must be there."""
-    if key is None:
-        raise ConfigError("key", key, "be bytes or str: a message without a key has no slot")
-    return key_bytes(key)  # type: ignore[no-any-return, call-overload]  # key_bytes checks the type itself
+def _is_name(owner: object) -> bool:
+    return type(owner) is str and owner != ""
 
 
 def _check_owner(owner: object) -> None:
-    if type(owner) is not str or not owner:
+    if not _is_name(owner):
         raise ConfigError("owner", owner, "be a text that is not empty")
 
 

@@ -1,0 +1,115 @@
+"""Keys become bytes in one place, and bytes a slot under a named hash."""
+
+import json
+import pickle
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyshared.errors import ConfigError, KeyTypeError
+from keyshared.hashing import DANUBE_32, KEY_HASHES, XXH64_SEED_42, KeyHash, fnv64, key_bytes, key_hash_named
+
+_SPARK = Path(__file__).parent / "conformance" / "data" / "spark_xxhash64.json"
+SPARK_ROWS: list[list[Any]] = json.loads(_SPARK.read_text("utf-8"))["rows"]
+
+
+def _first_byte(data: bytes) -> int:
+    return data[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [("a", b"a"), (b"a", b"a"), ("", b""), ("é", b"\xc3\xa9"), (b"\xff", b"\xff"), (None, None)],
+    ids=repr,
+)
+def test_a_key_is_its_bytes_and_text_its_utf8(key: str | bytes | None, expected: bytes | None) -> None:
+    assert expected == key_bytes(key)
+
+
+def test_two_spellings_of_one_glyph_are_two_keys() -> None:
+    assert key_bytes("\u00e9") != key_bytes("e\u0301")
+
+
+@pytest.mark.parametrize("key", [1, 1.0, bytearray(b"a"), memoryview(b"a"), ("a",), True])
+def test_a_key_of_another_type_is_refused_by_name(key: Any) -> None:
+    with pytest.raises(KeyTypeError, match=type(key).__name__):
+        key_bytes(key)
+
+
+def test_text_that_utf8_cannot_express_is_refused() -> None:
+    with pytest.raises(KeyTypeError, match="lone surrogate"):
+        key_bytes("a\ud800")
+
+
+@pytest.mark.parametrize("row", SPARK_ROWS, ids=lambda row: str(row[1]))
+def test_the_default_hash_is_sparks_xxhash64_read_as_unsigned(row: list[Any]) -> None:
+    text, signed = row
+
+    value = XXH64_SEED_42.function(text.encode())
+    assert signed % 2**64 == value
+    assert value >> 48 == XXH64_SEED_42.slot(text.encode(), 16)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [(b"", 0xCBF29CE484222325), (b"a", 0xAF63DC4C8601EC8C), (b"foobar", 0x85944171F73967E8)],
+)
+def test_fnv64_gives_the_published_values(data: bytes, expected: int) -> None:
+    assert expected == fnv64(data)
+
+
+def test_a_slot_is_the_top_bits() -> None:
+    wide = KeyHash("wide", 8, _first_byte)
+
+    assert [0b1, 0b101, 0b10110011] == [wide.slot(b"\xb3", bits) for bits in (1, 3, 8)]
+
+
+def test_hashes_are_found_by_name() -> None:
+    assert {"xxh64:42": XXH64_SEED_42, "danube32": DANUBE_32} == dict(KEY_HASHES)
+    assert DANUBE_32 is key_hash_named("danube32")
+
+
+@pytest.mark.parametrize("name", ["xxh64", "", None, ["xxh64:42"]])
+def test_an_unknown_hash_is_refused_and_the_known_ones_are_named(name: Any) -> None:
+    with pytest.raises(ConfigError, match="be one of xxh64:42, danube32"):
+        key_hash_named(name)
+
+
+def test_the_registry_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        KEY_HASHES["mine"] = DANUBE_32  # type: ignore[index]  # that is the point
+
+
+def test_a_hash_is_a_value() -> None:
+    assert KeyHash("mine", 8, _first_byte) == KeyHash("mine", 8, len)
+    assert KeyHash("mine", 8, _first_byte) != KeyHash("mine", 9, _first_byte)
+    with pytest.raises(FrozenInstanceError):
+        DANUBE_32.bits = 64  # type: ignore[misc]  # that is the point
+
+
+@pytest.mark.parametrize("known", [XXH64_SEED_42, DANUBE_32, KeyHash("mine", 8, _first_byte)])
+def test_a_hash_survives_pickling(known: KeyHash) -> None:
+    again = pickle.loads(pickle.dumps(known))  # noqa: S301 - our own bytes
+
+    assert known == again
+    assert known.function(b"key") == again.function(b"key")
+
+
+@pytest.mark.parametrize(
+    ("name", "bits", "function", "parameter"),
+    [
+        ("", 32, fnv64, "name"),
+        (None, 32, fnv64, "name"),
+        ("h", 0, fnv64, "bits"),
+        ("h", 65, fnv64, "bits"),
+        ("h", True, fnv64, "bits"),
+        ("h", 32, 5, "function"),
+    ],
+)
+def test_a_hash_that_can_never_work_is_refused(name: Any, bits: Any, function: Any, parameter: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        KeyHash(name, bits, function)
+
+    assert parameter == caught.value.parameter

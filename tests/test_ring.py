@@ -1,0 +1,376 @@
+"""The hash ring as a builder: joins, leaves, weights, ties, and what it refuses."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, KeyTypeError, UnknownConsumerError
+from keyshared.hashing import DANUBE_32, KeyHash, danube32
+from keyshared.ranges import HashRange, Moved, RangeMap
+from keyshared.ring import HashRing
+
+
+def _last_four_bits(data: bytes) -> int:
+    return danube32(data) & 15
+
+
+TINY = KeyHash("tiny", 4, _last_four_bits)
+TINY_DANUBE = KeyHash("tiny danube", 32, _last_four_bits)
+
+
+def _slots(moves: list[Moved]) -> int:
+    return sum(move.stop - move.start for move in moves)
+
+
+def test_an_empty_ring_is_one_hole() -> None:
+    ring = HashRing()
+
+    assert RangeMap() == ring.ranges
+    assert ring.owner("order-1") is None
+    assert [] == ring.owners("order-1", 3)
+    assert () == ring.consumers
+
+
+def test_a_lone_consumer_owns_everything() -> None:
+    ring = HashRing()
+
+    assert [Moved(0, 65536, None, "a")] == ring.add("a")
+    assert {"a": 1} == ring.ranges.shares()
+    assert [Moved(0, 65536, "a", None)] == ring.remove("a")
+    assert HashRing() == ring
+
+
+def test_consumers_are_listed_in_join_order() -> None:
+    ring = HashRing(["b", "a"])
+    ring.add("c")
+    ring.remove("b")
+    ring.add("b")
+
+    assert ("a", "c", "b") == ring.consumers
+
+
+def test_a_join_moves_slots_to_the_newcomer_only_and_a_leave_gives_them_back() -> None:
+    ring = HashRing(f"c{i}" for i in range(5))
+    before = ring.ranges
+    joined = ring.add("new")
+
+    assert {"new"} == {move.new for move in joined}
+    assert before.moved(ring.ranges) == joined
+    assert joined == [Moved(m.start, m.stop, m.new, m.old) for m in ring.remove("new")]
+    assert before == ring.ranges
+
+
+def test_the_order_of_joins_does_not_matter() -> None:
+    assert HashRing(["a", "b", "c"]).ranges == HashRing(["c", "a", "b"]).ranges
+    assert HashRing(["a", "b", "c"]) == HashRing(["c", "a", "b"])
+
+
+def test_names_and_numbers_of_virtual_nodes_never_run_together() -> None:
+    ring = HashRing(["a", "a1", "a\x001"], vnodes=120)
+
+    assert 360 == len({point for point, _ in ring.points})
+
+
+def test_the_value_is_built_once_for_each_change() -> None:
+    ring = HashRing(["a"])
+    first = ring.ranges
+
+    assert first is ring.ranges
+    ring.add("b")
+    assert first is not ring.ranges
+    assert ("a",) == first.owners
+
+
+@pytest.mark.parametrize(
+    ("weight", "points"),
+    [
+        (1, 10),
+        (2, 20),
+        (0.5, 5),
+        (Fraction(1, 4), 3),  # 2.5: half goes up
+        (0.35, 3),  # binary 0.35 is below 0.35, so 3.4999...
+        (Fraction(35, 100), 4),
+        (0.01, 1),
+        (1e-300, 1),
+    ],
+)
+def test_a_weight_multiplies_the_points_rounded_half_up_and_at_least_one(weight: Any, points: int) -> None:
+    ring = HashRing({"a": weight}, vnodes=10)
+
+    assert points == len(ring.points)
+    assert weight == ring.weight_of("a")
+    ring.check_invariants()
+
+
+def test_shares_follow_weights() -> None:
+    shares = HashRing({"small": 1, "big": 3}, vnodes=400).ranges.shares()
+
+    assert Fraction(70, 100) < shares["big"] < Fraction(80, 100)
+
+
+def test_growing_takes_from_others_and_shrinking_gives_back() -> None:
+    ring = HashRing(["a", "b", "c"])
+    before = ring.ranges
+
+    grown = ring.set_weight("b", 2)
+    assert {"b"} == {move.new for move in grown}
+    assert HashRing({"a": 1, "b": 2, "c": 1}) == ring
+    shrunk = ring.set_weight("b", 1)
+    assert {"b"} == {move.old for move in shrunk}
+    assert _slots(grown) == _slots(shrunk)
+    assert before == ring.ranges
+    assert [] == ring.set_weight("b", 1.001)
+    assert 1.001 == ring.weight_of("b")
+    ring.check_invariants()
+
+
+def test_of_the_points_in_one_slot_the_lowest_full_hash_owns_it() -> None:
+    # one slot bit: all points share two slots, so only full hashes decide
+    ring = HashRing([f"c{i}" for i in range(20)], slot_bits=1)
+
+    points = ring.points
+    lower, upper = min(points), min(point for point in points if point[0] >= 1 << 63)
+    assert (lower[1], upper[1]) == (ring.ranges.owner(0), ring.ranges.owner(1))
+
+
+def test_of_equal_points_the_smaller_name_owns_whatever_the_order_of_joins() -> None:
+    for names in (["a", "b"], ["b", "a"]):
+        ring = HashRing(names, vnodes=200, slot_bits=4, key_hash=TINY)
+
+        # 200 points each in 16 slots: both have every point
+        assert {"a": 1} == ring.ranges.shares()
+        assert [Moved(0, 16, "a", "b")] == ring.remove("a")
+
+
+def test_the_circle_begins_again_beyond_the_last_point() -> None:
+    ring = HashRing(["a", "b", "c"], vnodes=1)
+
+    (lowest, first), *_, (highest, _) = ring.points
+    assert first == ring.ranges.owner(65535)
+    assert highest >> 48 < 65535
+    assert first == ring.ranges.owner(lowest >> 48)
+
+
+def test_the_preference_list_is_the_walk_from_the_key() -> None:
+    ring = HashRing(["a", "b", "c"])
+
+    everyone = ring.owners("order-1", 5)
+    assert sorted(everyone) == ["a", "b", "c"]
+    assert everyone[0] == ring.owner("order-1") == ring.owner(b"order-1")
+    assert [everyone[:n] for n in range(4)] == [ring.owners("order-1", n) for n in range(4)]
+
+
+def test_those_who_stand_in_are_those_who_inherit() -> None:
+    ring = HashRing(["a", "b", "c", "d"], slot_bits=32)
+    preferred = ring.owners("order-1", 4)
+
+    for expected in preferred:
+        assert expected == ring.owner("order-1")
+        ring.remove(expected)
+
+
+def test_a_copy_is_independent() -> None:
+    ring = HashRing({"a": 2, "b": 1})
+    value = ring.ranges
+    twin = ring.copy()
+
+    assert ring == twin
+    assert value is twin.ranges
+    twin.add("c")
+    twin.set_weight("a", 1)
+    assert ("a", "b") == ring.consumers
+    assert 2 == ring.weight_of("a")
+    assert ring != twin
+    ring.check_invariants()
+    twin.check_invariants()
+
+
+def test_rings_are_equal_when_they_answer_alike_now_and_later() -> None:
+    ring = HashRing(["a", "b"])
+
+    assert HashRing({"a": 1.0, "b": 1}) == ring
+    different = [
+        HashRing(["a", "c"]),
+        HashRing({"a": 1, "b": 2}),
+        HashRing(["a", "b"], vnodes=99),
+        HashRing(["a", "b"], slot_bits=15),
+        HashRing(["a", "b"], key_hash=DANUBE_32),
+        ring.ranges,
+    ]
+    assert ring not in different
+    assert HashRing.danube([1, 2]) != HashRing.danube([2, 1])
+    assert HashRing.danube([1, 2]) == HashRing.danube(["1", "2"])
+    assert HashRing.danube([1, 2]) != HashRing(["1", "2"], slot_bits=32, key_hash=DANUBE_32)
+
+
+def test_a_ring_cannot_be_a_key_because_it_changes() -> None:
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(HashRing())
+
+
+@pytest.mark.parametrize("ring", [HashRing({"a": 2, "b": 0.5}), HashRing.danube([3, 1])], ids=["default", "danube"])
+def test_a_ring_survives_pickling_and_copying(ring: HashRing) -> None:
+    for again in (pickle.loads(pickle.dumps(ring)), copy.deepcopy(ring)):  # noqa: S301 - our own bytes
+        assert ring == again
+        assert ring.ranges == again.ranges
+        assert ring.add("7") == again.add("7")
+        ring.remove("7")
+
+
+def test_a_ring_describes_itself() -> None:
+    assert "<HashRing of 2 consumers with 200 points>" == repr(HashRing(["a", "b"]))
+
+
+def _unchanged_by(call: Callable[[HashRing], object], error: type[Exception], match: str) -> None:
+    ring = HashRing({"a": 2, "b": 1})
+    with pytest.raises(error, match=match):
+        call(ring)
+    assert HashRing({"a": 2, "b": 1}) == ring
+    assert ("a", "b") == ring.consumers
+    ring.check_invariants()
+
+
+def test_a_name_that_is_there_is_refused() -> None:
+    _unchanged_by(lambda ring: ring.add("a"), ConsumerExistsError, "'a' is already there")
+    with pytest.raises(ConsumerExistsError):
+        HashRing(["a", "b", "a"])
+
+
+@pytest.mark.parametrize("name", ["c", "", None, 5, ["a"]], ids=repr)
+def test_a_name_that_is_not_there_is_refused(name: Any) -> None:
+    _unchanged_by(lambda ring: ring.remove(name), UnknownConsumerError, "not connected")
+    _unchanged_by(lambda ring: ring.set_weight(name, 2), UnknownConsumerError, "not connected")
+    _unchanged_by(lambda ring: ring.weight_of(name), UnknownConsumerError, "not connected")
+
+
+@pytest.mark.parametrize("name", ["", None, 5, b"c", "\ud800"], ids=ascii)
+def test_a_name_that_is_none_is_refused(name: Any) -> None:
+    _unchanged_by(lambda ring: ring.add(name), ConfigError, "name is")
+
+
+@pytest.mark.parametrize(
+    "weight", [0, -1, 0.0, float("nan"), float("inf"), True, None, "1", Decimal(1), 10_001, 1e300, 10**400]
+)
+def test_a_weight_that_can_never_work_is_refused(weight: Any) -> None:
+    _unchanged_by(lambda ring: ring.add("c", weight=weight), ConfigError, "weight is")
+    _unchanged_by(lambda ring: ring.set_weight("a", weight), ConfigError, "weight is")
+
+
+@pytest.mark.parametrize("n", [-1, 1.0, None, True])
+def test_a_number_of_owners_that_is_none_is_refused(n: Any) -> None:
+    _unchanged_by(lambda ring: ring.owners("k", n), ConfigError, "n is")
+
+
+def test_only_keys_have_owners() -> None:
+    _unchanged_by(lambda ring: ring.owner(5), KeyTypeError, "int")  # type: ignore[arg-type]  # that is the point
+    _unchanged_by(lambda ring: ring.owners(None, 1), ConfigError, "key is")  # type: ignore[arg-type]  # as above
+
+
+@pytest.mark.parametrize(
+    ("options", "parameter"),
+    [
+        ({"vnodes": 0}, "vnodes"),
+        ({"vnodes": 1.0}, "vnodes"),
+        ({"vnodes": 1_000_001}, "vnodes"),
+        ({"slot_bits": 0}, "slot_bits"),
+        ({"slot_bits": 33}, "slot_bits"),
+        ({"slot_bits": 5, "key_hash": TINY}, "slot_bits"),
+        ({"key_hash": "xxh64:42"}, "key_hash"),
+        ({"consumers": "abc"}, "consumers"),
+        ({"consumers": b"abc"}, "consumers"),
+        ({"consumers": [1]}, "name"),
+        ({"consumers": {"a": 0}}, "weight"),
+    ],
+    ids=repr,
+)
+def test_a_ring_that_can_never_work_is_refused(options: Any, parameter: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        HashRing(**options)
+
+    assert parameter == caught.value.parameter
+
+
+@pytest.mark.parametrize(
+    "consumer_id",
+    [-1, 2**64, "01", "", "x", "1.0", "+1", " 1", "\u0661", "9" * 5000, 1.0, True, None],
+    ids=lambda value: ascii(value)[:12],
+)
+def test_a_danube_id_is_an_unsigned_64_bit_number(consumer_id: Any) -> None:
+    with pytest.raises(ConfigError, match=r"decimal digits|digits of an unsigned"):
+        HashRing.danube([consumer_id])
+
+
+def test_a_danube_ring_takes_new_ids_by_their_digits() -> None:
+    ring = HashRing.danube([2**64 - 1])
+
+    assert {"0"} == {move.new for move in ring.add("0")}
+    with pytest.raises(ConfigError, match="consumer id of Danube"):
+        ring.add("c0")
+    assert (str(2**64 - 1), "0") == ring.consumers
+    assert (DANUBE_32, 32) == (ring.ranges.key_hash, ring.ranges.slot_bits)
+
+
+def test_a_danube_ring_refuses_an_id_twice() -> None:
+    with pytest.raises(ConsumerExistsError):
+        HashRing.danube([1, "1"])
+
+
+def _danube_owner(ids: list[str], vnodes: int, key_hash: int) -> str:
+    """Danube's own way: append in join order, sort stably by point, look for the first point that is not below."""
+    entries = sorted(
+        ((_last_four_bits(f"{i}-{v}".encode()), i) for i in ids for v in range(vnodes)), key=lambda entry: entry[0]
+    )
+    equal = [i for point, i in entries if point == key_hash]
+    if equal:
+        return equal[-1]
+    return next((i for point, i in entries if point >= key_hash), entries[0][1])
+
+
+@pytest.mark.parametrize("vnodes", [1, 2, 3, 5])
+def test_danubes_ties_hold_however_many_points_fall_together(vnodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("keyshared.ring.DANUBE_32", TINY_DANUBE)
+    ring = HashRing.danube(vnodes=vnodes)
+
+    for name in ("5", "3", "9", "1", "12", "7"):
+        ring.add(name)
+        ring.check_invariants()
+        ids = list(ring.consumers)
+        assert [_danube_owner(ids, vnodes, h) for h in range(20)] == [ring.ranges.owner(h) for h in range(20)]
+    for name in ("9", "5"):
+        ring.remove(name)
+        ring.add(name)
+    ids = list(ring.consumers)
+    assert ["3", "1", "12", "7", "9", "5"] == ids
+    assert [_danube_owner(ids, vnodes, h) for h in range(20)] == [ring.ranges.owner(h) for h in range(20)]
+
+
+def test_an_owner_without_slots_is_on_the_ring_and_owns_nothing() -> None:
+    ring = HashRing(["a", "b"], vnodes=200, slot_bits=4, key_hash=TINY)
+
+    assert ("a", "b") == ring.consumers
+    assert ("a",) == ring.ranges.owners
+    assert () == ring.ranges.ranges_of("b")
+    assert (HashRange(0, 16),) == ring.ranges.ranges_of("a")
+
+
+@pytest.mark.parametrize(
+    ("damage", "fact"),
+    [
+        (lambda ring: ring._points.pop(), "points are those"),  # noqa: SLF001 - breaks it on purpose
+        (lambda ring: ring._points.reverse(), "points are those"),  # noqa: SLF001 - as above
+        (lambda ring: setattr(ring, "_ranges", RangeMap()), "ranges are those"),
+        (lambda ring: setattr(ring, "_vnodes", 7), "how many points"),
+    ],
+    ids=["lost point", "order", "stale value", "weights"],
+)
+def test_a_broken_ring_is_found_out(damage: Callable[[HashRing], object], fact: str) -> None:
+    ring = HashRing(["a", "b"])
+    damage(ring)
+
+    with pytest.raises(InvariantError, match=fact):
+        ring.check_invariants()
