@@ -1,0 +1,134 @@
+"""What must hold between any two calls: the window's books recounted from the messages themselves."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final, Protocol
+
+from keyshared.cursor import ContiguousCursor
+from keyshared.errors import InvariantError
+from keyshared.lanes import Consumer, Entry, Lane, State, WorkList
+
+__all__ = ["Books", "check_window"]
+
+_DELIVERED_STATES: Final = frozenset(
+    {State.QUEUED, State.IN_FLIGHT, State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED}
+)
+_FRESH_STATES: Final = frozenset({State.QUEUED, State.SPILLED, State.LOADING, State.DEAD_LETTERING})
+
+
+class Books(Protocol):
+    """What an `InFlightWindow` keeps; see there."""
+
+    cursor: ContiguousCursor
+    consumers: dict[str, Consumer]
+    lanes: dict[bytes, Lane]
+    shared: WorkList
+    starved: WorkList
+    capacity: int
+    max_tracked: int
+    per_key: int
+    loaded_per_key: int
+    loaded: int
+    waiting: int
+    held: list[int]
+
+    def outstanding(self) -> list[Entry]:
+        """Everything outstanding, in offset order."""
+        ...
+
+    def work_lists(self) -> list[WorkList]:
+        """Every work list."""
+        ...
+
+
+def check_window(window: Books) -> None:
+    """Recount everything that the window keeps; raise `InvariantError` at the first contradiction."""
+    window.cursor.check_invariants()
+    entries = window.outstanding()
+    lanes = _lanes_of(entries)
+    for lane in lanes:
+        _check_lane(window, lane)
+    keyed = {lane.key: lane for lane in lanes if lane.key is not None}
+    _require(keyed == window.lanes, "lanes are exactly the keys that have outstanding messages")
+    for consumer in window.consumers.values():
+        _check_consumer(window, consumer, entries)
+    _check_counts(window, entries)
+    _check_lists(window, lanes)
+
+
+def _check_lane(window: Books, lane: Lane) -> None:
+    entries = list(_entries_of(lane))
+    offsets = [entry.offset for entry in entries]
+    name = f"lane {lane.key!r}"
+    _require(bool(entries) and offsets == sorted(set(offsets)), f"{name} is in offset order")
+    _require(all(entry.lane is lane for entry in entries), f"{name} owns its entries")
+    fresh = entries.index(lane.fresh) if lane.fresh is not None else len(entries)
+    delivered, waiting = entries[:fresh], entries[fresh:]
+    _require(all(entry.state in _DELIVERED_STATES for entry in delivered), f"{name} delivers from the front")
+    _require(all(entry.state in _FRESH_STATES for entry in waiting), f"{name} has nothing in flight behind fresh")
+    _require([e for e in delivered if e.state != State.IN_FLIGHT] == (lane.back or []), f"{name} knows what came back")
+    _require(len(delivered) <= window.per_key, f"{name} never had more open than the per-key limit")
+    spilled = [entry for entry in entries if entry.state == State.SPILLED]
+    _require(lane.spilled is (spilled[0] if spilled else None), f"{name} knows its oldest spilled message")
+    _require(not spilled or entries[-len(spilled) :] == spilled, f"{name} spills from the end")
+    opened = [entry for entry in entries if entry.state == State.IN_FLIGHT]
+    _require(len(opened) == lane.open, f"{name} counts its open deliveries")
+    holders = {id(entry.consumer) for entry in opened}
+    _require(holders == ({id(lane.holder)} if opened else set()), f"{name} has one holder")
+    _require(opened != [] or lane.holder is None, f"{name} has no holder without open deliveries")
+    _require(len(entries) - len(spilled) == lane.loaded <= window.loaded_per_key, f"{name} counts what is loaded")
+
+
+def _check_consumer(window: Books, consumer: Consumer, entries: list[Entry]) -> None:
+    mine = [entry for entry in entries if entry.consumer is consumer]
+    opened = {entry.offset: entry for entry in mine if entry.state == State.IN_FLIGHT}
+    reserved = {entry.offset: entry for entry in mine if entry.state == State.LOADING}
+    _require(opened == consumer.open, f"{consumer.name!r} knows its open deliveries")
+    _require(reserved == consumer.reserved, f"{consumer.name!r} knows its reservations")
+    _require(consumer.limit - len(opened) - len(reserved) == consumer.free, f"{consumer.name!r} counts its room")
+    idle = consumer.free > 0 and (consumer.ready or (consumer.keyless and window.shared))
+    _require(not idle, f"{consumer.name!r} has room, so nothing that is ready waits for it")
+
+
+def _check_counts(window: Books, entries: list[Entry]) -> None:
+    loaded = sum(entry.state != State.SPILLED for entry in entries)
+    opened = sum(entry.state == State.IN_FLIGHT for entry in entries)
+    _require(loaded == window.loaded <= window.capacity, "loaded messages are counted and fit the window")
+    _require(loaded - opened == window.waiting, "waiting messages are counted")
+    _require(len(entries) <= window.max_tracked, "tracked messages fit")
+    for state in (State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED):
+        _require(sum(entry.state == state for entry in entries) == window.held[state], f"{state.name} is counted")
+
+
+def _check_lists(window: Books, lanes: dict[Lane, None]) -> None:
+    places = {lane: work_list for work_list in window.work_lists() for lane in work_list}
+    _require(len(places) == sum(map(len, window.work_lists())), "a lane stands in one work list at most")
+    sequence = list(chain.from_iterable(work_list.values() for work_list in window.work_lists()))
+    _require(len(set(sequence)) == len(sequence), "every place in the sequence is taken once")
+    _require(all(lane in lanes for lane in places), "work lists hold living lanes only")
+    for lane in lanes:
+        where = lane.listed
+        _require(where is places.get(lane), "a lane knows its work list")
+        candidate = lane.candidate
+        able = candidate is not None and candidate.state in {State.QUEUED, State.SPILLED}
+        _require(able or where is None, "a lane that cannot go on stands in no work list")
+        _require(not able or where is not None or lane.open >= window.per_key, "a lane that can go on stands in one")
+    _require(not window.starved or window.loaded == window.capacity, "nothing starves while there is memory")
+
+
+def _lanes_of(entries: list[Entry]) -> dict[Lane, None]:
+    return {entry.lane: None for entry in entries}
+
+
+def _entries_of(lane: Lane) -> Iterator[Entry]:
+    entry, before = lane.head, None
+    while entry is not None:
+        _require(entry.before is before, "a lane reads the same backwards")
+        yield entry
+        entry, before = entry.after, entry
+    _require(lane.tail is before, "a lane knows its newest message")
+
+
+def _require(holds: object, fact: str) -> None:
+    if not holds:
+        raise InvariantError(fact)

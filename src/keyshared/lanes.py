@@ -1,0 +1,238 @@
+"""One outstanding message, the lane it waits in, and the consumer that may hold it.
+
+A *lane* is the outstanding messages of one key in offset order. It exists from the first offer to the last settlement of its key, so a newer
+message can never be handed out past an older one that was put back: whatever happens, the older one is still in front of it.
+
+A message goes out only while every older message of its lane is open. So the messages that were ever delivered are always the front part of
+the lane, at most one per slot of the per-key limit. ``fresh`` points at the first message behind that part; ``back`` lists, in offset order,
+those within it that are not open (put back, waiting for a retry, dead-lettering, blocked). The next message of a lane is therefore
+``back[0]``, or ``fresh`` when nothing came back: no scan, however long the lane is.
+
+These are plain records. `InFlightWindow` is the only one that changes them.
+"""
+
+from bisect import insort
+from collections import OrderedDict
+from enum import IntEnum
+from operator import attrgetter
+from typing import Final
+
+from keyshared.cursor import SETTLED, Cell
+
+__all__ = ["LEGAL_MOVES", "NEXT_STATE", "Change", "Consumer", "Entry", "Lane", "State"]
+
+
+class State(IntEnum):
+    """Where an outstanding message is. Plain ints at run time: an Enum lookup costs a tenth of a message's life."""
+
+    SETTLED = SETTLED
+    QUEUED = 1  # in its lane, payload at hand
+    SPILLED = 2  # in its lane, payload dropped
+    LOADING = 3  # the payload is being read again; its slot is reserved
+    IN_FLIGHT = 4  # open: at a consumer
+    RETRY_WAIT = 5
+    DEAD_LETTERING = 6  # its dead letter is being written
+    BLOCKED = 7  # until somebody unblocks or parks it
+
+
+class Change(IntEnum):
+    """What can happen to an outstanding message."""
+
+    SPILL = 0
+    LOAD = 1
+    LOADED = 2
+    DELIVER = 3
+    PUT_BACK = 4
+    RETRY_LATER = 5
+    ARCHIVE = 6
+    BLOCK = 7
+    SETTLE = 8
+
+
+NEXT_STATE: Final[dict[tuple[State, Change], State]] = {
+    (State.QUEUED, Change.SPILL): State.SPILLED,
+    (State.QUEUED, Change.DELIVER): State.IN_FLIGHT,
+    (State.QUEUED, Change.ARCHIVE): State.DEAD_LETTERING,
+    (State.QUEUED, Change.SETTLE): State.SETTLED,
+    (State.SPILLED, Change.LOAD): State.LOADING,
+    (State.SPILLED, Change.SETTLE): State.SETTLED,
+    (State.LOADING, Change.LOADED): State.QUEUED,
+    (State.LOADING, Change.SETTLE): State.SETTLED,
+    (State.IN_FLIGHT, Change.PUT_BACK): State.QUEUED,
+    (State.IN_FLIGHT, Change.RETRY_LATER): State.RETRY_WAIT,
+    (State.IN_FLIGHT, Change.ARCHIVE): State.DEAD_LETTERING,
+    (State.IN_FLIGHT, Change.BLOCK): State.BLOCKED,
+    (State.IN_FLIGHT, Change.SETTLE): State.SETTLED,
+    (State.RETRY_WAIT, Change.PUT_BACK): State.QUEUED,
+    (State.RETRY_WAIT, Change.SETTLE): State.SETTLED,
+    (State.DEAD_LETTERING, Change.BLOCK): State.BLOCKED,
+    (State.DEAD_LETTERING, Change.SETTLE): State.SETTLED,
+    (State.BLOCKED, Change.PUT_BACK): State.QUEUED,
+    (State.BLOCKED, Change.SETTLE): State.SETTLED,
+}
+"""Every legal step; the tests draw it, brute-force it and compare the window with it."""
+
+_MOVES: Final = (Change.PUT_BACK, Change.RETRY_LATER, Change.ARCHIVE, Change.BLOCK)
+LEGAL_MOVES: Final = frozenset(
+    (before, after)
+    for (before, change), after in NEXT_STATE.items()
+    if change in _MOVES and before is not State.QUEUED  # only a quarantine archives what was never delivered
+)
+"""The steps that ``InFlightWindow.move`` may take."""
+
+_offset_of: Final = attrgetter("offset")
+
+
+class Entry(Cell):
+    """One outstanding message: the handle that an `InFlightWindow` gives out and takes back.
+
+    Attributes:
+        offset: Its offset.
+        prev: The offset that was offered before it, or None.
+        key: Its key, or None.
+        item: The passenger given with it; None once it is spilled or settled.
+        state: One of `State`, as a plain int.
+        lane: The lane it waits in.
+        before: The next older outstanding message of the lane.
+        after: The next newer one.
+        consumer: Who holds it, held it last, or is waiting for it to be loaded.
+        attempt: Deliveries so far.
+        failures: For the embedder to count; the window never reads it.
+        deadline: For the embedder's timer; the window never reads it.
+    """
+
+    __slots__ = ("after", "attempt", "before", "consumer", "deadline", "failures", "item", "key", "lane")
+
+    def __init__(self, offset: int, key: bytes | None, item: object, attempt: int, lane: "Lane") -> None:
+        # Cell has no constructor: one call less on the path that every message takes.
+        self.offset = offset
+        self.state = 1
+        self.key = key
+        self.item = item
+        self.attempt = attempt
+        self.lane = lane
+        self.before: Entry | None = lane.tail
+        self.after: Entry | None = None
+        self.consumer: Consumer | None = None
+        self.failures = 0
+        self.deadline = -1
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.offset} key={self.key!r} {State(self.state).name}>"
+
+
+class Lane:
+    """The outstanding messages of one key, oldest first.
+
+    Attributes:
+        key: The key; None for the one-message lane of a keyless message.
+        head: The oldest message.
+        tail: The newest message.
+        fresh: The oldest message that was never delivered.
+        back: Delivered messages that are not open now, oldest first; None or empty when there are none.
+        spilled: The oldest spilled message; everything newer is spilled too.
+        open: How many are in flight.
+        loaded: How many have, or will have, their payload in memory.
+        holder: The consumer of the open ones.
+        owner: The consumer that the placement names, as of ``version``.
+        version: Number of the placement that ``owner`` was read from.
+        listed: The work list that this lane stands in, if any.
+    """
+
+    __slots__ = (
+        "back", "fresh", "head", "holder", "key", "listed", "loaded", "open", "owner", "spilled", "tail", "version",
+    )  # fmt: skip
+
+    def __init__(self, key: bytes | None) -> None:
+        self.key = key
+        self.head: Entry | None = None
+        self.tail: Entry | None = None
+        self.fresh: Entry | None = None
+        self.back: list[Entry] | None = None
+        self.spilled: Entry | None = None
+        self.open = 0
+        self.loaded = 0
+        self.holder: Consumer | None = None
+        self.owner: Consumer | None = None
+        self.version = -1
+        self.listed: WorkList | None = None
+
+    @property
+    def candidate(self) -> Entry | None:
+        """The oldest message that is not open: the only one that may go out next."""
+        return self.back[0] if self.back else self.fresh
+
+    def append(self, entry: Entry) -> None:
+        """Put a newly offered message at the end."""
+        if self.tail is None:
+            self.head = entry
+        else:
+            self.tail.after = entry
+        self.tail = entry
+        if self.fresh is None:
+            self.fresh = entry
+
+    def unlink(self, entry: Entry) -> None:
+        """Take a message out, wherever it stands, and break its references so that no cycle is left to collect."""
+        before, after = entry.before, entry.after
+        if before is None:
+            self.head = after
+        else:
+            before.after = after
+        if after is None:
+            self.tail = before
+        else:
+            after.before = before
+        if self.spilled is entry:
+            self.spilled = after
+        if self.fresh is entry:
+            self.fresh = after
+        elif self.back and entry in self.back:
+            self.back.remove(entry)
+        entry.before = entry.after = None
+
+    def was_delivered(self, entry: Entry) -> bool:
+        """Whether a message of this lane ever went out. O(1)."""
+        return self.fresh is None or entry.offset < self.fresh.offset
+
+    def take_back(self, entry: Entry) -> None:
+        """Note that a delivered message is not open any more; it stands where it always stood."""
+        if self.back is None:
+            self.back = [entry]
+        else:
+            insort(self.back, entry, key=_offset_of)
+
+
+WorkList = OrderedDict[Lane, int]
+"""Lanes that wait for something, oldest first, each with its place in the sequence over all lists."""
+
+
+class Consumer:
+    """What the window knows of one consumer; whoever composes the window may subclass it.
+
+    Attributes:
+        name: Its name.
+        order: Its place in the order of joining.
+        limit: Open deliveries and reservations it may have now; 0 while it must not get anything.
+        free: ``limit`` less its open deliveries and reservations; negative after the limit was lowered below use.
+        keyless: Whether it may get messages without a key.
+        open: Its open deliveries by offset.
+        reserved: Messages that are being loaded for it, by offset.
+        ready: Lanes whose next message can go to it once it has room.
+        noted: Whether the room index knows that its room has changed.
+    """
+
+    __slots__ = ("free", "keyless", "limit", "name", "noted", "open", "order", "ready", "reserved")
+
+    def __init__(self, name: str, order: int, limit: int, *, keyless: bool = True) -> None:
+        self.name = name
+        self.order = order
+        self.limit = self.free = limit
+        self.keyless = keyless
+        self.open: dict[int, Entry] = {}
+        self.reserved: dict[int, Entry] = {}
+        self.ready: WorkList = OrderedDict()
+        self.noted = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} {len(self.open)}/{self.limit}>"

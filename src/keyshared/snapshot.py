@@ -1,0 +1,289 @@
+"""A dispatcher as plain data, and back.
+
+Only what cannot be derived is stored: messages in offset order, the order in which lanes wait, consumers in the order of joining, and what was
+last reported. Counters, ready lists, acked ranges and the room index are rebuilt; the caller then checks every invariant of the whole, so a
+snapshot that was cut or forged is refused however plausible each part of it looks.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from json import dumps
+from typing import Final, TypeVar
+
+from xxhash import xxh64_hexdigest
+
+from keyshared.drains import DrainDeadlines
+from keyshared.effects import SettleReason, SkipReason
+from keyshared.endings import Endings
+from keyshared.errors import ConfigError, SnapshotError
+from keyshared.glob import KeyFilter
+from keyshared.lanes import Consumer, Entry, Lane, State
+from keyshared.members import Member, MemberState
+from keyshared.ranges import RangeMap, Weight
+from keyshared.timers import NEVER, Timed, Timers
+from keyshared.window import InFlightWindow
+
+__all__ = [
+    "EPOCH_BITS",
+    "Reader",
+    "dump_members",
+    "dump_window",
+    "load_drains",
+    "load_member",
+    "load_window",
+    "placement_mark",
+]
+
+EPOCH_BITS: Final = 32
+"""Attempts of epoch e are numbered from ``(e << EPOCH_BITS) + 1``: a delivery from before a crash never has a number of one after it."""
+
+_T = TypeVar("_T")
+_LISTS: Final = ("shared", "ownerless", "draining", "starved")
+_STATES: Final = {state.name.lower(): state for state in State if state is not State.SETTLED}
+_MARKS: Final[dict[str, SettleReason | SkipReason]] = {
+    SettleReason.LATE_ACK.value: SettleReason.LATE_ACK,
+    SkipReason.GONE.value: SkipReason.GONE,
+}
+
+
+class Reader:
+    """Reads plain data that may be anything, and says where it is not what it should be."""
+
+    def __init__(self, data: object, place: str = "snapshot") -> None:
+        self._data = data
+        self._place = place
+
+    def _refuse(self, requirement: str) -> SnapshotError:
+        return SnapshotError(self._place, self._data, requirement)
+
+    def field(self, name: str) -> "Reader":
+        """The value under a name."""
+        if not isinstance(self._data, Mapping) or name not in self._data:
+            raise self._refuse(f"have a field {name!r}")
+        return Reader(self._data[name], f"{self._place}.{name}")
+
+    def items(self, length: int | None = None) -> list["Reader"]:
+        """The values of a list, of that length if one is given."""
+        if not isinstance(self._data, list) or length not in {None, len(self._data)}:
+            raise self._refuse("be a list" if length is None else f"be a list of {length}")
+        return [Reader(value, f"{self._place}[{index}]") for index, value in enumerate(self._data)]
+
+    def maybe(self, read: Callable[["Reader"], _T]) -> _T | None:
+        """None, or what ``read`` makes of it."""
+        return None if self._data is None else read(self)
+
+    def integer(self) -> int:
+        """An int."""
+        if type(self._data) is not int:
+            raise self._refuse("be an int")
+        return self._data
+
+    def count(self) -> int:
+        """An int that is not negative."""
+        if self.integer() < 0:
+            raise self._refuse("be at least 0")
+        return self.integer()
+
+    def text(self) -> str:
+        """A str."""
+        if not isinstance(self._data, str):
+            raise self._refuse("be a str")
+        return self._data
+
+    def flag(self) -> bool:
+        """A bool."""
+        if not isinstance(self._data, bool):
+            raise self._refuse("be a bool")
+        return self._data
+
+    def binary(self) -> bytes:
+        """Bytes, written as base64."""
+        try:
+            return b64decode(self.text(), validate=True)
+        except ValueError:
+            raise self._refuse("be base64") from None
+
+    def one_of(self, values: Mapping[str, _T]) -> _T:
+        """What the text stands for."""
+        if self.text() not in values:
+            raise self._refuse(f"be one of {', '.join(values)}")
+        return values[self.text()]
+
+    def weight(self) -> Weight:
+        """A positive fraction; the placement checks it."""
+        above, below = (number.integer() for number in self.items(2))
+        if below < 1:
+            raise self._refuse("be a fraction")
+        return Fraction(above, below)
+
+    def refuse(self, requirement: str) -> SnapshotError:
+        """The exception that says what this value should have been."""
+        return self._refuse(requirement)
+
+
+def placement_mark(ranges: RangeMap) -> str:
+    """What tells one placement from another: a snapshot is of use only where every key still has the owner it had."""
+    return xxh64_hexdigest(dumps(ranges.to_json(), sort_keys=True).encode())
+
+
+def dump_window(window: InFlightWindow, endings: Endings, drains: DrainDeadlines | None, now: int) -> dict[str, object]:
+    """Messages, their order of waiting, quarantined keys and drains."""
+    places: dict[int, tuple[str, str | None]] = {id(getattr(window, name)): (name, None) for name in _LISTS}
+    places |= {id(consumer.ready): ("ready", consumer.name) for consumer in window.consumers.values()}
+    return {
+        "last": window.cursor.last,
+        "messages": [_dump_entry(entry, endings, now) for entry in window.outstanding()],
+        "waiting": [[*places[id(lane.listed)], _first(lane)] for lane in window.waiting_lanes()],
+        "quarantined": [_text(key) for key in window.quarantined],
+        "drains": [
+            [_first(lane), deadline - now]
+            for lane in window.draining
+            if drains is not None and (deadline := drains.deadline_of(lane)) is not None
+        ],
+    }
+
+
+def dump_members(members: Mapping[str, Member], now: int) -> list[object]:
+    """Consumers in the order of joining."""
+    return [
+        {
+            "name": member.name,
+            "state": member.state.value,
+            "quota": member.quota,
+            "filters": list(member.accepts.patterns),
+            "weight": list(member.weight.as_integer_ratio()),
+            "remaining_ms": _remaining(member, now),
+        }
+        for member in members.values()
+    ]
+
+
+def load_member(data: Reader, order: int, timers: Timers, now: int) -> Member:
+    """One consumer, not yet connected to anything."""
+    patterns = [pattern.text() for pattern in data.field("filters").items()]
+    member = Member(
+        data.field("name").text(),
+        order,
+        data.field("quota").count(),
+        KeyFilter(patterns),
+        data.field("weight").weight(),
+    )
+    member.state = data.field("state").one_of({state.value: state for state in MemberState})
+    if member.state is not MemberState.ACTIVE:
+        member.limit = member.free = 0
+    if member.state is MemberState.DRAINING:
+        member.keyless = False
+    _start(timers, member, data.field("remaining_ms"), now)
+    return member
+
+
+def load_window(
+    data: Reader, window: InFlightWindow, endings: Endings, timers: Timers, now: int, items: Mapping[int, object]
+) -> None:
+    """Fill a new window whose consumers are connected already."""
+    ghosts: dict[str, Consumer] = {}
+    cursor = window.cursor
+    for message in data.field("messages").items():
+        fields = message.items(10)
+        offset = fields[0].integer()
+        before = fields[1].maybe(Reader.integer)
+        if cursor.last is not None and offset <= cursor.last:
+            raise fields[0].refuse(f"be greater than {cursor.last}")
+        if before is not None and (cursor.last is None or before > cursor.last):
+            if before >= offset:
+                raise fields[1].refuse(f"be less than {offset}")
+            cursor.skip(before)
+        entry = _load_entry(fields, window, ghosts, items)
+        _start(timers, entry, fields[8], now)
+        mark = fields[9].maybe(_read_mark)
+        if mark is not None:
+            endings.marks[offset] = mark
+        if entry.state == State.BLOCKED:
+            endings.blocked.setdefault(entry.key, {})[offset] = entry
+    last = data.field("last").maybe(Reader.integer)
+    if last is not None and (cursor.last is None or last > cursor.last):
+        cursor.skip(last)
+    if last != cursor.last:
+        raise data.field("last").refuse("be the greatest offset offered")
+    for key in data.field("quarantined").items():
+        window.quarantined[key.binary()] = None
+    for place in data.field("waiting").items():
+        _load_place(place.items(3), window)
+
+
+def load_drains(data: Reader, window: InFlightWindow, drains: DrainDeadlines | None, now: int) -> None:
+    """Let lanes that were draining go on to do so until their deadlines."""
+    window.drain_changes.clear()
+    for drain in data.field("drains").items():
+        first, remaining = drain.items(2)
+        entry = window.find(first.integer())
+        if drains is None or entry is None or entry.lane.listed is not window.draining:
+            raise drain.refuse("be a lane that drains, in a dispatcher with drain_timeout_ms")
+        drains.start(entry.lane, now + remaining.integer())
+
+
+def _dump_entry(entry: Entry, endings: Endings, now: int) -> list[object]:
+    consumer = None if entry.consumer is None else entry.consumer.name
+    mark = endings.marks.get(entry.offset)
+    return [
+        entry.offset,
+        entry.prev,
+        None if entry.key is None else _text(entry.key),
+        State(entry.state).name.lower(),
+        entry.lane.was_delivered(entry),
+        consumer,
+        entry.attempt,
+        entry.failures,
+        _remaining(entry, now),
+        None if mark is None else mark.value,
+    ]
+
+
+def _load_entry(
+    fields: list[Reader], window: InFlightWindow, ghosts: dict[str, Consumer], items: Mapping[int, object]
+) -> Entry:
+    offset = fields[0].integer()
+    state = fields[3].one_of(_STATES)
+    delivered = fields[4].flag()
+    consumer = fields[5].maybe(Reader.text)
+    holder = None if consumer is None else window.consumers.get(consumer) or ghosts.get(consumer)
+    if holder is None and consumer is not None:
+        # Whoever had it last is gone; its name still tells whose acks of that attempt are genuine.
+        holder = ghosts[consumer] = Consumer(consumer, -1, 0, keyless=False)
+    item = None if state is State.SPILLED else items.get(offset)
+    entry = window.readmit(offset, fields[2].maybe(Reader.binary), item, state, delivered=delivered, consumer=holder)
+    entry.attempt = max(fields[6].count(), window.first_attempt) if state is not State.IN_FLIGHT else fields[6].count()
+    entry.failures = fields[7].count()
+    return entry
+
+
+def _load_place(fields: list[Reader], window: InFlightWindow) -> None:
+    name = fields[0].one_of({name: name for name in (*_LISTS, "ready")})
+    entry = window.find(fields[2].integer())
+    consumer = window.consumers.get(fields[1].maybe(Reader.text) or "")
+    if entry is None or entry.lane.listed is not None or (name == "ready") != (consumer is not None):
+        raise fields[2].refuse("be the first offset of a lane that waits once")
+    window.enlist(entry.lane, consumer.ready if consumer is not None else getattr(window, name))
+
+
+def _read_mark(data: Reader) -> SettleReason | SkipReason:
+    return data.one_of(_MARKS)
+
+
+def _first(lane: Lane) -> int:
+    return lane.head.offset if lane.head is not None else 0
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def _remaining(timed: Timed, now: int) -> int | None:
+    return None if timed.deadline == NEVER else timed.deadline - now
+
+
+def _start(timers: Timers, timed: Timed, data: Reader, now: int) -> None:
+    remaining = data.maybe(Reader.integer)
+    if remaining is not None:
+        timers.start(timed, now + remaining)
