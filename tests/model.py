@@ -671,7 +671,7 @@ class ModelDispatcher:
         if spilled or len(loaded) >= self.config.max_loaded_per_key:
             self._spill(message)
             return
-        self._examine(lane)
+        self._examine_fully(lane)
         others_waiting = self._loaded_count() - 1 - len(self._all(State.IN_FLIGHT))
         if message.state == State.QUEUED and 2 * others_waiting >= self.config.window:
             self._spill(message)
@@ -938,7 +938,7 @@ class ModelDispatcher:
     def _wake(self, *, moved: bool = False) -> None:
         """Deliver whatever this call has made deliverable."""
         for lane in sorted(set(self.touched), key=self._lowest_offset):
-            self._examine(lane)
+            self._examine_fully(lane)
         if moved:
             self._examine_all_listed()
         for consumer in self.consumers:
@@ -949,17 +949,26 @@ class ModelDispatcher:
         self.freed.clear()
 
     def _examine_all_listed(self) -> None:
-        waiting, self.listings = self.listings, []
-        for listing in waiting:
-            self._examine(listing.lane)
+        """Find new places for all lanes that wait, in turns of one message, so that none is served twice before others."""
+        turns = [listing.lane for listing in self.listings]
+        self.listings = []
+        while turns:
+            lane = turns.pop(0)
+            if self._examine(lane):
+                turns.append(lane)
         if self.config.drain_timeout_ms is not None:
             for lane in dict.fromkeys(map(self._lane, self.messages.values())):
                 left_behind = not self._is_keyless(lane) and self._holder(lane) not in {None, self._owner_of(lane)}
                 if left_behind and not self._listing(lane):
-                    self._examine(lane)
+                    self._examine_fully(lane)
 
-    def _examine(self, lane: Lane) -> None:
-        """Send the lane's candidate out, or list the lane where it has to wait."""
+    def _examine_fully(self, lane: Lane) -> None:
+        while self._examine(lane):
+            pass
+
+    def _examine(self, lane: Lane) -> bool:
+        """Send the lane's candidate out, or list the lane where it has to wait; whether a message was opened."""
+        opened = False
         message = self._candidate(lane)
         if message is None or message.state not in {State.QUEUED, State.SPILLED}:
             self._unlist(lane)
@@ -968,13 +977,14 @@ class ModelDispatcher:
         elif self._is_keyless(lane):
             consumer = self._most_room()
             if consumer:
-                self._send(lane, message, consumer.name)
+                opened = self._send(lane, message, consumer.name)
             else:
                 self._list(lane, Queue.SHARED)
         else:
-            self._examine_keyed(lane, message)
+            opened = self._examine_keyed(lane, message)
         if lane in self.drain_deadlines and not self._is_listed(lane, Queue.DRAINING):
             del self.drain_deadlines[lane]
+        return opened
 
     def _examine_quarantined(self, lane: Lane, message: Message) -> None:
         """The dead-letter store owns the key: one at a time, after what is still open elsewhere."""
@@ -987,7 +997,7 @@ class ModelDispatcher:
             self._unlist(lane)
             self._archive(message)
 
-    def _examine_keyed(self, lane: Lane, message: Message) -> None:
+    def _examine_keyed(self, lane: Lane, message: Message) -> bool:
         owner, holder = self._owner_of(lane), self._holder(lane)
         if owner is None:
             self._list(lane, Queue.OWNERLESS)
@@ -998,18 +1008,19 @@ class ModelDispatcher:
         elif len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
             self._unlist(lane)
         elif self._has_room(owner) and not self._somebody_waits_for(owner):
-            self._send(lane, message, owner)
+            return self._send(lane, message, owner)
         else:
             self._list(lane, Queue.READY, owner)
+        return False
 
-    def _send(self, lane: Lane, message: Message, consumer: str) -> None:
-        """Open the candidate at this consumer, or ask for its payload; then see to the next one of the lane."""
+    def _send(self, lane: Lane, message: Message, consumer: str) -> bool:
+        """Open the candidate at this consumer, or ask for its payload; whether it was opened."""
         if message.state == State.SPILLED:
             self._request_load(lane, message, consumer)
-        else:
-            self._unlist(lane)
-            self._open(message, consumer)
-            self._examine(lane)
+            return False
+        self._unlist(lane)
+        self._open(message, consumer)
+        return True
 
     def _request_load(self, lane: Lane, message: Message, consumer: str | None) -> None:
         queue = [listing for listing in self.listings if listing.queue == Queue.LOAD]
@@ -1027,7 +1038,8 @@ class ModelDispatcher:
                 return
             message = self._candidate(listing.lane)
             assert message is not None
-            self._send(listing.lane, message, consumer.name)
+            if self._send(listing.lane, message, consumer.name):
+                self._examine_fully(listing.lane)
 
     def _fill_slots(self) -> None:
         """Load the lanes that wait for a slot of the window."""
@@ -1041,7 +1053,7 @@ class ModelDispatcher:
             if message and message.state == State.SPILLED and (message.key in self.quarantined or taker):
                 self._load(message, None if message.key in self.quarantined else taker)
             else:
-                self._examine(lane)
+                self._examine_fully(lane)
 
     def _taker(self, lane: Lane) -> str | None:
         """Who would get the lane's next message and has room for it."""
