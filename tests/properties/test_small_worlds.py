@@ -1,4 +1,4 @@
-"""All schedules of two keys, two consumers, three messages up to a bound: every promise in every state, and a way out."""
+"""All schedules of two keys, two consumers, three messages up to a bound: all promises in all states, and a way out."""
 
 import json
 from collections.abc import Iterator
@@ -129,7 +129,7 @@ def fulfil(effect: object) -> Call:
 
 
 def drain(node: Node) -> None:
-    """A fair host gets everything settled from here: one consumer stays, all obligations are met, the blocked parked."""
+    """A fair host gets everything settled from here: one consumer stays, obligations are met, the blocked parked."""
     member = node.judge.members.get("x")
     if member is None:
         node.advance(Call("add_consumer", ("x",)))
