@@ -1,0 +1,1237 @@
+"""The dispatcher written for reading: the executable specification that the fast one is compared with.
+
+Two collections hold everything: `messages` (the outstanding ones, by offset) and `listings` (which lane waits where,
+oldest first: the position in this list *is* the sequence number). Every other fact is found by scanning these two: who
+holds a key, how much room a consumer has, how many slots are free. That is slow, and nothing in it can go stale.
+
+A *lane* is the run of outstanding messages that must stay in order: those of one key; a message without a key is a lane
+of its own; with ``ordering_required`` all messages are one lane.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+
+from keyshared.config import DispatcherConfig, OnEvict, Unmatched
+from keyshared.effects import (
+    AckIgnored,
+    AckIgnoredReason,
+    Blocked,
+    BlockReason,
+    CursorAdvanced,
+    DeadLetter,
+    Deliver,
+    Dropped,
+    DropReason,
+    Effect,
+    Evicted,
+    Load,
+    Released,
+    ReleaseReason,
+    Resumed,
+    Settled,
+    SettleReason,
+    Skipped,
+    SkipReason,
+    Spilled,
+)
+from keyshared.errors import (
+    ClockError,
+    ConfigError,
+    ConsumerExistsError,
+    KeyTypeError,
+    OffsetOrderError,
+    SnapshotError,
+    UnknownConsumerError,
+    UnmatchedKeyError,
+    WindowFullError,
+)
+from keyshared.retry import Poison
+
+__all__ = ["ModelDispatcher", "Placement", "Why"]
+
+Lane: TypeAlias = bytes | int | str
+"""A key, the offset of a message without one, or `EVERYTHING`."""
+
+EVERYTHING = "everything"
+SNAPSHOT_VERSION = 1
+
+
+class Ranges(Protocol):
+    """What the model asks of a placement's value: the names in the order in which they would own a key."""
+
+    def slot_of(self, key: bytes) -> int: ...
+    def walk(self, slot: int) -> Iterable[str]: ...
+
+
+class Placement(Protocol):
+    """What the model asks of a placement."""
+
+    @property
+    def ranges(self) -> Ranges: ...
+    @property
+    def consumers(self) -> Sequence[str]: ...
+    def add(self, name: str, *, weight: int = 1) -> object: ...
+    def remove(self, name: str) -> object: ...
+    def set_weight(self, name: str, weight: int) -> object: ...
+    def copy(self) -> Self: ...
+
+
+class State(StrEnum):
+    """Where an outstanding message stands."""
+
+    QUEUED = "queued"
+    SPILLED = "spilled"
+    LOADING = "loading"
+    IN_FLIGHT = "in_flight"  # the only state that counts as open
+    RETRY_WAIT = "retry_wait"
+    DEAD_LETTERING = "dead_lettering"
+    BLOCKED = "blocked"
+
+
+class Status(StrEnum):
+    """Where a consumer stands."""
+
+    ACTIVE = "active"
+    INACTIVE = "inactive"  # keeps its keys for the grace period
+    DRAINING = "draining"  # out of the placement, finishing what it has
+
+
+class Queue(StrEnum):
+    """Where a lane can wait."""
+
+    READY = "ready"  # for room at its owner
+    SHARED = "shared"  # keyless: for room at anybody
+    OWNERLESS = "ownerless"
+    DRAINING = "draining"
+    LOAD = "load"  # for a slot of the window
+
+
+class Listing(NamedTuple):
+    """One lane waiting in one queue."""
+
+    lane: Lane
+    queue: Queue
+    consumer: str | None = None  # of a ready queue
+
+
+class Why(NamedTuple):
+    """The answer of `ModelDispatcher.why_blocked`."""
+
+    reason: BlockReason
+
+
+@dataclass
+class Message:
+    """An outstanding message."""
+
+    offset: int
+    key: bytes | None
+    item: object
+    state: State = State.QUEUED
+    attempt: int = 0
+    failures: int = 0
+    consumer: str | None = None  # of the last delivery
+    deadline: int | None = None  # of the ack or of the retry wait
+    reserved_by: str | None = None  # whose room a LOADING message takes
+    acked_late: bool = False
+    gone: bool = False
+
+
+@dataclass
+class Consumer:
+    """A connected or draining consumer."""
+
+    name: str
+    filters: tuple[str, ...]
+    weight: int
+    limit: int
+    status: Status = Status.ACTIVE
+    deadline: int | None = None  # of the grace period or of the drain
+
+
+@dataclass
+class Outbox:
+    """The effects of one call, by kind, because that is the order in which they are returned."""
+
+    notices: list[Effect] = field(default_factory=list)
+    dead_letters: list[Effect] = field(default_factory=list)
+    loads: list[Effect] = field(default_factory=list)
+    deliveries: list[Effect] = field(default_factory=list)
+
+
+def as_key(key: object) -> bytes | None:
+    """Turn what the caller calls a key into bytes."""
+    if isinstance(key, str):
+        return key.encode()
+    if key is None or isinstance(key, bytes):
+        return key
+    raise KeyTypeError(type(key).__name__)
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether a glob of ``*`` and ``?`` matches the whole text."""
+    if not pattern:
+        return not text
+    if pattern[0] == "*":
+        return matches(pattern[1:], text) or (bool(text) and matches(pattern, text[1:]))
+    return bool(text) and pattern[0] in {"?", text[0]} and matches(pattern[1:], text[1:])
+
+
+def is_int(value: object, at_least: int) -> bool:
+    """Whether the value is a whole number of at least this size."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
+
+
+def require_int(parameter: str, value: object, at_least: int) -> None:
+    """Refuse anything but a whole number of at least this size."""
+    if not is_int(value, at_least):
+        raise ConfigError(parameter, value, f"be an int of at least {at_least}")
+
+
+class ModelDispatcher:
+    """The slow, obvious dispatcher."""
+
+    def __init__(self, placement: Placement, config: DispatcherConfig | None = None) -> None:
+        self.config = config or DispatcherConfig()
+        self.placement = placement.copy()
+        self.now = 0
+        self.epoch = 0
+        self.messages: dict[int, Message] = {}  # the outstanding ones, in offset order
+        self.consumers: list[Consumer] = []  # in join order
+        self.listings: list[Listing] = []  # in sequence order
+        self.drain_deadlines: dict[Lane, int] = {}
+        self.quarantined: set[bytes] = set()
+        self.offered: list[int] = []
+        self.reported_cursor: int | None = None
+        self.paused = False
+        self.replaying = False  # after restore, until the first new offset
+        self._begin()
+
+    # --- inputs: messages -------------------------------------------------------------------------------------------
+
+    def offer(
+        self, offset: int, key: bytes | str | None, item: object = None, *, now_ms: int | None = None
+    ) -> list[Effect]:
+        return self._call(now_ms, lambda: self._offer(offset, key, item))
+
+    def offer_many(
+        self, messages: Iterable[tuple[int, bytes | str | None, object]], *, now_ms: int | None = None
+    ) -> list[Effect]:
+        def offer_each() -> None:
+            for offset, key, item in messages:
+                self._offer(offset, key, item)
+
+        return self._call(now_ms, offer_each)
+
+    def ack(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+        return self._call(now_ms, lambda: self._ack(offset, consumer, attempt))
+
+    def ack_many(self, receipts: Iterable[tuple[int, str, int]], *, now_ms: int | None = None) -> list[Effect]:
+        def ack_each() -> None:
+            for receipt in receipts:
+                self._ack(*receipt)
+
+        return self._call(now_ms, ack_each)
+
+    def nack(
+        self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
+    ) -> list[Effect]:
+        def nack() -> None:
+            if delay_ms is not None:
+                require_int("delay_ms", delay_ms, 0)
+            if (message := self._current(offset, consumer, attempt)) and self._end(message):
+                self._fail(message, delay_ms)
+            self._wake()
+
+        return self._call(now_ms, nack)
+
+    def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+        def reject() -> None:
+            if (message := self._current(offset, consumer, attempt)) and self._end(message):
+                message.failures += 1
+                self._poison(message)
+            self._wake()
+
+        return self._call(now_ms, reject)
+
+    def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+        def release() -> None:
+            if message := self._current(offset, consumer, attempt):
+                self._end(message)
+            self._wake()
+
+        return self._call(now_ms, release)
+
+    def extend(
+        self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
+    ) -> list[Effect]:
+        def extend() -> None:
+            if extend_ms is not None:
+                require_int("extend_ms", extend_ms, 1)
+            message = self._current(offset, consumer, attempt)
+            longer = self.config.ack_timeout_ms if extend_ms is None else extend_ms
+            if message and longer is not None:
+                message.deadline = self.now + longer
+
+        return self._call(now_ms, extend)
+
+    def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
+        def dead_lettered() -> None:
+            message = self._expect(offset, State.DEAD_LETTERING, AckIgnoredReason.NOT_DEAD_LETTERING)
+            if message and self.config.poison == Poison.BLOCK_AND_DEAD_LETTER:
+                self._block(message)
+            elif message:
+                self._settle(message)
+            self._wake()
+
+        return self._call(now_ms, dead_lettered)
+
+    def loaded(self, offset: int, item: object, *, now_ms: int | None = None) -> list[Effect]:
+        def loaded() -> None:
+            if message := self._expect(offset, State.LOADING, AckIgnoredReason.NOT_LOADING):
+                self._loaded(message, item)
+            self._wake()
+
+        return self._call(now_ms, loaded)
+
+    def unblock(self, key: bytes | str | None, *, now_ms: int | None = None) -> list[Effect]:
+        def unblock() -> None:
+            wanted = as_key(key)
+            if wanted in self.quarantined:
+                self.quarantined.remove(wanted)
+                self.touched.append(self._lane_of_key(wanted))
+            for message in self._all(State.BLOCKED):
+                if message.key == wanted:
+                    message.state = State.QUEUED
+                    message.failures = 0
+                    self._touch(message)
+            self._wake()
+
+        return self._call(now_ms, unblock)
+
+    def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
+        def park() -> None:
+            if message := self._expect(offset, State.BLOCKED, AckIgnoredReason.NOT_BLOCKED):
+                self.out.notices.append(Settled(offset, message.key, SettleReason.PARKED))
+                self._settle(message)
+            self._wake()
+
+        return self._call(now_ms, park)
+
+    def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
+        return self._call(now_ms, lambda: self._gone([offset]))
+
+    def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect]:
+        return self._call(now_ms, lambda: self._gone([offset for offset in self.messages if offset < before]))
+
+    # --- inputs: consumers ------------------------------------------------------------------------------------------
+
+    def add_consumer(
+        self,
+        name: str,
+        *,
+        filters: Sequence[str] = (),
+        weight: int = 1,
+        limit: int | None = None,
+        now_ms: int | None = None,
+    ) -> list[Effect]:
+        def add() -> None:
+            self._check_filters(filters)
+            most = self.config.max_in_flight_per_consumer if limit is None else limit
+            require_int("limit", most, 0)
+            old = self._find(name)
+            if old and old.status != Status.DRAINING:
+                raise ConsumerExistsError(name)
+            if old:
+                self._forget(old, ReleaseReason.REMOVED)
+            self.consumers.append(Consumer(name, tuple(filters), weight, most))
+            self._join_placement()
+            self._wake(moved=True)
+
+        return self._call(now_ms, add)
+
+    def remove_consumer(self, name: str, drain_ms: int | None = 0, *, now_ms: int | None = None) -> list[Effect]:
+        def remove() -> None:
+            if drain_ms is not None:
+                require_int("drain_ms", drain_ms, 0)
+            if consumer := self._find(name):
+                moved = consumer.status != Status.DRAINING
+                self._leave_placement(consumer)
+                if drain_ms == 0 or not self._open_of(name):
+                    self._forget(consumer, ReleaseReason.REMOVED)
+                else:
+                    consumer.status = Status.DRAINING
+                    consumer.deadline = None if drain_ms is None else self.now + drain_ms
+                self._wake(moved=moved)
+
+        return self._call(now_ms, remove)
+
+    def set_inactive(self, name: str, *, now_ms: int | None = None) -> list[Effect]:
+        def set_inactive() -> None:
+            consumer = self._find(name)
+            if consumer and consumer.status == Status.ACTIVE:
+                grace = self.config.inactive_grace_ms
+                consumer.status = Status.INACTIVE
+                consumer.deadline = None if grace is None else self.now + grace
+
+        return self._call(now_ms, set_inactive)
+
+    def set_active(self, name: str, *, resumed: bool = False, now_ms: int | None = None) -> list[Effect]:
+        def set_active() -> None:
+            consumer = self._connected(name)
+            if not resumed:
+                for message in self._open_of(name):
+                    if self._end(message, ReleaseReason.SESSION_LOST):
+                        self._lose(message)
+            consumer.status = Status.ACTIVE
+            consumer.deadline = None
+            self.freed.append(name)
+            self._wake()
+
+        return self._call(now_ms, set_active)
+
+    def set_limit(self, name: str, limit: int, *, now_ms: int | None = None) -> list[Effect]:
+        def set_limit() -> None:
+            require_int("limit", limit, 0)
+            self._connected(name).limit = limit
+            self.freed.append(name)
+            self._wake()
+
+        return self._call(now_ms, set_limit)
+
+    def set_filters(self, name: str, filters: Sequence[str], *, now_ms: int | None = None) -> list[Effect]:
+        def set_filters() -> None:
+            self._check_filters(filters)
+            self._connected(name).filters = tuple(filters)
+            self._wake(moved=True)
+
+        return self._call(now_ms, set_filters)
+
+    def set_weight(self, name: str, weight: int, *, now_ms: int | None = None) -> list[Effect]:
+        def set_weight() -> None:
+            self._connected(name).weight = weight
+            self.placement.set_weight(name, weight)  # refuses what can never be a weight
+            self._wake(moved=True)
+
+        return self._call(now_ms, set_weight)
+
+    def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> list[Effect]:
+        def set_placement() -> None:
+            self.placement = placement.copy()
+            self._join_placement()
+            self._wake(moved=True)
+
+        return self._call(now_ms, set_placement)
+
+    # --- inputs: time -----------------------------------------------------------------------------------------------
+
+    def handle_timeout(self, *, now_ms: int) -> list[Effect]:
+        def handle_timeout() -> None:
+            self._end_what_is_due()
+            evicted = self._end_consumers_that_are_due()
+            self._wake(moved=evicted)
+
+        return self._call(now_ms, handle_timeout)
+
+    def next_deadline_ms(self) -> int | None:
+        of_messages = [message.deadline for message in self.messages.values()]
+        of_consumers = [consumer.deadline for consumer in self.consumers]
+        deadlines = [*of_messages, *of_consumers, *self.drain_deadlines.values()]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    # --- queries ----------------------------------------------------------------------------------------------------
+
+    @property
+    def safe_cursor(self) -> int | None:
+        lowest = min(self.messages, default=None)
+        return max((offset for offset in self.offered if lowest is None or offset < lowest), default=None)
+
+    @property
+    def resume_offset(self) -> int | None:
+        after_last = self.offered[-1] + 1 if self.offered else self.config.start
+        return min(self.messages, default=after_last)
+
+    @property
+    def free_slots(self) -> int:
+        return min(self.config.window - self._loaded_count(), self.config.max_tracked - len(self.messages))
+
+    def owner(self, key: bytes | str | None) -> str | None:
+        wanted = as_key(key)
+        return None if wanted is None and not self.config.ordering_required else self._owner(wanted)
+
+    def why_blocked(self, offset: int) -> Why | None:
+        message = self.messages.get(offset)
+        if message is None or message.state == State.IN_FLIGHT:
+            return None
+        return Why(self._reason(message))
+
+    def outstanding_effects(self) -> list[Effect]:
+        archive = [self._dead_letter(message) for message in self._all(State.DEAD_LETTERING)]
+        loads = [Load(message.offset, message.key) for message in self._all(State.LOADING)]
+        deliveries = [self._deliver(message) for message in self._all(State.IN_FLIGHT)]
+        return [*archive, *loads, *deliveries]
+
+    def is_current(self, effect: Effect) -> bool:
+        match effect:
+            case Deliver():
+                return any(
+                    message.offset == effect.offset and message.attempt == effect.attempt
+                    for message in self._all(State.IN_FLIGHT)
+                )
+            case DeadLetter():
+                return any(message.offset == effect.offset for message in self._all(State.DEAD_LETTERING))
+            case Load():
+                return any(message.offset == effect.offset for message in self._all(State.LOADING))
+            case CursorAdvanced():
+                return effect.safe_cursor == self.safe_cursor
+            case Resumed():
+                return effect.free_slots == self.free_slots
+            case _:
+                return False
+
+    def check_invariants(self) -> None:
+        assert list(self.messages) == sorted(self.messages)
+        assert self.free_slots >= 0
+        assert len({listing.lane for listing in self.listings}) == len(self.listings)
+        for consumer in self.consumers:
+            ready = [listing for listing in self.listings if self._could_take(consumer, listing)]
+            assert not (ready and self._has_room(consumer.name)), f"{consumer} has room for {ready}"
+        if self._loaded_count() < self.config.window:
+            assert not [listing for listing in self.listings if listing.queue == Queue.LOAD]
+        for lane in map(self._lane, self.messages.values()):
+            assert len({message.consumer for message in self._open_in(lane)}) <= 1
+
+    # --- snapshot ---------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything but placement, config and items, as JSON-able data; deadlines as what remains of them."""
+        return {
+            "version": SNAPSHOT_VERSION,
+            "messages": [self._frozen(message) for message in self.messages.values()],
+            "consumers": [
+                asdict(consumer) | {"deadline": self._remaining(consumer.deadline)} for consumer in self.consumers
+            ],
+            "listings": [[_lane_to_json(lane), queue, consumer] for lane, queue, consumer in self.listings],
+            "drain_deadlines": [
+                [_lane_to_json(lane), self._remaining(deadline)] for lane, deadline in self.drain_deadlines.items()
+            ],
+            "quarantined": sorted(key.hex() for key in self.quarantined),
+            "offered": list(self.offered),
+            "reported_cursor": self.reported_cursor,
+            "paused": self.paused,
+            "epoch": self.epoch,
+        }
+
+    @classmethod
+    def restore(
+        cls,
+        state: Mapping[str, Any],
+        placement: Placement,
+        config: DispatcherConfig | None = None,
+        *,
+        now_ms: int,
+        epoch: int = 0,
+        items: Mapping[int, object] | None = None,
+    ) -> Self:
+        if state.get("version") != SNAPSHOT_VERSION:
+            raise SnapshotError("version", state.get("version"), f"be {SNAPSHOT_VERSION}")
+        new = cls(placement, config)
+        new.now = now_ms
+        new.epoch = max(epoch, state["epoch"])
+        for stored in state["messages"]:
+            message = new._thawed(stored, items or {})
+            new.messages[message.offset] = message
+        for stored in state["consumers"]:
+            deadline = new._restored(stored["deadline"])
+            consumer = Consumer(**stored | {"deadline": deadline, "filters": tuple(stored["filters"])})
+            consumer.status = Status(consumer.status)
+            new.consumers.append(consumer)
+        new.listings = [
+            Listing(_lane_from_json(lane), Queue(queue), consumer) for lane, queue, consumer in state["listings"]
+        ]
+        new.drain_deadlines = {_lane_from_json(lane): now_ms + left for lane, left in state["drain_deadlines"]}
+        new.quarantined = {bytes.fromhex(key) for key in state["quarantined"]}
+        new.offered = list(state["offered"])
+        new.reported_cursor = state["reported_cursor"]
+        new.paused = state["paused"]
+        new.replaying = True
+        new._join_placement()
+        return new
+
+    def _frozen(self, message: Message) -> dict[str, Any]:
+        key = None if message.key is None else message.key.hex()
+        stored = asdict(message) | {"key": key, "deadline": self._remaining(message.deadline)}
+        del stored["item"]
+        return stored
+
+    def _thawed(self, stored: Mapping[str, Any], items: Mapping[int, object]) -> Message:
+        key = None if stored["key"] is None else bytes.fromhex(stored["key"])
+        item = items.get(stored["offset"])
+        return Message(
+            **{
+                **stored,
+                "key": key,
+                "item": item,
+                "state": State(stored["state"]),
+                "deadline": self._restored(stored["deadline"]),
+            }
+        )
+
+    def _remaining(self, deadline: int | None) -> int | None:
+        return None if deadline is None else deadline - self.now
+
+    def _restored(self, remaining: int | None) -> int | None:
+        return None if remaining is None else self.now + remaining
+
+    # --- one call ---------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self.out = Outbox()
+        self.touched: list[Lane] = []  # lanes of which something ended, settled, was put back, unblocked or loaded
+        self.freed: list[str] = []  # consumers that may have room now
+
+    def _call(self, now_ms: int | None, action: Callable[[], None]) -> list[Effect]:
+        """Run one call: if it raises, nothing has happened."""
+        before = self._books()
+        try:
+            self._check_clock(now_ms)
+            self.now = self.now if now_ms is None else now_ms
+            action()
+        except BaseException:
+            self.__dict__.update(before)
+            raise
+        effects = self._effects()
+        self._begin()
+        return effects
+
+    def _check_clock(self, now_ms: int | None) -> None:
+        if now_ms is not None and not is_int(now_ms, self.now):
+            raise ClockError(now_ms, self.now)
+
+    def _books(self) -> dict[str, Any]:
+        """A copy of everything that a call may change; items are the caller's and stay the same objects."""
+        copied = {name: copy(value) for name, value in self.__dict__.items()}
+        copied["messages"] = {offset: copy(message) for offset, message in self.messages.items()}
+        copied["consumers"] = [copy(consumer) for consumer in self.consumers]
+        copied["placement"] = self.placement.copy()
+        copied["out"] = Outbox()
+        return copied
+
+    def _effects(self) -> list[Effect]:
+        out = self.out
+        effects = [*out.notices, *out.dead_letters, *out.loads, *out.deliveries]
+        if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
+            self.reported_cursor = self.safe_cursor
+            effects.append(CursorAdvanced(self.safe_cursor))
+        if self.paused and self.free_slots >= max(1, self.config.window // 4):
+            self.paused = False
+            effects.append(Resumed(self.free_slots))
+        self.paused = self.paused or self.free_slots == 0
+        return effects
+
+    # --- the life of a message --------------------------------------------------------------------------------------
+
+    def _offer(self, offset: int, raw_key: bytes | str | None, item: object) -> None:
+        key = as_key(raw_key)
+        last = self.offered[-1] if self.offered else None
+        if type(offset) is not int:
+            raise OffsetOrderError(offset, last)
+        if last is not None and offset <= last:
+            if not self.replaying:
+                raise OffsetOrderError(offset, last)
+            if (known := self.messages.get(offset)) and known.item is None:
+                known.item = item
+            return
+        if self.free_slots == 0:
+            window_is_full = self._loaded_count() >= self.config.window
+            raise WindowFullError(self.config.window if window_is_full else self.config.max_tracked)
+        message = Message(offset, key, item)
+        if self._is_unmatched(message) and self.config.unmatched == Unmatched.ERROR:
+            raise UnmatchedKeyError(key)
+        self.replaying = False
+        self.offered.append(offset)
+        if self._is_unmatched(message) and self.config.unmatched == Unmatched.SKIP:
+            self.out.notices.append(Skipped(offset, key, SkipReason.UNMATCHED))
+        else:
+            self._track(message)
+
+    def _is_unmatched(self, message: Message) -> bool:
+        """Whether somebody is there, nobody accepts the key, and nothing of it is outstanding."""
+        accepted = any(self._accepts(consumer, message.key) for consumer in self.consumers)
+        return bool(self.consumers) and not accepted and not self._in_lane(self._lane(message))
+
+    def _track(self, message: Message) -> None:
+        lane = self._lane(message)
+        loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
+        spilled = len(loaded) < len(self._in_lane(lane))
+        self.messages[message.offset] = message
+        if spilled or len(loaded) >= self.config.max_loaded_per_key:
+            self._spill(message)
+            return
+        self._examine_fully(lane)
+        others_waiting = self._loaded_count() - 1 - len(self._all(State.IN_FLIGHT))
+        if message.state == State.QUEUED and 2 * others_waiting >= self.config.window:
+            self._spill(message)
+
+    def _spill(self, message: Message) -> None:
+        message.state = State.SPILLED
+        message.item = None
+        self.out.notices.append(Spilled(message.offset))
+
+    def _ack(self, offset: int, consumer: str, attempt: int) -> None:
+        message = self._current(offset, consumer, attempt, late_ok=True)
+        if message is None:
+            return
+        is_open = message.state == State.IN_FLIGHT
+        if is_open and attempt < message.attempt:
+            message.acked_late = True
+            self.out.notices.append(AckIgnored(offset, consumer, attempt, AckIgnoredReason.LATE_ACK_NOTED))
+            return
+        if is_open:
+            self._close(message)
+        else:
+            self.out.notices.append(Settled(offset, message.key, SettleReason.LATE_ACK))
+        self._settle(message)
+        self._wake()
+
+    def _current(self, offset: int, consumer: str, attempt: int, *, late_ok: bool = False) -> Message | None:
+        """The message whose open delivery (for an ack: any delivery) this receipt names; a notice if there is none."""
+        message = self.messages.get(offset)
+        reason = None
+        if message is None:
+            reason = AckIgnoredReason.UNKNOWN_OFFSET
+        elif message.state == State.DEAD_LETTERING:
+            reason = AckIgnoredReason.DEAD_LETTERING
+        elif message.state == State.BLOCKED:
+            reason = AckIgnoredReason.BLOCKED
+        elif not 1 <= attempt <= message.attempt:
+            reason = AckIgnoredReason.UNKNOWN_ATTEMPT
+        elif attempt == message.attempt and consumer != message.consumer:
+            reason = AckIgnoredReason.NOT_HOLDER
+        elif not late_ok and (attempt < message.attempt or message.state != State.IN_FLIGHT):
+            reason = AckIgnoredReason.STALE_ATTEMPT
+        if reason is None:
+            return message
+        self.out.notices.append(AckIgnored(offset, consumer, attempt, reason))
+        return None
+
+    def _expect(self, offset: int, state: State, otherwise: AckIgnoredReason) -> Message | None:
+        """The message if it is in this state, or a notice that it is not."""
+        message = self.messages.get(offset)
+        if message and message.state == state:
+            return message
+        reason = otherwise if message else AckIgnoredReason.UNKNOWN_OFFSET
+        self.out.notices.append(AckIgnored(offset, None, None, reason))
+        return None
+
+    def _open(self, message: Message, consumer: str) -> None:
+        message.state = State.IN_FLIGHT
+        message.attempt = max(message.attempt, self.epoch << 32) + 1
+        message.consumer = consumer
+        timeout = self.config.ack_timeout_ms
+        message.deadline = None if timeout is None else self.now + timeout
+        self.out.deliveries.append(self._deliver(message))
+
+    def _close(self, message: Message) -> None:
+        """End an open delivery: the message is put back, its consumer has room again or, if draining, may be done."""
+        assert message.consumer is not None
+        message.state = State.QUEUED
+        message.deadline = None
+        self._touch(message)
+        self.freed.append(message.consumer)
+        holder = self._find(message.consumer)
+        if holder and holder.status == Status.DRAINING and not self._open_of(holder.name):
+            self.consumers.remove(holder)
+
+    def _end(self, message: Message, reason: ReleaseReason | None = None) -> bool:
+        """End an open delivery without an ack; whether the message is still outstanding: no late ack had come in."""
+        self._close(message)
+        if reason:
+            assert message.consumer is not None
+            self.out.notices.append(Released(message.offset, message.consumer, message.attempt, reason))
+        if message.acked_late:
+            self.out.notices.append(Settled(message.offset, message.key, SettleReason.LATE_ACK))
+            self._settle(message)
+            return False
+        if message.gone:
+            self.out.notices.append(Skipped(message.offset, message.key, SkipReason.GONE))
+            self._settle(message)
+            return False
+        return True
+
+    def _fail(self, message: Message, delay_ms: int | None) -> None:
+        """Count a failure: wait for the retry, retry now, or give up."""
+        message.failures += 1
+        delay = self.config.retry.delay_ms(message.failures, delay_ms)
+        if delay is None:
+            self._poison(message)
+        elif delay > 0:
+            message.state = State.RETRY_WAIT
+            message.deadline = self.now + delay
+
+    def _lose(self, message: Message) -> None:
+        """Count a failure that is the consumer's: retry now, or give up."""
+        message.failures += 1
+        if self.config.retry.delay_ms(message.failures, None) is None:
+            self._poison(message)
+
+    def _poison(self, message: Message) -> None:
+        poison = self.config.poison
+        if poison == Poison.DROP:
+            self.out.notices.append(Dropped(message.offset, message.key, DropReason.POISON))
+            self._settle(message)
+        elif poison == Poison.BLOCK:
+            self._block(message)
+        elif poison == Poison.QUARANTINE and message.key is not None:
+            self.quarantined.add(message.key)
+        else:
+            self._archive(message)
+
+    def _archive(self, message: Message) -> None:
+        message.state = State.DEAD_LETTERING
+        self.out.dead_letters.append(self._dead_letter(message))
+
+    def _block(self, message: Message) -> None:
+        message.state = State.BLOCKED
+        self.out.notices.append(Blocked(message.offset, message.key, message.failures))
+
+    def _settle(self, message: Message) -> None:
+        """Forget a message; its slot goes to the oldest spilled one of its lane, if there is one."""
+        self._touch(message)
+        if message.reserved_by:
+            self.freed.append(message.reserved_by)
+        del self.messages[message.offset]
+        spilled = [other for other in self._in_lane(self._lane(message)) if other.state == State.SPILLED]
+        if spilled and message.state != State.SPILLED:
+            self._load(spilled[0], None)
+
+    def _load(self, message: Message, consumer: str | None) -> None:
+        message.state = State.LOADING
+        message.reserved_by = consumer
+        self.out.loads.append(Load(message.offset, message.key))
+
+    def _loaded(self, message: Message, item: object) -> None:
+        """Take a payload; who reserved room for it gets it at once, if it still may."""
+        lane, consumer = self._lane(message), message.reserved_by
+        message.state, message.item, message.reserved_by = State.QUEUED, item, None
+        self._touch(message)
+        if consumer is None:
+            return
+        self.freed.append(consumer)
+        if message is self._candidate(lane) and self._may_go_to(lane, consumer):
+            self._open(message, consumer)
+
+    def _gone(self, offsets: Iterable[int]) -> None:
+        for message in [self.messages[offset] for offset in offsets if offset in self.messages]:
+            if message.state == State.IN_FLIGHT:
+                message.gone = True
+            else:
+                self.out.notices.append(Skipped(message.offset, message.key, SkipReason.GONE))
+                self._settle(message)
+        self._wake()
+
+    def _deliver(self, message: Message) -> Deliver:
+        assert message.consumer is not None
+        return Deliver(message.offset, message.key, message.consumer, message.attempt, message.failures, message.item)
+
+    def _dead_letter(self, message: Message) -> DeadLetter:
+        return DeadLetter(message.offset, message.key, message.attempt, message.failures, message.item)
+
+    # --- consumers --------------------------------------------------------------------------------------------------
+
+    def _check_filters(self, filters: Sequence[str]) -> None:
+        if isinstance(filters, str) or not all(isinstance(pattern, str) for pattern in filters):
+            raise ConfigError("filters", filters, "be a sequence of glob patterns")
+        if filters and self.config.ordering_required:
+            raise ConfigError("filters", filters, "be empty with ordering_required")
+
+    def _find(self, name: str) -> Consumer | None:
+        return next((consumer for consumer in self.consumers if consumer.name == name), None)
+
+    def _connected(self, name: str) -> Consumer:
+        consumer = self._find(name)
+        if consumer is None or consumer.status == Status.DRAINING:
+            raise UnknownConsumerError(name)
+        return consumer
+
+    def _join_placement(self) -> None:
+        for consumer in self.consumers:
+            if consumer.status != Status.DRAINING and consumer.name not in self.placement.consumers:
+                self.placement.add(consumer.name, weight=consumer.weight)
+
+    def _leave_placement(self, consumer: Consumer) -> None:
+        """Leave the placement and give up the room that was reserved for loads."""
+        if consumer.status != Status.DRAINING and consumer.name in self.placement.consumers:
+            self.placement.remove(consumer.name)
+        for message in self._all(State.LOADING):
+            if message.reserved_by == consumer.name:
+                message.reserved_by = None
+
+    def _forget(self, consumer: Consumer, reason: ReleaseReason) -> None:
+        """Put back what the consumer holds, count no failure, and forget it."""
+        for message in self._open_of(consumer.name):
+            self._end(message, reason)
+        if consumer in self.consumers:  # a draining one has gone with its last delivery
+            self.consumers.remove(consumer)
+
+    def _evict(self, consumer: Consumer) -> None:
+        self.out.notices.append(Evicted(consumer.name))
+        self._leave_placement(consumer)
+        for message in self._open_of(consumer.name):
+            if not self._end(message, ReleaseReason.EVICTED):
+                continue
+            if self.config.on_evict == OnEvict.DROP:
+                self.out.notices.append(Dropped(message.offset, message.key, DropReason.EVICTED))
+                self._settle(message)
+            else:
+                self._lose(message)
+        self.consumers.remove(consumer)
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def _end_what_is_due(self) -> None:
+        """Ack timeouts, retry waits and drain deadlines of lanes, in (deadline, offset) order."""
+        due = [
+            (message.deadline, message.offset, 0, self._lane(message))
+            for message in self.messages.values()
+            if message.deadline is not None and message.deadline <= self.now
+        ]
+        for lane, deadline in self.drain_deadlines.items():
+            if deadline <= self.now:
+                due.append(
+                    (deadline, self._open_in(lane)[0].offset, 1, lane)
+                )  # after a message due at the same instant
+        for deadline, offset, is_lane, lane in sorted(due):
+            timed = self.messages.get(offset)
+            if is_lane:
+                for message in self._open_in(lane):
+                    self._end(message, ReleaseReason.DRAIN_TIMEOUT)
+            elif timed and timed.deadline == deadline:  # else something due before it has ended it
+                self._end_one(timed)
+
+    def _end_one(self, message: Message) -> None:
+        if message.state == State.RETRY_WAIT:
+            message.state = State.QUEUED
+            message.deadline = None
+            self._touch(message)
+        elif self._end(message, ReleaseReason.ACK_TIMEOUT):
+            self._fail(message, None)
+
+    def _end_consumers_that_are_due(self) -> bool:
+        """Drains and grace periods that are over, in (deadline, join order); whether somebody was evicted."""
+        due = [consumer for consumer in self.consumers if consumer.deadline is not None]
+        due = [consumer for consumer in due if consumer.deadline <= self.now]  # type: ignore[operator]  # filtered above
+        evicted = False
+        for consumer in sorted(due, key=lambda consumer: consumer.deadline or 0):
+            if consumer.status == Status.DRAINING:
+                self._forget(consumer, ReleaseReason.DRAIN_TIMEOUT)
+            else:
+                self._evict(consumer)
+                evicted = True
+        return evicted
+
+    # --- where lanes go ---------------------------------------------------------------------------------------------
+
+    def _wake(self, *, moved: bool = False) -> None:
+        """Deliver whatever this call has made deliverable."""
+        for lane in sorted(set(self.touched), key=self._lowest_offset):
+            self._examine_fully(lane)
+        if moved:
+            self._examine_all_listed()
+        for consumer in self.consumers:
+            if consumer.name in self.freed:
+                self._serve(consumer)
+        self._fill_slots()
+        self.touched.clear()
+        self.freed.clear()
+
+    def _examine_all_listed(self) -> None:
+        """Find new places for all lanes that wait, in turns of one message: nobody is served twice before others."""
+        turns = [listing.lane for listing in self.listings]
+        self.listings = []
+        while turns:
+            lane = turns.pop(0)
+            if self._examine(lane):
+                turns.append(lane)
+        if self.config.drain_timeout_ms is not None:
+            for lane in dict.fromkeys(map(self._lane, self.messages.values())):
+                left_behind = not self._is_keyless(lane) and self._holder(lane) not in {None, self._owner_of(lane)}
+                if left_behind and not self._listing(lane):
+                    self._examine_fully(lane)
+
+    def _examine_fully(self, lane: Lane) -> None:
+        while self._examine(lane):
+            pass
+
+    def _examine(self, lane: Lane) -> bool:
+        """Send the lane's candidate out, or list the lane where it has to wait; whether a message was opened."""
+        opened = False
+        message = self._candidate(lane)
+        if message is None or message.state not in {State.QUEUED, State.SPILLED}:
+            self._unlist(lane)
+        elif message.key in self.quarantined:
+            self._examine_quarantined(lane, message)
+        elif self._is_keyless(lane):
+            consumer = self._most_room()
+            if consumer:
+                opened = self._send(lane, message, consumer.name)
+            else:
+                self._list(lane, Queue.SHARED)
+        else:
+            opened = self._examine_keyed(lane, message)
+        if lane in self.drain_deadlines and not self._is_listed(lane, Queue.DRAINING):
+            del self.drain_deadlines[lane]
+        return opened
+
+    def _examine_quarantined(self, lane: Lane, message: Message) -> None:
+        """The dead-letter store owns the key: one at a time, after what is still open elsewhere."""
+        if self._open_in(lane):
+            self.drain_deadlines.pop(lane, None)
+            self._list(lane, Queue.DRAINING)
+        elif message.state == State.SPILLED:
+            self._request_load(lane, message, None)
+        else:
+            self._unlist(lane)
+            self._archive(message)
+
+    def _examine_keyed(self, lane: Lane, message: Message) -> bool:
+        owner, holder = self._owner_of(lane), self._holder(lane)
+        if owner is None:
+            self._list(lane, Queue.OWNERLESS)
+        elif holder not in {None, owner}:
+            self._list(lane, Queue.DRAINING)
+            if self.config.drain_timeout_ms is not None:
+                self.drain_deadlines.setdefault(lane, self.now + self.config.drain_timeout_ms)
+        elif len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
+            self._unlist(lane)
+        elif self._has_room(owner) and not self._somebody_waits_for(owner):
+            return self._send(lane, message, owner)
+        else:
+            self._list(lane, Queue.READY, owner)
+        return False
+
+    def _send(self, lane: Lane, message: Message, consumer: str) -> bool:
+        """Open the candidate at this consumer, or ask for its payload; whether it was opened."""
+        if message.state == State.SPILLED:
+            self._request_load(lane, message, consumer)
+            return False
+        self._unlist(lane)
+        self._open(message, consumer)
+        return True
+
+    def _request_load(self, lane: Lane, message: Message, consumer: str | None) -> None:
+        queue = [listing for listing in self.listings if listing.queue == Queue.LOAD]
+        if queue or self._loaded_count() >= self.config.window:
+            self._list(lane, Queue.LOAD)
+        else:
+            self._unlist(lane)
+            self._load(message, consumer)
+
+    def _serve(self, consumer: Consumer) -> None:
+        """Give the consumer the lanes that wait for it, longest wait first, one message each."""
+        while self._has_room(consumer.name):
+            listing = next((listing for listing in self.listings if self._could_take(consumer, listing)), None)
+            if listing is None:
+                return
+            message = self._candidate(listing.lane)
+            assert message is not None
+            if self._send(listing.lane, message, consumer.name):
+                self._examine_fully(listing.lane)
+
+    def _fill_slots(self) -> None:
+        """Load the lanes that wait for a slot of the window."""
+        while self._loaded_count() < self.config.window:
+            lane = next((listing.lane for listing in self.listings if listing.queue == Queue.LOAD), None)
+            if lane is None:
+                return
+            self._unlist(lane)
+            message = self._candidate(lane)
+            taker = self._taker(lane)
+            if message and message.state == State.SPILLED and (message.key in self.quarantined or taker):
+                self._load(message, None if message.key in self.quarantined else taker)
+            else:
+                self._examine_fully(lane)
+
+    def _taker(self, lane: Lane) -> str | None:
+        """Who would get the lane's next message and has room for it."""
+        if self._is_keyless(lane):
+            consumer = self._most_room()
+            return consumer.name if consumer else None
+        owner = self._owner_of(lane)
+        return owner if owner and self._has_room(owner) else None
+
+    def _may_go_to(self, lane: Lane, consumer: str) -> bool:
+        """Whether this consumer may be sent the lane's candidate, whoever else waits."""
+        message, known = self._candidate(lane), self._find(consumer)
+        if message is None or known is None or message.key in self.quarantined or not self._has_room(consumer):
+            return False
+        if self._is_keyless(lane):
+            return self._accepts(known, None)
+        return (
+            self._owner_of(lane) == consumer
+            and self._holder(lane) in {None, consumer}
+            and len(self._open_in(lane)) < self.config.max_in_flight_per_key
+        )
+
+    def _reason(self, message: Message) -> BlockReason:
+        lane = self._lane(message)
+        own_state = {
+            State.RETRY_WAIT: BlockReason.RETRY_WAIT,
+            State.DEAD_LETTERING: BlockReason.DEAD_LETTERING,
+            State.BLOCKED: BlockReason.BLOCKED,
+            State.LOADING: BlockReason.LOADING,
+        }
+        if message.state in own_state:
+            return own_state[message.state]
+        if message is not self._candidate(lane):
+            return BlockReason.OLDER_WAITS
+        if message.key in self.quarantined:
+            return BlockReason.QUARANTINED
+        if self._is_keyless(lane):
+            return self._reason_keyless(lane)
+        return self._reason_keyed(lane)
+
+    def _reason_keyless(self, lane: Lane) -> BlockReason:
+        eligible = [consumer for consumer in self._not_draining() if self._accepts(consumer, None)]
+        if not eligible:
+            return BlockReason.NO_CONSUMER
+        if all(consumer.status != Status.ACTIVE for consumer in eligible):
+            return BlockReason.CONSUMER_INACTIVE
+        return self._reason_of_room(lane, any(self._has_room(consumer.name) for consumer in eligible))
+
+    def _reason_keyed(self, lane: Lane) -> BlockReason:
+        owner = self._owner_of(lane)
+        if owner is None:
+            return BlockReason.NO_CONSUMER
+        if self._holder(lane) not in {None, owner}:
+            return BlockReason.DRAINING
+        if len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
+            return BlockReason.KEY_IN_FLIGHT
+        if self._connected(owner).status != Status.ACTIVE:
+            return BlockReason.CONSUMER_INACTIVE
+        return self._reason_of_room(lane, self._has_room(owner))
+
+    def _reason_of_room(self, lane: Lane, somebody_has_room: bool) -> BlockReason:
+        waits_for_slot = somebody_has_room and self._is_listed(lane, Queue.LOAD)
+        return BlockReason.WINDOW_FULL if waits_for_slot else BlockReason.CONSUMER_FULL
+
+    # --- lists of lanes ---------------------------------------------------------------------------------------------
+
+    def _listing(self, lane: Lane) -> Listing | None:
+        return next((listing for listing in self.listings if listing.lane == lane), None)
+
+    def _is_listed(self, lane: Lane, queue: Queue) -> bool:
+        listing = self._listing(lane)
+        return listing is not None and listing.queue == queue
+
+    def _list(self, lane: Lane, queue: Queue, consumer: str | None = None) -> None:
+        """Put the lane at the end of a queue; one that is already there keeps its place."""
+        listing = Listing(lane, queue, consumer)
+        if self._listing(lane) != listing:
+            self._unlist(lane)
+            self.listings.append(listing)
+
+    def _unlist(self, lane: Lane) -> None:
+        self.listings = [listing for listing in self.listings if listing.lane != lane]
+
+    def _could_take(self, consumer: Consumer, listing: Listing) -> bool:
+        if listing.queue == Queue.SHARED:
+            return self._accepts(consumer, None)
+        return listing.queue == Queue.READY and listing.consumer == consumer.name
+
+    def _somebody_waits_for(self, name: str) -> bool:
+        consumer = self._connected(name)
+        return any(self._could_take(consumer, listing) for listing in self.listings)
+
+    # --- facts found by scanning ------------------------------------------------------------------------------------
+
+    def _lane(self, message: Message) -> Lane:
+        if self.config.ordering_required:
+            return EVERYTHING
+        return message.offset if message.key is None else message.key
+
+    def _lane_of_key(self, key: bytes) -> Lane:
+        return EVERYTHING if self.config.ordering_required else key
+
+    def _is_keyless(self, lane: Lane) -> bool:
+        return isinstance(lane, int)
+
+    def _touch(self, message: Message) -> None:
+        self.touched.append(self._lane(message))
+
+    def _in_lane(self, lane: Lane) -> list[Message]:
+        return [message for message in self.messages.values() if self._lane(message) == lane]
+
+    def _open_in(self, lane: Lane) -> list[Message]:
+        return [message for message in self._in_lane(lane) if message.state == State.IN_FLIGHT]
+
+    def _open_of(self, name: str) -> list[Message]:
+        return [message for message in self._all(State.IN_FLIGHT) if message.consumer == name]
+
+    def _all(self, state: State) -> list[Message]:
+        return [message for message in self.messages.values() if message.state == state]
+
+    def _loaded_count(self) -> int:
+        return len(self.messages) - len(self._all(State.SPILLED))
+
+    def _lowest_offset(self, lane: Lane) -> int:
+        return min((message.offset for message in self._in_lane(lane)), default=-1)
+
+    def _candidate(self, lane: Lane) -> Message | None:
+        """The lane's oldest message that is not open: nothing newer may overtake it."""
+        return next((message for message in self._in_lane(lane) if message.state != State.IN_FLIGHT), None)
+
+    def _holder(self, lane: Lane) -> str | None:
+        return next((message.consumer for message in self._open_in(lane)), None)
+
+    def _owner_of(self, lane: Lane) -> str | None:
+        return self._owner(lane if isinstance(lane, bytes) else None)
+
+    def _owner(self, key: bytes | None) -> str | None:
+        """The first consumer of the key's walk that accepts the key; nobody if the walk meets a stranger first."""
+        ranges = self.placement.ranges
+        for name in ranges.walk(ranges.slot_of(b"" if self.config.ordering_required or key is None else key)):
+            consumer = self._find(name)
+            if consumer is None or consumer.status == Status.DRAINING:
+                return None
+            if self._accepts(consumer, key):
+                return name
+        return None
+
+    def _accepts(self, consumer: Consumer, key: bytes | None) -> bool:
+        if not consumer.filters:
+            return True
+        if key is None:
+            return "*" in consumer.filters
+        text = key.decode("utf-8", "surrogateescape")
+        return any(matches(pattern, text) for pattern in consumer.filters)
+
+    def _not_draining(self) -> list[Consumer]:
+        return [consumer for consumer in self.consumers if consumer.status != Status.DRAINING]
+
+    def _room(self, consumer: Consumer) -> int:
+        reserved = [message for message in self._all(State.LOADING) if message.reserved_by == consumer.name]
+        return consumer.limit - len(self._open_of(consumer.name)) - len(reserved)
+
+    def _has_room(self, name: str) -> bool:
+        consumer = self._find(name)
+        return consumer is not None and consumer.status == Status.ACTIVE and self._room(consumer) > 0
+
+    def _most_room(self) -> Consumer | None:
+        """Who gets a message without a key: who accepts it and has most room, the earliest joined of equals."""
+        able = [
+            consumer for consumer in self.consumers if self._has_room(consumer.name) and self._accepts(consumer, None)
+        ]
+        return max(able, key=self._room, default=None)
+
+
+def _lane_to_json(lane: Lane) -> list[Any]:
+    return ["key", lane.hex()] if isinstance(lane, bytes) else ["other", lane]
+
+
+def _lane_from_json(stored: Sequence[Any]) -> Lane:
+    kind, lane = stored
+    return bytes.fromhex(lane) if kind == "key" else lane

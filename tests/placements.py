@@ -1,0 +1,70 @@
+"""A placement that is small enough to be checked by eye."""
+
+from collections.abc import Iterable, Iterator
+from zlib import crc32
+
+__all__ = ["RankedPlacement", "Ranking"]
+
+SLOTS = 8
+
+
+class Ranking:
+    """For each slot all names in the order of their rank there: a value, like the real ranges."""
+
+    def __init__(self, weights: dict[str, int]) -> None:
+        self.weights = dict(weights)
+
+    def slot_of(self, key: str | bytes) -> int:
+        """The slot of a key."""
+        return crc32(key.encode() if isinstance(key, str) else key) % SLOTS
+
+    def walk(self, slot: int) -> Iterator[str]:
+        """The names that would own this slot, best first."""
+        return iter(sorted(self.weights, key=lambda name: self._rank(name, slot)))
+
+    def owner(self, slot: int) -> str | None:
+        """The first name of the walk."""
+        return next(self.walk(slot), None)
+
+    def owner_of(self, key: str | bytes) -> str | None:
+        """The first name of the walk of the key's slot."""
+        return self.owner(self.slot_of(key))
+
+    def _rank(self, name: str, slot: int) -> int:
+        return min(crc32(f"{name}/{draw}/{slot}".encode()) for draw in range(self.weights[name]))
+
+
+class RankedPlacement:
+    """Rendezvous hashing: the smallest number drawn for a slot owns it, so a join moves slots to the newcomer only."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.ranges = Ranking(dict.fromkeys(names, 1))
+
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        """Everyone, in join order."""
+        return tuple(self.ranges.weights)
+
+    def add(self, name: str, *, weight: int = 1) -> list[object]:
+        """Join."""
+        self.ranges = Ranking({**self.ranges.weights, name: weight})
+        return []
+
+    def remove(self, name: str) -> list[object]:
+        """Leave."""
+        self.ranges = Ranking({other: weight for other, weight in self.ranges.weights.items() if other != name})
+        return []
+
+    def set_weight(self, name: str, weight: int) -> list[object]:
+        """Draw more or fewer numbers."""
+        self.ranges = Ranking({**self.ranges.weights, name: weight})
+        return []
+
+    def copy(self) -> "RankedPlacement":
+        """An independent placement with the same names."""
+        twin = RankedPlacement()
+        twin.ranges = self.ranges
+        return twin
+
+    def __deepcopy__(self, memo: object) -> "RankedPlacement":
+        return self.copy()

@@ -1,0 +1,65 @@
+"""Run a dispatcher through a schedule under the judge's eyes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from tests.placements import RankedPlacement
+from tests.properties.promises import Call, Judge, Step, Violation
+from tests.properties.schedules import CALLS, World, config_rules, observe, random_world
+
+from keyshared.config import DispatcherConfig
+from keyshared.effects import Effect
+from keyshared.errors import KeySharedError
+
+try:
+    from keyshared.dispatcher import KeySharedDispatcher as Fast
+except ImportError:  # until it lands, the model stands in for it
+    from tests.model import ModelDispatcher as Fast  # type: ignore[assignment]
+
+__all__ = ["Factory", "Fast", "drive", "outcome", "run_schedule"]
+
+Factory: TypeAlias = Callable[[RankedPlacement, DispatcherConfig], Any]
+
+
+def outcome(dispatcher: object, call: Call) -> list[Effect] | type[KeySharedError]:
+    """What a call returns, or the type of the error it raises."""
+    try:
+        effects: list[Effect] = getattr(dispatcher, call.name)(*call.args, **call.kwargs)
+    except KeySharedError as error:
+        return type(error)
+    return effects
+
+
+def drive(dispatcher: Any, world: World, call: Call) -> Step | None:  # noqa: ANN401  # any dispatcher, also a broken one
+    """Make one call; None if it raised."""
+    effects = outcome(dispatcher, call)
+    if isinstance(effects, type):
+        return None
+    now = call.kwargs.get("now_ms", world.now)
+    offered = [*world.offered, *_offered_by(call)]
+    step = Step(call, tuple(effects), observe(dispatcher, offered), now)
+    world.learn(step)
+    return step
+
+
+def run_schedule(factory: Factory, seed: int, length: int) -> tuple[list[Step], list[Violation]]:
+    """Make random calls until the first broken promise; the history and what its last step breaks."""
+    world = random_world(seed)
+    placement = RankedPlacement()
+    dispatcher = factory(placement, world.config)
+    judge = Judge(config_rules(world.config), placement)
+    history: list[Step] = []
+    for _ in range(length):
+        step = drive(dispatcher, world, world.choose(CALLS)(world))
+        if step is None:
+            continue
+        history.append(step)
+        if found := judge.see(step):
+            return history, found
+    return history, []
+
+
+def _offered_by(call: Call) -> Sequence[int]:
+    if call.name == "offer":
+        return [call.args[0]]
+    return [message[0] for message in call.args[0]] if call.name == "offer_many" else []

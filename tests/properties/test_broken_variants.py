@@ -1,0 +1,91 @@
+"""The judge catches every broken dispatcher within a small budget of schedules, and says which promise it breaks."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from tests.model import ModelDispatcher
+from tests.placements import RankedPlacement
+from tests.properties.broken import BROKEN
+from tests.properties.driving import Factory, Fast, outcome, run_schedule
+from tests.properties.promises import Promise, Step, Violation
+from tests.properties.schedules import random_world
+
+SEEDS = range(400)
+CALLS = 60
+COMPARED = {Promise.RESUME, Promise.DETERMINISM}  # seen only by comparing two runs
+JUDGED = [(promise, broken) for promise, variants in BROKEN.items() for broken in variants if promise not in COMPARED]
+
+
+def interrupted(history: Sequence[Step], factory: type[ModelDispatcher], seed: int) -> list[Violation]:
+    """Run a recorded history again with a crash after every call: the effects must stay the same."""
+    config = random_world(seed).config
+    placement = RankedPlacement()
+    dispatcher = factory(placement, config)
+    for number, step in enumerate(history):
+        effects = outcome(dispatcher, step.call)
+        if effects != list(step.effects):
+            return [
+                Violation(Promise.RESUME, f"#{number} {step.call}: {list(step.effects)}, but {effects} after a restore")
+            ]
+        state = json.loads(json.dumps(dispatcher.snapshot()))
+        items = {offset: f"item {offset}" for offset in dispatcher.offered}
+        kept = dispatcher.placement
+        dispatcher = factory.restore(state, kept, config, now_ms=step.now, items=items)
+        dispatcher.replaying = False  # the host reads on, it does not start again at the cursor
+    return []
+
+
+def repeated(history: Sequence[Step], factory: Factory, seed: int) -> list[Violation]:
+    """Run a recorded history again: the effects must be the same."""
+    dispatcher = factory(RankedPlacement(), random_world(seed).config)
+    for number, step in enumerate(history):
+        effects = outcome(dispatcher, step.call)
+        if effects != list(step.effects):
+            return [Violation(Promise.DETERMINISM, f"#{number} {step.call}: {list(step.effects)}, then {effects}")]
+    return []
+
+
+def first_violations(factory: type[ModelDispatcher], promise: Promise) -> list[Violation]:
+    for seed in SEEDS:
+        history, found = run_schedule(factory, seed, CALLS)
+        if promise == Promise.RESUME:
+            found = interrupted(history, factory, seed)
+        elif promise == Promise.DETERMINISM:
+            found = repeated(history, factory, seed)
+        if found:
+            return found
+    return []
+
+
+@pytest.mark.parametrize(("promise", "broken"), JUDGED, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_the_judge_catches_a_broken_dispatcher_and_names_its_promise(
+    promise: Promise, broken: type[ModelDispatcher]
+) -> None:
+    assert promise in {violation.promise for violation in first_violations(broken, promise)}
+
+
+@pytest.mark.parametrize("broken", BROKEN[Promise.RESUME])
+def test_a_crash_after_every_call_shows_a_snapshot_that_forgets(broken: type[ModelDispatcher]) -> None:
+    assert [violation.promise for violation in first_violations(broken, Promise.RESUME)] == [Promise.RESUME]
+
+
+@pytest.mark.parametrize("broken", BROKEN[Promise.DETERMINISM])
+def test_a_second_run_shows_an_order_that_is_not_determined(broken: type[ModelDispatcher]) -> None:
+    assert [violation.promise for violation in first_violations(broken, Promise.DETERMINISM)] == [Promise.DETERMINISM]
+
+
+def test_every_promise_has_a_broken_dispatcher() -> None:
+    assert set(Promise) == set(BROKEN)
+
+
+@pytest.mark.parametrize("factory", [ModelDispatcher, Fast], ids=["model", "fast"])
+def test_the_judge_finds_nothing_in_a_correct_dispatcher(factory: Factory) -> None:
+    assert [violation for seed in range(100) for violation in run_schedule(factory, seed, CALLS)[1]] == []
+
+
+def test_the_model_neither_forgets_in_a_crash_nor_depends_on_the_run() -> None:
+    for seed in range(40):
+        history, _ = run_schedule(ModelDispatcher, seed, CALLS)
+        assert interrupted(history, ModelDispatcher, seed) == []
+        assert repeated(history, ModelDispatcher, seed) == []

@@ -1,0 +1,182 @@
+"""All schedules of two keys, two consumers, three messages up to a bound: all promises in all states, and a way out."""
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.placements import RankedPlacement
+from tests.properties.driving import Fast, outcome
+from tests.properties.promises import Call, Judge, Step
+from tests.properties.schedules import config_rules, observe
+
+from keyshared.config import DispatcherConfig, OnEvict
+from keyshared.effects import DeadLetter, Deliver, Load
+from keyshared.retry import Poison, RetryPolicy
+
+CONSUMERS = ("x", "y")
+ENOUGH = 60  # calls of a fair host: three messages with every retry, load and dead letter need fewer
+CALLS_AFTER_START = 6
+
+AT_ONCE = RetryPolicy(max_redeliveries=1, base_delay_ms=0)
+LATER = RetryPolicy(max_redeliveries=1, base_delay_ms=3)
+
+CONFIGS = {
+    "one at a time": DispatcherConfig(
+        window=4, max_in_flight_per_consumer=1, ack_timeout_ms=10, retry=AT_ONCE, inactive_grace_ms=4
+    ),
+    "two of a key, retries wait": DispatcherConfig(
+        window=3,
+        max_in_flight_per_consumer=2,
+        max_in_flight_per_key=2,
+        max_loaded_per_key=2,
+        ack_timeout_ms=None,
+        retry=LATER,
+        poison=Poison.BLOCK_AND_DEAD_LETTER,
+        inactive_grace_ms=4,
+        drain_timeout_ms=6,
+    ),
+    "spilling, quarantine": DispatcherConfig(
+        window=2,
+        max_in_flight_per_consumer=1,
+        max_loaded_per_key=1,
+        ack_timeout_ms=10,
+        retry=RetryPolicy(max_redeliveries=0),
+        poison=Poison.QUARANTINE,
+        on_evict=OnEvict.DROP,
+        inactive_grace_ms=4,
+    ),
+}
+
+
+def keys_of_both() -> tuple[bytes, bytes]:
+    """A key that x owns and one that y owns when both are there."""
+    ranges = RankedPlacement(CONSUMERS).ranges
+    owned = {ranges.owner_of(key): key for key in (bytes([letter]) for letter in range(97, 123))}
+    return owned["x"], owned["y"]
+
+
+@dataclass
+class Node:
+    """One state of the small world."""
+
+    dispatcher: Any
+    judge: Judge
+    to_offer: tuple[bytes | None, ...]
+    offered: tuple[int, ...] = ()
+    now: int = 0
+    path: tuple[Call, ...] = ()
+
+    def fork(self) -> "Node":
+        """An independent state; what never changes is shared."""
+        shared = {id(value): value for value in (self.dispatcher.config, self.judge.rules)}
+        dispatcher, judge = deepcopy((self.dispatcher, self.judge), shared)
+        return Node(dispatcher, judge, self.to_offer, self.offered, self.now, self.path)
+
+    def advance(self, call: Call) -> "Node":
+        """Make one more call, judged."""
+        self.path = (*self.path, call)
+        if call.name == "offer":
+            self.offered, self.to_offer = (*self.offered, call.args[0]), self.to_offer[1:]
+        self.now = call.kwargs.get("now_ms", self.now)
+        effects = outcome(self.dispatcher, call)
+        assert not isinstance(effects, type), f"{self.path} raised {effects}"
+        found = self.judge.see(Step(call, tuple(effects), observe(self.dispatcher, self.offered), self.now))
+        assert not found, f"{self.path}: {found}"
+        return self
+
+    def inputs(self) -> Iterator[Call]:
+        """Everything that can happen next."""
+        if self.to_offer and self.dispatcher.free_slots:
+            yield Call("offer", (len(self.offered), self.to_offer[0]))
+        for effect in self.dispatcher.outstanding_effects():
+            if isinstance(effect, Deliver):
+                yield Call("ack", effect.receipt)
+                yield Call("nack", effect.receipt)
+            else:
+                yield fulfil(effect)
+        if (due := self.dispatcher.next_deadline_ms()) is not None:
+            yield Call("handle_timeout", kwargs={"now_ms": max(due, self.now)})
+        for name in CONSUMERS:
+            yield from self.changes(name)
+
+    def changes(self, name: str) -> Iterator[Call]:
+        member = self.judge.members.get(name)
+        if member is None:
+            yield Call("add_consumer", (name,))
+            return
+        yield Call("remove_consumer", (name,))
+        yield Call("remove_consumer", (name,), {"drain_ms": 5})
+        yield Call("set_inactive" if member.active else "set_active", (name,))
+
+    def identity(self) -> str:
+        return json.dumps([self.dispatcher.snapshot(), len(self.to_offer)], sort_keys=True)
+
+
+def fulfil(effect: object) -> Call:
+    """What a host does about an obligation."""
+    match effect:
+        case Deliver():
+            return Call("ack", effect.receipt)
+        case Load():
+            return Call("loaded", (effect.offset, "again"))
+        case DeadLetter():
+            return Call("dead_lettered", (effect.offset,))
+        case _:
+            raise AssertionError(effect)
+
+
+def drain(node: Node) -> None:
+    """A fair host gets everything settled from here: one consumer stays, obligations are met, the blocked parked."""
+    member = node.judge.members.get("x")
+    if member is None:
+        node.advance(Call("add_consumer", ("x",)))
+    elif not member.active:
+        node.advance(Call("set_active", ("x",), {"resumed": True}))
+    for _ in range(ENOUGH):
+        if obligations := sorted(node.dispatcher.outstanding_effects(), key=lambda effect: effect.offset):
+            node.advance(fulfil(obligations[0]))
+        elif node.judge.outstanding:
+            node.advance(next(way_on(node)))
+        else:
+            break
+    assert node.judge.outstanding == {}, f"{node.path} leaves something outstanding for ever"
+    assert len(node.offered) == (node.dispatcher.resume_offset or 0)
+
+
+def way_on(node: Node) -> Iterator[Call]:
+    """What a fair host does when nothing is asked of it."""
+    for record in node.judge.outstanding.values():
+        if record.stage == "blocked":
+            yield Call("park", (record.offset,))
+    if (due := node.dispatcher.next_deadline_ms()) is not None:
+        yield Call("handle_timeout", kwargs={"now_ms": max(due, node.now)})
+
+
+def explore(config: DispatcherConfig, keys: tuple[bytes | None, ...], calls: int) -> int:
+    """Depth first over all inputs; how many different states there are."""
+    placement = RankedPlacement()
+    start = Node(Fast(placement, config), Judge(config_rules(config), placement), keys)
+    for name in CONSUMERS:
+        start.advance(Call("add_consumer", (name,)))
+    deepest: dict[str, int] = {}  # with how many calls left a state was explored
+    todo = [(start, calls)]
+    while todo:
+        node, left = todo.pop()
+        identity = node.identity()
+        if identity not in deepest:
+            drain(node.fork())
+        if deepest.get(identity, -1) < left:
+            deepest[identity] = left
+            todo += [(node.fork().advance(call), left - 1) for call in node.inputs()] if left else []
+    return len(deepest)
+
+
+@pytest.mark.parametrize("pattern", ["xxx", "xyx", "xx-"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_state_of_a_small_world_keeps_all_promises_and_can_be_drained(name: str, pattern: str) -> None:
+    of_x, of_y = keys_of_both()
+    keys = tuple({"x": of_x, "y": of_y, "-": None}[letter] for letter in pattern)
+    assert explore(CONFIGS[name], keys, CALLS_AFTER_START) > 500
