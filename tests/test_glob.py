@@ -28,6 +28,8 @@ from keyshared.glob import Glob, KeyFilter
         ("a?c*", ["abc", "aéc!"], ["ac", "abbc"]),
         ("*?b*c?", ["abcd", "xxbxxcé"], ["bcd", "abc"]),
         ("?*?", ["ab", "éé"], ["a", "é"]),
+        ("*a?b*", ["aacb", "aaaéb!"], ["aa", "bca", "ab"]),
+        ("*a?*b", ["axb", "aabb"], ["xab", "ab"]),
         ("[ab]{c}", ["[ab]{c}"], ["a{c}"]),
         (r"a\*", ["a*"], ["a", "ab", r"a\*"]),
         (r"\?\*\\", ["?*\\"], ["a*\\"]),

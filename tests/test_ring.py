@@ -20,7 +20,6 @@ def _last_four_bits(data: bytes) -> int:
 
 
 TINY = KeyHash("tiny", 4, _last_four_bits)
-TINY_DANUBE = KeyHash("tiny danube", 32, _last_four_bits)
 
 
 def _slots(moves: list[Moved]) -> int:
@@ -320,10 +319,10 @@ def test_a_danube_ring_refuses_an_id_twice() -> None:
         HashRing.danube([1, "1"])
 
 
-def _danube_owner(ids: list[str], vnodes: int, key_hash: int) -> str:
+def _danube_owner(ids: list[str], vnodes: int, key_hash: int, mask: int) -> str:
     """Danube's own way: append in join order, sort stably by point, look for the first point that is not below."""
     entries = sorted(
-        ((_last_four_bits(f"{i}-{v}".encode()), i) for i in ids for v in range(vnodes)), key=lambda entry: entry[0]
+        ((danube32(f"{i}-{v}".encode()) & mask, i) for i in ids for v in range(vnodes)), key=lambda entry: entry[0]
     )
     equal = [i for point, i in entries if point == key_hash]
     if equal:
@@ -331,22 +330,26 @@ def _danube_owner(ids: list[str], vnodes: int, key_hash: int) -> str:
     return next((i for point, i in entries if point >= key_hash), entries[0][1])
 
 
+@pytest.mark.parametrize("mask", [15, 3, 1, 0])
 @pytest.mark.parametrize("vnodes", [1, 2, 3, 5])
-def test_danubes_ties_hold_however_many_points_fall_together(vnodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("keyshared.ring.DANUBE_32", TINY_DANUBE)
+def test_danubes_ties_hold_however_many_points_fall_together(
+    vnodes: int, mask: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = KeyHash("tiny danube", 32, lambda data: danube32(data) & mask)
+    monkeypatch.setattr("keyshared.ring.DANUBE_32", tiny)
     ring = HashRing.danube(vnodes=vnodes)
 
     for name in ("5", "3", "9", "1", "12", "7"):
         ring.add(name)
         ring.check_invariants()
         ids = list(ring.consumers)
-        assert [_danube_owner(ids, vnodes, h) for h in range(20)] == [ring.ranges.owner(h) for h in range(20)]
+        assert [_danube_owner(ids, vnodes, h, mask) for h in range(20)] == [ring.ranges.owner(h) for h in range(20)]
     for name in ("9", "5"):
         ring.remove(name)
         ring.add(name)
     ids = list(ring.consumers)
     assert ["3", "1", "12", "7", "9", "5"] == ids
-    assert [_danube_owner(ids, vnodes, h) for h in range(20)] == [ring.ranges.owner(h) for h in range(20)]
+    assert [_danube_owner(ids, vnodes, h, mask) for h in range(20)] == [ring.ranges.owner(h) for h in range(20)]
 
 
 def test_an_owner_without_slots_is_on_the_ring_and_owns_nothing() -> None:

@@ -132,18 +132,27 @@ def _danube_v0_15_1(text: str, pattern: str) -> bool:
     return pattern[place:].strip("*") == ""
 
 
-def _wrong_answers(matcher: Matcher, longest: int) -> list[tuple[str, str]]:
-    """Try every text and pattern over four letters up to a length."""
-    words = ["".join(word) for n in range(longest + 1) for word in product("ab*?", repeat=n)]
+def _words(letters: str, longest: int) -> list[str]:
+    return ["".join(word) for n in range(longest + 1) for word in product(letters, repeat=n)]
+
+
+def _wrong_answers(matcher: Matcher, longest: int, letters: str = "ab*?") -> list[tuple[str, str]]:
+    """Try every pattern up to a length on every text over some letters up to the same length."""
+    texts = _words(letters, longest)
     wrong = []
-    for pattern in words:
+    for pattern in _words("ab*?", longest):
         elements = _byte_elements(pattern)
-        wrong += [(text, pattern) for text in words if matcher(text, pattern) is not _textbook(text.encode(), elements)]
+        wrong += [(text, pattern) for text in texts if matcher(text, pattern) is not _textbook(text.encode(), elements)]
     return wrong
 
 
 def test_no_answer_is_wrong_in_the_whole_world_of_three_letters() -> None:
     assert [] == _wrong_answers(_ours, 3)
+
+
+def test_no_answer_is_wrong_for_patterns_of_five_on_plain_texts_of_five() -> None:
+    # chunks with gaps that must be tried again, or that would reach into the tail, need this length
+    assert [] == _wrong_answers(_ours, 5, letters="ab")
 
 
 def test_danubes_loop_is_caught_in_the_whole_world_of_three_letters() -> None:
