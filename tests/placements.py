@@ -1,6 +1,7 @@
 """A placement that is small enough to be checked by eye."""
 
 from collections.abc import Iterable, Iterator
+from typing import ClassVar, Self
 from zlib import crc32
 
 __all__ = ["RankedPlacement", "Ranking"]
@@ -37,8 +38,10 @@ class Ranking:
 class RankedPlacement:
     """Rendezvous hashing: the smallest number drawn for a slot owns it, so a join moves slots to the newcomer only."""
 
+    ranking: ClassVar[type[Ranking]] = Ranking
+
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self.ranges = Ranking(dict.fromkeys(names, 1))
+        self.ranges = self.ranking(dict.fromkeys(names, 1))
 
     @property
     def consumers(self) -> tuple[str, ...]:
@@ -47,24 +50,24 @@ class RankedPlacement:
 
     def add(self, name: str, *, weight: int = 1) -> list[object]:
         """Join."""
-        self.ranges = Ranking({**self.ranges.weights, name: weight})
+        self.ranges = self.ranking({**self.ranges.weights, name: weight})
         return []
 
     def remove(self, name: str) -> list[object]:
         """Leave."""
-        self.ranges = Ranking({other: weight for other, weight in self.ranges.weights.items() if other != name})
+        self.ranges = self.ranking({other: weight for other, weight in self.ranges.weights.items() if other != name})
         return []
 
     def set_weight(self, name: str, weight: int) -> list[object]:
         """Draw more or fewer numbers."""
-        self.ranges = Ranking({**self.ranges.weights, name: weight})
+        self.ranges = self.ranking({**self.ranges.weights, name: weight})
         return []
 
-    def copy(self) -> "RankedPlacement":
+    def copy(self) -> Self:
         """An independent placement with the same names."""
-        twin = RankedPlacement()
+        twin = type(self)()
         twin.ranges = self.ranges
         return twin
 
-    def __deepcopy__(self, memo: object) -> "RankedPlacement":
+    def __deepcopy__(self, memo: object) -> Self:
         return self.copy()

@@ -146,7 +146,7 @@ def test_the_walk_is_lazy() -> None:
             return super().__getitem__(index)
 
     many = _bytes_map(*((stop, f"c{stop % 7}") for stop in range(1, 257)))
-    object.__setattr__(many, "_runs", Watched(many._runs))  # noqa: SLF001 - watches what the walk reads
+    object.__setattr__(many, "_runs", Watched(many._runs))
 
     assert "c6" == next(many.walk(5))
     assert [5] == Watched.seen

@@ -364,8 +364,8 @@ def test_an_owner_without_slots_is_on_the_ring_and_owns_nothing() -> None:
 @pytest.mark.parametrize(
     ("damage", "fact"),
     [
-        (lambda ring: ring._points.pop(), "points are those"),  # noqa: SLF001 - breaks it on purpose
-        (lambda ring: ring._points.reverse(), "points are those"),  # noqa: SLF001 - as above
+        (lambda ring: ring._points.pop(), "points are those"),
+        (lambda ring: ring._points.reverse(), "points are those"),
         (lambda ring: setattr(ring, "_ranges", RangeMap()), "ranges are those"),
         (lambda ring: setattr(ring, "_vnodes", 7), "how many points"),
     ],

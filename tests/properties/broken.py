@@ -5,6 +5,7 @@ from itertools import count
 from typing import Any, Self
 
 from tests.model import Consumer, Lane, Message, ModelDispatcher, Placement, Queue, State
+from tests.placements import RankedPlacement, Ranking
 from tests.properties.promises import Promise
 
 from keyshared.config import DispatcherConfig
@@ -177,12 +178,25 @@ class InactiveStillServed(ModelDispatcher):
         return consumer is not None and consumer.status != "draining" and self._room(consumer) > 0
 
 
-class JoinReshuffles(ModelDispatcher):
-    """Keys are dealt out by their hash modulo the number of consumers."""
+class ModuloRanking(Ranking):
+    """The slot modulo the number of consumers says who owns it."""
 
-    def _owner(self, key: bytes | None) -> str | None:
-        able = [consumer.name for consumer in self._not_draining() if self._accepts(consumer, key)]
-        return sorted(able)[len(key or b"") + sum(key or b"") % len(able) - len(key or b"")] if able else None
+    def walk(self, slot: int) -> Iterator[str]:
+        names = sorted(self.weights)
+        first = slot % max(1, len(names))
+        return iter(names[first:] + names[:first])
+
+
+class ModuloPlacement(RankedPlacement):
+    """The obvious way to deal out keys, in which a join moves most of them."""
+
+    ranking = ModuloRanking
+
+
+class JoinReshuffles(ModelDispatcher):
+    """Keys are dealt out by a placement that moves them between consumers that stay."""
+
+    starts_with = ModuloPlacement
 
 
 class RaisedLimitWakesNobody(ModelDispatcher):

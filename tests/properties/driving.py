@@ -30,7 +30,7 @@ def outcome(dispatcher: object, call: Call) -> list[Effect] | type[KeySharedErro
     return effects
 
 
-def drive(dispatcher: Any, world: World, call: Call) -> Step | None:  # noqa: ANN401  # any dispatcher, also a broken one
+def drive(dispatcher: Any, world: World, call: Call) -> Step | None:  # any dispatcher, also a broken one
     """Make one call; None if it raised."""
     effects = outcome(dispatcher, call)
     if isinstance(effects, type):
@@ -42,10 +42,12 @@ def drive(dispatcher: Any, world: World, call: Call) -> Step | None:  # noqa: AN
     return step
 
 
-def run_schedule(factory: Factory, seed: int, length: int) -> tuple[list[Step], list[Violation]]:
+def run_schedule(
+    factory: Factory, seed: int, length: int, start: Callable[[], RankedPlacement] = RankedPlacement
+) -> tuple[list[Step], list[Violation]]:
     """Make random calls until the first broken promise; the history and what its last step breaks."""
     world = random_world(seed)
-    placement = RankedPlacement()
+    placement = start()
     dispatcher = factory(placement, world.config)
     judge = Judge(config_rules(world.config), placement)
     history: list[Step] = []

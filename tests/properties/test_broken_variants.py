@@ -47,8 +47,9 @@ def repeated(history: Sequence[Step], factory: Factory, seed: int) -> list[Viola
 
 
 def first_violations(factory: type[ModelDispatcher], promise: Promise) -> list[Violation]:
+    placement = getattr(factory, "starts_with", RankedPlacement)
     for seed in SEEDS:
-        history, found = run_schedule(factory, seed, CALLS)
+        history, found = run_schedule(factory, seed, CALLS, placement)
         if promise == Promise.RESUME:
             found = interrupted(history, factory, seed)
         elif promise == Promise.DETERMINISM:

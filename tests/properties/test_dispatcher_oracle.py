@@ -16,14 +16,14 @@ from tests.properties.schedules import CALLS, World, any_config, config_rules, o
 from keyshared.effects import DeadLetter, Deliver, Effect, Load
 
 
-def answers(dispatcher: Any, offered: Sequence[int]) -> tuple[object, ...]:  # noqa: ANN401  # model or real
+def answers(dispatcher: Any, offered: Sequence[int]) -> tuple[object, ...]:  # model or real
     """Everything the two must agree on between calls."""
     seen = observe(dispatcher, offered)
     queries = (dispatcher.safe_cursor, dispatcher.resume_offset, seen.free_slots, seen.next_deadline)
     return (*queries, seen.reasons, seen.obligations, seen.owners)
 
 
-def restored(dispatcher: Any, placement: Placement, world: World, epoch: int) -> Any:  # noqa: ANN401  # as above
+def restored(dispatcher: Any, placement: Placement, world: World, epoch: int) -> Any:  # as above
     """What a host has after a crash: the snapshot as JSON text, the config, and the items it can read again."""
     state: Mapping[str, Any] = json.loads(json.dumps(dispatcher.snapshot()))
     items = {offset: f"item {offset}" for offset in world.offered}
@@ -86,7 +86,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         self.compare()
 
 
-def chooser(data: st.DataObject) -> Any:  # noqa: ANN401  # a generic function cannot be annotated as a return value
+def chooser(data: st.DataObject) -> Any:  # a generic function cannot be annotated as a return value
     """Let Hypothesis choose."""
     return lambda options: data.draw(st.sampled_from(options))
 
