@@ -622,7 +622,9 @@ class ModelDispatcher:
 
     def _effects(self) -> list[Effect]:
         out = self.out
-        effects = [*out.notices, *out.dead_letters, *out.loads, *out.deliveries]
+        wanted = {message.offset for message in self._all(State.LOADING)}
+        loads = [load for load in out.loads if load.offset in wanted]  # the rest was settled within this call
+        effects = [*out.notices, *out.dead_letters, *loads, *out.deliveries]
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
             self.reported_cursor = self.safe_cursor
             effects.append(CursorAdvanced(self.safe_cursor))
@@ -670,6 +672,8 @@ class ModelDispatcher:
         self.messages[message.offset] = message
         if spilled or len(loaded) >= self.config.max_loaded_per_key:
             self._spill(message)
+            if self._candidate(lane) is message:
+                self._examine_fully(lane)
             return
         self._examine_fully(lane)
         others_waiting = self._loaded_count() - 1 - len(self._all(State.IN_FLIGHT))
@@ -692,8 +696,6 @@ class ModelDispatcher:
             return
         if is_open:
             self._close(message)
-        else:
-            self.out.notices.append(Settled(offset, message.key, SettleReason.LATE_ACK))
         self._settle(message)
         self._wake()
 
@@ -937,30 +939,37 @@ class ModelDispatcher:
 
     def _wake(self, *, moved: bool = False) -> None:
         """Deliver whatever this call has made deliverable."""
-        for lane in sorted(set(self.touched), key=self._lowest_offset):
-            self._examine_fully(lane)
+        self._examine_in_turns(sorted(set(self.touched), key=self._lowest_offset))
         if moved:
             self._examine_all_listed()
         for consumer in self.consumers:
             if consumer.name in self.freed:
                 self._serve(consumer)
+        while self._shared_listings() and (roomiest := self._most_room()):
+            self._serve(roomiest)
         self._fill_slots()
         self.touched.clear()
         self.freed.clear()
 
     def _examine_all_listed(self) -> None:
         """Find new places for all lanes that wait, in turns of one message: nobody is served twice before others."""
-        turns = [listing.lane for listing in self.listings]
+        lanes = [listing.lane for listing in self.listings]
         self.listings = []
-        while turns:
-            lane = turns.pop(0)
-            if self._examine(lane):
-                turns.append(lane)
+        self._examine_in_turns(lanes)
         if self.config.drain_timeout_ms is not None:
             for lane in dict.fromkeys(map(self._lane, self.messages.values())):
                 left_behind = not self._is_keyless(lane) and self._holder(lane) not in {None, self._owner_of(lane)}
                 if left_behind and not self._listing(lane):
                     self._examine_fully(lane)
+
+    def _shared_listings(self) -> list[Listing]:
+        return [listing for listing in self.listings if listing.queue == Queue.SHARED]
+
+    def _examine_in_turns(self, turns: list[Lane]) -> None:
+        while turns:
+            lane = turns.pop(0)
+            if self._examine(lane):
+                turns.append(lane)
 
     def _examine_fully(self, lane: Lane) -> None:
         while self._examine(lane):
@@ -976,7 +985,7 @@ class ModelDispatcher:
             self._examine_quarantined(lane, message)
         elif self._is_keyless(lane):
             consumer = self._most_room()
-            if consumer:
+            if consumer and not self._somebody_waits_for(consumer.name) and not self._shared_listings():
                 opened = self._send(lane, message, consumer.name)
             else:
                 self._list(lane, Queue.SHARED)

@@ -27,6 +27,10 @@ class Ranking:
         """The first name of the walk."""
         return next(self.walk(slot), None)
 
+    def to_json(self) -> dict[str, object]:
+        """What tells this placement from another."""
+        return {"weights": self.weights}
+
     def owner_of(self, key: str | bytes) -> str | None:
         """The first name of the walk of the key's slot."""
         return self.owner(self.slot_of(key))

@@ -101,7 +101,8 @@ class KeySharedDispatcher:
         self._now = 0
         self._reported: int | None = None  # the cursor of the last CursorAdvanced
         self._paused = False
-        self._replay_until: int | None = None  # after restore: offers up to here are known already
+        # Offers up to here are known already: what is below config.start, or what a snapshot has seen.
+        self._replay_until: int | None = None if config.start is None else config.start - 1
         self._epoch = 0
 
     @classmethod
@@ -433,7 +434,8 @@ class KeySharedDispatcher:
         load_drains(data, self._window, self._drains, self._now)
         self._reported = data.field("reported").maybe(Reader.integer)
         self._paused = data.field("paused").flag()
-        self._replay_until = self._window.cursor.last
+        if self._window.cursor.last is not None:
+            self._replay_until = self._window.cursor.last
         try:
             self.check_invariants()
         except InvariantError as broken:
@@ -511,14 +513,12 @@ class KeySharedDispatcher:
                 if entry is not None and entry.item is None and entry.state != _SPILLED:
                     entry.item = item
                 return []
-            self._window.check_offer(offset)
-            self._replay_until = None
-        if not self._is_unmatched(key):
-            return None
         self._window.check_offer(offset)
-        if self._config.unmatched is Unmatched.ERROR:
+        unmatched = self._is_unmatched(key)
+        if unmatched and self._config.unmatched is Unmatched.ERROR:
             raise UnmatchedKeyError(key)
-        if self._config.unmatched is Unmatched.HOLD:
+        self._replay_until = None
+        if not unmatched or self._config.unmatched is Unmatched.HOLD:
             return None
         self._now = now
         self._window.cursor.skip(offset)

@@ -65,13 +65,17 @@ def _why_keyless(window: InFlightWindow, entry: Entry) -> Blocking:
         return Blocking(BlockReason.NO_CONSUMER)
     if all(_is_inactive(consumer) for consumer in eligible):
         return Blocking(BlockReason.CONSUMER_INACTIVE)
-    return Blocking(BlockReason.WINDOW_FULL if entry.lane.listed is window.starved else BlockReason.CONSUMER_FULL)
+    has_room = any(consumer.free > 0 for consumer in eligible)
+    starved = has_room and entry.lane.listed is window.starved
+    return Blocking(BlockReason.WINDOW_FULL if starved else BlockReason.CONSUMER_FULL)
 
 
 def _why_not_now(window: InFlightWindow, entry: Entry, owner: Consumer) -> Blocking:
-    if entry.lane.listed is window.starved:
+    if _is_inactive(owner):
+        return Blocking(BlockReason.CONSUMER_INACTIVE, owner.name)
+    if owner.free > 0 and entry.lane.listed is window.starved:
         return Blocking(BlockReason.WINDOW_FULL)
-    return Blocking(BlockReason.CONSUMER_INACTIVE if _is_inactive(owner) else BlockReason.CONSUMER_FULL, owner.name)
+    return Blocking(BlockReason.CONSUMER_FULL, owner.name)
 
 
 def _is_inactive(consumer: Consumer) -> bool:

@@ -103,13 +103,13 @@ class Entry(Cell):
 
     __slots__ = ("after", "attempt", "before", "consumer", "deadline", "failures", "item", "key", "lane")
 
-    def __init__(self, offset: int, key: bytes | None, item: object, attempt: int, lane: "Lane") -> None:
+    def __init__(self, offset: int, key: bytes | None, item: object, lane: "Lane") -> None:
         # Cell has no constructor: one call less on the path that every message takes.
         self.offset = offset
         self.state = 1
         self.key = key
         self.item = item
-        self.attempt = attempt
+        self.attempt = 0
         self.lane = lane
         self.before: Entry | None = lane.tail
         self.after: Entry | None = None

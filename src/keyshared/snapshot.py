@@ -115,7 +115,7 @@ class Reader:
         above, below = (number.integer() for number in self.items(2))
         if below < 1:
             raise self._refuse("be a fraction")
-        return Fraction(above, below)
+        return Fraction(above, below) if below > 1 else above
 
     def refuse(self, requirement: str) -> SnapshotError:
         """The exception that says what this value should have been."""
@@ -253,7 +253,7 @@ def _load_entry(
         holder = ghosts[consumer] = Consumer(consumer, -1, 0, keyless=False)
     item = None if state is State.SPILLED else items.get(offset)
     entry = window.readmit(offset, fields[2].maybe(Reader.binary), item, state, delivered=delivered, consumer=holder)
-    entry.attempt = max(fields[6].count(), window.first_attempt) if state is not State.IN_FLIGHT else fields[6].count()
+    entry.attempt = fields[6].count()
     entry.failures = fields[7].count()
     return entry
 

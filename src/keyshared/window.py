@@ -17,7 +17,7 @@ lanes that wait for an owner, for the end of a drain, for a keyless-capable cons
 touches that lane or serves that list.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import ItemsView
 from itertools import chain, takewhile
 from typing import Final, Protocol
@@ -75,7 +75,7 @@ class InFlightWindow:
         quarantined: Keys whose messages go to the dead-letter store instead of a consumer.
         loaded: Messages that hold a slot of ``capacity``.
         waiting: Those of them that are not in flight.
-        first_attempt: Attempt number that new messages start behind.
+        first_attempt: New deliveries have attempt numbers above this.
         emptied: Consumers of limit 0 whose last delivery has ended; take them out when you have seen them.
         held: How many messages are in each state that only `move` or `remove` ends, by state.
         shared: Keyless messages for whom no consumer has room.
@@ -168,7 +168,7 @@ class InFlightWindow:
         lane = None if lane_key is None else self.lanes.get(lane_key)
         if lane is None:
             return self._offer_first(offset, key, item, lane_key)
-        entry = Entry(offset, key, item, self.first_attempt, lane)
+        entry = Entry(offset, key, item, lane)
         self.cursor.append(entry)
         lane.append(entry)
         if lane.spilled is not None or lane.loaded >= self.loaded_per_key:
@@ -190,7 +190,7 @@ class InFlightWindow:
     def _offer_first(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
         """Offer the first message of a lane: the common case, so what `_examine` and `_open` do is written out."""
         lane = Lane(lane_key)
-        entry = Entry(offset, key, item, self.first_attempt, lane)
+        entry = Entry(offset, key, item, lane)
         self.cursor.append(entry)
         lane.head = lane.tail = entry
         lane.loaded = 1
@@ -200,7 +200,7 @@ class InFlightWindow:
             owner = self._ask_owner(lane, lane_key)
             if owner is not None and owner.free > 0 and not (owner.ready or self.shared or self.quarantined):
                 entry.state = _IN_FLIGHT
-                entry.attempt += 1
+                entry.attempt = self.first_attempt + 1
                 entry.consumer = lane.holder = owner
                 lane.open = 1
                 owner.open[offset] = entry
@@ -430,18 +430,15 @@ class InFlightWindow:
         granted, self._granted = self._granted, []
         if self._touched:
             touched, self._touched = self._touched, {}
-            for lane in _by_lowest_offset(touched):
-                self._examine(lane, granted)
+            self._examine_in_turns(_by_lowest_offset(touched), granted)
         if self._stale:
             self._stale = False
             lanes = self.waiting_lanes()
             for lane in lanes:  # all of them first: a lane must not queue behind one that is about to go elsewhere
                 self._unlist(lane)
-            for lane in lanes:
-                self._examine(lane, granted)
+            self._examine_in_turns(lanes, granted)
             if self._track_drains:
-                for lane in _by_lowest_offset(self._held()):
-                    self._examine(lane, granted)
+                self._examine_in_turns(_by_lowest_offset(self._held()), granted)
         if self._freed:
             freed, self._freed = self._freed, {}
             for consumer in sorted(freed, key=_order_of):
@@ -463,7 +460,7 @@ class InFlightWindow:
         """
         lane_key = b"" if self._one_lane else key
         lane = Lane(None) if lane_key is None else self.lanes.setdefault(lane_key, Lane(lane_key))
-        entry = Entry(offset, key, item, self.first_attempt, lane)
+        entry = Entry(offset, key, item, lane)
         entry.state = int(state)
         entry.consumer = consumer
         self.cursor.append(entry)
@@ -550,35 +547,46 @@ class InFlightWindow:
 
     def _examine(self, lane: Lane, granted: list[Entry]) -> None:
         """Let the lane's next messages go out, or put the lane into the list of what it waits for."""
-        while True:
-            entry = lane.back[0] if lane.back else lane.fresh
-            if entry is None or entry.state > _SPILLED:
+        while self._step(lane, granted):
+            pass
+
+    def _examine_in_turns(self, lanes: list[Lane], granted: list[Entry]) -> None:
+        """The same for several lanes; no key is served twice before every other one had its turn."""
+        turns = deque(lanes)
+        while turns:
+            lane = turns.popleft()
+            if self._step(lane, granted):
+                turns.append(lane)
+
+    def _step(self, lane: Lane, granted: list[Entry]) -> bool:
+        """Let one message go out, or list the lane. True if one went out and the lane may have another."""
+        entry = lane.back[0] if lane.back else lane.fresh
+        if entry is None or entry.state > _SPILLED:
+            if lane.listed is not None:
+                self._unlist(lane)
+            return False
+        key = lane.key
+        if key is None or (self.quarantined and key in self.quarantined):
+            self._step_special(lane, entry, granted)
+            return False
+        owner = lane.owner if lane.version == self._version else self._ask_owner(lane, key)
+        if owner is None:
+            self._list(lane, self.ownerless)
+            return False
+        if lane.open:
+            if lane.holder is not owner:
+                self._list(lane, self.draining)
+                return False
+            if lane.open >= self.per_key:
                 if lane.listed is not None:
                     self._unlist(lane)
-                return
-            key = lane.key
-            if key is None or (self.quarantined and key in self.quarantined):
-                self._examine_special(lane, entry, granted)
-                return
-            owner = lane.owner if lane.version == self._version else self._ask_owner(lane, key)
-            if owner is None:
-                self._list(lane, self.ownerless)
-                return
-            if lane.open:
-                if lane.holder is not owner:
-                    self._list(lane, self.draining)
-                    return
-                if lane.open >= self.per_key:
-                    if lane.listed is not None:
-                        self._unlist(lane)
-                    return
-            if owner.free <= 0 or owner.ready or (owner.keyless and self.shared):
-                self._list(lane, owner.ready)
-                return
-            if not self._send(lane, entry, owner, granted):
-                return
+                return False
+        if owner.free <= 0 or owner.ready or (owner.keyless and self.shared):
+            self._list(lane, owner.ready)
+            return False
+        return self._send(lane, entry, owner, granted)
 
-    def _examine_special(self, lane: Lane, entry: Entry, granted: list[Entry]) -> None:
+    def _step_special(self, lane: Lane, entry: Entry, granted: list[Entry]) -> None:
         """Lanes that the placement has no say in: a keyless message, or a quarantined key."""
         if lane.key is None:
             consumer = self._rooms.roomiest()
@@ -598,16 +606,17 @@ class InFlightWindow:
             granted.append(entry)
 
     def _send(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> bool:
-        """Open a delivery; or, for a spilled message, load it or queue for a slot. True if the lane may have more to send."""
+        """Open a delivery, or load a spilled message, or queue for a slot. True if the lane may have more to send."""
         if entry.state == _SPILLED:
             if self.starved or self.loaded >= self.capacity:
                 self._list(lane, self.starved)
             else:
+                self._unlist(lane)
                 self._load(lane, entry, consumer, granted)
             return False
         if consumer is not None:
             self._open(lane, entry, consumer, granted)
-        return True
+        return self.per_key > 1
 
     def _could_get(self, consumer: Consumer, lane: Lane) -> bool:
         """Whether this consumer may be handed the lane's next message, room aside."""
@@ -704,6 +713,8 @@ class InFlightWindow:
         else:
             lane.fresh = entry.after
         entry.state = _IN_FLIGHT
+        if entry.attempt < self.first_attempt:
+            entry.attempt = self.first_attempt
         entry.attempt += 1
         entry.consumer = lane.holder = consumer
         lane.open += 1
@@ -740,8 +751,6 @@ class InFlightWindow:
             granted.append(entry)
 
     def _load(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> None:
-        if lane.listed is not None:
-            self._unlist(lane)
         lane.spilled = entry.after
         lane.loaded += 1
         self.loaded += 1

@@ -284,9 +284,9 @@ class Judge:
             elif name in ENDING_CALLS:
                 record.stage = Stage.WAITING
             return
-        late = Settled(offset, record.key, SettleReason.LATE_ACK) if record else None
-        if name == "ack" and record and record.stage == Stage.WAITING and late in step.effects:
-            record.acked_late = True
+        waits = record is not None and record.stage == Stage.WAITING and 1 <= attempt <= record.attempt
+        if name == "ack" and waits and not ignored:
+            del self.outstanding[offset]
             return
         noted = AckIgnored(offset, consumer, attempt, AckIgnoredReason.LATE_ACK_NOTED) in step.effects
         if record and noted:
