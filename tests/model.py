@@ -622,7 +622,8 @@ class ModelDispatcher:
 
     def _effects(self) -> list[Effect]:
         out = self.out
-        effects = [*out.notices, *out.dead_letters, *out.loads, *out.deliveries]
+        still_wanted = [load for load in out.loads if self.is_current(load)]  # truncate overtakes its own loads
+        effects = [*out.notices, *out.dead_letters, *still_wanted, *out.deliveries]
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
             self.reported_cursor = self.safe_cursor
             effects.append(CursorAdvanced(self.safe_cursor))
@@ -692,9 +693,7 @@ class ModelDispatcher:
             return
         if is_open:
             self._close(message)
-        else:
-            self.out.notices.append(Settled(offset, message.key, SettleReason.LATE_ACK))
-        self._settle(message)
+        self._settle(message)  # also when it waits for its next delivery: a late success is a success
         self._wake()
 
     def _current(self, offset: int, consumer: str, attempt: int, *, late_ok: bool = False) -> Message | None:
@@ -975,7 +974,8 @@ class ModelDispatcher:
         elif message.key in self.quarantined:
             self._examine_quarantined(lane, message)
         elif self._is_keyless(lane):
-            consumer = self._most_room()
+            idle = [consumer for consumer in self.consumers if not self._somebody_waits_for(consumer)]
+            consumer = self._most_room(idle)  # whoever has room and a queue serves that first
             if consumer:
                 opened = self._send(lane, message, consumer.name)
             else:
@@ -1007,7 +1007,7 @@ class ModelDispatcher:
                 self.drain_deadlines.setdefault(lane, self.now + self.config.drain_timeout_ms)
         elif len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
             self._unlist(lane)
-        elif self._has_room(owner) and not self._somebody_waits_for(owner):
+        elif self._has_room(owner) and not self._somebody_waits_for(self._connected(owner)):
             return self._send(lane, message, owner)
         else:
             self._list(lane, Queue.READY, owner)
@@ -1058,7 +1058,7 @@ class ModelDispatcher:
     def _taker(self, lane: Lane) -> str | None:
         """Who would get the lane's next message and has room for it."""
         if self._is_keyless(lane):
-            consumer = self._most_room()
+            consumer = self._most_room(self.consumers)
             return consumer.name if consumer else None
         owner = self._owner_of(lane)
         return owner if owner and self._has_room(owner) else None
@@ -1142,8 +1142,7 @@ class ModelDispatcher:
             return self._accepts(consumer, None)
         return listing.queue == Queue.READY and listing.consumer == consumer.name
 
-    def _somebody_waits_for(self, name: str) -> bool:
-        consumer = self._connected(name)
+    def _somebody_waits_for(self, consumer: Consumer) -> bool:
         return any(self._could_take(consumer, listing) for listing in self.listings)
 
     # --- facts found by scanning ------------------------------------------------------------------------------------
@@ -1220,11 +1219,9 @@ class ModelDispatcher:
         consumer = self._find(name)
         return consumer is not None and consumer.status == Status.ACTIVE and self._room(consumer) > 0
 
-    def _most_room(self) -> Consumer | None:
-        """Who gets a message without a key: who accepts it and has most room, the earliest joined of equals."""
-        able = [
-            consumer for consumer in self.consumers if self._has_room(consumer.name) and self._accepts(consumer, None)
-        ]
+    def _most_room(self, consumers: Sequence[Consumer]) -> Consumer | None:
+        """Who of these gets a message without a key: who accepts it and has most room, the earliest of equals."""
+        able = [consumer for consumer in consumers if self._has_room(consumer.name) and self._accepts(consumer, None)]
         return max(able, key=self._room, default=None)
 
 
