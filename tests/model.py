@@ -207,7 +207,7 @@ class ModelDispatcher:
         self.offered: list[int] = []
         self.reported_cursor: int | None = None
         self.paused = False
-        self.replaying = False  # after restore, until the first new offset
+        self.replaying = self.config.start is not None  # until the first offset that is not known already
         self._begin()
 
     # --- inputs: messages -------------------------------------------------------------------------------------------
@@ -622,9 +622,8 @@ class ModelDispatcher:
 
     def _effects(self) -> list[Effect]:
         out = self.out
-        wanted = {message.offset for message in self._all(State.LOADING)}
-        loads = [load for load in out.loads if load.offset in wanted]  # the rest was settled within this call
-        effects = [*out.notices, *out.dead_letters, *loads, *out.deliveries]
+        still_wanted = [load for load in out.loads if self.is_current(load)]  # truncate overtakes its own loads
+        effects = [*out.notices, *out.dead_letters, *still_wanted, *out.deliveries]
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
             self.reported_cursor = self.safe_cursor
             effects.append(CursorAdvanced(self.safe_cursor))
@@ -641,7 +640,8 @@ class ModelDispatcher:
         last = self.offered[-1] if self.offered else None
         if type(offset) is not int:
             raise OffsetOrderError(offset, last)
-        if last is not None and offset <= last:
+        below_start = last is None and self.config.start is not None and offset < self.config.start
+        if below_start or (last is not None and offset <= last):
             if not self.replaying:
                 raise OffsetOrderError(offset, last)
             if (known := self.messages.get(offset)) and known.item is None:
@@ -696,7 +696,7 @@ class ModelDispatcher:
             return
         if is_open:
             self._close(message)
-        self._settle(message)
+        self._settle(message)  # also when it waits for its next delivery: a late success is a success
         self._wake()
 
     def _current(self, offset: int, consumer: str, attempt: int, *, late_ok: bool = False) -> Message | None:
@@ -945,7 +945,7 @@ class ModelDispatcher:
         for consumer in self.consumers:
             if consumer.name in self.freed:
                 self._serve(consumer)
-        while self._shared_listings() and (roomiest := self._most_room()):
+        while self._shared_listings() and (roomiest := self._most_room(self.consumers)):
             self._serve(roomiest)
         self._fill_slots()
         self.touched.clear()
@@ -984,8 +984,8 @@ class ModelDispatcher:
         elif message.key in self.quarantined:
             self._examine_quarantined(lane, message)
         elif self._is_keyless(lane):
-            consumer = self._most_room()
-            if consumer and not self._somebody_waits_for(consumer.name) and not self._shared_listings():
+            consumer = self._most_room(self.consumers)
+            if consumer and not self._somebody_waits_for(consumer) and not self._shared_listings():
                 opened = self._send(lane, message, consumer.name)
             else:
                 self._list(lane, Queue.SHARED)
@@ -1016,7 +1016,7 @@ class ModelDispatcher:
                 self.drain_deadlines.setdefault(lane, self.now + self.config.drain_timeout_ms)
         elif len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
             self._unlist(lane)
-        elif self._has_room(owner) and not self._somebody_waits_for(owner):
+        elif self._has_room(owner) and not self._somebody_waits_for(self._connected(owner)):
             return self._send(lane, message, owner)
         else:
             self._list(lane, Queue.READY, owner)
@@ -1067,7 +1067,7 @@ class ModelDispatcher:
     def _taker(self, lane: Lane) -> str | None:
         """Who would get the lane's next message and has room for it."""
         if self._is_keyless(lane):
-            consumer = self._most_room()
+            consumer = self._most_room(self.consumers)
             return consumer.name if consumer else None
         owner = self._owner_of(lane)
         return owner if owner and self._has_room(owner) else None
@@ -1151,8 +1151,7 @@ class ModelDispatcher:
             return self._accepts(consumer, None)
         return listing.queue == Queue.READY and listing.consumer == consumer.name
 
-    def _somebody_waits_for(self, name: str) -> bool:
-        consumer = self._connected(name)
+    def _somebody_waits_for(self, consumer: Consumer) -> bool:
         return any(self._could_take(consumer, listing) for listing in self.listings)
 
     # --- facts found by scanning ------------------------------------------------------------------------------------
@@ -1229,11 +1228,9 @@ class ModelDispatcher:
         consumer = self._find(name)
         return consumer is not None and consumer.status == Status.ACTIVE and self._room(consumer) > 0
 
-    def _most_room(self) -> Consumer | None:
-        """Who gets a message without a key: who accepts it and has most room, the earliest joined of equals."""
-        able = [
-            consumer for consumer in self.consumers if self._has_room(consumer.name) and self._accepts(consumer, None)
-        ]
+    def _most_room(self, consumers: Sequence[Consumer]) -> Consumer | None:
+        """Who of these gets a message without a key: who accepts it and has most room, the earliest of equals."""
+        able = [consumer for consumer in consumers if self._has_room(consumer.name) and self._accepts(consumer, None)]
         return max(able, key=self._room, default=None)
 
 

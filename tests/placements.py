@@ -1,6 +1,7 @@
 """A placement that is small enough to be checked by eye."""
 
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from typing import ClassVar, Self
 from zlib import crc32
 
@@ -35,6 +36,10 @@ class Ranking:
         """The first name of the walk of the key's slot."""
         return self.owner(self.slot_of(key))
 
+    def to_json(self) -> dict[str, object]:
+        """What tells this ranking from another one."""
+        return {"slots": SLOTS, "weights": self.weights}
+
     def _rank(self, name: str, slot: int) -> int:
         return min(crc32(f"{name}/{draw}/{slot}".encode()) for draw in range(self.weights[name]))
 
@@ -52,9 +57,9 @@ class RankedPlacement:
         """Everyone, in join order."""
         return tuple(self.ranges.weights)
 
-    def add(self, name: str, *, weight: int = 1) -> list[object]:
+    def add(self, name: str, *, weight: float | Fraction = 1) -> list[object]:
         """Join."""
-        self.ranges = self.ranking({**self.ranges.weights, name: weight})
+        self.ranges = self.ranking({**self.ranges.weights, name: int(weight)})
         return []
 
     def remove(self, name: str) -> list[object]:
@@ -62,9 +67,9 @@ class RankedPlacement:
         self.ranges = self.ranking({other: weight for other, weight in self.ranges.weights.items() if other != name})
         return []
 
-    def set_weight(self, name: str, weight: int) -> list[object]:
+    def set_weight(self, name: str, weight: float | Fraction) -> list[object]:
         """Draw more or fewer numbers."""
-        self.ranges = self.ranking({**self.ranges.weights, name: weight})
+        self.ranges = self.ranking({**self.ranges.weights, name: int(weight)})
         return []
 
     def copy(self) -> Self:

@@ -166,6 +166,12 @@ class Record:
     def receipt(self) -> tuple[int, str | None, int]:
         return self.offset, self.consumer, self.attempt
 
+    def was_delivered(self, receipt: tuple[int, str, int]) -> bool:
+        """Whether the message waits for its next delivery, and the receipt may name an earlier one."""
+        _, consumer, attempt = receipt
+        named = consumer == self.consumer if attempt == self.attempt else 1 <= attempt < self.attempt
+        return self.stage == Stage.WAITING and named
+
 
 @dataclass
 class Member:
@@ -202,6 +208,7 @@ class Judge:
         self.outstanding: dict[int, Record] = {}
         self.members: dict[str, Member] = {}
         self.offered: list[int] = []
+        self.newest: int | None = None  # what this step offers for the first time, if anything
         self.cursor: int | None = None
         self.turns = Turns()
         self.owners: Mapping[bytes, str | None] = {}
@@ -218,6 +225,7 @@ class Judge:
             What it breaks; empty if nothing.
         """
         self.found = []
+        self.newest = None
         self._see_call(step)
         for effect in step.effects:
             self._see_effect(effect, step)
@@ -270,6 +278,7 @@ class Judge:
     def _see_offer(self, offset: int, key: str | bytes | None) -> None:
         if not self.offered or offset > self.offered[-1]:  # else offered again after a restore
             self.offered.append(offset)
+            self.newest = offset
             self.outstanding[offset] = Record(offset, _as_bytes(key))
 
     def _see_receipt(self, name: str, receipt: tuple[int, str, int], step: Step) -> None:
@@ -284,9 +293,8 @@ class Judge:
             elif name in ENDING_CALLS:
                 record.stage = Stage.WAITING
             return
-        waits = record is not None and record.stage == Stage.WAITING and 1 <= attempt <= record.attempt
-        if name == "ack" and waits and not ignored:
-            del self.outstanding[offset]
+        if name == "ack" and record and record.was_delivered(receipt) and not ignored:
+            del self.outstanding[offset]  # a late success of a message that waits for its next delivery
             return
         noted = AckIgnored(offset, consumer, attempt, AckIgnoredReason.LATE_ACK_NOTED) in step.effects
         if record and noted:
@@ -347,8 +355,6 @@ class Judge:
                 self._see_released(effect)
             case Settled() | Skipped() | Dropped():
                 self._see_answer(effect, step)
-            case Load() if Skipped(effect.offset, effect.key, SkipReason.GONE) in step.effects:
-                pass  # overtaken by a truncate in its own call
             case Spilled() | Load() | DeadLetter() | Blocked():
                 self._stage(effect, STAGE_AFTER[type(effect)])
             case Deliver():
@@ -394,7 +400,9 @@ class Judge:
 
     def _see_delivery(self, effect: Deliver, step: Step) -> None:
         record = self.outstanding.get(effect.offset)
-        if record is None or record.acked_late:
+        # an ack_many may deliver by its first receipt what its second one then acks late
+        named = step.call.name == "ack_many" and any(offset == effect.offset for offset, *_ in step.call.args[0])
+        if record is None or (record.acked_late and not named):
             self._blame(Promise.NO_LOSS, f"{effect} of a message that is settled, acked late or was never offered")
             return
         if record.stage == Stage.OPEN:
@@ -519,7 +527,7 @@ class Judge:
 
     def _judge_isolation(self, step: Step) -> None:
         """What waits may load half the window; the rest is for what can go out."""
-        record = self.outstanding.get(step.call.args[0])
+        record = None if self.newest is None else self.outstanding.get(self.newest)
         others = self._loaded() - 1 - len(self._open())
         if record and record.stage == Stage.WAITING and not step.effects and 2 * others >= self.rules.window:
             self._blame(Promise.ISOLATION, f"{record} is the {others + 1}th to wait in a window of {self.rules.window}")

@@ -82,7 +82,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
         inactive_grace_ms=choose([3, 12, None]),
         drain_timeout_ms=choose([None, None, 4]),
         ordering_required=ordering,
-        start=choose([None, 0, 7]),
+        start=choose([None, 0]),
     )
 
 
