@@ -50,7 +50,7 @@ def test_a_limit_below_one_or_of_another_type_is_refused(name: str, value: objec
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_every_limit_may_be_as_low_as_the_others_allow(name: str) -> None:
-    limits: dict[str, Any] = dict.fromkeys(LIMITS, 5) | {"max_in_flight_per_key": 1, "window": 1} | {name: 5}
+    limits: dict[str, Any] = {each: 5 for each in LIMITS} | {"max_in_flight_per_key": 1, "window": 1, name: 5}
     config = DispatcherConfig(**limits)
     assert 5 == getattr(config, name)
 

@@ -372,10 +372,10 @@ class ContiguousCursor:
         for start, stop in self._known:
             if low is None or stop <= low:
                 continue
-            if ranges and start <= ranges[-1][1]:
+            if ranges and start <= ranges[-1][1]:  # half passed: what is settled below reaches into it
                 ranges[-1] = (ranges[-1][0], stop)
             else:
-                ranges.append((max(start, low), stop))
+                ranges.append((start, stop))
         return ranges
 
     def token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
