@@ -50,14 +50,15 @@ def test_a_limit_below_one_or_of_another_type_is_refused(name: str, value: objec
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_every_limit_may_be_as_low_as_the_others_allow(name: str) -> None:
-    limits: dict[str, Any] = {each: 5 for each in LIMITS} | {"max_in_flight_per_key": 1, "window": 1, name: 5}
+    limits: dict[str, Any] = dict.fromkeys(LIMITS, 5) | {"max_in_flight_per_key": 1, "window": 1, name: 5}
     config = DispatcherConfig(**limits)
     assert 5 == getattr(config, name)
 
 
 @pytest.mark.parametrize(("name", "least"), [("ack_timeout_ms", 1), ("inactive_grace_ms", 0), ("drain_timeout_ms", 0)])
 def test_times_have_a_least_value_and_may_be_never(name: str, least: int) -> None:
-    assert [least, None] == [getattr(DispatcherConfig(**{name: value}), name) for value in (least, None)]
+    accepted: list[dict[str, Any]] = [{name: least}, {name: None}]
+    assert [least, None] == [getattr(DispatcherConfig(**fields), name) for fields in accepted]
     for value in (least - 1, True, 0.5, "1"):
         error = refusal(**{name: value})
         assert (name, value) == (error.parameter, error.value)

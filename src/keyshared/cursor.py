@@ -173,7 +173,7 @@ class ContiguousCursor:
         return cursor
 
     def append(self, cell: Cell) -> None:
-        """Offer a cell, unchecked: it must be outstanding, and its offset above `last`.
+        """Offer a cell, unchecked: it is outstanding, above `last`, not below `start`.
 
         Args:
             cell: Kept by reference until it is settled; its ``prev`` is set.
@@ -217,7 +217,7 @@ class ContiguousCursor:
             self._head = 0
 
     def skip(self, offset: int) -> None:
-        """Offer an offset that is settled already, unchecked: it must be above `last`.
+        """Offer an offset that is settled already, unchecked: it is above `last`, not below `start`.
 
         A stored cursor is restored with it: for each outstanding cell in offset order `skip` its ``prev`` if that is
         above `last`, then `append` it; in the end `skip` the stored `last` if that is above. Every answer is then the

@@ -157,7 +157,8 @@ class CursorMachine(RuleBasedStateMachine):
     @rule(ahead=st.integers(1, 6))
     def skip(self, ahead: int) -> None:
         if not self.unread:
-            self.top += ahead
+            # Unchecked: above the last offset and not below the start is the caller's duty.
+            self.top = max(self.top + ahead, self.top if self.model.start is None else self.model.start)
             self.log.append(self.top)
             self.model.offered.append(self.top)
             self.cursor.skip(self.top)
