@@ -411,6 +411,22 @@ def test_a_range_that_is_half_passed_joins_what_is_settled_below_it() -> None:
     assert [(2, 5)] == again.acked_ranges()
 
 
+def test_a_range_that_begins_where_a_settled_stretch_ends_becomes_one_with_it() -> None:
+    cursor = offered(3, 5, 6, 7, 8)
+    cursor.settle_many([6, 7, 8])
+    again = ContiguousCursor.from_token(cursor.token().text)
+    assert [True, True, True] == [again.offer(3), again.offer(5), again.settle(5)]
+    assert [(4, 9)] == again.acked_ranges()
+
+
+def test_an_unchecked_skip_over_remembered_ranges_moves_nothing_back() -> None:
+    cursor = offered(1, 2, 3, 4, 5)
+    cursor.settle_many([2, 4])
+    again = ContiguousCursor.from_token(cursor.token().text)
+    again.skip(9)
+    assert (9, 10, []) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
+
+
 def test_a_range_that_was_compacted_away_is_forgotten() -> None:
     cursor = offered(1, 2, 3, 9)
     cursor.settle_many([2, 3])

@@ -338,7 +338,7 @@ class ContiguousCursor:
             O(log n), n offsets outstanding.
         """
         order = self._order
-        index = bisect_left(order, offset, lo=self._head, key=_offset_of)
+        index = bisect_left(order, offset, key=_offset_of)
         if index == len(order):
             return None
         cell = order[index]

@@ -139,13 +139,13 @@ class CursorMachine(RuleBasedStateMachine):
         self.resumes: list[int] = []
 
     @rule(gap=st.integers(1, 6))
-    def offer_next(self, gap: int) -> None:
-        if self.unread:
-            offset = self.unread.pop(0)
-        else:
-            self.top = offset = self.top + gap
-            self.log.append(offset)
-        assert self.model.offer(offset) == attempt(self.cursor, offset)
+    def offer_one(self, gap: int) -> None:
+        self.offer_next(gap)
+
+    @rule(gaps=st.lists(st.sampled_from([1, 1, 1, 2, 5]), min_size=2, max_size=12))
+    def offer_several(self, gaps: list[int]) -> None:
+        for gap in gaps:
+            self.offer_next(gap)
 
     @rule(back=st.integers(0, 30))
     def offer_again(self, back: int) -> None:
@@ -216,6 +216,14 @@ class CursorMachine(RuleBasedStateMachine):
         token = self.cursor.token(1_000_000)
         assert token.complete
         assert token.text == self.cursor_class.from_token(token.text).token(1_000_000).text
+
+    def offer_next(self, gap: int) -> None:
+        if self.unread:
+            offset = self.unread.pop(0)
+        else:
+            self.top = offset = self.top + gap
+            self.log.append(offset)
+        assert self.model.offer(offset) == attempt(self.cursor, offset)
 
     @invariant()
     def answers_as_the_model(self) -> None:
