@@ -173,7 +173,7 @@ class ContiguousCursor:
         return cursor
 
     def append(self, cell: Cell) -> None:
-        """Offer a cell, unchecked: it must be outstanding, and its offset above `last`.
+        """Offer a cell, unchecked: it is outstanding, above `last`, not below `start`.
 
         Args:
             cell: Kept by reference until it is settled; its ``prev`` is set.
@@ -217,7 +217,7 @@ class ContiguousCursor:
             self._head = 0
 
     def skip(self, offset: int) -> None:
-        """Offer an offset that is settled already, unchecked: it must be above `last`.
+        """Offer an offset that is settled already, unchecked: it is above `last`, not below `start`.
 
         A stored cursor is restored with it: for each outstanding cell in offset order `skip` its ``prev`` if that is
         above `last`, then `append` it; in the end `skip` the stored `last` if that is above. Every answer is then the
@@ -338,7 +338,7 @@ class ContiguousCursor:
             O(log n), n offsets outstanding.
         """
         order = self._order
-        index = bisect_left(order, offset, lo=self._head, key=_offset_of)
+        index = bisect_left(order, offset, key=_offset_of)
         if index == len(order):
             return None
         cell = order[index]
@@ -372,10 +372,10 @@ class ContiguousCursor:
         for start, stop in self._known:
             if low is None or stop <= low:
                 continue
-            if ranges and start <= ranges[-1][1]:
+            if ranges and start <= ranges[-1][1]:  # half passed: what is settled below reaches into it
                 ranges[-1] = (ranges[-1][0], stop)
             else:
-                ranges.append((max(start, low), stop))
+                ranges.append((start, stop))
         return ranges
 
     def token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:

@@ -1,0 +1,639 @@
+"""The cursor: promises safe-cursor and resume, one behaviour a test."""
+
+import copy
+import pickle
+from base64 import urlsafe_b64encode
+from zlib import crc32
+
+import pytest
+
+from keyshared.cursor import DEFAULT_TOKEN_BYTES, SETTLED, Cell, ContiguousCursor, CursorToken
+from keyshared.errors import ConfigError, InvariantError, OffsetOrderError, SnapshotError
+
+HEAD = "ksc1."
+
+
+def offered(*offsets: int, start: int | None = None) -> ContiguousCursor:
+    cursor = ContiguousCursor(start)
+    for offset in offsets:
+        assert cursor.offer(offset)
+    return cursor
+
+
+def open_offsets(cursor: ContiguousCursor) -> list[int]:
+    return [cell.offset for cell in cursor]
+
+
+def answers(cursor: ContiguousCursor) -> tuple[object, ...]:
+    return (
+        cursor.start,
+        cursor.last,
+        cursor.safe_cursor,
+        cursor.resume_offset,
+        cursor.outstanding,
+        open_offsets(cursor),
+        cursor.acked_ranges(),
+    )
+
+
+def sealed(payload: bytes, head: str = HEAD) -> str:
+    """A token with a valid checksum around any payload, written without the code under test."""
+    checksum = crc32(head.encode() + payload).to_bytes(4, "big")
+    return head + urlsafe_b64encode(payload + checksum).decode().rstrip("=")
+
+
+# Worked examples of the sources
+
+
+def test_danube_page_offsets_10_to_13_give_10_and_then_13() -> None:
+    cursor = offered(10, 11, 12, 13)
+    cursor.settle(10)
+    cursor.settle(12)
+    cursor.settle(13)
+    assert (10, [(12, 14)]) == (cursor.safe_cursor, cursor.acked_ranges())
+    cursor.settle(11)
+    assert (13, []) == (cursor.safe_cursor, cursor.acked_ranges())
+
+
+def test_danube_unit_acks_in_order_move_the_cursor_each_time() -> None:
+    cursor = offered(1, 2, 3)
+    assert [1, 2, 3] == [cursor.settle(offset) and cursor.safe_cursor for offset in (1, 2, 3)]
+
+
+def test_danube_unit_an_ack_above_a_hole_moves_nothing_until_the_hole_is_closed() -> None:
+    cursor = offered(1, 2, 3)
+    assert [None, 1, 3] == [cursor.settle(offset) and cursor.safe_cursor for offset in (3, 1, 2)]
+
+
+def test_danube_unit_skipped_offsets_move_the_cursor_and_wait_behind_a_hole() -> None:
+    cursor = ContiguousCursor()
+    cursor.skip(1)
+    assert 1 == cursor.safe_cursor
+    cursor.skip(2)
+    assert 2 == cursor.safe_cursor
+    cursor.offer(3)
+    cursor.skip(4)
+    assert 2 == cursor.safe_cursor
+    cursor.settle(3)
+    assert 4 == cursor.safe_cursor
+
+
+@pytest.mark.parametrize("base", [-(2**255), -3, 0, 2**63 - 2, 2**64, 2**255])
+def test_negative_and_huge_offsets_are_offsets_like_any_other(base: int) -> None:
+    cursor = offered(base, base + 1, base + 2)
+    cursor.settle(base + 1)
+    assert (None, base, [(base + 1, base + 2)]) == (cursor.safe_cursor, cursor.resume_offset, cursor.acked_ranges())
+    cursor.settle(base)
+    assert (base + 1, base + 2) == (cursor.safe_cursor, cursor.resume_offset)
+
+
+# The cursor
+
+
+def test_a_new_cursor_knows_nothing() -> None:
+    assert (None, None, None, None, 0, [], []) == answers(ContiguousCursor())
+
+
+def test_before_the_first_offer_the_resume_offset_is_the_start() -> None:
+    assert (5, None) == (ContiguousCursor(5).resume_offset, ContiguousCursor(5).safe_cursor)
+
+
+def test_gaps_between_offsets_never_stall_the_cursor() -> None:
+    cursor = offered(3, 1_000, 2**62)
+    assert 3 == cursor.settle_many([3, 1_000, 2**62])
+    assert (2**62, 2**62 + 1) == (cursor.safe_cursor, cursor.resume_offset)
+
+
+def test_the_safe_cursor_is_an_offered_offset_when_the_lowest_open_one_follows_a_gap() -> None:
+    cursor = offered(3, 10)
+    cursor.settle(3)
+    assert (3, 10) == (cursor.safe_cursor, cursor.resume_offset)
+
+
+def test_an_offer_moves_neither_the_safe_cursor_nor_a_resume_offset_below_it() -> None:
+    cursor = offered(3)
+    cursor.settle(3)
+    cursor.offer(9)
+    assert (3, 9) == (cursor.safe_cursor, cursor.resume_offset)
+
+
+@pytest.mark.parametrize("offset", [9, 10, -1])
+def test_an_offset_that_is_not_above_the_last_is_refused_and_changes_nothing(offset: int) -> None:
+    cursor = offered(10)
+    before = answers(cursor)
+    with pytest.raises(OffsetOrderError, match=f"offset {offset} after 10"):
+        cursor.offer(offset)
+    assert before == answers(cursor)
+
+
+@pytest.mark.parametrize("offset", [True, 1.0, "1", None])
+def test_an_offset_that_is_no_int_is_refused_and_changes_nothing(offset: object) -> None:
+    cursor = ContiguousCursor()
+    with pytest.raises(OffsetOrderError, match="offsets are ints"):
+        cursor.offer(offset)  # type: ignore[arg-type]  # the mistake under test
+    assert (None, 0) == (cursor.last, cursor.outstanding)
+
+
+@pytest.mark.parametrize("offset", [2**256, -(2**256)])
+def test_an_offset_that_no_token_could_hold_is_refused_and_changes_nothing(offset: int) -> None:
+    cursor = ContiguousCursor()
+    with pytest.raises(ConfigError, match="256 bits"):
+        cursor.offer(offset)
+    assert (None, 0) == (cursor.last, cursor.outstanding)
+
+
+@pytest.mark.parametrize("start", [True, "0", 1.5, 2**256])
+def test_a_start_that_is_no_offset_is_refused(start: object) -> None:
+    with pytest.raises(ConfigError, match=r"start is .* None or an int"):
+        ContiguousCursor(start)  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_what_lies_below_the_start_needs_no_work_so_the_resume_offset_cannot_move_back() -> None:
+    cursor = ContiguousCursor(100)
+    assert [False, False, False] == [cursor.offer(98), cursor.offer(99), cursor.offer(98)]
+    assert (None, 100, 0) == (cursor.last, cursor.resume_offset, cursor.outstanding)
+    assert cursor.offer(100)
+
+
+def test_below_the_start_is_out_of_order_once_work_was_offered() -> None:
+    cursor = offered(100, start=100)
+    with pytest.raises(OffsetOrderError):
+        cursor.offer(99)
+
+
+# Settling
+
+
+def test_settling_twice_is_no_error_and_changes_nothing() -> None:
+    cursor = offered(1, 2, 3)
+    assert [True, False] == [cursor.settle(2), cursor.settle(2)]
+    assert (2, None, [(2, 3)]) == (cursor.outstanding, cursor.safe_cursor, cursor.acked_ranges())
+
+
+def test_settling_below_the_cursor_again_does_not_wedge_it() -> None:
+    cursor = offered(1, 2, 3)
+    cursor.settle(1)
+    assert not cursor.settle(1)
+    assert 2 == cursor.settle_many([2, 3])
+    assert (3, 0) == (cursor.safe_cursor, cursor.outstanding)
+
+
+@pytest.mark.parametrize("offset", [0, 2, 4, 2**70])
+def test_an_ack_of_an_offset_that_was_never_offered_is_not_remembered(offset: int) -> None:
+    cursor = offered(1, 3)
+    assert not cursor.settle(offset)
+    assert [1, 3] == open_offsets(cursor)
+    assert cursor.offer(2**70)
+    assert [1, 3, 2**70] == open_offsets(cursor)
+
+
+@pytest.mark.parametrize("offset", [True, "1", None, 1.0, 2**256])
+def test_an_ack_that_is_no_offset_is_refused(offset: object) -> None:
+    cursor = offered(1)
+    with pytest.raises(ConfigError, match=r"offset is .* an int of at most 256 bits"):
+        cursor.settle(offset)  # type: ignore[arg-type]  # the mistake under test
+    assert 1 == cursor.outstanding
+
+
+def test_settling_many_counts_what_was_outstanding() -> None:
+    cursor = offered(1, 2, 3, 4)
+    assert 2 == cursor.settle_many(iter([4, 9, 2, 4]))
+    assert [1, 3] == open_offsets(cursor)
+
+
+def test_settling_many_with_one_bad_offset_settles_none() -> None:
+    cursor = offered(1, 2)
+    with pytest.raises(ConfigError, match="offsets is 'x'"):
+        cursor.settle_many([1, "x"])  # type: ignore[list-item]  # the mistake under test
+    assert [1, 2] == open_offsets(cursor)
+
+
+# Cells, for those who compose it
+
+
+class Message(Cell):
+    __slots__ = ("payload",)
+
+    def __init__(self, offset: int, payload: str) -> None:
+        super().__init__(offset, state=7)
+        self.payload = payload
+
+
+def test_a_cell_of_a_subclass_is_found_with_what_it_carries() -> None:
+    cursor = ContiguousCursor()
+    cursor.append(Message(4, "four"))
+    found = cursor.find(4)
+    assert isinstance(found, Message)
+    assert ("four", 7, None) == (found.payload, found.state, found.prev)
+
+
+def test_find_answers_none_for_what_is_not_outstanding() -> None:
+    cursor = offered(1, 3, 5)
+    cursor.settle(3)
+    assert [None, None, None, None] == [cursor.find(offset) for offset in (0, 2, 3, 6)]
+    assert [1, 5] == [cell.offset for cell in map(cursor.find, (1, 5)) if cell]
+
+
+def test_prev_names_the_greatest_offset_offered_before_even_if_it_was_skipped() -> None:
+    cursor = ContiguousCursor()
+    cursor.skip(2)
+    cell = Cell(9)
+    cursor.append(cell)
+    assert 2 == cell.prev
+
+
+def test_a_closed_cell_says_settled() -> None:
+    cursor = offered(1, 2)
+    cell = cursor.find(2)
+    assert cell is not None
+    cursor.close(cell)
+    assert SETTLED == cell.state
+
+
+def test_cells_may_be_closed_while_iterating() -> None:
+    cursor = offered(*range(500))
+    seen = []
+    for cell in cursor:
+        seen.append(cell.offset)
+        cursor.close(cell)
+        cursor.settle(cell.offset + 1)
+    assert list(range(0, 500, 2)) == seen
+    assert 0 == cursor.outstanding
+
+
+def test_a_stored_cursor_is_restored_with_skip_and_append() -> None:
+    cursor = offered(1, 2, 4, 7, 8, 9, 12)
+    cursor.settle_many([1, 4, 8, 12])
+    again = ContiguousCursor()
+    for cell in cursor:
+        if cell.prev is not None and (again.last is None or again.last < cell.prev):
+            again.skip(cell.prev)
+        again.append(Cell(cell.offset))
+    again.skip(12)
+    assert answers(cursor) == answers(again)
+
+
+def test_representations_name_the_facts() -> None:
+    cursor = offered(1, 2)
+    assert "ContiguousCursor(resume_offset=1, safe_cursor=None, outstanding=2)" == repr(cursor)
+    assert "Cell(offset=2, prev=1, state=1)" == repr(cursor.find(2))
+
+
+def test_copies_and_pickles_answer_the_same_and_are_independent() -> None:
+    cursor = offered(*range(10))
+    cursor.settle_many([0, 1, 5])
+    for twin in (copy.deepcopy(cursor), pickle.loads(pickle.dumps(cursor))):  # noqa: S301  # our own bytes
+        assert answers(cursor) == answers(twin)
+        twin.settle(2)
+        assert cursor.find(2) is not None
+        twin.check_invariants()
+
+
+# Memory
+
+
+class Counted(Cell):
+    __slots__ = ()
+    alive = 0
+    peak = 0
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        Counted.alive += 1
+        Counted.peak = max(Counted.peak, Counted.alive)
+
+    def __del__(self) -> None:
+        Counted.alive -= 1
+
+
+@pytest.fixture
+def counted() -> type[Counted]:
+    Counted.alive = Counted.peak = 0
+    return Counted
+
+
+def test_a_stuck_lowest_offset_does_not_keep_a_million_settled_cells(counted: type[Counted]) -> None:
+    cursor = ContiguousCursor()
+    cursor.append(counted(0))
+    for offset in range(1, 1_000_000):
+        cell = counted(offset)
+        cursor.append(cell)
+        cursor.close(cell)
+    assert [(1, 1_000_000)] == cursor.acked_ranges()
+    assert counted.peak <= 70
+    cursor.check_invariants()
+
+
+@pytest.mark.parametrize("step", [1, -1, 7])
+def test_settled_cells_are_let_go_in_whatever_order_they_settle(counted: type[Counted], step: int) -> None:
+    cursor = ContiguousCursor()
+    count = 10_000
+    for offset in range(count):
+        cursor.append(counted(offset))
+    for index in range(count - 1):
+        cell = cursor.find(index * step % count)
+        assert cell is not None
+        cursor.close(cell)
+        del cell
+        if index % 500 == 0:
+            cursor.check_invariants()
+            assert counted.alive <= 2 * cursor.outstanding + 64
+    assert (1, True) == (cursor.outstanding, counted.alive <= 66)
+
+
+# Acked ranges
+
+
+def test_acked_ranges_lie_between_open_offsets_and_above_the_last_one() -> None:
+    cursor = offered(1, 2, 3, 5, 8, 9, 20)
+    cursor.settle_many([2, 3, 9, 20])
+    assert [(2, 4), (9, 21)] == cursor.acked_ranges()
+
+
+def test_a_stretch_in_which_nothing_was_offered_is_no_acked_range() -> None:
+    assert [] == offered(1, 5, 9).acked_ranges()
+
+
+def test_skipped_offsets_are_acked_ones() -> None:
+    cursor = offered(1)
+    cursor.skip(4)
+    cursor.offer(6)
+    assert [(2, 5)] == cursor.acked_ranges()
+
+
+# Tokens
+
+
+def test_a_restart_from_a_token_redelivers_exactly_what_is_open() -> None:
+    log = [*range(10, 40, 3), *range(100, 130), 2**63]
+    cursor = offered(*log)
+    cursor.settle_many([10, 16, 19, *range(104, 120)])
+    token = cursor.token()
+    again = ContiguousCursor.from_token(token.text)
+    assert (token.complete, token.omitted_ranges, token.omitted_span) == (True, 0, 0)
+    assert (10, 13, cursor.acked_ranges()) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
+    assert open_offsets(cursor) == [offset for offset in log if offset >= 13 and again.offer(offset)]
+    again.check_invariants()
+
+
+def test_a_restart_that_reads_again_from_below_the_resume_offset_redelivers_nothing_settled() -> None:
+    cursor = offered(1, 2, 3, 4)
+    cursor.settle_many([1, 2, 4])
+    again = ContiguousCursor.from_token(cursor.token().text)
+    assert [False, False, True, False] == [again.offer(offset) for offset in (1, 2, 3, 4)]
+
+
+def test_a_second_restart_remembers_what_the_first_had_not_passed_yet() -> None:
+    cursor = offered(1, 2, 3, 4, 5, 6)
+    cursor.settle_many([2, 4, 5])
+    once = ContiguousCursor.from_token(cursor.token().text)
+    once.offer(1)
+    twice = ContiguousCursor.from_token(once.token().text)
+    assert cursor.token() == once.token() == twice.token()
+    assert [1, 3, 6] == [offset for offset in range(1, 7) if twice.offer(offset)]
+
+
+def test_what_was_settled_before_the_restart_and_comes_next_is_passed_over() -> None:
+    cursor = offered(1, 2, 3, 4, 5)
+    cursor.settle_many([2, 3, 5])
+    again = ContiguousCursor.from_token(cursor.token().text)
+    again.offer(1)
+    again.settle(1)
+    assert (1, 4, [(5, 6)]) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
+    assert 4 == ContiguousCursor.from_token(again.token().text).resume_offset
+
+
+def test_a_range_that_is_half_passed_joins_what_is_settled_below_it() -> None:
+    cursor = offered(1, 2, 3, 4)
+    cursor.settle_many([2, 3, 4])
+    again = ContiguousCursor.from_token(cursor.token().text)
+    assert [True, False] == [again.offer(1), again.offer(2)]
+    assert [(2, 5)] == again.acked_ranges()
+
+
+def test_a_range_that_begins_where_a_settled_stretch_ends_becomes_one_with_it() -> None:
+    cursor = offered(3, 5, 6, 7, 8)
+    cursor.settle_many([6, 7, 8])
+    again = ContiguousCursor.from_token(cursor.token().text)
+    assert [True, True, True] == [again.offer(3), again.offer(5), again.settle(5)]
+    assert [(4, 9)] == again.acked_ranges()
+
+
+def test_an_unchecked_skip_over_remembered_ranges_moves_nothing_back() -> None:
+    cursor = offered(1, 2, 3, 4, 5)
+    cursor.settle_many([2, 4])
+    again = ContiguousCursor.from_token(cursor.token().text)
+    again.skip(9)
+    assert (9, 10, []) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
+
+
+def test_a_range_that_was_compacted_away_is_forgotten() -> None:
+    cursor = offered(1, 2, 3, 9)
+    cursor.settle_many([2, 3])
+    again = ContiguousCursor.from_token(cursor.token().text)
+    assert [True, True] == [again.offer(1), again.offer(9)]
+    assert [] == again.acked_ranges()
+    assert 1 == again.resume_offset
+
+
+def test_a_late_ack_from_before_the_restart_is_not_remembered() -> None:
+    cursor = offered(1, 2)
+    again = ContiguousCursor.from_token(cursor.token().text)
+    assert not again.settle(1)
+    assert [True, True] == [again.offer(1), again.offer(2)]
+
+
+@pytest.mark.parametrize("start", [None, 0, -7, 2**255])
+def test_a_cursor_that_was_never_offered_anything_survives_a_restart(start: int | None) -> None:
+    again = ContiguousCursor.from_token(ContiguousCursor(start).token().text)
+    assert (None, start, None, []) == (again.safe_cursor, again.resume_offset, again.last, again.acked_ranges())
+
+
+def test_the_gap_below_the_resume_offset_survives_a_restart() -> None:
+    cursor = offered(3, 50)
+    cursor.settle(3)
+    again = ContiguousCursor.from_token(cursor.token().text)
+    assert (3, 50) == (again.safe_cursor, again.resume_offset)
+    again.check_invariants()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_outermost_offsets_fit_into_a_token(sign: int) -> None:
+    outermost = sign * (2**256 - 1)
+    cursor = offered(*sorted([outermost, 0]))
+    for offset in sorted([outermost, 0]):
+        again = ContiguousCursor.from_token(cursor.token().text)
+        assert (cursor.safe_cursor, cursor.resume_offset) == (again.safe_cursor, again.resume_offset)
+        cursor.settle(offset)
+    text = cursor.token().text
+    assert text == ContiguousCursor.from_token(text).token().text
+
+
+def test_ten_thousand_holes_are_kept_as_far_as_they_fit_and_the_rest_is_confessed() -> None:
+    cursor = offered(*range(20_000))
+    cursor.settle_many(range(1, 20_000, 2))
+    token = cursor.token()
+    assert len(token.text) <= DEFAULT_TOKEN_BYTES == 4_096
+    kept = 10_000 - token.omitted_ranges
+    assert (True, token.omitted_ranges) == (kept > 1_500, token.omitted_span)
+    assert cursor.acked_ranges()[:kept] == ContiguousCursor.from_token(token.text).acked_ranges()
+
+
+def test_every_budget_keeps_as_many_ranges_as_fit() -> None:
+    cursor = offered(*range(40))
+    cursor.settle_many([*range(1, 4), *range(10, 12), 20, 30])
+    full = cursor.token()
+    sizes: dict[int, int] = {}
+    for budget in range(len(cursor.token(len(full.text)).text), 0, -1):
+        try:
+            token = cursor.token(budget)
+        except ConfigError:
+            break
+        assert len(token.text) <= budget
+        sizes[token.omitted_ranges] = len(token.text)
+        # It would have needed a budget as long as its text, so one less must leave something out.
+        assert token == cursor.token(len(token.text))
+    assert {0: 0, 1: 1, 2: 2, 3: 4, 4: 7} == {
+        omitted: cursor.token(size).omitted_span for omitted, size in sorted(sizes.items())
+    }
+    assert sorted(sizes.values(), reverse=True) == [sizes[omitted] for omitted in range(5)]
+
+
+def test_a_budget_too_small_for_the_position_is_refused_with_the_least_that_does() -> None:
+    cursor = offered(300)
+    least = len(cursor.token().text)
+    with pytest.raises(ConfigError, match=f"max_bytes is {least - 1}; it must be an int of at least {least} "):
+        cursor.token(least - 1)
+    assert cursor.token(least) == cursor.token()
+
+
+@pytest.mark.parametrize("max_bytes", [None, "4096", True, 100.0, -1, 0])
+def test_a_budget_that_is_no_number_of_bytes_is_refused(max_bytes: object) -> None:
+    with pytest.raises(ConfigError, match="max_bytes is"):
+        ContiguousCursor().token(max_bytes)  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_a_token_says_whether_it_is_complete() -> None:
+    assert [True, False] == [CursorToken("t").complete, CursorToken("t", omitted_ranges=1, omitted_span=3).complete]
+
+
+def test_the_text_of_a_token_is_pinned_because_stores_keep_it() -> None:
+    cursor = offered(10, 11, 12, 13, 20)
+    cursor.settle_many([10, 12, 13])
+    # 1 + 2 * 11, 11 - 10, one open before 12, two settled, then a stretch that ends before the open 20.
+    assert sealed(bytes([23, 1, 0, 1])) == cursor.token().text
+    assert "ksc1.FwEAAapiuzY" == cursor.token().text
+
+
+@pytest.mark.parametrize(
+    ("text", "requirement"),
+    [
+        (None, "starts with"),
+        (b"ksc1.AA", "starts with"),
+        ("", "starts with"),
+        ("ksc2.FwEAAQ", "this version"),
+        (sealed(bytes([23, 1]), head="ksc2."), "this version"),
+        ("some other consumer's metadata", "starts with"),
+        ("ksc1.", "checksum"),
+        ("ksc1.A", "checksum"),
+        ("ksc1.é", "checksum"),
+        ("ksc1.AAAAAAAA", "checksum"),
+        (sealed(b""), "checksum"),
+        (sealed(bytes([23, 1])) + "=", "checksum"),
+        (sealed(bytes([23, 1])) + "\n", "checksum"),
+        (sealed(bytes([23, 1]))[:-1] + "!", "checksum"),
+        (sealed(bytes([23])), "distance"),
+        (sealed(bytes([23, 1, 0])), "pairs"),
+        (sealed(bytes([0, 0])), "position"),
+        (sealed(bytes([0, 0, 0])), "position"),
+        (sealed(bytes([23, 0x81])), "whole varint"),
+        (sealed(bytes([23, 0x81, 0])), "shortest"),
+        (sealed(bytes([23, *[0x80] * 37, 1])), "37 bytes"),
+        (sealed(bytes([23, *[0xFF] * 36, 0x3F])), "256 bits"),
+        (sealed(bytes([23, 0, *[0xFF] * 36, 0x3F, 0])), "256 bits"),
+    ],
+)
+def test_what_is_no_token_of_this_version_raises_one_error(text: object, requirement: str) -> None:
+    with pytest.raises(SnapshotError, match=requirement):
+        ContiguousCursor.from_token(text)  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_the_error_of_a_huge_forgery_shows_only_its_beginning() -> None:
+    with pytest.raises(SnapshotError) as caught:
+        ContiguousCursor.from_token("x" * 1_000_000)
+    assert len(str(caught.value)) < 250
+
+
+def test_no_truncation_and_no_changed_character_of_a_token_is_taken() -> None:
+    cursor = offered(*range(50))
+    cursor.settle_many(range(1, 50, 3))
+    text = cursor.token().text
+    forgeries = [text[:length] for length in range(len(text))]
+    forgeries += [
+        text[:at] + other + text[at + 1 :] for at in range(len(text)) for other in "Aa0-_=. é" if other != text[at]
+    ]
+    for forgery in forgeries:
+        with pytest.raises(SnapshotError):
+            ContiguousCursor.from_token(forgery)
+
+
+# The self-check
+
+
+def swap_offsets(cursor: ContiguousCursor) -> None:
+    one, other = list(cursor)[2:4]
+    one.offset, other.offset = other.offset, one.offset
+
+
+def lose_count(cursor: ContiguousCursor) -> None:
+    cursor.outstanding += 1
+
+
+def settle_behind_its_back(cursor: ContiguousCursor) -> None:
+    next(iter(cursor)).state = SETTLED
+    cursor.outstanding -= 1
+
+
+def reopen_below_the_head(cursor: ContiguousCursor) -> None:
+    cell = next(iter(cursor))
+    cursor.close(cell)
+    cell.state = 1
+
+
+def lie_about_prev(cursor: ContiguousCursor) -> None:
+    list(cursor)[3].prev = None
+
+
+def move_the_cursor(cursor: ContiguousCursor) -> None:
+    cursor.safe_cursor = 99
+
+
+def move_last_back(cursor: ContiguousCursor) -> None:
+    cursor.last = 3
+
+
+def settle_all_and_move_the_cursor(cursor: ContiguousCursor) -> None:
+    cursor.settle_many(range(10))
+    cursor.safe_cursor = 8
+
+
+@pytest.mark.parametrize(
+    ("harm", "fact"),
+    [
+        (lose_count, "count of outstanding"),
+        (settle_behind_its_back, "head is the lowest"),
+        (reopen_below_the_head, "below the head"),
+        (swap_offsets, "in offset order"),
+        (lie_about_prev, "prev lies between"),
+        (move_the_cursor, "before the head"),
+        (move_last_back, "last is the greatest"),
+        (settle_all_and_move_the_cursor, "if nothing is outstanding"),
+    ],
+)
+def test_the_self_check_finds_each_kind_of_damage(harm: object, fact: str) -> None:
+    cursor = offered(*range(10))
+    cursor.check_invariants()
+    assert callable(harm)
+    harm(cursor)
+    with pytest.raises(InvariantError, match=fact):
+        cursor.check_invariants()
