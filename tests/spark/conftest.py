@@ -46,11 +46,15 @@ def _lane_history(rng: Random, messages: int, limit: int) -> list[Attempt]:
     timed_out: list[Attempt] = []  # of messages that wait again: a late ack settles them
     holder = "a"
     while waiting or out:
-        for row in [row for row in timed_out if rng.random() < 0.3 and row.offset in waiting]:  # noqa: PLR2004
+        for row in [row for row in timed_out if rng.random() < 0.3 and row.offset in waiting]:
             waiting.remove(row.offset)
             timed_out = [other for other in timed_out if other.offset != row.offset]
             rows.append(row._replace(settled_sequence=next(clock)))
-        if waiting and len(out) < limit and (not out or rng.random() < 0.5 and waiting[0] > max(o.offset for o in out)):  # noqa: PLR2004
+        if (
+            waiting
+            and len(out) < limit
+            and (not out or (rng.random() < 0.5 and waiting[0] > max(o.offset for o in out)))
+        ):
             if not out:
                 holder = rng.choice("abc")
             offset = waiting.pop(0)
@@ -61,7 +65,7 @@ def _lane_history(rng: Random, messages: int, limit: int) -> list[Attempt]:
         elif out:
             row = out.pop(rng.randrange(len(out)))
             row = row._replace(end_sequence=next(clock))
-            if rng.random() < 0.7:  # noqa: PLR2004
+            if rng.random() < 0.7:
                 rows.append(row._replace(settled_sequence=row.end_sequence))
             else:
                 waiting = sorted([*waiting, row.offset])

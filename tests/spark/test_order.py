@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+# ruff: noqa: S311 - seeded on purpose
 from keyshared.errors import ConfigError
 from keyshared.spark.lanes import Attempt, audit_lane
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 LaneHistory = Callable[[Random, int, int], list[Attempt]]
 Row = tuple[str, bytes | None, Attempt]
-Found = tuple[str, str, bytes | None, int, int | None, int, str]
+Found = tuple[str, str, bytes | None, int, int | None, int | None, str]
 
 SCHEMA = (
     "topic_partition string, key binary, offset long, consumer string, attempt int, sequence long, end_sequence long, "
@@ -35,14 +36,16 @@ def frame(spark: "SparkSession", rows: list[Row]) -> "DataFrame":
 
 
 def clean_log(lane_history: LaneHistory, rng: Random, limit: int) -> list[Row]:
-    keyed = [
+    keyed: list[Row] = [
         (where, key, row)
         for where in ("EWR", "JFK")
         for key in (b"", b"N1", "é".encode(), b"\xff\x00")
         for row in lane_history(rng, 12, limit)
     ]
     # all of them overlap, at different consumers, newest first: without a key there is no order
-    keyless = [("JFK", None, Attempt(100 - i, "abc"[i % 3], 1, 1000 + i, 2000 + i, 2000 + i)) for i in range(9)]
+    keyless: list[Row] = [
+        ("JFK", None, Attempt(100 - i, "abc"[i % 3], 1, 1000 + i, 2000 + i, 2000 + i)) for i in range(9)
+    ]
     return keyed + keyless
 
 
@@ -55,9 +58,9 @@ def damaged(rows: list[Row], rng: Random) -> Iterator[Row]:
             yield where, key, row._replace(consumer="z", end_sequence=late, settled_sequence=late)
         elif fate == 1:
             yield where, key, row._replace(settled_sequence=None)
-        elif fate == 2:  # noqa: PLR2004
+        elif fate == 2:
             yield where, key, row._replace(offset=row.offset + 2)
-        elif fate == 3 and row.end_sequence is not None:  # noqa: PLR2004
+        elif fate == 3 and row.end_sequence is not None:
             again = row.sequence + 5
             yield where, key, row
             yield where, key, row._replace(sequence=again, end_sequence=again + 3, settled_sequence=again + 3)
@@ -70,15 +73,17 @@ def exactly(rows: list[Row]) -> list[Found]:
     for where, key, row in rows:
         lanes.setdefault((where, key, row.offset if key is None else None), []).append(row)
     found = [
-        (finding.promise, where, key, *finding[1:]) for (where, key, _), lane in lanes.items() for finding in audit_lane(lane)
+        (finding.promise, where, key, *finding[1:])
+        for (where, key, _), lane in lanes.items()
+        for finding in audit_lane(lane)
     ]
     return sorted(found, key=repr)
 
 
 def by_spark(violations: "DataFrame") -> list[Found]:
     columns = ["promise", "topic_partition", "key", "offset", "other_offset", "sequence", "explanation"]
-    rows = violations.select(columns).collect()
-    return sorted((tuple(bytes(v) if isinstance(v, bytearray) else v for v in row) for row in rows), key=repr)
+    rows: Any = [tuple(row) for row in violations.select(columns).collect()]  # the tuple is right by VIOLATION_SCHEMA
+    return sorted(((*row[:2], None if row[2] is None else bytes(row[2]), *row[3:]) for row in rows), key=repr)
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -86,7 +91,9 @@ def test_a_log_that_keeps_its_promises_has_no_violations(
     spark: "SparkSession", lane_history: LaneHistory, limit: int
 ) -> None:
     rows = clean_log(lane_history, Random(limit), limit)
-    offered = spark.createDataFrame([(where, row.offset) for where, _, row in rows], "topic_partition string, offset long")
+    offered = spark.createDataFrame(
+        [(where, row.offset) for where, _, row in rows], "topic_partition string, offset long"
+    )
     assert NOTHING == count_by_promise(check_order(frame(spark, rows), offered=offered))
 
 
@@ -122,8 +129,8 @@ def test_lanes_that_run_one_by_one_are_never_shown_to_python(spark: "SparkSessio
 
 
 def test_text_keys_and_binary_keys_are_the_same_keys(spark: "SparkSession") -> None:
-    rows = [("t", 2, "é", "a", 1, 0, 1, 1), ("t", 1, "é", "a", 1, 2, 3, 3)]
-    text = "topic_partition string, offset long, key string, consumer string, attempt int, sequence long, end_sequence long, settled_sequence long"
+    rows = [("t", "é", 2, "a", 1, 0, 1, 1), ("t", "é", 1, "a", 1, 2, 3, 3)]
+    text = SCHEMA.replace("key binary", "key string")
     [violation] = check_order(spark.createDataFrame(rows, text)).collect()
     assert "é".encode() == bytes(violation["key"])
 
@@ -139,7 +146,8 @@ def test_what_was_offered_and_not_settled_is_lost(spark: "SparkSession") -> None
         ],
     )
     offered = spark.createDataFrame(
-        [("t", 1, "k"), ("t", 1, "k"), ("t", 2, "k"), ("t", 3, "k"), ("u", 2, "k")], "topic_partition string, offset long, key string"
+        [("t", 1, "k"), ("t", 1, "k"), ("t", 2, "k"), ("t", 3, "k"), ("u", 2, "k")],
+        "topic_partition string, offset long, key string",
     )
     expected = [
         ("no-loss", "t", b"k", 2, None, None, "2 was delivered but never settled"),

@@ -40,8 +40,8 @@ def check_key(df: DataFrame, column: str) -> None:
         column: Name of the key column.
 
     Raises:
-        ConfigError: There is no such column, or it is neither string nor binary. A text with a collation is hashed by its
-            collation key instead of its bytes, so it is refused, too.
+        ConfigError: There is no such column, or it is neither string nor binary. A text with a collation is hashed by
+            its collation key instead of its bytes, so it is refused, too.
     """
     found = type_of(df, column)
     if not isinstance(found, BinaryType) and found != StringType():

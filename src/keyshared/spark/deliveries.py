@@ -1,7 +1,7 @@
 """The rows that a replay writes and an audit reads: one for each delivery of a message.
 
-Positions (``sequence``, ``end_sequence``, ``settled_sequence``) are drawn from one counter for each topic-partition, which
-counts every start, end and settlement there. They give an exact order also within one millisecond.
+Positions (``sequence``, ``end_sequence``, ``settled_sequence``) are drawn from one counter for each topic-partition,
+which counts every start, end and settlement there. They give an exact order also within one millisecond.
 """
 
 from typing import Final
@@ -23,8 +23,8 @@ DELIVERY_SCHEMA: Final = StructType(
         StructField("wait_ms", LongType(), nullable=False),  # delivered_ms minus the time it could first have gone out
         StructField("sequence", LongType(), nullable=False),  # position of the delivery
         StructField("end_sequence", LongType(), nullable=True),  # position of its end on the books
-        # position at which this delivery settled its message for good, NULL if it did not: the same as end_sequence for an
-        # ack, later for an ack that came after the delivery had timed out, and for a confirmed dead letter
+        # position at which this delivery settled its message for good, NULL if it did not: the same as end_sequence for
+        # an ack, later for an ack that came after the delivery had timed out, and for a confirmed dead letter
         StructField("settled_sequence", LongType(), nullable=True),
     ]
 )
@@ -35,7 +35,7 @@ VIOLATION_SCHEMA: Final = StructType(
         StructField("promise", StringType(), nullable=False),  # the stable id: one-holder, key-order, no-loss, fence
         StructField("topic_partition", StringType(), nullable=False),
         StructField("key", BinaryType(), nullable=True),
-        StructField("offset", LongType(), nullable=False),  # the message that should not have gone out then, or that is lost
+        StructField("offset", LongType(), nullable=False),  # the message that should not have gone out, or that is lost
         StructField("other_offset", LongType(), nullable=True),  # the message that proves it, if another one does
         StructField("sequence", LongType(), nullable=True),  # where it happened; NULL for what never happened
         StructField("explanation", StringType(), nullable=False),

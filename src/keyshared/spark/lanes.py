@@ -1,8 +1,8 @@
 """The exact audit of one lane: all deliveries of one key in one topic-partition. Plain Python; needs no Spark.
 
 The history is replayed event by event. At every delivery three questions are asked: is the key open at another consumer
-(one-holder), is an older message of the key neither open nor settled (key-order), and may this attempt exist at all (fence,
-no-loss)? Works for any per-key limit, and for logs of any origin.
+(one-holder), is an older message of the key neither open nor settled (key-order), and may this attempt exist at all
+(fence, no-loss)? Works for any per-key limit, and for logs of any origin.
 """
 
 from collections import Counter
@@ -97,7 +97,9 @@ def _events(rows: list[Attempt]) -> Iterator[tuple[int, int, int]]:
         yield row.sequence, _START, index
         if row.end_sequence is not None:
             if row.end_sequence <= row.sequence:
-                raise ConfigError("end_sequence", row.end_sequence, f"be greater than the delivery's own {row.sequence}")
+                raise ConfigError(
+                    "end_sequence", row.end_sequence, f"be greater than the delivery's own {row.sequence}"
+                )
             yield row.end_sequence, _END, index
         if row.settled_sequence is not None:
             if row.end_sequence is None or row.settled_sequence < row.end_sequence:
@@ -115,8 +117,8 @@ class _Lane:
         self._open_of: Counter[int] = Counter()
         self._settled: set[int] = set()
         self._last_attempt: dict[int, int] = {}
-        # offsets that are neither open nor settled, and some that no longer belong here: those are dropped when met. What
-        # is delivered later was offered before anything newer was, so it is held from the beginning
+        # offsets that are neither open nor settled, and some that no longer belong here: those are dropped when met.
+        # What is delivered later was offered before anything newer was, so it is held from the beginning
         self._held = [row.offset for row in rows]
         heapify(self._held)
 
@@ -165,7 +167,9 @@ class _Lane:
             return
         others = (open_row for open_row in self._open.values() if open_row.consumer != row.consumer)
         other = min(others, key=attrgetter("offset", "sequence"))
-        text = f"{row.offset} went to {row.consumer!r} while {other.offset} of the same key was open at {other.consumer!r}"
+        text = (
+            f"{row.offset} went to {row.consumer!r} while {other.offset} of the same key was open at {other.consumer!r}"
+        )
         yield Finding("one-holder", row.offset, other.offset, row.sequence, text)
 
     def _oldest_held(self) -> int | None:

@@ -2,9 +2,10 @@
 
 Two steps, so that a log without faults costs no Python:
 
-1. *Screen*, native: within a lane, in the order of delivery, each delivery must have ended before the next one starts, and
-   the next one is either a newer message after this one was settled, or the same message again if it was not. A lane in
-   which this holds from row to row breaks no promise: offsets never fall, nothing overlaps, nothing is left behind.
+1. *Screen*, native: within a lane, in the order of delivery, each delivery must have ended before the next one starts,
+   and the next one is either a newer message after this one was settled, or the same message again if it was not. A
+   lane in which this holds from row to row breaks no promise: offsets never fall, nothing overlaps, nothing is left
+   behind.
 2. *Proof*, Python: lanes that fail the screen are replayed exactly (`lanes.audit_lane`). They need not be wrong: with a
    per-key limit above 1, messages of a key are out side by side.
 
@@ -22,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from keyshared.spark.columns import check_columns
 from keyshared.spark.deliveries import VIOLATION_SCHEMA
-from keyshared.spark.lanes import Attempt, Finding, audit_lane
+from keyshared.spark.lanes import Attempt, audit_lane
 
 __all__ = ["PROMISES", "check_order", "count_by_promise"]
 
@@ -59,12 +60,12 @@ def check_order(deliveries: DataFrame, *, offered: DataFrame | None = None) -> D
     """Audit a delivery log against the promises one-holder, key-order, no-loss and fence.
 
     Args:
-        deliveries: One row for each delivery, with the columns of `DELIVERY_SCHEMA` that say who got what in which order:
-            ``topic_partition, offset, key, consumer, attempt, sequence, end_sequence, settled_sequence``. More columns do
-            no harm. It is read once.
-        offered: What must have been settled by the end of the history: ``topic_partition`` and ``offset``, and ``key`` if
-            it is to be shown. Leave out what was still outstanding then, and what a policy skipped or dropped without a
-            delivery. Without this frame, lost messages cannot be told from outstanding ones.
+        deliveries: One row for each delivery, with the columns of `DELIVERY_SCHEMA` that say who got what in which
+            order: ``topic_partition, offset, key, consumer, attempt, sequence, end_sequence, settled_sequence``. More
+            columns do no harm.
+        offered: What must have been settled by the end of the history: ``topic_partition`` and ``offset``, and ``key``
+            if it is to be shown. Leave out what was still outstanding then, and what a policy skipped or dropped
+            without a delivery. Without this frame, lost messages cannot be told from outstanding ones.
 
     Returns:
         One row for each violation, see `VIOLATION_SCHEMA`; none if all promises were kept. Lazy, as every frame is.
@@ -73,8 +74,8 @@ def check_order(deliveries: DataFrame, *, offered: DataFrame | None = None) -> D
         ConfigError: A column is missing or of another type. No job was started.
 
     Complexity:
-        One shuffle and sort of the deliveries, in native code; Python sees only lanes that are not strictly one after the
-        other, one lane in memory at a time. ``offered`` costs one more shuffle.
+        One shuffle and sort of the deliveries, in native code; Python sees only lanes that are not strictly one after
+        the other, one lane in memory at a time. ``offered`` costs one more shuffle.
 
     Example:
         >>> check_order(spark.read.parquet("deliveries.parquet")).count()  # doctest: +SKIP
@@ -158,9 +159,9 @@ def audit_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         ConfigError: See `audit_lane`.
     """
     rows: list[tuple[object, ...]] = []
-    for lane, attempts in groupby(_rows(batches), key=itemgetter(0, 1, 2)):
-        for finding in audit_lane(Attempt(*row[3:]) for row in attempts):
-            rows.append(_violation(lane, finding))
+    for (topic_partition, key, _), attempts in groupby(_rows(batches), key=itemgetter(0, 1, 2)):
+        for finding in audit_lane(row[3] for row in attempts):
+            rows.append((finding.promise, topic_partition, key, *finding[1:]))
             if len(rows) == _BATCH_ROWS:
                 yield _batch(rows)
                 rows.clear()
@@ -168,14 +169,11 @@ def audit_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         yield _batch(rows)
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, bytes | None, int | None, Attempt]]:
+    """Each delivery with what names its lane; the columns are in the order in which `check_order` selects them."""
     for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-
-def _violation(lane: tuple[object, ...], finding: Finding) -> tuple[object, ...]:
-    topic_partition, key, _ = lane
-    return finding.promise, topic_partition, key, *finding[1:]
+        where, key, keyless, *attempt = (column.to_pylist() for column in batch.columns)
+        yield from zip(where, key, keyless, map(Attempt, *attempt), strict=True)
 
 
 def _batch(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
@@ -186,26 +184,31 @@ def _batch(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
 def _lost(lanes: DataFrame, offered: DataFrame) -> DataFrame:
     """Messages that were offered and not settled, or delivered and never offered: one shuffle, no join."""
     key = F.col("key").cast("binary") if "key" in offered.columns else F.lit(None).cast("binary")
-    both = offered.select(
-        "topic_partition", "offset", key.alias("key"), F.lit(1).alias("offers"), F.lit(0).alias("sent"), F.lit(0).alias("done")
-    ).unionByName(
-        lanes.select(
-            "topic_partition",
-            "offset",
-            "key",
-            F.lit(0).alias("offers"),
-            F.lit(1).alias("sent"),
-            F.col("settled_sequence").isNotNull().cast("int").alias("done"),
-        )
+    sent = lanes.select(
+        "topic_partition",
+        "offset",
+        "key",
+        F.lit("sent").alias("what"),
+        F.col("settled_sequence").isNotNull().alias("done"),
     )
-    messages = both.groupBy("topic_partition", "offset").agg(
-        F.max("key").alias("key"), F.sum("offers").alias("offers"), F.sum("sent").alias("sent"), F.sum("done").alias("done")
+    said = offered.select(
+        "topic_partition", "offset", key.alias("key"), F.lit("offered").alias("what"), F.lit(False).alias("done")
+    )
+    messages = (
+        said.unionByName(sent)
+        .groupBy("topic_partition", "offset")
+        .agg(
+            F.max("key").alias("key"),
+            F.bool_or(F.col("what") == "offered").alias("offered"),
+            F.bool_or(F.col("what") == "sent").alias("sent"),
+            F.bool_or("done").alias("done"),
+        )
     )
     offset = F.col("offset").cast("string")
     why = (
-        F.when(F.col("offers") == 0, F.concat(offset, F.lit(" was delivered but never offered")))
-        .when(F.col("sent") == 0, F.concat(offset, F.lit(" was offered but never delivered")))
-        .when(F.col("done") == 0, F.concat(offset, F.lit(" was delivered but never settled")))
+        F.when(~F.col("offered"), F.concat(offset, F.lit(" was delivered but never offered")))
+        .when(~F.col("sent"), F.concat(offset, F.lit(" was offered but never delivered")))
+        .when(~F.col("done"), F.concat(offset, F.lit(" was delivered but never settled")))
     )
     nothing = F.lit(None).cast("bigint")
     return messages.select(

@@ -1,14 +1,15 @@
 """Who owns a key, as a native Spark expression.
 
-A placement is an immutable `RangeMap`, and its default hash is Spark's own ``xxhash64``, so the owner of a key is a table
-look-up that Catalyst compiles: no row passes through Python. The table goes into the plan as constants:
+A placement is an immutable `RangeMap`, and its default hash is Spark's own ``xxhash64``, so the owner of a key is a
+table look-up that Catalyst compiles: no row passes through Python. The table goes into the plan as constants:
 
 - *directory*: the top bits of the slot (16 at most) give the run in which that part of the space begins;
 - *starts*: maps finer than that have runs beginning inside a part, and as many comparisons as the most crowded part has
   starts find the right one; up to 16 bits there are none, and the directory gives the owner at once;
 - *names*: owners are numbers until the last step, because an array of 65,536 texts is slower than one of numbers.
 
-The constants are built by parsing one JSON text: creating 65,536 literals one by one takes 17 seconds, this milliseconds.
+The constants are built by parsing one JSON text: creating 65,536 literals one by one takes 17 seconds, this
+takes milliseconds.
 """
 
 import json
@@ -21,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from keyshared.errors import ConfigError
 from keyshared.hashing import XXH64_SEED_42
+from keyshared.placement import Placement
 from keyshared.ranges import RangeMap
 from keyshared.spark.columns import check_key
 
@@ -34,15 +36,16 @@ _MAX_CROWD: Final = 64  # each is one more comparison for every row
 _KEY_TYPES: Final = ("string", "binary")
 
 
-def with_owner(df: DataFrame, ranges: RangeMap, *, key: str = "key", into: str = "owner") -> DataFrame:
+def with_owner(df: DataFrame, placement: Placement | RangeMap, *, key: str = "key", into: str = "owner") -> DataFrame:
     """Add a column with the owner of each row's key.
 
-    The owner is the one that ``ranges.owner_of(key)`` gives in Python, for every key. A row without a key (NULL) has no
-    owner, and neither has a key whose slot lies in a hole: both get NULL.
+    The owner is the one that ``placement.ranges.owner_of(key)`` gives in Python, for every key. A row without a key
+    (NULL) has no owner, and neither has a key whose slot lies in a hole: both get NULL.
 
     Args:
         df: Any frame, batch or streaming.
-        ranges: The placement; its hash must be `XXH64_SEED_42`, the default.
+        placement: A `RangeMap`, or anything that builds one; its hash must be `XXH64_SEED_42`, the default. What it
+            says now is what counts, later changes of it do not.
         key: Name of the key column, string or binary. A field of a struct is written as usual, ``"event.key"``.
         into: Name of the new column.
 
@@ -50,8 +53,8 @@ def with_owner(df: DataFrame, ranges: RangeMap, *, key: str = "key", into: str =
         The frame with the column ``into`` (string) added.
 
     Raises:
-        ConfigError: No such column, or one of another type (cast it first: ``xxhash64`` of a number is not the hash of its
-            text); ``into`` is taken; or the placement cannot be expressed, see `owner`. No job was started.
+        ConfigError: No such column, or one of another type (cast it first: ``xxhash64`` of a number is not the hash of
+            its text); ``into`` is taken; or the placement cannot be expressed, see `owner`. No job was started.
 
     Complexity:
         O(1) a row, in the same compiled stage as the reading of the key.
@@ -65,38 +68,39 @@ def with_owner(df: DataFrame, ranges: RangeMap, *, key: str = "key", into: str =
     taken = {name.casefold() for name in df.columns}  # Spark finds columns whatever their case
     if not into or into.casefold() in taken:
         raise ConfigError("into", into, f"be the name of a new column, none of {', '.join(df.columns)}")
-    return df.withColumn(into, owner(F.col(key), ranges))
+    return df.withColumn(into, owner(F.col(key), placement))
 
 
-def owner(key: Column, ranges: RangeMap) -> Column:
+def owner(key: Column, placement: Placement | RangeMap) -> Column:
     """Give the owner of a key as a column expression, for ``select``, ``filter`` or ``groupBy``.
 
     Args:
-        key: String or binary column. Its type is not known here: any other type fails when the job runs; `with_owner` knows
-            the frame and says so before.
-        ranges: The placement; its hash must be `XXH64_SEED_42`, the default.
+        key: String or binary column. Its type is not known here: any other type fails when the job runs; `with_owner`
+            knows the frame and says so before.
+        placement: A `RangeMap`, or anything that builds one; its hash must be `XXH64_SEED_42`, the default. What it
+            says now is what counts, later changes of it do not.
 
     Returns:
         A string column called ``owner``: NULL for a NULL key, and for a key in a hole.
 
     Raises:
-        ConfigError: Not a `RangeMap`; its hash is one that Spark does not have; or more than 64 of its runs start within
+        ConfigError: Not a placement; its hash is one that Spark does not have; or more than 64 of its runs start within
             one 65,536th of the space.
 
     Complexity:
-        O(1) a row. The constants take 130 kB of the plan, and 10 to 20 bytes for each run of maps finer than 16 bits: do
-        not print the plan.
+        O(1) a row. The constants take 130 kB of the plan, and 10 to 20 bytes for each run of maps finer than 16 bits:
+        do not print the plan.
 
     Example:
         >>> df.filter(owner(F.col("key"), ranges) == "consumer-3")  # doctest: +SKIP
     """
-    _check_hash(ranges)
+    ranges = _ranges(placement)
     text_or_bytes = F.when(F.typeof(key).isin(*_KEY_TYPES), key).otherwise(
         F.raise_error(F.concat(F.lit("keyshared: the key must be string or binary, it is "), F.typeof(key)))
     )
     number = _owner_number(_slot(text_or_bytes, ranges.slot_bits), ranges)
-    # NULL hashes to the seed, and would have an owner. Added as a NULL, not as a condition around the whole: what stands in a
-    # branch is not shared, and the hash would be computed once for each use
+    # NULL hashes to the seed, and would have an owner. Added as a NULL, not as a condition around the whole: what
+    # stands in a branch is not shared, and the hash would be computed once for each use
     known = F.when(key.isNotNull(), F.lit(0))
     return F.get(_constant(ranges.owners, "array<string>"), number + known).alias("owner")
 
@@ -118,12 +122,11 @@ def _owner_number(slot: Column, ranges: RangeMap) -> Column:
         return F.get(_constant([owners[run] for run in directory], "array<int>"), part)
     crowd = max(following - first for first, following in pairwise((*directory, len(starts) - 1)))
     if crowd > _MAX_CROWD:
-        raise ConfigError(
-            "ranges",
-            ranges,
-            f"have at most {_MAX_CROWD} runs starting within one {1 << _DIRECTORY_BITS}th of the space to be looked up by "
-            f"Spark (it has {crowd}); build it with slot_bits=16",
+        requirement = (
+            f"have at most {_MAX_CROWD} runs starting within one {1 << _DIRECTORY_BITS}th of the space to be looked up "
+            "by Spark; build it with slot_bits=16"
         )
+        raise ConfigError("placement", f"so crowded that {crowd} start in one", requirement)
     run = F.get(_constant(directory, "array<int>"), part)
     # beyond the last run: starts that no slot reaches, so that every comparison has an answer
     table = _constant([*starts, *[1 << ranges.slot_bits] * crowd], "array<bigint>")
@@ -147,12 +150,11 @@ def _constant(values: Sequence[object], kind: str) -> Column:
     return F.from_json(F.lit(json.dumps(values)), kind)
 
 
-def _check_hash(ranges: object) -> None:
+def _ranges(placement: object) -> RangeMap:
+    ranges = getattr(placement, "ranges", placement)
     if not isinstance(ranges, RangeMap):
-        raise ConfigError("ranges", ranges, "be a RangeMap")
+        raise ConfigError("placement", placement, "be a RangeMap, or have one as its ranges, as HashRing has")
     if ranges.key_hash != XXH64_SEED_42:
-        raise ConfigError(
-            "ranges.key_hash",
-            ranges.key_hash,
-            f"be {XXH64_SEED_42.name}, the hash that Spark has built in; build the placement with key_hash=XXH64_SEED_42",
-        )
+        requirement = f"be {XXH64_SEED_42.name}, which Spark has built in; build the placement with that one"
+        raise ConfigError("key_hash of the placement", ranges.key_hash, requirement)
+    return ranges

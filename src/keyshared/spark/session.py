@@ -25,7 +25,7 @@ __all__ = ["Progress", "local_session"]
 _QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",  # timestamps become numbers of milliseconds: the machine's zone must not matter
+    "spark.sql.session.timeZone": "UTC",  # timestamps become milliseconds: the machine's zone must not matter
     "spark.log.structuredLogging.enabled": "false",
 }
 _LOCAL: Final = {
@@ -48,8 +48,8 @@ def local_session(
 ) -> SparkSession:
     """Start a quiet session, or get the one that is running.
 
-    If this process has a JVM already (``spark-submit``, a notebook), its log settings cannot be changed any more; everything
-    else still holds. Workers run the interpreter that runs this, unless ``PYSPARK_PYTHON`` names another.
+    If this process has a JVM already (``spark-submit``, a notebook), its log settings cannot be changed any more;
+    everything else still holds. Workers run the interpreter that runs this, unless ``PYSPARK_PYTHON`` names another.
 
     Args:
         app: Name of the application.
