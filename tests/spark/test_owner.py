@@ -102,7 +102,7 @@ def test_the_column_form_works_in_a_group_by(spark: "SparkSession") -> None:
 @pytest.mark.parametrize("slot_bits", [16, 32])
 def test_no_row_passes_through_python_and_everything_is_compiled(spark: "SparkSession", slot_bits: int) -> None:
     frame = with_owner(spark.range(10).select(F.col("id").cast("string").alias("key")), random_map(slot_bits, 100))
-    plan = frame._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001 - no public way to read a plan
+    plan = frame._jdf.queryExecution().executedPlan().toString()
     operators = [line.lstrip("+- ")[:12] for line in plan.splitlines() if line]
     assert all(operator.startswith("*(1)") for operator in operators), operators
     assert "Python" not in plan

@@ -46,7 +46,8 @@ def test_json_numbers_become_text_keys(spark: "SparkSession", tmp_path: Path) ->
 
 def test_a_parquet_log_keeps_binary_keys_and_orders_by_time(spark: "SparkSession", tmp_path: Path) -> None:
     frame = spark.sql(
-        "select * from values (X'FF00', 'p', timestamp'1970-01-01 00:00:02'), (X'', 'p', timestamp'1970-01-01 00:00:01')"
+        "select * from values (X'FF00', 'p', timestamp'1970-01-01 00:00:02'), "
+        "(X'', 'p', timestamp'1970-01-01 00:00:01')"
         " as t(Key, order, ts)"
     )
     frame.write.parquet(str(tmp_path / "log"))

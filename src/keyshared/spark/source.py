@@ -196,7 +196,7 @@ def _flights_table() -> pa.Table:
 
 
 def _scheduled_minute(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Minutes since the beginning of 2013, by arithmetic on columns: a datetime for each row takes 250 times as long."""
+    """Minutes since the beginning of 2013, by arithmetic on whole columns: datetimes take 250 times as long."""
     year, month, day, clock = (table[name].to_numpy() for name in ("year", "month", "day", "sched_dep_time"))
     months = (year - 1970) * 12 + month - 1
     days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + day - 1
