@@ -14,7 +14,7 @@ __all__ = ["Bar", "Line", "Mark", "bars", "nice_ceiling", "panels", "thinned"]
 
 _WIDTH: Final = 720  # units of the drawing; the page scales it to the screen
 _ROW: Final = 34
-_LABEL: Final = 150
+_LABEL: Final = 160
 _VALUE: Final = 190
 _LABEL_CHARACTERS: Final = 12  # what fits in front of a bar with the letters of the phone
 _PANEL: Final = 130
@@ -145,7 +145,7 @@ def thinned(points: Sequence[tuple[float, float]], *, limit: int = _MAX_POINTS) 
 
     Example:
         >>> thinned([(t, 9 if t == 501 else 0) for t in range(1000)], limit=4)
-        ((0, 0), (501, 9), (502, 0), (999, 0))
+        ((0, 0), (500, 0), (501, 9), (999, 0))
     """
     if len(points) <= limit:
         return tuple(points)
