@@ -68,6 +68,22 @@ def damaged(rows: list[Row], rng: Random) -> Iterator[Row]:
             yield where, key, row
 
 
+def small_lanes(rng: Random, count: int) -> Iterator[Row]:
+    """Lanes of one to three deliveries at random: each is judged for itself, so every condition decides somewhere."""
+    for i in range(count):
+        rows = rng.randrange(1, 4)
+        starts = sorted(rng.sample(range(8), rows))
+        for start in starts:
+            end = start + rng.randrange(1, 4)
+            settled = rng.choice([None, end, end, end + 1])
+            row = Attempt(rng.randrange(2), rng.choice("ab"), rng.randrange(1, 4), start, end, settled)
+            yield (
+                "t",
+                str(i).encode(),
+                row._replace(end_sequence=None, settled_sequence=None) if rng.random() < 0.1 else row,
+            )
+
+
 def exactly(rows: list[Row]) -> list[Found]:
     lanes: dict[tuple[str, bytes | None, int | None], list[Attempt]] = {}
     for where, key, row in rows:
@@ -108,6 +124,14 @@ def test_the_job_finds_exactly_what_the_exact_audit_of_each_lane_finds(
     log = frame(spark, rows)
     for spread in (log.coalesce(1), log.repartition(2), log.repartition(7, "offset")):
         assert expected == by_spark(check_order(spread))
+
+
+def test_every_small_lane_is_judged_as_the_exact_audit_judges_it(spark: "SparkSession") -> None:
+    rows = list(small_lanes(Random(11), 3_000))
+    expected = exactly(rows)
+    broken = {found[2] for found in expected}
+    assert 300 < len(broken) < 2_700  # both kinds of lane are there in numbers
+    assert expected == by_spark(check_order(frame(spark, rows)))
 
 
 def test_the_number_of_shuffle_partitions_changes_nothing(spark: "SparkSession", lane_history: LaneHistory) -> None:
