@@ -146,7 +146,7 @@ class Consumer:
 
     name: str
     filters: tuple[str, ...]
-    weight: int
+    weight: int | None
     limit: int
     status: Status = Status.ACTIVE
     deadline: int | None = None  # of the grace period or of the drain
@@ -334,7 +334,7 @@ class ModelDispatcher:
         name: str,
         *,
         filters: Sequence[str] = (),
-        weight: int = 1,
+        weight: int | None = None,
         limit: int | None = None,
         now_ms: int | None = None,
     ) -> list[Effect]:
@@ -861,8 +861,12 @@ class ModelDispatcher:
 
     def _join_placement(self) -> None:
         for consumer in self.consumers:
-            if consumer.status != Status.DRAINING and consumer.name not in self.placement.consumers:
-                self.placement.add(consumer.name, weight=consumer.weight)
+            if consumer.status == Status.DRAINING:
+                continue
+            if consumer.name not in self.placement.consumers:
+                self.placement.add(consumer.name, weight=1 if consumer.weight is None else consumer.weight)
+            elif consumer.weight is not None:
+                self.placement.set_weight(consumer.name, consumer.weight)
 
     def _leave_placement(self, consumer: Consumer) -> None:
         """Leave the placement and give up the room that was reserved for loads."""

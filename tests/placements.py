@@ -16,6 +16,11 @@ class Ranking:
     def __init__(self, weights: dict[str, int]) -> None:
         self.weights = dict(weights)
 
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Everyone who can own something."""
+        return tuple(self.weights)
+
     def slot_of(self, key: str | bytes) -> int:
         """The slot of a key."""
         return crc32(key.encode() if isinstance(key, str) else key) % SLOTS

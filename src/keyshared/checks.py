@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import InvariantError
-from keyshared.lanes import Consumer, Entry, Lane, State, WorkList
+from keyshared.lanes import ALONE, Consumer, Entry, Lane, State, WorkList
 
 __all__ = ["Books", "check_window"]
 
@@ -21,7 +21,7 @@ class Books(Protocol):
 
     cursor: ContiguousCursor
     consumers: dict[str, Consumer]
-    lanes: dict[bytes, Lane]
+    lanes: dict[bytes, Lane | Entry]
     shared: WorkList
     starved: WorkList
     capacity: int
@@ -48,7 +48,11 @@ def check_window(window: Books) -> None:
     lanes = _lanes_of(entries)
     for lane in lanes:
         _check_lane(window, lane)
-    keyed = {lane.key: lane for lane in lanes if lane.key is not None}
+    alone = [entry for entry in entries if entry.lane is ALONE]
+    _require(all(entry.state == State.IN_FLIGHT for entry in alone), "what has no lane is in flight")
+    keyed: dict[bytes | None, Lane | Entry] = {lane.key: lane for lane in lanes if lane.key is not None}
+    _require(not any(entry.key in keyed for entry in alone), "what has no lane is alone")
+    keyed |= {entry.key: entry for entry in alone}
     _require(keyed == window.lanes, "lanes are exactly the keys that have outstanding messages")
     for consumer in window.consumers.values():
         _check_consumer(window, consumer, entries)
@@ -75,7 +79,8 @@ def _check_lane(window: Books, lane: Lane) -> None:
     _require(len(opened) == lane.open, f"{name} counts its open deliveries")
     holders = {id(entry.consumer) for entry in opened}
     _require(holders == ({id(lane.holder)} if opened else set()), f"{name} has one holder")
-    _require(opened != [] or lane.holder is None, f"{name} has no holder without open deliveries")
+    connected = lane.holder is not None and window.consumers.get(lane.holder.name) is lane.holder
+    _require(connected if opened else lane.holder is None, f"{name} has a holder while something of it is open")
     _require(len(entries) - len(spilled) == lane.loaded <= window.loaded_per_key, f"{name} counts what is loaded")
 
 
@@ -117,7 +122,7 @@ def _check_lists(window: Books, lanes: dict[Lane, None]) -> None:
 
 
 def _lanes_of(entries: list[Entry]) -> dict[Lane, None]:
-    return {entry.lane: None for entry in entries}
+    return {entry.lane: None for entry in entries if entry.lane is not ALONE}
 
 
 def _entries_of(lane: Lane) -> Iterator[Entry]:

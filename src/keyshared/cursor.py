@@ -84,6 +84,9 @@ class CursorToken:
         return self.omitted_ranges == 0
 
 
+_PASSED: Final = Cell(0, SETTLED)
+
+
 class ContiguousCursor:
     """Tracks which of the offered offsets are settled, and up to where all of them are.
 
@@ -205,8 +208,11 @@ class ContiguousCursor:
                 self._head = 0
                 self.safe_cursor = self.last
                 return
+            # What was passed is let go at once: kept until the next rebuild, it would only be work for the collector.
+            order[head] = _PASSED
             head += 1
             while not order[head].state:  # stops: something is outstanding, and nothing below the head is
+                order[head] = _PASSED
                 head += 1
             self._head = head
             self.safe_cursor = order[head].prev
@@ -338,7 +344,7 @@ class ContiguousCursor:
             O(log n), n offsets outstanding.
         """
         order = self._order
-        index = bisect_left(order, offset, key=_offset_of)
+        index = bisect_left(order, offset, lo=self._head, key=_offset_of)
         if index == len(order):
             return None
         cell = order[index]
@@ -421,9 +427,10 @@ class ContiguousCursor:
         _require(len(live) == self.outstanding, "the count of outstanding cells is what the list holds")
         _require(len(order) <= 2 * len(live) + _SLACK, "settled cells are at most as many as live ones, and the slack")
         _require(order[self._head : self._head + 1] == live[:1], "the head is the lowest outstanding cell")
-        _require(not any(cell.state for cell in order[: self._head]), "nothing below the head is outstanding")
-        _require(all(one.offset < other.offset for one, other in pairwise(order)), "cells are in offset order")
-        for one, other in pairwise(order):
+        passed, ahead = order[: self._head], order[self._head :]
+        _require(all(cell is _PASSED for cell in passed), "what is below the head was let go")
+        _require(all(one.offset < other.offset for one, other in pairwise(ahead)), "cells are in offset order")
+        for one, other in pairwise(ahead):
             _require(other.prev is not None and one.offset <= other.prev < other.offset, "prev lies between the cells")
         if live:
             _require(self.safe_cursor == live[0].prev, "the safe cursor is what was offered before the head")

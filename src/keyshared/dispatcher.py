@@ -1,16 +1,17 @@
 """The reliable Key-Shared dispatcher: takes facts and the time, returns effects.
 
-It composes the window (order, limits, memory), membership and routing (who owns a key), timers, and the policies of a configuration. Here
-are the inputs, one method each, and the order of the effects; nothing else decides what a host is told.
+It composes the window (order, limits, memory), membership and routing (who owns a key), timers, and the policies of a
+configuration. Here are the inputs, one method each; nothing else decides what a host is told.
 
-Why lists of effects, and not callbacks or something to poll: cause and effect stay together in a log, a call that raises has emitted
-nothing, and the state can be asked, copied and stored between any two calls.
+Why lists of effects, and not callbacks or something to poll: cause and effect stay together in a log, a call that
+raises has emitted nothing, and the state can be asked, copied and stored between any two calls.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
-from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.admission import Admission, Message
+from keyshared.config import DispatcherConfig
 from keyshared.drains import Drain, DrainDeadlines, due_order
 from keyshared.effects import (
     AckIgnored,
@@ -24,24 +25,18 @@ from keyshared.effects import (
     Resumed,
     Skipped,
     SkipReason,
-    Spilled,
 )
 from keyshared.endings import Endings
-from keyshared.errors import (
-    ClockError,
-    ConfigError,
-    InvariantError,
-    OffsetOrderError,
-    UnmatchedKeyError,
-    WindowFullError,
-)
+from keyshared.errors import ClockError, ConfigError, ConsumerExistsError, InvariantError, SnapshotError
 from keyshared.explain import Blocking, DispatcherStats, gather_stats, why_blocked
 from keyshared.hashing import Key, key_bytes
 from keyshared.lanes import Entry, State
 from keyshared.members import Member
 from keyshared.membership import Membership, held_by
+from keyshared.outbox import Outbox, delivery
 from keyshared.placement import Placement
 from keyshared.ranges import Weight
+from keyshared.receipts import Receipt, check_receipt, checked_receipts, current, explain_ignored
 from keyshared.routing import Routing
 from keyshared.snapshot import (
     EPOCH_BITS,
@@ -53,30 +48,62 @@ from keyshared.snapshot import (
     load_window,
     placement_mark,
 )
-from keyshared.timers import NEVER, Timers
+from keyshared.timers import Timers
 from keyshared.window import InFlightWindow
 
 __all__ = ["KeySharedDispatcher", "Message", "Receipt"]
 
-Message = tuple[int, Key, object]
-"""Offset, key and passenger, as `KeySharedDispatcher.offer_many` takes them."""
-Receipt = tuple[int, str, int]
-"""Offset, consumer and attempt: what names one delivery."""
-
 SNAPSHOT_VERSION: Final = 1
 
-_SPILLED: Final = int(State.SPILLED)
 _LOADING: Final = int(State.LOADING)
 _IN_FLIGHT: Final = int(State.IN_FLIGHT)
 _RETRY_WAIT: Final = int(State.RETRY_WAIT)
 _DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
 _BLOCKED: Final = int(State.BLOCKED)
-_new: Final = tuple.__new__  # builds a Deliver in half the time that its own constructor takes
 
 
 class KeySharedDispatcher:
+    """Hands messages of one key to one consumer at a time, in order, and different keys to different consumers at once.
+
+    Every input returns the effects that the host has to apply, in order: see `keyshared.effects`. ``now_ms`` is a
+    monotonic clock in whole milliseconds; None means the instant of the previous call. A call that raises has changed
+    nothing. Not thread-safe: read the clock, call, and queue the effects in one critical section, and let one task
+    apply them.
+
+    Keys are ``bytes``, ``str`` (its UTF-8 bytes) or None for a message without order. Offsets grow strictly; gaps are
+    legal.
+
+    Args:
+        placement: Where keys go. Copied: consumers are added to the copy as they join.
+        config: Limits, timeouts and policies.
+
+    Complexity:
+        O(1) amortised for each message and answer, O(log n) where a deadline or an owner is searched; never a scan of
+        the window, of the consumers or of a key's backlog. Memory O(outstanding).
+
+    Source:
+        Danube "Key-Shared Dispatch Architecture"; differs: nothing is polled, lost, reordered or acked on behalf of
+        anybody (docs/design.md lists every fault and why it cannot happen here).
+
+    Example:
+        >>> from keyshared.ring import HashRing
+        >>> d = KeySharedDispatcher(HashRing())
+        >>> d.add_consumer("c1", now_ms=0)
+        []
+        >>> first, = d.offer(0, "order-1", "created", now_ms=1)
+        >>> first.consumer, first.item
+        ('c1', 'created')
+        >>> d.offer(1, "order-1", "paid", now_ms=2)         # its key is in flight: it waits
+        []
+        >>> [type(effect).__name__ for effect in d.ack(*first.receipt, now_ms=3)]
+        ['Deliver', 'CursorAdvanced']
+        >>> d.safe_cursor
+        0
+    """
+
     def __init__(self, placement: Placement, config: DispatcherConfig | None = None) -> None:
         config = DispatcherConfig() if config is None else config
+        drain_timeout_ms = config.drain_timeout_ms
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
         self._window = InFlightWindow(
@@ -86,23 +113,17 @@ class KeySharedDispatcher:
             per_key=config.max_in_flight_per_key,
             loaded_per_key=config.max_loaded_per_key,
             one_lane=config.ordering_required,
-            track_drains=config.drain_timeout_ms is not None,
+            track_drains=drain_timeout_ms is not None,
             start=config.start,
         )
-        self._timers = Timers()
-        self._endings = Endings(config, self._window, self._timers)
-        self._membership = Membership(config, self._routing, self._window, self._timers, self._endings)
-        self._drains = (
-            None
-            if config.drain_timeout_ms is None
-            else DrainDeadlines(self._window, self._timers, config.drain_timeout_ms)
-        )
-        self._ack_timeout_ms = config.ack_timeout_ms
+        timers = self._timers = Timers()
+        self._endings = Endings(config, self._window, timers)
+        self._membership = Membership(config, self._routing, self._window, timers, self._endings)
+        self._members = self._membership.members
+        self._admission = Admission(config, self._window, self._membership)
+        self._drains = None if drain_timeout_ms is None else DrainDeadlines(self._window, timers, drain_timeout_ms)
+        self._outbox = Outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
         self._now = 0
-        self._reported: int | None = None  # the cursor of the last CursorAdvanced
-        self._paused = False
-        # Offers up to here are known already: what is below config.start, or what a snapshot has seen.
-        self._replay_until: int | None = None if config.start is None else config.start - 1
         self._epoch = 0
 
     @classmethod
@@ -116,101 +137,264 @@ class KeySharedDispatcher:
         epoch: int = 0,
         items: Mapping[int, object] | None = None,
     ) -> Self:
+        """Rebuild a dispatcher from a `snapshot`; from then on it does what the original would have done.
+
+        Deliveries that were open stay open for the time they had left. Offers up to the greatest offset that the
+        snapshot knows are answered with ``[]`` until the first one above it, so the host may simply read on from
+        `resume_offset`; each hands its passenger to the message that waits for it.
+
+        Args:
+            state: What `snapshot` returned, perhaps after a trip through JSON.
+            placement: Of the same kind and settings as the original's; without consumers, those come from the snapshot.
+            config: The configuration to go on with.
+            now_ms: The clock of this process; it may have started anew.
+            epoch: Raise it by one after every crash: deliveries get attempt numbers above ``epoch << 32``, so that acks
+                of deliveries that the snapshot has not seen stay fenced. Never goes below the snapshot's own.
+            items: Passengers by offset, which are not part of a snapshot.
+
+        Returns:
+            The dispatcher; `outstanding_effects` says what is to be done at once.
+
+        Raises:
+            SnapshotError: The state is truncated, forged, of another version or of another placement.
+            ClockError: ``now_ms`` is not an int of at least 0.
+            ConfigError: ``epoch`` is not an int of at least 0.
+
+        Complexity:
+            O(n log n), n messages outstanding.
+
+        Example:
+            >>> from keyshared.ring import HashRing
+            >>> d = KeySharedDispatcher(HashRing())
+            >>> _ = d.add_consumer("c1"), d.offer(7, "k", "hello")
+            >>> again = KeySharedDispatcher.restore(d.snapshot(), HashRing(), now_ms=0, epoch=1, items={7: "hello"})
+            >>> again.outstanding_effects() == d.outstanding_effects()
+            True
+        """
+        if type(epoch) is not int or epoch < 0:
+            raise ConfigError("epoch", epoch, "be an int of at least 0")
+        if type(now_ms) is not int or now_ms < 0:
+            raise ClockError(now_ms, 0)
         data = Reader(state)
         if data.field("version").integer() != SNAPSHOT_VERSION:
             raise data.field("version").refuse(f"be {SNAPSHOT_VERSION}, the version that this release writes")
         new = cls(placement, config)
-        new._now = new._checked_now(now_ms)
-        new._load(data, epoch, {} if items is None else items)
+        new._now = now_ms
+        try:
+            new._load(data, epoch, {} if items is None else items)
+            new.check_invariants()
+        except SnapshotError:
+            raise
+        except (ConfigError, ConsumerExistsError, InvariantError) as broken:
+            raise data.refuse(f"describe a dispatcher that can exist ({broken})") from broken
         return new
 
     # messages in
 
     def offer(self, offset: int, key: Key, item: object = None, *, now_ms: int | None = None) -> list[Effect]:
+        """Take the next message of the log.
+
+        Args:
+            offset: Greater than any offered before.
+            key: What the message is ordered by; None for nothing.
+            item: A passenger that comes back with its `Deliver`.
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            `Deliver` if it goes out at once; `Spilled` if its payload is not wanted now; `Skipped` if no consumer
+            accepts its key and the policy says so; ``[]`` if it waits, or was known before a restart.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+            KeyTypeError: The key is of another type.
+            OffsetOrderError: The offset is not an int above the last one.
+            WindowFullError: `free_slots` is 0.
+            UnmatchedKeyError: Nobody accepts the key, and the policy is to raise.
+
+        Complexity:
+            O(log vnodes) for the first message of a key, else O(1).
+        """
         if now_ms is None:
             now_ms = self._now
         elif type(now_ms) is not int or now_ms < self._now:
             raise ClockError(now_ms, self._now)
         if type(key) is not bytes:
             key = key_bytes(key)
-        if self._membership.picky or self._replay_until is not None:
-            answer = self._answer_special(offset, key, item, now_ms)
-            if answer is not None:
-                return answer
+        if self._membership.picky or self._admission.known_until is not None:
+            if self._admission.is_known(offset):
+                self._now = now_ms
+                self._admission.remember(offset, item)
+                return []
+            if not self._admission.admit(offset, key):
+                self._now = now_ms
+                self._window.cursor.skip(offset)
+                return self._outbox.finish([Skipped(offset, key, SkipReason.UNMATCHED)], [], now_ms)
         granted = self._window.offer(offset, key, item)
         self._now = now_ms
-        return self._finish([], granted)
+        return self._outbox.finish([], granted, now_ms)
 
     def offer_many(self, messages: Iterable[Message], *, now_ms: int | None = None) -> list[Effect]:
+        """Take several messages at one instant: the effects of single offers in one list, with one state at the end.
+
+        Args:
+            messages: Tuples of offset, key and passenger, at most `free_slots` of them.
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            As `offer`.
+
+        Raises:
+            ConfigError: Something else than such tuples was given.
+            MisuseError: As `offer`, for any of them; then none was taken.
+        """
         now = self._checked_now(now_ms)
-        batch = [(offset, key_bytes(key), item) for offset, key, item in messages]
-        self._check_batch(batch)
+        batch = self._admission.check_batch(messages)
         self._now = now
-        return self._merged([self.offer(*message) for message in batch])
+        return self._outbox.merge([self.offer(*message) for message in batch])
 
     # answers
 
     def ack(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+        """Settle one delivery and hand out what it was holding back.
+
+        Args:
+            offset: Offset of the delivery; the three together are its `Deliver.receipt`.
+            consumer: Who got it.
+            attempt: Which delivery of the message it was.
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            The deliveries that are possible now, then `CursorAdvanced` if the cursor moved. `AckIgnored` alone if the
+            receipt does not name the current delivery; but a late ack of a message that is not open at that moment
+            settles it, and one of a message that is open again is noted: however that delivery ends, it will count as
+            acked.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+            ConfigError: That cannot be a receipt.
+
+        Complexity:
+            O(1) amortised plus what is delivered; O(log n) for a late ack.
+
+        Source:
+            Danube "Contiguous Cursor Advancement"; differs: who acks and which delivery is checked.
+        """
         if now_ms is None:
             now_ms = self._now
         elif type(now_ms) is not int or now_ms < self._now:
             raise ClockError(now_ms, self._now)
+        try:
+            entry = self._members[consumer].open[offset]
+        except (KeyError, TypeError):
+            return self._late_ack(offset, consumer, attempt, now_ms)
+        if entry.attempt != attempt:
+            return self._late_ack(offset, consumer, attempt, now_ms)
         self._now = now_ms
-        member = self._membership.members.get(consumer)
-        entry = None if member is None else member.open.get(offset)
-        if entry is None or entry.attempt != attempt:
-            return self._late_ack(offset, consumer, attempt)
-        entry.deadline = NEVER
+        entry.deadline = None
         if self._endings.marks:
             self._endings.marks.pop(offset, None)
-        return self._finish([], self._window.settle(entry))
+        return self._outbox.finish([], self._window.settle(entry), now_ms)
 
     def ack_many(self, receipts: Iterable[Receipt], *, now_ms: int | None = None) -> list[Effect]:
-        receipts = list(receipts)
-        self._now = self._checked_now(now_ms)
-        return self._merged([self.ack(*receipt) for receipt in receipts])
+        """Settle several deliveries at one instant: the effects of single acks in one list, with one state at the end.
+
+        Args:
+            receipts: `Deliver.receipt` of each.
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            As `ack`.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+            ConfigError: Something else than receipts was given; then nothing was settled.
+        """
+        now = self._checked_now(now_ms)
+        batch = checked_receipts(receipts)
+        self._now = now
+        return self._outbox.merge([self.ack(*receipt) for receipt in batch])
 
     def nack(
         self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
     ) -> list[Effect]:
+        """Say that a delivery failed: the message is retried after a delay, or is poison by now. Its key waits.
+
+        Args:
+            offset: Offset of the delivery.
+            consumer: Who got it.
+            attempt: Which delivery of the message it was.
+            delay_ms: A delay that the consumer asks for; makes the policy's longer, never shorter.
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            What the poison policy decided, and the deliveries that the freed consumer gets; `AckIgnored` alone if the
+            receipt does not name the current delivery.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+            ConfigError: That cannot be a receipt, or the delay is not an int of at least 0.
+
+        Source:
+            Pulsar issue 23480: a nack must not reorder its key.
+        """
         now = self._checked_now(now_ms)
-        _check_delay("delay_ms", delay_ms)
-        self._now = now
+        _check_length("delay_ms", delay_ms, at_least=0)
         entry = self._current(offset, consumer, attempt)
+        self._now = now
         if entry is None:
-            return [self._ignored(offset, consumer, attempt)]
+            return [explain_ignored(self._window.find(offset), offset, consumer, attempt)]
         notices: list[Effect] = []
         self._endings.fail(entry, notices, now, delay_ms=delay_ms)
-        return self._wake(notices)
+        return self._outbox.wake(notices, now)
 
     def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
-        self._now = self._checked_now(now_ms)
+        """Say that no retry can help: the message is poison now. As `nack`, without the retries."""
+        now = self._checked_now(now_ms)
         entry = self._current(offset, consumer, attempt)
+        self._now = now
         if entry is None:
-            return [self._ignored(offset, consumer, attempt)]
+            return [explain_ignored(self._window.find(offset), offset, consumer, attempt)]
         notices: list[Effect] = []
         self._endings.reject(entry, notices)
-        return self._wake(notices)
+        return self._outbox.wake(notices, now)
 
     def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
-        self._now = self._checked_now(now_ms)
+        """Give a delivery back untouched: it is delivered again, and no failure is counted. Returns as `nack`."""
+        now = self._checked_now(now_ms)
         entry = self._current(offset, consumer, attempt)
+        self._now = now
         if entry is None:
-            return [self._ignored(offset, consumer, attempt)]
+            return [explain_ignored(self._window.find(offset), offset, consumer, attempt)]
         notices: list[Effect] = []
         self._endings.release(entry, notices)
-        return self._wake(notices)
+        return self._outbox.wake(notices, now)
 
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
     ) -> list[Effect]:
+        """Give a delivery more time.
+
+        Args:
+            offset: Offset of the delivery.
+            consumer: Who got it.
+            attempt: Which delivery of the message it was.
+            extend_ms: From ``now_ms`` on; by default the configured ack timeout.
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            ``[]``, or `AckIgnored` if the receipt does not name the current delivery.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+            ConfigError: That cannot be a receipt, or the time is not an int of at least 1.
+        """
         now = self._checked_now(now_ms)
-        _check_delay("extend_ms", extend_ms)
-        self._now = now
+        _check_length("extend_ms", extend_ms, at_least=1)
         entry = self._current(offset, consumer, attempt)
+        self._now = now
         if entry is None:
-            return [self._ignored(offset, consumer, attempt)]
-        length = self._ack_timeout_ms if extend_ms is None else extend_ms
+            return [explain_ignored(self._window.find(offset), offset, consumer, attempt)]
+        length = self._config.ack_timeout_ms if extend_ms is None else extend_ms
         if length is not None:
             self._timers.start(entry, now + length)
         return []
@@ -218,51 +402,69 @@ class KeySharedDispatcher:
     # poison, spill, the log
 
     def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
-        self._now = self._checked_now(now_ms)
-        entry = self._window.find(offset)
-        if entry is None or entry.state != _DEAD_LETTERING:
-            return [_not_applicable(offset, entry, AckIgnoredReason.NOT_DEAD_LETTERING)]
-        notices: list[Effect] = []
-        self._endings.archived(entry, notices)
-        return self._wake(notices)
+        """Confirm that a `DeadLetter` is written: the message is settled, or stays blocked if the policy says so.
+
+        Returns:
+            What its key may deliver now; `AckIgnored` if no dead letter of it was asked for.
+        """
+        return self._confirm(offset, _DEAD_LETTERING, AckIgnoredReason.NOT_DEAD_LETTERING, now_ms, None)
 
     def loaded(self, offset: int, item: object = None, *, now_ms: int | None = None) -> list[Effect]:
-        self._now = self._checked_now(now_ms)
-        entry = self._window.find(offset)
-        if entry is None or entry.state != _LOADING:
-            return [_not_applicable(offset, entry, AckIgnoredReason.NOT_LOADING)]
-        self._window.provide(entry, item)
-        return self._wake([])
+        """Hand in the payload that a `Load` asked for.
 
-    def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect]:
-        now = self._checked_now(now_ms)
-        self._endings.unblock(key_bytes(key))
-        self._now = now
-        return self._wake([])
+        Returns:
+            Its `Deliver` if its turn has come; `AckIgnored` if nobody asked for it.
+        """
+        return self._confirm(offset, _LOADING, AckIgnoredReason.NOT_LOADING, now_ms, item)
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
-        self._now = self._checked_now(now_ms)
-        entry = self._window.find(offset)
-        if entry is None or entry.state != _BLOCKED:
-            return [_not_applicable(offset, entry, AckIgnoredReason.NOT_BLOCKED)]
-        notices: list[Effect] = []
-        self._endings.park(entry, notices)
-        return self._wake(notices)
+        """Give up one blocked message: it is settled, and its key goes on.
+
+        Returns:
+            `Settled`, and what its key may deliver now; `AckIgnored` if the message is not blocked.
+        """
+        return self._confirm(offset, _BLOCKED, AckIgnoredReason.NOT_BLOCKED, now_ms, None)
+
+    def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect]:
+        """Let all blocked messages of a key be tried again with no failure counted, and end its quarantine.
+
+        Args:
+            key: The key; None for all blocked messages without one.
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            The deliveries that are possible now.
+        """
+        now = self._checked_now(now_ms)
+        data = key_bytes(key)
+        self._now = now
+        self._endings.unblock(data)
+        return self._outbox.wake([], now)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
-        self._now = self._checked_now(now_ms)
+        """Say that a message can no longer be read: it is settled now, or when the delivery that is open ends.
+
+        Returns:
+            `Skipped`, and what its key may deliver now; ``[]`` if it is in flight or not outstanding.
+        """
+        now = self._checked_now(now_ms)
+        _check_offset("offset", offset)
+        self._now = now
         notices: list[Effect] = []
         entry = self._window.find(offset)
         if entry is not None:
             self._endings.gone(entry, notices)
-        return self._wake(notices)
+        return self._outbox.wake(notices, now)
 
     def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect]:
-        self._now = self._checked_now(now_ms)
+        """Say that the log now begins at an offset: `gone` for everything outstanding below it."""
+        now = self._checked_now(now_ms)
+        _check_offset("before", before)
+        self._now = now
         notices: list[Effect] = []
         for entry in self._window.older_than(before):
             self._endings.gone(entry, notices)
-        return self._wake(notices)
+        return self._outbox.wake(notices, now)
 
     # consumers
 
@@ -271,66 +473,149 @@ class KeySharedDispatcher:
         name: str,
         *,
         filters: Iterable[str] = (),
-        weight: Weight = 1,
+        weight: Weight | None = None,
         limit: int | None = None,
         now_ms: int | None = None,
     ) -> list[Effect]:
+        """Let a consumer take part; keys that move to it are handed over as their open deliveries end.
+
+        Args:
+            name: One session: a name that is active or inactive is refused, one that still drains starts anew.
+            filters: Glob patterns of the keys it accepts; none for all.
+            weight: Its share relative to the others'; by default 1, or what a placement that already names it gives it.
+            limit: Deliveries it may have open; by default the configured limit. 0 to begin with lets it pull.
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            The deliveries that are possible now.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+            ConsumerExistsError: The name is connected.
+            ConfigError: The name, a pattern, the weight or the limit can never work.
+
+        Complexity:
+            O(vnodes log n + lanes that wait or drain + what is delivered).
+        """
         now = self._checked_now(now_ms)
         notices: list[Effect] = []
         self._membership.join(name, filters, weight, limit, notices)
         self._now = now
-        return self._wake(notices)
+        return self._outbox.wake(notices, now)
 
     def remove_consumer(self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None) -> list[Effect]:
+        """Let a consumer leave.
+
+        Args:
+            name: Who leaves; an unknown name is ignored.
+            drain_ms: How long it may finish what it holds; None for as long as it takes. Its keys move at once, and
+                each goes on when its open deliveries have ended.
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            `Released` for what it held, and the deliveries that are possible now.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+            ConfigError: The time is not an int of at least 0.
+        """
         now = self._checked_now(now_ms)
         notices: list[Effect] = []
         self._membership.leave(name, now, drain_ms, notices)
         self._now = now
-        return self._wake(notices)
+        return self._outbox.wake(notices, now)
 
     def set_inactive(self, name: str, *, now_ms: int | None = None) -> list[Effect]:
-        self._now = self._checked_now(now_ms)
-        self._membership.deactivate(name, self._now)
-        return self._wake([])
+        """Say that a consumer's connection is gone: it gets nothing, and keeps its keys for the grace period.
+
+        What it holds stays open, and acks count. An unknown name is ignored.
+        """
+        now = self._checked_now(now_ms)
+        self._membership.deactivate(name, now)
+        self._now = now
+        return self._outbox.wake([], now)
 
     def set_active(self, name: str, *, resumed: bool = False, now_ms: int | None = None) -> list[Effect]:
+        """Say that a consumer is back.
+
+        Args:
+            name: Who.
+            resumed: Whether it still has what it held; if not, that is sent again, and counts as a failure.
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            `Released` for what is sent again, and the deliveries that are possible now.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+            UnknownConsumerError: It is not connected, or only drains.
+        """
         now = self._checked_now(now_ms)
         notices: list[Effect] = []
         self._membership.activate(name, notices, resumed=resumed)
         self._now = now
-        return self._wake(notices)
+        return self._outbox.wake(notices, now)
 
     def set_limit(self, name: str, limit: int, *, now_ms: int | None = None) -> list[Effect]:
+        """Set how many deliveries a consumer may have open; what it holds beyond that stays.
+
+        Returns:
+            The deliveries that are possible now: a consumer that pulls raises its limit from 0 and reads them here.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+            ConfigError: The limit is not an int of at least 0.
+            UnknownConsumerError: It is not connected, or only drains.
+        """
         now = self._checked_now(now_ms)
         self._membership.set_limit(name, limit)
         self._now = now
-        return self._wake([])
+        return self._outbox.wake([], now)
 
     def set_filters(self, name: str, filters: Iterable[str], *, now_ms: int | None = None) -> list[Effect]:
+        """Replace a consumer's key filters. Cost and result as `add_consumer`; raises also `UnknownConsumerError`."""
         now = self._checked_now(now_ms)
         self._membership.set_filters(name, filters)
         self._now = now
-        return self._wake([])
+        return self._outbox.wake([], now)
 
     def set_weight(self, name: str, weight: Weight, *, now_ms: int | None = None) -> list[Effect]:
+        """Change a consumer's share. Cost and result as `add_consumer`; raises also `UnknownConsumerError`."""
         now = self._checked_now(now_ms)
         self._membership.set_weight(name, weight)
         self._now = now
-        return self._wake([])
+        return self._outbox.wake([], now)
 
     def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> list[Effect]:
+        """Place keys in another way; connected consumers that the placement lacks are added to a copy of it."""
         now = self._checked_now(now_ms)
         self._membership.set_placement(placement)
         self._now = now
-        return self._wake([])
+        return self._outbox.wake([], now)
 
     # time
 
     def next_deadline_ms(self) -> int | None:
+        """When `handle_timeout` has something to do next, or None. Exact. O(log n) amortised."""
         return self._timers.next_deadline
 
     def handle_timeout(self, *, now_ms: int | None = None) -> list[Effect]:
-        self._now = now = self._checked_now(now_ms)
+        """Let time act: ack timeouts, retries, drains, and evictions last. Calls that are early or extra are free.
+
+        Args:
+            now_ms: Monotonic milliseconds; a loop that may wake early passes ``max(deadline, now)``.
+
+        Returns:
+            `Released`, `Evicted` and what policies decided, in the order in which it fell due; then the deliveries that
+            are possible now.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+
+        Complexity:
+            O(log n) for each deadline that is due; never a scan.
+        """
+        now = self._now = self._checked_now(now_ms)
         notices: list[Effect] = []
         for timed in due_order(self._timers.pop_due(now)):
             if isinstance(timed, Entry):
@@ -340,64 +625,72 @@ class KeySharedDispatcher:
             elif isinstance(timed, Drain):
                 for entry in timed.open_entries():
                     self._endings.release(entry, notices, ReleaseReason.DRAIN_TIMEOUT)
-        return self._wake(notices)
-
-    def _message_due(self, entry: Entry, notices: list[Effect]) -> None:
-        if entry.state == _IN_FLIGHT:
-            self._endings.fail(entry, notices, self._now, reason=ReleaseReason.ACK_TIMEOUT)
-        elif entry.state == _RETRY_WAIT:
-            self._window.move(entry, State.QUEUED)
+        return self._outbox.wake(notices, now)
 
     # queries
 
     @property
     def config(self) -> DispatcherConfig:
+        """The configuration it was made with."""
         return self._config
 
     @property
     def safe_cursor(self) -> int | None:
+        """Greatest offered offset below the lowest outstanding one; None before any. Never moves back."""
         return self._window.cursor.safe_cursor
 
     @property
     def resume_offset(self) -> int | None:
+        """Where a restart that has only the cursor reads on: the lowest outstanding offset, else the next one."""
         return self._window.cursor.resume_offset
 
     @property
     def free_slots(self) -> int:
+        """How many messages may be offered now; at 0 stop reading until `Resumed`."""
         return self._window.free_slots
 
     def acked_ranges(self) -> list[tuple[int, int]]:
+        """Half-open stretches above the cursor in which everything offered is settled. O(n)."""
         return self._window.cursor.acked_ranges()
 
     def owner(self, key: Key) -> str | None:
+        """Name of the consumer that a key belongs to now; None if nobody, or if there is no key."""
         data = key_bytes(key)
         if data is None and not self._config.ordering_required:
             return None
         return self._routing.owner(b"" if data is None else data)
 
     def why_blocked(self, offset: int) -> Blocking | None:
+        """What an outstanding message waits for; None if it is in flight, or not outstanding. O(log n).
+
+        Example:
+            >>> from keyshared.ring import HashRing
+            >>> d = KeySharedDispatcher(HashRing())
+            >>> d.offer(0, "k"), d.why_blocked(0).reason.value
+            ([], 'no_consumer')
+        """
         entry = self._window.find(offset)
-        return None if entry is None else why_blocked(self._window, entry, self._config.max_in_flight_per_key)
+        return None if entry is None else why_blocked(self._window, entry)
 
     def in_flight(self, consumer: str | None = None) -> list[Deliver]:
-        members = self._membership.members
-        chosen = members.values() if consumer is None else [members[consumer]] if consumer in members else []
-        return [_delivery(entry) for member in chosen for entry in held_by(member)]
+        """Open deliveries of one consumer, or of all in the order of joining, each in offset order. O(result)."""
+        names = self._members if consumer is None else [consumer]
+        chosen = [self._members[name] for name in names if name in self._members]
+        return [delivery(entry) for member in chosen for entry in held_by(member)]
 
     def outstanding_effects(self) -> list[Effect]:
-        entries = self._window.outstanding()
-        archive = [_dead_letter(entry) for entry in entries if entry.state == _DEAD_LETTERING]
-        load = [_load(entry) for entry in entries if entry.state == _LOADING]
-        return [*archive, *load, *(_delivery(entry) for entry in entries if entry.state == _IN_FLIGHT)]
+        """Every obligation that is not met: `DeadLetter`, then `Load`, then `Deliver`, each by offset. O(n)."""
+        return self._outbox.outstanding()
 
     def is_current(self, effect: Effect) -> bool:
+        """Whether an effect still holds; ask just before acting on an obligation. Notices always do."""
         match effect:
             case CursorAdvanced(safe_cursor):
                 return safe_cursor == self.safe_cursor
             case Resumed():
                 return self.free_slots > 0
             case Deliver(offset, _, consumer, attempt):
-                return self._current(offset, consumer, attempt) is not None
+                return current(self._members, offset, consumer, attempt) is not None
             case DeadLetter(offset) | Load(offset):
                 entry = self._window.find(offset)
                 state = _DEAD_LETTERING if isinstance(effect, DeadLetter) else _LOADING
@@ -406,22 +699,27 @@ class KeySharedDispatcher:
                 return True
 
     def stats(self) -> DispatcherStats:
-        return gather_stats(self._window, self._membership.members)
-
-    def check_invariants(self) -> None:
-        self._window.check_invariants()
-        self._membership.check_invariants()
+        """Figures of this moment, all read from the one state there is. O(consumers)."""
+        return gather_stats(self._window, self._members)
 
     def snapshot(self) -> dict[str, object]:
+        """The whole state as plain data that survives JSON: deadlines as what remains of them, no passengers. O(n)."""
         return {
             "version": SNAPSHOT_VERSION,
             "epoch": self._epoch,
-            "reported": self._reported,
-            "paused": self._paused,
+            "reported": self._outbox.reported,
+            "paused": self._outbox.paused,
             "ranges": placement_mark(self._routing.ranges),
-            "consumers": dump_members(self._membership.members, self._now),
+            "consumers": dump_members(self._members, self._now),
             **dump_window(self._window, self._endings, self._drains, self._now),
         }
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` if the books contradict one another. For tests; O(n)."""
+        self._window.check_invariants()
+        self._membership.check_invariants()
+
+    # inside
 
     def _load(self, data: Reader, epoch: int, items: Mapping[int, object]) -> None:
         self._epoch = max(epoch, data.field("epoch").count())
@@ -430,72 +728,12 @@ class KeySharedDispatcher:
             self._membership.readmit(load_member(consumer, order, self._timers, self._now))
         if data.field("ranges").text() != placement_mark(self._routing.ranges):
             raise data.field("ranges").refuse("belong to the placement that is given: same kind, same settings")
-        load_window(data, self._window, self._endings, self._timers, self._now, items)
+        load_window(data, self._window, self._endings, self._timers, now=self._now, items=items)
         load_drains(data, self._window, self._drains, self._now)
-        self._reported = data.field("reported").maybe(Reader.integer)
-        self._paused = data.field("paused").flag()
+        self._outbox.reported = data.field("reported").maybe(Reader.integer)
+        self._outbox.paused = data.field("paused").flag()
         if self._window.cursor.last is not None:
-            self._replay_until = self._window.cursor.last
-        try:
-            self.check_invariants()
-        except InvariantError as broken:
-            raise data.refuse(f"describe a dispatcher in which {broken.fact}") from broken
-
-    # how a call ends
-
-    def _wake(self, notices: list[Effect]) -> list[Effect]:
-        return self._finish(notices, self._window.wake())
-
-    def _finish(self, out: list[Effect], granted: list[Entry]) -> list[Effect]:
-        """Add obligations and state to the notices in ``out``: what a call returns."""
-        others: list[Entry] | None = None
-        notices = len(out)
-        for entry in granted:
-            if entry.state == _IN_FLIGHT:
-                if self._ack_timeout_ms is not None:
-                    self._timers.start_last(entry, self._now + self._ack_timeout_ms)
-                name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-                fields = (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)
-                out.append(_new(Deliver, fields))
-            elif others is None:
-                others = [entry]
-            else:
-                others.append(entry)
-        if others is not None:
-            out[notices:notices] = _other_obligations(others)
-        window = self._window
-        if window.emptied:
-            self._membership.reap()
-        if self._drains is not None:
-            self._drains.refresh(self._now)
-        safe = window.cursor.safe_cursor
-        if safe is not None and safe != self._reported:
-            self._reported = safe
-            out.append(CursorAdvanced(safe))
-        if self._paused:
-            self._resume_if_roomy(out)
-        elif window.loaded >= window.capacity or window.cursor.outstanding >= window.max_tracked:
-            self._paused = True
-        return out
-
-    def _resume_if_roomy(self, out: list[Effect]) -> None:
-        free = self._window.free_slots
-        if free >= max(1, self._window.capacity // 4):
-            self._paused = False
-            out.append(Resumed(free))
-
-    def _merged(self, calls: list[list[Effect]]) -> list[Effect]:
-        """One list of effects for several calls at one instant: kinds in order, each kind as it came, state once."""
-        effects = [effect for call in calls for effect in call]
-        states = [effect for effect in effects if isinstance(effect, CursorAdvanced | Resumed)]
-        merged: list[Effect] = sorted((e for e in effects if not isinstance(e, CursorAdvanced | Resumed)), key=_rank)
-        merged.extend([effect for effect in states if isinstance(effect, CursorAdvanced)][-1:])
-        if any(isinstance(effect, Resumed) for effect in states):
-            self._paused = True
-            self._resume_if_roomy(merged)
-        return merged
-
-    # checks
+            self._admission.known_until = self._window.cursor.last
 
     def _checked_now(self, now_ms: int | None) -> int:
         if now_ms is None:
@@ -504,120 +742,56 @@ class KeySharedDispatcher:
             raise ClockError(now_ms, self._now)
         return now_ms
 
-    def _answer_special(self, offset: int, key: bytes | None, item: object, now: int) -> list[Effect] | None:
-        """What the rare cases of an offer are answered with; None if it is an offer like any other."""
-        if self._replay_until is not None:
-            if type(offset) is int and offset <= self._replay_until:
-                self._now = now
-                entry = self._window.find(offset)
-                if entry is not None and entry.item is None and entry.state != _SPILLED:
-                    entry.item = item
-                return []
-        self._window.check_offer(offset)
-        unmatched = self._is_unmatched(key)
-        if unmatched and self._config.unmatched is Unmatched.ERROR:
-            raise UnmatchedKeyError(key)
-        self._replay_until = None
-        if not unmatched or self._config.unmatched is Unmatched.HOLD:
-            return None
-        self._now = now
-        self._window.cursor.skip(offset)
-        return self._finish([Skipped(offset, key, SkipReason.UNMATCHED)], [])
-
-    def _is_unmatched(self, key: bytes | None) -> bool:
-        membership = self._membership
-        if not membership.picky or key in self._window.lanes:
-            return False
-        return not membership.accepts(key)
-
-    def _check_batch(self, batch: list[tuple[int, bytes | None, object]]) -> None:
-        """Raise what any of the offers would raise, before the first one has changed anything."""
-        fresh = [
-            message for message in batch if self._replay_until is None or not _is_known(message, self._replay_until)
-        ]
-        last = self._window.cursor.last
-        for offset, _, _ in fresh:
-            if type(offset) is not int or (last is not None and offset <= last):
-                raise OffsetOrderError(offset, last)
-            last = offset
-        free = self.free_slots
-        if len(fresh) > free:
-            raise WindowFullError(min(self._window.capacity, self._window.max_tracked))
-        if self._config.unmatched is Unmatched.ERROR:
-            for _, key, _ in fresh:
-                if self._is_unmatched(key):
-                    raise UnmatchedKeyError(key)
-
     def _current(self, offset: int, consumer: str, attempt: int) -> Entry | None:
-        """The message whose current delivery that is, or None."""
-        member = self._membership.members.get(consumer)
-        entry = None if member is None else member.open.get(offset)
-        return entry if entry is not None and entry.attempt == attempt else None
+        check_receipt(offset, consumer, attempt)
+        return current(self._members, offset, consumer, attempt)
 
-    def _late_ack(self, offset: int, consumer: str, attempt: int) -> list[Effect]:
-        ignored = self._ignored(offset, consumer, attempt)
-        if ignored.reason is not AckIgnoredReason.STALE_ATTEMPT:
+    def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect]:
+        """Answer an ack that does not name a current delivery."""
+        check_receipt(offset, consumer, attempt)
+        self._now = now
+        entry = self._window.find(offset)
+        ignored = explain_ignored(entry, offset, consumer, attempt)
+        if entry is None or ignored.reason is not AckIgnoredReason.STALE_ATTEMPT:
             return [ignored]
-        entry: Entry = self._window.find(offset)  # type: ignore[assignment]  # a stale attempt is one of something outstanding
         if entry.state == _IN_FLIGHT:
             self._endings.mark_late(entry)
             return [ignored._replace(reason=AckIgnoredReason.LATE_ACK_NOTED)]
         self._endings.settle(entry)
-        return self._wake([])
+        return self._outbox.wake([], now)
 
-    def _ignored(self, offset: int, consumer: str, attempt: int) -> AckIgnored:
-        return AckIgnored(offset, consumer, attempt, self._why_ignored(self._window.find(offset), consumer, attempt))
+    def _confirm(
+        self, offset: int, state: int, otherwise: AckIgnoredReason, now_ms: int | None, item: object
+    ) -> list[Effect]:
+        """Act on a message that waits in a state for the host to say something."""
+        now = self._checked_now(now_ms)
+        _check_offset("offset", offset)
+        self._now = now
+        entry = self._window.find(offset)
+        if entry is None or entry.state != state:
+            reason = AckIgnoredReason.UNKNOWN_OFFSET if entry is None else otherwise
+            return [AckIgnored(offset, None, None, reason)]
+        notices: list[Effect] = []
+        if state == _LOADING:
+            self._window.provide(entry, item)
+        elif state == _BLOCKED:
+            self._endings.park(entry, notices)
+        else:
+            self._endings.archived(entry, notices)
+        return self._outbox.wake(notices, now)
 
-    def _why_ignored(self, entry: Entry | None, consumer: str, attempt: int) -> AckIgnoredReason:
-        """Why an answer that does not name a current delivery does not apply."""
-        if entry is None:
-            return AckIgnoredReason.UNKNOWN_OFFSET
-        if entry.state == _DEAD_LETTERING:
-            return AckIgnoredReason.DEAD_LETTERING
-        if entry.state == _BLOCKED:
-            return AckIgnoredReason.BLOCKED
-        if not 1 <= attempt <= entry.attempt:
-            return AckIgnoredReason.UNKNOWN_ATTEMPT
-        if attempt == entry.attempt and entry.consumer is not None and entry.consumer.name != consumer:
-            return AckIgnoredReason.NOT_HOLDER
-        return AckIgnoredReason.STALE_ATTEMPT
-
-
-def _other_obligations(entries: list[Entry]) -> list[Effect]:
-    """Spill notices, dead letters and loads for what was granted; one that was settled within the call is passed over."""
-    spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == _SPILLED]
-    archive: list[Effect] = [_dead_letter(entry) for entry in entries if entry.state == _DEAD_LETTERING]
-    return spilled + archive + [_load(entry) for entry in entries if entry.state == _LOADING]
-
-
-def _dead_letter(entry: Entry) -> DeadLetter:
-    return DeadLetter(entry.offset, entry.key, entry.attempt, entry.failures, entry.item)
+    def _message_due(self, entry: Entry, notices: list[Effect]) -> None:
+        if entry.state == _IN_FLIGHT:
+            self._endings.fail(entry, notices, self._now, reason=ReleaseReason.ACK_TIMEOUT)
+        elif entry.state == _RETRY_WAIT:
+            self._window.move(entry, State.QUEUED)
 
 
-def _load(entry: Entry) -> Load:
-    return Load(entry.offset, entry.key)
+def _check_length(parameter: str, value: int | None, *, at_least: int) -> None:
+    if value is not None and (type(value) is not int or value < at_least):
+        raise ConfigError(parameter, value, f"be an int of at least {at_least}, or None")
 
 
-def _delivery(entry: Entry) -> Deliver:
-    name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-    return Deliver(entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)
-
-
-def _not_applicable(offset: int, entry: Entry | None, reason: AckIgnoredReason) -> AckIgnored:
-    return AckIgnored(offset, None, None, AckIgnoredReason.UNKNOWN_OFFSET if entry is None else reason)
-
-
-def _is_known(message: tuple[int, bytes | None, object], until: int) -> bool:
-    return type(message[0]) is int and message[0] <= until
-
-
-def _rank(effect: Effect) -> int:
-    return _RANKS.get(type(effect), 0)
-
-
-def _check_delay(parameter: str, value: int | None) -> None:
-    if value is not None and (type(value) is not int or value < 0):
-        raise ConfigError(parameter, value, "be an int of at least 0, or None")
-
-
-_RANKS: Final[dict[type[Effect], int]] = {DeadLetter: 1, Load: 2, Deliver: 3}
+def _check_offset(parameter: str, value: object) -> None:
+    if type(value) is not int:
+        raise ConfigError(parameter, value, "be an int")

@@ -2,7 +2,7 @@
 
 from keyshared.lanes import Consumer, Entry, Lane, State
 from keyshared.members import Member
-from keyshared.timers import NEVER, Timed, Timers
+from keyshared.timers import Timed, Timers
 from keyshared.window import InFlightWindow
 
 __all__ = ["Drain", "DrainDeadlines", "due_order"]
@@ -22,7 +22,7 @@ class Drain:
     def __init__(self, lane: Lane, holder: Consumer | None) -> None:
         self.lane = lane
         self.holder = holder
-        self.deadline = NEVER
+        self.deadline: int | None = None
 
     def open_entries(self) -> list[Entry]:
         """The deliveries that the lane waits for, in offset order. O(per-key limit)."""
@@ -61,7 +61,7 @@ class DrainDeadlines:
             drains = lane.listed is self._window.draining and lane.key not in self._window.quarantined
             drain = self._drains.get(lane)
             if drain is not None and not (drains and drain.holder is lane.holder):
-                drain.deadline = NEVER
+                drain.deadline = None
                 del self._drains[lane]
                 drain = None
             if drains and drain is None:

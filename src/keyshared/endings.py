@@ -1,7 +1,7 @@
 """How the delivery of a message can end other than by its ack, and what becomes of the message then.
 
-One place for failures, retries, poison and the marks that a late ack or a lost log leaves behind, so that a nack, a timeout, an eviction and
-a lost session cannot treat a message differently by accident.
+One place for failures, retries, poison and the marks that a late ack or a lost log leaves behind, so that a nack, a
+timeout, an eviction and a lost session cannot treat a message differently by accident.
 """
 
 from typing import Final
@@ -20,8 +20,8 @@ from keyshared.effects import (
     SkipReason,
 )
 from keyshared.lanes import Entry, State
-from keyshared.retry import Poison, Then
-from keyshared.timers import NEVER, Timers
+from keyshared.retry import Then
+from keyshared.timers import Timers
 from keyshared.window import InFlightWindow
 
 __all__ = ["Endings"]
@@ -116,7 +116,7 @@ class Endings:
         self.settle(entry)
 
     def gone(self, entry: Entry, notices: list[Effect]) -> None:
-        """The message can no longer be read: settle it, or if it is at a consumer, as soon as that delivery has ended."""
+        """The message can no longer be read: settle it, now or when the delivery that is open has ended."""
         if entry.state == _IN_FLIGHT:
             self.marks.setdefault(entry.offset, SkipReason.GONE)
         else:
@@ -129,7 +129,7 @@ class Endings:
 
     def settle(self, entry: Entry) -> None:
         """Settle a message in any state and forget all that was noted about it."""
-        entry.deadline = NEVER
+        entry.deadline = None
         if entry.state == State.BLOCKED:
             of_key = self.blocked[entry.key]
             del of_key[entry.offset]
@@ -139,7 +139,7 @@ class Endings:
 
     def _begin(self, entry: Entry, notices: list[Effect], reason: ReleaseReason | None) -> bool:
         """What every end of a delivery has in common; True if a mark has settled the message."""
-        entry.deadline = NEVER
+        entry.deadline = None
         if reason is not None and entry.consumer is not None:
             notices.append(Released(entry.offset, entry.consumer.name, entry.attempt, reason))
         mark = self.marks.pop(entry.offset, None)

@@ -33,7 +33,7 @@ class Blocking(NamedTuple):
     behind: int | None = None
 
 
-def why_blocked(window: InFlightWindow, entry: Entry, per_key: int) -> Blocking | None:
+def why_blocked(window: InFlightWindow, entry: Entry) -> Blocking | None:  # noqa: PLR0911  # one return for each reason
     """What an outstanding message waits for, or None if it is in flight. O(log n)."""
     if entry.state == State.IN_FLIGHT:
         return None
@@ -54,7 +54,7 @@ def why_blocked(window: InFlightWindow, entry: Entry, per_key: int) -> Blocking 
         return Blocking(BlockReason.NO_CONSUMER)
     if lane.holder is not None and lane.holder is not owner:
         return Blocking(BlockReason.DRAINING, holder)
-    if lane.open >= per_key:
+    if lane.open >= window.per_key:
         return Blocking(BlockReason.KEY_IN_FLIGHT, holder)
     return _why_not_now(window, entry, owner)
 

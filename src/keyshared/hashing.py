@@ -7,7 +7,6 @@ function (its seed or variant): a function that would place keys differently get
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeAlias, overload
 
@@ -199,7 +198,11 @@ class KeyHash:
         return self.function(key) >> self.bits - slot_bits
 
 
-XXH64_SEED_42: Final = KeyHash("xxh64:42", 64, partial(xxh64_intdigest, seed=42))
+def _xxh64_seed_42(data: bytes) -> int:
+    return xxh64_intdigest(data, 42)  # twice as fast as a partial with a keyword
+
+
+XXH64_SEED_42: Final = KeyHash("xxh64:42", 64, _xxh64_seed_42)
 """The default. Spark's built-in ``xxhash64`` of a string or binary column, read as unsigned."""
 
 DANUBE_32: Final = KeyHash("danube32", 32, danube32)

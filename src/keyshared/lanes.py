@@ -1,12 +1,14 @@
 """One outstanding message, the lane it waits in, and the consumer that may hold it.
 
-A *lane* is the outstanding messages of one key in offset order. It exists from the first offer to the last settlement of its key, so a newer
-message can never be handed out past an older one that was put back: whatever happens, the older one is still in front of it.
+A *lane* is the outstanding messages of one key in offset order. It exists from the first offer to the last settlement
+of its key, so a newer message can never be handed out past an older one that was put back: whatever happens, the older
+one is still in front of it.
 
-A message goes out only while every older message of its lane is open. So the messages that were ever delivered are always the front part of
-the lane, at most one per slot of the per-key limit. ``fresh`` points at the first message behind that part; ``back`` lists, in offset order,
-those within it that are not open (put back, waiting for a retry, dead-lettering, blocked). The next message of a lane is therefore
-``back[0]``, or ``fresh`` when nothing came back: no scan, however long the lane is.
+A message goes out only while every older message of its lane is open. So the messages that were ever delivered are
+always the front part of the lane, at most one per slot of the per-key limit. ``fresh`` points at the first message
+behind that part; ``back`` lists, in offset order, those within it that are not open (put back, waiting for a retry,
+dead-lettering, blocked). The next message of a lane is therefore ``back[0]``, or ``fresh`` when nothing came back: no
+scan, however long the lane is.
 
 These are plain records. `InFlightWindow` is the only one that changes them.
 """
@@ -15,11 +17,11 @@ from bisect import insort
 from collections import OrderedDict
 from enum import IntEnum
 from operator import attrgetter
-from typing import Final
+from typing import Final, final
 
 from keyshared.cursor import SETTLED, Cell
 
-__all__ = ["LEGAL_MOVES", "NEXT_STATE", "Change", "Consumer", "Entry", "Lane", "State"]
+__all__ = ["ALONE", "LEGAL_MOVES", "NEXT_STATE", "Change", "Consumer", "Entry", "Lane", "State"]
 
 
 class State(IntEnum):
@@ -83,6 +85,7 @@ LEGAL_MOVES: Final = frozenset(
 _offset_of: Final = attrgetter("offset")
 
 
+@final
 class Entry(Cell):
     """One outstanding message: the handle that an `InFlightWindow` gives out and takes back.
 
@@ -92,7 +95,7 @@ class Entry(Cell):
         key: Its key, or None.
         item: The passenger given with it; None once it is spilled or settled.
         state: One of `State`, as a plain int.
-        lane: The lane it waits in.
+        lane: The lane it waits in, or `ALONE`.
         before: The next older outstanding message of the lane.
         after: The next newer one.
         consumer: Who holds it, held it last, or is waiting for it to be loaded.
@@ -115,7 +118,7 @@ class Entry(Cell):
         self.after: Entry | None = None
         self.consumer: Consumer | None = None
         self.failures = 0
-        self.deadline = -1
+        self.deadline: int | None = None
 
     def __repr__(self) -> str:
         return f"<Entry {self.offset} key={self.key!r} {State(self.state).name}>"
@@ -202,6 +205,10 @@ class Lane:
         else:
             insort(self.back, entry, key=_offset_of)
 
+
+ALONE: Final = Lane(None)
+"""Stands for the lane of a message that is in flight and the only one of its key: that needs none, and on unique keys
+a lane would be a third of a message's memory and time. Never changed."""
 
 WorkList = OrderedDict[Lane, int]
 """Lanes that wait for something, oldest first, each with its place in the sequence over all lists."""

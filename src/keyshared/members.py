@@ -5,7 +5,6 @@ from enum import StrEnum
 from keyshared.glob import KeyFilter
 from keyshared.lanes import Consumer
 from keyshared.ranges import Weight
-from keyshared.timers import NEVER
 
 __all__ = ["Member", "MemberState"]
 
@@ -25,16 +24,16 @@ class Member(Consumer):
         state: What it may do now.
         quota: Its configured limit; ``limit`` is that while it is active, else 0.
         accepts: Its key filter.
-        weight: Its weight in the placement.
+        weight: The weight it asked for, or None if the placement decides.
         deadline: When its grace period or its drain is over.
     """
 
     __slots__ = ("accepts", "deadline", "quota", "state", "weight")
 
-    def __init__(self, name: str, order: int, quota: int, accepts: KeyFilter, weight: Weight) -> None:
+    def __init__(self, name: str, order: int, quota: int, accepts: KeyFilter, weight: Weight | None) -> None:
         super().__init__(name, order, quota, keyless=accepts.takes_keyless)
         self.state = MemberState.ACTIVE
         self.quota = quota
         self.accepts = accepts
         self.weight = weight
-        self.deadline = NEVER
+        self.deadline: int | None = None

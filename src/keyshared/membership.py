@@ -1,7 +1,7 @@
 """Who takes part: consumers that join, fall silent, come back, drain, are evicted and leave.
 
-A name is one session. Every method validates first, then changes the books of routing, window and timers; what became of the messages that
-a consumer held is decided by `Endings`, and the window's ``wake`` acts on it.
+A name is one session. Every method validates first, then changes the books of routing, window and timers; what became
+of the messages that a consumer held is decided by `Endings`, and the window's ``wake`` acts on it.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from keyshared.members import Member, MemberState
 from keyshared.placement import Placement
 from keyshared.ranges import Weight
 from keyshared.routing import Routing
-from keyshared.timers import NEVER, Timers
+from keyshared.timers import Timers
 from keyshared.window import InFlightWindow
 
 __all__ = ["Membership"]
@@ -49,21 +49,25 @@ class Membership:
 
     def connected(self, name: str) -> Member:
         """The member of that name that is active or inactive."""
+        _check_name(name)
         member = self.members.get(name)
         if member is None or member.state is MemberState.DRAINING:
             raise UnknownConsumerError(name)
         return member
 
     def accepts(self, key: bytes | None) -> bool:
-        """Whether any consumer at all, draining ones included, would take the key. O(consumers x patterns) if none does."""
+        """Whether any consumer, draining ones included, would take the key. O(consumers x patterns) if none does."""
         if key is None:
             return any(member.accepts.takes_keyless for member in self.members.values())
         return any(member.accepts.accepts(key) for member in self.members.values())
 
     # changes
 
-    def join(self, name: str, filters: Iterable[str], weight: Weight, limit: int | None, notices: list[Effect]) -> None:
+    def join(
+        self, name: str, filters: Iterable[str], weight: Weight | None, limit: int | None, notices: list[Effect]
+    ) -> None:
         """Start a session; one that was still draining under the name ends first."""
+        _check_name(name)
         before = self.members.get(name)
         if before is not None and before.state is not MemberState.DRAINING:
             raise ConsumerExistsError(name)
@@ -83,6 +87,7 @@ class Membership:
         """End a session, at once or when what it holds is finished."""
         if drain_ms is not None and (type(drain_ms) is not int or drain_ms < 0):
             raise ConfigError("drain_ms", drain_ms, "be an int of at least 0, or None for no limit")
+        _check_name(name)
         member = self.members.get(name)
         if member is None:
             return
@@ -94,7 +99,7 @@ class Membership:
             self._forget(member)
             return
         member.state = MemberState.DRAINING
-        member.deadline = NEVER
+        member.deadline = None
         self._window.cancel_reservations(member)
         self._window.set_limit(member, 0)
         self._window.set_keyless(member, keyless=False)
@@ -103,6 +108,7 @@ class Membership:
 
     def deactivate(self, name: str, now: int) -> None:
         """Its connection is gone: it keeps its keys for the grace period."""
+        _check_name(name)
         member = self.members.get(name)
         if member is None or member.state is not MemberState.ACTIVE:
             return
@@ -118,7 +124,7 @@ class Membership:
             for entry in held_by(member):
                 self._endings.lose(entry, notices, ReleaseReason.SESSION_LOST)
         member.state = MemberState.ACTIVE
-        member.deadline = NEVER
+        member.deadline = None
         self._window.set_limit(member, member.quota)
 
     def deadline_reached(self, member: Member, notices: list[Effect]) -> None:
@@ -208,7 +214,7 @@ class Membership:
             self._endings.release(entry, notices, reason)
 
     def _forget(self, member: Member) -> None:
-        member.deadline = NEVER
+        member.deadline = None
         del self.members[member.name]
         self._window.discard(member.name)
         self._count_picky()
@@ -224,6 +230,11 @@ class Membership:
 def held_by(member: Member) -> list[Entry]:
     """What a consumer holds, in offset order."""
     return [member.open[offset] for offset in sorted(member.open)]
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise ConfigError("name", name, "be a str")
 
 
 def _checked_limit(limit: int) -> int:

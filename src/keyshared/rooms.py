@@ -1,7 +1,8 @@
 """Who has most room: an index over consumers that costs nothing until somebody asks.
 
-Only keyless messages ask. So a change of room is only noted on the hot path (`RoomIndex.note`), and a query first brings the noted ones
-into the heap. An entry of the heap is stale if its consumer's room is not what the entry says; every consumer has one that is not.
+Only keyless messages ask. So a change of room is only noted on the hot path (`RoomIndex.note`), and a query first
+brings the noted ones into the heap. An entry of the heap is stale if its consumer's room is not what the entry says;
+every consumer has one that is not.
 """
 
 from heapq import heapify, heappop, heappush
@@ -37,6 +38,8 @@ class RoomIndex:
         if not consumer.noted:
             consumer.noted = True
             self._changed.append(consumer)
+            if len(self._changed) > 2 * len(self._consumers) + 64:
+                self._bring_in()  # or those who have left would be kept until somebody asks
 
     def roomiest(self) -> Consumer | None:
         """The consumer with most room, or None if none has any. O(log n) amortised over the notes."""

@@ -1,26 +1,35 @@
 """Who gets a key: a placement, seen through the key filters of its consumers."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from keyshared.glob import KeyFilter
 from keyshared.placement import Placement
 from keyshared.ranges import RangeMap, Weight
 
-__all__ = ["Routing"]
+__all__ = ["OwnerLookup", "Routing"]
+
+OwnerLookup: TypeAlias = Callable[[bytes], str | None]
+"""Bytes of a key to the name of its owner, or None."""
 
 
 class Routing:
     """Joins a placement with filters: the owner of a key is the first consumer, clockwise, whose filter accepts it.
 
-    A name that the placement knows but that never joined here owns its keys all the same, and nobody answers for it: its keys wait. So do
-    the keys of a hole. ``filters`` holds everyone who joined.
+    A name that the placement knows but that never joined here owns its keys all the same, and nobody answers for it:
+    its keys wait. So do the keys of a hole.
+
+    Attributes:
+        owner: Gives the name of a key's owner now, or None. O(log vnodes), with filters O(log vnodes + vnodes passed).
+            A new function after every change: look it up each time.
+        filters: The filter of everyone who joined.
 
     Args:
         placement: Where keys go; copied, so that later changes of the caller's object have no effect here.
         one_key: Treat every key as this one.
     """
 
-    __slots__ = ("_one_key", "_placement", "_ranges", "_selective", "filters")
+    __slots__ = ("_one_key", "_placement", "_ranges", "_selective", "filters", "owner")
 
     def __init__(self, placement: Placement, *, one_key: bytes | None = None) -> None:
         self.filters: dict[str, KeyFilter] = {}
@@ -28,19 +37,16 @@ class Routing:
         self._selective = 0  # how many filters do not accept everything
         self._placement = placement.copy()
         self._ranges = self._placement.ranges
+        self.owner: OwnerLookup = self._owner
 
     @property
     def ranges(self) -> RangeMap:
         """Who owns which slot now, filters aside."""
         return self._ranges
 
-    def owner(self, key: bytes) -> str | None:
-        """Name of the key's owner now, or None. O(log vnodes), with filters O(log vnodes + vnodes passed)."""
+    def _owner(self, key: bytes) -> str | None:
         if self._one_key is not None:
             key = self._one_key
-        if not self._selective:
-            name = self._ranges.owner_of(key)
-            return name if name in self.filters else None
         slot = self._ranges.slot_of(key)
         if self._ranges.owner(slot) is None:
             return None
@@ -52,39 +58,50 @@ class Routing:
                 return name
         return None
 
-    def join(self, name: str, accepts: KeyFilter, weight: Weight) -> None:
+    def join(self, name: str, accepts: KeyFilter, weight: Weight | None) -> None:
         """Let a consumer take part; one that the placement already names keeps its place there."""
-        if name not in self._placement.consumers:
-            self._placement.add(name, weight=weight)
+        _join(self._placement, name, weight)
         self._set_filter(name, accepts)
-        self._ranges = self._placement.ranges
+        self._refresh()
 
     def leave(self, name: str) -> None:
         """Let a consumer's keys go to the others."""
         self._placement.remove(name)
         self._selective -= not self.filters.pop(name).accepts_all
-        self._ranges = self._placement.ranges
+        self._refresh()
 
     def set_filter(self, name: str, accepts: KeyFilter) -> None:
         """Replace what a consumer accepts."""
         self._set_filter(name, accepts)
+        self._refresh()
 
     def set_weight(self, name: str, weight: Weight) -> None:
         """Change a consumer's share."""
         self._placement.set_weight(name, weight)
-        self._ranges = self._placement.ranges
+        self._refresh()
 
-    def replace(self, placement: Placement, members: Iterable[tuple[str, Weight]]) -> None:
-        """Take another placement; members that it lacks are added to it in the given order."""
+    def replace(self, placement: Placement, members: Iterable[tuple[str, Weight | None]]) -> None:
+        """Take another placement; those members join it in the given order."""
         fresh = placement.copy()
-        known = set(fresh.consumers)
         for name, weight in members:
-            if name not in known:
-                fresh.add(name, weight=weight)
+            _join(fresh, name, weight)
         self._placement = fresh
-        self._ranges = fresh.ranges
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Choose how owners are found: where nobody is selective and everybody is here, the placement alone says it."""
+        self._ranges = self._placement.ranges
+        plain = self._one_key is None and not self._selective and self.filters.keys() >= set(self._ranges.owners)
+        self.owner = self._ranges.owner_of if plain else self._owner
 
     def _set_filter(self, name: str, accepts: KeyFilter) -> None:
         before = self.filters.get(name)
         self._selective += (not accepts.accepts_all) - (before is not None and not before.accepts_all)
         self.filters[name] = accepts
+
+
+def _join(placement: Placement, name: str, weight: Weight | None) -> None:
+    if name not in placement.consumers:
+        placement.add(name, weight=1 if weight is None else weight)
+    elif weight is not None:
+        placement.set_weight(name, weight)

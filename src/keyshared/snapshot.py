@@ -1,8 +1,9 @@
 """A dispatcher as plain data, and back.
 
-Only what cannot be derived is stored: messages in offset order, the order in which lanes wait, consumers in the order of joining, and what was
-last reported. Counters, ready lists, acked ranges and the room index are rebuilt; the caller then checks every invariant of the whole, so a
-snapshot that was cut or forged is refused however plausible each part of it looks.
+Only what cannot be derived is stored: messages in offset order, the order in which lanes wait, consumers in the order
+of joining, and what was last reported. Counters, ready lists, acked ranges and the room index are rebuilt; the caller
+then checks every invariant of the whole, so a snapshot that was cut or forged is refused however plausible each part of
+it looks.
 """
 
 from base64 import b64decode, b64encode
@@ -13,15 +14,16 @@ from typing import Final, TypeVar
 
 from xxhash import xxh64_hexdigest
 
+from keyshared.cursor import ContiguousCursor
 from keyshared.drains import DrainDeadlines
 from keyshared.effects import SettleReason, SkipReason
 from keyshared.endings import Endings
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared.errors import SnapshotError
 from keyshared.glob import KeyFilter
 from keyshared.lanes import Consumer, Entry, Lane, State
 from keyshared.members import Member, MemberState
 from keyshared.ranges import RangeMap, Weight
-from keyshared.timers import NEVER, Timed, Timers
+from keyshared.timers import Timed, Timers
 from keyshared.window import InFlightWindow
 
 __all__ = [
@@ -36,7 +38,7 @@ __all__ = [
 ]
 
 EPOCH_BITS: Final = 32
-"""Attempts of epoch e are numbered from ``(e << EPOCH_BITS) + 1``: a delivery from before a crash never has a number of one after it."""
+"""Attempts of epoch e are numbered from ``(e << EPOCH_BITS) + 1``: after a crash no number of before comes again."""
 
 _T = TypeVar("_T")
 _LISTS: Final = ("shared", "ownerless", "draining", "starved")
@@ -152,7 +154,7 @@ def dump_members(members: Mapping[str, Member], now: int) -> list[object]:
             "state": member.state.value,
             "quota": member.quota,
             "filters": list(member.accepts.patterns),
-            "weight": list(member.weight.as_integer_ratio()),
+            "weight": None if member.weight is None else list(member.weight.as_integer_ratio()),
             "remaining_ms": _remaining(member, now),
         }
         for member in members.values()
@@ -167,7 +169,7 @@ def load_member(data: Reader, order: int, timers: Timers, now: int) -> Member:
         order,
         data.field("quota").count(),
         KeyFilter(patterns),
-        data.field("weight").weight(),
+        data.field("weight").maybe(Reader.weight),
     )
     member.state = data.field("state").one_of({state.value: state for state in MemberState})
     if member.state is not MemberState.ACTIVE:
@@ -179,21 +181,25 @@ def load_member(data: Reader, order: int, timers: Timers, now: int) -> Member:
 
 
 def load_window(
-    data: Reader, window: InFlightWindow, endings: Endings, timers: Timers, now: int, items: Mapping[int, object]
+    data: Reader, window: InFlightWindow, endings: Endings, timers: Timers, *, now: int, items: Mapping[int, object]
 ) -> None:
     """Fill a new window whose consumers are connected already."""
+    _load_messages(data, window, endings, timers, now=now, items=items)
+    for key in data.field("quarantined").items():
+        window.quarantined[key.binary()] = None
+    for place in data.field("waiting").items():
+        _load_place(place.items(3), window)
+
+
+def _load_messages(
+    data: Reader, window: InFlightWindow, endings: Endings, timers: Timers, *, now: int, items: Mapping[int, object]
+) -> None:
     ghosts: dict[str, Consumer] = {}
     cursor = window.cursor
     for message in data.field("messages").items():
         fields = message.items(10)
         offset = fields[0].integer()
-        before = fields[1].maybe(Reader.integer)
-        if cursor.last is not None and offset <= cursor.last:
-            raise fields[0].refuse(f"be greater than {cursor.last}")
-        if before is not None and (cursor.last is None or before > cursor.last):
-            if before >= offset:
-                raise fields[1].refuse(f"be less than {offset}")
-            cursor.skip(before)
+        _skip_to(fields, cursor)
         entry = _load_entry(fields, window, ghosts, items)
         _start(timers, entry, fields[8], now)
         mark = fields[9].maybe(_read_mark)
@@ -206,10 +212,18 @@ def load_window(
         cursor.skip(last)
     if last != cursor.last:
         raise data.field("last").refuse("be the greatest offset offered")
-    for key in data.field("quarantined").items():
-        window.quarantined[key.binary()] = None
-    for place in data.field("waiting").items():
-        _load_place(place.items(3), window)
+
+
+def _skip_to(fields: list[Reader], cursor: ContiguousCursor) -> None:
+    """Let the cursor know what was settled between the message before and this one."""
+    offset = fields[0].integer()
+    before = fields[1].maybe(Reader.integer)
+    if cursor.last is not None and offset <= cursor.last:
+        raise fields[0].refuse(f"be greater than {cursor.last}")
+    if before is not None and (cursor.last is None or before > cursor.last):
+        if before >= offset:
+            raise fields[1].refuse(f"be less than {offset}")
+        cursor.skip(before)
 
 
 def load_drains(data: Reader, window: InFlightWindow, drains: DrainDeadlines | None, now: int) -> None:
@@ -280,7 +294,7 @@ def _text(data: bytes) -> str:
 
 
 def _remaining(timed: Timed, now: int) -> int | None:
-    return None if timed.deadline == NEVER else timed.deadline - now
+    return None if timed.deadline is None else timed.deadline - now
 
 
 def _start(timers: Timers, timed: Timed, data: Reader, now: int) -> None:

@@ -1,23 +1,22 @@
 """Deadlines without scans: what is due, and when to come back.
 
-Almost every deadline is an ack timeout, and those are all equally long: they fall due in the order in which they were set, so a queue
-holds them. Everything else (retries, extensions, grace periods, drains) goes into a heap. A record is stale, and silently passed over, when
-the deadline that its owner carries is not the one in the record; so ending a timer is one assignment.
+Almost every deadline is an ack timeout, and those are all equally long: they fall due in the order in which they were
+set, so a queue holds them. Everything else (retries, extensions, grace periods, drains) goes into a heap. A record is
+stale, and silently passed over, when the deadline that its owner carries is not the one in the record; so ending a
+timer is one assignment.
 """
 
 from collections import deque
 from heapq import heapify, heappop, heappush
-from typing import Final, Protocol
+from typing import Protocol
 
-__all__ = ["NEVER", "Timed", "Timers"]
-
-NEVER: Final = -1
+__all__ = ["Timed", "Timers"]
 
 
 class Timed(Protocol):
-    """Whatever can have one deadline; `NEVER` when it has none."""
+    """Whatever can have one deadline; None when it has none."""
 
-    deadline: int
+    deadline: int | None
 
 
 class Timers:
@@ -26,14 +25,14 @@ class Timers:
     Example:
         >>> from keyshared.lanes import Consumer
         >>> class Egg:
-        ...     deadline = NEVER
+        ...     deadline = None
         >>> soft, hard = Egg(), Egg()
         >>> timers = Timers()
         >>> timers.start(hard, 600)
         >>> timers.start(soft, 240)
         >>> timers.next_deadline
         240
-        >>> soft.deadline = NEVER                   # taken out of the water
+        >>> soft.deadline = None                   # taken out of the water
         >>> timers.next_deadline
         600
         >>> timers.pop_due(700) == [(600, hard)]
@@ -91,7 +90,7 @@ class Timers:
         return heap[0][0] if heap else dues[0] if dues else None
 
     def pop_due(self, now: int) -> list[tuple[int, Timed]]:
-        """Everything whose deadline is not after ``now``, with that deadline; none of them has one any more. In no order."""
+        """Everything that is due at ``now``, with its deadline; none of it has one any more. In no order."""
         due: list[tuple[int, Timed]] = []
         dues, queue, heap = self._dues, self._queue, self._heap
         while dues and dues[0] <= now:
@@ -104,5 +103,5 @@ class Timers:
 
 def _take(due: list[tuple[int, Timed]], deadline: int, timed: Timed) -> None:
     if timed.deadline == deadline:
-        timed.deadline = NEVER
+        timed.deadline = None
         due.append((deadline, timed))

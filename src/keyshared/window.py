@@ -1,20 +1,23 @@
 """In-flight window: per-key lanes, what every consumer may hold, and what may go out next.
 
-The window knows order, limits and memory. It knows no time, no retry policy and no rules of membership: whoever composes it brings those,
-and says who owns a key. `KeySharedDispatcher` is one such composition; a broker with its own timers can be another.
+The window knows order, limits and memory. It knows no time, no retry policy and no rules of membership: whoever
+composes it brings those, and says who owns a key. `KeySharedDispatcher` is one such composition; a broker with its own
+timers can be another.
 
 Three kinds of call:
 
 - `offer` and `settle`, the two that every message goes through, do all there is to do and return what they granted;
-- other changes (`move`, `provide`, `remove`, `set_limit`, `reassign`, ...) only change the books, so that many can happen at one instant;
+- other changes (`move`, `provide`, `remove`, `set_limit`, `reassign`, ...) only change the books, so that many can
+happen at one instant;
 - `wake` then looks at exactly the lanes and consumers that those changes touched, and returns what was granted.
 
-What is granted is a list of entries, in order, and the state of each says what to do with it: ``IN_FLIGHT`` hand it to ``entry.consumer``,
-``LOADING`` read its payload again and `provide` it, ``DEAD_LETTERING`` archive it, ``SPILLED`` forget its payload.
+What is granted is a list of entries, in order, and the state of each says what to do with it: ``IN_FLIGHT`` hand it to
+``entry.consumer``, ``LOADING`` read its payload again and `provide` it, ``DEAD_LETTERING`` archive it, ``SPILLED``
+forget its payload.
 
-Why nothing is ever scanned: a lane that could go on stands in exactly one work list (its owner's ready list, or one of the four lists for
-lanes that wait for an owner, for the end of a drain, for a keyless-capable consumer or for memory), and whatever could make it move on
-touches that lane or serves that list.
+Why nothing is ever scanned: a lane that could go on stands in exactly one work list (its owner's ready list, or one of
+the four lists for lanes that wait for an owner, for the end of a drain, for a keyless-capable consumer or for memory),
+and whatever could make it move on touches that lane or serves that list.
 """
 
 from collections import OrderedDict, deque
@@ -22,8 +25,8 @@ from collections.abc import ItemsView
 from itertools import chain, takewhile
 from typing import Final, Protocol
 
-from keyshared.cursor import ContiguousCursor
 from keyshared.checks import check_window
+from keyshared.cursor import ContiguousCursor
 from keyshared.errors import (
     ConsumerExistsError,
     EntryStateError,
@@ -31,7 +34,7 @@ from keyshared.errors import (
     UnknownConsumerError,
     WindowFullError,
 )
-from keyshared.lanes import LEGAL_MOVES, Consumer, Entry, Lane, State, WorkList
+from keyshared.lanes import ALONE, LEGAL_MOVES, Consumer, Entry, Lane, State, WorkList
 from keyshared.rooms import RoomIndex
 
 __all__ = ["InFlightWindow", "Owners"]
@@ -64,14 +67,15 @@ class InFlightWindow:
         per_key: Open deliveries per key.
         loaded_per_key: Messages of one key whose payload is in memory.
         one_lane: Treat everything as one key: total order.
-        track_drains: Note in ``drain_changes`` which lanes begin or end to drain; `reassign` then also looks at lanes that have
-            something in flight, because one at its limit would otherwise only be seen to drain at its next message.
+        track_drains: Note in ``drain_changes`` which lanes begin or end to drain; `reassign` then also looks at lanes
+            that have something in flight, because one at its limit would otherwise only be seen to drain at its next
+            message.
         start: What ``cursor.resume_offset`` says before the first offer.
 
     Attributes:
         cursor: What is settled. Read it; only the window moves it.
         consumers: Connected consumers by name.
-        lanes: Lanes by key, keyless ones excluded.
+        lanes: What is outstanding by key, keyless messages excluded: a lane, or the message itself while it is `ALONE`.
         quarantined: Keys whose messages go to the dead-letter store instead of a consumer.
         loaded: Messages that hold a slot of ``capacity``.
         waiting: Those of them that are not in flight.
@@ -118,7 +122,7 @@ class InFlightWindow:
     ) -> None:
         self.cursor = ContiguousCursor(start=start)
         self.consumers: dict[str, Consumer] = {}
-        self.lanes: dict[bytes, Lane] = {}
+        self.lanes: dict[bytes, Lane | Entry] = {}
         self.quarantined: dict[bytes, None] = {}
         self.loaded = 0
         self.waiting = 0
@@ -163,13 +167,23 @@ class InFlightWindow:
             OffsetOrderError: The offset is not an int greater than the last one.
             WindowFullError: No slot is free.
         """
-        self.check_offer(offset)
+        cursor = self.cursor
+        last = cursor.last
+        if (
+            type(offset) is not int
+            or (last is not None and offset <= last)
+            or self.loaded >= self.capacity
+            or cursor.outstanding >= self.max_tracked
+        ):
+            self.check_offer(offset)
         lane_key = b"" if self._one_lane else key
         lane = None if lane_key is None else self.lanes.get(lane_key)
         if lane is None:
             return self._offer_first(offset, key, item, lane_key)
+        if type(lane) is Entry:
+            lane = self._lane_of(lane)
         entry = Entry(offset, key, item, lane)
-        self.cursor.append(entry)
+        cursor.append(entry)
         lane.append(entry)
         if lane.spilled is not None or lane.loaded >= self.loaded_per_key:
             self._spill(lane, entry)
@@ -188,35 +202,40 @@ class InFlightWindow:
         return granted
 
     def _offer_first(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
-        """Offer the first message of a lane: the common case, so what `_examine` and `_open` do is written out."""
-        lane = Lane(lane_key)
-        entry = Entry(offset, key, item, lane)
-        self.cursor.append(entry)
-        lane.head = lane.tail = entry
-        lane.loaded = 1
-        self.loaded += 1
+        """Offer the only message of its key. Mostly it goes out at once, and then needs no lane: written out here."""
         if lane_key is not None:
-            self.lanes[lane_key] = lane
-            owner = self._ask_owner(lane, lane_key)
-            if owner is not None and owner.free > 0 and not (owner.ready or self.shared or self.quarantined):
+            name = self._owners.owner(lane_key)
+            owner = None if name is None else self.consumers.get(name)
+            crowded = self.shared or self.quarantined or self._one_lane
+            if owner is not None and owner.free > 0 and not owner.ready and not crowded:
+                entry = Entry(offset, key, item, ALONE)
+                self.cursor.append(entry)
                 entry.state = _IN_FLIGHT
                 entry.attempt = self.first_attempt + 1
-                entry.consumer = lane.holder = owner
-                lane.open = 1
+                entry.consumer = owner
                 owner.open[offset] = entry
                 owner.free -= 1
                 if not owner.noted:
                     self._rooms.note(owner)
+                self.loaded += 1
+                self.lanes[lane_key] = entry
                 return [entry]
-        lane.fresh = entry
+        lane = Lane(lane_key)
+        entry = Entry(offset, key, item, lane)
+        self.cursor.append(entry)
+        lane.append(entry)
+        lane.loaded = 1
+        self.loaded += 1
         self.waiting += 1
+        if lane_key is not None:
+            self.lanes[lane_key] = lane
         granted: list[Entry] = []
         self._examine(lane, granted)
         if 2 * self.waiting > self.capacity:
             self._spill_if_crowded(lane, entry, granted)
         return granted
 
-    def settle(self, entry: Entry) -> list[Entry]:
+    def settle(self, entry: Entry) -> list[Entry]:  # noqa: C901  # written out, see below
         """Settle a message, whatever its state, and let go out what that makes possible.
 
         Args:
@@ -230,7 +249,8 @@ class InFlightWindow:
         """
         lane = entry.lane
         consumer = entry.consumer
-        if entry.state != _IN_FLIGHT or consumer is None or lane.head is not entry or lane.spilled is not None:
+        easy = lane is ALONE or (lane.head is entry and lane.spilled is None)
+        if entry.state != _IN_FLIGHT or consumer is None or not easy:
             self.remove(entry)
             return self.wake()
         # The oldest message of a lane is acked: remove() and wake(), written out because every message comes by here.
@@ -243,7 +263,9 @@ class InFlightWindow:
         entry.item = entry.consumer = None
         granted: list[Entry] = []
         after = entry.after
-        if after is None:
+        if lane is ALONE:
+            del self.lanes[entry.key]  # type: ignore[arg-type]  # a keyless message has a lane of its own
+        elif after is None:
             lane.head = lane.tail = None
             if lane.key is not None:
                 del self.lanes[lane.key]
@@ -251,6 +273,24 @@ class InFlightWindow:
             lane.head = after
             after.before = entry.after = None
             lane.loaded -= 1
+            if (
+                after is lane.fresh
+                and lane.owner is consumer
+                and after.state == _QUEUED
+                and lane.version == self._version
+                and consumer.free > 0
+                and not (consumer.ready or self.shared or self.quarantined or self.starved)
+            ):
+                # The next one goes where this one was: _close(), _step() and _open(), less what cancels out.
+                lane.fresh = after.after
+                after.state = _IN_FLIGHT
+                after.attempt = self._next_attempt(after) if self.first_attempt else after.attempt + 1
+                after.consumer = consumer
+                consumer.open[after.offset] = after
+                consumer.free -= 1
+                self.waiting -= 1
+                granted.append(after)
+                return granted
             lane.open -= 1
             if not lane.open:
                 lane.holder = None
@@ -277,7 +317,7 @@ class InFlightWindow:
         """
         if (entry.state, to) not in LEGAL_MOVES:
             raise EntryStateError(entry.offset, State(entry.state).name, to.name)
-        lane = entry.lane
+        lane = self._lane_of(entry)
         if entry.state == _IN_FLIGHT:
             self._close(entry)
             lane.take_back(entry)
@@ -322,7 +362,7 @@ class InFlightWindow:
         """
         if entry.state == _SETTLED:
             raise EntryStateError(entry.offset, State.SETTLED.name, State.SETTLED.name)
-        lane = entry.lane
+        lane = self._lane_of(entry)
         had_slot = entry.state != _SPILLED
         if entry.state == _IN_FLIGHT:
             self._close(entry)
@@ -421,8 +461,8 @@ class InFlightWindow:
     def wake(self) -> list[Entry]:
         """Act on all changes since the last call.
 
-        Touched lanes come first, by their lowest offset; after `reassign`, the lanes of all work lists, longest waiting first; then
-        consumers that have got room, in order of joining; then lanes that wait for a slot of the window.
+        Touched lanes come first, by their lowest offset; after `reassign`, the lanes of all work lists, longest waiting
+        first; then consumers that have got room, in order of joining; then lanes that wait for a slot of the window.
 
         Returns:
             What was granted, in service order.
@@ -459,7 +499,10 @@ class InFlightWindow:
         `check_invariants` afterwards says whether what was put back fits together.
         """
         lane_key = b"" if self._one_lane else key
-        lane = Lane(None) if lane_key is None else self.lanes.setdefault(lane_key, Lane(lane_key))
+        known = None if lane_key is None else self.lanes.get(lane_key)
+        lane = known if isinstance(known, Lane) else Lane(lane_key)
+        if lane_key is not None:
+            self.lanes[lane_key] = lane
         entry = Entry(offset, key, item, lane)
         entry.state = int(state)
         entry.consumer = consumer
@@ -500,6 +543,12 @@ class InFlightWindow:
     def free_slots(self) -> int:
         """How many messages may be offered now."""
         return min(self.capacity - self.loaded, self.max_tracked - self.cursor.outstanding)
+
+    @property
+    def tightest_limit(self) -> int:
+        """Which of the two limits leaves less room."""
+        by_memory = self.capacity - self.loaded <= self.max_tracked - self.cursor.outstanding
+        return self.capacity if by_memory else self.max_tracked
 
     def find(self, offset: int) -> Entry | None:
         """The outstanding message of that offset, or None. O(log n)."""
@@ -558,7 +607,7 @@ class InFlightWindow:
             if self._step(lane, granted):
                 turns.append(lane)
 
-    def _step(self, lane: Lane, granted: list[Entry]) -> bool:
+    def _step(self, lane: Lane, granted: list[Entry]) -> bool:  # noqa: PLR0911  # one return for each place
         """Let one message go out, or list the lane. True if one went out and the lane may have another."""
         entry = lane.back[0] if lane.back else lane.fresh
         if entry is None or entry.state > _SPILLED:
@@ -686,13 +735,25 @@ class InFlightWindow:
         lane.listed = None
 
     def _held(self) -> dict[Lane, None]:
-        """Lanes that have something in flight."""
-        return {entry.lane: None for consumer in self.consumers.values() for entry in consumer.open.values()}
+        """Lanes that have something in flight and may have something behind it."""
+        opened = chain.from_iterable(consumer.open.values() for consumer in self.consumers.values())
+        return {entry.lane: None for entry in opened if entry.lane is not ALONE}
+
+    def _lane_of(self, entry: Entry) -> Lane:
+        """The message's lane; one that was alone gets its own now."""
+        lane = entry.lane
+        if lane is not ALONE or entry.key is None:
+            return lane
+        lane = entry.lane = self.lanes[entry.key] = Lane(entry.key)
+        lane.head = lane.tail = entry
+        lane.holder = entry.consumer
+        lane.open = lane.loaded = 1
+        return lane
 
     def _touch_key(self, key: bytes) -> None:
         lane = self.lanes.get(key)
-        if lane is None:
-            return
+        if not isinstance(lane, Lane):
+            return  # nothing of it waits
         self._touched[lane] = None
         if self._track_drains:
             self.drain_changes[lane] = None
@@ -713,9 +774,7 @@ class InFlightWindow:
         else:
             lane.fresh = entry.after
         entry.state = _IN_FLIGHT
-        if entry.attempt < self.first_attempt:
-            entry.attempt = self.first_attempt
-        entry.attempt += 1
+        entry.attempt = self._next_attempt(entry) if self.first_attempt else entry.attempt + 1
         entry.consumer = lane.holder = consumer
         lane.open += 1
         self.waiting -= 1
@@ -724,6 +783,9 @@ class InFlightWindow:
         if not consumer.noted:
             self._rooms.note(consumer)
         granted.append(entry)
+
+    def _next_attempt(self, entry: Entry) -> int:
+        return max(entry.attempt, self.first_attempt) + 1
 
     def _close(self, entry: Entry) -> None:
         consumer: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has one

@@ -338,7 +338,9 @@ class Judge:
 
     def _join_placement(self) -> None:
         for member in self.members.values():
-            if member.name not in self.placement.consumers:
+            if member.name in self.placement.consumers:
+                self.placement.set_weight(member.name, member.weight)
+            else:
                 self.placement.add(member.name, weight=member.weight)
 
     def _leave(self, name: str) -> None:

@@ -1,0 +1,85 @@
+"""What is checked about a message before it is let in: is it known already, and would anybody take it."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.errors import ConfigError, OffsetOrderError, UnmatchedKeyError, WindowFullError
+from keyshared.hashing import Key, key_bytes
+from keyshared.lanes import State
+from keyshared.membership import Membership
+from keyshared.window import InFlightWindow
+
+__all__ = ["Admission", "Message"]
+
+Message = tuple[int, Key, object]
+"""Offset, key and passenger, as ``offer_many`` takes them."""
+
+_SPILLED: Final = int(State.SPILLED)
+
+
+class Admission:
+    """Decides the rare cases of an offer.
+
+    Attributes:
+        known_until: Offers up to here are known already: they lie below ``config.start``, or a snapshot has seen them.
+            None once an offer came that is above.
+    """
+
+    __slots__ = ("_config", "_membership", "_window", "known_until")
+
+    def __init__(self, config: DispatcherConfig, window: InFlightWindow, membership: Membership) -> None:
+        self._config = config
+        self._window = window
+        self._membership = membership
+        self.known_until: int | None = None if config.start is None else config.start - 1
+
+    def is_known(self, offset: int) -> bool:
+        """Whether the offset was offered in an earlier life."""
+        return self.known_until is not None and type(offset) is int and offset <= self.known_until
+
+    def remember(self, offset: int, item: object) -> None:
+        """Take the passenger of a known message, in case it was lost with the process that held it."""
+        entry = self._window.find(offset)
+        if entry is not None and entry.item is None and entry.state != _SPILLED:
+            entry.item = item
+
+    def admit(self, offset: int, key: bytes | None) -> bool:
+        """Whether to track a new message; False if it is to be skipped. Raises what an offer of it raises."""
+        self._window.check_offer(offset)
+        unmatched = self.is_unmatched(key)
+        if unmatched and self._config.unmatched is Unmatched.ERROR:
+            raise UnmatchedKeyError(key)
+        self.known_until = None
+        return not unmatched or self._config.unmatched is Unmatched.HOLD
+
+    def is_unmatched(self, key: bytes | None) -> bool:
+        """Whether there are consumers, and none accepts the key, and nothing of it is outstanding."""
+        membership = self._membership
+        if not membership.picky or key in self._window.lanes:
+            return False
+        return not membership.accepts(key)
+
+    def check_batch(self, messages: Iterable[object]) -> list[Message]:
+        """The batch with its keys as bytes. Raises what any of its offers would, before anything has changed."""
+        batch: list[Message] = []
+        for message in messages:
+            if not isinstance(message, tuple) or len(message) != 3:  # noqa: PLR2004  # offset, key, item
+                raise ConfigError("message", message, "be a tuple of offset, key and item")
+            batch.append((message[0], key_bytes(message[1]), message[2]))
+        first_new = next((i for i, message in enumerate(batch) if not self.is_known(message[0])), len(batch))
+        self._check_new(batch[first_new:])
+        return batch
+
+    def _check_new(self, messages: list[Message]) -> None:
+        last = self._window.cursor.last
+        for offset, _, _ in messages:
+            if type(offset) is not int or (last is not None and offset <= last):
+                raise OffsetOrderError(offset, last)
+            last = offset
+        if len(messages) > self._window.free_slots:
+            raise WindowFullError(self._window.tightest_limit)
+        if self._config.unmatched is Unmatched.ERROR:
+            for _, key, _ in messages:
+                if self.is_unmatched(key_bytes(key)):
+                    raise UnmatchedKeyError(key_bytes(key))

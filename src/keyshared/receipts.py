@@ -1,0 +1,65 @@
+"""What a receipt names: the current delivery of a message, an earlier one, or nothing."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from keyshared.effects import AckIgnored, AckIgnoredReason
+from keyshared.errors import ConfigError
+from keyshared.lanes import Entry, State
+from keyshared.members import Member
+
+__all__ = ["Receipt", "check_receipt", "checked_receipts", "current", "explain_ignored"]
+
+Receipt = tuple[int, str, int]
+"""Offset, consumer and attempt: what names one delivery."""
+
+_DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
+_BLOCKED: Final = int(State.BLOCKED)
+
+
+def check_receipt(offset: object, consumer: object, attempt: object) -> None:
+    """Raise `ConfigError` unless these could be a receipt at all."""
+    if type(offset) is not int:
+        raise ConfigError("offset", offset, "be an int")
+    if not isinstance(consumer, str):
+        raise ConfigError("consumer", consumer, "be a str")
+    if type(attempt) is not int:
+        raise ConfigError("attempt", attempt, "be an int")
+
+
+def checked_receipts(receipts: Iterable[object]) -> list[Receipt]:
+    """The receipts, or `ConfigError` if one of them is none."""
+    checked: list[Receipt] = []
+    for receipt in receipts:
+        if not isinstance(receipt, tuple) or len(receipt) != 3:  # noqa: PLR2004  # offset, consumer, attempt
+            raise ConfigError("receipt", receipt, "be a tuple of offset, consumer and attempt")
+        check_receipt(*receipt)
+        checked.append(receipt)
+    return checked
+
+
+def current(members: dict[str, Member], offset: int, consumer: str, attempt: int) -> Entry | None:
+    """The message whose current delivery that is, or None. O(1)."""
+    member = members.get(consumer)
+    entry = None if member is None else member.open.get(offset)
+    return entry if entry is not None and entry.attempt == attempt else None
+
+
+def explain_ignored(entry: Entry | None, offset: int, consumer: str, attempt: int) -> AckIgnored:
+    """Why an answer that does not name a current delivery does not apply to what is outstanding under its offset."""
+    return AckIgnored(offset, consumer, attempt, _reason(entry, consumer, attempt))
+
+
+def _reason(entry: Entry | None, consumer: str, attempt: int) -> AckIgnoredReason:
+    if entry is None:
+        return AckIgnoredReason.UNKNOWN_OFFSET
+    if entry.state == _DEAD_LETTERING:
+        return AckIgnoredReason.DEAD_LETTERING
+    if entry.state == _BLOCKED:
+        return AckIgnoredReason.BLOCKED
+    if not 1 <= attempt <= entry.attempt:
+        return AckIgnoredReason.UNKNOWN_ATTEMPT
+    holder = entry.consumer
+    if attempt == entry.attempt and holder is not None and holder.name != consumer:
+        return AckIgnoredReason.NOT_HOLDER
+    return AckIgnoredReason.STALE_ATTEMPT
