@@ -84,7 +84,16 @@ class CursorToken:
         return self.omitted_ranges == 0
 
 
-_PASSED: Final = Cell(0, SETTLED)
+class _Passed(Cell):
+    """Stays the one object that it is when a cursor is copied or pickled."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str:
+        return "_PASSED"
+
+
+_PASSED: Final = _Passed(0, SETTLED)
 
 
 class ContiguousCursor:

@@ -206,7 +206,16 @@ class Lane:
             insort(self.back, entry, key=_offset_of)
 
 
-ALONE: Final = Lane(None)
+class _Alone(Lane):
+    """Stays the one object that it is when a dispatcher is copied or pickled."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str:
+        return "ALONE"
+
+
+ALONE: Final = _Alone(None)
 """Stands for the lane of a message that is in flight and the only one of its key: that needs none, and on unique keys
 a lane would be a third of a message's memory and time. Never changed."""
 
