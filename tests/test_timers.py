@@ -1,0 +1,129 @@
+"""Deadlines without scans: the queue and the heap together answer what a plain dictionary would."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyshared.timers import NEVER, Timers
+
+TIMEOUT = 30
+
+
+class Egg:
+    """Something that is timed."""
+
+    def __init__(self) -> None:
+        self.deadline = NEVER
+
+
+def records(timers: Timers) -> int:
+    """How many records it keeps, stale ones included."""
+    return len(timers._queue) + len(timers._heap)
+
+
+def test_nothing_is_due_when_nothing_was_started() -> None:
+    assert (None, []) == (Timers().next_deadline, Timers().pop_due(1_000_000))
+
+
+def test_a_deadline_is_due_at_its_instant_and_not_before() -> None:
+    timers, egg = Timers(), Egg()
+    timers.start(egg, 10)
+
+    assert [] == timers.pop_due(9)
+    assert [(10, egg)] == timers.pop_due(10)
+
+
+def test_what_was_due_has_no_deadline_any_more() -> None:
+    timers, egg = Timers(), Egg()
+    timers.start(egg, 10)
+    timers.pop_due(10)
+
+    assert NEVER == egg.deadline
+    assert (None, []) == (timers.next_deadline, timers.pop_due(10))
+
+
+def test_a_timer_that_is_set_again_forgets_its_first_deadline_in_queue_and_heap() -> None:
+    timers, queued, heaped = Timers(), Egg(), Egg()
+    timers.start_last(queued, 10)
+    timers.start(heaped, 10)
+
+    timers.start_last(queued, 40)
+    timers.start(heaped, 50)
+    assert (40, []) == (timers.next_deadline, timers.pop_due(39))
+    assert [(40, queued)] == timers.pop_due(40)
+    assert [(50, heaped)] == timers.pop_due(50)
+
+
+def test_a_timer_can_move_between_queue_and_heap_and_is_due_once() -> None:
+    timers, egg = Timers(), Egg()
+    timers.start_last(egg, 30)
+    timers.start(egg, 20)
+    timers.start_last(egg, 30)
+
+    assert [(30, egg)] == timers.pop_due(60)
+
+
+def test_a_timer_that_is_set_twice_to_one_instant_is_due_once() -> None:
+    timers, egg = Timers(), Egg()
+    for start in (timers.start, timers.start_last):
+        start(egg, 30)
+        start(egg, 30)
+
+    assert [(30, egg)] == timers.pop_due(30)
+
+
+def test_the_earliest_deadline_is_found_wherever_it_is() -> None:
+    timers, queued, heaped = Timers(), Egg(), Egg()
+    timers.start_last(queued, 30)
+    timers.start(heaped, 20)
+
+    assert 20 == timers.next_deadline
+    timers.start(heaped, 40)
+    assert 30 == timers.next_deadline
+    queued.deadline = NEVER
+    assert 40 == timers.next_deadline
+
+
+def test_stopped_timers_do_not_pile_up_behind_one_that_lives() -> None:
+    timers, lasting = Timers(), Egg()
+    timers.start_last(lasting, 10_000)
+    timers.start(lasting, 10_000)
+    for now in range(1_000):
+        timers.start_last(Egg(), 10_000 + now)
+        timers._queue[-1].deadline = NEVER
+        brief = Egg()
+        timers.start(brief, 10_001 + now)
+        brief.deadline = NEVER
+
+    assert records(timers) <= 2 * (2 * 1 + 64 + 1)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("start"), st.integers(0, 9), st.integers(0, 99)),
+            st.tuples(st.just("start_last"), st.integers(0, 9), st.just(TIMEOUT)),
+            st.tuples(st.just("stop"), st.integers(0, 9), st.just(0)),
+            st.tuples(st.just("pass"), st.just(0), st.integers(0, 40)),
+        ),
+        max_size=60,
+    ),
+    st.integers(1, 40),
+)
+def test_it_answers_as_a_dictionary_of_deadlines_would(plan: list[tuple[str, int, int]], repeat: int) -> None:
+    timers, eggs, slow, now, most = Timers(), [Egg() for _ in range(10)], dict[int, int](), 0, 0
+    for action, number, delay in plan * repeat:
+        if action == "pass":
+            now += delay
+            due = [(deadline, eggs[each]) for each, deadline in slow.items() if deadline <= now]
+            slow = {each: deadline for each, deadline in slow.items() if deadline > now}
+            assert sorted((d, id(egg)) for d, egg in due) == sorted((d, id(egg)) for d, egg in timers.pop_due(now))
+        elif action == "stop":
+            eggs[number].deadline = NEVER
+            slow.pop(number, None)
+        else:
+            getattr(timers, action)(eggs[number], now + delay)
+            slow[number] = now + delay
+        most = max(most, len(slow))
+        assert min(slow.values(), default=None) == timers.next_deadline
+        assert [slow.get(each, NEVER) for each in range(10)] == [egg.deadline for egg in eggs]
+        assert records(timers) <= 2 * (2 * most + 64 + 1)
