@@ -16,7 +16,7 @@ from keyshared.errors import ConsumerExistsError, UnknownConsumerError
 from keyshared.hashing import KeyHash
 from keyshared.ranges import Moved, RangeMap, Weight
 
-__all__ = ["AlphabetRing", "Watched", "advanced", "deliver", "delivered", "subscription"]
+__all__ = ["AlphabetRing", "Watched", "advanced", "deliver", "delivered", "fill", "subscription"]
 
 _INPUTS: Final = (
     "offer", "offer_many", "ack", "ack_many", "nack", "reject", "release", "extend", "handle_timeout",
@@ -112,6 +112,11 @@ def subscription(*consumers: str, **config: Any) -> Watched:
     for name in consumers:
         assert [] == dispatcher.add_consumer(name)
     return dispatcher
+
+
+def fill(dispatcher: KeySharedDispatcher, *keys: str | None, start: int = 0) -> list[Effect]:
+    """Offer these keys one by one at consecutive offsets; all effects in the order they came."""
+    return [effect for offset, key in enumerate(keys, start) for effect in dispatcher.offer(offset, key)]
 
 
 def deliver(
