@@ -12,6 +12,13 @@ def test_there_is_no_cursor_before_the_first_offer_and_reading_starts_where_it_w
     assert None is subscription().resume_offset
 
 
+def test_what_lies_below_the_start_is_known_to_be_done_and_not_tracked() -> None:
+    dispatcher = subscription("ann", start=42)
+
+    assert [] == dispatcher.offer(41, "a1")
+    assert [deliver(42, "a1", "ann")] == dispatcher.offer(42, "a1")
+
+
 def test_a_first_message_that_is_outstanding_leaves_no_safe_offset_at_all() -> None:
     dispatcher = subscription("ann")
     dispatcher.offer(10, "a1")

@@ -43,7 +43,8 @@ class TestLeaving:
 
         assert [deliver(0, "a1", "bob", 2), deliver(1, "a2", "bob", 2)] == dispatcher.add_consumer("bob")
         assert [deliver(2, "a1", "bob"), advanced(0)] == dispatcher.ack(0, "bob", 2)
-        assert [deliver(3, "a1", "bob"), advanced(2)] == [*dispatcher.ack(1, "bob", 2), *dispatcher.ack(2, "bob", 1)][1:]
+        assert [advanced(1)] == dispatcher.ack(1, "bob", 2)
+        assert [deliver(3, "a1", "bob"), advanced(2)] == dispatcher.ack(2, "bob", 1)
 
     def test_a_name_that_is_unknown_or_gone_leaves_quietly(self) -> None:
         dispatcher = subscription("ann")
@@ -62,7 +63,6 @@ class TestLeaving:
         assert [advanced(0)] == dispatcher.ack(0, "ann", 1)
         assert [deliver(3, "a1", "bob"), advanced(1)] == dispatcher.ack(1, "ann", 1)
         assert ["bob"] == list(dispatcher.stats().consumers)
-        assert None is not dispatcher.next_deadline_ms()
 
     def test_a_drain_ends_at_its_deadline_without_a_failure(self) -> None:
         dispatcher = subscription("ann", "bob")
