@@ -1,4 +1,4 @@
-"""Rule 3: every offset is tracked, but only a window of payloads is kept; the others are read again when their turn is near."""
+"""Rule 3: every offset is tracked, but only a window of payloads is kept; others are read again at their turn."""
 
 import pytest
 from tests.alphabet import Watched, advanced, deliver, fill, subscription

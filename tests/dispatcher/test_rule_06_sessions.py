@@ -118,7 +118,9 @@ class TestComingBack:
         fill(dispatcher, "a1", "a1")
         dispatcher.remove_consumer("ann", drain_ms=500)
 
-        assert [Released(0, "ann", 1, ReleaseReason.REMOVED), deliver(0, "a1", "ann", 2)] == dispatcher.add_consumer("ann")
+        assert [Released(0, "ann", 1, ReleaseReason.REMOVED), deliver(0, "a1", "ann", 2)] == dispatcher.add_consumer(
+            "ann"
+        )
         assert 30_000 == dispatcher.next_deadline_ms()
 
     def test_a_lost_session_is_sent_again_what_it_held_at_once(self) -> None:

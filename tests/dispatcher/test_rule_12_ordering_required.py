@@ -79,8 +79,8 @@ def test_filters_are_refused_because_the_one_lane_has_one_owner() -> None:
     dispatcher = ordered("ann")
     before = dispatcher.snapshot()
 
-    for call in (lambda: dispatcher.add_consumer("bob", filters=["b*"]), lambda: dispatcher.set_filters("ann", ["*"])):
-        with pytest.raises(ConfigError, match="ordering_required") as caught:
-            call()
-        assert "filters" == caught.value.parameter
+    with pytest.raises(ConfigError, match="filters .* ordering_required"):
+        dispatcher.add_consumer("bob", filters=["b*"])
+    with pytest.raises(ConfigError, match="filters .* ordering_required"):
+        dispatcher.set_filters("ann", ["*"])
     assert before == dispatcher.snapshot()
