@@ -79,8 +79,8 @@ def test_filters_are_refused_because_the_one_lane_has_one_owner() -> None:
     dispatcher = ordered("ann")
     before = dispatcher.snapshot()
 
-    with pytest.raises(ConfigError, match="filters .* ordering_required"):
+    with pytest.raises(ConfigError, match=r"filters .* ordering_required"):
         dispatcher.add_consumer("bob", filters=["b*"])
-    with pytest.raises(ConfigError, match="filters .* ordering_required"):
+    with pytest.raises(ConfigError, match=r"filters .* ordering_required"):
         dispatcher.set_filters("ann", ["*"])
     assert before == dispatcher.snapshot()
