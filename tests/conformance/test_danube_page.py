@@ -1,7 +1,7 @@
 """The published page on Danube's Key-Shared dispatch: its promises and worked examples, kept by this dispatcher."""
 
 import pytest
-from tests.alphabet import Watched, advanced, deliver, delivered, fill, subscription
+from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
@@ -187,7 +187,9 @@ class TestLimits:
         assert (30_000, 3_000) == (config.ack_timeout_ms, config.inactive_grace_ms)
 
     def test_a_consumer_at_its_limit_does_not_occupy_the_window(self) -> None:
-        dispatcher = subscription("ann", "bob")
+        dispatcher = KeySharedDispatcher(AlphabetRing())  # not looked over after each of so many calls
+        dispatcher.add_consumer("ann")
+        dispatcher.add_consumer("bob")
         effects = fill(dispatcher, *[f"a{number}" for number in range(1_200)])
         assert 1_000 == len(delivered(effects))
 

@@ -64,6 +64,11 @@ class TestManyKeysForAFullConsumer:
         assert [Spilled(4)] == dispatcher.offer(4, "a4")
         assert [deliver(5, "b0", "bob")] == dispatcher.offer(5, "b0")
 
+    def test_half_of_an_odd_window_is_not_rounded(self) -> None:
+        dispatcher = subscription("ann", window=5, max_in_flight_per_consumer=1)
+
+        assert [deliver(0, "a0", "ann"), Spilled(4)] == fill(dispatcher, "a0", "a1", "a2", "a3", "a4")
+
     def test_a_message_that_can_go_out_is_never_spilled(self) -> None:
         dispatcher = subscription("ann", "bob", window=4, max_in_flight_per_consumer=2)
         dispatcher.set_limit("ann", 0)
@@ -105,6 +110,40 @@ class TestManyKeysForAFullConsumer:
 
         assert [Skipped(3, b"a3", SkipReason.GONE), deliver(4, "a4", "ann"), advanced(3)] == dispatcher.gone(3)
 
+    def test_a_payload_is_not_handed_to_the_consumer_it_was_meant_for_if_the_key_has_moved(self) -> None:
+        dispatcher = subscription("cat", window=4, max_in_flight_per_consumer=1)
+        fill(dispatcher, "c0", "c1", "c2", "b3")
+        for offset in (0, 1, 2):
+            dispatcher.ack(offset, "cat", 1)
+        assert Blocking(BlockReason.LOADING, "cat") == dispatcher.why_blocked(3)
+        assert [] == dispatcher.add_consumer("bob")
+
+        assert [deliver(3, "b3", "bob", item="x")] == dispatcher.loaded(3, "x")
+
+    def test_a_payload_is_not_handed_out_before_an_older_message_that_failed_meanwhile(self) -> None:
+        dispatcher = subscription("ann", window=6, max_in_flight_per_consumer=2, max_in_flight_per_key=2)
+        fill(dispatcher, "a1", "a2", "a3", "a4", "a5", "a1")
+        assert Load(5, b"a1") in dispatcher.set_limit("ann", 10)
+        dispatcher.nack(0, "ann", 1)
+
+        assert [] == dispatcher.loaded(5, "x")
+        assert [
+            deliver(0, "a1", "ann", 2, failures=1),
+            deliver(5, "a1", "ann", item="x"),
+        ] == dispatcher.handle_timeout(now_ms=1_000)
+
+    def test_a_consumer_that_drains_does_not_wait_for_a_payload(self) -> None:
+        dispatcher = subscription("ann", window=4, max_in_flight_per_consumer=1)
+        fill(dispatcher, "a0", "a1", "a2", "a3")
+        for offset in (0, 1):
+            dispatcher.ack(offset, "ann", 1)
+        assert [Load(3, b"a3")] == dispatcher.set_limit("ann", 2)
+        dispatcher.remove_consumer("ann", drain_ms=None)
+
+        assert Blocking(BlockReason.LOADING) == dispatcher.why_blocked(3)
+        assert [advanced(2)] == dispatcher.ack(2, "ann", 1)
+        assert {} == dispatcher.stats().consumers
+
     def test_a_consumer_that_falls_silent_leaves_the_payload_in_its_lane(self) -> None:
         dispatcher = self.with_one_load_for_ann()
         dispatcher.set_inactive("ann")
@@ -141,15 +180,16 @@ class TestPause:
     """``free_slots == 0`` is the pause, and it ends once."""
 
     def test_offering_into_a_full_window_raises_and_the_end_of_the_pause_is_said_once_at_a_quarter(self) -> None:
-        dispatcher = subscription("ann", window=8)
-        dispatcher.offer_many([(offset, f"a{offset}", None) for offset in range(8)])
+        dispatcher = subscription("ann", window=14)
+        dispatcher.offer_many([(offset, f"a{offset}", None) for offset in range(14)])
         assert 0 == dispatcher.free_slots
-        with pytest.raises(WindowFullError, match="all 8 slots"):
-            dispatcher.offer(8, "a8")
+        with pytest.raises(WindowFullError, match="all 14 slots"):
+            dispatcher.offer(14, "a14")
 
         assert [advanced(0)] == dispatcher.ack(0, "ann", 1)
-        assert [advanced(1), Resumed(2)] == dispatcher.ack(1, "ann", 1)
-        assert [advanced(2)] == dispatcher.ack(2, "ann", 1)
+        assert [advanced(1)] == dispatcher.ack(1, "ann", 1)
+        assert [advanced(2), Resumed(3)] == dispatcher.ack(2, "ann", 1)
+        assert [advanced(3)] == dispatcher.ack(3, "ann", 1)
 
     def test_a_window_that_fills_up_again_before_the_quarter_stays_one_pause(self) -> None:
         dispatcher = subscription("ann", window=8)

@@ -29,6 +29,7 @@ class TestNotOpen:
         dispatcher.handle_timeout(now_ms=30_000)
 
         assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 1)
+        assert 60_000 == dispatcher.next_deadline_ms()
         assert [] == dispatcher.handle_timeout(now_ms=31_000)
 
     def test_a_message_that_was_put_back_and_waits_for_room_is_settled(self) -> None:

@@ -107,6 +107,13 @@ class TestBackoff:
 
         assert [1_000, 2_000, 3_000, 3_000] == due
 
+    def test_the_shortest_delay_is_a_delay(self) -> None:
+        dispatcher = subscription("ann", retry=RetryPolicy(base_delay_ms=1))
+        fill(dispatcher, "a1")
+
+        assert [] == dispatcher.nack(0, "ann", 1)
+        assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.handle_timeout(now_ms=1)
+
     def test_a_release_in_between_does_not_make_it_longer(self) -> None:
         dispatcher = subscription("ann")
         fill(dispatcher, "a1")

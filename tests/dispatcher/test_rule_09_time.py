@@ -77,6 +77,18 @@ def test_what_ended_wakes_by_its_lowest_offset_not_by_its_deadline() -> None:
     ] == dispatcher.handle_timeout(now_ms=150)
 
 
+def test_consumers_that_have_room_again_are_served_in_the_order_of_joining() -> None:
+    dispatcher = subscription("zoe", "ann", ack_timeout_ms=100, max_in_flight_per_consumer=1)
+    fill(dispatcher, "a1", "z1", "a2", "z2")
+
+    assert [
+        Released(0, "ann", 1, TIMEOUT),
+        Released(1, "zoe", 1, TIMEOUT),
+        deliver(3, "z2", "zoe"),
+        deliver(2, "a2", "ann"),
+    ] == dispatcher.handle_timeout(now_ms=100)
+
+
 def test_retries_and_timeouts_of_one_instant_go_by_offset() -> None:
     dispatcher = subscription("ann", ack_timeout_ms=1_000, max_in_flight_per_consumer=2)
     fill(dispatcher, "a1", "a2")

@@ -218,6 +218,19 @@ class TestQuarantine:
 
         assert [DeadLetter(1, b"a1", 0, 0, None)] == dispatcher.offer(1, "a1")
 
+    def test_the_empty_key_is_a_key_that_can_be_quarantined(self) -> None:
+        dispatcher = subscription("ann", poison=Poison.QUARANTINE)
+        fill(dispatcher, "", "")
+        dispatcher.reject(0, "ann", 1)
+
+        assert [DeadLetter(1, b"", 0, 0, None), advanced(0)] == dispatcher.dead_lettered(0)
+
+    def test_its_wait_for_open_deliveries_is_no_drain_and_has_no_deadline(self) -> None:
+        dispatcher = poisoned(Poison.QUARANTINE, max_in_flight_per_key=2, drain_timeout_ms=100, ack_timeout_ms=None)
+        dispatcher.nack(0, "ann", 1)
+
+        assert None is dispatcher.next_deadline_ms()
+
     def test_spilled_messages_are_read_again_on_their_way(self) -> None:
         dispatcher = poisoned(Poison.QUARANTINE, max_loaded_per_key=1)
         dispatcher.nack(0, "ann", 1)

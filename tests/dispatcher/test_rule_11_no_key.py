@@ -2,6 +2,7 @@
 
 from tests.alphabet import advanced, deliver, delivered, fill, subscription
 
+from keyshared.config import Unmatched
 from keyshared.effects import BlockReason, Load, Spilled
 from keyshared.explain import Blocking
 from keyshared.retry import RetryPolicy
@@ -68,6 +69,23 @@ def test_a_key_does_not_overtake_a_message_without_one_that_waits() -> None:
 
     assert [deliver(2, None, "ann")] == dispatcher.set_limit("ann", 1)
     assert [deliver(3, "a2", "ann")] == dispatcher.set_limit("ann", 2)
+
+
+def test_the_next_of_a_key_does_not_overtake_it_either() -> None:
+    dispatcher = subscription("ann", max_in_flight_per_consumer=1)
+    fill(dispatcher, "a1", "a1", None)
+
+    assert [deliver(2, None, "ann"), advanced(0)] == dispatcher.ack(0, "ann", 1)
+    assert [deliver(1, "a1", "ann")] == dispatcher.ack(2, "ann", 1)
+
+
+def test_a_consumer_that_begins_to_take_them_takes_all_that_waits_in_the_order_of_waiting() -> None:
+    # Queued behind the message without a key, x1 would stay in the list of a consumer that is idle.
+    dispatcher = subscription("bob", unmatched=Unmatched.HOLD)
+    dispatcher.set_filters("bob", ["b*"])
+    assert [] == fill(dispatcher, "x1", None)
+
+    assert [deliver(0, "x1", "bob"), deliver(1, None, "bob")] == dispatcher.set_filters("bob", [])
 
 
 def test_one_that_fails_again_and_again_does_not_starve_the_others() -> None:
