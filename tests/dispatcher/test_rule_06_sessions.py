@@ -220,6 +220,13 @@ class TestInactive:
             advanced(0),
         ] == dispatcher.handle_timeout(now_ms=100)
 
+    def test_at_most_once_is_about_evictions_and_not_about_a_consumer_that_came_back(self) -> None:
+        dispatcher = subscription("ann", on_evict=OnEvict.DROP)
+        fill(dispatcher, "a1")
+
+        lost = Released(0, "ann", 1, ReleaseReason.SESSION_LOST)
+        assert [lost, deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.set_active("ann")
+
     def test_a_grace_period_of_zero_ends_at_the_next_look_at_the_clock(self) -> None:
         dispatcher = subscription("ann", inactive_grace_ms=0)
         assert [] == dispatcher.set_inactive("ann", now_ms=7)
