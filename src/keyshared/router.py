@@ -76,13 +76,13 @@ class KeyRouter:
         # Who may get the next message without a key, longest waiting first.
         self._turns: OrderedDict[str, None] = OrderedDict()
 
-    def add_consumer(self, name: str, *, filters: Iterable[str] = (), weight: Weight = 1) -> None:
+    def add_consumer(self, name: str, *, filters: Iterable[str] = (), weight: Weight | None = None) -> None:
         """Let a consumer take part: active, and with room in its channel.
 
         Args:
             name: Its name.
             filters: Patterns of the keys that it accepts; none at all accept every key.
-            weight: Its share of the keys relative to the others'.
+            weight: Its share relative to the others'; by default 1, or what a placement that already names it gives it.
 
         Raises:
             ConsumerExistsError: The name is there already. Nothing was changed, as with the other errors.

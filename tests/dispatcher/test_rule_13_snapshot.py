@@ -153,7 +153,6 @@ def test_what_was_overdue_is_due_at_once() -> None:
     assert [Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT)] == restored(original, now_ms=3).handle_timeout(now_ms=3)
 
 
-@pytest.mark.xfail(strict=True, reason="a deadline of exactly -1 reads as none at all")
 def test_whoever_is_back_before_an_overdue_eviction_stays() -> None:
     original = subscription("ann", inactive_grace_ms=10)
     original.set_inactive("ann", now_ms=0)
@@ -207,7 +206,6 @@ class TestPayloads:
         with pytest.raises(OffsetOrderError):
             copy.offer(0, "a1")
 
-    @pytest.mark.xfail(strict=True, reason="known offsets are not counted when they stand behind a new one")
     def test_a_batch_that_goes_back_is_refused_as_a_whole(self) -> None:
         original = subscription("ann")
         fill(original, "a1")
@@ -340,7 +338,6 @@ class TestForged:
         for path, value in paths:
             self.refuse(_replaced(busy().snapshot(), path, 7 if isinstance(value, str) else "forged"))
 
-    @pytest.mark.xfail(strict=True, reason="the errors of the parts come through")
     @pytest.mark.parametrize(
         "forge", [lambda s: s.append(s[0]), lambda s: s[-1].update(filters=["\\"])], ids=["twice", "no filter"]
     )
@@ -350,7 +347,6 @@ class TestForged:
 
         self.refuse(state)
 
-    @pytest.mark.xfail(strict=True, reason="no holder at all goes unnoticed until its first answer")
     def test_a_delivery_to_nobody(self) -> None:
         held = subscription("ann")
         held.offer(0, "a1")
