@@ -266,6 +266,17 @@ def test_marks_for_late_acks_and_lost_logs_survive() -> None:
     assert [Skipped(1, b"a2", SkipReason.GONE), advanced(1)] == copy.release(1, "ann", 1)
 
 
+def test_late_acks_of_a_consumer_that_has_left_are_still_told_from_those_of_others() -> None:
+    original = subscription("ann")
+    fill(original, "a1", "a2")
+    original.remove_consumer("ann")
+    copy = restored(original)
+
+    foreign = AckIgnored(0, "bob", 1, AckIgnoredReason.NOT_HOLDER)
+    assert [foreign] == copy.ack(0, "bob", 1)
+    assert [advanced(1)] == copy.ack_many([(0, "ann", 1), (1, "ann", 1)])
+
+
 def test_a_quarantine_survives_its_last_message() -> None:
     original = subscription("ann", poison=Poison.QUARANTINE)
     fill(original, "a1")
