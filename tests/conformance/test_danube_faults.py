@@ -1,7 +1,6 @@
-"""What must not happen: the faults that an analysis of Danube v0.15.1 found, each as the schedule that showed it there.
+"""What must not happen: faults of Danube v0.15.1, each as the schedule that shows it there.
 
-Numbers are those of the analysis; every comment says what the original does. Cost is counted in executed bytecodes,
-never in time.
+Every comment says what the original does. Cost is counted in executed bytecodes, never in time.
 """
 
 import gc
@@ -71,7 +70,7 @@ def plain(*consumers: str, placement: HashRing | None = None, **config: Any) -> 
 
 
 class TestCost:
-    """a: nothing costs more because more is waiting, in flight or connected."""
+    """Nothing costs more because more is waiting, in flight or connected."""
 
     @staticmethod
     def does_not_grow(cost_at: Callable[[int], int], small: int = 40, factor: int = 10, slack: float = 1.5) -> None:
@@ -170,10 +169,10 @@ def delivered_items(effects: list[Any]) -> list[object]:
 
 
 class TestOrder:
-    """b 1, 2: a message of a key is never overtaken by a newer one of it."""
+    """A message of a key is never overtaken by a newer one of it."""
 
     def test_a_message_whose_turn_came_while_its_consumer_was_away_keeps_its_place(self) -> None:
-        # 1: what cannot be sent now is pushed to the tail of the queue, behind newer messages of its key.
+        # What cannot be sent now is pushed to the tail of the queue, behind newer messages of its key.
         dispatcher = subscription("ann", inactive_grace_ms=None)
         fill(dispatcher, "a1", "a1", "a1")
         dispatcher.set_inactive("ann")
@@ -183,7 +182,7 @@ class TestOrder:
         assert [deliver(2, "a1", "ann"), advanced(1)] == dispatcher.ack(1, "ann", 1)
 
     def test_a_put_back_message_is_not_overtaken_by_a_newer_one_of_its_key(self) -> None:
-        # 1 again, by the other ways in which a delivery is taken back.
+        # Likewise where a delivery is taken back because its consumer left.
         dispatcher = subscription("ann")
         fill(dispatcher, "a1", "a1")
         dispatcher.remove_consumer("ann")
@@ -193,7 +192,7 @@ class TestOrder:
         assert [deliver(1, "a1", "bob"), advanced(0)] == dispatcher.ack(0, "bob", 2)
 
     def test_a_message_that_waits_for_an_absent_consumer_holds_its_key_when_somebody_else_joins(self) -> None:
-        # 2: only a message in flight locks its key, so a newer one goes first, to the newcomer.
+        # Only a message in flight locks its key, so a newer one goes first, to the newcomer.
         dispatcher = subscription("bob")
         dispatcher.set_inactive("bob")
         fill(dispatcher, "a1")
@@ -203,7 +202,7 @@ class TestOrder:
         assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 1)
 
     def test_a_message_that_waits_for_room_holds_its_key_when_there_is_room_again(self) -> None:
-        # 2: room freed by poison handling drains nothing, and the next message read takes it.
+        # Room freed by poison handling drains nothing, and the next message read takes it.
         dispatcher = subscription("ann", max_in_flight_per_consumer=1, poison=Poison.DROP, retry=NO_RETRY)
         fill(dispatcher, "a1", "a2")
 
@@ -212,7 +211,7 @@ class TestOrder:
         assert [] == dispatcher.offer(2, "a2")
 
     def test_between_a_reconnect_and_its_notice_nothing_newer_slips_through(self) -> None:
-        # 2: the channel's flag is set before the dispatcher hears of it, and messages read in between go first.
+        # The channel's flag is set before the dispatcher hears of it, and messages read in between go first.
         dispatcher = subscription("ann", inactive_grace_ms=None)
         dispatcher.set_inactive("ann")
         fill(dispatcher, "a1", "a1")
@@ -222,10 +221,10 @@ class TestOrder:
 
 
 class TestProgress:
-    """b 3, 7, 8, 13: what can go on goes on, in the call that made it possible."""
+    """What can go on goes on, in the call that made it possible."""
 
     def test_a_window_full_of_an_evicted_consumers_messages_moves_on(self) -> None:
-        # 3: blocked messages are looked at when a key is freed; an eviction with nothing in flight frees none.
+        # Blocked messages are looked at when a key is freed; an eviction with nothing in flight frees none.
         dispatcher = subscription("ann", "bob", window=4)
         dispatcher.set_inactive("ann")
         fill(dispatcher, "a1", "a2", "a3")
@@ -238,14 +237,14 @@ class TestProgress:
         ] == dispatcher.handle_timeout(now_ms=3_000)
 
     def test_a_join_is_a_reason_to_deliver(self) -> None:
-        # 3: adding a consumer changes the ring and dispatches nothing.
+        # Adding a consumer changes the ring and dispatches nothing.
         dispatcher = subscription()
         fill(dispatcher, "a1", "a2")
 
         assert [deliver(0, "a1", "ann"), deliver(1, "a2", "ann")] == dispatcher.add_consumer("ann")
 
     def test_timeouts_retries_and_evictions_do_not_wait_for_the_next_publish(self) -> None:
-        # 7: with nothing to read, the loop is parked in its read and nothing else happens.
+        # With nothing to read, the loop is parked in its read and nothing else happens.
         dispatcher = subscription("ann", "bob", ack_timeout_ms=1_000, inactive_grace_ms=2_500)
         fill(dispatcher, "a1")
         dispatcher.set_inactive("ann")
@@ -261,7 +260,7 @@ class TestProgress:
         ] == seen
 
     def test_one_consumer_that_reads_nothing_does_not_stop_the_acks_of_the_others(self) -> None:
-        # 8: the fifth unread message parks the loop in its send.
+        # The fifth unread message parks the loop in its send.
         dispatcher = subscription("ann", "bob", max_in_flight_per_consumer=4)
         fill(dispatcher, *[f"a{number}" for number in range(8)], "b1", "b1")
 
@@ -269,7 +268,7 @@ class TestProgress:
         assert [deliver(10, "b2", "bob")] == dispatcher.offer(10, "b2")
 
     def test_every_ack_brings_the_next_message_and_no_heartbeat_is_needed(self) -> None:
-        # 13: acks do not read, a wake that finds the window full is lost, and a backlog drains by two a second.
+        # Acks do not read, a wake that finds the window full is lost, and a backlog drains by two a second.
         dispatcher = subscription("ann", window=2)
         offered, acked = 2, 0
         waiting = [offset for offset, _ in delivered(fill(dispatcher, "a0", "a1"))]
@@ -283,7 +282,7 @@ class TestProgress:
         assert (50, 52) == (acked, offered)
 
     def test_everything_due_at_one_instant_is_delivered_in_one_call(self) -> None:
-        # 13: one message a tick.
+        # One message a tick.
         dispatcher = subscription("ann")
         fill(dispatcher, *[f"a{number}" for number in range(100)])
         for offset in range(100):
@@ -292,14 +291,14 @@ class TestProgress:
         assert 100 == len(dispatcher.handle_timeout(now_ms=1_000))
 
     def test_a_nack_without_delay_is_delivered_again_at_once(self) -> None:
-        # 13: it waits for a tick.
+        # It waits for a tick.
         dispatcher = subscription("ann", retry=AT_ONCE)
         fill(dispatcher, "a1")
 
         assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.nack(0, "ann", 1)
 
     def test_a_reconnect_gets_its_unacked_messages_at_once(self) -> None:
-        # 13: 29.5 seconds later, when their ack timeout is over.
+        # 29.5 seconds later, when their ack timeout is over.
         dispatcher = subscription("ann")
         fill(dispatcher, "a1")
         dispatcher.set_inactive("ann", now_ms=100)
@@ -309,10 +308,10 @@ class TestProgress:
 
 
 class TestNoLoss:
-    """b 4, 5, 9, 10, 15: nothing is settled that nobody settled."""
+    """Nothing is settled that nobody settled."""
 
     def test_eviction_loses_nothing_in_flight_or_waiting_for_its_retry(self) -> None:
-        # 4: everything the consumer held counts as acked three seconds after its connection broke.
+        # Everything the consumer held counts as acked three seconds after its connection broke.
         dispatcher = subscription("ann", "bob", retry=RetryPolicy(base_delay_ms=5_000))
         fill(dispatcher, "a1", "a2")
         dispatcher.nack(1, "ann", 1)
@@ -327,7 +326,7 @@ class TestNoLoss:
         assert None is dispatcher.safe_cursor
 
     def test_eviction_does_not_settle_a_blocked_message(self) -> None:
-        # 4: it is among the entries of its last consumer, and goes with them.
+        # It is among the entries of its last consumer, and goes with them.
         dispatcher = subscription("ann", "bob", poison=Poison.BLOCK)
         fill(dispatcher, "a1", "a1")
         dispatcher.reject(0, "ann", 1)
@@ -339,7 +338,7 @@ class TestNoLoss:
 
     @pytest.mark.parametrize("poison", [Poison.DROP, Poison.DEAD_LETTER])
     def test_poison_takes_the_poisoned_message_only_and_the_cursor_goes_on(self, poison: Poison) -> None:
-        # 5: what queues behind it is thrown away unacked, and the cursor stops there for good.
+        # What queues behind it is thrown away unacked, and the cursor stops there for good.
         dispatcher = subscription("ann", poison=poison, retry=NO_RETRY)
         fill(dispatcher, "a1", "a1", "a1")
 
@@ -352,7 +351,7 @@ class TestNoLoss:
         assert [advanced(2)] == dispatcher.ack(2, "ann", 1)
 
     def test_a_message_that_was_read_is_tracked_even_if_nobody_may_have_it_now(self) -> None:
-        # 9: out of tokens, the rate limiter drops the message it has just read and reads another.
+        # Out of tokens, the rate limiter drops the message it has just read and reads another.
         dispatcher = subscription("ann")
         dispatcher.set_limit("ann", 0)
         assert [] == fill(dispatcher, "a1", "a2")
@@ -362,7 +361,7 @@ class TestNoLoss:
         assert [advanced(1)] == dispatcher.ack_many([(0, "ann", 1), (1, "ann", 1)])
 
     def test_a_hole_in_the_offsets_freezes_nothing(self) -> None:
-        # 9: the cursor counts up by one.
+        # The cursor counts up by one.
         dispatcher = subscription("ann")
         dispatcher.offer_many([(0, "a1", None), (2, "a2", None)])
 
@@ -370,7 +369,7 @@ class TestNoLoss:
 
     @pytest.mark.parametrize("away", ["inactive", "draining"])
     def test_messages_for_a_consumer_that_is_away_for_a_moment_are_not_skipped(self, away: str) -> None:
-        # 10: nobody eligible at this instant means skipped for ever.
+        # Nobody eligible at this instant means skipped for ever.
         dispatcher = subscription("bob")
         dispatcher.set_filters("bob", ["b*"])
         dispatcher.add_consumer("ann", filters=["a*"])
@@ -385,7 +384,7 @@ class TestNoLoss:
             assert deliver(1, "a2", "ann") in dispatcher.add_consumer("ann", filters=["a*"])
 
     def test_a_message_that_waits_is_not_skipped_because_its_turn_comes_at_a_bad_moment(self) -> None:
-        # 10: draining the queue, the original skips what has no consumer just then.
+        # Draining the queue, the original skips what has no consumer just then.
         dispatcher = subscription("ann", "bob")
         dispatcher.set_filters("bob", ["b*"])
         fill(dispatcher, "a1", "a1")
@@ -395,7 +394,7 @@ class TestNoLoss:
         assert Blocking(BlockReason.NO_CONSUMER) == dispatcher.why_blocked(1)
 
     def test_a_subscription_that_never_wrote_a_cursor_resumes_at_its_first_message(self) -> None:
-        # 15: without a stored cursor it starts at the newest one, past everything unacked.
+        # Without a stored cursor it starts at the newest one, past everything unacked.
         dispatcher = subscription("ann", start=7)
         assert 7 == dispatcher.resume_offset
         dispatcher.offer(9, "a1")
@@ -404,10 +403,10 @@ class TestNoLoss:
 
 
 class TestIsolation:
-    """b 6: one bad key or consumer does not stop the others."""
+    """One bad key or consumer does not stop the others."""
 
     def test_a_blocked_hot_key_does_not_fill_the_window(self) -> None:
-        # 6: what queues behind it uses up the one window, and then nothing moves at all.
+        # What queues behind it uses up the one window, and then nothing moves at all.
         dispatcher = subscription("ann", window=10, max_loaded_per_key=3, poison=Poison.BLOCK)
         fill(dispatcher, "a1")
         dispatcher.reject(0, "ann", 1)
@@ -418,7 +417,7 @@ class TestIsolation:
         assert [deliver(51, "a2", "ann")] == dispatcher.offer(51, "a2")
 
     def test_many_keys_of_a_stuck_consumer_do_not_fill_the_window(self) -> None:
-        # 6: as above, by capacity.
+        # The same, by capacity.
         dispatcher = subscription("ann", "bob", window=10, max_in_flight_per_consumer=2)
         fill(dispatcher, *[f"a{number}" for number in range(60)])
 
@@ -427,10 +426,10 @@ class TestIsolation:
 
 
 class TestFence:
-    """b 11: an answer is about the delivery that it names."""
+    """An answer is about the delivery that it names."""
 
     def test_an_ack_that_comes_while_a_retry_is_due_spares_the_retry(self) -> None:
-        # 11: it is refused, and the message delivered again.
+        # It is refused, and the message delivered again.
         dispatcher = subscription("ann")
         fill(dispatcher, "a1")
         dispatcher.handle_timeout(now_ms=30_000)
@@ -438,7 +437,7 @@ class TestFence:
         assert [advanced(0)] == dispatcher.ack(0, "ann", 1)
 
     def test_an_ack_of_the_previous_attempt_does_not_start_the_next_message(self) -> None:
-        # 11: it is taken for the new attempt, and the key is worked on twice at once.
+        # It is taken for the new attempt, and the key is worked on twice at once.
         dispatcher = subscription("ann", retry=AT_ONCE)
         fill(dispatcher, "a1", "a1")
         dispatcher.handle_timeout(now_ms=30_000)
@@ -449,7 +448,7 @@ class TestFence:
         assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 2)
 
     def test_an_ack_of_somebody_else_is_none(self) -> None:
-        # 11: neither consumer nor attempt are checked.
+        # Neither consumer nor attempt are checked.
         dispatcher = subscription("ann", "bob")
         fill(dispatcher, "a1")
 
@@ -457,7 +456,7 @@ class TestFence:
         assert None is dispatcher.safe_cursor
 
     def test_a_nack_of_the_previous_attempt_costs_nothing(self) -> None:
-        # 11: it uses up the new attempt's retries, and a nack of a waiting message pushes its retry out.
+        # It uses up the new attempt's retries, and a nack of a waiting message pushes its retry out.
         dispatcher = subscription("ann", retry=RetryPolicy(max_redeliveries=1, base_delay_ms=0))
         fill(dispatcher, "a1")
         dispatcher.nack(0, "ann", 1)
@@ -478,10 +477,10 @@ class TestFence:
 
 
 class TestCounts:
-    """b 12 and the limits of part 10: what is counted is what is there."""
+    """What is counted is what is there."""
 
     def test_a_retry_that_moves_to_another_consumer_moves_its_count(self) -> None:
-        # 12: the old consumer stays one too many for ever, the new one one too few.
+        # The old consumer stays one too many for ever, the new one one too few.
         dispatcher = subscription("bob", max_in_flight_per_consumer=1)
         fill(dispatcher, "a1")
         dispatcher.nack(0, "bob", 1)
@@ -524,10 +523,10 @@ class TestCounts:
 
 
 class TestComingBack:
-    """b 14, 17: consumers come and go."""
+    """Consumers come and go."""
 
     def test_an_evicted_consumer_can_come_back(self) -> None:
-        # 14: its name is still listed, so it gets its old id back, which is no longer on the ring.
+        # Its name is still listed, so it gets its old id back, which is no longer on the ring.
         dispatcher = subscription("ann")
         dispatcher.set_inactive("ann")
         dispatcher.handle_timeout(now_ms=3_000)
@@ -545,7 +544,7 @@ class TestComingBack:
         assert ["ann", None] == [dispatcher.owner(key) for key in ("a1", "x")]
 
     def test_a_held_message_that_the_new_consumers_refuse_is_named_and_can_be_settled(self) -> None:
-        # 17: it waits for ever, and nothing says so.
+        # It waits for ever, and nothing says so.
         dispatcher = subscription("ann")
         fill(dispatcher, "a1")
         dispatcher.remove_consumer("ann")
@@ -567,10 +566,10 @@ class TestComingBack:
 
 
 class TestOutsideTheDispatcher:
-    """b 16, 19 and what part 10 says of reading: what the host does is the host's, and cannot go wrong silently."""
+    """What the host does is the host's, and cannot go wrong silently."""
 
     def test_a_dead_letter_that_cannot_be_written_holds_its_key_and_nothing_else(self) -> None:
-        # 16: it is tried again in every tick, without end or backoff, and awaited in the loop of everybody.
+        # It is tried again in every tick, without end or backoff, and awaited in the loop of everybody.
         dispatcher = subscription("ann", retry=NO_RETRY)
         fill(dispatcher, "a1", "a1", "a2")
         [letter] = dispatcher.nack(0, "ann", 1)
@@ -582,7 +581,7 @@ class TestOutsideTheDispatcher:
         assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.dead_lettered(0)
 
     def test_the_non_reliable_router_gives_the_keys_of_an_absent_consumer_to_somebody(self) -> None:
-        # 19: they are dropped as long as it is away, and nothing ever takes it off the ring.
+        # They are dropped as long as it is away, and nothing ever takes it off the ring.
         router = KeyRouter(HashRing())
         for name in ("c1", "c2"):
             router.add_consumer(name)
