@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from keyshared.errors import InvariantError
 from keyshared.glob import KeyFilter
 from keyshared.placement import Placement
 from keyshared.ranges import RangeMap, Weight
@@ -29,12 +30,13 @@ class Routing:
         one_key: Treat every key as this one.
     """
 
-    __slots__ = ("_one_key", "_placement", "_ranges", "_selective", "filters", "owner")
+    __slots__ = ("_away", "_one_key", "_placement", "_ranges", "_selective", "filters", "owner")
 
     def __init__(self, placement: Placement, *, one_key: bytes | None = None) -> None:
         self.filters: dict[str, KeyFilter] = {}
         self._one_key = one_key
-        self._selective = 0  # how many filters do not accept everything
+        self._away: dict[str, None] = {}
+        self._selective = 0  # how many of those who joined do not take every key
         self._placement = placement.copy()
         self._ranges = self._placement.ranges
         self.owner: OwnerLookup = self._owner
@@ -54,25 +56,38 @@ class Routing:
             accepts = self.filters.get(name)
             if accepts is None:
                 return None
-            if accepts.accepts(key):
+            if name not in self._away and accepts.accepts(key):
                 return name
         return None
 
     def join(self, name: str, accepts: KeyFilter, weight: Weight | None) -> None:
         """Let a consumer take part; one that the placement already names keeps its place there."""
         _join(self._placement, name, weight)
-        self._set_filter(name, accepts)
-        self._refresh()
+        self.set_filter(name, accepts)
 
     def leave(self, name: str) -> None:
         """Let a consumer's keys go to the others."""
         self._placement.remove(name)
-        self._selective -= not self.filters.pop(name).accepts_all
+        self._selective -= self._is_selective(name)
+        del self.filters[name]
+        self._away.pop(name, None)
         self._refresh()
 
     def set_filter(self, name: str, accepts: KeyFilter) -> None:
         """Replace what a consumer accepts."""
-        self._set_filter(name, accepts)
+        before = self._is_selective(name)
+        self.filters[name] = accepts
+        self._selective += self._is_selective(name) - before
+        self._refresh()
+
+    def set_away(self, name: str, *, away: bool) -> None:
+        """Pass a consumer over, as if it accepted nothing, or let it have its keys again."""
+        before = self._is_selective(name)
+        if away:
+            self._away[name] = None
+        else:
+            self._away.pop(name, None)
+        self._selective += self._is_selective(name) - before
         self._refresh()
 
     def set_weight(self, name: str, weight: Weight) -> None:
@@ -88,16 +103,22 @@ class Routing:
         self._placement = fresh
         self._refresh()
 
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` if the count of selective consumers has drifted: keys would go past filters."""
+        if self._selective != sum(map(self._is_selective, self.filters)):
+            raise InvariantError("routing counts who does not take every key")
+        if any(name not in self.filters for name in self._away):
+            raise InvariantError("only those who joined can be away")
+
     def _refresh(self) -> None:
         """Choose how owners are found: where nobody is selective and everybody is here, the placement alone says it."""
         self._ranges = self._placement.ranges
         plain = self._one_key is None and not self._selective and self.filters.keys() >= set(self._ranges.owners)
         self.owner = self._ranges.owner_of if plain else self._owner
 
-    def _set_filter(self, name: str, accepts: KeyFilter) -> None:
-        before = self.filters.get(name)
-        self._selective += (not accepts.accepts_all) - (before is not None and not before.accepts_all)
-        self.filters[name] = accepts
+    def _is_selective(self, name: str) -> bool:
+        accepts = self.filters.get(name)
+        return accepts is not None and (name in self._away or not accepts.accepts_all)
 
 
 def _join(placement: Placement, name: str, weight: Weight | None) -> None:

@@ -1,0 +1,305 @@
+"""The non-reliable variant: which consumer a message goes to, and nothing else.
+
+No message is tracked, so nothing can be late, lost or in the wrong order on any books: `KeyRouter` answers one
+question, at once, for one key. What it leaves to the host is what only the host can know, whether a consumer is
+connected and whether its channel has room.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, UnknownConsumerError
+from keyshared.glob import KeyFilter
+from keyshared.hashing import Key, key_bytes
+from keyshared.placement import Placement
+from keyshared.ranges import Weight
+from keyshared.routing import Routing
+
+__all__ = ["KeyRouter"]
+
+
+class _Member:
+    """What the host has said of one consumer."""
+
+    __slots__ = ("accepts", "active", "full")
+
+    def __init__(self, accepts: KeyFilter) -> None:
+        self.accepts = accepts
+        self.active = True
+        self.full = False
+
+    @property
+    def takes_keyless(self) -> bool:
+        """Whether a message without a key may go there now."""
+        return self.active and not self.full and self.accepts.takes_keyless
+
+
+class KeyRouter:
+    """Routes messages to consumers by key, without acks, retries or a cursor.
+
+    All messages of a key go to one consumer, the key's owner: the first one of the placement's clockwise walk that is
+    active and whose filters accept the key. While the owner's channel is full its messages have nowhere to go, because
+    sending them elsewhere would let one consumer overtake another within a key.
+
+    Not thread-safe.
+
+    Args:
+        placement: Where keys go; copied. Names that it brings along own their keys, which go nowhere until those
+            consumers are added.
+
+    Complexity:
+        A message with a key costs O(log vnodes), plus O(vnodes passed) where filters or inactive consumers are passed
+        over; one without a key O(1).
+
+    Source:
+        Danube "Key-Shared Dispatch Architecture", Non-Reliable Key-Shared; differs: a consumer that is away loses its
+        keys to the next one on the ring until it is back, where Danube drops them as long as it is away; messages
+        without a key take turns.
+
+    Example:
+        >>> from keyshared.ring import HashRing
+        >>> router = KeyRouter(HashRing())
+        >>> router.add_consumer("c1")
+        >>> router.add_consumer("c2", filters=["ship*"])
+        >>> router.route("payment")
+        'c1'
+        >>> router.set_full("c1")
+        >>> print(router.route("payment"))          # drop it, or keep it: that is the host's choice
+        None
+    """
+
+    __slots__ = ("_members", "_routing", "_turns")
+
+    def __init__(self, placement: Placement) -> None:
+        self._routing = Routing(placement)
+        self._members: dict[str, _Member] = {}
+        # Who may get the next message without a key, longest waiting first.
+        self._turns: OrderedDict[str, None] = OrderedDict()
+
+    def add_consumer(self, name: str, *, filters: Iterable[str] = (), weight: Weight | None = None) -> None:
+        """Let a consumer take part: active, and with room in its channel.
+
+        Args:
+            name: Its name.
+            filters: Patterns of the keys that it accepts; none at all accept every key.
+            weight: Its share relative to the others'; by default 1, or what a placement that already names it gives it.
+
+        Raises:
+            ConsumerExistsError: The name is there already. Nothing was changed, as with the other errors.
+            ConfigError: The name, a pattern or the weight can never work.
+
+        Complexity:
+            That of adding it to the placement.
+
+        Example:
+            >>> from keyshared.ring import HashRing
+            >>> router = KeyRouter(HashRing())
+            >>> router.add_consumer("c1", filters=["eu-*"])
+            >>> router.owner("eu-1"), router.owner("us-1")
+            ('c1', None)
+        """
+        if not isinstance(name, str):
+            raise ConfigError("name", name, "be a text")
+        if name in self._members:
+            raise ConsumerExistsError(name)
+        member = _Member(KeyFilter(filters))
+        self._routing.join(name, member.accepts, weight)
+        self._members[name] = member
+        self._update_turn(name, member)
+
+    def remove_consumer(self, name: str) -> None:
+        """Take a consumer out; its keys go to the others. Nothing happens if there is no such consumer.
+
+        Args:
+            name: Who leaves.
+
+        Complexity:
+            That of removing it from the placement.
+        """
+        if name in self._members:
+            self._routing.leave(name)
+            del self._members[name]
+            self._turns.pop(name, None)
+
+    def set_filters(self, name: str, filters: Iterable[str]) -> None:
+        """Change which keys a consumer accepts.
+
+        Args:
+            name: Whose.
+            filters: As in `add_consumer`.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+            ConfigError: A pattern is none. Nothing was changed.
+        """
+        accepts = KeyFilter(filters)
+        member = self._member(name)
+        member.accepts = accepts
+        self._routing.set_filter(name, accepts)
+        self._update_turn(name, member)
+
+    def set_weight(self, name: str, weight: Weight) -> None:
+        """Change a consumer's share of the keys.
+
+        Args:
+            name: Whose.
+            weight: As in `add_consumer`.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+            ConfigError: The placement cannot give it that weight. Nothing was changed.
+        """
+        self._member(name)
+        self._routing.set_weight(name, weight)
+
+    def set_inactive(self, name: str) -> None:
+        """Say that a consumer's connection is gone: from now on its keys go to the next consumer of the walk.
+
+        There is no grace period: nothing is tracked, so a key that moves to and fro reorders nothing that anybody wrote
+        down. Nothing happens if there is no such consumer.
+
+        Args:
+            name: Who is away.
+
+        Example:
+            >>> from keyshared.ring import HashRing
+            >>> router = KeyRouter(HashRing())
+            >>> for name in ("c1", "c2"):
+            ...     router.add_consumer(name)
+            >>> router.route("payment")
+            'c2'
+            >>> router.set_inactive("c2")
+            >>> router.route("payment")
+            'c1'
+            >>> router.set_active("c2")
+            >>> router.route("payment")
+            'c2'
+        """
+        member = self._members.get(name)
+        if member is not None:
+            self._set_active(name, member, active=False)
+
+    def set_active(self, name: str) -> None:
+        """Say that a consumer is connected again: it has its keys back.
+
+        Whether its channel is full is another matter, and stays as it was said last.
+
+        Args:
+            name: Who is back.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+        """
+        self._set_active(name, self._member(name), active=True)
+
+    def set_full(self, name: str) -> None:
+        """Say that a consumer's channel takes no more: it keeps its keys, and `route` answers None for them.
+
+        Args:
+            name: Whose channel.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+        """
+        self._set_full(name, full=True)
+
+    def set_ready(self, name: str) -> None:
+        """Say that a consumer's channel has room again.
+
+        Args:
+            name: Whose channel.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+        """
+        self._set_full(name, full=False)
+
+    def route(self, key: Key) -> str | None:
+        """Give the consumer that a message goes to now.
+
+        A message without a key goes to whoever, of the active consumers that have room and no filters (or the pattern
+        ``"*"``), has not had one for longest.
+
+        Args:
+            key: The message's key, or None.
+
+        Returns:
+            Its consumer; None if nobody accepts the key, or if its owner's channel is full: the message is to be
+            dropped.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
+
+        Example:
+            >>> from keyshared.ring import HashRing
+            >>> router = KeyRouter(HashRing())
+            >>> for name in ("c1", "c2"):
+            ...     router.add_consumer(name)
+            >>> [router.route(None) for _ in range(3)]
+            ['c1', 'c2', 'c1']
+        """
+        data = key_bytes(key)
+        if data is None:
+            return self._next_turn()
+        name = self._routing.owner(data)
+        return None if name is None or self._members[name].full else name
+
+    def owner(self, key: Key) -> str | None:
+        """Give the owner of a key, whether or not its channel is full.
+
+        Args:
+            key: The key.
+
+        Returns:
+            The consumer; None if no active consumer accepts the key, and for no key at all.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
+        """
+        data = key_bytes(key)
+        return None if data is None else self._routing.owner(data)
+
+    def check_invariants(self) -> None:
+        """Check that the turns and the routing agree with what the host has said.
+
+        Raises:
+            InvariantError: They do not; a bug in this library.
+
+        Complexity:
+            O(consumers).
+        """
+        self._routing.check_invariants()
+        if {name: member.accepts for name, member in self._members.items()} != self._routing.filters:
+            raise InvariantError("routing knows every consumer's filter")
+        if set(self._turns) != {name for name, member in self._members.items() if member.takes_keyless}:
+            raise InvariantError("whoever may get messages without a key takes turns")
+
+    def _member(self, name: str) -> _Member:
+        member = self._members.get(name)
+        if member is None:
+            raise UnknownConsumerError(name)
+        return member
+
+    def _set_active(self, name: str, member: _Member, *, active: bool) -> None:
+        member.active = active
+        self._routing.set_away(name, away=not active)
+        self._update_turn(name, member)
+
+    def _set_full(self, name: str, *, full: bool) -> None:
+        member = self._member(name)
+        member.full = full
+        self._update_turn(name, member)
+
+    def _update_turn(self, name: str, member: _Member) -> None:
+        # Whoever keeps its right keeps its turn: telling the same thing twice must not push anybody back.
+        if not member.takes_keyless:
+            self._turns.pop(name, None)
+        elif name not in self._turns:
+            self._turns[name] = None
+
+    def _next_turn(self) -> str | None:
+        if not self._turns:
+            return None
+        name, _ = self._turns.popitem(last=False)
+        self._turns[name] = None
+        return name

@@ -1,0 +1,376 @@
+"""Mistakes of the host: a typed error that says what was asked, what is true and what to do, and no other trace."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.alphabet import AlphabetRing, Watched, fill, subscription
+
+from keyshared.config import Unmatched
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.errors import (
+    ClockError,
+    ConfigError,
+    ConsumerExistsError,
+    KeySharedError,
+    KeyTypeError,
+    OffsetOrderError,
+    UnknownConsumerError,
+    UnmatchedKeyError,
+    WindowFullError,
+)
+from keyshared.ring import HashRing
+
+NOW = 1_000
+LATER = 2_000
+RECEIPT = (5, "ann", 1)
+
+COUNT = "be an int of at least 0"
+COUNT_OR_NONE = "be an int of at least 0, or None"
+SEVERAL = "be several patterns, not one text"
+
+
+def prepared() -> Watched:
+    """Something in flight, something waiting, an inactive consumer and a draining one, and one free slot."""
+    dispatcher = subscription("ann", "bob", "cat", window=5, unmatched=Unmatched.ERROR)
+    dispatcher.set_filters("ann", ["a*"])
+    dispatcher.set_filters("bob", ["b*"])
+    dispatcher.set_filters("cat", ["c*"])
+    dispatcher.handle_timeout(now_ms=NOW)
+    fill(dispatcher, "a1", "a1", "b1", "c1", start=5)
+    dispatcher.set_inactive("bob")
+    dispatcher.remove_consumer("cat", drain_ms=None)
+    return dispatcher
+
+
+def assert_unchanged_by(call: Callable[[Watched], object], error: type[KeySharedError]) -> KeySharedError:
+    """Make the call, late on the clock, and look for any trace of it."""
+    dispatcher = prepared()
+    before, why = dispatcher.snapshot(), [dispatcher.why_blocked(offset) for offset in range(10)]
+
+    with pytest.raises(error) as caught:
+        call(dispatcher)
+
+    assert before == dispatcher.snapshot()
+    assert why == [dispatcher.why_blocked(offset) for offset in range(10)]
+    assert [] == dispatcher.handle_timeout(now_ms=NOW), "the clock has moved"
+    return caught.value
+
+
+# Every public method with one bad argument: the call, the error and its fields, and what its text must say.
+BAD: list[tuple[str, Callable[[Any], object], type[KeySharedError], tuple[object, ...], str]] = [
+    ("an offset twice", lambda d: d.offer(8, "a1", now_ms=LATER), OffsetOrderError, (8, 8), "after 8"),
+    ("an offset of the past", lambda d: d.offer(3, "a1", now_ms=LATER), OffsetOrderError, (3, 8), "grow strictly"),
+    ("an offset as text", lambda d: d.offer("9", "a1", now_ms=LATER), OffsetOrderError, ("9", 8), "'9'"),
+    ("an offset as bool", lambda d: d.offer(True, "a1", now_ms=LATER), OffsetOrderError, (True, 8), "True"),
+    ("a key as int", lambda d: d.offer(9, 1, now_ms=LATER), KeyTypeError, ("int",), "pass bytes, str or None"),
+    ("an unmatched key", lambda d: d.offer(9, "x", now_ms=LATER), UnmatchedKeyError, (b"x",), "b'x'"),
+    (
+        "a batch that goes back",
+        lambda d: d.offer_many([(9, "a2", None), (9, "a3", None)], now_ms=LATER),
+        OffsetOrderError,
+        (9, 9),
+        "after 9",
+    ),
+    (
+        "a batch with a bad key",
+        lambda d: d.offer_many([(9, 1.5, None)], now_ms=LATER),
+        KeyTypeError,
+        ("float",),
+        "float",
+    ),
+    (
+        "a batch that does not fit",
+        lambda d: d.offer_many([(9, "a2", None), (10, "a3", None)], now_ms=LATER),
+        WindowFullError,
+        (5,),
+        "all 5 slots",
+    ),
+    (
+        "a batch with an unmatched key",
+        lambda d: d.offer_many([(9, "x", None)], now_ms=LATER),
+        UnmatchedKeyError,
+        (b"x",),
+        "widen a filter",
+    ),
+    (
+        "a negative delay",
+        lambda d: d.nack(*RECEIPT, delay_ms=-1, now_ms=LATER),
+        ConfigError,
+        ("delay_ms", -1, COUNT_OR_NONE),
+        "delay_ms is -1",
+    ),
+    (
+        "a delay as float",
+        lambda d: d.nack(*RECEIPT, delay_ms=0.5, now_ms=LATER),
+        ConfigError,
+        ("delay_ms", 0.5, COUNT_OR_NONE),
+        "0.5",
+    ),
+    (
+        "a negative extension",
+        lambda d: d.extend(*RECEIPT, extend_ms=-1, now_ms=LATER),
+        ConfigError,
+        ("extend_ms", -1, "be an int of at least 1, or None"),
+        "extend_ms is -1",
+    ),
+    (
+        "an extension by nothing",
+        lambda d: d.extend(*RECEIPT, extend_ms=0, now_ms=LATER),
+        ConfigError,
+        ("extend_ms", 0, "be an int of at least 1, or None"),
+        "extend_ms is 0",
+    ),
+    ("a key to unblock", lambda d: d.unblock(7, now_ms=LATER), KeyTypeError, ("int",), "int"),
+    ("a name twice", lambda d: d.add_consumer("ann", now_ms=LATER), ConsumerExistsError, ("ann",), "already there"),
+    (
+        "an inactive name twice",
+        lambda d: d.add_consumer("bob", now_ms=LATER),
+        ConsumerExistsError,
+        ("bob",),
+        "set_active it if it came back",
+    ),
+    (
+        "an empty name",
+        lambda d: d.add_consumer("", now_ms=LATER),
+        ConfigError,
+        ("name", "", "be a text that is not empty"),
+        "''",
+    ),
+    (
+        "one text as filters",
+        lambda d: d.add_consumer("dan", filters="d*", now_ms=LATER),
+        ConfigError,
+        ("patterns", "d*", SEVERAL),
+        "'d*'",
+    ),
+    (
+        "a filter that is none",
+        lambda d: d.add_consumer("dan", filters=["\\"], now_ms=LATER),
+        ConfigError,
+        ("pattern", "\\", r"not end in a lone backslash; write \\ for a backslash"),
+        "backslash",
+    ),
+    (
+        "bad filters while its name drains",  # the drain must not have ended
+        lambda d: d.add_consumer("cat", filters=[7], now_ms=LATER),
+        ConfigError,
+        ("pattern", 7, "be a text"),
+        "7",
+    ),
+    (
+        "a negative limit",
+        lambda d: d.add_consumer("dan", limit=-1, now_ms=LATER),
+        ConfigError,
+        ("limit", -1, COUNT),
+        "limit is -1",
+    ),
+    (
+        "a negative drain",
+        lambda d: d.remove_consumer("ann", drain_ms=-1, now_ms=LATER),
+        ConfigError,
+        ("drain_ms", -1, "be an int of at least 0, or None for no limit"),
+        "no limit",
+    ),
+    ("nobody back", lambda d: d.set_active("zoe", now_ms=LATER), UnknownConsumerError, ("zoe",), "add_consumer it"),
+    ("a leaver back", lambda d: d.set_active("cat", now_ms=LATER), UnknownConsumerError, ("cat",), "not connected"),
+    ("nobody's limit", lambda d: d.set_limit("zoe", 1, now_ms=LATER), UnknownConsumerError, ("zoe",), "'zoe'"),
+    ("a leaver's limit", lambda d: d.set_limit("cat", 1, now_ms=LATER), UnknownConsumerError, ("cat",), "'cat'"),
+    (
+        "a limit as float",
+        lambda d: d.set_limit("ann", 1.5, now_ms=LATER),
+        ConfigError,
+        ("limit", 1.5, COUNT),
+        "limit is 1.5",
+    ),
+    ("nobody's filters", lambda d: d.set_filters("zoe", [], now_ms=LATER), UnknownConsumerError, ("zoe",), "'zoe'"),
+    ("a leaver's filters", lambda d: d.set_filters("cat", [], now_ms=LATER), UnknownConsumerError, ("cat",), "'cat'"),
+    (
+        "new filters as one text",
+        lambda d: d.set_filters("ann", "a*", now_ms=LATER),
+        ConfigError,
+        ("patterns", "a*", SEVERAL),
+        "one text",
+    ),
+    ("nobody's weight", lambda d: d.set_weight("zoe", 1, now_ms=LATER), UnknownConsumerError, ("zoe",), "'zoe'"),
+    ("a leaver's weight", lambda d: d.set_weight("cat", 1, now_ms=LATER), UnknownConsumerError, ("cat",), "'cat'"),
+    (
+        "a placement for other names",
+        lambda d: d.set_placement(HashRing.danube(), now_ms=LATER),
+        ConfigError,
+        ("name", "ann", "be a consumer id of Danube: the decimal digits of an unsigned 64-bit number"),
+        "decimal digits",
+    ),
+    ("a key to ask about", lambda d: d.owner(3), KeyTypeError, ("int",), "int"),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "fields", "text"), [case[1:] for case in BAD], ids=[case[0].replace(" ", "-") for case in BAD]
+)
+def test_a_bad_argument_is_named_and_changes_nothing(
+    call: Callable[[Watched], object], error: type[KeySharedError], fields: tuple[object, ...], text: str
+) -> None:
+    caught = assert_unchanged_by(call, error)
+
+    assert fields == caught.args
+    assert text in str(caught)
+
+
+CLOCKED: list[tuple[str, Callable[..., object]]] = [
+    ("offer", lambda d, now: d.offer(9, "a1", now_ms=now)),
+    ("offer_many", lambda d, now: d.offer_many([(9, "a1", None)], now_ms=now)),
+    ("ack", lambda d, now: d.ack(*RECEIPT, now_ms=now)),
+    ("ack_many", lambda d, now: d.ack_many([RECEIPT], now_ms=now)),
+    ("nack", lambda d, now: d.nack(*RECEIPT, now_ms=now)),
+    ("reject", lambda d, now: d.reject(*RECEIPT, now_ms=now)),
+    ("release", lambda d, now: d.release(*RECEIPT, now_ms=now)),
+    ("extend", lambda d, now: d.extend(*RECEIPT, now_ms=now)),
+    ("dead_lettered", lambda d, now: d.dead_lettered(5, now_ms=now)),
+    ("loaded", lambda d, now: d.loaded(5, "x", now_ms=now)),
+    ("unblock", lambda d, now: d.unblock("a1", now_ms=now)),
+    ("park", lambda d, now: d.park(5, now_ms=now)),
+    ("gone", lambda d, now: d.gone(6, now_ms=now)),
+    ("truncate", lambda d, now: d.truncate(7, now_ms=now)),
+    ("add_consumer", lambda d, now: d.add_consumer("dan", now_ms=now)),
+    ("remove_consumer", lambda d, now: d.remove_consumer("ann", now_ms=now)),
+    ("set_inactive", lambda d, now: d.set_inactive("ann", now_ms=now)),
+    ("set_active", lambda d, now: d.set_active("bob", now_ms=now)),
+    ("set_limit", lambda d, now: d.set_limit("ann", 7, now_ms=now)),
+    ("set_filters", lambda d, now: d.set_filters("ann", [], now_ms=now)),
+    ("set_weight", lambda d, now: d.set_weight("ann", 2, now_ms=now)),
+    ("set_placement", lambda d, now: d.set_placement(AlphabetRing(["dan"]), now_ms=now)),
+    ("handle_timeout", lambda d, now: d.handle_timeout(now_ms=now)),
+]
+
+
+@pytest.mark.parametrize("now", [NOW - 1, -1, float(LATER), "2000", True], ids=repr)
+@pytest.mark.parametrize("call", [call for _, call in CLOCKED], ids=[name for name, _ in CLOCKED])
+def test_a_clock_that_goes_back_or_is_none_is_refused_by_every_method(
+    call: Callable[[Watched, object], object], now: object
+) -> None:
+    caught = assert_unchanged_by(lambda dispatcher: call(dispatcher, now), ClockError)
+
+    assert (now, NOW) == caught.args
+    assert f"the clock already stands at {NOW}" in str(caught)
+
+
+@pytest.mark.parametrize("call", [call for _, call in CLOCKED], ids=[name for name, _ in CLOCKED])
+def test_every_method_moves_the_clock_when_it_has_nothing_to_refuse(call: Callable[[Watched, object], object]) -> None:
+    dispatcher = prepared()
+    call(dispatcher, LATER)
+
+    with pytest.raises(ClockError, match=f"stands at {LATER}"):
+        dispatcher.handle_timeout(now_ms=LATER - 1)
+
+
+@pytest.mark.parametrize(("loaded_per_key", "window", "tracked", "capacity"), [(1, 2, 3, 3), (9, 2, 3, 2)])
+def test_a_full_window_names_the_limit_that_is_reached(
+    loaded_per_key: int, window: int, tracked: int, capacity: int
+) -> None:
+    dispatcher = subscription("ann", window=window, max_tracked=tracked, max_loaded_per_key=loaded_per_key)
+    fill(dispatcher, *["a1"] * capacity)
+    before = dispatcher.snapshot()
+
+    with pytest.raises(WindowFullError, match=f"all {capacity} slots are taken; stop reading while free_slots is 0"):
+        dispatcher.offer(9, "a2")
+    assert before == dispatcher.snapshot()
+
+
+def test_a_batch_beyond_the_tracked_offsets_names_that_limit() -> None:
+    dispatcher = subscription("ann", window=2, max_tracked=3, max_loaded_per_key=1)
+    fill(dispatcher, "a1", "a1", "a1")
+
+    with pytest.raises(WindowFullError, match="all 3 slots"):
+        dispatcher.offer_many([(9, "a2", None)])
+
+
+class TestWrongTypes:
+    """An offset, attempt or name of a wrong type can never work, whatever the state is."""
+
+    @pytest.mark.parametrize("method", ["dead_lettered", "loaded", "park", "gone"])
+    def test_an_offset(self, method: str) -> None:
+        caught = assert_unchanged_by(lambda d: getattr(d, method)("5", now_ms=LATER), ConfigError)
+        assert ("offset", "5", "be an int") == caught.args
+
+    def test_an_offset_to_truncate_before(self) -> None:
+        caught = assert_unchanged_by(lambda d: d.truncate(None, now_ms=LATER), ConfigError)  # type: ignore[arg-type]
+        assert ("before", None, "be an int") == caught.args
+
+    @pytest.mark.parametrize("method", ["ack", "nack", "reject", "release", "extend"])
+    @pytest.mark.parametrize("receipt", [("5", "ann", 1), (5, "ann", "1"), (5, ["ann"], 1)], ids=repr)
+    def test_a_receipt(self, method: str, receipt: tuple[Any, Any, Any]) -> None:
+        assert_unchanged_by(lambda d: getattr(d, method)(*receipt, now_ms=LATER), ConfigError)
+
+    def test_one_receipt_of_many(self) -> None:
+        # The acks before it would be done, and their effects lost with the exception.
+        receipts: list[Any] = [RECEIPT, (8, "cat", "1")]
+        assert_unchanged_by(lambda d: d.ack_many(receipts, now_ms=LATER), ConfigError)
+
+    def test_an_incomplete_receipt_of_many(self) -> None:
+        receipts: list[Any] = [RECEIPT, (8, "cat")]
+        assert_unchanged_by(lambda d: d.ack_many(receipts, now_ms=LATER), ConfigError)
+
+    def test_an_incomplete_message_of_many(self) -> None:
+        messages: list[Any] = [(9, "a1")]
+        assert_unchanged_by(lambda d: d.offer_many(messages, now_ms=LATER), ConfigError)
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda d: d.add_consumer(["dan"], now_ms=LATER),
+            lambda d: d.remove_consumer(["dan"], now_ms=LATER),
+            lambda d: d.set_inactive(["dan"], now_ms=LATER),
+            lambda d: d.set_active(["dan"], now_ms=LATER),
+            lambda d: d.set_limit(["dan"], 1, now_ms=LATER),
+        ],
+        ids=["add_consumer", "remove_consumer", "set_inactive", "set_active", "set_limit"],
+    )
+    def test_a_name(self, call: Callable[[Watched], object]) -> None:
+        assert_unchanged_by(call, ConfigError)
+
+
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf"), "heavy", True], ids=repr)
+def test_a_weight_that_is_no_share_is_refused_where_it_is_given(weight: Any) -> None:
+    dispatcher = KeySharedDispatcher(HashRing())
+    dispatcher.add_consumer("ann")
+    before = dispatcher.snapshot()
+
+    with pytest.raises(ConfigError, match="positive, finite number"):
+        dispatcher.add_consumer("bob", weight=weight)
+    with pytest.raises(ConfigError, match="positive, finite number"):
+        dispatcher.set_weight("ann", weight)
+    assert before == dispatcher.snapshot()
+
+
+def test_a_weight_for_a_name_that_the_placement_brought_along_is_checked_too() -> None:
+    dispatcher = KeySharedDispatcher(HashRing(["ann"]))
+
+    with pytest.raises(ConfigError, match="weight"):
+        dispatcher.add_consumer("ann", weight="heavy")  # type: ignore[arg-type]
+
+
+class TestRestore:
+    """The arguments beside the state; for the state itself see rule 13."""
+
+    @pytest.mark.parametrize("epoch", [-1, "1", None], ids=repr)
+    def test_an_epoch_that_is_no_count(self, epoch: Any) -> None:
+        with pytest.raises(ConfigError, match="epoch"):
+            KeySharedDispatcher.restore(subscription().snapshot(), AlphabetRing(), now_ms=0, epoch=epoch)
+
+    def test_no_clock(self) -> None:
+        now: Any = None
+        with pytest.raises(ClockError):
+            KeySharedDispatcher.restore(subscription().snapshot(), AlphabetRing(), now_ms=now)
+
+
+def test_what_a_peer_does_is_never_an_exception() -> None:
+    dispatcher = prepared()
+
+    for answer in (dispatcher.ack, dispatcher.nack, dispatcher.reject, dispatcher.release, dispatcher.extend):
+        for receipt in [(99, "ann", 1), (5, "nobody", 1), (5, "ann", 99), (5, "ann", -1), (-5, "", 0)]:
+            assert 1 == len(answer(*receipt))
+    assert [] == dispatcher.remove_consumer("nobody")
+    assert [] == dispatcher.set_inactive("nobody")
+    assert ([], []) == (dispatcher.in_flight("nobody"), dispatcher.gone(99))
+    assert None is dispatcher.why_blocked(99)

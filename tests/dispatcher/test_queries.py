@@ -1,0 +1,101 @@
+"""What can be asked between any two calls, and whether an effect that waited in a queue still holds."""
+
+import pytest
+from tests.alphabet import advanced, deliver, fill, subscription
+
+from keyshared.effects import (
+    AckIgnored,
+    AckIgnoredReason,
+    BlockReason,
+    DeadLetter,
+    Evicted,
+    Load,
+    Resumed,
+    Settled,
+    SettleReason,
+    Spilled,
+)
+from keyshared.explain import Blocking
+
+
+class TestIsCurrent:
+    """Asked just before an obligation is met."""
+
+    def test_a_delivery_is_until_it_has_ended(self) -> None:
+        dispatcher = subscription("ann")
+        [delivery] = dispatcher.offer(0, "a1")
+        assert dispatcher.is_current(delivery)
+
+        assert [deliver(0, "a1", "ann", 2)] == dispatcher.release(0, "ann", 1)
+        assert not dispatcher.is_current(delivery)
+        assert dispatcher.is_current(deliver(0, "a1", "ann", 2))
+        assert not dispatcher.is_current(deliver(0, "a1", "bob", 2))
+
+    def test_a_cursor_is_until_it_moves_on(self) -> None:
+        dispatcher = subscription("ann")
+        fill(dispatcher, "a1", "a2")
+        dispatcher.ack(0, "ann", 1)
+        assert dispatcher.is_current(advanced(0))
+
+        dispatcher.ack(1, "ann", 1)
+        assert [False, True] == [dispatcher.is_current(advanced(offset)) for offset in (0, 1)]
+
+    def test_the_end_of_a_pause_is_while_there_is_room(self) -> None:
+        dispatcher = subscription("ann", window=1)
+        assert dispatcher.is_current(Resumed(1))
+
+        dispatcher.offer(0, "a1")
+        assert not dispatcher.is_current(Resumed(1))
+
+    def test_an_obligation_of_a_message_that_is_settled_is_not(self) -> None:
+        dispatcher = subscription("ann")
+
+        assert [False, False] == [
+            dispatcher.is_current(effect) for effect in (DeadLetter(0, b"a1", 1, 1, None), Load(0, b"a1"))
+        ]
+
+    def test_a_notice_always_is(self) -> None:
+        ignored = AckIgnored(0, "ann", 1, AckIgnoredReason.UNKNOWN_OFFSET)
+
+        for notice in (ignored, Evicted("ann"), Spilled(0), Settled(0, None, SettleReason.PARKED)):
+            assert subscription().is_current(notice)
+
+
+def test_deliveries_in_flight_are_told_by_join_order_and_offset() -> None:
+    dispatcher = subscription("bob", "ann")
+    fill(dispatcher, "a1", "b1", "b2", "a2")
+    dispatcher.release(1, "bob", 1)
+
+    bobs = [deliver(1, "b1", "bob", 2), deliver(2, "b2", "bob")]
+    assert [*bobs, deliver(0, "a1", "ann"), deliver(3, "a2", "ann")] == dispatcher.in_flight()
+    assert (bobs, []) == (dispatcher.in_flight("bob"), dispatcher.in_flight("nobody"))
+
+
+def test_outstanding_obligations_are_told_in_the_order_in_which_calls_return_them() -> None:
+    dispatcher = subscription("ann", max_loaded_per_key=1)
+    fill(dispatcher, "a1", "a2", "a2", "a3")
+    dispatcher.ack(1, "ann", 1)
+    dispatcher.reject(3, "ann", 1)
+
+    assert [
+        DeadLetter(3, b"a3", 1, 1, None),
+        Load(2, b"a2"),
+        deliver(0, "a1", "ann"),
+    ] == dispatcher.outstanding_effects()
+
+
+@pytest.mark.parametrize(
+    ("reason", "consumer"),
+    [(BlockReason.CONSUMER_FULL, "ann"), (BlockReason.CONSUMER_INACTIVE, "ann"), (BlockReason.KEY_IN_FLIGHT, "ann")],
+)
+def test_whom_a_message_waits_for_is_named(reason: BlockReason, consumer: str) -> None:
+    dispatcher = subscription("ann", inactive_grace_ms=None)
+    fill(dispatcher, "a1")
+    if reason is BlockReason.CONSUMER_FULL:
+        dispatcher.set_limit("ann", 1)
+    elif reason is BlockReason.CONSUMER_INACTIVE:
+        dispatcher.set_inactive("ann")
+    dispatcher.offer(1, "a1" if reason is BlockReason.KEY_IN_FLIGHT else "a2")
+
+    assert Blocking(reason, consumer) == dispatcher.why_blocked(1)
+    assert None is dispatcher.why_blocked(0)

@@ -1,0 +1,136 @@
+"""Rule 2: what can go out goes out now; what has to wait is served in turns."""
+
+from tests.alphabet import advanced, deliver, subscription
+
+from keyshared.effects import Released, ReleaseReason
+
+
+def test_a_key_goes_out_at_once_and_holds_only_itself() -> None:
+    dispatcher = subscription("ann")
+
+    assert [deliver(0, "a1", "ann", item="x")] == dispatcher.offer(0, "a1", "x")
+    assert [] == dispatcher.offer(1, "a1")
+    assert [deliver(2, "a2", "ann")] == dispatcher.offer(2, "a2")
+
+
+def test_text_and_its_bytes_are_one_key() -> None:
+    dispatcher = subscription("ann")
+    dispatcher.offer(0, "aé")
+
+    assert [] == dispatcher.offer(1, "aé".encode())
+
+
+def test_an_ack_releases_the_next_of_the_key_in_the_same_call() -> None:
+    dispatcher = subscription("ann")
+    dispatcher.offer_many([(0, "a1", None), (1, "a1", "next")])
+
+    assert [deliver(1, "a1", "ann", item="next"), advanced(0)] == dispatcher.ack(0, "ann", 1)
+
+
+def test_between_two_messages_of_a_hot_key_every_waiting_key_gets_one_turn() -> None:
+    # Serving the key that has just been acked first, because it is at hand, starves a2 and a3 as long as a1 is hot.
+    dispatcher = subscription("ann", max_in_flight_per_consumer=1)
+    dispatcher.offer_many([(0, "a1", None), (1, "a1", None), (2, "a1", None), (3, "a2", None), (4, "a3", None)])
+
+    assert [deliver(3, "a2", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 1)
+    assert [deliver(4, "a3", "ann")] == dispatcher.ack(3, "ann", 1)
+    assert [deliver(1, "a1", "ann")] == dispatcher.ack(4, "ann", 1)
+    assert [deliver(2, "a1", "ann"), advanced(1)] == dispatcher.ack(1, "ann", 1)
+
+
+def test_a_new_key_queues_behind_those_that_wait_even_if_there_is_room_again() -> None:
+    dispatcher = subscription("ann", max_in_flight_per_consumer=1)
+    dispatcher.offer_many([(0, "a1", None), (1, "a2", None), (2, "a3", None)])
+
+    assert [deliver(1, "a2", "ann"), deliver(2, "a3", "ann")] == dispatcher.set_limit("ann", 3)
+    assert [] == dispatcher.offer(3, "a4")
+    assert [deliver(3, "a4", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 1)
+
+
+def test_a_message_that_was_put_back_lets_the_others_go_first() -> None:
+    # Served from the head, a message that is released again and again would be alone in the world.
+    dispatcher = subscription("ann", max_in_flight_per_consumer=1)
+    dispatcher.offer_many([(0, "a1", None), (1, "a2", None)])
+
+    assert [deliver(1, "a2", "ann")] == dispatcher.release(0, "ann", 1)
+    assert [deliver(0, "a1", "ann", 2)] == dispatcher.release(1, "ann", 1)
+
+
+def test_several_keys_become_free_in_the_order_of_their_oldest_message() -> None:
+    dispatcher = subscription("ann", "bob")
+    dispatcher.offer_many([(0, "b2", None), (1, "b1", None), (2, "b1", None), (3, "b2", None)])
+
+    assert [
+        Released(0, "bob", 1, ReleaseReason.REMOVED),
+        Released(1, "bob", 1, ReleaseReason.REMOVED),
+        deliver(0, "b2", "ann", 2),
+        deliver(1, "b1", "ann", 2),
+    ] == dispatcher.remove_consumer("bob")
+
+
+def test_a_limit_of_zero_makes_it_a_pull_queue() -> None:
+    dispatcher = subscription("ann")
+    dispatcher.set_limit("ann", 0)
+    assert [] == dispatcher.offer_many([(0, "a1", None), (1, "a1", None), (2, "a2", None)])
+
+    assert [deliver(0, "a1", "ann"), deliver(2, "a2", "ann")] == dispatcher.set_limit("ann", 5)
+    assert [] == dispatcher.set_limit("ann", 0)
+    assert [advanced(0)] == dispatcher.ack(0, "ann", 1)
+    assert [deliver(1, "a1", "ann")] == dispatcher.set_limit("ann", 2)
+
+
+def test_a_limit_lowered_below_use_takes_nothing_back_and_starts_nothing() -> None:
+    dispatcher = subscription("ann")
+    dispatcher.offer_many([(offset, f"a{offset}", None) for offset in range(4)])
+
+    assert [] == dispatcher.set_limit("ann", 2)
+    assert [] == dispatcher.offer(4, "a4")
+    assert [advanced(1)] == dispatcher.ack_many([(0, "ann", 1), (1, "ann", 1)])
+    assert [deliver(4, "a4", "ann"), advanced(2)] == dispatcher.ack(2, "ann", 1)
+
+
+def test_a_consumers_own_limit_goes_before_the_common_one() -> None:
+    dispatcher = subscription(max_in_flight_per_consumer=1)
+    dispatcher.add_consumer("ann", limit=2)
+
+    offers = [(offset, f"a{offset}", None) for offset in range(3)]
+    assert [deliver(0, "a0", "ann"), deliver(1, "a1", "ann")] == dispatcher.offer_many(offers)
+
+
+class TestSeveralInFlightOfOneKey:
+    """A per-key limit above one."""
+
+    def test_they_go_out_in_order_to_one_consumer(self) -> None:
+        dispatcher = subscription("ann", max_in_flight_per_key=2)
+
+        offers = [(offset, "a1", None) for offset in range(4)]
+        assert [deliver(0, "a1", "ann"), deliver(1, "a1", "ann")] == dispatcher.offer_many(offers)
+        assert [deliver(2, "a1", "ann")] == dispatcher.ack(1, "ann", 1)
+
+    def test_a_failed_message_holds_everything_newer_although_the_limit_leaves_room(self) -> None:
+        # Filling the slot that the nack freed with 2 would deliver 2 before 0.
+        dispatcher = subscription("ann", max_in_flight_per_key=2)
+        dispatcher.offer_many([(offset, "a1", None) for offset in range(3)])
+
+        assert [] == dispatcher.nack(0, "ann", 1, now_ms=0)
+        assert [] == dispatcher.ack(1, "ann", 1)
+        assert [deliver(0, "a1", "ann", 2, failures=1), deliver(2, "a1", "ann")] == dispatcher.handle_timeout(
+            now_ms=1_000
+        )
+
+    def test_what_was_put_back_goes_out_again_oldest_first(self) -> None:
+        dispatcher = subscription("ann", max_in_flight_per_key=3)
+        dispatcher.offer_many([(offset, "a1", None) for offset in range(4)])
+        dispatcher.set_limit("ann", 0)
+
+        assert [] == dispatcher.release(2, "ann", 1)
+        assert [] == dispatcher.release(0, "ann", 1)
+        expected = [deliver(0, "a1", "ann", 2), deliver(2, "a1", "ann", 2)]
+        assert expected == dispatcher.set_limit("ann", 3)
+
+    def test_a_hot_key_still_takes_turns(self) -> None:
+        dispatcher = subscription("ann", max_in_flight_per_key=2, max_in_flight_per_consumer=2)
+        dispatcher.offer_many([(0, "a1", None), (1, "a1", None), (2, "a1", None), (3, "a1", None), (4, "a2", None)])
+
+        assert [deliver(4, "a2", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 1)
+        assert [deliver(2, "a1", "ann"), advanced(1)] == dispatcher.ack(1, "ann", 1)

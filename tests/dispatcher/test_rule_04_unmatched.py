@@ -1,0 +1,112 @@
+"""Rule 4: whether anybody wants a message is decided once, at its offer, and only if somebody is there to ask."""
+
+import pytest
+from tests.alphabet import Watched, advanced, deliver, subscription
+
+from keyshared.config import Unmatched
+from keyshared.effects import BlockReason, Effect, Released, ReleaseReason, Skipped, SkipReason
+from keyshared.errors import UnmatchedKeyError
+from keyshared.explain import Blocking
+
+
+def with_filters(unmatched: Unmatched = Unmatched.SKIP, **filters: list[str]) -> Watched:
+    dispatcher = subscription(unmatched=unmatched)
+    for name, patterns in filters.items():
+        dispatcher.add_consumer(name, filters=patterns)
+    return dispatcher
+
+
+def skipped(offset: int, key: str) -> Effect:
+    return Skipped(offset, key.encode(), SkipReason.UNMATCHED)
+
+
+def test_a_key_that_nobody_accepts_is_skipped_and_the_cursor_passes_it() -> None:
+    dispatcher = with_filters(ann=["ship*"], bob=["pay?"])
+
+    assert [skipped(0, "invoice"), advanced(0)] == dispatcher.offer(0, "invoice")
+
+
+def test_without_any_consumer_everything_waits() -> None:
+    # Nobody connected is not "nobody wants it": a restart would otherwise lose the whole backlog.
+    dispatcher = subscription()
+
+    assert [] == dispatcher.offer(0, "invoice")
+    assert [deliver(0, "invoice", "ann")] == dispatcher.add_consumer("ann")
+
+
+@pytest.mark.parametrize("away", ["inactive", "draining"])
+def test_a_consumer_that_is_away_for_a_moment_still_counts_as_somebody(away: str) -> None:
+    dispatcher = with_filters(ann=["a*"], bob=["b*"])
+    dispatcher.offer(0, "a1")
+    if away == "inactive":
+        dispatcher.set_inactive("ann")
+    else:
+        dispatcher.remove_consumer("ann", drain_ms=100)
+
+    assert [] == dispatcher.offer(1, "a2")
+    assert [skipped(2, "c1")] == dispatcher.offer(2, "c1")
+
+
+def test_a_key_with_older_messages_is_never_skipped_past_them() -> None:
+    # Deciding each message anew would skip 1, and a consumer that comes back would find a hole in the key.
+    dispatcher = with_filters(ann=["a*"], bob=["b*"])
+    dispatcher.offer(0, "a1")
+    dispatcher.set_filters("ann", ["x*"])
+
+    assert [] == dispatcher.offer(1, "a1")
+    assert [skipped(2, "a2")] == dispatcher.offer(2, "a2")
+    assert [advanced(0)] == dispatcher.ack(0, "ann", 1)
+    assert Blocking(BlockReason.NO_CONSUMER) == dispatcher.why_blocked(1)
+
+
+def test_a_tracked_message_is_not_skipped_by_what_happens_to_the_consumers() -> None:
+    dispatcher = with_filters(ann=["a*"], bob=["b*"])
+    dispatcher.offer(0, "a1")
+
+    assert [Released(0, "ann", 1, ReleaseReason.REMOVED)] == dispatcher.remove_consumer("ann")
+    assert Blocking(BlockReason.NO_CONSUMER) == dispatcher.why_blocked(0)
+    assert [deliver(0, "a1", "ann", 2)] == dispatcher.add_consumer("ann", filters=["a*"])
+
+
+def test_hold_keeps_it_for_a_consumer_that_accepts_it() -> None:
+    dispatcher = with_filters(Unmatched.HOLD, ann=["a*"])
+
+    assert [] == dispatcher.offer(0, "invoice")
+    assert [] == dispatcher.add_consumer("bob", filters=["b*"])
+    assert [deliver(0, "invoice", "bob")] == dispatcher.set_filters("bob", ["inv*"])
+
+
+def test_error_refuses_the_offer_and_the_offset_can_still_be_offered() -> None:
+    dispatcher = with_filters(Unmatched.ERROR, ann=["a*"])
+    before = dispatcher.snapshot()
+
+    with pytest.raises(UnmatchedKeyError, match=r"no consumer accepts key b'invoice'"):
+        dispatcher.offer(0, "invoice")
+    assert before == dispatcher.snapshot()
+    assert [deliver(0, "a1", "ann")] == dispatcher.offer(0, "a1")
+
+
+def test_error_refuses_a_whole_batch_before_its_first_message() -> None:
+    dispatcher = with_filters(Unmatched.ERROR, ann=["a*"])
+    before = dispatcher.snapshot()
+
+    with pytest.raises(UnmatchedKeyError):
+        dispatcher.offer_many([(0, "a1", None), (1, "invoice", None)])
+    assert before == dispatcher.snapshot()
+
+
+def test_a_message_without_a_key_needs_a_consumer_that_takes_everything() -> None:
+    dispatcher = with_filters(ann=["a*"], bob=["?*"])
+
+    assert [Skipped(0, None, SkipReason.UNMATCHED), advanced(0)] == dispatcher.offer(0, None)
+    dispatcher.set_filters("bob", ["b", "*"])
+    assert [deliver(1, None, "bob")] == dispatcher.offer(1, None)
+
+
+def test_a_filter_restricts_and_never_attracts() -> None:
+    # A consumer of "b*" does not get b1 because it named it: without filters cat is as good, and the ring decides.
+    dispatcher = subscription("bob")
+    dispatcher.add_consumer("cat", filters=["b*"])
+
+    assert [deliver(0, "b1", "bob")] == dispatcher.offer(0, "b1")
+    assert [deliver(1, "c1", "bob")] == dispatcher.offer(1, "c1")

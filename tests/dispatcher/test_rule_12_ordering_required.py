@@ -1,0 +1,86 @@
+"""Rule 12: with ``ordering_required`` the whole subscription is one lane."""
+
+from typing import Any
+
+import pytest
+from tests.alphabet import Watched, advanced, deliver, fill, subscription
+
+from keyshared.config import DispatcherConfig, OnEvict, Unmatched
+from keyshared.effects import BlockReason, Evicted, Released, ReleaseReason
+from keyshared.errors import ConfigError
+from keyshared.explain import Blocking
+from keyshared.retry import Poison
+
+
+def ordered(*consumers: str, **config: Any) -> Watched:
+    strict = {"ordering_required": True, "unmatched": Unmatched.HOLD, "poison": Poison.BLOCK}
+    return subscription(*consumers, **strict | config)
+
+
+def test_everything_goes_in_offset_order_to_one_consumer_whatever_its_key() -> None:
+    dispatcher = ordered("ann", "bob")
+
+    assert [deliver(0, "b1", "ann")] == fill(dispatcher, "b1", "a1", None)
+    assert ["ann", "ann", "ann"] == [dispatcher.owner(key) for key in ("b1", "a1", None)]
+    assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 1)
+    assert [deliver(2, None, "ann"), advanced(1)] == dispatcher.ack(1, "ann", 1)
+
+
+def test_a_failure_holds_everything() -> None:
+    dispatcher = ordered("ann")
+    fill(dispatcher, "a1", "b1", None)
+
+    assert [] == dispatcher.nack(0, "ann", 1)
+    assert Blocking(BlockReason.OLDER_WAITS, behind=0) == dispatcher.why_blocked(2)
+    assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.handle_timeout(now_ms=1_000)
+
+
+def test_the_next_consumer_takes_over_when_the_owner_is_gone_and_not_before_its_work_has_ended() -> None:
+    dispatcher = ordered("ann", "bob", inactive_grace_ms=10)
+    fill(dispatcher, "a1", None)
+    dispatcher.set_inactive("ann")
+
+    assert [] == dispatcher.offer(2, "b1")
+    assert [
+        Evicted("ann"),
+        Released(0, "ann", 1, ReleaseReason.EVICTED),
+        deliver(0, "a1", "bob", 2, failures=1),
+    ] == dispatcher.handle_timeout(now_ms=10)
+
+
+def test_blocked_messages_are_unblocked_by_their_own_key() -> None:
+    dispatcher = ordered("ann")
+    fill(dispatcher, "a1", "b1")
+    dispatcher.reject(0, "ann", 1)
+
+    assert [] == dispatcher.unblock("b1")
+    assert [deliver(0, "a1", "ann", 2)] == dispatcher.unblock("a1")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("unmatched", Unmatched.SKIP),
+        ("on_evict", OnEvict.DROP),
+        ("poison", Poison.DROP),
+        ("poison", Poison.DEAD_LETTER),
+        ("poison", Poison.QUARANTINE),
+    ],
+)
+def test_policies_that_would_pass_over_a_message_are_refused(field: str, value: object) -> None:
+    strict: dict[str, Any] = {"ordering_required": True, "unmatched": Unmatched.HOLD, "poison": Poison.BLOCK}
+
+    with pytest.raises(ConfigError, match="with ordering_required") as caught:
+        DispatcherConfig(**strict | {field: value})
+    assert (field, value) == (caught.value.parameter, caught.value.value)
+
+
+def test_filters_are_refused_because_the_one_lane_has_one_owner() -> None:
+    dispatcher = ordered("ann")
+    before = dispatcher.snapshot()
+
+    with pytest.raises(ConfigError, match=r"filters .* ordering_required"):
+        dispatcher.add_consumer("bob", filters=["b*"])
+    with pytest.raises(ConfigError, match=r"filters .* ordering_required"):
+        dispatcher.set_filters("ann", ["*"])
+    assert before == dispatcher.snapshot()

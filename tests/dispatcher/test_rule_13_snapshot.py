@@ -1,0 +1,405 @@
+"""Rule 13: a snapshot at any point, restored anywhere, goes on as if nothing had happened."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.alphabet import AlphabetRing, Watched, advanced, deliver, fill, subscription
+
+from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.effects import (
+    AckIgnored,
+    AckIgnoredReason,
+    DeadLetter,
+    Effect,
+    Evicted,
+    Load,
+    Released,
+    ReleaseReason,
+    Resumed,
+    Settled,
+    SettleReason,
+    Skipped,
+    SkipReason,
+    Spilled,
+)
+from keyshared.errors import OffsetOrderError, SnapshotError
+from keyshared.retry import Poison, RetryPolicy
+
+EPOCH = 1 << 32
+
+
+def restored(
+    dispatcher: KeySharedDispatcher, *, now_ms: int = 0, epoch: int = 0, items: dict[int, object] | None = None
+) -> Watched:
+    """What another host makes of the snapshot, after it was written down and read."""
+    state = json.loads(json.dumps(dispatcher.snapshot()))
+    return Watched.restore(state, AlphabetRing(), dispatcher.config, now_ms=now_ms, epoch=epoch, items=items)
+
+
+def busy() -> Watched:
+    """Something of everything: states of messages, lists that keys wait in, kinds of deadlines, marks."""
+    dispatcher = subscription(
+        "cat",
+        "ann",
+        window=40,
+        max_in_flight_per_consumer=3,
+        max_loaded_per_key=2,
+        poison=Poison.BLOCK_AND_DEAD_LETTER,
+        retry=RetryPolicy(max_redeliveries=1, base_delay_ms=500),
+        drain_timeout_ms=5_000,
+        unmatched=Unmatched.HOLD,
+    )
+    fill(dispatcher, "b1", "b1", "a1", "a1", "a1", "a2", "a3", "a4", "a5", "c1", "c2", "c3", None, "d1")
+    dispatcher.reject(2, "ann", 1)  # a1 is dead-lettering; 3 waits behind it, 4 is spilled
+    dispatcher.gone(3)  # 4 is being loaded
+    dispatcher.reject(5, "ann", 1)
+    dispatcher.dead_lettered(5)  # a2 is blocked
+    dispatcher.nack(6, "ann", 1, now_ms=100)  # a3 waits for its retry
+    dispatcher.gone(9)  # c1 is gone once cat is done with it
+    dispatcher.release(10, "cat", 1)
+    dispatcher.release(11, "cat", 1)
+    dispatcher.ack(10, "cat", 1)  # c2 is out again, and acked late
+    dispatcher.add_consumer("bob", limit=1, now_ms=200)  # b1 drains from cat
+    fill(dispatcher, None, None, start=14)  # nobody has room for the second one
+    dispatcher.set_inactive("cat", now_ms=300)
+    dispatcher.remove_consumer("ann", drain_ms=9_000)
+    dispatcher.set_filters("cat", ["c*"])
+    dispatcher.set_filters("bob", ["b*", "d*"])
+    fill(dispatcher, "e1", "a1", start=16)  # nobody's, and spilled
+    return dispatcher
+
+
+def test_the_example_has_something_of_everything() -> None:
+    stats = busy().stats()
+
+    counts = (stats.retry_wait, stats.dead_lettering, stats.blocked, stats.spilled, stats.in_flight)
+    assert (1, 1, 1, 1, 7) == counts
+    assert (1, 1, 1) == (stats.ownerless_keys, stats.draining_keys, stats.keyless_waiting)
+    assert {"cat": "inactive", "ann": "draining", "bob": "active"} == {n: c.state for n, c in stats.consumers.items()}
+    assert {"cat": 1, "ann": 0, "bob": 1} == {name: each.ready_keys for name, each in stats.consumers.items()}
+    assert [DeadLetter(2, b"a1", 1, 1, None), Load(4, b"a1")] == busy().outstanding_effects()[:2]
+
+
+def script(dispatcher: Watched) -> list[list[Effect]]:
+    """Something that stirs all of it."""
+    return [
+        dispatcher.handle_timeout(now_ms=700),
+        dispatcher.dead_lettered(2),
+        dispatcher.unblock("a2"),
+        dispatcher.loaded(4, "read again"),
+        dispatcher.nack(9, "cat", 1),
+        dispatcher.nack(10, "cat", 2),
+        dispatcher.add_consumer("dan"),
+        dispatcher.set_active("cat", resumed=True),
+        dispatcher.handle_timeout(now_ms=6_000),
+        dispatcher.offer(50, "b1"),
+        dispatcher.unblock("a1"),
+        dispatcher.handle_timeout(now_ms=20_000),
+        dispatcher.truncate(20),
+        dispatcher.handle_timeout(now_ms=60_000),
+        dispatcher.handle_timeout(now_ms=200_000),
+    ]
+
+
+def test_the_same_future_inputs_have_the_same_future_effects() -> None:
+    original = busy()
+    copy = restored(original, now_ms=300)
+
+    assert original.snapshot() == copy.snapshot()
+    assert original.outstanding_effects() == copy.outstanding_effects()
+    expected = script(original)
+    assert sum(map(len, expected)) > 20
+    assert expected == script(copy)
+    assert original.stats() == copy.stats()
+
+
+def test_why_and_when_are_answered_the_same() -> None:
+    original = busy()
+    copy = restored(original, now_ms=300)
+
+    assert [original.why_blocked(offset) for offset in range(18)] == [copy.why_blocked(offset) for offset in range(18)]
+    assert original.next_deadline_ms() == copy.next_deadline_ms()
+    assert original.acked_ranges() == copy.acked_ranges()
+    assert (original.safe_cursor, original.resume_offset) == (copy.safe_cursor, copy.resume_offset)
+
+
+def test_an_unused_dispatcher_can_be_stored_too() -> None:
+    copy = restored(subscription(start=7))
+
+    assert (None, 7) == (copy.safe_cursor, copy.resume_offset)
+    assert [] == copy.offer(7, "a1")
+
+
+def test_deadlines_are_kept_as_what_remains_because_the_new_hosts_clock_is_another_one() -> None:
+    original = subscription("ann", "bob", ack_timeout_ms=100, inactive_grace_ms=50)
+    original.offer(0, "b1", now_ms=1_000)
+    original.set_inactive("ann", now_ms=1_010)
+    original.set_limit("ann", 7, now_ms=1_030)
+
+    copy = restored(original, now_ms=5)
+    assert 35 == copy.next_deadline_ms()
+    assert [Evicted("ann")] == copy.handle_timeout(now_ms=74)
+    assert [Released(0, "bob", 1, ReleaseReason.ACK_TIMEOUT)] == copy.handle_timeout(now_ms=75)
+
+
+def test_what_was_overdue_is_due_at_once() -> None:
+    original = subscription("ann", ack_timeout_ms=100)
+    original.offer(0, "a1", now_ms=0)
+    original.set_limit("ann", 7, now_ms=250)
+
+    assert [Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT)] == restored(original, now_ms=3).handle_timeout(now_ms=3)
+
+
+def test_whoever_is_back_before_an_overdue_eviction_stays() -> None:
+    original = subscription("ann", inactive_grace_ms=10)
+    original.set_inactive("ann", now_ms=0)
+    original.set_limit("ann", 7, now_ms=11)
+    copy = restored(original, now_ms=0)
+    copy.set_active("ann")
+
+    assert [] == copy.handle_timeout(now_ms=0)
+    assert None is copy.next_deadline_ms()
+
+
+class TestPayloads:
+    """Passengers are not stored: the host reads them again."""
+
+    def test_they_come_with_the_restore(self) -> None:
+        original = subscription("ann")
+        original.offer(0, "a1", "old")
+        original.offer(1, "a1", "old")
+
+        copy = restored(original, items={0: "x", 1: "y"})
+        assert [deliver(0, "a1", "ann", item="x")] == copy.outstanding_effects()
+        assert [deliver(1, "a1", "ann", item="y"), advanced(0)] == copy.ack(0, "ann", 1)
+
+    def test_or_by_offering_the_log_again_from_the_resume_offset(self) -> None:
+        original = subscription("ann")
+        fill(original, "a1", "a1", "a2")
+        original.ack(2, "ann", 1)
+
+        copy = restored(original)
+        assert [] == copy.offer(0, "a1", "x")
+        assert [] == copy.offer(1, "a1", "y")
+        assert [] == copy.offer(2, "a2", "done already")
+        assert [deliver(3, "a2", "ann", item="new")] == copy.offer(3, "a2", "new")
+        assert [deliver(1, "a1", "ann", item="y"), advanced(0)] == copy.ack(0, "ann", 1)
+
+    def test_a_payload_that_is_there_is_not_replaced_and_a_spilled_one_is_not_wanted(self) -> None:
+        original = subscription("ann", max_loaded_per_key=1)
+        assert [deliver(0, "a1", "ann"), Spilled(1)] == fill(original, "a1", "a1")
+
+        copy = restored(original, items={0: "x", 1: "y"})
+        copy.offer_many([(0, "a1", "other"), (1, "a1", "other")])
+        assert [deliver(0, "a1", "ann", item="x")] == copy.outstanding_effects()
+        assert [Load(1, b"a1"), advanced(0)] == copy.ack(0, "ann", 1)
+
+    def test_once_something_new_was_offered_the_log_cannot_go_back(self) -> None:
+        original = subscription("ann")
+        fill(original, "a1")
+        copy = restored(original)
+        copy.offer(1, "a2")
+
+        with pytest.raises(OffsetOrderError):
+            copy.offer(0, "a1")
+
+    def test_a_batch_that_goes_back_is_refused_as_a_whole(self) -> None:
+        original = subscription("ann")
+        fill(original, "a1")
+        copy = restored(original)
+        before = copy.snapshot()
+
+        with pytest.raises(OffsetOrderError):
+            copy.offer_many([(1, "a2", None), (0, "a1", None)])
+        assert before == copy.snapshot()
+
+
+class TestEpoch:
+    """Deliveries made after the snapshot and before the crash are unknown to it; a higher epoch fences them."""
+
+    def test_new_deliveries_are_numbered_above_every_one_of_the_last_life(self) -> None:
+        original = subscription("ann", "bob")
+        fill(original, "a1", "a1")
+        stored = restored(original, epoch=1)
+        original.ack(0, "ann", 1)  # after the snapshot: 1 goes out as attempt 1, and then the host crashes
+
+        assert [deliver(1, "a1", "ann", EPOCH + 1), advanced(0)] == stored.ack(0, "ann", 1)
+        assert [deliver(1, "a1", "ann", EPOCH + 2)] == stored.release(1, "ann", EPOCH + 1)
+        assert [deliver(2, "b1", "bob", EPOCH + 1)] == stored.offer(2, "b1")
+
+    def test_a_message_that_was_never_delivered_cannot_be_acked_by_any_number(self) -> None:
+        # An ack of 1 from the last life names a delivery that this life knows nothing of: at worst it is done twice.
+        original = subscription("ann")
+        fill(original, "a1", "a1")
+        copy = restored(original, epoch=1)
+
+        for attempt in (1, EPOCH, EPOCH + 1):
+            unknown = AckIgnored(1, "ann", attempt, AckIgnoredReason.UNKNOWN_ATTEMPT)
+            assert [unknown] == copy.ack(1, "ann", attempt)
+
+    def test_a_dead_letter_of_what_was_never_delivered_says_so(self) -> None:
+        original = subscription("ann", poison=Poison.QUARANTINE)
+        fill(original, "a1", "a1")
+        copy = restored(original, epoch=1)
+
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == copy.reject(0, "ann", 1)
+        assert [DeadLetter(1, b"a1", 0, 0, None), advanced(0)] == copy.dead_lettered(0)
+
+    def test_it_never_goes_back(self) -> None:
+        once = restored(subscription("ann"), epoch=3)
+
+        assert [deliver(0, "a1", "ann", (3 << 32) + 1)] == restored(once).offer(0, "a1")
+
+
+def test_marks_for_late_acks_and_lost_logs_survive() -> None:
+    original = subscription("ann", retry=RetryPolicy(base_delay_ms=0))
+    fill(original, "a1", "a2")
+    original.nack(0, "ann", 1)
+    original.ack(0, "ann", 1)
+    original.gone(1)
+    copy = restored(original)
+
+    assert [Settled(0, b"a1", SettleReason.LATE_ACK), advanced(0)] == copy.release(0, "ann", 2)
+    assert [Skipped(1, b"a2", SkipReason.GONE), advanced(1)] == copy.release(1, "ann", 1)
+
+
+def test_late_acks_of_a_consumer_that_has_left_are_still_told_from_those_of_others() -> None:
+    original = subscription("ann")
+    fill(original, "a1", "a2")
+    original.remove_consumer("ann")
+    copy = restored(original)
+
+    foreign = AckIgnored(0, "bob", 1, AckIgnoredReason.NOT_HOLDER)
+    assert [foreign] == copy.ack(0, "bob", 1)
+    assert [advanced(1)] == copy.ack_many([(0, "ann", 1), (1, "ann", 1)])
+
+
+def test_a_quarantine_survives_its_last_message() -> None:
+    original = subscription("ann", poison=Poison.QUARANTINE)
+    fill(original, "a1")
+    original.reject(0, "ann", 1)
+    original.dead_lettered(0)
+
+    assert [DeadLetter(1, b"a1", 0, 0, None)] == restored(original).offer(1, "a1")
+
+
+def test_a_lane_that_waits_for_memory_keeps_its_place() -> None:
+    original = subscription("ann", "bob", window=2)
+    original.set_limit("ann", 0)
+    assert [Spilled(1), deliver(2, "b1", "bob")] == fill(original, "a1", "a2", "b1")
+    original.set_limit("ann", 2)
+    assert 1 == original.stats().starved_keys
+
+    copy = restored(original)
+    assert [Load(1, b"a2")] == copy.ack(2, "bob", 1)
+
+
+def test_a_pause_survives_and_ends_once() -> None:
+    original = subscription("ann", window=4)
+    fill(original, "a1", "a2", "a3", "a4")
+
+    assert [advanced(0), Resumed(1)] == restored(original).ack(0, "ann", 1)
+
+
+def test_from_the_cursor_alone_what_was_acked_above_it_is_delivered_again() -> None:
+    original = subscription("ann")
+    fill(original, "a1", "a2", "a3")
+    original.ack(0, "ann", 1)
+    original.ack(2, "ann", 1)
+    assert original.resume_offset is not None
+
+    anew = subscription("ann", start=original.resume_offset)
+    log = ((offset, f"a{offset + 1}", None) for offset in range(3))
+    assert [deliver(1, "a2", "ann"), deliver(2, "a3", "ann")] == anew.offer_many(log)
+
+
+class TestForged:
+    """What is not a snapshot, or not of this dispatcher, is refused, and says where it is wrong."""
+
+    def refuse(self, state: object, match: str | None = None, config: DispatcherConfig | None = None) -> None:
+        with pytest.raises(SnapshotError, match=match):
+            KeySharedDispatcher.restore(state, AlphabetRing(), config or busy().config, now_ms=0)
+
+    @pytest.mark.parametrize("state", [None, 7, "text", [], {}, {"version": "1"}])
+    def test_no_snapshot_at_all(self, state: object) -> None:
+        self.refuse(state)
+
+    def test_another_version(self) -> None:
+        self.refuse(busy().snapshot() | {"version": 2}, "version")
+
+    def test_another_placement(self) -> None:
+        with pytest.raises(SnapshotError, match="placement"):
+            KeySharedDispatcher.restore(busy().snapshot(), AlphabetRing(["zoe"]), busy().config, now_ms=0)
+
+    def test_a_configuration_that_the_messages_do_not_fit(self) -> None:
+        self.refuse(busy().snapshot(), config=DispatcherConfig(window=2))
+
+    def test_any_field_that_is_missing(self) -> None:
+        paths = [path for path, value in _walk(busy().snapshot()) if isinstance(path[-1], str)]
+        assert len(paths) > 15
+        for path in paths:
+            self.refuse(_without(busy().snapshot(), path))
+
+    def test_any_value_of_another_type(self) -> None:
+        paths = [(path, value) for path, value in _walk(busy().snapshot()) if value is not None]
+        assert len(paths) > 50
+        for path, value in paths:
+            self.refuse(_replaced(busy().snapshot(), path, 7 if isinstance(value, str) else "forged"))
+
+    @pytest.mark.parametrize(
+        "forge", [lambda s: s.append(s[0]), lambda s: s[-1].update(filters=["\\"])], ids=["twice", "no filter"]
+    )
+    def test_consumers_that_could_never_have_joined(self, forge: Callable[[list[Any]], None]) -> None:
+        state: dict[str, Any] = busy().snapshot()
+        forge(state["consumers"])
+
+        self.refuse(state)
+
+    def test_a_delivery_to_nobody(self) -> None:
+        held = subscription("ann")
+        held.offer(0, "a1")
+        state: dict[str, Any] = held.snapshot()
+        state["messages"] = [[None if value == "ann" else value for value in state["messages"][0]]]
+
+        self.refuse(state)
+
+    def test_a_holder_that_is_not_there(self) -> None:
+        state: dict[str, Any] = subscription("ann", "bob").snapshot()
+        held = subscription("ann", "bob")
+        held.offer(0, "b1")
+        state["messages"] = held.snapshot()["messages"]
+        state["last"] = 0
+        state["consumers"] = state["consumers"][:1]
+
+        self.refuse(state)
+
+
+def _walk(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], object]]:
+    """Every place in plain data, with what stands there."""
+    if path:
+        yield path, value
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _walk(inner, (*path, name))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _walk(inner, (*path, index))
+
+
+def _place(state: Any, path: tuple[Any, ...]) -> Any:
+    for step in path[:-1]:
+        state = state[step]
+    return state
+
+
+def _without(state: dict[str, object], path: tuple[Any, ...]) -> dict[str, object]:
+    del _place(state, path)[path[-1]]
+    return state
+
+
+def _replaced(state: dict[str, object], path: tuple[Any, ...], value: object) -> dict[str, object]:
+    _place(state, path)[path[-1]] = value
+    return state
