@@ -1,0 +1,158 @@
+"""Whatever the plan: the promises hold in the history, the figures add up, and it comes to an end that it explains."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.histories import HistoryJudge
+
+from keyshared.config import DispatcherConfig, OnEvict
+from keyshared.retry import Poison, RetryPolicy
+from keyshared.simulate import (
+    Answer,
+    Arrival,
+    Change,
+    ConsumerPlan,
+    Crash,
+    Event,
+    Fixed,
+    Join,
+    Leave,
+    Pace,
+    Plan,
+    Poisoned,
+    Return,
+    Sampled,
+    SampledAnswers,
+    SetLimit,
+    SetService,
+    SetWeight,
+    Simulation,
+    Stop,
+    Tally,
+    Unblock,
+    deliveries,
+)
+
+NAMES = ["a", "b", "c"]
+POISONS = ["DROP", "DEAD_LETTER", "BLOCK", "BLOCK_AND_DEAD_LETTER", "QUARANTINE"]
+KEYS = ["k", "l", "m", None]
+millis = st.integers(0, 60)
+services = st.one_of(st.builds(Fixed, millis), st.builds(Sampled, st.lists(millis, min_size=1, max_size=4)))
+
+
+@st.composite
+def consumers(draw: st.DrawFn, name: str) -> ConsumerPlan:
+    return ConsumerPlan(
+        name,
+        draw(services),
+        filters=draw(st.sampled_from([(), (), ("k*",), ("*",)])),
+        limit=draw(st.sampled_from([None, 1, 2])),
+        concurrency=draw(st.integers(1, 2)),
+    )
+
+
+CHANGES: dict[str, list[Callable[[st.DrawFn, int, str], Change]]] = {
+    "absent": [lambda draw, at, name: Join(at, draw(consumers(name)))],
+    "up": [
+        lambda draw, at, name: Leave(at, name, draw(st.sampled_from([0, 5, 50, None]))),
+        lambda _, at, name: Crash(at, name),
+        lambda draw, at, name: SetLimit(at, name, draw(st.integers(0, 3))),
+        lambda draw, at, name: SetWeight(at, name, draw(st.integers(1, 3))),
+        lambda draw, at, name: SetService(at, name, draw(services)),
+        lambda draw, at, _: Unblock(at, draw(st.sampled_from(KEYS))),
+    ],
+    "down": [
+        lambda draw, at, name: Return(at, name, draw(st.booleans())),
+        lambda _, at, name: Leave(at, name),
+        lambda draw, at, name: SetLimit(at, name, draw(st.integers(0, 3))),
+        lambda draw, at, name: SetWeight(at, name, draw(st.integers(1, 3))),
+    ],
+}
+AFTER: dict[type, str] = {Join: "up", Leave: "absent", Crash: "down", Return: "up"}
+
+
+@st.composite
+def changes(draw: st.DrawFn, state: dict[str, str]) -> list[Change]:
+    found: list[Change] = []
+    for at_ms in sorted(draw(st.lists(st.integers(0, 500), max_size=8))):
+        name = draw(st.sampled_from(NAMES))
+        change = draw(st.sampled_from(CHANGES[state[name]]))(draw, at_ms, name)
+        state[name] = AFTER.get(type(change), state[name])
+        found.append(change)
+    return found
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> DispatcherConfig:
+    window = draw(st.integers(1, 6))
+    per_key = draw(st.integers(1, 3))
+    return DispatcherConfig(
+        window=window,
+        max_tracked=window + draw(st.integers(0, 10)),
+        max_in_flight_per_key=per_key,
+        max_loaded_per_key=per_key + draw(st.integers(0, 2)),
+        ack_timeout_ms=draw(st.sampled_from([None, 20, 50])),
+        retry=RetryPolicy(
+            max_redeliveries=draw(st.sampled_from([None, 0, 1, 3])), base_delay_ms=draw(st.sampled_from([0, 7]))
+        ),
+        poison=draw(st.sampled_from([getattr(Poison, name) for name in POISONS])),
+        on_evict=draw(st.sampled_from(OnEvict)),
+        inactive_grace_ms=draw(st.sampled_from([None, 0, 80])),
+        drain_timeout_ms=draw(st.sampled_from([None, 0, 15])),
+    )
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    present = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=3))
+    state: dict[str, Any] = {name: "up" if name in present else "absent" for name in NAMES}
+    replies = st.sampled_from([Answer.ACK, Answer.ACK, Answer.NACK, Answer.REJECT, Answer.SILENT])
+    return Plan(
+        consumers=[draw(consumers(name)) for name in present],
+        changes=draw(changes(state)),
+        config=draw(configs()),
+        answers=draw(st.sampled_from([(), (Poisoned(["k"]),), (SampledAnswers(draw(st.lists(replies, min_size=1))),)])),
+        pace=draw(st.sampled_from(Pace)),
+        archive_ms=draw(millis),
+        load_ms=draw(millis),
+        until_ms=draw(st.sampled_from([None, None, 200])),
+        max_attempts=30,
+    )
+
+
+arrivals = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 300)), max_size=25).map(
+    lambda pairs: [Arrival(2 * index, key, at_ms) for index, (key, at_ms) in enumerate(pairs)]
+)
+
+
+@given(plans(), arrivals)
+def test_every_history_keeps_the_promises_and_adds_up(plan: Plan, messages: list[Arrival]) -> None:
+    simulation = Simulation(plan, messages)
+    rows = list(simulation)
+    judge, tally, outcome = HistoryJudge().see_all(rows), Tally(), simulation.outcome
+    tally.add_all(rows)
+    summary = tally.summary()
+    offered = [row.offset for row in rows if row.event is Event.OFFERED]
+    assert [message.offset for message in messages][: len(offered)] == offered
+    assert len(judge.outstanding) == outcome.outstanding
+    assert len(judge.open) == outcome.open_deliveries
+    assert outcome.outstanding == outcome.open_deliveries + sum(outcome.why_blocked.values())
+    assert outcome.at_rest == (outcome.stop is Stop.AT_REST)
+    if outcome.at_rest:
+        assert len(messages) == len(judge.settled)
+    if outcome.stop is Stop.STUCK:
+        assert outcome.outstanding > 0
+    told = list(deliveries(rows))
+    assert summary.deliveries == len(told)
+    assert len(judge.open) == sum(each.outcome is None for each in told)
+    assert len(judge.settled) == (
+        summary.acked + summary.late_acked + summary.dead_lettered + summary.dropped + summary.skipped
+    )
+    assert (len(offered), judge.cursor if judge.cursor >= 0 else None) == (summary.messages, summary.safe_cursor)
+
+
+@given(plans(), arrivals)
+def test_the_same_plan_and_messages_give_the_same_rows(plan: Plan, messages: list[Arrival]) -> None:
+    assert list(Simulation(plan, messages)) == list(Simulation(plan, iter(messages)))
