@@ -30,7 +30,7 @@ def test_a_page_that_is_out_of_date_is_found(
 
 
 def test_a_page_that_lost_a_section_is_refused() -> None:
-    with pytest.raises(SystemExit, match="states.md lacks"):
+    with pytest.raises(SystemExit, match=r"states\.md lacks"):
         draw_states.drawn("nothing to draw into")
 
 
