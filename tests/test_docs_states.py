@@ -9,7 +9,7 @@ from keyshared.lanes import NEXT_STATE, Change, State
 from keyshared.members import MemberState
 from keyshared.retry import Poison, RetryPolicy
 from keyshared.ring import HashRing
-from tools import draw_states
+from tools import draw_docs
 
 Dispatcher = KeySharedDispatcher
 AT_ONCE = RetryPolicy(max_redeliveries=0)
@@ -17,37 +17,37 @@ LATER = RetryPolicy(base_delay_ms=10)
 
 
 def test_the_page_shows_what_the_code_does(capsys: pytest.CaptureFixture[str]) -> None:
-    assert draw_states.main(["--check"]) == 0, capsys.readouterr().out
+    assert draw_docs.main(["--check"]) == 0, capsys.readouterr().out
 
 
 def test_a_page_that_is_out_of_date_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fewer = dict(list(NEXT_STATE.items())[1:])
-    monkeypatch.setattr(draw_states, "NEXT_STATE", fewer)
-    assert draw_states.main(["--check"]) == 1
-    assert "run: python tools/draw_states.py" in capsys.readouterr().out
+    monkeypatch.setattr(draw_docs, "NEXT_STATE", fewer)
+    assert draw_docs.main(["--check"]) == 1
+    assert "run: python tools/draw_docs.py" in capsys.readouterr().out
 
 
 def test_a_page_that_lost_a_section_is_refused() -> None:
     with pytest.raises(SystemExit, match=r"states\.md lacks"):
-        draw_states.drawn("nothing to draw into")
+        draw_docs.drawn("states.md", "nothing to draw into")
 
 
 def test_every_step_of_the_table_has_its_cause_and_no_other_has() -> None:
-    assert set(NEXT_STATE) == set(draw_states.CAUSES)
+    assert set(NEXT_STATE) == set(draw_docs.CAUSES)
 
 
 def test_every_state_of_a_consumer_is_drawn() -> None:
-    assert {"absent", *map(str, MemberState)} == set(draw_states.STATES)
+    assert {"absent", *map(str, MemberState)} == set(draw_docs.STATES)
 
 
-@pytest.mark.parametrize("state", draw_states.STATES)
+@pytest.mark.parametrize("state", draw_docs.STATES)
 def test_a_consumer_that_is_brought_into_a_state_is_in_it(state: str) -> None:
-    dispatcher = KeySharedDispatcher(HashRing(), DispatcherConfig(inactive_grace_ms=draw_states.GRACE_MS))
-    draw_states.STATES[state](dispatcher)
+    dispatcher = KeySharedDispatcher(HashRing(), DispatcherConfig(inactive_grace_ms=draw_docs.GRACE_MS))
+    draw_docs.STATES[state](dispatcher)
     consumers = dispatcher.stats().consumers
-    assert state == (consumers[draw_states.NAME].state if consumers else "absent")
+    assert state == (consumers[draw_docs.NAME].state if consumers else "absent")
 
 
 def _state(dispatcher: Dispatcher, offset: int) -> State:

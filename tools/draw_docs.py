@@ -1,10 +1,11 @@
-"""Write the tables and diagrams of docs/states.md, or tell with --check whether they are what the code does.
+"""Write the tables and diagrams of the docs that repeat the code, or tell with --check whether they still do.
 
 Messages are drawn from the table that the window obeys. Consumers have no table: theirs is found by trying every input
 in every state on a real dispatcher.
 """
 
 import argparse
+import ast
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,8 +17,8 @@ from keyshared.errors import KeySharedError
 from keyshared.lanes import NEXT_STATE, Change, State
 from keyshared.ring import HashRing
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "states.md"
-BEGIN: Final = "<!-- drawn by tools/draw_states.py: {} -->"
+ROOT: Final = Path(__file__).resolve().parents[1]
+BEGIN: Final = "<!-- drawn by tools/draw_docs.py: {} -->"
 END: Final = "<!-- end -->"
 NAME: Final = "c1"
 GRACE_MS: Final = 10
@@ -159,22 +160,44 @@ def consumers_diagram() -> list[str]:
     )
 
 
-SECTIONS: Final = {
-    "messages, table": messages_table,
-    "messages, diagram": messages_diagram,
-    "consumers, table": consumers_table,
-    "consumers, diagram": consumers_diagram,
+def layout_table() -> list[str]:
+    """One row for each module of the core: what it is about by its own words, and what it imports of the core."""
+    rows = []
+    for path in sorted((ROOT / "src" / "keyshared").glob("*.py")):
+        if path.stem == "__init__":
+            continue
+        tree = ast.parse(path.read_text("utf-8"))
+        concept = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
+        uses = sorted(
+            {
+                node.module.removeprefix("keyshared.")
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("keyshared.")
+            }
+        )
+        rows.append(f"| `{path.stem}` | {concept} | {', '.join(f'`{name}`' for name in uses) or '-'} |")
+    return ["| module | concept | imports |", "|---|---|---|", *rows]
+
+
+SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
+    "states.md": {
+        "messages, diagram": messages_diagram,
+        "messages, table": messages_table,
+        "consumers, diagram": consumers_diagram,
+        "consumers, table": consumers_table,
+    },
+    "design.md": {"layout": layout_table},
 }
 
 
-def drawn(page: str) -> str:
-    """The page with each of its sections drawn anew."""
-    for name, draw in SECTIONS.items():
-        begin = BEGIN.format(name)
+def drawn(name: str, page: str) -> str:
+    """The text of a page with each of its sections drawn anew."""
+    for section, draw in SECTIONS[name].items():
+        begin = BEGIN.format(section)
         before, found, rest = page.partition(begin)
         _, closed, after = rest.partition(END)
         if not found or not closed:
-            raise SystemExit(f"{PAGE.name} lacks {begin} or the {END} behind it")
+            raise SystemExit(f"{name} lacks {begin} or the {END} behind it")
         page = "\n".join([before + begin, "", *draw(), "", END + after])
     return page
 
@@ -196,18 +219,21 @@ def _diagram(arrows: Iterable[str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page; with --check only compare, and say 1 if it differs."""
+    """Write the pages; with --check only compare, and say 1 if one differs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if the page is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if a page is out of date")
     check = parser.parse_args(arguments).check
-    before = PAGE.read_text("utf-8")
-    after = drawn(before)
-    if check and before != after:
-        print(f"{PAGE} is not what the code does; run: python tools/draw_states.py")
-        return 1
-    if not check:
-        PAGE.write_text(after, "utf-8")
-    return 0
+    stale = 0
+    for name in SECTIONS:
+        path = ROOT / "docs" / name
+        before = path.read_text("utf-8")
+        after = drawn(name, before)
+        if check and before != after:
+            stale = 1
+            print(f"docs/{name} is not what the code says; run: python tools/draw_docs.py")
+        elif before != after:
+            path.write_text(after, "utf-8")
+    return stale
 
 
 if __name__ == "__main__":
