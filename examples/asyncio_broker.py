@@ -5,10 +5,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from keyshared.config import DispatcherConfig
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load, Resumed
-from keyshared.ring import HashRing
 
 
 class Broker:

@@ -5,10 +5,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
-from keyshared.config import DispatcherConfig
-from keyshared.dispatcher import KeySharedDispatcher, Receipt
+from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
+from keyshared.dispatcher import Receipt
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load
-from keyshared.ring import HashRing
 
 
 class PullBroker:

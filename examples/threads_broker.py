@@ -6,10 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 
-from keyshared.config import DispatcherConfig
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load, Resumed
-from keyshared.ring import HashRing
 
 
 class Broker:

@@ -8,9 +8,8 @@ from threading import Lock, Thread
 
 from examples import asyncio_broker, pull_broker, threads_broker
 
-from keyshared.config import DispatcherConfig
+from keyshared import DispatcherConfig, RetryPolicy
 from keyshared.effects import DeadLetter, Deliver, Spilled
-from keyshared.retry import RetryPolicy
 
 HOT = "hot"
 LOG: Sequence[tuple[str, object]] = [(HOT if n % 2 else f"key-{n % 13}", f"payload {n}") for n in range(240)]

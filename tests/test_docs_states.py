@@ -2,13 +2,10 @@ from collections.abc import Callable
 
 import pytest
 
-from keyshared.config import DispatcherConfig
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher, Poison, RetryPolicy
 from keyshared.effects import DeadLetter, Deliver, Effect, Load
 from keyshared.lanes import NEXT_STATE, Change, State
 from keyshared.members import MemberState
-from keyshared.retry import Poison, RetryPolicy
-from keyshared.ring import HashRing
 from tools import draw_docs
 
 Dispatcher = KeySharedDispatcher

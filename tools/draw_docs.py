@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from keyshared.config import DispatcherConfig
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
 from keyshared.errors import KeySharedError
 from keyshared.lanes import NEXT_STATE, Change, State
-from keyshared.ring import HashRing
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 BEGIN: Final = "<!-- drawn by tools/draw_docs.py: {} -->"
