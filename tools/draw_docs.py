@@ -1,0 +1,238 @@
+"""Write the tables and diagrams of the docs that repeat the code, or tell with --check whether they still do.
+
+Messages are drawn from the table that the window obeys. Consumers have no table: theirs is found by trying every input
+in every state on a real dispatcher.
+"""
+
+import argparse
+import ast
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
+from keyshared.errors import KeySharedError
+from keyshared.lanes import NEXT_STATE, Change, State
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+BEGIN: Final = "<!-- drawn by tools/draw_docs.py: {} -->"
+END: Final = "<!-- end -->"
+NAME: Final = "c1"
+GRACE_MS: Final = 10
+DRAIN_MS: Final = 20
+
+CAUSES: Final = {
+    (State.QUEUED, Change.SPILL): "`offer`, when enough payloads of its key, or of all that waits, are in memory",
+    (State.QUEUED, Change.DELIVER): "its turn has come: `Deliver`",
+    (State.QUEUED, Change.ARCHIVE): "its turn has come and its key is in quarantine: `DeadLetter`",
+    (State.QUEUED, Change.SETTLE): "late `ack`; `gone`",
+    (State.SPILLED, Change.LOAD): "there is a slot for it: `Load`",
+    (State.SPILLED, Change.SETTLE): "`gone`",
+    (State.LOADING, Change.LOADED): "`loaded`",
+    (State.LOADING, Change.SETTLE): "`gone`",
+    (
+        State.IN_FLIGHT,
+        Change.PUT_BACK,
+    ): "`release`; `nack` or ack timeout without delay; its consumer leaves or is lost; "
+    "a drain timeout; poison that puts its key into quarantine",
+    (State.IN_FLIGHT, Change.RETRY_LATER): "`nack` or ack timeout with a delay",
+    (State.IN_FLIGHT, Change.ARCHIVE): "poison, with a policy that archives: `DeadLetter`",
+    (State.IN_FLIGHT, Change.BLOCK): "poison, with `Poison.BLOCK`: `Blocked`",
+    (State.IN_FLIGHT, Change.SETTLE): "`ack`; any end of it after a late ack or `gone`; poison with `Poison.DROP`; "
+    "eviction with `OnEvict.DROP`",
+    (State.RETRY_WAIT, Change.PUT_BACK): "the retry is due",
+    (State.RETRY_WAIT, Change.SETTLE): "late `ack`; `gone`",
+    (State.DEAD_LETTERING, Change.BLOCK): "`dead_lettered`, with `Poison.BLOCK_AND_DEAD_LETTER`: `Blocked`",
+    (State.DEAD_LETTERING, Change.SETTLE): "`dead_lettered`; `gone`",
+    (State.BLOCKED, Change.PUT_BACK): "`unblock`",
+    (State.BLOCKED, Change.SETTLE): "`park`; `gone`",
+}
+"""What makes each step happen; a test asks for exactly the steps of the table."""
+
+Dispatcher = KeySharedDispatcher
+
+
+def _absent(_: Dispatcher) -> None:
+    """Nobody has joined."""
+
+
+def _active(dispatcher: Dispatcher) -> None:
+    dispatcher.add_consumer(NAME)
+    dispatcher.offer(0, "key")
+
+
+def _inactive(dispatcher: Dispatcher) -> None:
+    _active(dispatcher)
+    dispatcher.set_inactive(NAME)
+
+
+def _draining(dispatcher: Dispatcher) -> None:
+    _active(dispatcher)
+    dispatcher.remove_consumer(NAME, drain_ms=DRAIN_MS)
+
+
+STATES: Final[dict[str, Callable[[Dispatcher], None]]] = {
+    "absent": _absent,
+    "active": _active,
+    "inactive": _inactive,
+    "draining": _draining,
+}
+INPUTS: Final[dict[str, Callable[[Dispatcher], object]]] = {
+    "add_consumer": lambda d: d.add_consumer(NAME),
+    "set_inactive": lambda d: d.set_inactive(NAME),
+    "set_active": lambda d: d.set_active(NAME, resumed=True),
+    "remove_consumer(drain_ms=0)": lambda d: d.remove_consumer(NAME),
+    "remove_consumer(drain_ms=20)": lambda d: d.remove_consumer(NAME, drain_ms=DRAIN_MS),
+    "grace period over": lambda d: d.handle_timeout(now_ms=GRACE_MS),
+    "drain time over": lambda d: d.handle_timeout(now_ms=DRAIN_MS),
+    "last delivery ends": lambda d: d.ack(0, NAME, 1),
+    "set_limit": lambda d: d.set_limit(NAME, 1),
+}
+_OFFERS_NOTHING: Final = {"last delivery ends": {"absent"}}  # there is no such thing in that state
+_TIMERS: Final = {"grace period over": "inactive", "drain time over": "draining"}
+
+
+def messages_table() -> list[str]:
+    """One row for each legal step."""
+    rows = [
+        f"| `{before.name}` | {change.name.lower().replace('_', ' ')} | `{after.name}` | {CAUSES[before, change]} |"
+        for (before, change), after in NEXT_STATE.items()
+    ]
+    return ["| from | change | to | what causes it |", "|---|---|---|---|", *rows]
+
+
+def messages_diagram() -> list[str]:
+    """The same as a diagram; an offered message begins as queued."""
+    edges: dict[tuple[State, State], list[str]] = {}
+    for (before, change), after in NEXT_STATE.items():
+        edges.setdefault((before, after), []).append(change.name.lower().replace("_", " "))
+    arrows = [f"{_node(before)} --> {_node(after)}: {', '.join(names)}" for (before, after), names in edges.items()]
+    return _diagram([f"[*] --> {State.QUEUED.name}: offer", *arrows])
+
+
+def consumer_step(state: str, step: str) -> str:
+    """What an input makes of a consumer in that state: another state, or the error it raises."""
+    config = DispatcherConfig(inactive_grace_ms=GRACE_MS, ack_timeout_ms=None)
+    dispatcher = KeySharedDispatcher(HashRing(), config)
+    STATES[state](dispatcher)
+    try:
+        INPUTS[step](dispatcher)
+    except KeySharedError as error:
+        return f"`{type(error).__name__}`"
+    consumers = dispatcher.stats().consumers
+    return str(consumers[NAME].state) if NAME in consumers else "absent"
+
+
+def _consumer_steps() -> dict[str, dict[str, str]]:
+    """What each input makes of each state; where a timer does not run there is no such input."""
+    return {
+        step: {
+            state: consumer_step(state, step)
+            for state in STATES
+            if state == _TIMERS.get(step, state) and state not in _OFFERS_NOTHING.get(step, set())
+        }
+        for step in INPUTS
+    }
+
+
+def consumers_table() -> list[str]:
+    """One row for each input, one column for each state; a dot where nothing changes."""
+    head = ["| input | " + " | ".join(STATES) + " |", "|---" * (len(STATES) + 1) + "|"]
+    rows = []
+    for step, results in _consumer_steps().items():
+        cells = [_cell(state, results.get(state)) for state in STATES]
+        rows.append(f"| {step} | {' | '.join(cells)} |")
+    return head + rows
+
+
+def consumers_diagram() -> list[str]:
+    """Every input that changes the state."""
+    edges: dict[tuple[str, str], list[str]] = {}
+    for step, results in _consumer_steps().items():
+        for before, after in results.items():
+            if after != before and not after.startswith("`"):
+                edges.setdefault((before, after), []).append(step)
+    return _diagram(
+        f"{_ends(before)} --> {_ends(after)}: {', '.join(steps)}" for (before, after), steps in edges.items()
+    )
+
+
+def layout_table() -> list[str]:
+    """One row for each module of the core: what it is about by its own words, and what it imports of the core."""
+    rows = []
+    for path in sorted((ROOT / "src" / "keyshared").glob("*.py")):
+        if path.stem == "__init__":
+            continue
+        tree = ast.parse(path.read_text("utf-8"))
+        concept = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
+        uses = sorted(
+            {
+                node.module.removeprefix("keyshared.")
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("keyshared.")
+            }
+        )
+        rows.append(f"| `{path.stem}` | {concept} | {', '.join(f'`{name}`' for name in uses) or '-'} |")
+    return ["| module | concept | imports |", "|---|---|---|", *rows]
+
+
+SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
+    "states.md": {
+        "messages, diagram": messages_diagram,
+        "messages, table": messages_table,
+        "consumers, diagram": consumers_diagram,
+        "consumers, table": consumers_table,
+    },
+    "design.md": {"layout": layout_table},
+}
+
+
+def drawn(name: str, page: str) -> str:
+    """The text of a page with each of its sections drawn anew."""
+    for section, draw in SECTIONS[name].items():
+        begin = BEGIN.format(section)
+        before, found, rest = page.partition(begin)
+        _, closed, after = rest.partition(END)
+        if not found or not closed:
+            raise SystemExit(f"{name} lacks {begin} or the {END} behind it")
+        page = "\n".join([before + begin, "", *draw(), "", END + after])
+    return page
+
+
+def _cell(state: str, result: str | None) -> str:
+    return "" if result is None else "·" if result == state else result
+
+
+def _node(state: State) -> str:
+    return "[*]" if state is State.SETTLED else state.name
+
+
+def _ends(state: str) -> str:
+    return "[*]" if state == "absent" else state
+
+
+def _diagram(arrows: Iterable[str]) -> list[str]:
+    return ["```mermaid", "stateDiagram-v2", *(f"    {arrow}" for arrow in arrows), "```"]
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages; with --check only compare, and say 1 if one differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if a page is out of date")
+    check = parser.parse_args(arguments).check
+    stale = 0
+    for name in SECTIONS:
+        path = ROOT / "docs" / name
+        before = path.read_text("utf-8")
+        after = drawn(name, before)
+        if check and before != after:
+            stale = 1
+            print(f"docs/{name} is not what the code says; run: python tools/draw_docs.py")
+        elif before != after:
+            path.write_text(after, "utf-8")
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
