@@ -1,19 +1,21 @@
-"""What all benchmarks share: how time is taken, what a measurement and a verdict look like, and how they are printed.
+"""What all benchmarks share: how time is taken, what a table and a verdict look like, and how they are printed.
 
-Times are medians over repeats in which the cases take turns, so that a busy machine slows all of them alike. Compare ratios, not nanoseconds.
-Processor time is measured, with the garbage collector on and everything collected before each repeat.
+Times are medians over repeats in which the cases take turns, so that a busy machine slows all of them alike. Compare
+ratios, not nanoseconds. What is measured is processor time, with the garbage collector on; everything is collected
+before each repeat.
 """
 
 import gc
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from time import process_time_ns
 from typing import TypeVar
 
-__all__ = ["Report", "Row", "Scale", "Verdict", "timed", "turns"]
+__all__ = ["Report", "Row", "Scale", "Timed", "Verdict", "repeated", "timed", "turns"]
 
 _Case = TypeVar("_Case", bound=Hashable)
+_Argument = TypeVar("_Argument")
 
 Timed = Callable[[], tuple[int, int]]
 """Runs a case once: nanoseconds, and how many operations they paid for."""
@@ -35,18 +37,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class Row:
-    """One measured value."""
+    """What was measured in one case, column by column."""
 
     case: str
-    subject: str
-    value: float
-    unit: str
-    ratio: float | None = None
-    against: str = ""
-
-    def __str__(self) -> str:
-        ratio = "" if self.ratio is None else f"{self.ratio:9.2f} x {self.against}"
-        return f"  {self.case:44}{self.subject:28}{self.value:14,.1f} {self.unit:10}{ratio}".rstrip()
+    values: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -65,21 +59,37 @@ class Verdict:
     def __str__(self) -> str:
         word = "at most" if self.at_most else "at least"
         outcome = "PASS" if self.met else "MISSED"
-        return f"  {outcome:8}{self.target:76}{self.measured:10.2f}   {word} {self.bound:g}"
+        return f"{outcome:8}{self.measured:10.2f}  {word} {self.bound:<8g}{self.target}"
 
 
 @dataclass
 class Report:
-    """What one benchmark found."""
+    """What one benchmark found: a table, and what it says about the targets."""
 
     title: str
+    columns: tuple[str, ...]
     notes: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
 
+    def add(self, case: str, *values: float) -> None:
+        self.rows.append(Row(case, values))
+
+    def judge(self, target: str, measured: float, bound: float, *, at_most: bool = True) -> None:
+        self.verdicts.append(Verdict(f"{self.title}: {target}", measured, bound, at_most))
+
     def __str__(self) -> str:
-        lines = [self.title, *(f"  ({note})" for note in self.notes), *map(str, self.rows), *map(str, self.verdicts)]
+        widths = [max(12, len(column) + 2) for column in self.columns]
+        head = "".join(f"{column:>{width}}" for column, width in zip(self.columns, widths, strict=True))
+        lines = [self.title, *(f"  ({note})" for note in self.notes), f"  {'':44}{head}"]
+        for row in self.rows:
+            cells = (f"{_shown(value):>{width}}" for value, width in zip(row.values, widths, strict=True))
+            lines.append(f"  {row.case:44}{''.join(cells)}")
         return "\n".join(lines)
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
 def timed(run: Callable[[], int]) -> Timed:
@@ -91,6 +101,17 @@ def timed(run: Callable[[], int]) -> Timed:
         return process_time_ns() - started, operations
 
     return once
+
+
+def repeated(call: Callable[[_Argument], object], arguments: Sequence[_Argument]) -> Timed:
+    """Time one call per argument."""
+
+    def run() -> int:
+        for argument in arguments:
+            call(argument)
+        return len(arguments)
+
+    return timed(run)
 
 
 def turns(cases: Mapping[_Case, Timed], repeats: int) -> dict[_Case, float]:

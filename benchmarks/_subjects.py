@@ -1,7 +1,7 @@
-"""The systems that the benchmarks of a message's life drive, behind one face, and the loop that drives them.
+"""The systems whose message lives are measured, behind one face, and the loop that drives them.
 
-Each subject hands the driver what it has to acknowledge later. What a host has to do with an answer (pick the deliveries out of the effects,
-answer a `Load`, unpack a receipt) is part of a subject's cost, not of the driver's.
+Each subject hands the driver what it has to acknowledge later. What a host has to do with an answer (pick the
+deliveries out of the effects, answer a `Load`, unpack a receipt) is part of a subject's cost, not of the driver's.
 """
 
 from collections import deque
@@ -10,6 +10,7 @@ from time import process_time_ns
 from typing import Any, Protocol
 
 from benchmarks.floor import Floor
+
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver, Effect, Load
@@ -17,10 +18,11 @@ from keyshared.lanes import Consumer, Entry, State
 from keyshared.ring import HashRing
 from keyshared.window import InFlightWindow
 
-__all__ = ["CONSUMERS", "NAMES", "Driver", "Subject", "dispatcher", "floor", "null", "window"]
+__all__ = ["CONSUMERS", "NAMES", "NULL_KEY", "Driver", "Subject", "dispatcher", "floor", "null", "window"]
 
 CONSUMERS = 8
 NAMES = [f"consumer-{number}" for number in range(CONSUMERS)]
+NULL_KEY: Any = ((),)
 _IN_FLIGHT = int(State.IN_FLIGHT)
 _LOADING = int(State.LOADING)
 
@@ -30,8 +32,9 @@ Taker = Callable[[Any], object]
 class Subject(Protocol):
     """A system under test. Handles are whatever it needs to recognise a delivery."""
 
-    def offer(self, offset: int, key: bytes) -> Any: ...  # noqa: ANN401 - as many shapes as systems
-    def ack(self, handle: Any) -> Any: ...  # noqa: ANN401 - as above
+    @property
+    def offer(self) -> Callable[[int, bytes], Any]: ...
+    def ack(self, handle: Any) -> Any: ...  # noqa: ANN401 - as many shapes as systems
     def taker(self, hold: Callable[[Any], object], hold_all: Callable[[Iterable[Any]], object]) -> Taker:
         """Build what gives the driver the handles in an answer."""
         ...
@@ -40,23 +43,21 @@ class Subject(Protocol):
 
 
 class Null:
-    """Does nothing: what remains is the driver's own cost, and that of a method call for each offer and ack."""
+    """Does nothing, in C: what remains is the driver's own cost, and that of the call which unpacks a handle."""
 
-    def __init__(self) -> None:
-        self.last: int | None = None
+    def __init__(self, messages: int) -> None:
+        # An offer is answered with its "key", which has to be NULL_KEY: one handle, and that is empty.
+        self.offer = dict[int, Any]().get
+        self.messages = messages
 
-    def offer(self, offset: int, key: bytes) -> list[tuple[int, bytes]]:
-        self.last = offset
-        return [(offset, key)]
-
-    def ack(self, handle: tuple[int, bytes]) -> tuple[()]:  # noqa: ARG002 - see Subject
-        return ()
+    def ack(self, handle: tuple[()]) -> tuple[()]:
+        return handle
 
     def taker(self, hold: Callable[[Any], object], hold_all: Callable[[Iterable[Any]], object]) -> Taker:  # noqa: ARG002 - see Subject
         return hold_all
 
     def safe_cursor(self) -> int | None:
-        return self.last
+        return self.messages - 1
 
 
 class FloorSubject:
@@ -130,8 +131,8 @@ class DispatcherSubject:
         return self.dispatcher.safe_cursor
 
 
-def null() -> Subject:
-    return Null()
+def null(messages: int) -> Subject:
+    return Null(messages)
 
 
 def floor(limit: int) -> Subject:
@@ -155,8 +156,8 @@ class Driver:
     Args:
         subject: What is driven.
         keys: The key of each offset.
-        picks: Without it, deliveries are acked in order; else the n-th ack is that of the delivery at ``picks[n]`` modulo
-            how many are held, so that no random numbers are drawn while time is taken.
+        picks: Without it, deliveries are acked in order; else the n-th ack is that of the delivery at ``picks[n]``
+            modulo how many are held, so that no random numbers are drawn while time is taken.
     """
 
     def __init__(self, subject: Subject, keys: Sequence[bytes], picks: Sequence[int] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The life of a message, from offer to ack: the dispatcher and its window against a hand-written per-key FIFO in the same run."""
+"""The life of a message, from offer to ack: dispatcher and window against a hand-written per-key FIFO in one run."""
 
 import gc
 from collections.abc import Callable, Sequence
@@ -7,22 +7,24 @@ from itertools import accumulate
 from random import Random
 
 from benchmarks import _subjects as subjects
-from benchmarks._harness import Report, Row, Scale, Timed, Verdict, timed, turns
-from benchmarks._subjects import Driver, Subject
+from benchmarks._harness import Report, Scale, Timed, timed, turns
+from benchmarks._subjects import NULL_KEY, Driver, Subject
 
 WINDOW = 10_000
+NO_SPILL = 4_900  # waiting messages may load half the window
 HOT_KEYS = 100
 ZIPF_KEYS = 10_000
 COUNTS = (10_000, 100_000, 1_000_000)
-REPEATS = 3
-STEPS = 20_000
 WAITING = (10_000, 100_000, 1_000_000)
+STEPS = 20_000
+REPEATS = 5
 
 DISPATCHER_BOUND = 4.0
 WINDOW_BOUND = 2.0
 FLAT_BOUND = 1.3
 
 Keys = list[bytes]
+Makers = dict[str, Callable[[], Subject]]
 
 
 def unique_keys(count: int) -> Keys:
@@ -41,7 +43,7 @@ def zipf_keys(count: int) -> Keys:
     return Random(1).choices(names, cum_weights=heights, k=count)
 
 
-def picks(count: int) -> list[int]:
+def random_picks(count: int) -> list[int]:
     """Which of the held deliveries is acked next."""
     draw = Random(2).randrange
     return [draw(1 << 30) for _ in range(count)]
@@ -49,7 +51,7 @@ def picks(count: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Load:
-    """What is sent, and how much of it is outstanding; ``spills`` if the dispatcher drops and loads payloads then."""
+    """What is sent, and how much of it is outstanding; ``spills`` if payloads are dropped and read again on the way."""
 
     name: str
     keys: Callable[[int], Keys]
@@ -60,140 +62,151 @@ class Load:
     spills: bool = False
 
 
-NO_SPILL = 4_900  # waiting messages may load half the window
 LOADS = (
     Load("unique keys", unique_keys),
     Load("unique keys, random acks", unique_keys, random_acks=True),
-    Load("unique keys, every consumer full", unique_keys, limit=1_000),
-    Load("100 hot keys, 4,900 outstanding", hot_keys, outstanding=NO_SPILL),
+    Load("unique keys, consumers full", unique_keys, limit=1_000),
+    Load("100 hot keys", hot_keys, outstanding=NO_SPILL),
     Load("100 hot keys, spilled", hot_keys, spills=True),
-    Load("Zipf keys, 4,900 outstanding", zipf_keys, outstanding=NO_SPILL, loaded_per_key=WINDOW),
+    Load("Zipf keys", zipf_keys, outstanding=NO_SPILL, loaded_per_key=WINDOW),
     Load("Zipf keys, spilled", zipf_keys, spills=True),
 )
 
 
-def contenders(load: Load, window: int) -> dict[str, Callable[[], Subject]]:
-    limit = load.limit * window // WINDOW
-    per_key = load.loaded_per_key
-    return {
-        "driver": subjects.null,
-        "floor": lambda: subjects.floor(limit),
-        "window": lambda: subjects.window(window, limit, loaded_per_key=per_key, spills=load.spills),
-        "dispatcher": lambda: subjects.dispatcher(window, limit, loaded_per_key=per_key),
-    }
+class Life:
+    """Times whole lives of one load, for several numbers of messages, with everything prepared beforehand."""
+
+    def __init__(self, load: Load, scale: Scale, counts: Sequence[int]) -> None:
+        self.load = load
+        self.counts = counts
+        self.window = scale.size(WINDOW)
+        self.outstanding = scale.size(load.outstanding)
+        self.repeats = scale.repeats(REPEATS)
+        self.keys = load.keys(counts[-1])
+        for key in self.keys:
+            hash(key)  # kept by the object: else whoever comes first would pay for all
+        self.picks = random_picks(counts[-1]) if load.random_acks else None
+
+    def makers(self) -> Makers:
+        window, per_key, spills = self.window, self.load.loaded_per_key, self.load.spills
+        limit = self.load.limit * window // WINDOW
+        return {
+            "floor": lambda: subjects.floor(limit),
+            "window": lambda: subjects.window(window, limit, loaded_per_key=per_key, spills=spills),
+            "dispatcher": lambda: subjects.dispatcher(window, limit, loaded_per_key=per_key),
+        }
+
+    def measure(self) -> dict[tuple[int, str], float]:
+        """Nanoseconds per message, by number of messages and subject."""
+        cases: dict[tuple[int, str], Timed] = {}
+        for count in self.counts:
+            times = max(1, 5 * self.counts[0] // count)  # so that no single time is one of a few milliseconds
+            cases[count, "driver"] = self._lives(_null_maker(count), [NULL_KEY] * count, times)
+            for name, make in self.makers().items():
+                cases[count, name] = self._lives(make, self.keys[:count], times)
+        return turns(cases, self.repeats)
+
+    def _lives(self, make: Callable[[], Subject], keys: Keys, times: int) -> Timed:
+        def once() -> tuple[int, int]:
+            nanoseconds = messages = 0
+            for _ in range(times):
+                driver = Driver(make(), keys, self.picks)
+                spent, lived = driver.live(self.outstanding)
+                driver.check_done()
+                nanoseconds += spent
+                messages += lived
+            return nanoseconds, messages
+
+        return once
 
 
-def lives(make: Callable[[], Subject], keys: Keys, order: Sequence[int] | None, outstanding: int, times: int) -> Timed:
-    """Time some lives of new subjects; making them is not timed."""
-
-    def once() -> tuple[int, int]:
-        nanoseconds = messages = 0
-        for _ in range(times):
-            driver = Driver(make(), keys, order)
-            spent, lived = driver.live(outstanding)
-            driver.check_done()
-            nanoseconds += spent
-            messages += lived
-        return nanoseconds, messages
-
-    return once
+def _null_maker(count: int) -> Callable[[], Subject]:
+    return lambda: subjects.null(count)
 
 
-def measure(load: Load, scale: Scale, counts: Sequence[int]) -> dict[tuple[int, str], float]:
-    window = scale.size(WINDOW)
-    keys = load.keys(max(counts))
-    for key in keys:
-        hash(key)  # kept by the object: else whoever comes first would pay for all
-    order = picks(max(counts)) if load.random_acks else None
-    cases: dict[tuple[int, str], Timed] = {}
-    for count in counts:
-        some = keys[:count]
-        times = max(1, counts[0] * 5 // count)  # so that a median is not one of a few milliseconds
-        for name, make in contenders(load, window).items():
-            cases[count, name] = lives(make, some, order, scale.size(load.outstanding), times)
-    return turns(cases, scale.repeats(REPEATS))
-
-
-def report_load(report: Report, load: Load, counts: Sequence[int], found: dict[tuple[int, str], float]) -> None:
-    for count in counts:
-        driver, base = found[count, "driver"], found[count, "floor"]
-        for name in ("driver", "floor", "window", "dispatcher"):
-            value = found[count, name]
-            against = "" if name == "driver" else f"floor with driver {value / base:5.2f}"
-            ratio = None if name == "driver" else (value - driver) / (base - driver)
-            report.rows.append(Row(f"{load.name}, N = {count:,}", name, value, "ns", ratio, against))
-    judged = {
-        name: max((found[n, name] - found[n, "driver"]) / (found[n, "floor"] - found[n, "driver"]) for n in counts)
-        for name in ("window", "dispatcher")
-    }
-    report.verdicts.append(Verdict(f"dispatcher / floor: {load.name}", judged["dispatcher"], DISPATCHER_BOUND))
-    report.verdicts.append(Verdict(f"window / floor: {load.name}", judged["window"], WINDOW_BOUND))
-    first, last = ((found[n, "dispatcher"] - found[n, "driver"]) for n in (counts[0], counts[-1]))
-    target = f"dispatcher, N = {counts[-1]:,} / N = {counts[0]:,}: {load.name}"
-    report.verdicts.append(Verdict(target, last / first, FLAT_BOUND))
-
-
-def waiting_driver(make: Callable[[], Subject], keys: Keys, waiting: int) -> Driver:
-    driver = Driver(make(), keys)
-    driver.fill(waiting)
-    return driver
-
-
-def measure_waiting(scale: Scale) -> Report:
-    """What a life costs while so many others wait: lanes of 100 keys, nearly all of them spilled."""
-    window = scale.size(WINDOW)
-    steps = scale.size(STEPS)
-    repeats = scale.repeats(5)
-    levels = [scale.size(waiting) for waiting in WAITING]
-    keys = hot_keys(levels[-1] + repeats * steps)
-    makers = {
-        "driver": subjects.null,
-        "floor": lambda: subjects.floor(window),
-        "window, nothing spilled": lambda: subjects.window(
-            4 * len(keys), window, max_tracked=4 * len(keys), loaded_per_key=len(keys)
-        ),
-        "dispatcher": lambda: subjects.dispatcher(window, window, max_tracked=2 * len(keys)),
-    }
-    cases = {
-        (level, name): timed(_stepper(waiting_driver(make, keys, level), steps))
-        for level in levels
-        for name, make in makers.items()
-    }
-    gc.freeze()  # collections while millions of objects wait cost all of them more: see the life of the floor
-    found = turns(cases, repeats)
-    gc.unfreeze()
-    report = Report(f"Life while N messages of {HOT_KEYS} keys wait", ["gc.freeze() after they were offered"])
-    for name in ("floor", "window, nothing spilled", "dispatcher"):
-        net = {level: found[level, name] - found[level, "driver"] for level in levels}
-        for level in levels:
-            ratio = net[level] / net[levels[0]]
-            report.rows.append(Row(f"{level:,} waiting", name, net[level], "ns", ratio, f"{levels[0]:,} waiting"))
-        if name != "floor":
-            target = f"{name}, {levels[-1]:,} / {levels[0]:,} waiting"
-            report.verdicts.append(Verdict(target, net[levels[-1]] / net[levels[0]], FLAT_BOUND))
+def measure_lives(scale: Scale, loads: Sequence[Load] = LOADS, counts: Sequence[int] = COUNTS) -> Report:
+    report = Report(
+        "life",
+        ("driver ns", "floor ns", "window ns", "dispatcher ns", "window/floor", "dispatcher/floor", "both with driver"),
+        [
+            "offer, delivery, ack and cursor of one message; what is outstanding is 10,000, without spill 4,900",
+            f"{subjects.CONSUMERS} consumers, window {scale.size(WINDOW):,}; ns include the driver's, ratios do not",
+        ],
+    )
+    counts = [scale.size(count) for count in counts]
+    for load in loads:
+        found = Life(load, scale, counts).measure()
+        nets: dict[str, list[float]] = {"window": [], "dispatcher": []}
+        for count in counts:
+            driver, floor, window, dispatcher = (
+                found[count, name] for name in ("driver", "floor", "window", "dispatcher")
+            )
+            nets["window"].append((window - driver) / (floor - driver))
+            nets["dispatcher"].append((dispatcher - driver) / (floor - driver))
+            report.add(
+                f"{load.name}, N = {count:,}",
+                *(driver, floor, window, dispatcher, nets["window"][-1], nets["dispatcher"][-1], dispatcher / floor),
+            )
+        report.judge(f"dispatcher / floor, {load.name}", max(nets["dispatcher"]), DISPATCHER_BOUND)
+        report.judge(f"window / floor, {load.name}", max(nets["window"]), WINDOW_BOUND)
+        # A run of one window spills only the second half of it: another load, not a smaller one.
+        least, most = counts[1 if load.spills and len(counts) > 2 else 0], counts[-1]
+        first, last = (found[count, "dispatcher"] - found[count, "driver"] for count in (least, most))
+        report.judge(f"dispatcher, N = {most:,} / {least:,}, {load.name}", last / first, FLAT_BOUND)
     return report
 
 
-def _stepper(driver: Driver, steps: int) -> Callable[[], int]:
-    def run() -> int:
-        driver.steps(steps)
-        return steps
+def measure_waiting(scale: Scale) -> Report:
+    """What a life costs while so many others wait in the lanes of 100 keys."""
+    window, steps, repeats = scale.size(WINDOW), scale.size(STEPS), scale.repeats(REPEATS)
+    levels = [scale.size(waiting) for waiting in WAITING]
+    keys = hot_keys(levels[-1] + repeats * steps)
+    room = 4 * len(keys)
+    makers: Makers = {
+        "floor": lambda: subjects.floor(window),
+        "window, loaded": lambda: subjects.window(room, window, max_tracked=room, loaded_per_key=room),
+        "dispatcher, spilled": lambda: subjects.dispatcher(window, window, max_tracked=room),
+    }
+    report = Report(
+        "waiting",
+        ("driver ns", *(f"{name} ns" for name in makers), *(f"{name} ratio" for name in makers)),
+        [
+            f"one life while N messages of {HOT_KEYS} keys wait; ratios to the smallest N, net of the driver",
+            "gc.freeze() once they wait: a full collection looks at every one of them, also at those of the floor",
+        ],
+    )
+    cases: dict[tuple[int, str], Timed] = {}
+    for level in levels:
+        cases[level, "driver"] = _steps(_filled(subjects.null(0), [NULL_KEY] * len(keys), level), steps)
+        for name, make in makers.items():
+            cases[level, name] = _steps(_filled(make(), keys, level), steps)
+    gc.collect()
+    gc.freeze()
+    found = turns(cases, repeats)
+    gc.unfreeze()
+    nets = {case: nanoseconds - found[case[0], "driver"] for case, nanoseconds in found.items()}
+    for level in levels:
+        ratios = (nets[level, name] / nets[levels[0], name] for name in makers)
+        report.add(f"N = {level:,} waiting", found[level, "driver"], *(found[level, name] for name in makers), *ratios)
+    for name in ("window, loaded", "dispatcher, spilled"):
+        target = f"{name}, N = {levels[-1]:,} / {levels[0]:,}"
+        report.judge(target, nets[levels[-1], name] / nets[levels[0], name], FLAT_BOUND)
+    return report
 
-    return run
+
+def _filled(subject: Subject, keys: Keys, count: int) -> Driver:
+    driver = Driver(subject, keys)
+    driver.fill(count)
+    return driver
+
+
+def _steps(driver: Driver, count: int) -> Timed:
+    def run() -> int:
+        driver.steps(count)
+        return count
+
+    return timed(run)
 
 
 def run(scale: Scale) -> list[Report]:
-    counts = [scale.size(count) for count in COUNTS]
-    notes = [
-        f"{subjects.CONSUMERS} consumers, window {scale.size(WINDOW):,}, outstanding as many unless said",
-        "ratios are net of the driver; garbage collector on",
-    ]
-    report = Report("Message life: offer, delivery, ack, cursor", notes)
-    for load in LOADS:
-        report_load(report, load, counts, measure(load, scale, counts))
-    return [report, measure_waiting(scale)]
-
-
-if __name__ == "__main__":
-    for finished in run(Scale()):
-        print(finished)
+    return [measure_lives(scale), measure_waiting(scale)]
