@@ -93,9 +93,8 @@ format: $(DEV) ## write what `make lint` would ask for
 	"$(BIN)/ruff" format
 
 .PHONY: bench
-bench: $(DEV) ## benchmarks
-	"$(BIN)/python" -m pytest benchmarks --override-ini='python_files=bench_*.py' -p no:randomly -p no:xdist \
-		--benchmark-columns=min,median,ops --benchmark-sort=name $(ARGS)
+bench: $(DEV) ## benchmarks and their targets; ARGS="--help" shows how to run some, briefly, or strictly
+	@"$(BIN)/python" -m benchmarks $(ARGS)
 
 .PHONY: nightly
 nightly: $(DEV) $(SPARK) java ## the same tests with 10,000 examples each, and the slow ones

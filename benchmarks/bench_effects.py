@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 
-from pytest_benchmark.fixture import BenchmarkFixture
+from benchmarks._harness import Report, Scale, repeated, turns
 
 from keyshared.effects import Deliver
+
+EFFECTS = 100_000
+REPEATS = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,11 +20,19 @@ class DeliverDataclass:
     item: object
 
 
-def test_build_tuple(benchmark: BenchmarkFixture) -> None:
-    built = benchmark(Deliver, 7, b"k", "c1", 1, 0, None)
-    assert built.receipt == (7, "c1", 1)
+def new_tuple(offset: int) -> Deliver:
+    return Deliver(offset, b"k", "c1", 1, 0, None)
 
 
-def test_build_dataclass(benchmark: BenchmarkFixture) -> None:
-    built = benchmark(DeliverDataclass, offset=7, key=b"k", consumer="c1", attempt=1, failures=0, item=None)
-    assert built.offset == 7
+def new_dataclass(offset: int) -> DeliverDataclass:
+    return DeliverDataclass(offset=offset, key=b"k", consumer="c1", attempt=1, failures=0, item=None)
+
+
+def run(scale: Scale) -> list[Report]:
+    offsets = range(scale.size(EFFECTS))
+    cases = {"tuple": repeated(new_tuple, offsets), "frozen dataclass": repeated(new_dataclass, offsets)}
+    found = turns(cases, scale.repeats(REPEATS))
+    report = Report("effects", ("ns", "to a tuple"), ["one Deliver, built"])
+    for name, nanoseconds in found.items():
+        report.add(name, nanoseconds, nanoseconds / found["tuple"])
+    return [report]

@@ -2,65 +2,56 @@
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from statistics import median
-from time import perf_counter_ns
+
+from benchmarks._harness import Report, Scale, repeated, turns
 
 from keyshared.glob import Glob, KeyFilter
 
-KEYS = [f"{region}-west-{i}-order" for i in range(1500) for region in ("eu", "us", "ap")]
+KEYS = 4_500
 REPEATS = 11
 FILTERS = {
     "exact": ["eu-west-1-order"],
-    "100 exact": [f"eu-west-{i}-order" for i in range(100)],
+    "100 exact": [f"eu-west-{number}-order" for number in range(100)],
     "prefix": ["eu-*"],
     "middle star": ["eu-*-order"],
     "question mark": ["eu-west-?-order"],
     "mixed": ["payment", "ship*", "eu-west-?", "us-*-order"],
 }
+LENGTHS = (20_000, 200_000, 2_000_000)
 
 
-def matched(accepts: Callable[[bytes], bool], keys: list[bytes]) -> Callable[[], int]:
-    def run() -> int:
-        for key in keys:
-            accepts(key)
-        return len(keys)
+def fnmatched(patterns: list[str]) -> Callable[[str], bool]:
+    def accepts(key: str) -> bool:
+        return any(fnmatchcase(key, pattern) for pattern in patterns)
 
-    return run
+    return accepts
 
 
-def fnmatched(patterns: list[str], keys: list[str]) -> Callable[[], int]:
-    def run() -> int:
-        for key in keys:
-            any(fnmatchcase(key, pattern) for pattern in patterns)
-        return len(keys)
-
-    return run
-
-
-def interleaved(cases: dict[str, Callable[[], int]]) -> dict[str, float]:
-    """Give the median nanoseconds per operation; the cases take turns, so that a busy machine slows all of them."""
-    times: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(REPEATS):
-        for name, run in cases.items():
-            started = perf_counter_ns()
-            operations = run()
-            times[name].append((perf_counter_ns() - started) / operations)
-    return {name: median(values) for name, values in times.items()}
-
-
-def main() -> None:
-    encoded = [key.encode() for key in KEYS]
-    print(f"{len(KEYS)} keys, median of {REPEATS} interleaved repeats")
+def against_fnmatch(scale: Scale) -> Report:
+    count = scale.size(KEYS)
+    keys = [f"{region}-west-{number}-order" for number in range(count // 3) for region in ("eu", "us", "ap")]
+    encoded = [key.encode() for key in keys]
+    report = Report("glob", ("ns", "fnmatch ns", "fnmatch/this"), ["one key against a consumer's filter"])
     for name, patterns in FILTERS.items():
-        mine = KeyFilter(patterns).accepts
-        result = interleaved({"keyshared": matched(mine, encoded), "fnmatch": fnmatched(patterns, KEYS)})
-        ratio = result["fnmatch"] / result["keyshared"]
-        print(f"{name:16}{result['keyshared']:10,.0f} ns{result['fnmatch']:12,.0f} ns fnmatch{ratio:10.2f} x")
-    for size in (1_000, 10_000, 100_000):
-        glob = Glob("*a*a*a*a*b*c")
-        result = interleaved({"glob": matched(glob.matches, [b"a" * size + b"c"])})
-        print(f"*a*a*a*a*b*c on {size:>7,} characters: {result['glob'] / 1000:10,.1f} us")
+        cases = {
+            "this": repeated(KeyFilter(patterns).accepts, encoded),
+            "fnmatch": repeated(fnmatched(patterns), keys),
+        }
+        found = turns(cases, scale.repeats(REPEATS))
+        report.add(name, found["this"], found["fnmatch"], found["fnmatch"] / found["this"])
+    return report
 
 
-if __name__ == "__main__":
-    main()
+def long_keys(scale: Scale) -> Report:
+    glob = Glob("*a*a*a*a*b*c")
+    lengths = [scale.size(length) for length in LENGTHS]
+    cases = {length: repeated(glob.matches, [b"a" * length + b"c"]) for length in lengths}
+    found = turns(cases, scale.repeats(REPEATS))
+    report = Report("long keys", ("us", "ns per byte"), ["*a*a*a*a*b*c on a's: linear, where backtracking is not"])
+    for length, nanoseconds in found.items():
+        report.add(f"{length:,} bytes", nanoseconds / 1_000, nanoseconds / length)
+    return report
+
+
+def run(scale: Scale) -> list[Report]:
+    return [against_fnmatch(scale), long_keys(scale)]

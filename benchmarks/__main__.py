@@ -1,0 +1,72 @@
+"""Run the benchmarks, print a table for each, and say of every target whether it is met."""
+
+import json
+import os
+import platform
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from benchmarks import bench_effects, bench_glob, bench_join, bench_life, bench_memory, bench_ring
+from benchmarks._harness import Report, Scale
+
+BENCHMARKS: dict[str, Callable[[Scale], list[Report]]] = {
+    "life": bench_life.run,
+    "memory": bench_memory.run,
+    "join": bench_join.run,
+    "ring": bench_ring.run,
+    "glob": bench_glob.run,
+    "effects": bench_effects.run,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)}; default all")
+    parser.add_argument("--quick", action="store_true", help="small numbers: see that everything still runs")
+    parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
+    parser.add_argument("--json", action="store_true", help="print the raw numbers as JSON instead of tables")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]!r}: choose from {', '.join(BENCHMARKS)}")
+    reports: list[Report] = []
+    for name in options.names or BENCHMARKS:
+        for report in BENCHMARKS[name](Scale(quick=options.quick)):
+            reports.append(report)
+            if not options.json:
+                print(report, end="\n\n", flush=True)
+    if options.json:
+        print(json.dumps({"machine": machine(), "reports": [plain(report) for report in reports]}, indent=1))
+    else:
+        print_verdicts(reports)
+    return int(options.strict and not all(verdict.met for report in reports for verdict in report.verdicts))
+
+
+def print_verdicts(reports: Sequence[Report]) -> None:
+    print("targets")
+    for report in reports:
+        for verdict in report.verdicts:
+            print(f"  {verdict}")
+    print("\nmedians of processor time, cases in turns, garbage collector on; on a busy machine trust the ratios only")
+    print(", ".join(f"{name} {value}" for name, value in machine().items()))
+
+
+def plain(report: Report) -> dict[str, object]:
+    data = asdict(report)
+    data["verdicts"] = [asdict(verdict) | {"met": verdict.met} for verdict in report.verdicts]
+    return data
+
+
+def machine() -> dict[str, object]:
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cpus": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Bytes per outstanding message, as tracemalloc sees them: all that an offer leaves behind.
+
+The offsets' own ints (32 bytes each above 256) are counted, because the window keeps them alive; keys and payloads are
+the host's and are not.
+"""
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks import _subjects as subjects
+from benchmarks._harness import Report, Scale
+from benchmarks._subjects import Subject
+from benchmarks.bench_life import HOT_KEYS, Keys, hot_keys, unique_keys
+
+COUNTS = (10_000, 100_000, 1_000_000)
+SMALL_WINDOW = 4 * HOT_KEYS  # room for one message of each hot key in flight; nearly everything else is spilled
+BOUND = 400.0
+
+
+@dataclass(frozen=True)
+class Load:
+    name: str
+    keys: Callable[[int], Keys]
+    limited: bool = False
+    spills: bool = False
+
+
+LOADS = (
+    Load("unique keys, in flight", unique_keys),
+    Load("unique keys, waiting", unique_keys, limited=True),
+    Load("unique keys, spilled", unique_keys, limited=True, spills=True),
+    Load(f"{HOT_KEYS} hot keys, waiting", hot_keys),
+    Load(f"{HOT_KEYS} hot keys, spilled", hot_keys, spills=True),
+)
+
+
+def kept_bytes(subject: Subject, keys: Keys) -> int:
+    """What the subject has allocated and kept after it was offered one message for each key."""
+    offer = subject.offer
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for offset, key in enumerate(keys, start=1_000):  # small ints are shared, not allocated
+            offer(offset, key)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return after - before
+
+
+def makers(load: Load, count: int) -> dict[str, Callable[[], Subject]]:
+    room = 4 * count  # waiting messages may load half the window
+    limit = 1 if load.limited else room
+    capacity = SMALL_WINDOW if load.spills else room
+    return {
+        "floor": lambda: subjects.floor(limit),
+        "window": lambda: subjects.window(capacity, limit, max_tracked=room, loaded_per_key=room),
+        "dispatcher": lambda: subjects.dispatcher(capacity, limit, max_tracked=room, loaded_per_key=room),
+    }
+
+
+def warm_up() -> None:
+    """Let code that runs for the first time allocate what it keeps for ever."""
+    for load in LOADS:
+        for make in makers(load, HOT_KEYS).values():
+            kept_bytes(make(), load.keys(HOT_KEYS))
+
+
+def run(scale: Scale) -> list[Report]:
+    warm_up()
+    report = Report(
+        "memory",
+        ("floor", "window", "dispatcher"),
+        ["bytes per outstanding message by tracemalloc; offsets counted, keys and payloads not"],
+    )
+    counts = [scale.size(count) for count in COUNTS]
+    for load in LOADS:
+        worst = 0.0
+        for count in counts:
+            keys = load.keys(count)
+            kept = {name: kept_bytes(make(), keys) / count for name, make in makers(load, count).items()}
+            report.add(f"{load.name}, N = {count:,}", *kept.values())
+            worst = max(worst, kept["dispatcher"])
+        report.judge(f"bytes, dispatcher, {load.name}", worst, BOUND)
+    return [report]

@@ -1,0 +1,203 @@
+"""Benchmarks must not rot: they run, and what they compare with is honest. No test here looks at a time."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import __main__ as runner
+from benchmarks import _subjects as subjects
+from benchmarks._harness import Report, Scale, Verdict, turns
+from benchmarks._subjects import NULL_KEY, Driver, Subject
+from benchmarks.bench_life import LOADS, hot_keys, random_picks, unique_keys, zipf_keys
+from benchmarks.floor import Floor
+
+ROOT = Path(__file__).resolve().parents[1]
+TITLES = [
+    "life",
+    "waiting",
+    "memory",
+    "joins, ms per call",
+    "rare events, us per message",
+    "ring",
+    "glob",
+    "long keys",
+    "effects",
+]
+
+
+def run_benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-m", "benchmarks", "--quick", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def reports() -> list[dict[str, Any]]:
+    ran = run_benchmarks("--json")
+    assert (0, "") == (ran.returncode, ran.stderr)
+    reports: list[dict[str, Any]] = json.loads(ran.stdout)["reports"]
+    return reports
+
+
+def test_every_benchmark_reports(reports: list[dict[str, Any]]) -> None:
+    assert TITLES == [report["title"] for report in reports]
+
+
+def test_every_cell_is_a_positive_number(reports: list[dict[str, Any]]) -> None:
+    for report in reports:
+        assert report["rows"]
+        for row in report["rows"]:
+            assert len(report["columns"]) == len(row["values"])
+            assert all(math.isfinite(value) and value > 0 for value in row["values"]), row
+
+
+def test_every_target_is_judged_on_every_load(reports: list[dict[str, Any]]) -> None:
+    targets = [verdict["target"] for report in reports for verdict in report["verdicts"]]
+    for load in LOADS:
+        about = [target for target in targets if target.startswith("life: ") and target.endswith(f", {load.name}")]
+        assert ["life: dispatcher / floor", "life: window / floor", "life: dispatcher"] == [
+            target.split(",")[0] for target in about
+        ]
+    assert 2 == sum(target.startswith("waiting: ") for target in targets)
+    assert 5 == sum(target.startswith("memory: ") for target in targets)
+    assert 2 == sum(target.startswith("ring: ") for target in targets)
+    assert len(set(targets)) == len(targets)
+
+
+def test_the_table_shows_reports_verdicts_and_the_machine() -> None:
+    ran = run_benchmarks("effects", "ring")
+    assert (0, "") == (ran.returncode, ran.stderr)
+    lines = ran.stdout.splitlines()
+    assert ["effects", "ring", "targets"] == [line for line in lines if line in {*TITLES, "targets"}]
+    assert 2 == sum(line.startswith(("  PASS", "  MISSED")) for line in lines)
+    assert lines[-1].startswith("python 3.")
+
+
+def missing(_: Scale) -> list[Report]:
+    report = Report("a report", ("ns",))
+    report.add("a case", 5.0)
+    report.judge("slow", 5.0, 4.0)
+    report.judge("fast", 3.0, 2.0, at_most=False)
+    return [report]
+
+
+def test_a_missed_target_fails_only_when_strict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runner, "BENCHMARKS", {"one": missing})
+    assert 0 == runner.main([])
+    shown = capsys.readouterr().out
+    assert "MISSED        5.00  at most 4       a report: slow" in shown
+    assert "PASS          3.00  at least 2       a report: fast" in shown
+    assert 1 == runner.main(["--strict"])
+    assert 1 == runner.main(["--strict", "--json"])
+
+
+def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        runner.main(["lives"])
+    assert "there is no benchmark 'lives'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("measured", "at_most", "met"), [(2.0, True, True), (2.1, True, False), (1.9, False, False)])
+def test_a_verdict_includes_its_bound(measured: float, *, at_most: bool, met: bool) -> None:
+    assert met == Verdict("target", measured, 2.0, at_most).met
+
+
+def test_cases_take_turns_and_their_median_counts() -> None:
+    asked: list[str] = []
+    answers = {"a": iter([(10, 1), (90, 1), (60, 2)]), "b": iter([(1, 1), (2, 1), (3, 1)])}
+
+    def case(name: str) -> tuple[int, int]:
+        asked.append(name)
+        return next(answers[name])
+
+    assert {"a": 30, "b": 2} == turns({"a": lambda: case("a"), "b": lambda: case("b")}, repeats=3)
+    assert list("ababab") == asked
+
+
+class TestFloor:
+    """What everything is compared with does the job: nobody may say that the floor is low because it is broken."""
+
+    def test_one_message_of_a_key_is_in_flight_and_the_next_follows_its_ack(self) -> None:
+        floor = Floor(consumers=1, limit=10)
+        assert [(0, b"k", 0)] == floor.offer(0, b"k")
+        assert [] == floor.offer(1, b"k")
+        assert [] == floor.offer(2, b"k")
+        assert [(3, b"other", 0)] == floor.offer(3, b"other")
+        assert [(1, b"k", 0)] == floor.ack(0)
+        assert [(2, b"k", 0)] == floor.ack(1)
+        assert [] == floor.ack(2)
+        assert [(4, b"k", 0)] == floor.offer(4, b"k")
+
+    def test_a_full_consumer_gets_the_longest_waiting_key_next(self) -> None:
+        floor = Floor(consumers=1, limit=1)
+        floor.offer(0, b"a")
+        assert [] == floor.offer(1, b"b")
+        assert [] == floor.offer(2, b"a")
+        assert [(1, b"b", 0)] == floor.ack(0)
+        assert [(2, b"a", 0)] == floor.ack(1)
+
+    def test_the_cursor_passes_gaps_in_the_offsets_but_no_unacknowledged_one(self) -> None:
+        floor = Floor(consumers=2, limit=10)
+        for offset in (10, 12, 17):
+            floor.offer(offset, b"%d" % offset)
+        floor.ack(12)
+        assert floor.cursor is None
+        floor.ack(10)
+        assert 12 == floor.cursor
+        floor.ack(17)
+        assert 17 == floor.cursor
+
+    def test_nothing_is_left_behind(self) -> None:
+        floor = Floor(consumers=2, limit=2)
+        driver_of_floor = Driver(subjects.floor(2), zipf_keys(500), random_picks(500))
+        driver_of_floor.live(50)
+        driver_of_floor.check_done()
+        floor.offer(0, b"a")
+        floor.ack(0)
+        assert ({}, {}, set(), 0) == (floor.lanes, floor.in_flight, floor.done, len(floor.order))
+
+
+def delivered_keys(subject: Subject, keys: Sequence[bytes]) -> list[tuple[int, bytes]]:
+    """What a subject hands out, in order, when 60 messages are kept outstanding and acked first in, first out."""
+    seen: list[tuple[int, bytes]] = []
+    driver = Driver(subject, keys)
+    ack = subject.ack
+
+    def watched(handle: Any) -> Any:
+        seen.append(handle[:2] if isinstance(handle, tuple) else (handle.offset, handle.key))
+        return ack(handle)
+
+    subject.ack = watched  # type: ignore[method-assign]  # to look over the driver's shoulder
+    driver.live(60)
+    driver.check_done()
+    return seen
+
+
+@pytest.mark.parametrize("keys", [unique_keys(400), hot_keys(400), zipf_keys(400)], ids=["unique", "hot", "zipf"])
+def test_all_subjects_deliver_the_same_messages_in_the_order_of_each_key(keys: list[bytes]) -> None:
+    for subject in (
+        subjects.floor(50),
+        subjects.window(1_000, 50),
+        subjects.window(100, 50, loaded_per_key=1, spills=True),
+        subjects.dispatcher(1_000, 50),
+        subjects.dispatcher(100, 50, loaded_per_key=1),
+    ):
+        seen = delivered_keys(subject, keys)
+        assert list(enumerate(keys)) == sorted(seen)
+        last: dict[bytes, int] = {}
+        for offset, key in seen:
+            assert last.get(key, -1) < offset
+            last[key] = offset
+
+
+def test_a_subject_that_loses_messages_is_not_measured() -> None:
+    driver = Driver(subjects.null(5), [NULL_KEY] * 6)
+    driver.live(3)
+    with pytest.raises(AssertionError, match="stopped at 4 of 6"):
+        driver.check_done()
