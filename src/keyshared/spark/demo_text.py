@@ -1,12 +1,14 @@
 """The demo's summary for a terminal: facts and tables in aligned columns. Plain Python; needs no Spark."""
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Final
 
 from keyshared.spark.report import ReplayReport, duration
 
 __all__ = ["columns", "summary"]
 
+_LINE: Final = 100
 _WIDEST: Final = 40  # of a cell: keys may be long
 
 
@@ -20,7 +22,7 @@ def summary(report: ReplayReport) -> str:
         Lines, the last one ended.
     """
     parts = (
-        f"{report.title}\n{report.source}\n",
+        f"{report.title}\n{fill(report.source, _LINE)}\n",
         _facts(report),
         "share of each consumer\n" + _loads(report),
         "keys moved\n" + _moves(report),

@@ -16,6 +16,7 @@ from keyshared.spark.charts import Bar, Line, Mark, bars, panels, thinned
 
 __all__ = ["Backlog", "Change", "ConsumerLoad", "HotKey", "ReplayReport", "duration", "html", "write_html"]
 
+_NUMBER: Final = ' class="number"'
 _MAX_PANELS: Final = 8
 _MAX_CHARACTERS_OF_A_KEY: Final = 80
 _SECOND_MS: Final = 1_000
@@ -290,8 +291,8 @@ def _moves(report: ReplayReport) -> str:
             duration(change.at_ms),
             f"{change.consumer} {change.what}",
             change.keys_moved,
-            f"{change.keys_moved / change.keys:.1%}" if change.keys else "",
-            f"{change.ideal:.1%}",
+            _Part(f"{change.keys_moved / change.keys:.1%}" if change.keys else ""),
+            _Part(f"{change.ideal:.1%}"),
         )
         for change in report.changes
     )
@@ -304,7 +305,7 @@ def _hottest(report: ReplayReport) -> str:
         (
             _clipped(hot.key),
             hot.messages,
-            f"{hot.messages / report.messages:.2%}",
+            _Part(f"{hot.messages / report.messages:.2%}"),
             " → ".join(hot.owners),
             _Ms(hot.wait_p99_ms),
         )
@@ -322,19 +323,30 @@ class _Ms(int):
     """Milliseconds in a table."""
 
 
+class _Part(str):
+    """Per cent in a table."""
+
+    __slots__ = ()
+
+
 def _cell(value: object) -> str:
     if isinstance(value, _Ms):
-        return f'<td class="number">{duration(value)}</td>'
+        return f"<td{_NUMBER}>{duration(value)}</td>"
     if isinstance(value, int):
-        return f'<td class="number">{value:,}</td>'
+        return f"<td{_NUMBER}>{value:,}</td>"
+    if isinstance(value, _Part):
+        return f"<td{_NUMBER}>{escape(value)}</td>"
     return f"<td>{escape(str(value))}</td>"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    if not body:
+    cells = [[_cell(value) for value in row] for row in rows]
+    if not cells:
         return '<p class="soft">none</p>'
-    names = "".join(f"<th>{escape(name)}</th>" for name in head)
+    # a head stands over its column: to the right where the numbers are
+    heads = (_NUMBER if first.startswith(f"<td{_NUMBER}") else "" for first in cells[0])
+    names = "".join(f"<th{number}>{escape(name)}</th>" for name, number in zip(head, heads, strict=True))
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
     return f'<div class="table"><table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
