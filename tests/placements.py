@@ -41,10 +41,6 @@ class Ranking:
         """The first name of the walk of the key's slot."""
         return self.owner(self.slot_of(key))
 
-    def to_json(self) -> dict[str, object]:
-        """What tells this ranking from another one."""
-        return {"slots": SLOTS, "weights": self.weights}
-
     def _rank(self, name: str, slot: int) -> int:
         return min(crc32(f"{name}/{draw}/{slot}".encode()) for draw in range(self.weights[name]))
 

@@ -54,7 +54,8 @@ class Timers:
         self._count += 1
         heappush(self._heap, (deadline, self._count, timed))
         if len(self._heap) > self._heap_limit:
-            self._heap = [record for record in self._heap if record[2].deadline == record[0]]
+            live = {id(record[2]): record for record in self._heap if record[2].deadline == record[0]}
+            self._heap = list(live.values())
             heapify(self._heap)
             self._heap_limit = 2 * len(self._heap) + 64
 
@@ -71,9 +72,11 @@ class Timers:
             self._drop_stale()
 
     def _drop_stale(self) -> None:
-        live = [(due, timed) for due, timed in zip(self._dues, self._queue, strict=True) if timed.deadline == due]
-        self._dues = deque(due for due, _ in live)
-        self._queue = deque(timed for _, timed in live)
+        # By object: one that was set to the same deadline twice has two records that are not stale.
+        queue = {id(timed): timed for due, timed in zip(self._dues, self._queue, strict=True) if timed.deadline == due}
+        live = list(queue.values())
+        self._dues = deque(timed.deadline for timed in live if timed.deadline is not None)
+        self._queue = deque(live)
         self._queue_limit = 2 * len(live) + 64
 
     @property
