@@ -109,7 +109,9 @@ def test_a_start_that_is_no_int_is_refused(value: object) -> None:
         ("poison", Poison.QUARANTINE),
     ],
 )
-def test_ordering_required_refuses_policies_that_let_later_messages_overtake(name: str, value: Any) -> None:  # a member of three types
+def test_ordering_required_refuses_policies_that_let_later_messages_overtake(
+    name: str, value: Any
+) -> None:  # a member of three types
     error = refusal(**(ORDERED | {name: value}))
     assert (name, value) == (error.parameter, error.value)
     assert "with ordering_required" in error.requirement

@@ -118,6 +118,7 @@ class KeySharedDispatcher:
         )
         timers = self._timers = Timers()
         self._endings = Endings(config, self._window, timers)
+        self._marks = self._endings.marks
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership)
@@ -291,8 +292,8 @@ class KeySharedDispatcher:
             return self._late_ack(offset, consumer, attempt, now_ms)
         self._now = now_ms
         entry.deadline = None
-        if self._endings.marks:
-            self._endings.marks.pop(offset, None)
+        if self._marks:
+            self._marks.pop(offset, None)
         return self._outbox.finish([], self._window.settle(entry), now_ms)
 
     def ack_many(self, receipts: Iterable[Receipt], *, now_ms: int | None = None) -> list[Effect]:

@@ -34,7 +34,17 @@ class Outbox:
         paused: Whether there was no free slot after a call, and no `Resumed` since.
     """
 
-    __slots__ = ("_ack_timeout_ms", "_cursor", "_drains", "_membership", "_timers", "_window", "paused", "reported")
+    __slots__ = (
+        "_ack_timeout_ms",
+        "_cursor",
+        "_drains",
+        "_membership",
+        "_resume_at",
+        "_timers",
+        "_window",
+        "paused",
+        "reported",
+    )
 
     def __init__(
         self,
@@ -50,6 +60,7 @@ class Outbox:
         self._timers = timers
         self._drains = drains
         self._ack_timeout_ms = ack_timeout_ms
+        self._resume_at = window.capacity - max(1, window.capacity // 4)
         self.reported: int | None = None
         self.paused = False
 
@@ -70,7 +81,8 @@ class Outbox:
             self.reported = cursor.safe_cursor
             out.append(_new(CursorAdvanced, (cursor.safe_cursor,)))
         if self.paused:
-            self._resume_if_roomy(out)
+            if window.loaded <= self._resume_at:
+                self._resume_if_roomy(out)
         elif window.loaded >= window.capacity or cursor.outstanding >= window.max_tracked:
             self.paused = True
         return out
@@ -98,7 +110,9 @@ class Outbox:
         place = len(out)
         for entry in granted:
             if entry.state != _IN_FLIGHT:
-                others = [entry] if others is None else [*others, entry]
+                if others is None:
+                    others = []
+                others.append(entry)
                 continue
             if self._ack_timeout_ms is not None:
                 self._timers.start_last(entry, now + self._ack_timeout_ms)
@@ -109,7 +123,7 @@ class Outbox:
 
     def _resume_if_roomy(self, out: list[Effect]) -> None:
         free = self._window.free_slots
-        if free >= max(1, self._window.capacity // 4):
+        if self._window.capacity - self._resume_at <= free:
             self.paused = False
             out.append(Resumed(free))
 
