@@ -232,7 +232,7 @@ class KeySharedDispatcher:
                 return self._outbox.finish([Skipped(offset, key, SkipReason.UNMATCHED)], [], now_ms)
         granted = self._window.offer(offset, key, item)
         self._now = now_ms
-        return self._outbox.finish([], granted, now_ms)
+        return self._outbox.finish_offer(granted, now_ms)
 
     def offer_many(self, messages: Iterable[Message], *, now_ms: int | None = None) -> list[Effect]:
         """Take several messages at one instant: the effects of single offers in one list, with one state at the end.

@@ -70,8 +70,20 @@ class Outbox:
 
     def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect]:
         """Add obligations and state to the notices in ``out``: what a call returns. O(granted)."""
-        if granted:
-            self._add_obligations(out, granted, now)
+        others: list[Entry] | None = None
+        place = len(out)
+        for entry in granted:
+            if entry.state == _IN_FLIGHT:
+                if self._ack_timeout_ms is not None:
+                    self._timers.start_last(entry, now + self._ack_timeout_ms)
+                name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+                out.append(_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)))
+            elif others is None:
+                others = [entry]
+            else:
+                others.append(entry)
+        if others is not None:
+            out[place:place] = _other_obligations(others)
         window, cursor = self._window, self._cursor
         if window.emptied:
             self._membership.reap()
@@ -86,6 +98,19 @@ class Outbox:
         elif window.loaded >= window.capacity or cursor.outstanding >= window.max_tracked:
             self.paused = True
         return out
+
+    def finish_offer(self, granted: list[Entry], now: int) -> list[Effect]:
+        """`finish` for an offer, which can move no cursor and free nothing: the common case is written out."""
+        if self._drains is not None or len(granted) != 1 or granted[0].state != _IN_FLIGHT:
+            return self.finish([], granted, now)
+        entry = granted[0]
+        if self._ack_timeout_ms is not None:
+            self._timers.start_last(entry, now + self._ack_timeout_ms)
+        window = self._window
+        if window.loaded >= window.capacity or self._cursor.outstanding >= window.max_tracked:
+            self.paused = True
+        name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+        return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
 
     def merge(self, calls: list[list[Effect]]) -> list[Effect]:
         """One list for several calls at one instant: kinds in order, each kind as it came, state once."""
@@ -104,22 +129,6 @@ class Outbox:
         archive = [dead_letter(entry) for entry in entries if entry.state == _DEAD_LETTERING]
         loads = [load(entry) for entry in entries if entry.state == _LOADING]
         return [*archive, *loads, *(delivery(entry) for entry in entries if entry.state == _IN_FLIGHT)]
-
-    def _add_obligations(self, out: list[Effect], granted: list[Entry], now: int) -> None:
-        others: list[Entry] | None = None
-        place = len(out)
-        for entry in granted:
-            if entry.state != _IN_FLIGHT:
-                if others is None:
-                    others = []
-                others.append(entry)
-                continue
-            if self._ack_timeout_ms is not None:
-                self._timers.start_last(entry, now + self._ack_timeout_ms)
-            name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-            out.append(_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)))
-        if others is not None:
-            out[place:place] = _other_obligations(others)
 
     def _resume_if_roomy(self, out: list[Effect]) -> None:
         free = self._window.free_slots
