@@ -12,6 +12,7 @@ from typing import Final, Self
 
 from keyshared.admission import Admission, Message
 from keyshared.config import DispatcherConfig
+from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.drains import Drain, DrainDeadlines, due_order
 from keyshared.effects import (
     AckIgnored,
@@ -642,7 +643,7 @@ class KeySharedDispatcher:
 
     @property
     def resume_offset(self) -> int | None:
-        """Where a restart that has only the cursor reads on: the lowest outstanding offset, else the next one."""
+        """Where a restart that has only the cursor reads on: lowest outstanding offset, else the next one."""
         return self._window.cursor.resume_offset
 
     @property
@@ -653,6 +654,33 @@ class KeySharedDispatcher:
     def acked_ranges(self) -> list[tuple[int, int]]:
         """Half-open stretches above the cursor in which everything offered is settled. O(n)."""
         return self._window.cursor.acked_ranges()
+
+    def cursor_token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
+        """The position and what is acked above it as a short text, for a restart that has no snapshot. O(n).
+
+        `ContiguousCursor.from_token` reads it; what that cursor's ``offer`` answers with False is settled already.
+
+        Args:
+            max_bytes: Length that the text may have; the default fits the metadata of a Kafka commit.
+
+        Returns:
+            The text, and what of the acked stretches did not fit.
+
+        Raises:
+            ConfigError: Not even the position fits.
+
+        Example:
+            >>> from keyshared import ContiguousCursor, HashRing
+            >>> d = KeySharedDispatcher(HashRing())
+            >>> _ = d.add_consumer("c1")
+            >>> first, second = d.offer_many([(7, "a", None), (8, "b", None)])
+            >>> d.ack(*second.receipt)
+            []
+            >>> again = ContiguousCursor.from_token(d.cursor_token().text)
+            >>> [(offset, again.offer(offset)) for offset in (7, 8, 9)]
+            [(7, True), (8, False), (9, True)]
+        """
+        return self._window.cursor.token(max_bytes)
 
     def owner(self, key: Key) -> str | None:
         """Name of the consumer that a key belongs to now; None if nobody, or if there is no key."""

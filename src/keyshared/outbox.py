@@ -68,7 +68,7 @@ class Outbox:
         """Let the window act on all that has changed, and add what comes of it to the notices."""
         return self.finish(notices, self._window.wake(), now)
 
-    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect]:
+    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect]:  # noqa: C901  # twice a message
         """Add obligations and state to the notices in ``out``: what a call returns. O(granted)."""
         others: list[Entry] | None = None
         place = len(out)
