@@ -7,7 +7,7 @@ Why lists of effects, and not callbacks or something to poll: cause and effect s
 raises has emitted nothing, and the state can be asked, copied and stored between any two calls.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Self
 
 from keyshared.admission import Admission, Message
@@ -339,37 +339,20 @@ class KeySharedDispatcher:
         Source:
             Pulsar issue 23480: a nack must not reorder its key.
         """
-        now = self._checked_now(now_ms)
         _check_length("delay_ms", delay_ms, at_least=0)
-        entry = self._current(offset, consumer, attempt)
-        self._now = now
-        if entry is None:
-            return [explain_ignored(self._window.find(offset), offset, consumer, attempt)]
-        notices: list[Effect] = []
-        self._endings.fail(entry, notices, now, delay_ms=delay_ms)
-        return self._outbox.wake(notices, now)
+
+        def fail(entry: Entry, notices: list[Effect]) -> None:
+            self._endings.fail(entry, notices, self._now, delay_ms=delay_ms)
+
+        return self._answer((offset, consumer, attempt), now_ms, fail)
 
     def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
         """Say that no retry can help: the message is poison now. As `nack`, without the retries."""
-        now = self._checked_now(now_ms)
-        entry = self._current(offset, consumer, attempt)
-        self._now = now
-        if entry is None:
-            return [explain_ignored(self._window.find(offset), offset, consumer, attempt)]
-        notices: list[Effect] = []
-        self._endings.reject(entry, notices)
-        return self._outbox.wake(notices, now)
+        return self._answer((offset, consumer, attempt), now_ms, self._endings.reject)
 
     def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
         """Give a delivery back untouched: it is delivered again, and no failure is counted. Returns as `nack`."""
-        now = self._checked_now(now_ms)
-        entry = self._current(offset, consumer, attempt)
-        self._now = now
-        if entry is None:
-            return [explain_ignored(self._window.find(offset), offset, consumer, attempt)]
-        notices: list[Effect] = []
-        self._endings.release(entry, notices)
-        return self._outbox.wake(notices, now)
+        return self._answer((offset, consumer, attempt), now_ms, self._endings.release)
 
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
@@ -390,16 +373,14 @@ class KeySharedDispatcher:
             ClockError: ``now_ms`` went back.
             ConfigError: That cannot be a receipt, or the time is not an int of at least 1.
         """
-        now = self._checked_now(now_ms)
         _check_length("extend_ms", extend_ms, at_least=1)
-        entry = self._current(offset, consumer, attempt)
-        self._now = now
-        if entry is None:
-            return [explain_ignored(self._window.find(offset), offset, consumer, attempt)]
         length = self._config.ack_timeout_ms if extend_ms is None else extend_ms
-        if length is not None:
-            self._timers.start(entry, now + length)
-        return []
+
+        def extend(entry: Entry, _: list[Effect]) -> None:
+            if length is not None:
+                self._timers.start(entry, self._now + length)
+
+        return self._answer((offset, consumer, attempt), now_ms, extend)
 
     # poison, spill, the log
 
@@ -771,9 +752,17 @@ class KeySharedDispatcher:
             raise ClockError(now_ms, self._now)
         return now_ms
 
-    def _current(self, offset: int, consumer: str, attempt: int) -> Entry | None:
-        check_receipt(offset, consumer, attempt)
-        return current(self._members, offset, consumer, attempt)
+    def _answer(self, receipt: Receipt, now_ms: int | None, act: Callable[[Entry, list[Effect]], None]) -> list[Effect]:
+        """Act on the delivery that a receipt names, if it is current."""
+        now = self._checked_now(now_ms)
+        check_receipt(*receipt)
+        self._now = now
+        entry = current(self._members, *receipt)
+        if entry is None:
+            return [explain_ignored(self._window.find(receipt[0]), *receipt)]
+        notices: list[Effect] = []
+        act(entry, notices)
+        return self._outbox.wake(notices, now)
 
     def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect]:
         """Answer an ack that does not name a current delivery."""
