@@ -8,7 +8,7 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from keyshared.admission import Admission, Message
 from keyshared.config import DispatcherConfig
@@ -605,8 +605,8 @@ class KeySharedDispatcher:
                 self._message_due(timed, notices)
             elif isinstance(timed, Member):
                 self._membership.deadline_reached(timed, notices)
-            elif isinstance(timed, Drain):
-                for entry in timed.open_entries():
+            else:  # nothing else has a deadline
+                for entry in cast("Drain", timed).open_entries():
                     self._endings.release(entry, notices, ReleaseReason.DRAIN_TIMEOUT)
         return self._outbox.wake(notices, now)
 

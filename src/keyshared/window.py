@@ -9,7 +9,8 @@ Three kinds of call:
 - `offer` and `settle`, the two that every message goes through, do all there is to do and return what they granted;
 - other changes (`move`, `provide`, `remove`, `set_limit`, `reassign`, ...) only change the books, so that many can
 happen at one instant;
-- `wake` then looks at exactly the lanes and consumers that those changes touched, and returns what was granted.
+- `wake` then looks at exactly the lanes and consumers that those changes touched, and returns what was granted. Call it
+before the next `offer` or `settle`: those two count on every lane standing where it belongs.
 
 What is granted is a list of entries, in order, and the state of each says what to do with it: ``IN_FLIGHT`` hand it to
 ``entry.consumer``, ``LOADING`` read its payload again and `provide` it, ``DEAD_LETTERING`` archive it, ``SPILLED``
@@ -444,12 +445,15 @@ class InFlightWindow:
             entry.consumer = None
         consumer.free += len(consumer.reserved)
         consumer.reserved.clear()
+        self._rooms.note(consumer)
+        self._freed[consumer] = None
 
     def set_keyless(self, consumer: Consumer, *, keyless: bool) -> None:
         """Say whether a consumer may get messages without a key."""
         consumer.keyless = keyless
         if keyless:
             self._rooms.add(consumer)
+            self._freed[consumer] = None  # it may have room for what nobody else had room for
         else:
             self._rooms.discard(consumer)
 
@@ -483,6 +487,7 @@ class InFlightWindow:
             freed, self._freed = self._freed, {}
             for consumer in sorted(freed, key=_order_of):
                 self._serve(consumer, granted)
+        # A keyless message may have stood back behind a consumer that then took something older: look for another one.
         while self.shared and (roomiest := self._rooms.roomiest()) is not None:
             self._serve(roomiest, granted)
         if self.starved:
@@ -646,7 +651,7 @@ class InFlightWindow:
         elif lane.open:
             self._list(lane, self.draining)
         elif entry.state == _SPILLED:
-            self._send(lane, entry, None, granted)
+            self._load_in_turn(lane, entry, None, granted)
         else:
             if lane.listed is not None:
                 self._unlist(lane)
@@ -654,18 +659,21 @@ class InFlightWindow:
             self.held[_DEAD_LETTERING] += 1
             granted.append(entry)
 
-    def _send(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> bool:
-        """Open a delivery, or load a spilled message, or queue for a slot. True if the lane may have more to send."""
+    def _send(self, lane: Lane, entry: Entry, consumer: Consumer, granted: list[Entry]) -> bool:
+        """Open a delivery, or load the message for it. True if the lane may have more to send."""
         if entry.state == _SPILLED:
-            if self.starved or self.loaded >= self.capacity:
-                self._list(lane, self.starved)
-            else:
-                self._unlist(lane)
-                self._load(lane, entry, consumer, granted)
+            self._load_in_turn(lane, entry, consumer, granted)
             return False
-        if consumer is not None:
-            self._open(lane, entry, consumer, granted)
+        self._open(lane, entry, consumer, granted)
         return self.per_key > 1
+
+    def _load_in_turn(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> None:
+        """Load a spilled message, or queue for a slot."""
+        if self.starved or self.loaded >= self.capacity:
+            self._list(lane, self.starved)
+        else:
+            self._unlist(lane)
+            self._load(lane, entry, consumer, granted)
 
     def _could_get(self, consumer: Consumer, lane: Lane) -> bool:
         """Whether this consumer may be handed the lane's next message, room aside."""
@@ -703,10 +711,7 @@ class InFlightWindow:
             lane, _ = starved.popitem(last=False)
             lane.listed = None
             entry: Entry = lane.candidate  # type: ignore[assignment]  # a listed lane has one
-            if entry.state != _SPILLED:
-                self._examine(lane, granted)
-                continue
-            if lane.key is not None and lane.key in self.quarantined and not lane.open:
+            if lane.key is not None and lane.key in self.quarantined:  # nothing of it is open, or it would drain
                 self._load(lane, entry, None, granted)
                 continue
             owner = self.owner_of(lane)
