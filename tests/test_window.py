@@ -568,6 +568,15 @@ class TestQuarantine:
         assert {} == desk.window.draining
         assert [(1, "ann")] == desk.settle(0)
 
+    def test_what_was_archived_without_a_delivery_can_be_blocked_and_go_on(self) -> None:
+        desk = Desk()
+        desk.window.quarantine(b"a1")
+        assert [(0, "DEAD_LETTERING")] == desk.offer(b"a1")
+
+        assert [] == desk.move(0, State.BLOCKED)
+        desk.window.lift_quarantine(b"a1")
+        assert [(0, "ann")] == desk.move(0)
+
     def test_lifting_what_is_not_quarantined_is_nothing(self) -> None:
         desk = Desk()
         desk.offer(b"a1", b"a1")
