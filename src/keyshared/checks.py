@@ -13,7 +13,8 @@ __all__ = ["check_window"]
 _DELIVERED_STATES: Final = frozenset(
     {State.QUEUED, State.IN_FLIGHT, State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED}
 )
-_FRESH_STATES: Final = frozenset({State.QUEUED, State.SPILLED, State.LOADING, State.DEAD_LETTERING})
+# A quarantine archives what was never delivered, and whoever archives may block what they archived.
+_FRESH_STATES: Final = frozenset({State.QUEUED, State.SPILLED, State.LOADING, State.DEAD_LETTERING, State.BLOCKED})
 
 
 def check_window(window: WindowBooks) -> None:

@@ -14,7 +14,7 @@ before the next `offer` or `settle`: those two count on every lane standing wher
 
 What is granted is a list of entries, in order, and the state of each says what to do with it: ``IN_FLIGHT`` hand it to
 ``entry.consumer``, ``LOADING`` read its payload again and `provide` it, ``DEAD_LETTERING`` archive it, ``SPILLED``
-forget its payload.
+forget its payload; anything else: it was changed once more before `wake`, and nothing is to be done.
 
 Why nothing is ever scanned: a lane that could go on stands in exactly one work list (its owner's ready list, or one of
 the four lists for lanes that wait for an owner, for the end of a drain, for a keyless-capable consumer or for memory),
