@@ -138,7 +138,7 @@ class InFlightWindow(WindowBooks):
         self.loaded += 1
         self.waiting += 1
         granted = []
-        if lane.open < self.per_key or lane.version != self._version:
+        if lane.open < self.per_key or lane.version != self._version or self.quarantined:
             self._examine(lane, granted)
         if 2 * self.waiting > self.capacity:
             self._spill_if_crowded(lane, entry, granted)
