@@ -138,7 +138,8 @@ def test_moved_keys_are_counted_exactly_at_each_change_of_membership() -> None:
         consumers=[ConsumerPlan("a", Fixed(0)), ConsumerPlan("b", Fixed(0))],
         changes=[Join(500, ConsumerPlan("c", Fixed(0))), SetWeight(600, "c", 2), Leave(700, "b"), Crash(800, "a")],
     )
-    summary, outcome = summarize(plan, [Arrival(i, key, at_ms=i) for i, key in enumerate(keys)])
+    keyless = Arrival(len(keys), None, at_ms=len(keys))
+    summary, outcome = summarize(plan, [*(Arrival(i, key, at_ms=i) for i, key in enumerate(keys)), keyless])
     ring = plan.placement.copy()
     for name in "ab":
         ring.add(name)
@@ -153,8 +154,9 @@ def test_moved_keys_are_counted_exactly_at_each_change_of_membership() -> None:
         before = [ring.ranges.owner_of(key) for key in keys]
         change()
         moved = sum(old != new for old, new in zip(before, map(ring.ranges.owner_of, keys), strict=True))
-        expected.append(MovedKeys(at_ms, event, name, moved))
-    assert (MovedKeys(0, Event.JOINED, "a", 0), MovedKeys(0, Event.JOINED, "b", 0), *expected) == summary.moved_keys
+        expected.append(MovedKeys(at_ms, event, name, moved, len(keys)))
+    first = [MovedKeys(0, Event.JOINED, name, 0, 0) for name in "ab"]
+    assert (*first, *expected) == summary.moved_keys
     assert all(each.moved > 0 for each in expected)
     assert outcome.at_rest
 

@@ -145,12 +145,14 @@ class MovedKeys(NamedTuple):
         event: What changed.
         consumer: Who.
         moved: How many of the keys seen until then got another owner.
+        keys: How many keys had been seen until then.
     """
 
     at_ms: int
     event: Event
     consumer: str
     moved: int
+    keys: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +337,8 @@ class Tally:
             elif event is Event.JOINED:
                 self._consumers.setdefault(str(row.consumer), _ConsumerTally())
             if moved_keys is not None:
-                self._moved.append(MovedKeys(at_ms, event, str(row.consumer), moved_keys))
+                seen = len(self._keys) - (None in self._keys)
+                self._moved.append(MovedKeys(at_ms, event, str(row.consumer), moved_keys, seen))
 
     def add_all(self, rows: Iterable[Row]) -> None:
         """Take the next rows of a history.

@@ -41,7 +41,7 @@ _LINE_SECONDS: Final = 5.0
 def local_session(
     app: str = "keyshared",
     *,
-    master: str = "local[*]",
+    master: str | None = "local[*]",
     log: Path | None = None,
     jvm_options: str = "",
     settings: Mapping[str, str] | None = None,
@@ -54,7 +54,7 @@ def local_session(
     Args:
         app: Name of the application.
         master: Any Spark master: ``local[2]``, ``spark://host:7077``, ``yarn``. If it is not local, the cluster's own
-            defaults for network and shuffle stay.
+            defaults for network and shuffle stay. None for the one that ``spark-submit`` was told.
         log: File that gets whatever the JVM and the Python workers write to standard error, which is otherwise this
             process's. Nothing of it is lost.
         jvm_options: More options for the driver's JVM; ``-XX:TieredStopAtLevel=1`` makes short jobs start faster.
@@ -72,7 +72,9 @@ def local_session(
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # the builder is shared by the whole process and remembers settings: a new one does not
-    builder = SparkSession.Builder().appName(app).master(master)
+    builder = SparkSession.Builder().appName(app)
+    if master is not None:
+        builder = builder.master(master)
     for name, value in _settings(master, jvm_options, settings or {}).items():
         builder = builder.config(name, value)
     with _standard_error_to(log):
@@ -84,10 +86,10 @@ def local_session(
             raise ConfigError("master", master, requirement) from error
 
 
-def _settings(master: str, jvm_options: str, more: Mapping[str, str]) -> dict[str, str]:
+def _settings(master: str | None, jvm_options: str, more: Mapping[str, str]) -> dict[str, str]:
     log4j = files("keyshared.spark") / "log4j2.properties"
     options = f"-Dlog4j2.configurationFile={Path(str(log4j)).as_uri()} {jvm_options}".strip()
-    local = _LOCAL if master.startswith("local") else {}
+    local = _LOCAL if master is not None and master.startswith("local") else {}
     return {**_QUIET, **local, "spark.driver.extraJavaOptions": options, **more}
 
 
@@ -128,7 +130,7 @@ class Progress:
     Connect, which has no tracker, only the time is shown.
 
     Args:
-        spark: The session.
+        spark: The session; None while there is none, then only the time is shown.
         doing: What is being done, for the reader.
         stream: Where to, standard error by default.
 
@@ -138,7 +140,7 @@ class Progress:
         replaying: done in 12.3 s
     """
 
-    def __init__(self, spark: SparkSession, doing: str, *, stream: TextIO | None = None) -> None:
+    def __init__(self, spark: SparkSession | None, doing: str, *, stream: TextIO | None = None) -> None:
         self._spark = spark
         self._doing = doing
         self._stream = sys.stderr if stream is None else stream
@@ -174,8 +176,10 @@ class Progress:
         self._width = len(line)
 
 
-def _tasks(spark: SparkSession) -> str:
+def _tasks(spark: SparkSession | None) -> str:
     """How many tasks of the running stages are done, as "3 of 8 tasks,"; empty if there is nothing to tell."""
+    if spark is None:
+        return ""
     try:
         tracker = spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]

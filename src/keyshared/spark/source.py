@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 from keyshared.errors import ConfigError
 from keyshared.spark.columns import type_of
 
-__all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "load_flights", "load_log"]
+__all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "load_flights", "load_log", "log_columns"]
 
 FLIGHTS: Final = 336_776
 FLIGHTS_WITHOUT_KEY: Final = 2_512  # no tail number was recorded
@@ -83,6 +83,22 @@ def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order:
     )
     _refuse_incomplete(log, {"topic_partition": partition, "order": order})
     return _with_offset(log, [name for name in log.columns if not isinstance(log.schema[name].dataType, _UNORDERED)])
+
+
+def log_columns(spark: SparkSession, path: str) -> list[str]:
+    """Tell what columns a log has, for who does not know yet which of them are what.
+
+    Args:
+        spark: The session.
+        path: See `load_log`.
+
+    Returns:
+        Their names.
+
+    Raises:
+        ConfigError: The extension is unknown, or nothing can be read there.
+    """
+    return _read(spark, path, as_text=()).columns
 
 
 def load_flights(spark: SparkSession) -> DataFrame:

