@@ -506,13 +506,7 @@ class _ServesTheNewestFirst(InFlightWindow):
         super()._examine_in_turns(lanes[::-1], granted)
 
 
-class _LetsKeylessOvertake(InFlightWindow):
-    def set_keyless(self, consumer: Consumer, *, keyless: bool) -> None:
-        super().set_keyless(consumer, keyless=keyless)
-        self._freed.pop(consumer, None)
-
-
-@pytest.mark.parametrize("broken", [_ForgetsRoom, _FeedsNobody, _ServesTheNewestFirst, _LetsKeylessOvertake])
+@pytest.mark.parametrize("broken", [_ForgetsRoom, _FeedsNobody, _ServesTheNewestFirst])
 def test_a_window_with_a_fault_fails(broken: type[InFlightWindow]) -> None:
     class Broken(WindowAgainstModel):
         window_class = broken
