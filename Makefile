@@ -119,4 +119,4 @@ lock: $(DEV) ## write requirements/ again from pyproject.toml
 .PHONY: clean
 clean: ## remove everything that make has written
 	rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache \
-		.import_linter_cache .benchmarks spark-warehouse metastore_db derby.log demo-output
+		.import_linter_cache spark-warehouse metastore_db derby.log demo-output

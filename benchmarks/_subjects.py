@@ -18,7 +18,18 @@ from keyshared.lanes import Consumer, Entry, State
 from keyshared.ring import HashRing
 from keyshared.window import InFlightWindow
 
-__all__ = ["CONSUMERS", "NAMES", "NULL_KEY", "Driver", "Subject", "dispatcher", "floor", "null", "window"]
+__all__ = [
+    "CONSUMERS",
+    "NAMES",
+    "NULL_KEY",
+    "Driver",
+    "FloorSubject",
+    "Subject",
+    "dispatcher",
+    "floor",
+    "null",
+    "window",
+]
 
 CONSUMERS = 8
 NAMES = [f"consumer-{number}" for number in range(CONSUMERS)]

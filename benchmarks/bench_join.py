@@ -9,7 +9,8 @@ from benchmarks.bench_life import unique_keys
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import Deliver, Released
+from keyshared.effects import DeadLetter, Deliver, Released
+from keyshared.retry import RetryPolicy
 from keyshared.ring import HashRing
 
 OUTSTANDING = (10_000, 100_000)
@@ -20,10 +21,12 @@ REPEATS = 3
 class Loaded:
     """A dispatcher with so many messages of unique keys outstanding, all in flight, or nearly all waiting."""
 
-    def __init__(self, count: int, *, waiting: bool = False) -> None:
+    def __init__(self, count: int, *, waiting: bool = False, retry: RetryPolicy | None = None) -> None:
         self.count = count
         self.limit = FULL if waiting else count
-        self.config = DispatcherConfig(window=4 * count, max_tracked=4 * count)  # nothing is spilled
+        self.config = DispatcherConfig(  # nothing is spilled
+            window=4 * count, max_tracked=4 * count, retry=RetryPolicy() if retry is None else retry
+        )
         self.dispatcher = KeySharedDispatcher(HashRing(), self.config)
         for name in NAMES:
             self.dispatcher.add_consumer(name, limit=self.limit)
@@ -62,16 +65,17 @@ def leave_of_a_holder(count: int) -> Timed:
     return once
 
 
-def timeouts(count: int) -> Timed:
-    """Per message: every ack timeout is due at once."""
+def timeouts(count: int, retry: RetryPolicy) -> Timed:
+    """Per message: every ack timeout is due at once; without retries each of them makes a dead letter."""
+    kind = Released if retry.max_redeliveries else DeadLetter
 
     def once() -> tuple[int, int]:
-        loaded = Loaded(count)
+        loaded = Loaded(count, retry=retry)
         now = loaded.config.ack_timeout_ms or 0
         started = process_time_ns()
         effects = loaded.dispatcher.handle_timeout(now_ms=now)
         spent = process_time_ns() - started
-        check(sum(type(effect) is Released for effect in effects) == count, "all of them are due")
+        check(sum(type(effect) is kind for effect in effects) == count, "all of them are due")
         return spent, count
 
     return once
@@ -112,7 +116,8 @@ def run(scale: Scale) -> list[Report]:
             count, waiting=True
         ).join_and_leave()
         messages["leave of a holder", count] = leave_of_a_holder(count)
-        messages["ack timeout", count] = timeouts(count)
+        messages["ack timeout, retried", count] = timeouts(count, RetryPolicy())
+        messages["ack timeout, dead-lettered", count] = timeouts(count, RetryPolicy(max_redeliveries=0))
         messages["snapshot", count], messages["restore", count] = snapshots(count)
     notes = [f"{subjects.CONSUMERS} consumers, unique keys; a join builds the ring, whatever is outstanding"]
     columns = tuple(f"N = {count:,}" for count in counts)

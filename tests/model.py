@@ -949,8 +949,9 @@ class ModelDispatcher:
         for consumer in self.consumers:
             if consumer.name in self.freed:
                 self._serve(consumer)
-        while self._shared_listings() and (roomiest := self._most_room(self.consumers)):
-            self._serve(roomiest)
+        for _ in self._shared_listings():
+            if roomiest := self._most_room(self.consumers):
+                self._serve(roomiest)
         self._fill_slots()
         self.touched.clear()
         self.freed.clear()

@@ -1,6 +1,6 @@
 """A placement that is small enough to be checked by eye."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import ClassVar, Self
 from zlib import crc32
@@ -41,9 +41,9 @@ class Ranking:
         """The first name of the walk of the key's slot."""
         return self.owner(self.slot_of(key))
 
-    def to_json(self) -> dict[str, object]:
-        """What tells this ranking from another one."""
-        return {"slots": SLOTS, "weights": self.weights}
+    def finder(self) -> Callable[[bytes], str | None]:
+        """`owner_of` for bytes."""
+        return self.owner_of
 
     def _rank(self, name: str, slot: int) -> int:
         return min(crc32(f"{name}/{draw}/{slot}".encode()) for draw in range(self.weights[name]))

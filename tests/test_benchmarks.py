@@ -12,7 +12,7 @@ import pytest
 from benchmarks import __main__ as runner
 from benchmarks import _subjects as subjects
 from benchmarks._harness import Report, Scale, Verdict, turns
-from benchmarks._subjects import NULL_KEY, Driver, Subject
+from benchmarks._subjects import NULL_KEY, Driver, FloorSubject, Subject
 from benchmarks.bench_life import LOADS, hot_keys, random_picks, unique_keys, zipf_keys
 from benchmarks.floor import Floor
 
@@ -154,13 +154,13 @@ class TestFloor:
         assert 17 == floor.cursor
 
     def test_nothing_is_left_behind(self) -> None:
-        floor = Floor(consumers=2, limit=2)
-        driver_of_floor = Driver(subjects.floor(2), zipf_keys(500), random_picks(500))
-        driver_of_floor.live(50)
-        driver_of_floor.check_done()
-        floor.offer(0, b"a")
-        floor.ack(0)
+        subject = FloorSubject(limit=2)
+        driver = Driver(subject, zipf_keys(500), random_picks(500))
+        driver.live(50)
+        driver.check_done()
+        floor = subject.floor
         assert ({}, {}, set(), 0) == (floor.lanes, floor.in_flight, floor.done, len(floor.order))
+        assert [2] * subjects.CONSUMERS == floor.free
 
 
 def delivered_keys(subject: Subject, keys: Sequence[bytes]) -> list[tuple[int, bytes]]:

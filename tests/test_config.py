@@ -14,7 +14,7 @@ LIMITS = ["window", "max_tracked", "max_in_flight_per_consumer", "max_in_flight_
 ORDERED: dict[str, Any] = {"ordering_required": True, "unmatched": Unmatched.HOLD, "poison": Poison.BLOCK}
 
 
-def refusal(**fields: Any) -> ConfigError:  # noqa: ANN401  # any mistake in any field
+def refusal(**fields: Any) -> ConfigError:  # any mistake in any field
     with pytest.raises(ConfigError) as caught:
         DispatcherConfig(**fields)
     return caught.value
@@ -109,7 +109,9 @@ def test_a_start_that_is_no_int_is_refused(value: object) -> None:
         ("poison", Poison.QUARANTINE),
     ],
 )
-def test_ordering_required_refuses_policies_that_let_later_messages_overtake(name: str, value: Any) -> None:  # noqa: ANN401  # a member of three types
+def test_ordering_required_refuses_policies_that_let_later_messages_overtake(
+    name: str, value: Any
+) -> None:  # a member of three types
     error = refusal(**(ORDERED | {name: value}))
     assert (name, value) == (error.parameter, error.value)
     assert "with ordering_required" in error.requirement

@@ -597,6 +597,7 @@ def settle_behind_its_back(cursor: ContiguousCursor) -> None:
 def reopen_below_the_head(cursor: ContiguousCursor) -> None:
     cell = next(iter(cursor))
     cursor.close(cell)
+    cursor._order[0] = cell
     cell.state = 1
 
 
@@ -622,7 +623,7 @@ def settle_all_and_move_the_cursor(cursor: ContiguousCursor) -> None:
     [
         (lose_count, "count of outstanding"),
         (settle_behind_its_back, "head is the lowest"),
-        (reopen_below_the_head, "below the head"),
+        (reopen_below_the_head, "let go"),
         (swap_offsets, "in offset order"),
         (lie_about_prev, "prev lies between"),
         (move_the_cursor, "before the head"),

@@ -8,6 +8,7 @@ from keyshared.errors import (
     ClockError,
     ConfigError,
     ConsumerExistsError,
+    EntryStateError,
     InvariantError,
     KeySharedError,
     KeyTypeError,
@@ -24,6 +25,11 @@ RENDERED = [
         ConfigError("window", -1, "be at least 1"),
         {"parameter": "window", "value": -1, "requirement": "be at least 1"},
         "window is -1; it must be at least 1",
+    ),
+    (
+        EntryStateError(7, "QUEUED", "BLOCKED"),
+        {"offset": 7, "state": "QUEUED", "wanted": "BLOCKED"},
+        "offset 7 is QUEUED and cannot become BLOCKED; see keyshared.lanes.NEXT_STATE",
     ),
     (
         SnapshotError("version", 9, "be 1"),
@@ -85,6 +91,7 @@ BASES = {
     ClockError: MisuseError,
     ConfigError: ValueError,
     ConsumerExistsError: MisuseError,
+    EntryStateError: MisuseError,
     InvariantError: AssertionError,
     KeyTypeError: TypeError,
     MisuseError: RuntimeError,

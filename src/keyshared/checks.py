@@ -2,46 +2,22 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final, Protocol
+from typing import Final
 
-from keyshared.cursor import ContiguousCursor
+from keyshared.books import WindowBooks
 from keyshared.errors import InvariantError
-from keyshared.lanes import ALONE, Consumer, Entry, Lane, State, WorkList
+from keyshared.lanes import ALONE, Consumer, Entry, Lane, State
 
-__all__ = ["Books", "check_window"]
+__all__ = ["check_window"]
 
 _DELIVERED_STATES: Final = frozenset(
     {State.QUEUED, State.IN_FLIGHT, State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED}
 )
-_FRESH_STATES: Final = frozenset({State.QUEUED, State.SPILLED, State.LOADING, State.DEAD_LETTERING})
+# A quarantine archives what was never delivered, and whoever archives may block what they archived.
+_FRESH_STATES: Final = frozenset({State.QUEUED, State.SPILLED, State.LOADING, State.DEAD_LETTERING, State.BLOCKED})
 
 
-class Books(Protocol):
-    """What an `InFlightWindow` keeps; see there."""
-
-    cursor: ContiguousCursor
-    consumers: dict[str, Consumer]
-    lanes: dict[bytes, Lane | Entry]
-    shared: WorkList
-    starved: WorkList
-    capacity: int
-    max_tracked: int
-    per_key: int
-    loaded_per_key: int
-    loaded: int
-    waiting: int
-    held: list[int]
-
-    def outstanding(self) -> list[Entry]:
-        """Everything outstanding, in offset order."""
-        ...
-
-    def work_lists(self) -> list[WorkList]:
-        """Every work list."""
-        ...
-
-
-def check_window(window: Books) -> None:
+def check_window(window: WindowBooks) -> None:
     """Recount everything that the window keeps; raise `InvariantError` at the first contradiction."""
     window.cursor.check_invariants()
     entries = window.outstanding()
@@ -60,7 +36,7 @@ def check_window(window: Books) -> None:
     _check_lists(window, lanes)
 
 
-def _check_lane(window: Books, lane: Lane) -> None:
+def _check_lane(window: WindowBooks, lane: Lane) -> None:
     entries = list(_entries_of(lane))
     offsets = [entry.offset for entry in entries]
     name = f"lane {lane.key!r}"
@@ -84,7 +60,7 @@ def _check_lane(window: Books, lane: Lane) -> None:
     _require(len(entries) - len(spilled) == lane.loaded <= window.loaded_per_key, f"{name} counts what is loaded")
 
 
-def _check_consumer(window: Books, consumer: Consumer, entries: list[Entry]) -> None:
+def _check_consumer(window: WindowBooks, consumer: Consumer, entries: list[Entry]) -> None:
     mine = [entry for entry in entries if entry.consumer is consumer]
     opened = {entry.offset: entry for entry in mine if entry.state == State.IN_FLIGHT}
     reserved = {entry.offset: entry for entry in mine if entry.state == State.LOADING}
@@ -95,7 +71,7 @@ def _check_consumer(window: Books, consumer: Consumer, entries: list[Entry]) -> 
     _require(not idle, f"{consumer.name!r} has room, so nothing that is ready waits for it")
 
 
-def _check_counts(window: Books, entries: list[Entry]) -> None:
+def _check_counts(window: WindowBooks, entries: list[Entry]) -> None:
     loaded = sum(entry.state != State.SPILLED for entry in entries)
     opened = sum(entry.state == State.IN_FLIGHT for entry in entries)
     _require(loaded == window.loaded <= window.capacity, "loaded messages are counted and fit the window")
@@ -105,7 +81,7 @@ def _check_counts(window: Books, entries: list[Entry]) -> None:
         _require(sum(entry.state == state for entry in entries) == window.held[state], f"{state.name} is counted")
 
 
-def _check_lists(window: Books, lanes: dict[Lane, None]) -> None:
+def _check_lists(window: WindowBooks, lanes: dict[Lane, None]) -> None:
     places = {lane: work_list for work_list in window.work_lists() for lane in work_list}
     _require(len(places) == sum(map(len, window.work_lists())), "a lane stands in one work list at most")
     sequence = list(chain.from_iterable(work_list.values() for work_list in window.work_lists()))

@@ -437,7 +437,7 @@ class ContiguousCursor:
         _require(len(order) <= 2 * len(live) + _SLACK, "settled cells are at most as many as live ones, and the slack")
         _require(order[self._head : self._head + 1] == live[:1], "the head is the lowest outstanding cell")
         passed, ahead = order[: self._head], order[self._head :]
-        _require(all(cell is _PASSED for cell in passed), "what is below the head was let go")
+        _require(all(cell is _PASSED for cell in passed), "what is below the head is settled and let go")
         _require(all(one.offset < other.offset for one, other in pairwise(ahead)), "cells are in offset order")
         for one, other in pairwise(ahead):
             _require(other.prev is not None and one.offset <= other.prev < other.offset, "prev lies between the cells")

@@ -7,11 +7,12 @@ Why lists of effects, and not callbacks or something to poll: cause and effect s
 raises has emitted nothing, and the state can be asked, copied and stored between any two calls.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Self, cast
 
 from keyshared.admission import Admission, Message
 from keyshared.config import DispatcherConfig
+from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.drains import Drain, DrainDeadlines, due_order
 from keyshared.effects import (
     AckIgnored,
@@ -118,6 +119,7 @@ class KeySharedDispatcher:
         )
         timers = self._timers = Timers()
         self._endings = Endings(config, self._window, timers)
+        self._marks = self._endings.marks
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership)
@@ -231,7 +233,7 @@ class KeySharedDispatcher:
                 return self._outbox.finish([Skipped(offset, key, SkipReason.UNMATCHED)], [], now_ms)
         granted = self._window.offer(offset, key, item)
         self._now = now_ms
-        return self._outbox.finish([], granted, now_ms)
+        return self._outbox.finish_offer(granted, now_ms)
 
     def offer_many(self, messages: Iterable[Message], *, now_ms: int | None = None) -> list[Effect]:
         """Take several messages at one instant: the effects of single offers in one list, with one state at the end.
@@ -291,8 +293,8 @@ class KeySharedDispatcher:
             return self._late_ack(offset, consumer, attempt, now_ms)
         self._now = now_ms
         entry.deadline = None
-        if self._endings.marks:
-            self._endings.marks.pop(offset, None)
+        if self._marks:
+            self._marks.pop(offset, None)
         return self._outbox.finish([], self._window.settle(entry), now_ms)
 
     def ack_many(self, receipts: Iterable[Receipt], *, now_ms: int | None = None) -> list[Effect]:
@@ -337,37 +339,20 @@ class KeySharedDispatcher:
         Source:
             Pulsar issue 23480: a nack must not reorder its key.
         """
-        now = self._checked_now(now_ms)
         _check_length("delay_ms", delay_ms, at_least=0)
-        entry = self._current(offset, consumer, attempt)
-        self._now = now
-        if entry is None:
-            return [explain_ignored(self._window.find(offset), offset, consumer, attempt)]
-        notices: list[Effect] = []
-        self._endings.fail(entry, notices, now, delay_ms=delay_ms)
-        return self._outbox.wake(notices, now)
+
+        def fail(entry: Entry, notices: list[Effect]) -> None:
+            self._endings.fail(entry, notices, self._now, delay_ms=delay_ms)
+
+        return self._answer((offset, consumer, attempt), now_ms, fail)
 
     def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
         """Say that no retry can help: the message is poison now. As `nack`, without the retries."""
-        now = self._checked_now(now_ms)
-        entry = self._current(offset, consumer, attempt)
-        self._now = now
-        if entry is None:
-            return [explain_ignored(self._window.find(offset), offset, consumer, attempt)]
-        notices: list[Effect] = []
-        self._endings.reject(entry, notices)
-        return self._outbox.wake(notices, now)
+        return self._answer((offset, consumer, attempt), now_ms, self._endings.reject)
 
     def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
         """Give a delivery back untouched: it is delivered again, and no failure is counted. Returns as `nack`."""
-        now = self._checked_now(now_ms)
-        entry = self._current(offset, consumer, attempt)
-        self._now = now
-        if entry is None:
-            return [explain_ignored(self._window.find(offset), offset, consumer, attempt)]
-        notices: list[Effect] = []
-        self._endings.release(entry, notices)
-        return self._outbox.wake(notices, now)
+        return self._answer((offset, consumer, attempt), now_ms, self._endings.release)
 
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
@@ -388,16 +373,14 @@ class KeySharedDispatcher:
             ClockError: ``now_ms`` went back.
             ConfigError: That cannot be a receipt, or the time is not an int of at least 1.
         """
-        now = self._checked_now(now_ms)
         _check_length("extend_ms", extend_ms, at_least=1)
-        entry = self._current(offset, consumer, attempt)
-        self._now = now
-        if entry is None:
-            return [explain_ignored(self._window.find(offset), offset, consumer, attempt)]
         length = self._config.ack_timeout_ms if extend_ms is None else extend_ms
-        if length is not None:
-            self._timers.start(entry, now + length)
-        return []
+
+        def extend(entry: Entry, _: list[Effect]) -> None:
+            if length is not None:
+                self._timers.start(entry, self._now + length)
+
+        return self._answer((offset, consumer, attempt), now_ms, extend)
 
     # poison, spill, the log
 
@@ -622,8 +605,8 @@ class KeySharedDispatcher:
                 self._message_due(timed, notices)
             elif isinstance(timed, Member):
                 self._membership.deadline_reached(timed, notices)
-            elif isinstance(timed, Drain):
-                for entry in timed.open_entries():
+            else:  # nothing else has a deadline
+                for entry in cast("Drain", timed).open_entries():
                     self._endings.release(entry, notices, ReleaseReason.DRAIN_TIMEOUT)
         return self._outbox.wake(notices, now)
 
@@ -641,7 +624,7 @@ class KeySharedDispatcher:
 
     @property
     def resume_offset(self) -> int | None:
-        """Where a restart that has only the cursor reads on: the lowest outstanding offset, else the next one."""
+        """Where a restart that has only the cursor reads on: lowest outstanding offset, else the next one."""
         return self._window.cursor.resume_offset
 
     @property
@@ -652,6 +635,33 @@ class KeySharedDispatcher:
     def acked_ranges(self) -> list[tuple[int, int]]:
         """Half-open stretches above the cursor in which everything offered is settled. O(n)."""
         return self._window.cursor.acked_ranges()
+
+    def cursor_token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
+        """The position and what is acked above it as a short text, for a restart that has no snapshot. O(n).
+
+        `ContiguousCursor.from_token` reads it; what that cursor's ``offer`` answers with False is settled already.
+
+        Args:
+            max_bytes: Length that the text may have; the default fits the metadata of a Kafka commit.
+
+        Returns:
+            The text, and what of the acked stretches did not fit.
+
+        Raises:
+            ConfigError: Not even the position fits.
+
+        Example:
+            >>> from keyshared import ContiguousCursor, HashRing
+            >>> d = KeySharedDispatcher(HashRing())
+            >>> _ = d.add_consumer("c1")
+            >>> first, second = d.offer_many([(7, "a", None), (8, "b", None)])
+            >>> d.ack(*second.receipt)
+            []
+            >>> again = ContiguousCursor.from_token(d.cursor_token().text)
+            >>> [(offset, again.offer(offset)) for offset in (7, 8, 9)]
+            [(7, True), (8, False), (9, True)]
+        """
+        return self._window.cursor.token(max_bytes)
 
     def owner(self, key: Key) -> str | None:
         """Name of the consumer that a key belongs to now; None if nobody, or if there is no key."""
@@ -742,9 +752,17 @@ class KeySharedDispatcher:
             raise ClockError(now_ms, self._now)
         return now_ms
 
-    def _current(self, offset: int, consumer: str, attempt: int) -> Entry | None:
-        check_receipt(offset, consumer, attempt)
-        return current(self._members, offset, consumer, attempt)
+    def _answer(self, receipt: Receipt, now_ms: int | None, act: Callable[[Entry, list[Effect]], None]) -> list[Effect]:
+        """Act on the delivery that a receipt names, if it is current."""
+        now = self._checked_now(now_ms)
+        check_receipt(*receipt)
+        self._now = now
+        entry = current(self._members, *receipt)
+        if entry is None:
+            return [explain_ignored(self._window.find(receipt[0]), *receipt)]
+        notices: list[Effect] = []
+        act(entry, notices)
+        return self._outbox.wake(notices, now)
 
     def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect]:
         """Answer an ack that does not name a current delivery."""

@@ -34,7 +34,17 @@ class Outbox:
         paused: Whether there was no free slot after a call, and no `Resumed` since.
     """
 
-    __slots__ = ("_ack_timeout_ms", "_cursor", "_drains", "_membership", "_timers", "_window", "paused", "reported")
+    __slots__ = (
+        "_ack_timeout_ms",
+        "_cursor",
+        "_drains",
+        "_membership",
+        "_resume_at",
+        "_timers",
+        "_window",
+        "paused",
+        "reported",
+    )
 
     def __init__(
         self,
@@ -50,6 +60,7 @@ class Outbox:
         self._timers = timers
         self._drains = drains
         self._ack_timeout_ms = ack_timeout_ms
+        self._resume_at = window.capacity - max(1, window.capacity // 4)
         self.reported: int | None = None
         self.paused = False
 
@@ -57,10 +68,22 @@ class Outbox:
         """Let the window act on all that has changed, and add what comes of it to the notices."""
         return self.finish(notices, self._window.wake(), now)
 
-    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect]:
+    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect]:  # noqa: C901  # twice a message
         """Add obligations and state to the notices in ``out``: what a call returns. O(granted)."""
-        if granted:
-            self._add_obligations(out, granted, now)
+        others: list[Entry] | None = None
+        place = len(out)
+        for entry in granted:
+            if entry.state == _IN_FLIGHT:
+                if self._ack_timeout_ms is not None:
+                    self._timers.start_last(entry, now + self._ack_timeout_ms)
+                name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+                out.append(_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)))
+            elif others is None:
+                others = [entry]
+            else:
+                others.append(entry)
+        if others is not None:
+            out[place:place] = _other_obligations(others)
         window, cursor = self._window, self._cursor
         if window.emptied:
             self._membership.reap()
@@ -70,10 +93,24 @@ class Outbox:
             self.reported = cursor.safe_cursor
             out.append(_new(CursorAdvanced, (cursor.safe_cursor,)))
         if self.paused:
-            self._resume_if_roomy(out)
+            if window.loaded <= self._resume_at:
+                self._resume_if_roomy(out)
         elif window.loaded >= window.capacity or cursor.outstanding >= window.max_tracked:
             self.paused = True
         return out
+
+    def finish_offer(self, granted: list[Entry], now: int) -> list[Effect]:
+        """`finish` for an offer, which can move no cursor and free nothing: the common case is written out."""
+        if self._drains is not None or len(granted) != 1 or granted[0].state != _IN_FLIGHT:
+            return self.finish([], granted, now)
+        entry = granted[0]
+        if self._ack_timeout_ms is not None:
+            self._timers.start_last(entry, now + self._ack_timeout_ms)
+        window = self._window
+        if window.loaded >= window.capacity or self._cursor.outstanding >= window.max_tracked:
+            self.paused = True
+        name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+        return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
 
     def merge(self, calls: list[list[Effect]]) -> list[Effect]:
         """One list for several calls at one instant: kinds in order, each kind as it came, state once."""
@@ -93,23 +130,9 @@ class Outbox:
         loads = [load(entry) for entry in entries if entry.state == _LOADING]
         return [*archive, *loads, *(delivery(entry) for entry in entries if entry.state == _IN_FLIGHT)]
 
-    def _add_obligations(self, out: list[Effect], granted: list[Entry], now: int) -> None:
-        others: list[Entry] | None = None
-        place = len(out)
-        for entry in granted:
-            if entry.state != _IN_FLIGHT:
-                others = [entry] if others is None else [*others, entry]
-                continue
-            if self._ack_timeout_ms is not None:
-                self._timers.start_last(entry, now + self._ack_timeout_ms)
-            name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-            out.append(_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)))
-        if others is not None:
-            out[place:place] = _other_obligations(others)
-
     def _resume_if_roomy(self, out: list[Effect]) -> None:
         free = self._window.free_slots
-        if free >= max(1, self._window.capacity // 4):
+        if self._window.capacity - self._resume_at <= free:
             self.paused = False
             out.append(Resumed(free))
 

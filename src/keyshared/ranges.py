@@ -6,10 +6,12 @@ immutable `RangeMap`. Looking up an owner, listing shares and telling two placem
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple, TypeAlias
+
+from xxhash import xxh64_intdigest
 
 from keyshared.errors import ConfigError, InvariantError, SnapshotError
 from keyshared.hashing import (
@@ -298,6 +300,21 @@ class RangeMap:
         # slot_of() written out: the two calls it saves are a third of a lookup
         data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
         return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
+
+    def finder(self) -> Callable[[bytes], str | None]:
+        """Give `owner_of` as a function of ``bytes`` only, for whoever asks for millions of owners: half the time.
+
+        Returns:
+            A function of the bytes of a key to the name of its owner, or None in a hole. It checks nothing.
+
+        Example:
+            >>> RangeMap.from_stops([32768, 65536], ["a", "b"]).finder()(b"order-1")
+            'b'
+        """
+        runs, stops, shift, function = self._runs, self._stops, self._shift, self._function
+        if self._key_hash is XXH64_SEED_42:  # its C function at once: a call less
+            return lambda key: runs[bisect_right(stops, xxh64_intdigest(key, 42) >> shift)]
+        return lambda key: runs[bisect_right(stops, function(key) >> shift)]
 
     def walk(self, slot: int) -> Iterator[str]:
         """Go clockwise from a slot and name every owner once, the slot's own first.

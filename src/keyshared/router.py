@@ -155,7 +155,7 @@ class KeyRouter:
     def set_inactive(self, name: str) -> None:
         """Say that a consumer's connection is gone: from now on its keys go to the next consumer of the walk.
 
-        There is no grace period: nothing is tracked, so a key that moves to and fro reorders nothing that anybody wrote
+        There is no grace period: nothing is tracked, so a key that comes back at once reorders nothing that was written
         down. Nothing happens if there is no such consumer.
 
         Args:

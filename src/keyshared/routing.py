@@ -114,7 +114,7 @@ class Routing:
         """Choose how owners are found: where nobody is selective and everybody is here, the placement alone says it."""
         self._ranges = self._placement.ranges
         plain = self._one_key is None and not self._selective and self.filters.keys() >= set(self._ranges.owners)
-        self.owner = self._ranges.owner_of if plain else self._owner
+        self.owner = self._ranges.finder() if plain else self._owner
 
     def _is_selective(self, name: str) -> bool:
         accepts = self.filters.get(name)

@@ -1,16 +1,18 @@
 """Deadlines without scans: what is due, and when to come back.
 
 Almost every deadline is an ack timeout, and those are all equally long: they fall due in the order in which they were
-set, so a queue holds them. Everything else (retries, extensions, grace periods, drains) goes into a heap. A record is
-stale, and silently passed over, when the deadline that its owner carries is not the one in the record; so ending a
-timer is one assignment.
+set, so a queue holds them, one list for each instant. Everything else (retries, extensions, grace periods, drains) goes
+into a heap. A record is stale, and silently passed over, when the deadline that its owner carries is not the one in the
+record; so ending a timer is one assignment.
 """
 
 from collections import deque
 from heapq import heapify, heappop, heappush
-from typing import Protocol
+from typing import Final, Protocol
 
 __all__ = ["Timed", "Timers"]
+
+_SLACK: Final = 64  # stale records that may stay beyond one for each live one
 
 
 class Timed(Protocol):
@@ -23,7 +25,6 @@ class Timers:
     """One deadline per object, on a clock of whole milliseconds that never goes back.
 
     Example:
-        >>> from keyshared.lanes import Consumer
         >>> class Egg:
         ...     deadline = None
         >>> soft, hard = Egg(), Egg()
@@ -32,21 +33,23 @@ class Timers:
         >>> timers.start(soft, 240)
         >>> timers.next_deadline
         240
-        >>> soft.deadline = None                   # taken out of the water
+        >>> soft.deadline = None                     # taken out of the water
         >>> timers.next_deadline
         600
         >>> timers.pop_due(700) == [(600, hard)]
         True
     """
 
-    __slots__ = ("_count", "_dues", "_heap", "_heap_limit", "_queue", "_queue_limit")
+    __slots__ = ("_count", "_heap", "_heap_limit", "_latest", "_latest_due", "_queue", "_queue_limit", "_queued")
 
     def __init__(self) -> None:
-        self._dues: deque[int] = deque()
-        self._queue: deque[Timed] = deque()
+        self._queue: deque[tuple[int, list[Timed]]] = deque()  # what falls due at one instant, instant by instant
+        self._latest: list[Timed] = []
+        self._latest_due: int | None = None
+        self._queued = 0
         self._heap: list[tuple[int, int, Timed]] = []
         self._count = 0
-        self._queue_limit = self._heap_limit = 64
+        self._queue_limit = self._heap_limit = _SLACK
 
     def start(self, timed: Timed, deadline: int) -> None:
         """Set an object's deadline, whatever it was before. O(log n) amortised."""
@@ -54,51 +57,74 @@ class Timers:
         self._count += 1
         heappush(self._heap, (deadline, self._count, timed))
         if len(self._heap) > self._heap_limit:
-            self._heap = [record for record in self._heap if record[2].deadline == record[0]]
+            # By object: one that was set to the same deadline twice has two records that are not stale.
+            live = {id(record[2]): record for record in self._heap if record[2].deadline == record[0]}
+            self._heap = list(live.values())
             heapify(self._heap)
-            self._heap_limit = 2 * len(self._heap) + 64
+            self._heap_limit = 2 * len(self._heap) + _SLACK
 
     def start_last(self, timed: Timed, deadline: int) -> None:
         """Set a deadline that is not before any other set by this method. O(1) amortised."""
         timed.deadline = deadline
-        dues, queue = self._dues, self._queue
-        while dues and queue[0].deadline != dues[0]:
-            dues.popleft()
-            queue.popleft()
-        dues.append(deadline)
-        queue.append(timed)
-        if len(dues) > self._queue_limit:
+        if deadline != self._latest_due:
+            self._latest = []
+            self._latest_due = deadline
+            self._queue.append((deadline, self._latest))
+        self._latest.append(timed)
+        self._queued += 1
+        if self._queued > self._queue_limit:
             self._drop_stale()
 
     def _drop_stale(self) -> None:
-        live = [(due, timed) for due, timed in zip(self._dues, self._queue, strict=True) if timed.deadline == due]
-        self._dues = deque(due for due, _ in live)
-        self._queue = deque(timed for _, timed in live)
-        self._queue_limit = 2 * len(live) + 64
+        queue: deque[tuple[int, list[Timed]]] = deque()
+        self._queued = 0
+        for due, records in self._queue:
+            live = list({id(timed): timed for timed in records if timed.deadline == due}.values())
+            if live:
+                queue.append((due, live))
+                self._queued += len(live)
+        self._queue = queue
+        self._latest_due = None
+        self._queue_limit = 2 * self._queued + _SLACK
 
     @property
     def next_deadline(self) -> int | None:
         """The earliest deadline of anything, or None. O(log n) amortised."""
-        dues, queue, heap = self._dues, self._queue, self._heap
-        while dues and queue[0].deadline != dues[0]:
-            dues.popleft()
-            queue.popleft()
+        queue, heap = self._queue, self._heap
+        while queue and not self._is_live(*queue[0]):
+            self._pop_first()
         while heap and heap[0][2].deadline != heap[0][0]:
             heappop(heap)
-        if heap and dues:
-            return min(heap[0][0], dues[0])
-        return heap[0][0] if heap else dues[0] if dues else None
+        if heap and queue:
+            return min(heap[0][0], queue[0][0])
+        return heap[0][0] if heap else queue[0][0] if queue else None
 
     def pop_due(self, now: int) -> list[tuple[int, Timed]]:
         """Everything that is due at ``now``, with its deadline; none of it has one any more. In no order."""
         due: list[tuple[int, Timed]] = []
-        dues, queue, heap = self._dues, self._queue, self._heap
-        while dues and dues[0] <= now:
-            _take(due, dues.popleft(), queue.popleft())
+        heap = self._heap
+        while self._queue and self._queue[0][0] <= now:
+            deadline, records = self._pop_first()
+            for timed in records:
+                _take(due, deadline, timed)
         while heap and heap[0][0] <= now:
             deadline, _, timed = heappop(heap)
             _take(due, deadline, timed)
         return due
+
+    def _is_live(self, due: int, records: list[Timed]) -> bool:
+        """Whether anything in the records of one instant is not stale; drops stale ones from their end."""
+        while records and records[-1].deadline != due:
+            records.pop()
+            self._queued -= 1
+        return bool(records)
+
+    def _pop_first(self) -> tuple[int, list[Timed]]:
+        due, records = self._queue.popleft()
+        self._queued -= len(records)
+        if due == self._latest_due:
+            self._latest_due = None
+        return due, records
 
 
 def _take(due: list[tuple[int, Timed]], deadline: int, timed: Timed) -> None:

@@ -9,33 +9,26 @@ Three kinds of call:
 - `offer` and `settle`, the two that every message goes through, do all there is to do and return what they granted;
 - other changes (`move`, `provide`, `remove`, `set_limit`, `reassign`, ...) only change the books, so that many can
 happen at one instant;
-- `wake` then looks at exactly the lanes and consumers that those changes touched, and returns what was granted.
+- `wake` then looks at exactly the lanes and consumers that those changes touched, and returns what was granted. Call it
+before the next `offer` or `settle`: those two count on every lane standing where it belongs.
 
 What is granted is a list of entries, in order, and the state of each says what to do with it: ``IN_FLIGHT`` hand it to
 ``entry.consumer``, ``LOADING`` read its payload again and `provide` it, ``DEAD_LETTERING`` archive it, ``SPILLED``
-forget its payload.
+forget its payload; anything else: it was changed once more before `wake`, and nothing is to be done.
 
 Why nothing is ever scanned: a lane that could go on stands in exactly one work list (its owner's ready list, or one of
 the four lists for lanes that wait for an owner, for the end of a drain, for a keyless-capable consumer or for memory),
 and whatever could make it move on touches that lane or serves that list.
 """
 
-from collections import OrderedDict, deque
-from collections.abc import ItemsView
-from itertools import chain, takewhile
-from typing import Final, Protocol
+from collections import deque
+from itertools import chain
+from typing import Final
 
+from keyshared.books import Owners, WindowBooks
 from keyshared.checks import check_window
-from keyshared.cursor import ContiguousCursor
-from keyshared.errors import (
-    ConsumerExistsError,
-    EntryStateError,
-    OffsetOrderError,
-    UnknownConsumerError,
-    WindowFullError,
-)
+from keyshared.errors import EntryStateError, OffsetOrderError, WindowFullError
 from keyshared.lanes import ALONE, LEGAL_MOVES, Consumer, Entry, Lane, State, WorkList
-from keyshared.rooms import RoomIndex
 
 __all__ = ["InFlightWindow", "Owners"]
 
@@ -47,15 +40,7 @@ _IN_FLIGHT: Final = int(State.IN_FLIGHT)
 _DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
 
 
-class Owners(Protocol):
-    """Whoever can say which consumer a key belongs to; every placement can."""
-
-    def owner(self, key: bytes) -> str | None:
-        """Name of the consumer that the key belongs to now, or None."""
-        ...
-
-
-class InFlightWindow:
+class InFlightWindow(WindowBooks):
     """Outstanding messages in per-key lanes, with limits per key, per consumer and in total.
 
     Not thread-safe. Offsets grow strictly; a key is bytes, or None for a message without order.
@@ -108,48 +93,6 @@ class InFlightWindow:
         0
     """
 
-    def __init__(
-        self,
-        owners: Owners,
-        *,
-        capacity: int,
-        max_tracked: int = 1_000_000,
-        per_key: int = 1,
-        loaded_per_key: int = 1_000,
-        one_lane: bool = False,
-        track_drains: bool = False,
-        start: int | None = None,
-    ) -> None:
-        self.cursor = ContiguousCursor(start=start)
-        self.consumers: dict[str, Consumer] = {}
-        self.lanes: dict[bytes, Lane | Entry] = {}
-        self.quarantined: dict[bytes, None] = {}
-        self.loaded = 0
-        self.waiting = 0
-        self.first_attempt = 0
-        self.emptied: list[Consumer] = []
-        self.held = [0] * len(State)
-        self.shared: WorkList = OrderedDict()
-        self.ownerless: WorkList = OrderedDict()
-        self.draining: WorkList = OrderedDict()
-        self.starved: WorkList = OrderedDict()
-        self.drain_changes: dict[Lane, None] = {}
-        self.capacity = capacity
-        self.max_tracked = max_tracked
-        self._owners = owners
-        self.per_key = per_key
-        self.loaded_per_key = loaded_per_key
-        self._one_lane = one_lane
-        self._track_drains = track_drains
-        self._rooms = RoomIndex()
-        self._orphaned: WorkList = OrderedDict()  # ready lanes of consumers that have left
-        self._version = 0
-        self._sequence = 0
-        self._stale = False  # owners may have changed since the last wake()
-        self._granted: list[Entry] = []
-        self._touched: dict[Lane, None] = {}
-        self._freed: dict[Consumer, None] = {}
-
     # the two calls that every message goes through
 
     def offer(self, offset: int, key: bytes | None, item: object = None) -> list[Entry]:
@@ -195,7 +138,7 @@ class InFlightWindow:
         self.loaded += 1
         self.waiting += 1
         granted = []
-        if lane.open < self.per_key or lane.version != self._version:
+        if lane.open < self.per_key or lane.version != self._version or self.quarantined:
             self._examine(lane, granted)
         if 2 * self.waiting > self.capacity:
             self._spill_if_crowded(lane, entry, granted)
@@ -395,64 +338,6 @@ class InFlightWindow:
         del self.quarantined[key]
         self._touch_key(key)
 
-    # consumers
-
-    def add(self, consumer: Consumer) -> Consumer:
-        """Connect a consumer; call `reassign` if keys may move to it.
-
-        Raises:
-            ConsumerExistsError: One of that name is connected.
-        """
-        if consumer.name in self.consumers:
-            raise ConsumerExistsError(consumer.name)
-        self.consumers[consumer.name] = consumer
-        if consumer.keyless:
-            self._rooms.add(consumer)
-        self._freed[consumer] = None
-        return consumer
-
-    def discard(self, name: str) -> None:
-        """Disconnect a consumer that holds nothing any more; call `reassign` if it owned keys.
-
-        Raises:
-            UnknownConsumerError: Nobody of that name is connected.
-            EntryStateError: It still has an open delivery: `move` or `remove` those first.
-        """
-        consumer = self.consumers.get(name)
-        if consumer is None:
-            raise UnknownConsumerError(name)
-        if consumer.open:
-            raise EntryStateError(min(consumer.open), State.IN_FLIGHT.name, State.QUEUED.name)
-        self.cancel_reservations(consumer)
-        for lane, sequence in consumer.ready.items():
-            self._orphaned[lane] = sequence
-            lane.listed = self._orphaned
-        self._rooms.discard(consumer)
-        self._freed.pop(consumer, None)
-        del self.consumers[name]
-
-    def set_limit(self, consumer: Consumer, limit: int) -> None:
-        """Let a consumer hold that many messages; what it holds beyond that stays."""
-        consumer.free += limit - consumer.limit
-        consumer.limit = limit
-        self._rooms.note(consumer)
-        self._freed[consumer] = None
-
-    def cancel_reservations(self, consumer: Consumer) -> None:
-        """Let messages that are being loaded for a consumer go to whoever owns them once they are there."""
-        for entry in consumer.reserved.values():
-            entry.consumer = None
-        consumer.free += len(consumer.reserved)
-        consumer.reserved.clear()
-
-    def set_keyless(self, consumer: Consumer, *, keyless: bool) -> None:
-        """Say whether a consumer may get messages without a key."""
-        consumer.keyless = keyless
-        if keyless:
-            self._rooms.add(consumer)
-        else:
-            self._rooms.discard(consumer)
-
     def reassign(self) -> None:
         """Say that owners may have changed; `wake` then asks again for every lane that waits in a work list."""
         self._version += 1
@@ -483,77 +368,14 @@ class InFlightWindow:
             freed, self._freed = self._freed, {}
             for consumer in sorted(freed, key=_order_of):
                 self._serve(consumer, granted)
+        # A keyless message may have stood back behind a consumer that then took something older: look for another one.
         while self.shared and (roomiest := self._rooms.roomiest()) is not None:
             self._serve(roomiest, granted)
         if self.starved:
             self._feed(granted)
         return granted
 
-    # restoring
-
-    def readmit(
-        self, offset: int, key: bytes | None, item: object, state: State, *, delivered: bool, consumer: Consumer | None
-    ) -> Entry:
-        """Put a message of a snapshot back, unchecked: in offset order, into a window that nothing was offered to yet.
-
-        `check_invariants` afterwards says whether what was put back fits together.
-        """
-        lane_key = b"" if self._one_lane else key
-        known = None if lane_key is None else self.lanes.get(lane_key)
-        lane = known if isinstance(known, Lane) else Lane(lane_key)
-        if lane_key is not None:
-            self.lanes[lane_key] = lane
-        entry = Entry(offset, key, item, lane)
-        entry.state = int(state)
-        entry.consumer = consumer
-        self.cursor.append(entry)
-        lane.append(entry)
-        if delivered:
-            lane.fresh = None
-            if state is not State.IN_FLIGHT:
-                lane.take_back(entry)
-        self._recount(entry)
-        return entry
-
-    def _recount(self, entry: Entry) -> None:
-        """Let every counter know of a message that was put back."""
-        lane, consumer = entry.lane, entry.consumer
-        self.held[entry.state] += 1
-        if entry.state == _SPILLED:
-            lane.spilled = lane.spilled or entry
-            return
-        lane.loaded += 1
-        self.loaded += 1
-        if entry.state == _IN_FLIGHT:
-            lane.open += 1
-            lane.holder = consumer
-        else:
-            self.waiting += 1
-        if consumer is not None and entry.state in {_IN_FLIGHT, _LOADING}:
-            (consumer.open if entry.state == _IN_FLIGHT else consumer.reserved)[entry.offset] = entry
-            consumer.free -= 1
-
-    def enlist(self, lane: Lane, where: WorkList) -> None:
-        """Put a lane at the end of a work list."""
-        self._list(lane, where)
-
-    # queries
-
-    @property
-    def free_slots(self) -> int:
-        """How many messages may be offered now."""
-        return min(self.capacity - self.loaded, self.max_tracked - self.cursor.outstanding)
-
-    @property
-    def tightest_limit(self) -> int:
-        """Which of the two limits leaves less room."""
-        by_memory = self.capacity - self.loaded <= self.max_tracked - self.cursor.outstanding
-        return self.capacity if by_memory else self.max_tracked
-
-    def find(self, offset: int) -> Entry | None:
-        """The outstanding message of that offset, or None. O(log n)."""
-        cell = self.cursor.find(offset)
-        return cell if isinstance(cell, Entry) else None
+    # checks
 
     def check_offer(self, offset: int) -> None:
         """Raise what `offer` would raise for this offset."""
@@ -564,29 +386,6 @@ class InFlightWindow:
             raise WindowFullError(self.capacity)
         if cursor.outstanding >= self.max_tracked:
             raise WindowFullError(self.max_tracked)
-
-    def owner_of(self, lane: Lane) -> Consumer | None:
-        """Who would get the next message of a lane: for a keyless one, whoever has most room."""
-        if lane.key is None:
-            return self._rooms.roomiest()
-        return lane.owner if lane.version == self._version else self._ask_owner(lane, lane.key)
-
-    def outstanding(self) -> list[Entry]:
-        """Everything outstanding, in offset order. O(n)."""
-        return [cell for cell in self.cursor if isinstance(cell, Entry)]
-
-    def older_than(self, offset: int) -> list[Entry]:
-        """Everything outstanding below an offset, in offset order. O(result)."""
-        return [cell for cell in takewhile(lambda cell: cell.offset < offset, self.cursor) if isinstance(cell, Entry)]
-
-    def work_lists(self) -> list[WorkList]:
-        """Every list that a lane can wait in; each lane stands in one at most. O(consumers)."""
-        ready = [consumer.ready for consumer in self.consumers.values()]
-        return [self.shared, self.ownerless, self.draining, self.starved, self._orphaned, *ready]
-
-    def waiting_lanes(self) -> list[Lane]:
-        """Lanes of all work lists, longest waiting first. O(n log n) over them."""
-        return [lane for lane, _ in sorted(chain.from_iterable(map(_items, self.work_lists())), key=_second)]
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` if the structure contradicts itself. For tests; O(n)."""
@@ -646,7 +445,7 @@ class InFlightWindow:
         elif lane.open:
             self._list(lane, self.draining)
         elif entry.state == _SPILLED:
-            self._send(lane, entry, None, granted)
+            self._load_in_turn(lane, entry, None, granted)
         else:
             if lane.listed is not None:
                 self._unlist(lane)
@@ -654,18 +453,21 @@ class InFlightWindow:
             self.held[_DEAD_LETTERING] += 1
             granted.append(entry)
 
-    def _send(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> bool:
-        """Open a delivery, or load a spilled message, or queue for a slot. True if the lane may have more to send."""
+    def _send(self, lane: Lane, entry: Entry, consumer: Consumer, granted: list[Entry]) -> bool:
+        """Open a delivery, or load the message for it. True if the lane may have more to send."""
         if entry.state == _SPILLED:
-            if self.starved or self.loaded >= self.capacity:
-                self._list(lane, self.starved)
-            else:
-                self._unlist(lane)
-                self._load(lane, entry, consumer, granted)
+            self._load_in_turn(lane, entry, consumer, granted)
             return False
-        if consumer is not None:
-            self._open(lane, entry, consumer, granted)
+        self._open(lane, entry, consumer, granted)
         return self.per_key > 1
+
+    def _load_in_turn(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> None:
+        """Load a spilled message, or queue for a slot."""
+        if self.starved or self.loaded >= self.capacity:
+            self._list(lane, self.starved)
+        else:
+            self._unlist(lane)
+            self._load(lane, entry, consumer, granted)
 
     def _could_get(self, consumer: Consumer, lane: Lane) -> bool:
         """Whether this consumer may be handed the lane's next message, room aside."""
@@ -674,12 +476,6 @@ class InFlightWindow:
         if lane.key in self.quarantined or self.owner_of(lane) is not consumer:
             return False
         return not lane.open or (lane.holder is consumer and lane.open < self.per_key)
-
-    def _ask_owner(self, lane: Lane, key: bytes) -> Consumer | None:
-        lane.version = self._version
-        name = self._owners.owner(key)
-        owner = lane.owner = None if name is None else self.consumers.get(name)
-        return owner
 
     def _serve(self, consumer: Consumer, granted: list[Entry]) -> None:
         """Hand out what waits for this consumer, one message per lane and turn, while it has room."""
@@ -703,10 +499,7 @@ class InFlightWindow:
             lane, _ = starved.popitem(last=False)
             lane.listed = None
             entry: Entry = lane.candidate  # type: ignore[assignment]  # a listed lane has one
-            if entry.state != _SPILLED:
-                self._examine(lane, granted)
-                continue
-            if lane.key is not None and lane.key in self.quarantined and not lane.open:
+            if lane.key is not None and lane.key in self.quarantined:  # nothing of it is open, or it would drain
                 self._load(lane, entry, None, granted)
                 continue
             owner = self.owner_of(lane)
@@ -715,93 +508,10 @@ class InFlightWindow:
             else:
                 self._examine(lane, granted)
 
-    def _list(self, lane: Lane, where: WorkList) -> None:
-        if lane.listed is where:
-            return
-        if lane.listed is not None:
-            self._unlist(lane)
-        self._sequence += 1
-        where[lane] = self._sequence
-        lane.listed = where
-        if self._track_drains and where is self.draining:
-            self.drain_changes[lane] = None
-
-    def _unlist(self, lane: Lane) -> None:
-        if lane.listed is None:
-            return
-        del lane.listed[lane]
-        if self._track_drains and lane.listed is self.draining:
-            self.drain_changes[lane] = None
-        lane.listed = None
-
     def _held(self) -> dict[Lane, None]:
         """Lanes that have something in flight and may have something behind it."""
         opened = chain.from_iterable(consumer.open.values() for consumer in self.consumers.values())
         return {entry.lane: None for entry in opened if entry.lane is not ALONE}
-
-    def _lane_of(self, entry: Entry) -> Lane:
-        """The message's lane; one that was alone gets its own now."""
-        lane = entry.lane
-        if lane is not ALONE or entry.key is None:
-            return lane
-        lane = entry.lane = self.lanes[entry.key] = Lane(entry.key)
-        lane.head = lane.tail = entry
-        lane.holder = entry.consumer
-        lane.open = lane.loaded = 1
-        return lane
-
-    def _touch_key(self, key: bytes) -> None:
-        lane = self.lanes.get(key)
-        if not isinstance(lane, Lane):
-            return  # nothing of it waits
-        self._touched[lane] = None
-        if self._track_drains:
-            self.drain_changes[lane] = None
-
-    def _forget(self, lane: Lane) -> None:
-        self._unlist(lane)
-        self._touched.pop(lane, None)
-        if lane.key is not None:
-            del self.lanes[lane.key]
-
-    # what a message does
-
-    def _open(self, lane: Lane, entry: Entry, consumer: Consumer, granted: list[Entry]) -> None:
-        if lane.listed is not None:
-            self._unlist(lane)
-        if lane.back:
-            lane.back.pop(0)
-        else:
-            lane.fresh = entry.after
-        entry.state = _IN_FLIGHT
-        entry.attempt = self._next_attempt(entry) if self.first_attempt else entry.attempt + 1
-        entry.consumer = lane.holder = consumer
-        lane.open += 1
-        self.waiting -= 1
-        consumer.open[entry.offset] = entry
-        consumer.free -= 1
-        if not consumer.noted:
-            self._rooms.note(consumer)
-        granted.append(entry)
-
-    def _next_attempt(self, entry: Entry) -> int:
-        return max(entry.attempt, self.first_attempt) + 1
-
-    def _close(self, entry: Entry) -> None:
-        consumer: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has one
-        del consumer.open[entry.offset]
-        self._free(consumer)
-        lane = entry.lane
-        lane.open -= 1
-        if not lane.open:
-            lane.holder = None
-        self.waiting += 1
-
-    def _spill(self, lane: Lane, entry: Entry) -> None:
-        entry.state = _SPILLED
-        entry.item = None
-        if lane.spilled is None:
-            lane.spilled = entry
 
     def _spill_if_crowded(self, lane: Lane, entry: Entry, granted: list[Entry]) -> None:
         """Spill a message that has to wait while waiting ones, itself aside, take half the window."""
@@ -811,30 +521,6 @@ class InFlightWindow:
             self.waiting -= 1
             self._spill(lane, entry)
             granted.append(entry)
-
-    def _load(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> None:
-        lane.spilled = entry.after
-        lane.loaded += 1
-        self.loaded += 1
-        self.waiting += 1
-        entry.state = _LOADING
-        entry.consumer = consumer
-        if consumer is not None:
-            consumer.reserved[entry.offset] = entry
-            consumer.free -= 1
-            self._rooms.note(consumer)
-        granted.append(entry)
-
-    def _unreserve(self, consumer: Consumer, entry: Entry) -> None:
-        del consumer.reserved[entry.offset]
-        self._free(consumer)
-
-    def _free(self, consumer: Consumer) -> None:
-        consumer.free += 1
-        self._freed[consumer] = None
-        self._rooms.note(consumer)
-        if not (consumer.free or consumer.limit):
-            self.emptied.append(consumer)
 
 
 def _by_lowest_offset(lanes: dict[Lane, None]) -> list[Lane]:
@@ -851,11 +537,3 @@ def _order_of(consumer: Consumer) -> int:
 
 def _first(lanes: WorkList) -> int:
     return next(iter(lanes.values()))
-
-
-def _items(lanes: WorkList) -> ItemsView[Lane, int]:
-    return lanes.items()
-
-
-def _second(item: tuple[Lane, int]) -> int:
-    return item[1]

@@ -187,3 +187,17 @@ def test_the_next_deadline_is_that_of_something_alive() -> None:
     dispatcher.gone(1)
     assert None is dispatcher.next_deadline_ms()
     assert [DeadLetter(2, b"a2", 1, 1, None)] == dispatcher.outstanding_effects()
+
+
+def test_what_a_late_call_has_put_back_does_not_time_out_a_second_time() -> None:
+    # Both deadlines have passed when the host gets round to it: the drain's came first, and the ack's is moot then.
+    dispatcher = subscription("bob", ack_timeout_ms=100, drain_timeout_ms=50)
+    fill(dispatcher, "a1", "a1")
+    dispatcher.add_consumer("ann")
+
+    assert 50 == dispatcher.next_deadline_ms()
+    assert [
+        Released(0, "bob", 1, ReleaseReason.DRAIN_TIMEOUT),
+        deliver(0, "a1", "ann", 2),
+    ] == dispatcher.handle_timeout(now_ms=200)
+    assert 300 == dispatcher.next_deadline_ms()

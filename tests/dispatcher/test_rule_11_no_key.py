@@ -3,9 +3,9 @@
 from tests.alphabet import advanced, deliver, delivered, fill, subscription
 
 from keyshared.config import Unmatched
-from keyshared.effects import BlockReason, Load, Spilled
+from keyshared.effects import BlockReason, Load, Released, ReleaseReason, Spilled
 from keyshared.explain import Blocking
-from keyshared.retry import RetryPolicy
+from keyshared.retry import Backoff, RetryPolicy
 
 
 def test_none_of_them_holds_another_back() -> None:
@@ -134,3 +134,15 @@ def test_an_inactive_consumer_gets_none() -> None:
     dispatcher.set_inactive("bob")
     assert [] == dispatcher.offer(2, None)
     assert Blocking(BlockReason.CONSUMER_INACTIVE) == dispatcher.why_blocked(2)
+
+
+def test_one_that_stood_back_behind_a_busy_consumer_goes_to_an_idle_one_in_the_same_call() -> None:
+    # Both have room for one. What is ready for ann is older, so it takes her slot; bob's must not stay empty for that.
+    retry = RetryPolicy(base_delay_ms=10, backoff=Backoff.FIXED)
+    dispatcher = subscription("ann", "bob", max_in_flight_per_consumer=1, ack_timeout_ms=10, retry=retry)
+    assert [(0, "ann"), (2, "bob")] == delivered(fill(dispatcher, "a", "aa", None))
+    assert [] == dispatcher.nack(2, "bob", 1)
+
+    released = Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT)
+    expected = [released, deliver(1, "aa", "ann"), deliver(2, None, "bob", 2, failures=1)]
+    assert expected == dispatcher.handle_timeout(now_ms=10)

@@ -376,6 +376,38 @@ class TestForged:
 
         self.refuse(state)
 
+    @pytest.mark.parametrize(
+        ("path", "value", "match"),
+        [
+            (("consumers", 0, "quota"), -1, r"consumers\[0\]\.quota .*be at least 0"),
+            (("messages", 0, 6), -1, r"messages\[0\]\[6\] .*be at least 0"),
+            (("consumers", 0, "state"), "asleep", r"consumers\[0\]\.state .*be one of active, inactive, draining"),
+            (("messages", 0, 3), "settled", r"messages\[0\]\[3\] .*be one of queued, spilled"),
+            (("messages", 2, 9), "lost", r"messages\[2\]\[9\] .*be one of "),
+            (("waiting", 0, 0), "nowhere", r"waiting\[0\]\[0\] .*be one of shared, "),
+            (("consumers", 0, "weight"), [1, 0], r"consumers\[0\]\.weight .*be a fraction"),
+            (("last",), 16, r"last .*be the greatest offset offered"),
+            (("messages", 1, 0), 0, r"messages\[1\]\[0\] .*be greater than 0"),
+            (("messages", 0, 1), 0, r"messages\[0\]\[1\] .*be less than 0"),
+            (("waiting", 0, 2), 99, r"waiting\[0\]\[2\] .*be the first offset of a lane that waits once"),
+        ],
+    )
+    def test_values_of_the_right_type_that_cannot_be(self, path: tuple[Any, ...], value: object, match: str) -> None:
+        self.refuse(_replaced(busy().snapshot(), path, value), match)
+
+    def test_a_lane_that_waits_twice(self) -> None:
+        state: dict[str, Any] = busy().snapshot()
+        state["waiting"].append(state["waiting"][0])
+
+        self.refuse(state, "be the first offset of a lane that waits once")
+
+    def test_a_lane_that_is_ready_for_nobody(self) -> None:
+        state: dict[str, Any] = busy().snapshot()
+        place = next(place for place in state["waiting"] if place[0] == "ready")
+        place[1] = "zoe"
+
+        self.refuse(state, "be the first offset of a lane that waits once")
+
 
 def _walk(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], object]]:
     """Every place in plain data, with what stands there."""

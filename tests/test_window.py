@@ -1,0 +1,854 @@
+"""The in-flight window by itself: no time, no retries, no membership."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+
+from keyshared.errors import (
+    ConsumerExistsError,
+    EntryStateError,
+    InvariantError,
+    OffsetOrderError,
+    UnknownConsumerError,
+    WindowFullError,
+)
+from keyshared.lanes import ALONE, LEGAL_MOVES, NEXT_STATE, Change, Consumer, Entry, Lane, State
+from keyshared.window import InFlightWindow
+
+
+class ByLetter:
+    """A key belongs to whoever has its first letter."""
+
+    def __init__(self, **names: str) -> None:
+        self.names = names
+
+    def owner(self, key: bytes) -> str | None:
+        """Name of the owner."""
+        return self.names.get(key[:1].decode())
+
+
+class Desk:
+    """A window whose keys a.. belong to ann and b.. to bob, and what a test wants to say in one word about it."""
+
+    def __init__(self, *, ann: int = 5, bob: int = 5, capacity: int = 20, **config: int | bool) -> None:
+        self.owners = ByLetter(a="ann", b="bob")
+        self.window = InFlightWindow(self.owners, capacity=capacity, **config)  # type: ignore[arg-type]
+        self.ann = self.window.add(Consumer("ann", 0, ann))
+        self.bob = self.window.add(Consumer("bob", 1, bob))
+        self.window.wake()
+        self.next = 0
+
+    def offer(self, *keys: bytes | None) -> list[tuple[int, str]]:
+        """Offer these keys at consecutive offsets."""
+        granted = []
+        for key in keys:
+            granted += self.window.offer(self.next, key, f"item {self.next}")
+            self.next += 1
+        return self.seen(granted)
+
+    def at(self, offset: int) -> Entry:
+        """The outstanding message."""
+        entry = self.window.find(offset)
+        assert entry is not None
+        return entry
+
+    def settle(self, offset: int) -> list[tuple[int, str]]:
+        """Settle a message."""
+        return self.seen(self.window.settle(self.at(offset)))
+
+    def move(self, offset: int, to: State = State.QUEUED) -> list[tuple[int, str]]:
+        """Move a message and wake."""
+        self.window.move(self.at(offset), to)
+        return self.wake()
+
+    def provide(self, offset: int) -> list[tuple[int, str]]:
+        """Load a message and wake."""
+        self.window.provide(self.at(offset), f"item {offset}")
+        return self.wake()
+
+    def remove(self, offset: int) -> list[tuple[int, str]]:
+        """Remove a message and wake."""
+        self.window.remove(self.at(offset))
+        return self.wake()
+
+    def wake(self) -> list[tuple[int, str]]:
+        """Act on what was changed."""
+        return self.seen(self.window.wake())
+
+    def seen(self, granted: list[Entry]) -> list[tuple[int, str]]:
+        """What was granted, in short: to whom it goes, or what it is now. Everything must be in order by then."""
+        self.window.check_invariants()
+        return [
+            (entry.offset, entry.consumer.name if entry.state == State.IN_FLIGHT and entry.consumer else _name(entry))
+            for entry in granted
+        ]
+
+
+def _name(entry: Entry) -> str:
+    return State(entry.state).name
+
+
+def books(window: InFlightWindow) -> object:
+    """Everything that the window knows, as plain data."""
+    return (
+        window.cursor.safe_cursor,
+        window.cursor.last,
+        [
+            (e.offset, e.key, e.item, e.state, e.attempt, e.consumer and e.consumer.name, e.lane is ALONE)
+            for e in window.outstanding()
+        ],
+        [(c.name, c.limit, c.free, list(c.open), list(c.reserved), c.keyless) for c in window.consumers.values()],
+        [(lane.key, lane.open, lane.loaded) for lane in window.waiting_lanes()],
+        (window.loaded, window.waiting, list(window.held), list(window.quarantined), list(window.lanes)),
+    )
+
+
+class TestOffering:
+    """`offer`."""
+
+    def test_the_first_message_of_a_key_goes_out_at_once_with_its_item(self) -> None:
+        desk = Desk()
+
+        (entry,) = desk.window.offer(7, b"a1", "hello")
+        assert (desk.ann, "hello", 1, State.IN_FLIGHT) == (entry.consumer, entry.item, entry.attempt, entry.state)
+        assert {b"a1": entry} == desk.window.lanes
+        assert entry is desk.window.find(7)
+
+    def test_the_second_waits_and_other_keys_do_not(self) -> None:
+        desk = Desk()
+
+        assert [(0, "ann"), (2, "ann"), (3, "bob")] == desk.offer(b"a1", b"a1", b"a2", b"b1")
+
+    def test_what_nobody_owns_waits_for_an_owner(self) -> None:
+        desk = Desk()
+
+        assert [] == desk.offer(b"z1")
+        assert [b"z1"] == [lane.key for lane in desk.window.ownerless]
+
+    def test_what_an_unknown_name_owns_waits_too(self) -> None:
+        desk = Desk()
+        desk.owners.names["z"] = "zoe"
+
+        assert [] == desk.offer(b"z1")
+        assert 1 == len(desk.window.ownerless)
+
+    @pytest.mark.parametrize("offset", [5, 4, -1, True, 6.0, "6", None])
+    def test_an_offset_that_does_not_grow_is_refused_and_changes_nothing(self, offset: object) -> None:
+        desk = Desk()
+        desk.window.offer(5, b"a1")
+        before = books(desk.window)
+
+        with pytest.raises(OffsetOrderError) as caught:
+            desk.window.offer(offset, b"a2")  # type: ignore[arg-type]
+        assert (offset, 5) == (caught.value.offset, caught.value.last)
+        assert before == books(desk.window)
+
+    def test_a_full_window_refuses_and_changes_nothing(self) -> None:
+        desk = Desk(capacity=2)
+        desk.offer(b"a1", b"a2")
+        before = books(desk.window)
+
+        assert (0, 2) == (desk.window.free_slots, desk.window.tightest_limit)
+        with pytest.raises(WindowFullError, match="all 2 slots"):
+            desk.offer(b"b1")
+        assert before == books(desk.window)
+
+    def test_spilled_messages_count_against_what_may_be_tracked(self) -> None:
+        desk = Desk(capacity=20, max_tracked=3, loaded_per_key=1)
+        desk.offer(b"a1", b"a1", b"a1")
+        before = books(desk.window)
+
+        assert (0, 3) == (desk.window.free_slots, desk.window.tightest_limit)
+        with pytest.raises(WindowFullError, match="all 3 slots"):
+            desk.offer(b"b1")
+        assert before == books(desk.window)
+
+    def test_a_wrong_offset_is_named_before_a_full_window(self) -> None:
+        desk = Desk(capacity=1)
+        desk.offer(b"a1")
+
+        with pytest.raises(OffsetOrderError):
+            desk.window.offer(0, b"a2")
+
+    def test_a_consumer_gets_no_more_than_its_limit(self) -> None:
+        desk = Desk(ann=2)
+
+        assert [(0, "ann"), (1, "ann"), (3, "bob")] == desk.offer(b"a1", b"a2", b"a3", b"b1")
+        assert [(2, "ann")] == desk.settle(0)
+
+
+class TestOrder:
+    """Within a key the order of offsets is the order of service."""
+
+    def test_the_messages_of_a_key_go_out_one_after_the_other(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a1", b"a1")
+
+        assert [[(1, "ann")], [(2, "ann")], []] == [desk.settle(offset) for offset in range(3)]
+        assert {} == desk.window.lanes
+        assert 2 == desk.window.cursor.safe_cursor
+
+    def test_what_was_put_back_comes_before_what_is_newer(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a1")
+
+        assert [(0, "ann")] == desk.move(0)
+        assert 2 == desk.at(0).attempt
+        assert [(1, "ann")] == desk.settle(0)
+
+    @pytest.mark.parametrize("held", [State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED])
+    def test_what_is_held_holds_back_what_is_newer(self, held: State) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a1", b"a2")
+
+        granted = desk.move(0, held)
+        assert ([(0, "DEAD_LETTERING")] if held is State.DEAD_LETTERING else []) == granted
+        assert 1 == desk.window.held[held]
+        assert [(1, "ann")] == desk.remove(0)
+        assert 0 == desk.window.held[held]
+
+    @pytest.mark.parametrize("per_key", [2, 3])
+    def test_as_many_of_a_key_are_open_as_allowed(self, per_key: int) -> None:
+        desk = Desk(per_key=per_key)
+
+        assert [(offset, "ann") for offset in range(per_key)] == desk.offer(*[b"a1"] * 5)
+        assert [(per_key, "ann")] == desk.settle(1)
+        assert [(per_key + 1, "ann")] == desk.settle(0)
+
+    def test_with_several_open_the_oldest_that_came_back_goes_first(self) -> None:
+        desk = Desk(per_key=3)
+        desk.offer(*[b"a1"] * 5)
+        for offset in (2, 0, 1):
+            desk.window.move(desk.at(offset), State.QUEUED)
+
+        assert [(0, "ann"), (1, "ann"), (2, "ann")] == desk.wake()
+
+    def test_one_that_is_held_lets_nothing_pass_although_others_are_open(self) -> None:
+        desk = Desk(per_key=2)
+        desk.offer(*[b"a1"] * 4)
+
+        assert [] == desk.move(0, State.RETRY_WAIT)
+        assert [] == desk.settle(1)
+        assert [(0, "ann"), (2, "ann")] == desk.move(0)
+
+    def test_with_one_lane_everything_is_one_key(self) -> None:
+        desk = Desk(one_lane=True)
+        desk.owners.names[""] = "bob"
+
+        assert [(0, "bob")] == desk.offer(b"a1", b"b1", None)
+        assert [[(1, "bob")], [(2, "bob")]] == [desk.settle(0), desk.settle(1)]
+
+
+class TestSteps:
+    """`move`, `provide`, `remove`, `settle` against the table of states."""
+
+    def in_state(self, state: State) -> tuple[Desk, Entry]:
+        """A desk with a message of that state at offset 0 of key a1, or the newest where it cannot be the first."""
+        desk = Desk(loaded_per_key=1)
+        (entry,) = desk.window.offer(0, b"a1", "item")
+        if state in {State.SPILLED, State.LOADING}:
+            (spilled,) = desk.window.offer(1, b"a1", "item")
+            if state is State.LOADING:
+                desk.window.settle(entry)
+            return desk, spilled
+        if state is State.QUEUED:
+            desk.window.set_limit(desk.ann, 0)
+        if state is State.SETTLED:
+            desk.window.settle(entry)
+        elif state is not State.IN_FLIGHT:
+            desk.window.move(entry, state)
+            desk.window.wake()
+        return desk, entry
+
+    @pytest.mark.parametrize("state", State)
+    def test_the_example_of_a_state_is_in_it(self, state: State) -> None:
+        desk, entry = self.in_state(state)
+
+        desk.window.check_invariants()
+        assert state == entry.state
+
+    @pytest.mark.parametrize(("state", "to"), list(product(State, State)))
+    def test_a_move_is_made_if_the_table_has_it_and_else_refused_and_nothing_changed(
+        self, state: State, to: State
+    ) -> None:
+        desk, entry = self.in_state(state)
+        before = books(desk.window)
+        changes = {Change.PUT_BACK, Change.RETRY_LATER, Change.ARCHIVE, Change.BLOCK}
+        legal = {NEXT_STATE.get((state, change)) for change in changes} - {None}
+
+        if state is not State.QUEUED and to in legal:
+            assert (state, to) in LEGAL_MOVES
+            desk.window.move(entry, to)
+            assert to == entry.state
+            desk.wake()
+            return
+        assert (state, to) not in LEGAL_MOVES
+        with pytest.raises(EntryStateError) as caught:
+            desk.window.move(entry, to)
+        assert (entry.offset, state.name, to.name) == (caught.value.offset, caught.value.state, caught.value.wanted)
+        assert before == books(desk.window)
+        assert [] == desk.wake()
+        assert before == books(desk.window)
+
+    @pytest.mark.parametrize("state", [state for state in State if state is not State.LOADING])
+    def test_only_what_is_being_loaded_can_be_provided(self, state: State) -> None:
+        desk, entry = self.in_state(state)
+        before = books(desk.window)
+
+        with pytest.raises(EntryStateError) as caught:
+            desk.window.provide(entry, "another item")
+        assert (state.name, "QUEUED") == (caught.value.state, caught.value.wanted)
+        assert before == books(desk.window)
+
+    @pytest.mark.parametrize("how", [InFlightWindow.settle, InFlightWindow.remove])
+    @pytest.mark.parametrize("state", [state for state in State if state is not State.SETTLED])
+    def test_a_message_can_be_settled_once_whatever_its_state(
+        self, state: State, how: Callable[[InFlightWindow, Entry], object]
+    ) -> None:
+        desk, entry = self.in_state(state)
+
+        how(desk.window, entry)
+        desk.wake()
+        assert State.SETTLED == entry.state
+        assert (None, None) == (entry.item, desk.window.find(entry.offset))
+        before = books(desk.window)
+        with pytest.raises(EntryStateError) as caught:
+            how(desk.window, entry)
+        assert "SETTLED" == caught.value.state
+        assert before == books(desk.window)
+
+    def test_a_message_that_was_alone_gets_a_lane_when_it_comes_back(self) -> None:
+        desk = Desk()
+        (entry,) = desk.window.offer(0, b"a1")
+        assert entry.lane is ALONE
+
+        desk.window.move(entry, State.RETRY_WAIT)
+        desk.wake()
+        assert desk.window.lanes[b"a1"] is entry.lane
+        assert ALONE is not entry.lane
+
+    def test_a_message_that_was_alone_gets_a_lane_when_another_of_its_key_comes(self) -> None:
+        desk = Desk()
+        (entry,) = desk.window.offer(0, b"a1")
+
+        assert [] == desk.window.offer(1, b"a1")
+        assert isinstance(desk.window.lanes[b"a1"], Lane)
+        assert entry is entry.lane.head
+        desk.window.check_invariants()
+        assert (None, None, None, 0) == (ALONE.head, ALONE.tail, ALONE.fresh, ALONE.open)
+
+    def test_many_changes_at_one_instant_are_acted_on_by_lowest_offset(self) -> None:
+        desk = Desk(ann=3)
+        desk.offer(b"a3", b"a2", b"a1")
+        for offset in (2, 0, 1):
+            desk.window.move(desk.at(offset), State.QUEUED)
+
+        assert [(0, "ann"), (1, "ann"), (2, "ann")] == desk.wake()
+        assert [] == desk.wake()
+
+    def test_attempts_start_above_the_number_of_the_epoch(self) -> None:
+        desk = Desk()
+        desk.window.first_attempt = 100
+        desk.offer(b"a1", b"a1")
+        desk.move(0)
+
+        assert 102 == desk.at(0).attempt
+        desk.settle(0)
+        assert 101 == desk.at(1).attempt
+
+
+class TestMemory:
+    """Spilling, loading, and lanes that wait for a slot."""
+
+    def test_what_is_beyond_the_limit_of_its_key_is_spilled_and_its_item_dropped(self) -> None:
+        desk = Desk(loaded_per_key=2)
+
+        assert [(0, "ann"), (2, "SPILLED"), (3, "SPILLED")] == desk.offer(*[b"a1"] * 4)
+        assert (None, 2) == (desk.at(2).item, desk.window.loaded)
+
+    def test_the_slot_of_a_settled_message_goes_to_the_oldest_spilled_one_of_its_key(self) -> None:
+        desk = Desk(loaded_per_key=2)
+        desk.offer(*[b"a1"] * 4)
+
+        assert [(2, "LOADING"), (1, "ann")] == desk.settle(0)
+        assert [] == desk.provide(2)
+        assert "item 2" == desk.at(2).item
+        assert [(3, "LOADING"), (2, "ann")] == desk.settle(1)
+
+    def crowded(self, **config: int) -> Desk:
+        """Ann has room for one and holds it; 1 and 2 wait, 3 is spilled and 4 is at bob: every slot is taken."""
+        desk = Desk(ann=1, capacity=4, **config)
+        granted = desk.offer(b"a1", b"a2", b"a3", b"a4", b"b1")
+        assert [(0, "ann"), (3, "SPILLED"), (4, "bob")] == granted
+        return desk
+
+    def starved(self, **config: int) -> Desk:
+        """The same, but 3 could go to ann if only there were memory."""
+        desk = self.crowded(**config)
+        desk.window.set_limit(desk.ann, 4)
+        assert [(1, "ann"), (2, "ann")] == desk.wake()
+        assert [b"a4"] == [lane.key for lane in desk.window.starved]
+        return desk
+
+    def test_what_has_to_wait_is_spilled_while_others_that_wait_take_half_the_window(self) -> None:
+        desk = self.crowded()
+
+        assert (4, 2, None) == (desk.window.loaded, desk.window.waiting, desk.at(3).item)
+
+    def test_a_spilled_message_whose_turn_has_come_is_loaded_for_its_owner(self) -> None:
+        desk = self.crowded()
+
+        assert [[(1, "ann")], [(2, "ann")], [(3, "LOADING")]] == [desk.settle(offset) for offset in range(3)]
+        assert ({3: desk.at(3)}, 0) == (desk.ann.reserved, desk.ann.free)
+        assert [(3, "ann")] == desk.provide(3)
+        assert ({}, 0) == (desk.ann.reserved, desk.ann.free)
+
+    def test_what_is_settled_while_it_is_loaded_gives_its_reservation_back(self) -> None:
+        desk = self.crowded()
+        for offset in range(3):
+            desk.settle(offset)
+        desk.offer(b"a5")
+
+        assert [(5, "ann")] == desk.remove(3)
+        assert {} == desk.ann.reserved
+
+    def test_what_was_loaded_for_one_who_owns_it_no_more_goes_to_who_does(self) -> None:
+        desk = self.crowded()
+        for offset in range(3):
+            desk.settle(offset)
+        desk.owners.names["a"] = "bob"
+        desk.window.reassign()
+        desk.wake()
+
+        assert [(3, "bob")] == desk.provide(3)
+        assert 1 == desk.ann.free
+
+    def test_what_was_loaded_for_one_whose_limit_has_sunk_waits(self) -> None:
+        desk = self.crowded()
+        for offset in range(3):
+            desk.settle(offset)
+        desk.window.set_limit(desk.ann, 0)
+        desk.wake()
+
+        assert [] == desk.provide(3)
+        assert [desk.ann] == desk.window.emptied
+        desk.window.set_limit(desk.ann, 1)
+        assert [(3, "ann")] == desk.wake()
+
+    def test_a_cancelled_reservation_is_room_again_and_the_message_goes_to_its_owner_once_it_is_there(self) -> None:
+        desk = self.crowded()
+        for offset in range(3):
+            desk.settle(offset)
+        desk.offer(b"a5")
+        desk.window.cancel_reservations(desk.ann)
+
+        assert [(5, "ann")] == desk.wake()
+        assert [] == desk.provide(3)
+        assert [(3, "ann")] == desk.settle(5)
+
+    def test_a_cancelled_reservation_is_room_for_a_keyless_message(self) -> None:
+        desk = self.crowded()
+        desk.window.set_limit(desk.bob, 1)
+        for offset in range(3):
+            desk.settle(offset)
+        assert [] == desk.offer(None)
+        desk.window.cancel_reservations(desk.ann)
+
+        assert [(5, "ann")] == desk.wake()
+
+    def test_a_slot_that_is_freed_feeds_the_lane_that_waits_longest(self) -> None:
+        desk = self.starved()
+
+        assert [(3, "LOADING")] == desk.settle(4)
+        assert [3] == list(desk.ann.reserved)
+
+    def test_a_slot_that_is_freed_does_not_feed_a_lane_whose_owner_has_no_room_now(self) -> None:
+        desk = self.starved()
+        desk.window.set_limit(desk.ann, 3)
+        assert [] == desk.wake()
+
+        assert [] == desk.settle(4)
+        assert [b"a4"] == [lane.key for lane in desk.ann.ready]
+
+    def test_a_quarantined_lane_is_fed_for_nobody(self) -> None:
+        desk = self.starved()
+        desk.window.quarantine(b"a4")
+        assert [] == desk.wake()
+
+        assert [(3, "LOADING")] == desk.settle(4)
+        assert {} == desk.ann.reserved
+        assert [(3, "DEAD_LETTERING")] == desk.provide(3)
+
+    def test_a_starved_lane_that_is_settled_starves_no_more(self) -> None:
+        desk = self.starved()
+
+        assert [] == desk.remove(3)
+        assert {} == desk.window.starved
+
+    def test_a_keyless_message_is_spilled_and_loaded_like_any_other(self) -> None:
+        desk = Desk(ann=1, bob=0, capacity=4)
+        assert [(0, "ann"), (3, "SPILLED")] == desk.offer(None, None, None, None)
+        desk.window.set_limit(desk.bob, 9)
+        desk.window.capacity = 3
+
+        assert [(1, "bob"), (2, "bob")] == desk.wake()
+        assert [3] == [lane.head.offset for lane in desk.window.starved if lane.head]
+        assert [(3, "LOADING")] == desk.settle(0)
+        assert [3] == list(desk.bob.reserved)
+        assert [(3, "bob")] == desk.provide(3)
+
+
+class TestQuarantine:
+    """Messages of a quarantined key are dead letters."""
+
+    def test_they_go_one_at_a_time_and_in_order(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a1", b"a1")
+        desk.window.move(desk.at(0), State.QUEUED)
+        desk.window.quarantine(b"a1")
+
+        assert [(0, "DEAD_LETTERING")] == desk.wake()
+        assert [(1, "DEAD_LETTERING")] == desk.settle(0)
+        assert [(2, "DEAD_LETTERING")] == desk.settle(1)
+
+    def test_what_is_open_is_waited_for(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a1")
+        desk.window.quarantine(b"a1")
+
+        assert [] == desk.wake()
+        assert [b"a1"] == [lane.key for lane in desk.window.draining]
+        assert [(1, "DEAD_LETTERING")] == desk.settle(0)
+
+    def test_what_waits_for_room_waits_no_more(self) -> None:
+        desk = Desk(ann=0)
+        desk.offer(b"a1")
+        desk.window.quarantine(b"a1")
+
+        assert [(0, "DEAD_LETTERING")] == desk.wake()
+        assert {} == desk.ann.ready
+
+    def test_a_spilled_message_is_loaded_first(self) -> None:
+        desk = Desk(ann=0, capacity=4)
+        assert [(2, "SPILLED")] == desk.offer(b"a1", b"a2", b"a3")
+        desk.window.quarantine(b"a3")
+
+        assert [(2, "LOADING")] == desk.wake()
+        assert [(2, "DEAD_LETTERING")] == desk.provide(2)
+
+    def test_without_memory_it_waits_for_a_slot(self) -> None:
+        desk = Desk(ann=0, capacity=4)
+        desk.offer(b"a1", b"a2", b"a3", b"b1", b"b2")
+        desk.window.quarantine(b"a3")
+
+        assert [] == desk.wake()
+        assert [b"a3"] == [lane.key for lane in desk.window.starved]
+        assert [(2, "LOADING")] == desk.settle(3)
+
+    def test_a_key_can_be_quarantined_before_its_first_message_and_while_it_has_no_lane(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1")
+        desk.window.quarantine(b"a1")
+        desk.window.quarantine(b"a2")
+
+        assert [] == desk.wake()
+        assert [(1, "DEAD_LETTERING")] == desk.offer(b"a2")
+
+    def test_lifted_it_goes_to_its_consumer_again(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a1")
+        desk.window.quarantine(b"a1")
+        desk.wake()
+        desk.window.lift_quarantine(b"a1")
+
+        assert [] == desk.wake()
+        assert {} == desk.window.draining
+        assert [(1, "ann")] == desk.settle(0)
+
+    def test_what_was_archived_without_a_delivery_can_be_blocked_and_go_on(self) -> None:
+        desk = Desk()
+        desk.window.quarantine(b"a1")
+        assert [(0, "DEAD_LETTERING")] == desk.offer(b"a1")
+
+        assert [] == desk.move(0, State.BLOCKED)
+        desk.window.lift_quarantine(b"a1")
+        assert [(0, "ann")] == desk.move(0)
+
+    def test_lifting_what_is_not_quarantined_is_nothing(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a1")
+        before = books(desk.window)
+
+        desk.window.lift_quarantine(b"a1")
+        assert [] == desk.wake()
+        assert before == books(desk.window)
+
+
+class TestConsumers:
+    """Who is connected, what they may hold, and what is theirs."""
+
+    def test_a_name_is_added_once(self) -> None:
+        desk = Desk()
+
+        with pytest.raises(ConsumerExistsError):
+            desk.window.add(Consumer("ann", 7, 7))
+        assert desk.ann is desk.window.consumers["ann"]
+
+    def test_nobody_unknown_is_discarded(self) -> None:
+        with pytest.raises(UnknownConsumerError):
+            Desk().window.discard("zoe")
+
+    def test_nobody_is_discarded_who_holds_something(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a2")
+        before = books(desk.window)
+
+        with pytest.raises(EntryStateError) as caught:
+            desk.window.discard("ann")
+        assert (0, "IN_FLIGHT") == (caught.value.offset, caught.value.state)
+        assert before == books(desk.window)
+
+    def test_what_was_ready_for_one_who_is_discarded_goes_to_the_new_owner(self) -> None:
+        desk = Desk(ann=0)
+        desk.offer(b"a1", b"a2")
+        desk.window.discard("ann")
+        desk.owners.names["a"] = "bob"
+        desk.window.reassign()
+
+        assert [(0, "bob"), (1, "bob")] == desk.wake()
+
+    def test_a_new_consumer_gets_what_waited_for_it(self) -> None:
+        desk = Desk()
+        desk.owners.names["c"] = "cat"
+        desk.offer(b"c1")
+        desk.window.add(Consumer("cat", 2, 1))
+        desk.window.reassign()
+
+        assert [(0, "cat")] == desk.wake()
+
+    def test_a_lower_limit_takes_nothing_away(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a2", b"a3")
+        desk.window.set_limit(desk.ann, 1)
+
+        assert [] == desk.wake()
+        assert (-2, 3) == (desk.ann.free, len(desk.ann.open))
+        assert [] == desk.offer(b"a4")
+        assert [[], [], [(3, "ann")]] == [desk.settle(offset) for offset in range(3)]
+
+    @pytest.mark.parametrize("how", ["settle", "remove", "move"])
+    def test_one_of_limit_zero_is_named_when_its_last_delivery_has_ended(self, how: str) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a2")
+        desk.window.set_limit(desk.ann, 0)
+        desk.wake()
+
+        getattr(desk, how)(0)
+        assert [] == desk.window.emptied
+        getattr(desk, how)(1)
+        assert [desk.ann] == desk.window.emptied
+
+    def test_a_key_that_moves_waits_until_its_previous_owner_is_done(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a1", b"a1")
+        desk.owners.names["a"] = "bob"
+        desk.window.reassign()
+        desk.wake()
+        desk.offer(b"a1")
+
+        assert [b"a1"] == [lane.key for lane in desk.window.draining]
+        assert [(1, "bob")] == desk.settle(0)
+        assert {} == desk.window.draining
+
+    def test_a_key_that_loses_its_owner_waits_for_one(self) -> None:
+        desk = Desk(ann=0)
+        desk.offer(b"a1")
+        del desk.owners.names["a"]
+        desk.window.reassign()
+
+        assert [] == desk.wake()
+        assert [b"a1"] == [lane.key for lane in desk.window.ownerless]
+
+    def test_after_a_reassignment_those_that_waited_longest_come_first(self) -> None:
+        desk = Desk(ann=0, bob=2)
+        desk.offer(b"a2", b"z1", b"a1")
+        desk.owners.names |= {"a": "bob", "z": "bob"}
+        desk.window.reassign()
+
+        assert [(0, "bob"), (1, "bob")] == desk.wake()
+
+    def test_drains_are_noted_as_they_begin_and_end(self) -> None:
+        desk = Desk(track_drains=True)
+        desk.offer(b"a1", b"a1", b"a2", b"b1", b"b1")
+        desk.owners.names["a"] = "bob"
+        desk.window.reassign()
+        desk.wake()
+
+        lane = desk.at(0).lane
+        assert [lane] == list(desk.window.drain_changes)
+        desk.window.drain_changes.clear()
+        assert [(1, "bob")] == desk.settle(0)
+        assert [lane] == list(desk.window.drain_changes)
+
+    def test_a_drain_that_turns_into_a_quarantine_is_noted(self) -> None:
+        desk = Desk(track_drains=True)
+        desk.offer(b"a1", b"a1")
+        desk.window.quarantine(b"a1")
+        desk.wake()
+
+        assert [desk.at(0).lane] == list(desk.window.drain_changes)
+
+    def test_without_tracking_a_lane_at_its_limit_is_seen_to_drain_at_its_next_message(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a1")
+        desk.owners.names["a"] = "bob"
+        desk.window.reassign()
+
+        assert [] == desk.wake()
+        assert {} == desk.window.draining
+        desk.offer(b"a1")
+        assert 1 == len(desk.window.draining)
+        assert {} == desk.window.drain_changes
+
+
+class TestKeyless:
+    """Messages without a key go to whoever has most room."""
+
+    def test_most_room_then_earliest_joined(self) -> None:
+        desk = Desk(ann=2, bob=3)
+
+        assert [(0, "bob"), (1, "ann"), (2, "bob"), (3, "ann"), (4, "bob")] == desk.offer(*[None] * 6)
+        assert [(5, "ann")] == desk.settle(1)
+
+    def test_those_who_may_not_have_them_get_none(self) -> None:
+        desk = Desk(ann=1, bob=9)
+        desk.window.set_keyless(desk.bob, keyless=False)
+
+        assert [(0, "ann")] == desk.offer(None, None)
+        assert 1 == len(desk.window.shared)
+
+    def test_one_who_may_have_them_from_now_on_gets_those_that_wait(self) -> None:
+        desk = Desk(ann=1, bob=9)
+        desk.window.set_keyless(desk.bob, keyless=False)
+        desk.offer(None, None, b"a1", None)
+        desk.window.set_keyless(desk.bob, keyless=True)
+
+        assert [(1, "bob"), (3, "bob")] == desk.wake()
+
+    def test_keyless_and_keyed_take_turns_by_how_long_they_wait(self) -> None:
+        desk = Desk(ann=1, bob=0)
+
+        assert [(0, "ann")] == desk.offer(b"a1", b"a2", None, b"a3", None)
+        assert [[(offset + 1, "ann")] for offset in range(4)] == [desk.settle(offset) for offset in range(4)]
+
+    def test_one_that_was_put_back_goes_to_whoever_has_most_room_then(self) -> None:
+        desk = Desk(ann=2, bob=1)
+        desk.offer(None, None)
+        desk.settle(1)
+        desk.window.set_limit(desk.bob, 9)
+
+        assert [(0, "bob")] == desk.move(0)
+
+
+class TestCopies:
+    """A window is plain data: it can be copied and pickled."""
+
+    @pytest.mark.parametrize("clone", [copy.deepcopy, lambda window: pickle.loads(pickle.dumps(window))])  # noqa: S301  # our own bytes
+    def test_a_copy_goes_on_by_itself(self, clone: Callable[[InFlightWindow], InFlightWindow]) -> None:
+        desk = Desk(ann=2)
+        desk.offer(b"a1", b"a2", b"a2", None, b"a3", b"b1")
+        before = books(desk.window)
+        twin = clone(desk.window)
+
+        assert before == books(twin)
+        twin.check_invariants()
+        lone = twin.find(0)
+        assert lone is not None
+        assert lone.lane is ALONE
+        assert [4] == [entry.offset for entry in twin.settle(lone)]
+        twin.check_invariants()
+        assert before == books(desk.window)
+
+
+class TestShownAs:
+    """What a debugger shows."""
+
+    def test_messages_and_consumers_say_what_they_are(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1")
+
+        assert "<Entry 0 key=b'a1' IN_FLIGHT>" == repr(desk.at(0))
+        assert "<Consumer 'ann' 1/5>" == repr(desk.ann)
+
+
+def _first(desk: Desk) -> Lane:
+    return desk.at(0).lane
+
+
+def _swap(desk: Desk) -> None:
+    first, second = desk.at(0), desk.at(1)
+    first.offset, second.offset = 1, 0
+
+
+DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...]] = {
+    "knows its newest": lambda d: setattr(_first(d), "tail", d.at(0)),
+    "reads the same backwards": lambda d: setattr(d.at(1), "before", None),
+    "owns its entries": lambda d: setattr(d.at(1), "lane", Lane(b"a1")),
+    "delivers from the front": (lambda d: setattr(_first(d), "fresh", None), lambda d: setattr(d.at(2), "state", 2)),
+    "nothing in flight behind fresh": lambda d: setattr(d.at(1), "state", 4),
+    "knows what came back": lambda d: setattr(_first(d), "back", [d.at(0)]),
+    "never had more open": lambda d: setattr(d.window, "per_key", 0),
+    "knows its oldest spilled": lambda d: setattr(_first(d), "spilled", None),
+    "spills from the end": (
+        lambda d: setattr(d.at(1), "state", 2),
+        lambda d: setattr(d.at(2), "state", 1),
+        lambda d: setattr(_first(d), "spilled", d.at(1)),
+    ),
+    "counts its open deliveries": lambda d: setattr(_first(d), "open", 2),
+    "has one holder": lambda d: setattr(_first(d), "holder", d.bob),
+    "has a holder while": lambda d: d.window.consumers.pop("ann"),
+    "counts what is loaded": lambda d: setattr(_first(d), "loaded", 3),
+    "what has no lane is in flight": lambda d: setattr(d.at(3), "state", 1),
+    "what has no lane is alone": lambda d: setattr(d.at(3), "key", b"a1"),
+    "lanes are exactly the keys": lambda d: d.window.lanes.update({b"zz": Lane(b"zz")}),
+    "'bob' knows its open": lambda d: d.bob.open.clear(),
+    "'bob' knows its reservations": lambda d: d.bob.reserved.update({3: d.at(3)}),
+    "'bob' counts its room": lambda d: setattr(d.bob, "free", 9),
+    "'ann' has room, so": (lambda d: setattr(d.ann, "limit", 9), lambda d: setattr(d.ann, "free", 8)),
+    "loaded messages are counted": lambda d: setattr(d.window, "loaded", 9),
+    "fit the window": lambda d: setattr(d.window, "capacity", 1),
+    "waiting messages are counted": lambda d: setattr(d.window, "waiting", 9),
+    "tracked messages fit": lambda d: setattr(d.window, "max_tracked", 1),
+    "BLOCKED is counted": lambda d: d.window.held.__setitem__(State.BLOCKED, 1),
+    "one work list at most": lambda d: d.window.starved.update({d.at(4).lane: 99}),
+    "sequence is taken once": lambda d: d.ann.ready.update(dict.fromkeys(d.ann.ready, 1)),
+    "living lanes only": lambda d: d.window.ownerless.update({Lane(b"zz"): 99}),
+    "a lane knows its work list": lambda d: setattr(d.at(4).lane, "listed", None),
+    "cannot go on stands in no": lambda d: d.window.enlist(d.at(6).lane, d.window.draining),
+    "a lane that can go on": (
+        lambda d: d.ann.ready.pop(d.at(4).lane),
+        lambda d: setattr(d.at(4).lane, "listed", None),
+    ),
+    "nothing starves while": (
+        lambda d: d.ann.ready.pop(d.at(4).lane),
+        lambda d: setattr(d.at(4).lane, "listed", None),
+        lambda d: d.window.enlist(d.at(4).lane, d.window.starved),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fact", DAMAGE)
+def test_damage_is_found(fact: str) -> None:
+    desk = Desk(ann=1, loaded_per_key=2)
+    desk.offer(b"a1", b"a1", b"a1", b"b1", b"a2", b"a3", b"b2")
+    desk.move(6, State.RETRY_WAIT)
+    desk.window.check_invariants()
+
+    damage = DAMAGE[fact]
+    for step in damage if isinstance(damage, tuple) else (damage,):
+        step(desk)
+    with pytest.raises(InvariantError, match=fact):
+        desk.window.check_invariants()
