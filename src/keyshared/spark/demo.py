@@ -21,9 +21,11 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, TextIO
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
@@ -37,7 +39,7 @@ from keyshared.spark.demo_text import columns, summary
 from keyshared.spark.order import check_order, count_by_promise
 from keyshared.spark.replay import replay as replayed
 from keyshared.spark.report import ReplayReport, write_html
-from keyshared.spark.session import Progress, local_session
+from keyshared.spark.session import Progress, local_session, reason
 from keyshared.spark.source import load_flights, load_log, log_columns
 
 __all__ = ["main"]
@@ -47,7 +49,7 @@ _BROKEN: Final = 1
 _FAILED: Final = 2
 _HOT_KEYS: Final = 10
 _BACKLOG_POINTS: Final = 720  # what the page can show
-_SHOWN_VIOLATIONS: Final = 10
+_SHOWN_PROOFS: Final = 3  # of each promise
 _PROOF_WIDTH: Final = 120
 _MINUTE_MS: Final = 60_000
 _DEFAULT_CONSUMERS: Final = 8
@@ -88,8 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _with_session(options)
     except ConfigError as error:
         return _fail(str(error))
-    except PySparkException as error:
-        return _fail(f"{str(error).strip().splitlines()[0]}; details are in {_spark_log(options)}")
+    except (PySparkException, Py4JJavaError) as error:
+        return _fail(f"{reason(error)}; details are in {_spark_log(options)}")
 
 
 def _fail(text: str) -> int:
@@ -299,12 +301,12 @@ def _told(log: _Log, story: Story) -> str:
 
 def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argparse.Namespace) -> None:
     if report.violation_count:
-        shown = (
-            violations.orderBy("promise", "topic_partition", "sequence", "offset").limit(_SHOWN_VIOLATIONS).collect()
-        )
-        rows = [(row["promise"], row["topic_partition"], row["explanation"]) for row in shown]
+        proofs = [("promise", "in", "what happened")]
+        for promise, _ in filter(itemgetter(1), report.violations):
+            first = violations.filter(F.col("promise") == promise).orderBy("topic_partition", "sequence", "offset")
+            proofs += [(promise, *row) for row in first.select("topic_partition", "explanation").head(_SHOWN_PROOFS)]
         sys.stderr.write(f"{report.violation_count:,} violations, such as\n")
-        sys.stderr.write(columns([("promise", "in", "what happened"), *rows], left=(0, 1, 2), widest=_PROOF_WIDTH))
+        sys.stderr.write(columns(proofs, left=(0, 1, 2), widest=_PROOF_WIDTH))
     if not options.quiet:
         sys.stdout.write(f"\n{summary(report)}\ndelivery log  {path}\nreport        {options.out / 'report.html'}\n")
 

@@ -21,8 +21,8 @@ CONCURRENCY: Final = 4
 """Messages of one topic-partition that a consumer works on at once."""
 
 _FEWEST: Final = 2  # one of them crashes
-# With the default of 100 a share is off by 10 % easily, and by 30 % now and then; a group as busy as this one then has a
-# consumer that never catches up.
+# With the default of 100 a share is off by 10 % easily, and by 30 % now and then; a group as busy as this one then has
+# a consumer that never catches up.
 _VNODES: Final = 400
 _ANSWERS: Final = (Answer.ACK,) * 989 + (Answer.NACK,) * 10 + (Answer.SILENT,)
 
@@ -114,8 +114,8 @@ class Story:
         """The group as a plan; times count from the first message of the log.
 
         A consumer holds no more messages than it works on, so that waiting shows as waiting. The dispatcher's times
-        are those of the work: whoever is gone for three services is evicted, whoever has not answered after two of the
-        longest has timed out, and a message that failed comes again after one service, later ones after up to eight.
+        are those of the work: whoever is gone for three services is evicted, what has no answer after five of the
+        longest has timed out, and a message that failed comes again after one service, or up to eight if it fails on.
         """
         service = max(1, round(self.workload.mean * self.ms_for_work))
         longest = max(1, round(self.workload.largest * self.ms_for_work))
@@ -124,7 +124,7 @@ class Story:
             placement=HashRing(vnodes=_VNODES),
             changes=[Crash(self.crash_ms, self.crashed), Join(self.join_ms, _consumer(self.joined))],
             config=DispatcherConfig(
-                ack_timeout_ms=2 * longest,
+                ack_timeout_ms=5 * longest,
                 inactive_grace_ms=3 * service,
                 retry=RetryPolicy(base_delay_ms=service, max_delay_ms=8 * service),
             ),

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from keyshared.errors import ConfigError
 
-__all__ = ["Progress", "local_session"]
+__all__ = ["Progress", "local_session", "reason"]
 
 _QUIET: Final = {
     "spark.ui.enabled": "false",
@@ -82,7 +82,7 @@ def local_session(
             return builder.getOrCreate()
         except (PySparkException, Py4JJavaError, OSError) as error:
             where = "" if log is None else f"; details are in {log}"
-            requirement = f"be a master that Spark can start with ({_reason(error)}){where}"
+            requirement = f"be a master that Spark can start with ({reason(error)}){where}"
             raise ConfigError("master", master, requirement) from error
 
 
@@ -93,8 +93,16 @@ def _settings(master: str | None, jvm_options: str, more: Mapping[str, str]) -> 
     return {**_QUIET, **local, "spark.driver.extraJavaOptions": options, **more}
 
 
-def _reason(error: Exception) -> str:
-    """Say it in one line; of an exception of the JVM, the first line only names the call."""
+def reason(error: Exception) -> str:
+    """Say in one line what Spark complains of.
+
+    Args:
+        error: What was raised by pyspark, or by the JVM.
+
+    Returns:
+        The line that tells most: the first one, or of an exception of the JVM the second, because the first only names
+        the call.
+    """
     lines = str(error).strip().splitlines()
     return lines[1 if isinstance(error, Py4JJavaError) else 0].removeprefix(": ")
 

@@ -1,0 +1,224 @@
+"""The demo from end to end: on a sample of the flights, on logs of one's own, and on a delivery log that is wrong."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.spark.test_report import Page
+
+pyspark = pytest.importorskip("pyspark")
+from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
+
+from keyshared.spark import demo  # noqa: E402 - needs pyspark
+from keyshared.spark.deliveries import DELIVERY_SCHEMA  # noqa: E402 - needs pyspark
+from keyshared.spark.replay import Replay  # noqa: E402 - needs pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+CSV = "user,shard,at,work,name\n" + "".join(f"u{i % 7},{i % 2},{i},{1 + i % 3},x\n" for i in range(200))
+
+
+COLUMNS = {"key": "user", "partition": "shard", "order": "at"}
+
+
+def own(path: object, **columns: str) -> list[str]:
+    return ["--input", str(path), *(part for name, column in columns.items() for part in (f"--{name}", column))]
+
+
+def run(*options: str, out: Path) -> int:
+    return demo.main([*options, "--out", str(out)])
+
+
+def facts(text: str) -> dict[str, str]:
+    """The block of facts: names to the left, values after two blanks or more."""
+    return dict(re.findall(r"^  ([a-z0-9-]+(?: [a-z0-9]+)*) {2,}(\S.*)$", text, re.MULTILINE))
+
+
+def test_the_module_runs_as_a_program_and_spark_is_not_heard(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "out"
+    command = [sys.executable, "-m", "keyshared.spark.demo", "--limit", "3000", "--consumers", "4", "--out", str(out)]
+    told = subprocess.run(
+        [*command, "--master", "local[2]", "--partitions", "2"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd=tmp_path,
+    )
+    assert 0 == told.returncode, told.stderr
+    steps = [line for line in told.stderr.splitlines() if "done in" in line]
+    assert ["starting Spark", "reading the log", "replaying", "auditing every delivery", "counting"] == [
+        step.partition(":")[0] for step in steps
+    ]
+    assert [] == [line for line in told.stderr.splitlines() if not re.search(r": .*\d s$", line)]
+    found = facts(told.stdout)
+    assert ("3,000", "3") == (found["messages"], found["topic-partitions"])
+    assert "0" == found["violations"]
+    assert int(found["redeliveries"].replace(",", "")) > 0
+    assert {"c2 leaves", "c5 joins"} <= set(found)
+    assert {"deliveries", "report.html", "spark.log"} == {path.name for path in out.iterdir()}
+
+
+def test_flights_leave_a_delivery_log_and_a_page(
+    spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 0 == run("--limit", "2000", out=tmp_path)
+    found = facts(capsys.readouterr().out)
+    deliveries = spark.read.parquet(str(tmp_path / "deliveries"))
+    assert DELIVERY_SCHEMA.names == deliveries.columns
+    assert found["deliveries"] == f"{deliveries.count():,}"
+    assert 2_000 == deliveries.select("topic_partition", "offset").distinct().count()
+    assert 2_000 == deliveries.filter("settled_sequence is not null").count()
+    assert found["keys"] == f"{deliveries.select('key').dropna().distinct().count():,}"
+    assert found["redeliveries"] == f"{deliveries.filter('attempt > 1').count():,}"
+    assert found["keyless messages"] == f"{deliveries.filter('key is null and attempt = 1').count():,}"
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    parsed = Page(page)
+    assert [] == parsed.open
+    assert "every promise kept" in page
+    assert {"EWR", "JFK", "LGA"} <= set(re.findall(r"<title>(\w+)</title></path>", page))
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("log.csv", lambda path, _: path.write_text(CSV)),
+        ("log.json", lambda path, rows: rows.toPandas().to_json(path, orient="records", lines=True)),
+        ("log.parquet", lambda path, rows: rows.write.parquet(str(path))),
+    ],
+)
+def test_a_log_of_ones_own_is_replayed(
+    spark: "SparkSession",
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    write: Callable[[Path, "DataFrame"], None],
+) -> None:
+    (tmp_path / "rows.csv").write_text(CSV)
+    write(tmp_path / name, spark.read.csv(str(tmp_path / "rows.csv"), header=True, inferSchema=True))
+    options = own(tmp_path / name, **COLUMNS, service="work")
+    assert 0 == run(*options, "--order-ms", "1000", "--consumers", "2", out=tmp_path / "out")
+    told = capsys.readouterr()
+    found = facts(told.out)
+    assert ("200", "7", "0", "2") == tuple(
+        found[name] for name in ("messages", "keys", "keyless messages", "topic-partitions")
+    )
+    assert "in proportion to work" in told.out.replace("\n", " ")
+    deliveries = spark.read.parquet(str(tmp_path / "out" / "deliveries"))
+    assert 199_000 <= (deliveries.agg(F.max("delivered_ms")).collect()[0][0])  # a unit is a second
+
+
+def test_a_log_without_keys_and_of_one_instant_is_replayed_quietly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log.csv").write_text("k,p,o\n,a,5\n,a,5\n,b,5\n")
+    elsewhere = tmp_path / "elsewhere"
+    options = own(tmp_path / "log.csv", key="k", partition="p", order="o")
+    assert 0 == run(*options, "--quiet", "--deliveries", str(elsewhere), out=tmp_path / "out")
+    assert ("", "") == capsys.readouterr()
+    assert (elsewhere / "_SUCCESS").exists()
+    assert "none" in (tmp_path / "out" / "report.html").read_text()  # no hottest key
+
+
+@pytest.mark.parametrize(
+    ("broken", "promise"),
+    [
+        (lambda rows: rows.filter("attempt > 1 or offset != 17"), "no-loss"),
+        (
+            lambda rows: rows.withColumn("consumer", F.concat("consumer", F.col("offset") % 2)).transform(_overlapping),
+            "one-holder",
+        ),
+    ],
+)
+def test_a_delivery_log_that_is_wrong_makes_the_demo_fail(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    broken: Callable[["DataFrame"], "DataFrame"],
+    promise: str,
+) -> None:
+    whole: Any = Replay.__dict__["deliveries"].fget
+    monkeypatch.setattr(Replay, "deliveries", property(lambda self: broken(whole(self))))
+    (tmp_path / "log.csv").write_text(CSV)
+    assert 1 == run(*own(tmp_path / "log.csv", **COLUMNS), "--quiet", out=tmp_path / "out")
+    told = capsys.readouterr()
+    assert "" == told.out
+    assert re.match(r"[\d,]+ violations, such as\n  promise", told.err)
+    assert promise in told.err
+    assert "every promise kept" not in (tmp_path / "out" / "report.html").read_text()
+
+
+def _overlapping(rows: "DataFrame") -> "DataFrame":
+    late = F.col("end_sequence") + 1_000
+    return rows.withColumns({"end_sequence": late, "settled_sequence": late})
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (own("LOG"), "--key and --partition and --order is None; it must name a column of .*user, shard, at"),
+        (own("LOG", key="user"), "--partition and --order is None; it must name a column of"),
+        (own("LOG", key="nope", partition="shard", order="at"), "'nope'; it must be a column of the frame"),
+        (own("LOG", key="user", partition="shard", order="name"), "order is 'name'; it must be a column of whole"),
+        (own("LOG", **COLUMNS, service="name"), "it must be a column of numbers, and it is string"),
+        (own("LOG", **COLUMNS, service="nope"), "'nope'; it must be a column of the frame"),
+        (own("none.csv", **COLUMNS), "PATH_NOT_FOUND"),
+        (own("BELOW", **COLUMNS, service="work"), "work.*it must hold no negative and no endless numbers"),
+        (["--key", "user"], "--key is 'user'; it must come with --input"),
+        (["--service", "x"], "--service is 'x'; it must come with --input"),
+        (["--consumers", "1"], "consumers is 1; it must be an int of at least 2"),
+        (["--limit", "0"], "--limit is 0; it must be at least 1"),
+        (["--partitions", "0"], "--partitions is 0; it must be at least 1"),
+        (["--order-ms", "-1"], "--order-ms is -1; it must be at least 1"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], told: str
+) -> None:
+    files = {"LOG": CSV, "BELOW": "user,shard,at,work\na,b,1,-2.5\n"}
+    for name, text in files.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    named = [str(tmp_path / f"{each}.csv") if each in files else each for each in options]
+    assert 2 == run(*named, "--quiet", out=tmp_path / "out")
+    said = capsys.readouterr()
+    assert "" == said.out
+    assert re.match(f"error: .*{told}.*\n$", said.err), said.err
+
+
+def test_a_log_of_no_messages_is_refused(
+    spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark.createDataFrame([], "user string, shard string, at long").write.parquet(str(tmp_path / "log"))
+    assert 2 == run(*own(tmp_path / "log", **COLUMNS), "--quiet", out=tmp_path / "out")
+    assert "error: log is 'log'; it must hold at least one message\n" == capsys.readouterr().err
+
+
+def test_a_job_that_fails_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log.csv").write_text(CSV)
+    (tmp_path / "file").write_text("")
+    assert 2 == run(
+        *own(tmp_path / "log.csv", **COLUMNS),
+        "--quiet",
+        "--deliveries",
+        str(tmp_path / "file" / "below"),
+        out=tmp_path / "out",
+    )
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert said.endswith(f"; details are in {tmp_path / 'out' / 'spark.log'}\n")
+    assert 1 == said.count("\n")
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert 2 == run("--quiet", out=tmp_path / "file" / "out")
+    assert "it must be a folder that can be made" in capsys.readouterr().err
