@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,18 @@ def test_a_master_that_does_not_exist_is_refused_with_the_reason(tmp_path: Path)
     assert run.stdout.endswith(f"details are in {tmp_path / 'log'}")
     assert "Master must either be yarn or start with spark, k8s, or local" in (tmp_path / "log").read_text()
     assert "" == run.stderr
+
+
+def test_without_a_master_the_one_that_spark_was_told_stays(spark: "SparkSession") -> None:
+    assert "local[2]" == local_session(master=None).sparkContext.master
+    assert local_session(master=None).sparkContext is spark.sparkContext
+
+
+def test_progress_before_there_is_a_session_shows_the_time() -> None:
+    file = io.StringIO()
+    with Progress(None, "starting", stream=file):
+        pass
+    assert re.fullmatch(r"starting: done in \d+\.\d s\n", file.getvalue())
 
 
 def test_progress_on_a_terminal_redraws_one_line_with_the_tasks_done(

@@ -10,7 +10,7 @@ from keyshared.errors import ConfigError
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
-from keyshared.spark.source import FLIGHTS, FLIGHTS_WITHOUT_KEY, load_flights, load_log  # noqa: E402
+from keyshared.spark.source import FLIGHTS, FLIGHTS_WITHOUT_KEY, load_flights, load_log, log_columns  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,6 +80,13 @@ def test_columns_that_cannot_make_a_log_are_refused(
     (tmp_path / "log.csv").write_text(CSV)
     with pytest.raises(ConfigError, match=told):
         load_log(spark, str(tmp_path / "log.csv"), **{"key": "id", "partition": "shard", "order": "at", **changed})
+
+
+def test_the_columns_of_a_log_can_be_asked_for(spark: "SparkSession", tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(CSV)
+    assert ["id", "shard", "at", "note"] == log_columns(spark, str(tmp_path / "log.csv"))
+    with pytest.raises(ConfigError, match="must end in one of"):
+        log_columns(spark, "log.xlsx")
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,17 @@
-"""``python -m keyshared.spark.demo``: a year of flights, or your own log, replayed over a group of consumers.
+r"""``python -m keyshared.spark.demo``: a year of flights, or your own log, replayed over a group of consumers.
 
 The log is replayed (`keyshared.spark.replay`), the delivery log that came out is written as Parquet, read again and
 audited (`keyshared.spark.order`), and what happened is printed and written as a page of HTML.
 
 The exit status is 0 if every promise was kept, 1 if one was broken, and 2 if the job could not run.
 
-On a cluster::
+With ``spark-submit`` everything of Spark's own goes to standard error, and everything of the demo to standard output::
 
     spark-submit --master spark://host:7077 src/keyshared/spark/demo.py --input s3a://logs/2024/ --key user \
-        --partition shard --order ts --deliveries s3a://scratch/deliveries
+        --partition shard --order ts --deliveries s3a://scratch/deliveries 2>spark.log
 
-The driver and the workers need keyshared installed.
+The driver and the workers need keyshared installed. Without ``--deliveries`` the delivery log goes to a folder that all
+workers must share with the driver, such as any folder of a local master.
 """
 
 import argparse
