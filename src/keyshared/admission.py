@@ -15,6 +15,7 @@ __all__ = ["Admission", "Message"]
 Message = tuple[int, Key, object]
 """Offset, key and passenger, as ``offer_many`` takes them."""
 
+_Keyed = tuple[int, bytes | None, object]
 _SPILLED: Final = int(State.SPILLED)
 
 
@@ -60,9 +61,9 @@ class Admission:
             return False
         return not membership.accepts(key)
 
-    def check_batch(self, messages: Iterable[object]) -> list[Message]:
+    def check_batch(self, messages: Iterable[object]) -> list[_Keyed]:
         """The batch with its keys as bytes. Raises what any of its offers would, before anything has changed."""
-        batch: list[Message] = []
+        batch: list[_Keyed] = []
         for message in messages:
             if not isinstance(message, tuple) or len(message) != 3:  # noqa: PLR2004  # offset, key, item
                 raise ConfigError("message", message, "be a tuple of offset, key and item")
@@ -71,7 +72,7 @@ class Admission:
         self._check_new(batch[first_new:])
         return batch
 
-    def _check_new(self, messages: list[Message]) -> None:
+    def _check_new(self, messages: list[_Keyed]) -> None:
         last = self._window.cursor.last
         for offset, _, _ in messages:
             if type(offset) is not int or (last is not None and offset <= last):
@@ -81,5 +82,5 @@ class Admission:
             raise WindowFullError(self._window.tightest_limit)
         if self._config.unmatched is Unmatched.ERROR:
             for _, key, _ in messages:
-                if self.is_unmatched(key_bytes(key)):
-                    raise UnmatchedKeyError(key_bytes(key))
+                if self.is_unmatched(key):
+                    raise UnmatchedKeyError(key)

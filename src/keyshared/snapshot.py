@@ -56,19 +56,20 @@ class Reader:
         self._data = data
         self._place = place
 
-    def _refuse(self, requirement: str) -> SnapshotError:
+    def refuse(self, requirement: str) -> SnapshotError:
+        """The exception that says what this value should have been."""
         return SnapshotError(self._place, self._data, requirement)
 
     def field(self, name: str) -> "Reader":
         """The value under a name."""
         if not isinstance(self._data, Mapping) or name not in self._data:
-            raise self._refuse(f"have a field {name!r}")
+            raise self.refuse(f"have a field {name!r}")
         return Reader(self._data[name], f"{self._place}.{name}")
 
     def items(self, length: int | None = None) -> list["Reader"]:
         """The values of a list, of that length if one is given."""
         if not isinstance(self._data, list) or length not in {None, len(self._data)}:
-            raise self._refuse("be a list" if length is None else f"be a list of {length}")
+            raise self.refuse("be a list" if length is None else f"be a list of {length}")
         return [Reader(value, f"{self._place}[{index}]") for index, value in enumerate(self._data)]
 
     def maybe(self, read: Callable[["Reader"], _T]) -> _T | None:
@@ -78,25 +79,25 @@ class Reader:
     def integer(self) -> int:
         """An int."""
         if type(self._data) is not int:
-            raise self._refuse("be an int")
+            raise self.refuse("be an int")
         return self._data
 
     def count(self) -> int:
         """An int that is not negative."""
         if self.integer() < 0:
-            raise self._refuse("be at least 0")
+            raise self.refuse("be at least 0")
         return self.integer()
 
     def text(self) -> str:
         """A str."""
         if not isinstance(self._data, str):
-            raise self._refuse("be a str")
+            raise self.refuse("be a str")
         return self._data
 
     def flag(self) -> bool:
         """A bool."""
         if not isinstance(self._data, bool):
-            raise self._refuse("be a bool")
+            raise self.refuse("be a bool")
         return self._data
 
     def binary(self) -> bytes:
@@ -104,24 +105,20 @@ class Reader:
         try:
             return b64decode(self.text(), validate=True)
         except ValueError:
-            raise self._refuse("be base64") from None
+            raise self.refuse("be base64") from None
 
     def one_of(self, values: Mapping[str, _T]) -> _T:
         """What the text stands for."""
         if self.text() not in values:
-            raise self._refuse(f"be one of {', '.join(values)}")
+            raise self.refuse(f"be one of {', '.join(values)}")
         return values[self.text()]
 
     def weight(self) -> Weight:
         """A positive fraction; the placement checks it."""
         above, below = (number.integer() for number in self.items(2))
         if below < 1:
-            raise self._refuse("be a fraction")
+            raise self.refuse("be a fraction")
         return Fraction(above, below) if below > 1 else above
-
-    def refuse(self, requirement: str) -> SnapshotError:
-        """The exception that says what this value should have been."""
-        return self._refuse(requirement)
 
 
 def placement_mark(ranges: RangeMap) -> str:
