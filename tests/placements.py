@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from itertools import groupby
 from typing import ClassVar, Self
 from zlib import crc32
 
@@ -13,6 +14,9 @@ SLOTS = 8
 class Ranking:
     """For each slot all names in the order of their rank there: a value, like the real ranges."""
 
+    key_hash: ClassVar[str] = "crc32"
+    slot_bits: ClassVar[int] = 3
+
     def __init__(self, weights: dict[str, int]) -> None:
         self.weights = dict(weights)
 
@@ -20,6 +24,15 @@ class Ranking:
     def owners(self) -> tuple[str, ...]:
         """Everyone who can own something."""
         return tuple(self.weights)
+
+    @property
+    def runs(self) -> Iterator[tuple[int, int, str | None]]:
+        """Neighbouring slots of one owner together: first slot, one past the last one, owner."""
+        start = 0
+        for owner, slots in groupby(range(SLOTS), key=self.owner):
+            stop = start + len(list(slots))
+            yield start, stop, owner
+            start = stop
 
     def slot_of(self, key: str | bytes) -> int:
         """The slot of a key."""

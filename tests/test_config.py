@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.config import DispatcherConfig, OnEvict, Unmatched
+from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Unmatched
 from keyshared.errors import ConfigError, SnapshotError
 from keyshared.retry import Backoff, Poison, RetryPolicy
 
@@ -36,6 +36,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "inactive_grace_ms": 3_000,
         "drain_timeout_ms": None,
         "ordering_required": False,
+        "unit": "key",
         "start": None,
     }
     assert expected == config.to_json()
@@ -86,6 +87,7 @@ def test_what_is_in_flight_of_a_key_is_loaded() -> None:
         ("on_evict", "drop", "OnEvict"),
         ("unmatched", "skip", "Unmatched"),
         ("ordering_required", 1, "bool"),
+        ("unit", "hash", "DrainUnit"),
     ],
 )
 def test_policies_are_values_of_their_type_and_never_text(name: str, value: object, kind: str) -> None:
@@ -118,6 +120,13 @@ def test_ordering_required_refuses_policies_that_let_later_messages_overtake(
     assert value == getattr(DispatcherConfig(**{name: value}), name)
 
 
+@pytest.mark.parametrize("unit", [DrainUnit.HASH, DrainUnit.RANGE])
+def test_ordering_required_has_one_lane_and_nothing_larger_to_drain(unit: DrainUnit) -> None:
+    error = refusal(**ORDERED, unit=unit)
+    assert ("unit", unit) == (error.parameter, error.value)
+    assert DrainUnit.KEY is DispatcherConfig(**ORDERED, unit=DrainUnit.KEY).unit
+
+
 @pytest.mark.parametrize("poison", [Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER])
 @pytest.mark.parametrize("unmatched", [Unmatched.HOLD, Unmatched.ERROR])
 def test_ordering_required_goes_with_the_policies_that_wait(poison: Poison, unmatched: Unmatched) -> None:
@@ -142,6 +151,7 @@ def test_a_configuration_is_a_value() -> None:
             on_evict=OnEvict.DROP,
             unmatched=Unmatched.ERROR,
             poison=Poison.QUARANTINE,
+            unit=DrainUnit.RANGE,
             retry=RetryPolicy(max_redeliveries=None, backoff=Backoff.FIXED),
         ),
     ],
@@ -166,6 +176,7 @@ def test_a_plain_form_with_other_fields_is_refused(data: object) -> None:
         ({"poison": None}, "poison"),
         ({"on_evict": "keep"}, "on_evict"),
         ({"unmatched": ["skip"]}, "unmatched"),
+        ({"unit": "slot"}, "unit"),
         ({"ordering_required": True}, "unmatched"),
         ({"retry": None}, "config.retry"),
         ({"retry": {"backoff": "fixed"}}, "config.retry"),

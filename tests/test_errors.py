@@ -5,22 +5,37 @@ import pytest
 
 from keyshared import errors
 from keyshared.errors import (
+    BatchError,
     ClockError,
     ConfigError,
     ConsumerExistsError,
     EntryStateError,
+    HashHolderError,
     InvariantError,
     KeySharedError,
     KeyTypeError,
+    LayoutMismatchError,
+    MissingExtraError,
     MisuseError,
+    NoRangeLeftError,
     OffsetOrderError,
+    QuiesceError,
+    RangeOverlapError,
+    SegmentBusyError,
+    SegmentOrderError,
+    SegmentSealedError,
+    SequenceOrderError,
     SnapshotError,
+    TopologyError,
     UnknownConsumerError,
+    UnknownSegmentError,
     UnmatchedKeyError,
+    UnownedSlotError,
     WindowFullError,
 )
 
 RENDERED = [
+    (BatchError(), {}, "no batch has begun; call start_batch first, once for each end_batch"),
     (
         ConfigError("window", -1, "be at least 1"),
         {"parameter": "window", "value": -1, "requirement": "be at least 1"},
@@ -30,6 +45,11 @@ RENDERED = [
         EntryStateError(7, "QUEUED", "BLOCKED"),
         {"offset": 7, "state": "QUEUED", "wanted": "BLOCKED"},
         "offset 7 is QUEUED and cannot become BLOCKED; see keyshared.lanes.NEXT_STATE",
+    ),
+    (
+        HashHolderError(7, "c1", "c2"),
+        {"hash": 7, "holder": "c1", "consumer": "c2"},
+        ("hash 7 drains at 'c1', so 'c2' can have nothing unacked of it; ask should_block before a message goes out"),
     ),
     (
         SnapshotError("version", 9, "be 1"),
@@ -55,9 +75,44 @@ RENDERED = [
         "cannot take offset 1.5 after None; offsets are ints that grow strictly (gaps are fine)",
     ),
     (
+        LayoutMismatchError((0, 8), (0, *range(8, 25))),
+        {"declared": (0, 8), "agreed": (0, *range(8, 25))},
+        (
+            "buckets that start at [0, 8] are not the segment's, which start at "
+            "[0, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22] and 2 more; "
+            "a segment keeps one layout for life, so read it again before subscribing"
+        ),
+    ),
+    (
+        SegmentBusyError(7, 3),
+        {"segment": 7, "outstanding": 3},
+        "cannot forget segment 7: 3 of its entries are not settled; wait for them",
+    ),
+    (
         WindowFullError(100),
         {"capacity": 100},
         "cannot offer: all 100 slots are taken; stop reading while free_slots is 0",
+    ),
+    (
+        SegmentOrderError(5, (1, 3)),
+        {"segment": 5, "waiting_for": (1, 3)},
+        "segment 5 has to wait for segment 1, 3; drain what comes before it first",
+    ),
+    (SegmentSealedError(0, (1, 2)), {"segment": 0, "successors": (1, 2)}, "segment 0 is sealed; go on with 1, 2"),
+    (
+        SegmentSealedError(0, ()),
+        {"segment": 0, "successors": ()},
+        "segment 0 is sealed; go on with the segments of a newer SegmentMap",
+    ),
+    (
+        SequenceOrderError(7, 7),
+        {"sequence_id": 7, "last": 7},
+        "cannot take sequence id 7 after 7; a producer numbers its messages with ints that grow strictly",
+    ),
+    (
+        UnknownSegmentError("0", 3),
+        {"segment": "0", "epoch": 3},
+        "there is no segment '0' at epoch 3; it was pruned, or comes in a newer map",
     ),
     (UnknownConsumerError("c1"), {"consumer": "c1"}, "consumer 'c1' is not connected; add_consumer it first"),
     (
@@ -73,12 +128,59 @@ RENDERED = [
     (
         UnmatchedKeyError(b"order-1"),
         {"key": b"order-1"},
-        "no consumer accepts key b'order-1'; widen a filter, or choose Unmatched.HOLD or Unmatched.SKIP",
+        (
+            "no consumer accepts key b'order-1', or nobody owns its slot; "
+            "widen a filter, assign the slot, or choose Unmatched.HOLD or Unmatched.SKIP"
+        ),
     ),
     (
         UnmatchedKeyError(None),
         {"key": None},
-        "no consumer accepts key None; widen a filter, or choose Unmatched.HOLD or Unmatched.SKIP",
+        (
+            "no consumer accepts key None, or nobody owns its slot; "
+            "widen a filter, assign the slot, or choose Unmatched.HOLD or Unmatched.SKIP"
+        ),
+    ),
+    (
+        NoRangeLeftError(4),
+        {"consumers": 4},
+        "cannot split any range further: 4 consumers have one slot each; use more slot_bits",
+    ),
+    (
+        RangeOverlapError("b", (4, 7), "a", (2, 6)),
+        {"consumer": "b", "slots": (4, 7), "owner": "a", "owner_slots": (2, 6)},
+        (
+            "cannot give slots [4, 7) to 'b': they overlap [2, 6) of 'a'; "
+            "change that range first, or ask for other slots"
+        ),
+    ),
+    (
+        UnownedSlotError(7),
+        {"slot": 7},
+        "nobody owns slot 7; assign a range with it, or choose Unowned.HOLD or a fallback",
+    ),
+    (
+        MissingExtraError("mmh3", "pulsar"),
+        {"package": "mmh3", "extra": "pulsar"},
+        "this hash needs the package 'mmh3', which is not installed; install keyshared[pulsar]",
+    ),
+    (
+        TopologyError("tree[0][1]", "cluster", "c1", "be named once"),
+        {"path": "tree[0][1]", "parameter": "cluster", "value": "c1", "requirement": "be named once"},
+        "at tree[0][1]: cluster is 'c1'; it must be named once",
+    ),
+    (
+        QuiesceError("the drain is not over", ("a", "b", "c", "d", "e")),
+        {"problem": "the drain is not over", "pending": ("a", "b", "c", "d", "e")},
+        (
+            "cannot change the tree: the drain is not over; to be drained: a, b, c and 2 more "
+            "(see keyshared.quiesce.Drain)"
+        ),
+    ),
+    (
+        QuiesceError("the drain is not over", ()),
+        {"problem": "the drain is not over", "pending": ()},
+        "cannot change the tree: the drain is not over; to be drained: nothing (see keyshared.quiesce.Drain)",
     ),
     (
         InvariantError("used is 1"),
@@ -88,17 +190,31 @@ RENDERED = [
 ]
 
 BASES = {
+    BatchError: MisuseError,
     ClockError: MisuseError,
     ConfigError: ValueError,
     ConsumerExistsError: MisuseError,
     EntryStateError: MisuseError,
+    HashHolderError: MisuseError,
     InvariantError: AssertionError,
     KeyTypeError: TypeError,
+    MissingExtraError: ImportError,
+    LayoutMismatchError: MisuseError,
     MisuseError: RuntimeError,
+    NoRangeLeftError: MisuseError,
     OffsetOrderError: MisuseError,
+    SegmentOrderError: MisuseError,
+    SegmentSealedError: MisuseError,
+    SequenceOrderError: MisuseError,
+    RangeOverlapError: MisuseError,
+    SegmentBusyError: MisuseError,
+    QuiesceError: MisuseError,
     SnapshotError: ConfigError,
+    TopologyError: ConfigError,
     UnknownConsumerError: MisuseError,
+    UnknownSegmentError: MisuseError,
     UnmatchedKeyError: MisuseError,
+    UnownedSlotError: MisuseError,
     WindowFullError: MisuseError,
 }
 
@@ -138,7 +254,7 @@ def test_misuse_is_never_taken_for_a_bug_of_ours() -> None:
 
 def test_a_long_key_is_cut_in_the_text_and_whole_in_the_field() -> None:
     error = UnmatchedKeyError(b"k" * 65)
-    assert f"key b'{'k' * 64}';" in str(error)
+    assert f"key b'{'k' * 64}'," in str(error)
     assert b"k" * 65 == error.key
 
 

@@ -2,14 +2,32 @@
 
 import json
 import pickle
+import subprocess
+import sys
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from keyshared.errors import ConfigError, KeyTypeError
-from keyshared.hashing import DANUBE_32, KEY_HASHES, XXH64_SEED_42, KeyHash, fnv64, key_bytes, key_hash_named
+from keyshared import celeriant, pulsar
+from keyshared.errors import ConfigError, KeyTypeError, MissingExtraError
+from keyshared.hashing import (
+    CELERIANT_BE,
+    CELERIANT_LE,
+    DANUBE_32,
+    KEY_HASHES,
+    MURMUR3_32,
+    PULSAR_RANGES,
+    PULSAR_RING,
+    XXH64_SEED_42,
+    KeyHash,
+    fnv64,
+    key_bytes,
+    key_hash_named,
+    pulsar_range_hash,
+    pulsar_ring_hash,
+)
 
 _SPARK = Path(__file__).parent / "conformance" / "data" / "spark_xxhash64.json"
 SPARK_ROWS: list[list[Any]] = json.loads(_SPARK.read_text("utf-8"))["rows"]
@@ -67,13 +85,26 @@ def test_a_slot_is_the_top_bits() -> None:
 
 
 def test_hashes_are_found_by_name() -> None:
-    assert {"xxh64:42": XXH64_SEED_42, "danube32": DANUBE_32} == dict(KEY_HASHES)
-    assert DANUBE_32 is key_hash_named("danube32")
+    single = {"xxh64:42": XXH64_SEED_42, "danube32": DANUBE_32, "murmur3:0": MURMUR3_32}
+    celeriant = {"celeriant:le": CELERIANT_LE, "celeriant:be": CELERIANT_BE}
+    sizes = [1 << bits for bits in range(1, 17)]
+    rings = {f"pulsar-ring:{size}": pulsar_ring_hash(size) for size in sizes}
+    ranges = {f"pulsar-range:{size}": pulsar_range_hash(size) for size in sizes}
+    assert {**single, **celeriant, **rings, **ranges} == dict(KEY_HASHES)
+    assert all(known is key_hash_named(name) for name, known in KEY_HASHES.items())
+    assert all(name == known.name for name, known in KEY_HASHES.items())
+
+
+@pytest.mark.parametrize("sized", [pulsar_ring_hash, pulsar_range_hash])
+@pytest.mark.parametrize("size", [0, 1, 3, 65535, 131072, 4.0, "4", None, True])
+def test_pulsar_has_no_space_of_another_size(sized: Any, size: Any) -> None:
+    with pytest.raises(ConfigError, match="be a power of two from 2 to 65536"):
+        sized(size)
 
 
 @pytest.mark.parametrize("name", ["xxh64", "", None, ["xxh64:42"]])
 def test_an_unknown_hash_is_refused_and_the_known_ones_are_named(name: Any) -> None:
-    with pytest.raises(ConfigError, match="be one of xxh64:42, danube32"):
+    with pytest.raises(ConfigError, match=r"be one of xxh64:42, danube32, .*or pulsar-ring:N"):
         key_hash_named(name)
 
 
@@ -89,7 +120,7 @@ def test_a_hash_is_a_value() -> None:
         DANUBE_32.bits = 64  # type: ignore[misc]  # that is the point
 
 
-@pytest.mark.parametrize("known", [XXH64_SEED_42, DANUBE_32, KeyHash("mine", 8, _first_byte)])
+@pytest.mark.parametrize("known", [*KEY_HASHES.values(), KeyHash("mine", 8, _first_byte)], ids=lambda h: h.name)
 def test_a_hash_survives_pickling(known: KeyHash) -> None:
     again = pickle.loads(pickle.dumps(known))  # noqa: S301 - our own bytes
 
@@ -113,3 +144,51 @@ def test_a_hash_that_can_never_work_is_refused(name: Any, bits: Any, function: A
         KeyHash(name, bits, function)
 
     assert parameter == caught.value.parameter
+
+
+def test_every_hash_stays_within_its_width() -> None:
+    for known in KEY_HASHES.values():
+        assert all(0 <= known.function(b"key-%d" % i) < 1 << known.bits for i in range(200)), known
+
+
+def test_pulsars_slots_are_never_zero_and_differ_by_formula() -> None:
+    keys = [b"%d" % i for i in range(500)]
+
+    for sized in (pulsar_ring_hash, pulsar_range_hash):
+        assert {1, 2, 3} == {sized(4).function(key) for key in keys}
+    assert {1} == {pulsar_ring_hash(2).function(key) for key in keys}
+    assert [PULSAR_RING.function(key) for key in keys] != [PULSAR_RANGES.function(key) for key in keys]
+
+
+HIDDEN = """
+import sys
+sys.modules["mmh3"] = sys.modules["blake3"] = None
+import keyshared
+from keyshared.errors import MissingExtraError
+from keyshared.hashing import CELERIANT_LE, MURMUR3_32, PULSAR_RANGES, PULSAR_RING
+from keyshared.ranges import RangeMap
+
+assert keyshared.HashRing(["a"]).owner("key") == "a"
+for known in (CELERIANT_LE, MURMUR3_32, PULSAR_RANGES, PULSAR_RING):
+    for use in (lambda: known.function(b"key"), lambda: RangeMap(key_hash=known)):
+        try:
+            use()
+        except MissingExtraError as error:
+            print(error.package, error.extra)
+"""
+
+
+def test_without_the_extras_keyshared_works_and_their_hashes_say_what_is_missing() -> None:
+    ran = subprocess.run([sys.executable, "-c", HIDDEN], capture_output=True, text=True, check=True, timeout=60)
+
+    assert ["blake3 celeriant"] * 2 + ["mmh3 pulsar"] * 6 == ran.stdout.splitlines()
+
+
+def test_a_missing_package_is_found_out_at_import_and_told_at_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mmh3", None)
+    monkeypatch.setitem(sys.modules, "blake3", None)
+
+    for find, extra in ((pulsar._find_murmur3, "pulsar"), (celeriant._find_blake3, "celeriant")):
+        with pytest.raises(MissingExtraError) as caught:
+            find()(b"key")
+        assert extra == caught.value.extra

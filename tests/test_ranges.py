@@ -29,6 +29,19 @@ def _bytes_map(*stops_and_owners: tuple[int, str | None]) -> RangeMap:
 HOLED = _bytes_map((10, None), (20, "b"), (30, "a"), (40, None), (50, "b"), (256, None))
 
 
+def test_a_range_can_be_read_from_inclusive_bounds() -> None:
+    assert HashRange(3, 6) == HashRange.inclusive(3, 5)
+    assert HashRange(3, 4) == HashRange.inclusive(3, 3)
+
+
+@pytest.mark.parametrize(("first", "last", "parameter"), [(3, 2, "stop"), (-1, 2, "start"), (0, "2", "last")])
+def test_inclusive_bounds_that_are_no_range_are_refused(first: Any, last: Any, parameter: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        HashRange.inclusive(first, last)
+
+    assert parameter == caught.value.parameter
+
+
 def test_a_range_is_half_open() -> None:
     piece = HashRange(3, 5)
 

@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -350,6 +351,96 @@ def test_danubes_ties_hold_however_many_points_fall_together(
     ids = list(ring.consumers)
     assert ["3", "1", "12", "7", "9", "5"] == ids
     assert [_danube_owner(ids, vnodes, h, mask) for h in range(20)] == [ring.ranges.owner(h) for h in range(20)]
+
+
+def test_pulsars_instances_of_one_name_have_points_of_their_own() -> None:
+    ring = HashRing.pulsar(["w#1", "w#2"], separator="#")
+    alone = HashRing.pulsar(["w"])
+
+    assert {point for point, _ in alone.points} == {point for point, name in ring.points if name == "w#1"}
+    assert {point for point, _ in alone.points} != {point for point, name in ring.points if name == "w#2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "separator", "like"),
+    [
+        ("w#1", None, "w#1"),
+        ("w#1", "#", "w"),
+        ("a#b#1", "#", "a#b"),
+        ("w", "#", "w"),
+        ("w#", "#", "w"),
+        ("#1", "#", "#1"),
+        ("w::1", "::", "w"),
+        ("w@1", "#", "w@1"),
+    ],
+)
+def test_what_follows_the_last_separator_takes_no_part_in_the_points(name: str, separator: Any, like: str) -> None:
+    ring = HashRing.pulsar([name], separator=separator)
+
+    assert [point for point, _ in HashRing.pulsar([like]).points] == [point for point, _ in ring.points]
+    assert (name,) == ring.consumers
+
+
+def test_pulsars_slot_zero_never_occurs_and_goes_with_the_first() -> None:
+    ring = HashRing.pulsar(["a", "b", "c"])
+
+    assert 0 not in {ring.ranges.slot_of(f"key-{i}") for i in range(1000)}
+    assert ring.ranges.owner(1) == ring.ranges.owner(0)
+
+
+def test_pulsars_consumers_are_equal_only_if_they_came_in_the_same_order_and_have_the_same_numbers() -> None:
+    ring = HashRing.pulsar(["a", "b"], separator="#")
+    renumbered = HashRing.pulsar(["w#0", "w#1"], separator="#")
+    renumbered.remove("w#0")
+
+    assert HashRing.pulsar(["b", "a"], separator="#") != ring
+    assert HashRing.pulsar(["a", "b"]) != ring
+    assert HashRing.pulsar(["w#1"], separator="#") != renumbered
+    assert renumbered.copy() == renumbered
+    assert renumbered == pickle.loads(pickle.dumps(renumbered))  # noqa: S301 - our own bytes
+    assert {"w#0"} == {move.new for move in renumbered.copy().add("w#0")}
+
+
+def test_a_weight_multiplies_pulsars_points_too() -> None:
+    ring = HashRing.pulsar({"a": 1, "b": 2}, points=10)
+    before = ring.ranges
+
+    assert (10, 20) == tuple(sum(name == each for _, name in ring.points) for each in "ab")
+    assert {"a"} == {move.new for move in ring.set_weight("a", 3)}
+    assert {"a"} == {move.old for move in ring.set_weight("a", 1)}
+    assert before == ring.ranges
+    ring.check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("options", "parameter"),
+    [
+        ({"separator": ""}, "separator"),
+        ({"separator": 5}, "separator"),
+        ({"points": 0}, "vnodes"),
+        ({"range_size": 65535}, "range_size"),
+        ({"names": [""]}, "name"),
+        ({"names": "ab"}, "consumers"),
+    ],
+    ids=str,
+)
+def test_a_ring_that_pulsar_could_not_have_is_refused(options: Any, parameter: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        HashRing.pulsar(**options)
+
+    assert parameter == caught.value.parameter
+
+
+def test_two_of_one_number_are_found_out() -> None:
+    ring = HashRing.pulsar(["w#1", "w#2"], separator="#")
+    first, second = ring._members.values()
+    ring._members["w#2"] = replace(second, index=first.index)
+    ring._points = sorted(
+        point for name, member in ring._members.items() for point in ring._points_of(name, member, 0, member.vnodes)
+    )
+
+    with pytest.raises(InvariantError, match="different numbers"):
+        ring.check_invariants()
 
 
 def test_an_owner_without_slots_is_on_the_ring_and_owns_nothing() -> None:

@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Final
 
 from keyshared.books import WindowBooks
-from keyshared.errors import InvariantError
+from keyshared.invariants import require
 from keyshared.lanes import ALONE, Consumer, Entry, Lane, State
 
 __all__ = ["check_window"]
@@ -25,11 +25,11 @@ def check_window(window: WindowBooks) -> None:
     for lane in lanes:
         _check_lane(window, lane)
     alone = [entry for entry in entries if entry.lane is ALONE]
-    _require(all(entry.state == State.IN_FLIGHT for entry in alone), "what has no lane is in flight")
+    require(all(entry.state == State.IN_FLIGHT for entry in alone), "what has no lane is in flight")
     keyed: dict[bytes | None, Lane | Entry] = {lane.key: lane for lane in lanes if lane.key is not None}
-    _require(not any(entry.key in keyed for entry in alone), "what has no lane is alone")
+    require(not any(entry.key in keyed for entry in alone), "what has no lane is alone")
     keyed |= {entry.key: entry for entry in alone}
-    _require(keyed == window.lanes, "lanes are exactly the keys that have outstanding messages")
+    require(keyed == window.lanes, "lanes are exactly the keys that have outstanding messages")
     for consumer in window.consumers.values():
         _check_consumer(window, consumer, entries)
     _check_counts(window, entries)
@@ -40,61 +40,61 @@ def _check_lane(window: WindowBooks, lane: Lane) -> None:
     entries = list(_entries_of(lane))
     offsets = [entry.offset for entry in entries]
     name = f"lane {lane.key!r}"
-    _require(bool(entries) and offsets == sorted(set(offsets)), f"{name} is in offset order")
-    _require(all(entry.lane is lane for entry in entries), f"{name} owns its entries")
+    require(bool(entries) and offsets == sorted(set(offsets)), f"{name} is in offset order")
+    require(all(entry.lane is lane for entry in entries), f"{name} owns its entries")
     fresh = entries.index(lane.fresh) if lane.fresh is not None else len(entries)
     delivered, waiting = entries[:fresh], entries[fresh:]
-    _require(all(entry.state in _DELIVERED_STATES for entry in delivered), f"{name} delivers from the front")
-    _require(all(entry.state in _FRESH_STATES for entry in waiting), f"{name} has nothing in flight behind fresh")
-    _require([e for e in delivered if e.state != State.IN_FLIGHT] == (lane.back or []), f"{name} knows what came back")
-    _require(len(delivered) <= window.per_key, f"{name} never had more open than the per-key limit")
+    require(all(entry.state in _DELIVERED_STATES for entry in delivered), f"{name} delivers from the front")
+    require(all(entry.state in _FRESH_STATES for entry in waiting), f"{name} has nothing in flight behind fresh")
+    require([e for e in delivered if e.state != State.IN_FLIGHT] == (lane.back or []), f"{name} knows what came back")
+    require(len(delivered) <= window.per_key, f"{name} never had more open than the per-key limit")
     spilled = [entry for entry in entries if entry.state == State.SPILLED]
-    _require(lane.spilled is (spilled[0] if spilled else None), f"{name} knows its oldest spilled message")
-    _require(not spilled or entries[-len(spilled) :] == spilled, f"{name} spills from the end")
+    require(lane.spilled is (spilled[0] if spilled else None), f"{name} knows its oldest spilled message")
+    require(not spilled or entries[-len(spilled) :] == spilled, f"{name} spills from the end")
     opened = [entry for entry in entries if entry.state == State.IN_FLIGHT]
-    _require(len(opened) == lane.open, f"{name} counts its open deliveries")
+    require(len(opened) == lane.open, f"{name} counts its open deliveries")
     holders = {id(entry.consumer) for entry in opened}
-    _require(holders == ({id(lane.holder)} if opened else set()), f"{name} has one holder")
+    require(holders == ({id(lane.holder)} if opened else set()), f"{name} has one holder")
     connected = lane.holder is not None and window.consumers.get(lane.holder.name) is lane.holder
-    _require(connected if opened else lane.holder is None, f"{name} has a holder while something of it is open")
-    _require(len(entries) - len(spilled) == lane.loaded <= window.loaded_per_key, f"{name} counts what is loaded")
+    require(connected if opened else lane.holder is None, f"{name} has a holder while something of it is open")
+    require(len(entries) - len(spilled) == lane.loaded <= window.loaded_per_key, f"{name} counts what is loaded")
 
 
 def _check_consumer(window: WindowBooks, consumer: Consumer, entries: list[Entry]) -> None:
     mine = [entry for entry in entries if entry.consumer is consumer]
     opened = {entry.offset: entry for entry in mine if entry.state == State.IN_FLIGHT}
     reserved = {entry.offset: entry for entry in mine if entry.state == State.LOADING}
-    _require(opened == consumer.open, f"{consumer.name!r} knows its open deliveries")
-    _require(reserved == consumer.reserved, f"{consumer.name!r} knows its reservations")
-    _require(consumer.limit - len(opened) - len(reserved) == consumer.free, f"{consumer.name!r} counts its room")
+    require(opened == consumer.open, f"{consumer.name!r} knows its open deliveries")
+    require(reserved == consumer.reserved, f"{consumer.name!r} knows its reservations")
+    require(consumer.limit - len(opened) - len(reserved) == consumer.free, f"{consumer.name!r} counts its room")
     idle = consumer.free > 0 and (consumer.ready or (consumer.keyless and window.shared))
-    _require(not idle, f"{consumer.name!r} has room, so nothing that is ready waits for it")
+    require(not idle, f"{consumer.name!r} has room, so nothing that is ready waits for it")
 
 
 def _check_counts(window: WindowBooks, entries: list[Entry]) -> None:
     loaded = sum(entry.state != State.SPILLED for entry in entries)
     opened = sum(entry.state == State.IN_FLIGHT for entry in entries)
-    _require(loaded == window.loaded <= window.capacity, "loaded messages are counted and fit the window")
-    _require(loaded - opened == window.waiting, "waiting messages are counted")
-    _require(len(entries) <= window.max_tracked, "tracked messages fit")
+    require(loaded == window.loaded <= window.capacity, "loaded messages are counted and fit the window")
+    require(loaded - opened == window.waiting, "waiting messages are counted")
+    require(len(entries) <= window.max_tracked, "tracked messages fit")
     for state in (State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED):
-        _require(sum(entry.state == state for entry in entries) == window.held[state], f"{state.name} is counted")
+        require(sum(entry.state == state for entry in entries) == window.held[state], f"{state.name} is counted")
 
 
 def _check_lists(window: WindowBooks, lanes: dict[Lane, None]) -> None:
     places = {lane: work_list for work_list in window.work_lists() for lane in work_list}
-    _require(len(places) == sum(map(len, window.work_lists())), "a lane stands in one work list at most")
+    require(len(places) == sum(map(len, window.work_lists())), "a lane stands in one work list at most")
     sequence = list(chain.from_iterable(work_list.values() for work_list in window.work_lists()))
-    _require(len(set(sequence)) == len(sequence), "every place in the sequence is taken once")
-    _require(all(lane in lanes for lane in places), "work lists hold living lanes only")
+    require(len(set(sequence)) == len(sequence), "every place in the sequence is taken once")
+    require(all(lane in lanes for lane in places), "work lists hold living lanes only")
     for lane in lanes:
         where = lane.listed
-        _require(where is places.get(lane), "a lane knows its work list")
+        require(where is places.get(lane), "a lane knows its work list")
         candidate = lane.candidate
         able = candidate is not None and candidate.state in {State.QUEUED, State.SPILLED}
-        _require(able or where is None, "a lane that cannot go on stands in no work list")
-        _require(not able or where is not None or lane.open >= window.per_key, "a lane that can go on stands in one")
-    _require(not window.starved or window.loaded == window.capacity, "nothing starves while there is memory")
+        require(able or where is None, "a lane that cannot go on stands in no work list")
+        require(not able or where is not None or lane.open >= window.per_key, "a lane that can go on stands in one")
+    require(not window.starved or window.loaded == window.capacity, "nothing starves while there is memory")
 
 
 def _lanes_of(entries: list[Entry]) -> dict[Lane, None]:
@@ -104,12 +104,7 @@ def _lanes_of(entries: list[Entry]) -> dict[Lane, None]:
 def _entries_of(lane: Lane) -> Iterator[Entry]:
     entry, before = lane.head, None
     while entry is not None:
-        _require(entry.before is before, "a lane reads the same backwards")
+        require(entry.before is before, "a lane reads the same backwards")
         yield entry
         entry, before = entry.after, entry
-    _require(lane.tail is before, "a lane knows its newest message")
-
-
-def _require(holds: object, fact: str) -> None:
-    if not holds:
-        raise InvariantError(fact)
+    require(lane.tail is before, "a lane knows its newest message")

@@ -16,8 +16,10 @@ __all__ = [
     "DEFAULT_MAX_TRACKED",
     "DEFAULT_WINDOW",
     "DispatcherConfig",
+    "DrainUnit",
     "OnEvict",
     "Unmatched",
+    "check_int",
 ]
 
 DEFAULT_WINDOW: Final = (
@@ -48,11 +50,22 @@ class OnEvict(StrEnum):
 
 
 class Unmatched(StrEnum):
-    """What becomes of a message that no consumer's filters accept."""
+    """What becomes of a message that no consumer's filters accept.
+
+    A message that they accept, but whose slot nobody owns, waits. Only the policy to raise is asked about it too.
+    """
 
     SKIP = "skip"  # settled and reported as skipped (Danube)
     HOLD = "hold"  # waits for a consumer that accepts it
-    ERROR = "error"  # the offer raises
+    ERROR = "error"  # the offer raises, also for a key whose slot nobody owns
+
+
+class DrainUnit(StrEnum):
+    """What is handed over as a whole when keys move: nothing of it goes out while somebody else holds some of it."""
+
+    KEY = "key"  # one key (SQS FIFO a group, parallel-consumer a key)
+    HASH = "hash"  # every key of a slot of the placement (Pulsar's PIP-379)
+    RANGE = "range"  # every key of a run of slots with one owner (Celeriant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +86,8 @@ class DispatcherConfig:
         inactive_grace_ms: How long an inactive consumer keeps its keys; None for ever.
         drain_timeout_ms: How long a key that moved waits for the previous owner's deliveries; None for ever.
         ordering_required: The whole subscription is one lane.
+        unit: What a consumer has to finish before anything of it goes to the next owner. Units above a key know no
+            filters: with them two keys of one slot may rightly be at two consumers.
         start: What ``resume_offset`` answers before the first offer.
 
     Raises:
@@ -96,6 +111,7 @@ class DispatcherConfig:
     inactive_grace_ms: int | None = DEFAULT_INACTIVE_GRACE_MS
     drain_timeout_ms: int | None = None
     ordering_required: bool = False
+    unit: DrainUnit = DrainUnit.KEY
     start: int | None = None
 
     def __post_init__(self) -> None:
@@ -121,6 +137,7 @@ class DispatcherConfig:
         plain["poison"] = self.poison.name
         plain["on_evict"] = self.on_evict.value
         plain["unmatched"] = self.unmatched.value
+        plain["unit"] = self.unit.value
         return plain
 
     @classmethod
@@ -149,6 +166,7 @@ class DispatcherConfig:
             values["poison"] = Poison.from_name(values["poison"])
             values["on_evict"] = _member(OnEvict, "on_evict", values["on_evict"])
             values["unmatched"] = _member(Unmatched, "unmatched", values["unmatched"])
+            values["unit"] = _member(DrainUnit, "unit", values["unit"])
             return cls(**values)
         except ConfigError as error:
             parameter = f"config: {error.parameter}"
@@ -162,7 +180,7 @@ class DispatcherConfig:
             "max_in_flight_per_key",
             "max_loaded_per_key",
         ):
-            _check_int(name, getattr(self, name), 1)
+            check_int(name, getattr(self, name), 1)
         if self.max_tracked < self.window:
             raise ConfigError("max_tracked", self.max_tracked, f"be at least window, {self.window}")
         if self.max_loaded_per_key < self.max_in_flight_per_key:
@@ -175,7 +193,7 @@ class DispatcherConfig:
         for name, least in (("ack_timeout_ms", 1), ("inactive_grace_ms", 0), ("drain_timeout_ms", 0)):
             value = getattr(self, name)
             if value is not None:
-                _check_int(name, value, least, " or None for never")
+                check_int(name, value, least, " or None for never")
 
     def _check_kinds(self) -> None:
         for name, kind in (
@@ -184,6 +202,7 @@ class DispatcherConfig:
             ("on_evict", OnEvict),
             ("unmatched", Unmatched),
             ("ordering_required", bool),
+            ("unit", DrainUnit),
         ):
             value = getattr(self, name)
             if not isinstance(value, kind):
@@ -199,9 +218,12 @@ class DispatcherConfig:
             raise ConfigError("on_evict", self.on_evict, "be REDELIVER with ordering_required")
         if self.poison not in {Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER}:
             raise ConfigError("poison", self.poison, "be BLOCK or BLOCK_AND_DEAD_LETTER with ordering_required")
+        if self.unit is not DrainUnit.KEY:
+            raise ConfigError("unit", self.unit, "be KEY with ordering_required: its one lane is all there is to drain")
 
 
-def _check_int(parameter: str, value: object, least: int, alternative: str = "") -> None:
+def check_int(parameter: str, value: object, least: int, alternative: str = "") -> None:
+    """Raise `ConfigError` unless a value is an int of at least ``least``; ``alternative`` ends the sentence."""
     # A bool is an int to Python, but never a limit that somebody meant.
     if type(value) is not int or value < least:
         raise ConfigError(parameter, value, f"be an int of at least {least}{alternative}")

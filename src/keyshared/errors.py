@@ -8,22 +8,38 @@ arguments.
 from typing import Final
 
 __all__ = [
+    "BatchError",
     "ClockError",
     "ConfigError",
     "ConsumerExistsError",
     "EntryStateError",
+    "HashHolderError",
     "InvariantError",
     "KeySharedError",
     "KeyTypeError",
+    "LayoutMismatchError",
+    "MissingExtraError",
     "MisuseError",
+    "NoRangeLeftError",
     "OffsetOrderError",
+    "QuiesceError",
+    "RangeOverlapError",
+    "SegmentBusyError",
+    "SegmentOrderError",
+    "SegmentSealedError",
+    "SequenceOrderError",
     "SnapshotError",
+    "TopologyError",
     "UnknownConsumerError",
+    "UnknownSegmentError",
     "UnmatchedKeyError",
+    "UnownedSlotError",
     "WindowFullError",
 ]
 
 _SHOWN_KEY_BYTES: Final = 64
+_SHOWN_STARTS: Final = 16
+_SHOWN_HOPS: Final = 3
 
 
 class KeySharedError(Exception):
@@ -51,6 +67,42 @@ class ConfigError(KeySharedError, ValueError):
 
 class SnapshotError(ConfigError):
     """A snapshot or token that is truncated, forged or of another version."""
+
+
+class MissingExtraError(KeySharedError, ImportError):
+    """A hash was used whose package is not installed.
+
+    Attributes:
+        package: What is missing.
+        extra: The extra of keyshared that brings it.
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(package, extra)
+        self.package = package
+        self.extra = extra
+
+    def __str__(self) -> str:
+        return f"this hash needs the package {self.package!r}, which is not installed; install keyshared[{self.extra}]"
+
+
+class TopologyError(ConfigError):
+    """A distribution tree, or a change of one, that would lose, repeat or never send messages.
+
+    Attributes:
+        path: Where: ``tree[0][1]`` is the second branch of the first branch.
+        parameter: What is wrong there.
+        value: What it is.
+        requirement: What it must be, as the end of the sentence "it must ...".
+    """
+
+    def __init__(self, path: str, parameter: str, value: object, requirement: str) -> None:
+        super().__init__(parameter, value, requirement)
+        self.args = (path, parameter, value, requirement)  # what pickle calls the constructor with
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"at {self.path}: {super().__str__()}"
 
 
 class MisuseError(KeySharedError, RuntimeError):
@@ -112,6 +164,13 @@ class WindowFullError(MisuseError):
         return f"cannot offer: all {self.capacity} slots are taken; stop reading while free_slots is 0"
 
 
+class BatchError(MisuseError):
+    """A batch was ended that had not begun."""
+
+    def __str__(self) -> str:
+        return "no batch has begun; call start_batch first, once for each end_batch"
+
+
 class EntryStateError(MisuseError):
     """A step that the state of a message does not allow.
 
@@ -161,6 +220,28 @@ class ConsumerExistsError(MisuseError):
         return f"consumer {self.consumer!r} is already there; remove it first, or set_active it if it came back"
 
 
+class HashHolderError(MisuseError):
+    """A hash drains at one consumer, and an entry of it was counted for another one.
+
+    Attributes:
+        hash: The hash.
+        holder: Where it drains.
+        consumer: Who was named.
+    """
+
+    def __init__(self, hash: int, holder: str, consumer: str) -> None:  # noqa: A002  # the field's name
+        super().__init__(hash, holder, consumer)
+        self.hash = hash
+        self.holder = holder
+        self.consumer = consumer
+
+    def __str__(self) -> str:
+        return (
+            f"hash {self.hash} drains at {self.holder!r}, so {self.consumer!r} can have nothing unacked of it; "
+            "ask should_block before a message goes out"
+        )
+
+
 class KeyTypeError(MisuseError, TypeError):
     """A key that is neither ``bytes`` nor ``str`` nor None.
 
@@ -176,8 +257,175 @@ class KeyTypeError(MisuseError, TypeError):
         return f"a key of type {self.key_type} cannot be hashed the same everywhere; pass bytes, str or None"
 
 
+class NoRangeLeftError(MisuseError):
+    """A consumer cannot join, because no range is wide enough to be split.
+
+    Attributes:
+        consumers: How many have a range.
+    """
+
+    def __init__(self, consumers: int) -> None:
+        super().__init__(consumers)
+        self.consumers = consumers
+
+    def __str__(self) -> str:
+        return f"cannot split any range further: {self.consumers} consumers have one slot each; use more slot_bits"
+
+
+class RangeOverlapError(MisuseError):
+    """A range was asked for that shares slots with another one in a way that the placement refuses.
+
+    Attributes:
+        consumer: Who was to get it.
+        slots: The range: its first slot, and one past its last slot.
+        owner: Who has the range that is in the way; may be the same consumer.
+        owner_slots: That range, likewise.
+    """
+
+    def __init__(self, consumer: str, slots: tuple[int, int], owner: str, owner_slots: tuple[int, int]) -> None:
+        super().__init__(consumer, slots, owner, owner_slots)
+        self.consumer = consumer
+        self.slots = slots
+        self.owner = owner
+        self.owner_slots = owner_slots
+
+    def __str__(self) -> str:
+        return (
+            f"cannot give slots [{self.slots[0]}, {self.slots[1]}) to {self.consumer!r}: they overlap "
+            f"[{self.owner_slots[0]}, {self.owner_slots[1]}) of {self.owner!r}; "
+            "change that range first, or ask for other slots"
+        )
+
+
+class UnownedSlotError(MisuseError):
+    """A slot was looked up that nobody owns, and the policy is ``Unowned.ERROR``.
+
+    Attributes:
+        slot: The slot.
+    """
+
+    def __init__(self, slot: int) -> None:
+        super().__init__(slot)
+        self.slot = slot
+
+    def __str__(self) -> str:
+        return f"nobody owns slot {self.slot}; assign a range with it, or choose Unowned.HOLD or a fallback"
+
+
+class LayoutMismatchError(MisuseError):
+    """A consumer declares other buckets than those of the segment it subscribes to.
+
+    Attributes:
+        declared: Where its buckets start.
+        agreed: Where the segment's buckets start.
+    """
+
+    def __init__(self, declared: tuple[int, ...], agreed: tuple[int, ...]) -> None:
+        super().__init__(declared, agreed)
+        self.declared = declared
+        self.agreed = agreed
+
+    def __str__(self) -> str:
+        return (
+            f"buckets that start at {_shown(self.declared)} are not the segment's, which start at "
+            f"{_shown(self.agreed)}; a segment keeps one layout for life, so read it again before subscribing"
+        )
+
+
+class SegmentOrderError(MisuseError):
+    """A segment was touched before the segments that come before it were done with.
+
+    Attributes:
+        segment: Its id.
+        waiting_for: The segments that come first and are not drained.
+    """
+
+    def __init__(self, segment: int, waiting_for: tuple[int, ...]) -> None:
+        super().__init__(segment, waiting_for)
+        self.segment = segment
+        self.waiting_for = waiting_for
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(str, self.waiting_for))
+        return f"segment {self.segment} has to wait for segment {shown}; drain what comes before it first"
+
+
+class SegmentSealedError(MisuseError):
+    """A segment takes nothing new and changes no more: it has successors, or its end has been read.
+
+    Attributes:
+        segment: Its id.
+        successors: The segments that took over its range; none if they are not known yet.
+    """
+
+    def __init__(self, segment: int, successors: tuple[int, ...]) -> None:
+        super().__init__(segment, successors)
+        self.segment = segment
+        self.successors = successors
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(str, self.successors)) or "the segments of a newer SegmentMap"
+        return f"segment {self.segment} is sealed; go on with {shown}"
+
+
+class SequenceOrderError(MisuseError):
+    """Sequence ids of one producer must be ints that grow strictly.
+
+    Attributes:
+        sequence_id: What was given.
+        last: The greatest one before it, or None.
+    """
+
+    def __init__(self, sequence_id: object, last: int | None) -> None:
+        super().__init__(sequence_id, last)
+        self.sequence_id = sequence_id
+        self.last = last
+
+    def __str__(self) -> str:
+        return (
+            f"cannot take sequence id {self.sequence_id!r} after {self.last!r}; "
+            "a producer numbers its messages with ints that grow strictly"
+        )
+
+
+class UnknownSegmentError(MisuseError):
+    """A segment was named that the map does not hold.
+
+    Attributes:
+        segment: What was given.
+        epoch: Epoch of the map that was asked.
+    """
+
+    def __init__(self, segment: object, epoch: int) -> None:
+        super().__init__(segment, epoch)
+        self.segment = segment
+        self.epoch = epoch
+
+    def __str__(self) -> str:
+        return f"there is no segment {self.segment!r} at epoch {self.epoch}; it was pruned, or comes in a newer map"
+
+
+class SegmentBusyError(MisuseError):
+    """A segment was to be forgotten although entries of it are outstanding.
+
+    Attributes:
+        segment: Its number.
+        outstanding: How many entries are not settled.
+    """
+
+    def __init__(self, segment: int, outstanding: int) -> None:
+        super().__init__(segment, outstanding)
+        self.segment = segment
+        self.outstanding = outstanding
+
+    def __str__(self) -> str:
+        return f"cannot forget segment {self.segment}: {self.outstanding} of its entries are not settled; wait for them"
+
+
 class UnmatchedKeyError(MisuseError):
-    """No consumer's filters accept the key, and the policy is ``Unmatched.ERROR``.
+    """Nobody would get the key, and the policy is ``Unmatched.ERROR``.
+
+    No consumer's filters accept it, or consumers are connected and its slot belongs to none of them.
 
     Attributes:
         key: The key.
@@ -189,7 +437,30 @@ class UnmatchedKeyError(MisuseError):
 
     def __str__(self) -> str:
         shown = self.key if self.key is None else self.key[:_SHOWN_KEY_BYTES]
-        return f"no consumer accepts key {shown!r}; widen a filter, or choose Unmatched.HOLD or Unmatched.SKIP"
+        return (
+            f"no consumer accepts key {shown!r}, or nobody owns its slot; "
+            "widen a filter, assign the slot, or choose Unmatched.HOLD or Unmatched.SKIP"
+        )
+
+
+class QuiesceError(MisuseError):
+    """A change of a distribution tree that would break order, or lose messages, while copies are under way.
+
+    Attributes:
+        problem: What is missing.
+        pending: What has to be drained first, as texts; the first few are shown.
+    """
+
+    def __init__(self, problem: str, pending: tuple[str, ...]) -> None:
+        super().__init__(problem, pending)
+        self.problem = problem
+        self.pending = pending
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.pending[:_SHOWN_HOPS]) or "nothing"
+        more = len(self.pending) - _SHOWN_HOPS
+        rest = f" and {more} more" if more > 0 else ""
+        return f"cannot change the tree: {self.problem}; to be drained: {shown}{rest} (see keyshared.quiesce.Drain)"
 
 
 class InvariantError(KeySharedError, AssertionError):
@@ -205,3 +476,8 @@ class InvariantError(KeySharedError, AssertionError):
 
     def __str__(self) -> str:
         return f"invariant broken: {self.fact}; please report it with the calls that led here"
+
+
+def _shown(starts: tuple[int, ...]) -> str:
+    more = len(starts) - _SHOWN_STARTS
+    return f"{list(starts[:_SHOWN_STARTS])}" + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Named hashes of keys: the one place where a key becomes bytes, and bytes become a slot.
+"""Named hashes of keys: the one place where a key becomes bytes, and where its bytes get a slot.
 
 A slot is the top bits of a key's hash. Every placement carries the name of its hash, because the same key has different
 slots under different hashes, and owners are only comparable within one of them. The name includes the version of the
@@ -7,18 +7,26 @@ function (its seed or variant): a function that would place keys differently get
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeAlias, overload
 
 from xxhash import xxh64_intdigest
 
+from keyshared.celeriant import big_endian_slot, little_endian_slot
 from keyshared.errors import ConfigError, KeyTypeError
+from keyshared.pulsar import murmur3_32, range_slot, ring_slot
 
 __all__ = [
+    "CELERIANT_BE",
+    "CELERIANT_LE",
     "DANUBE_32",
     "DEFAULT_SLOT_BITS",
     "KEY_HASHES",
     "MAX_SLOT_BITS",
+    "MURMUR3_32",
+    "PULSAR_RANGES",
+    "PULSAR_RING",
     "XXH64_SEED_42",
     "Key",
     "KeyHash",
@@ -26,6 +34,8 @@ __all__ = [
     "fnv64",
     "key_bytes",
     "key_hash_named",
+    "pulsar_range_hash",
+    "pulsar_ring_hash",
     "required_key_bytes",
 ]
 
@@ -208,8 +218,79 @@ XXH64_SEED_42: Final = KeyHash("xxh64:42", 64, _xxh64_seed_42)
 DANUBE_32: Final = KeyHash("danube32", 32, danube32)
 """What Danube v0.15.1 hashes keys with."""
 
-KEY_HASHES: Final[Mapping[str, KeyHash]] = MappingProxyType({h.name: h for h in (XXH64_SEED_42, DANUBE_32)})
+MURMUR3_32: Final = KeyHash("murmur3:0", 32, murmur3_32)
+"""Murmur3 as it is, which PIP-486 takes the segment and the bucket from. Needs ``keyshared[pulsar]``."""
+
+CELERIANT_LE: Final = KeyHash("celeriant:le", 16, little_endian_slot)
+"""Celeriant's slot of `partition_key_bytes`, hashed as they are: the likely one. Needs ``keyshared[celeriant]``."""
+
+CELERIANT_BE: Final = KeyHash("celeriant:be", 16, big_endian_slot)
+"""Celeriant's slot if it hashes the bytes the other way round. Needs ``keyshared[celeriant]``."""
+
+_PULSAR_BITS: Final = range(1, 17)  # Pulsar's own space has 16 bits, its tests have smaller ones
+_RINGS: Final = {
+    1 << bits: KeyHash(f"pulsar-ring:{1 << bits}", bits, partial(ring_slot, 1 << bits)) for bits in _PULSAR_BITS
+}
+_RANGES: Final = {
+    1 << bits: KeyHash(f"pulsar-range:{1 << bits}", bits, partial(range_slot, 1 << bits)) for bits in _PULSAR_BITS
+}
+
+PULSAR_RING: Final = _RINGS[1 << DEFAULT_SLOT_BITS]
+"""The sticky hash of Pulsar's consistent-hashing selector, 1 to 65,535. Needs ``keyshared[pulsar]``."""
+
+PULSAR_RANGES: Final = _RANGES[1 << DEFAULT_SLOT_BITS]
+"""The sticky hash of Pulsar's selectors of ranges, 1 to 65,535 by another formula. Needs ``keyshared[pulsar]``."""
+
+_SINGLE_HASHES: Final = (XXH64_SEED_42, DANUBE_32, MURMUR3_32, CELERIANT_LE, CELERIANT_BE)
+
+KEY_HASHES: Final[Mapping[str, KeyHash]] = MappingProxyType(
+    {h.name: h for h in (*_SINGLE_HASHES, *_RINGS.values(), *_RANGES.values())}
+)
 """Every hash that this library knows by name."""
+
+
+def pulsar_ring_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
+    """Give the sticky hash of Pulsar's consistent-hashing selector for a ring of some size.
+
+    Args:
+        range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
+
+    Returns:
+        A hash that is the slot itself: as many bits as the space.
+
+    Raises:
+        ConfigError: Not a power of two from 2 to 65,536.
+
+    Example:
+        >>> pulsar_ring_hash() is PULSAR_RING
+        True
+    """
+    return _sized(_RINGS, range_size)
+
+
+def pulsar_range_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
+    """Give the sticky hash of Pulsar's selectors of ranges for a space of some size.
+
+    Args:
+        range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
+
+    Returns:
+        A hash that is the slot itself: as many bits as the space.
+
+    Raises:
+        ConfigError: Not a power of two from 2 to 65,536.
+
+    Example:
+        >>> pulsar_range_hash() is PULSAR_RANGES
+        True
+    """
+    return _sized(_RANGES, range_size)
+
+
+def _sized(hashes: Mapping[int, KeyHash], range_size: object) -> KeyHash:
+    if type(range_size) is not int or range_size not in hashes:
+        raise ConfigError("range_size", range_size, f"be a power of two from 2 to {max(hashes)}")
+    return hashes[range_size]
 
 
 def key_hash_named(name: object) -> KeyHash:
@@ -230,5 +311,8 @@ def key_hash_named(name: object) -> KeyHash:
     """
     found = KEY_HASHES.get(name) if isinstance(name, str) else None
     if found is None:
-        raise ConfigError("hash name", name, f"be one of {', '.join(KEY_HASHES)}")
+        single = ", ".join(h.name for h in _SINGLE_HASHES)
+        raise ConfigError(
+            "hash name", name, f"be one of {single}, or pulsar-ring:N or pulsar-range:N, N a power of two"
+        )
     return found

@@ -1,10 +1,14 @@
 """What every way to build a placement has in common."""
 
-from typing import Protocol, Self
+from collections.abc import Mapping
+from typing import Protocol, Self, TypeVar
 
+from keyshared.errors import ConfigError, UnknownConsumerError
 from keyshared.ranges import Moved, RangeMap, Weight
 
-__all__ = ["Placement"]
+__all__ = ["Placement", "check_name", "check_unit_weight", "find_consumer"]
+
+T = TypeVar("T")
 
 
 class Placement(Protocol):
@@ -78,3 +82,55 @@ class Placement(Protocol):
     def copy(self) -> Self:
         """Give an independent builder with the same consumers; it shares only values."""
         ...
+
+
+def check_name(name: object, parameter: str = "name") -> None:
+    """Check that something can name a consumer, and can become the bytes of a point on a ring.
+
+    Args:
+        name: The name.
+        parameter: What it is called in the error.
+
+    Raises:
+        ConfigError: It is no text, is empty, or holds a lone surrogate.
+    """
+    if not isinstance(name, str) or not name:
+        raise ConfigError(parameter, name, "be a text that is not empty")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(parameter, name, "be text that UTF-8 can express") from None
+
+
+def check_unit_weight(weight: object, reason: str) -> None:
+    """Check a weight where a placement cannot tell one consumer's share from another's.
+
+    Args:
+        weight: The weight.
+        reason: Why no other weight than 1 can work, as the end of the sentence.
+
+    Raises:
+        ConfigError: It is not 1.
+    """
+    if isinstance(weight, bool) or weight != 1:
+        raise ConfigError("weight", weight, f"be 1: {reason}")
+
+
+def find_consumer(consumers: Mapping[str, T], name: object) -> T:
+    """Look up what a placement knows of a consumer.
+
+    Args:
+        consumers: Whatever it knows, by name.
+        name: Whom somebody asks for.
+
+    Returns:
+        What it knows.
+
+    Raises:
+        UnknownConsumerError: There is no such consumer, or that is no name.
+    """
+    if not isinstance(name, str):
+        raise UnknownConsumerError(repr(name))
+    if name not in consumers:
+        raise UnknownConsumerError(name)
+    return consumers[name]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, check_int
 from keyshared.errors import ConfigError
 from keyshared.glob import KeyFilter
 from keyshared.hashing import Key, key_bytes
@@ -94,8 +94,8 @@ class ConsumerPlan:
         check_service("service", self.service)
         object.__setattr__(self, "filters", KeyFilter(self.filters).patterns)
         if self.limit is not None:
-            _check_int("limit", self.limit, 0)
-        _check_int("concurrency", self.concurrency, 1)
+            check_int("limit", self.limit, 0)
+        check_int("concurrency", self.concurrency, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +277,10 @@ class Plan:
         if not isinstance(self.pace, Pace):
             raise ConfigError("pace", self.pace, "be Pace.ARRIVALS or Pace.BACKLOG")
         for name, least in (("archive_ms", 0), ("load_ms", 0), ("max_attempts", 1)):
-            _check_int(name, getattr(self, name), least)
+            check_int(name, getattr(self, name), least)
         for name in ("start_ms", "until_ms"):
             if getattr(self, name) is not None:
-                _check_int(name, getattr(self, name), 0)
+                check_int(name, getattr(self, name), 0)
         if type(self.count_moved_keys) is not bool:
             raise ConfigError("count_moved_keys", self.count_moved_keys, "be True or False")
 
@@ -344,25 +344,19 @@ def _as_tuple(name: str, values: Iterable[object]) -> tuple[object, ...]:
 def _check_change(change: object) -> None:
     if not isinstance(change, Change):
         raise ConfigError("changes", change, "hold changes such as Join or Crash only")
-    _check_int("at_ms", change.at_ms, 0)
+    check_int("at_ms", change.at_ms, 0)
     match change:
         case Join(_, consumer):
             if not isinstance(consumer, ConsumerPlan):
                 raise ConfigError("consumer", consumer, "be a ConsumerPlan")
         case Leave(_, _, drain_ms):
             if drain_ms is not None:
-                _check_int("drain_ms", drain_ms, 0)
+                check_int("drain_ms", drain_ms, 0)
         case SetLimit(_, _, limit):
-            _check_int("limit", limit, 0)
+            check_int("limit", limit, 0)
         case SetService(_, _, service):
             check_service("service", service)
         case Unblock(_, key):
             key_bytes(key)
         case _:
             pass  # a weight is checked by the placement, which alone knows what it can do
-
-
-def _check_int(parameter: str, value: object, least: int) -> None:
-    # A bool is an int to Python, but never a number that somebody meant.
-    if type(value) is not int or value < least:
-        raise ConfigError(parameter, value, f"be an int of at least {least}")

@@ -9,13 +9,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from xxhash import xxh64_intdigest
 
 from keyshared.errors import ConfigError, InvariantError, SnapshotError
 from keyshared.hashing import (
     DEFAULT_SLOT_BITS,
+    KEY_HASHES,
     MAX_SLOT_BITS,
     XXH64_SEED_42,
     KeyHash,
@@ -23,7 +24,7 @@ from keyshared.hashing import (
     required_key_bytes,
 )
 
-__all__ = ["HashRange", "Moved", "RangeMap", "Weight", "check_space"]
+__all__ = ["HashRange", "Moved", "RangeMap", "Weight", "check_space", "gained", "lost"]
 
 Weight: TypeAlias = int | float | Fraction
 """A consumer's share relative to the others': positive and finite. Floats are taken exactly as they are."""
@@ -61,6 +62,28 @@ class HashRange:
         if type(self.stop) is not int or self.stop <= self.start:
             raise ConfigError("stop", self.stop, f"be an int greater than start ({self.start})")
 
+    @classmethod
+    def inclusive(cls, first: int, last: int) -> Self:
+        """Read a range that names its last slot, as Pulsar and Celeriant write them.
+
+        Args:
+            first: First slot.
+            last: Last slot.
+
+        Returns:
+            The range.
+
+        Raises:
+            ConfigError: Not ints, negative, or the last one comes before the first.
+
+        Example:
+            >>> HashRange.inclusive(0, 0xFFFF)
+            HashRange(start=0, stop=65536)
+        """
+        if type(last) is not int:
+            raise ConfigError("last", last, "be an int")
+        return cls(first, last + 1)
+
     def __contains__(self, slot: object) -> bool:
         return isinstance(slot, int) and self.start <= slot < self.stop
 
@@ -84,6 +107,61 @@ class Moved(NamedTuple):
     new: str | None
 
 
+def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
+    """Tell every consumer what it gained by a change; with `lost`, all that a consumer needs to be told.
+
+    Args:
+        moves: The change, in slot order, as every change of a placement and `RangeMap.moved` return it.
+
+    Returns:
+        Ranges by consumer, in slot order and as long as can be; only consumers that gained something, in the order of
+        the first slot that they gained.
+
+    Complexity:
+        O(n), n moves.
+
+    Source:
+        Pulsar's impacted consumers, which it has for itself; its clients ask to be told.
+
+    Example:
+        >>> gained([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
+        {'c': (HashRange(start=0, stop=9),)}
+    """
+    return _joined((move.new, move.start, move.stop) for move in moves)
+
+
+def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
+    """Tell every consumer what it lost by a change, the counterpart of `gained`.
+
+    Args:
+        moves: The change, in slot order.
+
+    Returns:
+        As `gained`.
+
+    Complexity:
+        O(n), n moves.
+
+    Example:
+        >>> lost([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
+        {'a': (HashRange(start=0, stop=5),), 'b': (HashRange(start=5, stop=9),)}
+    """
+    return _joined((move.old, move.start, move.stop) for move in moves)
+
+
+def _joined(spans: Iterable[tuple[str | None, int, int]]) -> dict[str, tuple[HashRange, ...]]:
+    """Ranges by consumer, touching ones joined; nobody is no consumer."""
+    found: dict[str, list[HashRange]] = {}
+    for name, start, stop in spans:
+        if name is None:
+            continue
+        own = found.setdefault(name, [])
+        if own and own[-1].stop == start:
+            start = own.pop().start  # noqa: PLW2901 - the range goes on
+        own.append(HashRange(start, stop))
+    return {name: tuple(own) for name, own in found.items()}
+
+
 def check_space(key_hash: object, slot_bits: object) -> None:
     """Check that a hash and a number of slot bits go together.
 
@@ -93,12 +171,15 @@ def check_space(key_hash: object, slot_bits: object) -> None:
 
     Raises:
         ConfigError: They do not.
+        MissingExtraError: The hash needs a package that is not installed.
     """
     if not isinstance(key_hash, KeyHash):
         raise ConfigError("key_hash", key_hash, "be a KeyHash")
     most = min(MAX_SLOT_BITS, key_hash.bits)
     if type(slot_bits) is not int or not 1 <= slot_bits <= most:
         raise ConfigError("slot_bits", slot_bits, f"be an int from 1 to {most} with hash {key_hash.name}")
+    if key_hash.name in KEY_HASHES:
+        key_hash.function(b"")  # a hash whose package is missing raises here, not at some message in the middle of work
 
 
 class RangeMap:

@@ -13,42 +13,25 @@ leaves who owns such a slot, keys that the filters keep from them may move betwe
 have about 8 such slots in 65,536, and none to speak of with ``slot_bits=32``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
+from itertools import count, islice
 from typing import Final, Self, TypeAlias
 
-from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, UnknownConsumerError
-from keyshared.hashing import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash
+from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError
+from keyshared.hashing import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
+from keyshared.placement import find_consumer
 from keyshared.ranges import Moved, RangeMap, Weight, check_space
+from keyshared.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
 
 __all__ = ["DEFAULT_VNODES", "HashRing"]
 
 DEFAULT_VNODES: Final = 100  # Danube and Pulsar 100; ketama 40 x weight x 4; uhashring 160
 _MOST_VNODES: Final = 1_000_000
 _DANUBE_BITS: Final = 32
-_U64_STOP: Final = 1 << 64
 
 _Point: TypeAlias = tuple[int, int, str]  # full hash, rank among equal hashes, name
-
-
-def _default_point_text(name: str, vnode: int) -> bytes:
-    # the last NUL ends the name whatever the name holds: "a" + "11" and "a1" + "1" are not one point
-    return b"%b\0%d" % (name.encode(), vnode)
-
-
-def _danube_point_text(name: str, vnode: int) -> bytes:
-    return b"%b-%d" % (name.encode(), vnode)
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name:
-        raise ConfigError("name", name, "be a text that is not empty")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise ConfigError("name", name, "be text that UTF-8 can express") from None
 
 
 def _decimal(consumer_id: object) -> str:
@@ -57,31 +40,12 @@ def _decimal(consumer_id: object) -> str:
     return str(consumer_id)
 
 
-def _check_danube_id(name: object) -> None:
-    decimal = isinstance(name, str) and name.isascii() and name.isdecimal() and str(int(name[:20])) == name
-    if not decimal or int(str(name)) >= _U64_STOP:
-        raise ConfigError("name", name, "be a consumer id of Danube: the decimal digits of an unsigned 64-bit number")
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """How one kind of ring differs from another."""
-
-    point_text: Callable[[str, int], bytes]
-    check_name: Callable[[object], None]
-    ties_by_join: bool  # who joined first owns a repeated point; otherwise the smaller name
-    latest_owns_exact: bool  # but its last slot belongs to whoever joined last
-
-
-_DEFAULT_RULES: Final = _Rules(_default_point_text, _check_name, ties_by_join=False, latest_owns_exact=False)
-_DANUBE_RULES: Final = _Rules(_danube_point_text, _check_danube_id, ties_by_join=True, latest_owns_exact=True)
-
-
 @dataclass(frozen=True, slots=True)
 class _Member:
     weight: Weight
     vnodes: int
-    rank: int
+    rank: int  # among equal hashes
+    index: int  # among those whose points are made of the same name
 
 
 class HashRing:
@@ -126,7 +90,7 @@ class HashRing:
         slot_bits: int = DEFAULT_SLOT_BITS,
         key_hash: KeyHash = XXH64_SEED_42,
     ) -> None:
-        self._start(consumers, vnodes, slot_bits, key_hash, _DEFAULT_RULES)
+        self._start(consumers, vnodes, slot_bits, key_hash, DEFAULT_RULES)
 
     @classmethod
     def danube(cls, consumer_ids: Iterable[int | str] = (), *, vnodes: int = DEFAULT_VNODES) -> Self:
@@ -156,7 +120,53 @@ class HashRing:
         """
         ring = cls.__new__(cls)
         names = [i if isinstance(i, str) else _decimal(i) for i in consumer_ids]
-        ring._start(names, vnodes, _DANUBE_BITS, DANUBE_32, _DANUBE_RULES)
+        ring._start(names, vnodes, _DANUBE_BITS, DANUBE_32, DANUBE_RULES)
+        return ring
+
+    @classmethod
+    def pulsar(
+        cls,
+        names: Iterable[str] | Mapping[str, Weight] = (),
+        *,
+        points: int = DEFAULT_VNODES,
+        separator: str | None = None,
+        range_size: int = 1 << DEFAULT_SLOT_BITS,
+    ) -> Self:
+        """Build a ring that answers exactly what Pulsar's consistent-hashing selector answers.
+
+        Whoever comes first keeps a contested point, and whoever waited longest inherits it. So the order of joins
+        matters, and a consumer may be so unlucky that it owns nothing.
+
+        Pulsar lets several consumers have one name and numbers them: the lowest number that is free, so that who leaves
+        and comes straight back has its points again. Here a name is one session; with a ``separator``, what follows its
+        last occurrence tells sessions of one Pulsar name apart and takes no part in the points: with ``"#"``, ``w#1``
+        and ``w#2`` are two consumers that Pulsar calls ``w``.
+
+        Args:
+            names: In join order; or a mapping from names to weights. Pulsar knows no weights: it is exact where all are
+                1. Here a weight multiplies the points, as in any `HashRing`.
+            points: Points of a consumer; Pulsar has 100.
+            separator: See above; None takes names as they are.
+            range_size: Number of slots with slot 0, which never occurs.
+
+        Returns:
+            The ring.
+
+        Raises:
+            ConfigError: A value that can never work.
+            ConsumerExistsError: A name is given twice.
+            MissingExtraError: ``keyshared[pulsar]`` is not installed.
+
+        Source:
+            Pulsar 4, consistent hashing with 100 points by default.
+
+        Example:
+            >>> HashRing.pulsar(["w#1", "w#2", "x"], separator="#").owner("order-1")
+            'w#1'
+        """
+        ring = cls.__new__(cls)
+        key_hash = pulsar_ring_hash(range_size)
+        ring._start(names, points, key_hash.bits, key_hash, pulsar_rules(separator))
         return ring
 
     def _start(
@@ -165,7 +175,7 @@ class HashRing:
         vnodes: int,
         slot_bits: int,
         key_hash: KeyHash,
-        rules: _Rules,
+        rules: RingRules,
     ) -> None:
         check_space(key_hash, slot_bits)
         if type(vnodes) is not int or not 1 <= vnodes <= _MOST_VNODES:
@@ -183,7 +193,7 @@ class HashRing:
         for name, weight in given:
             member = self._new_member(name, weight)
             self._members[name] = member
-            self._points += self._points_of(name, member.rank, 0, member.vnodes)
+            self._points += self._points_of(name, member, 0, member.vnodes)
         self._points.sort()
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
@@ -211,7 +221,7 @@ class HashRing:
         member = self._new_member(name, weight)
         before = self.ranges
         self._members[name] = member
-        self._insert(self._points_of(name, member.rank, 0, member.vnodes))
+        self._insert(self._points_of(name, member, 0, member.vnodes))
         return before.moved(self.ranges)
 
     def remove(self, name: str) -> list[Moved]:
@@ -229,7 +239,7 @@ class HashRing:
         Complexity:
             O(p), p points of all.
         """
-        self._member(name)
+        find_consumer(self._members, name)
         before = self.ranges
         del self._members[name]
         self._points = [point for point in self._points if point[2] != name]
@@ -253,14 +263,14 @@ class HashRing:
         Complexity:
             O(d log d + p), d points of difference and p of all.
         """
-        member = self._member(name)
+        member = find_consumer(self._members, name)
         vnodes = self._vnodes_of(weight)
         before = self.ranges
-        self._members[name] = _Member(weight, vnodes, member.rank)
+        self._members[name] = _Member(weight, vnodes, member.rank, member.index)
         if vnodes > member.vnodes:
-            self._insert(self._points_of(name, member.rank, member.vnodes, vnodes))
+            self._insert(self._points_of(name, member, member.vnodes, vnodes))
         elif vnodes < member.vnodes:
-            self._discard(self._points_of(name, member.rank, vnodes, member.vnodes))
+            self._discard(self._points_of(name, member, vnodes, member.vnodes))
         return before.moved(self.ranges)
 
     @property
@@ -292,7 +302,7 @@ class HashRing:
         Raises:
             UnknownConsumerError: There is no such consumer.
         """
-        return self._member(name).weight
+        return find_consumer(self._members, name).weight
 
     def owner(self, key: str | bytes) -> str | None:
         """Give the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
@@ -353,11 +363,14 @@ class HashRing:
         Complexity:
             O(p log p), p points: everything is built again.
         """
-        fresh = [point for name, m in self._members.items() for point in self._points_of(name, m.rank, 0, m.vnodes)]
+        fresh = [point for name, m in self._members.items() for point in self._points_of(name, m, 0, m.vnodes)]
         if sorted(fresh) != self._points:
             raise InvariantError("the points are those of the members, in order")
         if any(m.vnodes != self._vnodes_of(m.weight) for m in self._members.values()):
             raise InvariantError("weights say how many points there are")
+        numbered = {(self._rules.point_name(name), m.index) for name, m in self._members.items()}
+        if len(numbered) != len(self._members):
+            raise InvariantError("those whose points are made of one name have different numbers")
         self.ranges.check_invariants()
         if self.ranges != self._build():
             raise InvariantError("the ranges are those of the points")
@@ -369,15 +382,15 @@ class HashRing:
         rank = 0
         if self._rules.ties_by_join and self._members:
             rank = next(reversed(self._members.values())).rank + 1
-        return _Member(weight, self._vnodes_of(weight), rank)
+        return _Member(weight, self._vnodes_of(weight), rank, self._free_index(name))
 
-    def _member(self, name: object) -> _Member:
-        if not isinstance(name, str):
-            raise UnknownConsumerError(repr(name))
-        member = self._members.get(name)
-        if member is None:
-            raise UnknownConsumerError(name)
-        return member
+    def _free_index(self, name: str) -> int:
+        """The lowest number that nobody has whose points are made of the same name."""
+        if self._rules.separator is None:
+            return 0  # names are unique
+        point_name = self._rules.point_name(name)
+        taken = {m.index for other, m in self._members.items() if self._rules.point_name(other) == point_name}
+        return next(index for index in count() if index not in taken)
 
     def _vnodes_of(self, weight: object) -> int:
         # fractions, because products of floats are rounded, and half a point must be half a point everywhere
@@ -388,9 +401,10 @@ class HashRing:
             raise ConfigError("weight", weight, f"give at most {_MOST_VNODES} points ({self._vnodes} for weight 1)")
         return vnodes
 
-    def _points_of(self, name: str, rank: int, start: int, stop: int) -> Iterator[_Point]:
+    def _points_of(self, name: str, member: _Member, start: int, stop: int) -> Iterator[_Point]:
         text, function = self._rules.point_text, self._key_hash.function
-        return ((function(text(name, vnode)), rank, name) for vnode in range(start, stop))
+        point_name, index, rank = self._rules.point_name(name), member.index, member.rank
+        return ((function(text(point_name, index, vnode)), rank, name) for vnode in range(start, stop))
 
     def _insert(self, points: Iterable[_Point]) -> None:
         # two sorted runs are what Python's sort merges in one linear pass, quicker than bisecting point by point
@@ -444,7 +458,7 @@ class HashRing:
                 ring._slot_bits,
                 ring._key_hash,
                 ring._rules,
-                {n: m.vnodes for n, m in ring._members.items()},
+                {n: (m.vnodes, m.index) for n, m in ring._members.items()},
             )
             for ring in (self, other)
         )
