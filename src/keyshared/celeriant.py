@@ -1,0 +1,91 @@
+"""How Celeriant places a partition key.
+
+A partition key is an unsigned number of 128 bits. Its slot is the first two bytes of the blake3 of its sixteen bytes,
+read as little-endian. In which order those sixteen are hashed is written nowhere; all other 128-bit numbers that
+Celeriant hashes are little-endian, so that is the likely one, and the other one is here too. The package ``blake3``
+comes with ``keyshared[celeriant]``.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from keyshared.errors import ConfigError, MissingExtraError
+
+__all__ = ["big_endian_slot", "little_endian_slot", "partition_key_bytes"]
+
+_KEY_BYTES: Final = 16
+_SLOT_BYTES: Final = 2
+
+
+def _without_blake3(_: bytes) -> bytes:
+    raise MissingExtraError("blake3", "celeriant")
+
+
+def _find_blake3() -> Callable[[bytes], bytes]:
+    try:
+        from blake3 import blake3  # noqa: PLC0415 - may not be installed
+    except ImportError:
+        return _without_blake3
+    return lambda data: blake3(data).digest(length=_SLOT_BYTES)
+
+
+_first_bytes: Final = _find_blake3()
+
+
+def partition_key_bytes(number: int) -> bytes:
+    """Give the bytes of a partition key, as both hashes of Celeriant here expect them: little-endian.
+
+    Args:
+        number: The partition key.
+
+    Returns:
+        Sixteen bytes.
+
+    Raises:
+        ConfigError: Not an unsigned 128-bit number.
+
+    Example:
+        >>> partition_key_bytes(258).hex()
+        '02010000000000000000000000000000'
+    """
+    if type(number) is not int or not 0 <= number < 1 << 8 * _KEY_BYTES:
+        raise ConfigError("partition key", number, "be an int of at least 0 and below 2**128")
+    return number.to_bytes(_KEY_BYTES, "little")
+
+
+def little_endian_slot(data: bytes) -> int:
+    """Give Celeriant's slot of a key if it hashes the key's bytes as `partition_key_bytes` gives them.
+
+    Args:
+        data: The sixteen bytes of the key. Celeriant has no others; here any bytes have a slot.
+
+    Returns:
+        An unsigned 16-bit number.
+
+    Raises:
+        MissingExtraError: ``blake3`` is not installed.
+
+    Example:
+        >>> little_endian_slot(partition_key_bytes(42))
+        58486
+    """
+    return int.from_bytes(_first_bytes(data), "little")
+
+
+def big_endian_slot(data: bytes) -> int:
+    """Give Celeriant's slot of a key if it hashes the key's bytes the other way round.
+
+    Args:
+        data: The key as `partition_key_bytes` gives it, so that one key is the same bytes under both hashes.
+
+    Returns:
+        An unsigned 16-bit number.
+
+    Raises:
+        MissingExtraError: ``blake3`` is not installed.
+
+    Example:
+        >>> big_endian_slot(partition_key_bytes(42))
+        34046
+    """
+    return int.from_bytes(_first_bytes(data[::-1]), "little")
