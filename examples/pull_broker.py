@@ -13,8 +13,7 @@ from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load
 class PullBroker:
     """Every request is one critical section: it reads the clock, calls, and applies the effects before it answers.
 
-    A limit of 0 keeps the dispatcher from pushing: what may go out waits in the consumer's ready list until a pull
-    raises the limit for a moment.
+    A limit of 0 keeps the dispatcher from pushing: what may go out waits in the consumer's ready list until a pull.
     """
 
     def __init__(self, log: Sequence[tuple[str, object]], config: DispatcherConfig) -> None:
@@ -37,9 +36,9 @@ class PullBroker:
         with self.lock:
             self._apply(self.dispatcher.handle_timeout(now_ms=self._now()))  # free if nothing is due
             self._read_on()
-            limit = len(self.dispatcher.in_flight(consumer)) + most
-            batch = self._apply(self.dispatcher.set_limit(consumer, limit))
-            self._apply(self.dispatcher.set_limit(consumer, 0))
+            batch = self._apply(self.dispatcher.pull(consumer, most))
+            if len(batch) < most:  # what had to be read again is there now
+                batch += self._apply(self.dispatcher.pull(consumer, most - len(batch)))
             return batch
 
     def settle(self, acks: Sequence[Receipt] = (), nacks: Sequence[Receipt] = ()) -> None:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
-from keyshared.config import DispatcherConfig, OnEvict, Unmatched
+from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Unmatched
 from keyshared.effects import (
     AckIgnored,
     AckIgnoredReason,
@@ -50,19 +50,25 @@ from keyshared.errors import (
 )
 from keyshared.retry import Poison
 
-__all__ = ["ModelDispatcher", "Placement", "Why"]
+__all__ = ["ModelDispatcher", "Placement", "Unit", "Why"]
 
 Lane: TypeAlias = bytes | int | str
 """A key, the offset of a message without one, or `EVERYTHING`."""
+
+Unit: TypeAlias = Lane
+"""What is handed over as a whole: a lane, a slot, or a run of slots."""
 
 EVERYTHING = "everything"
 SNAPSHOT_VERSION = 1
 
 
 class Ranges(Protocol):
-    """What the model asks of a placement's value: the names in the order in which they would own a key."""
+    """What the model asks of a placement's value: the owner of a key, and who would own it after that one."""
 
+    @property
+    def runs(self) -> Iterable[tuple[int, int, str | None]]: ...
     def slot_of(self, key: bytes) -> int: ...
+    def owner(self, slot: int) -> str | None: ...
     def walk(self, slot: int) -> Iterable[str]: ...
 
 
@@ -121,6 +127,7 @@ class Why(NamedTuple):
     """The answer of `ModelDispatcher.why_blocked`."""
 
     reason: BlockReason
+    holder: str | None = None  # who is waited for, if the lane drains: of several the one who joined first
 
 
 @dataclass
@@ -233,6 +240,7 @@ class ModelDispatcher:
         def ack_each() -> None:
             for receipt in receipts:
                 self._ack(*receipt)
+                self.paused = self.paused or self.free_slots == 0  # as after a call of its own
 
         return self._call(now_ms, ack_each)
 
@@ -312,6 +320,16 @@ class ModelDispatcher:
 
         return self._call(now_ms, unblock)
 
+    def unblock_offset(self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None) -> list[Effect]:
+        def unblock_offset() -> None:
+            if message := self._expect(offset, State.BLOCKED, AckIgnoredReason.NOT_BLOCKED):
+                message.state = State.QUEUED
+                message.failures = 0 if reset_failures else message.failures
+                self._touch(message)
+            self._wake()
+
+        return self._call(now_ms, unblock_offset)
+
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
         def park() -> None:
             if message := self._expect(offset, State.BLOCKED, AckIgnoredReason.NOT_BLOCKED):
@@ -339,12 +357,12 @@ class ModelDispatcher:
         now_ms: int | None = None,
     ) -> list[Effect]:
         def add() -> None:
-            self._check_filters(filters)
-            most = self.config.max_in_flight_per_consumer if limit is None else limit
-            require_int("limit", most, 0)
             old = self._find(name)
             if old and old.status != Status.DRAINING:
                 raise ConsumerExistsError(name)
+            self._check_filters(filters)
+            most = self.config.max_in_flight_per_consumer if limit is None else limit
+            require_int("limit", most, 0)
             if old:
                 self._forget(old, ReleaseReason.REMOVED)
             self.consumers.append(Consumer(name, tuple(filters), weight, most))
@@ -401,6 +419,24 @@ class ModelDispatcher:
             self._wake()
 
         return self._call(now_ms, set_limit)
+
+    def pull(self, name: str, most: int, *, only: int | None = None, now_ms: int | None = None) -> list[Effect]:
+        def pull() -> None:
+            require_int("most", most, 1)
+            if only is not None and not isinstance(only, int):
+                raise ConfigError("only", only, "be an int")
+            consumer = self._connected(name)
+            limit = consumer.limit
+            consumer.limit += (most if only is None else 1) - self._room(consumer)
+            if only is None:
+                self._serve(consumer)
+            for listing in self.listings:
+                message = self._candidate(listing.lane)
+                if message and message.offset == only and self._could_take(consumer, listing):
+                    self._take_turn(listing.lane, message, consumer)
+            consumer.limit = limit
+
+        return self._call(now_ms, pull)
 
     def set_filters(self, name: str, filters: Sequence[str], *, now_ms: int | None = None) -> list[Effect]:
         def set_filters() -> None:
@@ -466,7 +502,11 @@ class ModelDispatcher:
         message = self.messages.get(offset)
         if message is None or message.state == State.IN_FLIGHT:
             return None
-        return Why(self._reason(message))
+        reason = self._reason(message)
+        if reason != BlockReason.DRAINING:
+            return Why(reason)
+        held = {other.consumer for other in self._awaited(self._lane(message))}
+        return Why(reason, next(consumer.name for consumer in self.consumers if consumer.name in held))
 
     def outstanding_effects(self) -> list[Effect]:
         archive = [self._dead_letter(message) for message in self._all(State.DEAD_LETTERING)]
@@ -503,6 +543,8 @@ class ModelDispatcher:
             assert not [listing for listing in self.listings if listing.queue == Queue.LOAD]
         for lane in map(self._lane, self.messages.values()):
             assert len({message.consumer for message in self._open_in(lane)}) <= 1
+            waits = self._is_listed(lane, Queue.DRAINING) and lane not in self.quarantined
+            assert not waits or self._awaited(lane), f"{lane!r} drains from nobody"
 
     # --- snapshot ---------------------------------------------------------------------------------------------------
 
@@ -592,6 +634,7 @@ class ModelDispatcher:
         self.out = Outbox()
         self.touched: list[Lane] = []  # lanes of which something ended, settled, was put back, unblocked or loaded
         self.freed: list[str] = []  # consumers that may have room now
+        self.ended: list[bytes] = []  # keys of which a delivery has ended
 
     def _call(self, now_ms: int | None, action: Callable[[], None]) -> list[Effect]:
         """Run one call: if it raises, nothing has happened."""
@@ -651,7 +694,7 @@ class ModelDispatcher:
             window_is_full = self._loaded_count() >= self.config.window
             raise WindowFullError(self.config.window if window_is_full else self.config.max_tracked)
         message = Message(offset, key, item)
-        if self._is_unmatched(message) and self.config.unmatched == Unmatched.ERROR:
+        if self.config.unmatched == Unmatched.ERROR and (self._is_unmatched(message) or self._is_in_hole(message)):
             raise UnmatchedKeyError(key)
         self.replaying = False
         self.offered.append(offset)
@@ -664,6 +707,12 @@ class ModelDispatcher:
         """Whether somebody is there, nobody accepts the key, and nothing of it is outstanding."""
         accepted = any(self._accepts(consumer, message.key) for consumer in self.consumers)
         return bool(self.consumers) and not accepted and not self._in_lane(self._lane(message))
+
+    def _is_in_hole(self, message: Message) -> bool:
+        """Whether somebody is connected, nobody owns the key's slot, and nothing of it is outstanding."""
+        has_slot = message.key is not None or self.config.ordering_required
+        in_hole = has_slot and self._slot_owner(message.key) is None
+        return in_hole and bool(self._not_draining()) and not self._in_lane(self._lane(message))
 
     def _track(self, message: Message) -> None:
         lane = self._lane(message)
@@ -744,6 +793,8 @@ class ModelDispatcher:
         message.deadline = None
         self._touch(message)
         self.freed.append(message.consumer)
+        if message.key is not None:
+            self.ended.append(message.key)
         holder = self._find(message.consumer)
         if holder and holder.status == Status.DRAINING and not self._open_of(holder.name):
             self.consumers.remove(holder)
@@ -847,8 +898,8 @@ class ModelDispatcher:
     def _check_filters(self, filters: Sequence[str]) -> None:
         if isinstance(filters, str) or not all(isinstance(pattern, str) for pattern in filters):
             raise ConfigError("filters", filters, "be a sequence of glob patterns")
-        if filters and self.config.ordering_required:
-            raise ConfigError("filters", filters, "be empty with ordering_required")
+        if filters and (self.config.ordering_required or self.config.unit != DrainUnit.KEY):
+            raise ConfigError("filters", filters, "be empty with ordering_required or a unit larger than a key")
 
     def _find(self, name: str) -> Consumer | None:
         return next((consumer for consumer in self.consumers if consumer.name == name), None)
@@ -908,12 +959,12 @@ class ModelDispatcher:
         for lane, deadline in self.drain_deadlines.items():
             if deadline <= self.now:
                 due.append(
-                    (deadline, self._open_in(lane)[0].offset, 1, lane)
-                )  # after a message due at the same instant
+                    (deadline, min((each.offset for each in self._awaited(lane)), default=0), 1, lane)
+                )  # after a message due at the same instant; nobody is awaited in broken variants only
         for deadline, offset, is_lane, lane in sorted(due):
             timed = self.messages.get(offset)
             if is_lane:
-                for message in self._open_in(lane):
+                for message in self._awaited(lane):
                     self._end(message, ReleaseReason.DRAIN_TIMEOUT)
             elif timed and timed.deadline == deadline:  # else something due before it has ended it
                 self._end_one(timed)
@@ -943,7 +994,8 @@ class ModelDispatcher:
 
     def _wake(self, *, moved: bool = False) -> None:
         """Deliver whatever this call has made deliverable."""
-        self._examine_in_turns(sorted(set(self.touched), key=self._lowest_offset))
+        touched = sorted(set(self.touched), key=self._lowest_offset)
+        self._examine_in_turns(touched + ([] if moved else self._no_longer_kept(touched)))
         if moved:
             self._examine_all_listed()
         for consumer in self.consumers:
@@ -955,6 +1007,14 @@ class ModelDispatcher:
         self._fill_slots()
         self.touched.clear()
         self.freed.clear()
+        self.ended.clear()
+
+    def _no_longer_kept(self, touched: Sequence[Lane]) -> list[Lane]:
+        """The other lanes that waited for what has ended, and wait for nobody now: longest waiting first."""
+        ended = {self._unit(key) for key in self.ended}
+        waiting = [listing.lane for listing in self.listings if listing.queue == Queue.DRAINING]
+        of_ended = [lane for lane in waiting if lane not in touched and self._unit(lane) in ended]
+        return [lane for lane in of_ended if not self._awaited(lane)]
 
     def _examine_all_listed(self) -> None:
         """Find new places for all lanes that wait, in turns of one message: nobody is served twice before others."""
@@ -963,7 +1023,7 @@ class ModelDispatcher:
         self._examine_in_turns(lanes)
         if self.config.drain_timeout_ms is not None:
             for lane in dict.fromkeys(map(self._lane, self.messages.values())):
-                left_behind = not self._is_keyless(lane) and self._holder(lane) not in {None, self._owner_of(lane)}
+                left_behind = not self._is_keyless(lane) and self._drains(lane)
                 if left_behind and not self._listing(lane):
                     self._examine_fully(lane)
 
@@ -1012,10 +1072,10 @@ class ModelDispatcher:
             self._archive(message)
 
     def _examine_keyed(self, lane: Lane, message: Message) -> bool:
-        owner, holder = self._owner_of(lane), self._holder(lane)
+        owner = self._owner_of(lane)
         if owner is None:
             self._list(lane, Queue.OWNERLESS)
-        elif holder not in {None, owner}:
+        elif self._drains(lane):
             self._list(lane, Queue.DRAINING)
             if self.config.drain_timeout_ms is not None:
                 self.drain_deadlines.setdefault(lane, self.now + self.config.drain_timeout_ms)
@@ -1052,8 +1112,11 @@ class ModelDispatcher:
                 return
             message = self._candidate(listing.lane)
             assert message is not None
-            if self._send(listing.lane, message, consumer.name):
-                self._examine_fully(listing.lane)
+            self._take_turn(listing.lane, message, consumer)
+
+    def _take_turn(self, lane: Lane, message: Message, consumer: Consumer) -> None:
+        if self._has_room(consumer.name) and self._send(lane, message, consumer.name):
+            self._examine_fully(lane)
 
     def _fill_slots(self) -> None:
         """Load the lanes that wait for a slot of the window."""
@@ -1086,7 +1149,7 @@ class ModelDispatcher:
             return self._accepts(known, None)
         return (
             self._owner_of(lane) == consumer
-            and self._holder(lane) in {None, consumer}
+            and not self._awaited(lane)
             and len(self._open_in(lane)) < self.config.max_in_flight_per_key
         )
 
@@ -1120,7 +1183,7 @@ class ModelDispatcher:
         owner = self._owner_of(lane)
         if owner is None:
             return BlockReason.NO_CONSUMER
-        if self._holder(lane) not in {None, owner}:
+        if self._drains(lane):
             return BlockReason.DRAINING
         if len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
             return BlockReason.KEY_IN_FLIGHT
@@ -1197,22 +1260,55 @@ class ModelDispatcher:
         """The lane's oldest message that is not open: nothing newer may overtake it."""
         return next((message for message in self._in_lane(lane) if message.state != State.IN_FLIGHT), None)
 
-    def _holder(self, lane: Lane) -> str | None:
-        return next((message.consumer for message in self._open_in(lane)), None)
+    def _awaited(self, lane: Lane) -> list[Message]:
+        """What others than its owner hold of the lane's unit: nothing of the lane goes out before these have ended."""
+        owner, unit = self._owner_of(lane), self._unit(lane)
+        open_here = [other for other in self._all(State.IN_FLIGHT) if self._unit(self._lane(other)) == unit]
+        return [other for other in open_here if other.consumer != owner]
+
+    def _drains(self, lane: Lane) -> bool:
+        """Whether what others hold is in the way, and not only what the owner itself holds of the key."""
+        open_ones = self._open_in(lane)
+        all_at_owner = {message.consumer for message in open_ones} == {self._owner_of(lane)}
+        waits_for_owner = all_at_owner and len(open_ones) >= self.config.max_in_flight_per_key
+        return bool(self._awaited(lane)) and not waits_for_owner
+
+    def _unit(self, lane: Lane) -> Unit:
+        """What the lane is handed over together with, in the placement of now."""
+        if self.config.unit == DrainUnit.KEY or not isinstance(lane, bytes):
+            return lane
+        slot = self.placement.ranges.slot_of(lane)
+        if self.config.unit == DrainUnit.HASH:
+            return f"slot {slot}"
+        return next(f"slots {start} to {stop}" for start, stop in self._runs() if start <= slot < stop)
+
+    def _runs(self) -> list[tuple[int, int]]:
+        """Where the runs of the placement begin and end."""
+        return [(start, stop) for start, stop, _ in self.placement.ranges.runs]
 
     def _owner_of(self, lane: Lane) -> str | None:
         return self._owner(lane if isinstance(lane, bytes) else None)
 
     def _owner(self, key: bytes | None) -> str | None:
-        """The first consumer of the key's walk that accepts the key; nobody if the walk meets a stranger first."""
-        ranges = self.placement.ranges
-        for name in ranges.walk(ranges.slot_of(b"" if self.config.ordering_required or key is None else key)):
+        """The first consumer of the key's walk that accepts the key; nobody if the walk meets a stranger first.
+
+        Nor does a walk begin where nobody owns the slot.
+        """
+        if self._slot_owner(key) is None:
+            return None
+        for name in self.placement.ranges.walk(self._slot(key)):
             consumer = self._find(name)
             if consumer is None or consumer.status == Status.DRAINING:
                 return None
             if self._accepts(consumer, key):
                 return name
         return None
+
+    def _slot_owner(self, key: bytes | None) -> str | None:
+        return self.placement.ranges.owner(self._slot(key))
+
+    def _slot(self, key: bytes | None) -> int:
+        return self.placement.ranges.slot_of(b"" if self.config.ordering_required or key is None else key)
 
     def _accepts(self, consumer: Consumer, key: bytes | None) -> bool:
         if not consumer.filters:

@@ -55,11 +55,18 @@ class Admission:
         return not unmatched or self._config.unmatched is Unmatched.HOLD
 
     def is_unmatched(self, key: bytes | None) -> bool:
-        """Whether there are consumers, and none accepts the key, and nothing of it is outstanding."""
+        """Whether nothing of the key is outstanding, and there are consumers, but none for it.
+
+        None accepts it; or, where that is an error, none owns its slot. A hole is never skipped: somebody forgot to
+        assign it, and what it holds is wanted.
+        """
         membership = self._membership
-        if not membership.picky or key in self._window.lanes:
+        lane_key = b"" if self._config.ordering_required else key
+        if not membership.picky or lane_key in self._window.lanes:
             return False
-        return not membership.accepts(key)
+        if not membership.accepts(key):
+            return True
+        return self._config.unmatched is Unmatched.ERROR and membership.owns_none_of(lane_key)
 
     def check_batch(self, messages: Iterable[object]) -> list[_Keyed]:
         """The batch with its keys as bytes. Raises what any of its offers would, before anything has changed."""

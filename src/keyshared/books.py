@@ -214,6 +214,20 @@ class WindowBooks:
             return self._rooms.roomiest()
         return lane.owner if lane.version == self._version else self._ask_owner(lane, lane.key)
 
+    def holder_elsewhere(self, lane: Lane, owner: Consumer) -> Consumer | None:
+        """Who besides its owner holds something that the lane has to wait for, or None."""
+        return None if lane.holder is owner else lane.holder
+
+    def awaited(self, lane: Lane) -> list[Entry]:
+        """The open deliveries that a draining lane waits for, in offset order. O(per-key limit)."""
+        entries: list[Entry] = []
+        entry = lane.head
+        while entry is not None and entry is not lane.fresh:
+            if entry.state == _IN_FLIGHT:
+                entries.append(entry)
+            entry = entry.after
+        return entries
+
     def work_lists(self) -> list[WorkList]:
         """Every list that a lane can wait in; each lane stands in one at most. O(consumers)."""
         ready = [consumer.ready for consumer in self.consumers.values()]

@@ -21,7 +21,8 @@ from operator import attrgetter
 from typing import Final, Self
 from zlib import crc32
 
-from keyshared.errors import ConfigError, InvariantError, OffsetOrderError, SnapshotError
+from keyshared.errors import ConfigError, OffsetOrderError, SnapshotError
+from keyshared.invariants import require
 
 __all__ = ["DEFAULT_TOKEN_BYTES", "OFFSET_BITS", "SETTLED", "Cell", "ContiguousCursor", "CursorToken"]
 
@@ -433,21 +434,21 @@ class ContiguousCursor:
         """
         order = self._order
         live = list(self)
-        _require(len(live) == self.outstanding, "the count of outstanding cells is what the list holds")
-        _require(len(order) <= 2 * len(live) + _SLACK, "settled cells are at most as many as live ones, and the slack")
-        _require(order[self._head : self._head + 1] == live[:1], "the head is the lowest outstanding cell")
+        require(len(live) == self.outstanding, "the count of outstanding cells is what the list holds")
+        require(len(order) <= 2 * len(live) + _SLACK, "settled cells are at most as many as live ones, and the slack")
+        require(order[self._head : self._head + 1] == live[:1], "the head is the lowest outstanding cell")
         passed, ahead = order[: self._head], order[self._head :]
-        _require(all(cell is _PASSED for cell in passed), "what is below the head is settled and let go")
-        _require(all(one.offset < other.offset for one, other in pairwise(ahead)), "cells are in offset order")
+        require(all(cell is _PASSED for cell in passed), "what is below the head is settled and let go")
+        require(all(one.offset < other.offset for one, other in pairwise(ahead)), "cells are in offset order")
         for one, other in pairwise(ahead):
-            _require(other.prev is not None and one.offset <= other.prev < other.offset, "prev lies between the cells")
+            require(other.prev is not None and one.offset <= other.prev < other.offset, "prev lies between the cells")
         if live:
-            _require(self.safe_cursor == live[0].prev, "the safe cursor is what was offered before the head")
-            _require(self.last is not None and self.last >= live[-1].offset, "last is the greatest offset offered")
+            require(self.safe_cursor == live[0].prev, "the safe cursor is what was offered before the head")
+            require(self.last is not None and self.last >= live[-1].offset, "last is the greatest offset offered")
         else:
-            _require(self.safe_cursor == self.last, "the safe cursor is the last offset if nothing is outstanding")
-        _require(all(start < stop for start, stop in self._known), "no remembered range is empty")
-        _require(all(one[1] < other[0] for one, other in pairwise(self._known)), "remembered ranges do not touch")
+            require(self.safe_cursor == self.last, "the safe cursor is the last offset if nothing is outstanding")
+        require(all(start < stop for start, stop in self._known), "no remembered range is empty")
+        require(all(one[1] < other[0] for one, other in pairwise(self._known)), "remembered ranges do not touch")
 
     def __repr__(self) -> str:
         return (
@@ -460,11 +461,6 @@ def _check_offset(parameter: str, value: object, requirement: str = "be an int")
     # A bool is an int to Python, but never an offset that somebody meant.
     if type(value) is not int or not -_OFFSET_BOUND < value < _OFFSET_BOUND:
         raise ConfigError(parameter, value, f"{requirement} of at most {OFFSET_BITS} bits")
-
-
-def _require(condition: bool, fact: str) -> None:
-    if not condition:
-        raise InvariantError(fact)
 
 
 # The token: "ksc1." + base64url, unpadded, of varints and the CRC-32 of everything before it. The varints:

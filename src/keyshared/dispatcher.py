@@ -7,7 +7,7 @@ Why lists of effects, and not callbacks or something to poll: cause and effect s
 raises has emitted nothing, and the state can be asked, copied and stored between any two calls.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Self, cast
 
 from keyshared.admission import Admission, Message
@@ -17,27 +17,31 @@ from keyshared.drains import Drain, DrainDeadlines, due_order
 from keyshared.effects import (
     AckIgnored,
     AckIgnoredReason,
-    CursorAdvanced,
-    DeadLetter,
     Deliver,
     Effect,
-    Load,
     ReleaseReason,
-    Resumed,
     Skipped,
     SkipReason,
 )
 from keyshared.endings import Endings
 from keyshared.errors import ClockError, ConfigError, ConsumerExistsError, InvariantError, SnapshotError
-from keyshared.explain import Blocking, DispatcherStats, gather_stats, why_blocked
+from keyshared.explain import Blocking, DispatcherStats, Outstanding, describe, gather_stats, why_blocked
 from keyshared.hashing import Key, key_bytes
 from keyshared.lanes import Entry, State
-from keyshared.members import Member
+from keyshared.members import Member, MemberState
 from keyshared.membership import Membership, held_by
 from keyshared.outbox import Outbox, delivery
 from keyshared.placement import Placement
 from keyshared.ranges import Weight
-from keyshared.receipts import Receipt, check_receipt, checked_receipts, current, explain_ignored
+from keyshared.receipts import (
+    Receipt,
+    check_length,
+    check_offset,
+    check_receipt,
+    checked_receipts,
+    current,
+    explain_ignored,
+)
 from keyshared.routing import Routing
 from keyshared.snapshot import (
     EPOCH_BITS,
@@ -50,7 +54,7 @@ from keyshared.snapshot import (
     placement_mark,
 )
 from keyshared.timers import Timers
-from keyshared.window import InFlightWindow
+from keyshared.unit_window import window_for
 
 __all__ = ["KeySharedDispatcher", "Message", "Receipt"]
 
@@ -58,7 +62,6 @@ SNAPSHOT_VERSION: Final = 1
 
 _LOADING: Final = int(State.LOADING)
 _IN_FLIGHT: Final = int(State.IN_FLIGHT)
-_RETRY_WAIT: Final = int(State.RETRY_WAIT)
 _DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
 _BLOCKED: Final = int(State.BLOCKED)
 
@@ -107,16 +110,7 @@ class KeySharedDispatcher:
         drain_timeout_ms = config.drain_timeout_ms
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
-        self._window = InFlightWindow(
-            self._routing,
-            capacity=config.window,
-            max_tracked=config.max_tracked,
-            per_key=config.max_in_flight_per_key,
-            loaded_per_key=config.max_loaded_per_key,
-            one_lane=config.ordering_required,
-            track_drains=drain_timeout_ms is not None,
-            start=config.start,
-        )
+        self._window = window_for(config, self._routing)
         timers = self._timers = Timers()
         self._endings = Endings(config, self._window, timers)
         self._marks = self._endings.marks
@@ -148,6 +142,7 @@ class KeySharedDispatcher:
         Args:
             state: What `snapshot` returned, perhaps after a trip through JSON.
             placement: Of the same kind and settings as the original's; without consumers, those come from the snapshot.
+                One that is history or was made by hand has to be the original's own, see `placement`.
             config: The configuration to go on with.
             now_ms: The clock of this process; it may have started anew.
             epoch: Raise it by one after every crash: deliveries get attempt numbers above ``epoch << 32``, so that acks
@@ -158,7 +153,7 @@ class KeySharedDispatcher:
             The dispatcher; `outstanding_effects` says what is to be done at once.
 
         Raises:
-            SnapshotError: The state is truncated, forged, of another version or of another placement.
+            SnapshotError: The state is truncated, forged, of another version, of another placement or drain unit.
             ClockError: ``now_ms`` is not an int of at least 0.
             ConfigError: ``epoch`` is not an int of at least 0.
 
@@ -211,7 +206,7 @@ class KeySharedDispatcher:
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
             WindowFullError: `free_slots` is 0.
-            UnmatchedKeyError: Nobody accepts the key, and the policy is to raise.
+            UnmatchedKeyError: Nobody accepts the key or nobody owns its slot, and the policy is to raise.
 
         Complexity:
             O(log vnodes) for the first message of a key, else O(1).
@@ -339,7 +334,7 @@ class KeySharedDispatcher:
         Source:
             Pulsar issue 23480: a nack must not reorder its key.
         """
-        _check_length("delay_ms", delay_ms, at_least=0)
+        check_length("delay_ms", delay_ms, at_least=0)
 
         def fail(entry: Entry, notices: list[Effect]) -> None:
             self._endings.fail(entry, notices, self._now, delay_ms=delay_ms)
@@ -373,7 +368,7 @@ class KeySharedDispatcher:
             ClockError: ``now_ms`` went back.
             ConfigError: That cannot be a receipt, or the time is not an int of at least 1.
         """
-        _check_length("extend_ms", extend_ms, at_least=1)
+        check_length("extend_ms", extend_ms, at_least=1)
         length = self._config.ack_timeout_ms if extend_ms is None else extend_ms
 
         def extend(entry: Entry, _: list[Effect]) -> None:
@@ -390,7 +385,9 @@ class KeySharedDispatcher:
         Returns:
             What its key may deliver now; `AckIgnored` if no dead letter of it was asked for.
         """
-        return self._confirm(offset, _DEAD_LETTERING, AckIgnoredReason.NOT_DEAD_LETTERING, now_ms, None)
+        return self._confirm(
+            offset, _DEAD_LETTERING, AckIgnoredReason.NOT_DEAD_LETTERING, now_ms, self._endings.archived
+        )
 
     def loaded(self, offset: int, item: object = None, *, now_ms: int | None = None) -> list[Effect]:
         """Hand in the payload that a `Load` asked for.
@@ -398,7 +395,11 @@ class KeySharedDispatcher:
         Returns:
             Its `Deliver` if its turn has come; `AckIgnored` if nobody asked for it.
         """
-        return self._confirm(offset, _LOADING, AckIgnoredReason.NOT_LOADING, now_ms, item)
+
+        def provide(entry: Entry, _: list[Effect]) -> None:
+            self._window.provide(entry, item)
+
+        return self._confirm(offset, _LOADING, AckIgnoredReason.NOT_LOADING, now_ms, provide)
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
         """Give up one blocked message: it is settled, and its key goes on.
@@ -406,7 +407,7 @@ class KeySharedDispatcher:
         Returns:
             `Settled`, and what its key may deliver now; `AckIgnored` if the message is not blocked.
         """
-        return self._confirm(offset, _BLOCKED, AckIgnoredReason.NOT_BLOCKED, now_ms, None)
+        return self._confirm(offset, _BLOCKED, AckIgnoredReason.NOT_BLOCKED, now_ms, self._endings.park)
 
     def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect]:
         """Let all blocked messages of a key be tried again with no failure counted, and end its quarantine.
@@ -424,6 +425,24 @@ class KeySharedDispatcher:
         self._endings.unblock(data)
         return self._outbox.wake([], now)
 
+    def unblock_offset(self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None) -> list[Effect]:
+        """Let one blocked message be tried again.
+
+        Args:
+            offset: The message.
+            reset_failures: Whether all retries are granted anew; if not, it gets one more delivery, and is poison
+                again if that fails too.
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            The deliveries that are possible now; `AckIgnored` if the message is not blocked.
+        """
+
+        def go_on(entry: Entry, _: list[Effect]) -> None:
+            self._endings.unblock_one(entry, reset_failures=reset_failures)
+
+        return self._confirm(offset, _BLOCKED, AckIgnoredReason.NOT_BLOCKED, now_ms, go_on)
+
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
         """Say that a message can no longer be read: it is settled now, or when the delivery that is open ends.
 
@@ -431,7 +450,7 @@ class KeySharedDispatcher:
             `Skipped`, and what its key may deliver now; ``[]`` if it is in flight or not outstanding.
         """
         now = self._checked_now(now_ms)
-        _check_offset("offset", offset)
+        check_offset("offset", offset)
         self._now = now
         notices: list[Effect] = []
         entry = self._window.find(offset)
@@ -442,7 +461,7 @@ class KeySharedDispatcher:
     def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect]:
         """Say that the log now begins at an offset: `gone` for everything outstanding below it."""
         now = self._checked_now(now_ms)
-        _check_offset("before", before)
+        check_offset("before", before)
         self._now = now
         notices: list[Effect] = []
         for entry in self._window.older_than(before):
@@ -543,7 +562,7 @@ class KeySharedDispatcher:
         """Set how many deliveries a consumer may have open; what it holds beyond that stays.
 
         Returns:
-            The deliveries that are possible now: a consumer that pulls raises its limit from 0 and reads them here.
+            The deliveries that are possible now.
 
         Raises:
             ClockError: ``now_ms`` went back.
@@ -554,6 +573,47 @@ class KeySharedDispatcher:
         self._membership.set_limit(name, limit)
         self._now = now
         return self._outbox.wake([], now)
+
+    def pull(self, name: str, most: int, *, only: int | None = None, now_ms: int | None = None) -> list[Effect]:
+        """Hand a consumer some of what waits for it, whatever its limit: for those who ask and have a limit of 0.
+
+        Args:
+            name: Who asks.
+            most: How many messages it takes, an int of at least 1.
+            only: Hand out nothing but this offset, and that out of its turn; nothing if it has to wait for more than
+                room at the consumer.
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            The deliveries, and a `Load` in place of one that has to be read again: once it is `loaded`, ask again.
+            ``[]`` if nothing waits for it, or it is inactive.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+            ConfigError: ``most`` or ``only`` can never work.
+            UnknownConsumerError: It is not connected, or only drains.
+
+        Complexity:
+            O(what is handed out); with ``only`` O(log n).
+
+        Example:
+            >>> from keyshared.ring import HashRing
+            >>> d = KeySharedDispatcher(HashRing())
+            >>> _ = d.add_consumer("c1", limit=0), d.offer(0, "a"), d.offer(1, "b"), d.offer(2, "a")
+            >>> [effect.offset for effect in d.pull("c1", 10)]      # 2 waits for 0
+            [0, 1]
+        """
+        now = self._checked_now(now_ms)
+        if type(most) is not int or most < 1:
+            raise ConfigError("most", most, "be an int of at least 1")
+        if only is not None:
+            check_offset("only", only)
+        member = self._membership.connected(name)
+        self._now = now
+        entry = None if only is None else self._window.find(only)
+        if member.state is not MemberState.ACTIVE or (entry is None and only is not None):
+            return []
+        return self._outbox.finish([], self._window.pull(member, most if only is None else 1, entry), now)
 
     def set_filters(self, name: str, filters: Iterable[str], *, now_ms: int | None = None) -> list[Effect]:
         """Replace a consumer's key filters. Cost and result as `add_consumer`; raises also `UnknownConsumerError`."""
@@ -602,7 +662,7 @@ class KeySharedDispatcher:
         notices: list[Effect] = []
         for timed in due_order(self._timers.pop_due(now)):
             if isinstance(timed, Entry):
-                self._message_due(timed, notices)
+                self._endings.due(timed, notices, now)
             elif isinstance(timed, Member):
                 self._membership.deadline_reached(timed, notices)
             else:  # nothing else has a deadline
@@ -663,6 +723,15 @@ class KeySharedDispatcher:
         """
         return self._window.cursor.token(max_bytes)
 
+    @property
+    def placement(self) -> Placement:
+        """A copy of the placement as it is now, with everybody who joined.
+
+        Keep it beside a snapshot where it is history or was made by hand (`AutoSplit`, `ExclusiveRanges`,
+        `AssignedRanges`), or change it and give it to `set_placement`.
+        """
+        return self._routing.placement_copy()
+
     def owner(self, key: Key) -> str | None:
         """Name of the consumer that a key belongs to now; None if nobody, or if there is no key."""
         data = key_bytes(key)
@@ -682,6 +751,15 @@ class KeySharedDispatcher:
         entry = self._window.find(offset)
         return None if entry is None else why_blocked(self._window, entry)
 
+    def describe(self, offset: int) -> Outstanding | None:
+        """What is known of an outstanding message; None if it is not outstanding. O(log n)."""
+        entry = self._window.find(offset)
+        return None if entry is None else describe(self._window, entry)
+
+    def outstanding(self) -> Iterator[Outstanding]:
+        """All outstanding messages in offset order, lazily; make no calls meanwhile. O(log n) each."""
+        return (describe(self._window, entry) for entry in self._window.cursor if isinstance(entry, Entry))
+
     def in_flight(self, consumer: str | None = None) -> list[Deliver]:
         """Open deliveries of one consumer, or of all in the order of joining, each in offset order. O(result)."""
         names = self._members if consumer is None else [consumer]
@@ -694,19 +772,7 @@ class KeySharedDispatcher:
 
     def is_current(self, effect: Effect) -> bool:
         """Whether an effect still holds; ask just before acting on an obligation. Notices always do."""
-        match effect:
-            case CursorAdvanced(safe_cursor):
-                return safe_cursor == self.safe_cursor
-            case Resumed():
-                return self.free_slots > 0
-            case Deliver(offset, _, consumer, attempt):
-                return current(self._members, offset, consumer, attempt) is not None
-            case DeadLetter(offset) | Load(offset):
-                entry = self._window.find(offset)
-                state = _DEAD_LETTERING if isinstance(effect, DeadLetter) else _LOADING
-                return entry is not None and entry.state == state
-            case _:
-                return True
+        return self._outbox.is_current(effect)
 
     def stats(self) -> DispatcherStats:
         """Figures of this moment, all read from the one state there is. O(consumers)."""
@@ -717,6 +783,7 @@ class KeySharedDispatcher:
         return {
             "version": SNAPSHOT_VERSION,
             "epoch": self._epoch,
+            "unit": self._config.unit.value,
             "reported": self._outbox.reported,
             "paused": self._outbox.paused,
             "ranges": placement_mark(self._routing.ranges),
@@ -732,6 +799,8 @@ class KeySharedDispatcher:
     # inside
 
     def _load(self, data: Reader, epoch: int, items: Mapping[int, object]) -> None:
+        if data.field("unit").text() != self._config.unit:
+            raise data.field("unit").refuse(f"be {self._config.unit.value!r}, the drain unit of the configuration")
         self._epoch = max(epoch, data.field("epoch").count())
         self._window.first_attempt = self._epoch << EPOCH_BITS
         for order, consumer in enumerate(data.field("consumers").items()):
@@ -779,37 +848,21 @@ class KeySharedDispatcher:
         return self._outbox.wake([], now)
 
     def _confirm(
-        self, offset: int, state: int, otherwise: AckIgnoredReason, now_ms: int | None, item: object
+        self,
+        offset: int,
+        state: int,
+        otherwise: AckIgnoredReason,
+        now_ms: int | None,
+        act: Callable[[Entry, list[Effect]], None],
     ) -> list[Effect]:
         """Act on a message that waits in a state for the host to say something."""
         now = self._checked_now(now_ms)
-        _check_offset("offset", offset)
+        check_offset("offset", offset)
         self._now = now
         entry = self._window.find(offset)
         if entry is None or entry.state != state:
             reason = AckIgnoredReason.UNKNOWN_OFFSET if entry is None else otherwise
             return [AckIgnored(offset, None, None, reason)]
         notices: list[Effect] = []
-        if state == _LOADING:
-            self._window.provide(entry, item)
-        elif state == _BLOCKED:
-            self._endings.park(entry, notices)
-        else:
-            self._endings.archived(entry, notices)
+        act(entry, notices)
         return self._outbox.wake(notices, now)
-
-    def _message_due(self, entry: Entry, notices: list[Effect]) -> None:
-        if entry.state == _IN_FLIGHT:
-            self._endings.fail(entry, notices, self._now, reason=ReleaseReason.ACK_TIMEOUT)
-        elif entry.state == _RETRY_WAIT:
-            self._window.move(entry, State.QUEUED)
-
-
-def _check_length(parameter: str, value: int | None, *, at_least: int) -> None:
-    if value is not None and (type(value) is not int or value < at_least):
-        raise ConfigError(parameter, value, f"be an int of at least {at_least}, or None")
-
-
-def _check_offset(parameter: str, value: object) -> None:
-    if type(value) is not int:
-        raise ConfigError(parameter, value, "be an int")

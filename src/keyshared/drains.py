@@ -1,6 +1,6 @@
 """How long a key that has moved may wait for the deliveries that its previous owner still holds."""
 
-from keyshared.lanes import Consumer, Entry, Lane, State
+from keyshared.lanes import Entry, Lane
 from keyshared.members import Member
 from keyshared.timers import Timed, Timers
 from keyshared.window import InFlightWindow
@@ -9,30 +9,23 @@ __all__ = ["Drain", "DrainDeadlines", "due_order"]
 
 
 class Drain:
-    """The drain of one lane: over with the holder's last delivery, or at the deadline.
+    """The drain of one lane: over with the last delivery that it waits for, or at the deadline.
 
     Attributes:
         lane: Which lane.
-        holder: Whose deliveries it waits for.
         deadline: When it stops waiting.
     """
 
-    __slots__ = ("deadline", "holder", "lane")
+    __slots__ = ("_window", "deadline", "lane")
 
-    def __init__(self, lane: Lane, holder: Consumer | None) -> None:
+    def __init__(self, window: InFlightWindow, lane: Lane) -> None:
+        self._window = window
         self.lane = lane
-        self.holder = holder
         self.deadline: int | None = None
 
     def open_entries(self) -> list[Entry]:
-        """The deliveries that the lane waits for, in offset order. O(per-key limit)."""
-        entries: list[Entry] = []
-        entry = self.lane.head
-        while entry is not None and entry is not self.lane.fresh:
-            if entry.state == State.IN_FLIGHT:
-                entries.append(entry)
-            entry = entry.after
-        return entries
+        """The deliveries that the lane waits for, in offset order."""
+        return self._window.awaited(self.lane)
 
 
 class DrainDeadlines:
@@ -60,17 +53,16 @@ class DrainDeadlines:
         for lane in changed:
             drains = lane.listed is self._window.draining and lane.key not in self._window.quarantined
             drain = self._drains.get(lane)
-            if drain is not None and not (drains and drain.holder is lane.holder):
-                drain.deadline = None
-                del self._drains[lane]
-                drain = None
             if drains and drain is None:
                 self.start(lane, now + self._timeout_ms)
+            elif drain is not None and not drains:
+                drain.deadline = None
+                del self._drains[lane]
         changed.clear()
 
     def start(self, lane: Lane, deadline: int) -> None:
         """Let a lane that drains do so until that deadline."""
-        drain = self._drains[lane] = Drain(lane, lane.holder)
+        drain = self._drains[lane] = Drain(self._window, lane)
         self._timers.start(drain, deadline)
 
 

@@ -110,6 +110,13 @@ class Endings:
         if key is not None:
             self._window.lift_quarantine(key)
 
+    def unblock_one(self, entry: Entry, *, reset_failures: bool) -> None:
+        """Let one blocked message go on; if its failures stay, the next one is its last again."""
+        self._forget_blocked(entry)
+        if reset_failures:
+            entry.failures = 0
+        self._window.move(entry, State.QUEUED)
+
     def park(self, entry: Entry, notices: list[Effect]) -> None:
         """Settle a blocked message."""
         notices.append(Settled(entry.offset, entry.key, SettleReason.PARKED))
@@ -131,11 +138,15 @@ class Endings:
         """Settle a message in any state and forget all that was noted about it."""
         entry.deadline = None
         if entry.state == State.BLOCKED:
-            of_key = self.blocked[entry.key]
-            del of_key[entry.offset]
-            if not of_key:
-                del self.blocked[entry.key]
+            self._forget_blocked(entry)
         self._window.remove(entry)
+
+    def due(self, entry: Entry, notices: list[Effect], now: int) -> None:
+        """The deadline of a message has come: its delivery timed out, or its retry may go out."""
+        if entry.state == State.IN_FLIGHT:
+            self.fail(entry, notices, now, reason=ReleaseReason.ACK_TIMEOUT)
+        elif entry.state == State.RETRY_WAIT:
+            self._window.move(entry, State.QUEUED)
 
     def _begin(self, entry: Entry, notices: list[Effect], reason: ReleaseReason | None) -> bool:
         """What every end of a delivery has in common; True if a mark has settled the message."""
@@ -164,6 +175,12 @@ class Endings:
         else:
             notices.append(Dropped(entry.offset, entry.key, DropReason.POISON))
             self.settle(entry)
+
+    def _forget_blocked(self, entry: Entry) -> None:
+        of_key = self.blocked[entry.key]
+        del of_key[entry.offset]
+        if not of_key:
+            del self.blocked[entry.key]
 
     def _block(self, entry: Entry, notices: list[Effect]) -> None:
         self._window.move(entry, State.BLOCKED)

@@ -9,7 +9,7 @@ from keyshared.lanes import Consumer, Entry, State
 from keyshared.members import Member, MemberState
 from keyshared.window import InFlightWindow
 
-__all__ = ["Blocking", "ConsumerStats", "DispatcherStats", "gather_stats", "why_blocked"]
+__all__ = ["Blocking", "ConsumerStats", "DispatcherStats", "Outstanding", "describe", "gather_stats", "why_blocked"]
 
 _OWN_REASONS: Final = {
     State.RETRY_WAIT: BlockReason.RETRY_WAIT,
@@ -24,13 +24,43 @@ class Blocking(NamedTuple):
 
     Attributes:
         reason: What it waits for first.
-        consumer: The consumer that this is about: who holds the key, or who has no room; None where it is about nobody.
+        consumer: The consumer that this is about: who holds the key or, while that drains, something of its drain unit;
+            or who has no room. None where it is about nobody.
         behind: The older message of its key that has to move first, if that is the reason.
     """
 
     reason: BlockReason
     consumer: str | None = None
     behind: int | None = None
+
+
+class Outstanding(NamedTuple):
+    """A message that is not settled.
+
+    Attributes:
+        offset: The message.
+        key: Its key.
+        attempt: Deliveries so far.
+        failures: How many of them failed.
+        loaded: Whether its payload is, or will be, in memory.
+        deadline_ms: When its delivery times out or its retry is due; None if it waits for something else.
+        blocking: What it waits for; None while it is in flight.
+    """
+
+    offset: int
+    key: bytes | None
+    attempt: int
+    failures: int
+    loaded: bool
+    deadline_ms: int | None
+    blocking: Blocking | None
+
+
+def describe(window: InFlightWindow, entry: Entry) -> Outstanding:
+    """What is known of a message that is not settled. O(log n)."""
+    why = why_blocked(window, entry)
+    loaded = entry.state != State.SPILLED
+    return Outstanding(entry.offset, entry.key, entry.attempt, entry.failures, loaded, entry.deadline, why)
 
 
 def why_blocked(window: InFlightWindow, entry: Entry) -> Blocking | None:  # noqa: PLR0911  # one return for each reason
@@ -52,10 +82,11 @@ def why_blocked(window: InFlightWindow, entry: Entry) -> Blocking | None:  # noq
     owner = window.owner_of(lane)
     if owner is None:
         return Blocking(BlockReason.NO_CONSUMER)
-    if lane.holder is not None and lane.holder is not owner:
-        return Blocking(BlockReason.DRAINING, holder)
-    if lane.open >= window.per_key:
+    if lane.holder is owner and lane.open >= window.per_key:
         return Blocking(BlockReason.KEY_IN_FLIGHT, holder)
+    elsewhere = window.holder_elsewhere(lane, owner)
+    if elsewhere is not None:
+        return Blocking(BlockReason.DRAINING, elsewhere.name)
     return _why_not_now(window, entry, owner)
 
 
@@ -116,7 +147,7 @@ class DispatcherStats:
         keys: Keys that have an outstanding message.
         quarantined_keys: Keys whose messages go to the dead-letter store.
         ownerless_keys: Keys that nobody owns.
-        draining_keys: Keys that wait for the end of deliveries at their previous owner.
+        draining_keys: Keys that wait for the end of deliveries of their drain unit at others than their owner.
         starved_keys: Keys whose turn has come but for whom no slot of the window is free.
         keyless_waiting: Messages without a key that no consumer has room for.
         free_slots: Messages that may be offered now.

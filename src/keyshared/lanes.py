@@ -138,12 +138,14 @@ class Lane:
         loaded: How many have, or will have, their payload in memory.
         holder: The consumer of the open ones.
         owner: The consumer that the placement names, as of ``version``.
+        unit: The drain unit that it is in, as of ``version``; only set where a unit is larger than a key.
         version: Number of the placement that ``owner`` was read from.
         listed: The work list that this lane stands in, if any.
     """
 
     __slots__ = (
-        "back", "fresh", "head", "holder", "key", "listed", "loaded", "open", "owner", "spilled", "tail", "version",
+        "back", "fresh", "head", "holder", "key", "listed", "loaded", "open", "owner", "spilled", "tail", "unit",
+        "version",
     )  # fmt: skip
 
     def __init__(self, key: bytes | None) -> None:
@@ -157,6 +159,7 @@ class Lane:
         self.loaded = 0
         self.holder: Consumer | None = None
         self.owner: Consumer | None = None
+        self.unit: int  # not set here: most windows never need it
         self.version = -1
         self.listed: WorkList | None = None
 

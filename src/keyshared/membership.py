@@ -7,7 +7,7 @@ of the messages that a consumer held is decided by `Endings`, and the window's `
 from collections.abc import Iterable
 from typing import Final
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, DrainUnit, Unmatched
 from keyshared.effects import Effect, Evicted, ReleaseReason
 from keyshared.endings import Endings
 from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, UnknownConsumerError
@@ -28,7 +28,8 @@ class Membership:
 
     Attributes:
         members: Everyone who is connected or draining, by name, in join order.
-        picky: Whether there are consumers but none that accepts every key: only then can a message match nobody.
+        picky: Whether a message could match nobody: there are consumers but none that accepts every key, or connected
+            ones while the policy asks about slots that nobody owns.
     """
 
     __slots__ = ("_config", "_endings", "_joined", "_routing", "_timers", "_window", "members", "picky")
@@ -60,6 +61,10 @@ class Membership:
         if key is None:
             return any(member.accepts.takes_keyless for member in self.members.values())
         return any(member.accepts.accepts(key) for member in self.members.values())
+
+    def owns_none_of(self, key: bytes | None) -> bool:
+        """Whether consumers are connected and the slot of the key belongs to nobody. Without a key there is no slot."""
+        return key is not None and self._anyone_connected() and self._routing.in_hole(key)
 
     # changes
 
@@ -173,6 +178,7 @@ class Membership:
         """Take a consumer of a snapshot back, in the order of joining."""
         if member.name in self.members:
             raise ConsumerExistsError(member.name)
+        self._check_filter(member.accepts)
         if member.state is not MemberState.DRAINING:
             self._routing.join(member.name, member.accepts, member.weight)
         self._joined = member.order + 1
@@ -205,9 +211,15 @@ class Membership:
 
     def _checked_filter(self, filters: Iterable[str]) -> KeyFilter:
         accepts = KeyFilter(filters)
+        self._check_filter(accepts)
+        return accepts
+
+    def _check_filter(self, accepts: KeyFilter) -> None:
         if self._config.ordering_required and accepts.patterns:
             raise ConfigError("filters", accepts.patterns, "be empty with ordering_required: one lane has one owner")
-        return accepts
+        if self._config.unit is not DrainUnit.KEY and accepts.patterns:
+            requirement = f"be empty with the drain unit {self._config.unit.name}: all keys of a unit have one owner"
+            raise ConfigError("filters", accepts.patterns, requirement)
 
     def _release_all(self, member: Member, notices: list[Effect], reason: ReleaseReason) -> None:
         for entry in held_by(member):
@@ -224,7 +236,12 @@ class Membership:
         self._window.reassign()
 
     def _count_picky(self) -> None:
-        self.picky = bool(self.members) and not any(m.accepts.accepts_all for m in self.members.values())
+        asks_about_slots = self._config.unmatched is Unmatched.ERROR and self._anyone_connected()
+        nobody_takes_all = bool(self.members) and not any(m.accepts.accepts_all for m in self.members.values())
+        self.picky = asks_about_slots or nobody_takes_all
+
+    def _anyone_connected(self) -> bool:
+        return any(member.state is not MemberState.DRAINING for member in self.members.values())
 
 
 def held_by(member: Member) -> list[Entry]:

@@ -130,6 +130,24 @@ class Outbox:
         loads = [load(entry) for entry in entries if entry.state == _LOADING]
         return [*archive, *loads, *(delivery(entry) for entry in entries if entry.state == _IN_FLIGHT)]
 
+    def is_current(self, effect: Effect) -> bool:
+        """Whether an effect still holds. O(log n)."""
+        match effect:
+            case CursorAdvanced(safe_cursor):
+                return safe_cursor == self._cursor.safe_cursor
+            case Resumed():
+                return self._window.free_slots > 0
+            case Deliver(offset, _, consumer, attempt):
+                member = self._membership.members.get(consumer)
+                opened = None if member is None else member.open.get(offset)
+                return opened is not None and opened.attempt == attempt
+            case DeadLetter(offset) | Load(offset):
+                entry = self._window.find(offset)
+                state = _DEAD_LETTERING if isinstance(effect, DeadLetter) else _LOADING
+                return entry is not None and entry.state == state
+            case _:
+                return True
+
     def _resume_if_roomy(self, out: list[Effect]) -> None:
         free = self._window.free_slots
         if self._window.capacity - self._resume_at <= free:

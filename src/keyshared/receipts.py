@@ -8,7 +8,7 @@ from keyshared.errors import ConfigError
 from keyshared.lanes import Entry, State
 from keyshared.members import Member
 
-__all__ = ["Receipt", "check_receipt", "checked_receipts", "current", "explain_ignored"]
+__all__ = ["Receipt", "check_length", "check_offset", "check_receipt", "checked_receipts", "current", "explain_ignored"]
 
 Receipt = tuple[int, str, int]
 """Offset, consumer and attempt: what names one delivery."""
@@ -25,6 +25,18 @@ def check_receipt(offset: object, consumer: object, attempt: object) -> None:
         raise ConfigError("consumer", consumer, "be a str")
     if type(attempt) is not int:
         raise ConfigError("attempt", attempt, "be an int")
+
+
+def check_length(parameter: str, value: object, *, at_least: int) -> None:
+    """Raise `ConfigError` unless that is a stretch of time, or None for the default."""
+    if value is not None and (type(value) is not int or value < at_least):
+        raise ConfigError(parameter, value, f"be an int of at least {at_least}, or None")
+
+
+def check_offset(parameter: str, value: object) -> None:
+    """Raise `ConfigError` unless that could be an offset."""
+    if type(value) is not int:
+        raise ConfigError(parameter, value, "be an int")
 
 
 def checked_receipts(receipts: Iterable[object]) -> list[Receipt]:

@@ -46,6 +46,14 @@ class Routing:
         """Who owns which slot now, filters aside."""
         return self._ranges
 
+    def placement_copy(self) -> Placement:
+        """The placement as it is now, to be changed or kept by the caller."""
+        return self._placement.copy()
+
+    def in_hole(self, key: bytes) -> bool:
+        """Whether the key's slot belongs to nobody, filters aside."""
+        return self._ranges.owner_of(key) is None
+
     def _owner(self, key: bytes) -> str | None:
         if self._one_key is not None:
             key = self._one_key

@@ -60,6 +60,11 @@ class Reader:
         """The exception that says what this value should have been."""
         return SnapshotError(self._place, self._data, requirement)
 
+    @property
+    def raw(self) -> object:
+        """What is read, whatever it is."""
+        return self._data
+
     def field(self, name: str) -> "Reader":
         """The value under a name."""
         if not isinstance(self._data, Mapping) or name not in self._data:

@@ -355,7 +355,7 @@ class InFlightWindow(WindowBooks):
         granted, self._granted = self._granted, []
         if self._touched:
             touched, self._touched = self._touched, {}
-            self._examine_in_turns(_by_lowest_offset(touched), granted)
+            self._examine_in_turns(by_lowest_offset(touched), granted)
         if self._stale:
             self._stale = False
             lanes = self.waiting_lanes()
@@ -363,7 +363,7 @@ class InFlightWindow(WindowBooks):
                 self._unlist(lane)
             self._examine_in_turns(lanes, granted)
             if self._track_drains:
-                self._examine_in_turns(_by_lowest_offset(self._held()), granted)
+                self._examine_in_turns(by_lowest_offset(self._held()), granted)
         if self._freed:
             freed, self._freed = self._freed, {}
             for consumer in sorted(freed, key=_order_of):
@@ -373,6 +373,34 @@ class InFlightWindow(WindowBooks):
             self._serve(roomiest, granted)
         if self.starved:
             self._feed(granted)
+        return granted
+
+    def pull(self, consumer: Consumer, most: int, only: Entry | None = None) -> list[Entry]:
+        """Hand out what waits for a consumer, past its limit: for whoever asks instead of being sent to.
+
+        Args:
+            consumer: A connected one.
+            most: How many messages.
+            only: Nothing but this one, out of its turn; nothing at all if it is not what its lane is waiting with.
+
+        Returns:
+            What was granted, in service order.
+        """
+        granted: list[Entry] = []
+        extra = most - consumer.free
+        consumer.limit += extra
+        consumer.free = most
+        if only is None:
+            self._serve(consumer, granted)
+        else:
+            lane = only.lane
+            mine = lane.listed is consumer.ready or (consumer.keyless and lane.listed is self.shared)
+            if mine and lane.candidate is only:
+                self._unlist(lane)
+                if self._send(lane, only, consumer, granted):
+                    self._examine(lane, granted)
+        consumer.limit -= extra
+        consumer.free -= extra
         return granted
 
     # checks
@@ -523,7 +551,8 @@ class InFlightWindow(WindowBooks):
             granted.append(entry)
 
 
-def _by_lowest_offset(lanes: dict[Lane, None]) -> list[Lane]:
+def by_lowest_offset(lanes: dict[Lane, None]) -> list[Lane]:
+    """Lanes in the order in which they wake."""
     return sorted(lanes, key=_lowest_offset)
 
 

@@ -15,7 +15,8 @@ from keyshared.effects import (
     SettleReason,
     Spilled,
 )
-from keyshared.explain import Blocking
+from keyshared.explain import Blocking, Outstanding
+from keyshared.retry import RetryPolicy
 
 
 class TestIsCurrent:
@@ -99,3 +100,24 @@ def test_whom_a_message_waits_for_is_named(reason: BlockReason, consumer: str) -
 
     assert Blocking(reason, consumer) == dispatcher.why_blocked(1)
     assert None is dispatcher.why_blocked(0)
+
+
+class TestDescribe:
+    """All that is known of a message."""
+
+    def test_of_one_in_flight_one_that_waits_and_one_that_is_settled(self) -> None:
+        dispatcher = subscription("ann", ack_timeout_ms=100)
+        dispatcher.offer(0, "a1", now_ms=5)
+        fill(dispatcher, "a2", "a2", start=1)
+        dispatcher.ack(1, "ann", 1)
+
+        assert Outstanding(0, b"a1", 1, 0, True, 105, None) == dispatcher.describe(0)
+        assert None is dispatcher.describe(1)
+        assert [0, 2] == [message.offset for message in dispatcher.outstanding()]
+
+    def test_of_one_that_waits_for_its_retry(self) -> None:
+        dispatcher = subscription("ann", retry=RetryPolicy(base_delay_ms=7))
+        fill(dispatcher, "a1")
+        dispatcher.nack(0, "ann", 1)
+
+        assert [Outstanding(0, b"a1", 1, 1, True, 7, Blocking(BlockReason.RETRY_WAIT))] == [*dispatcher.outstanding()]

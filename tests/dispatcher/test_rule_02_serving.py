@@ -1,8 +1,10 @@
 """Rule 2: what can go out goes out now; what has to wait is served in turns."""
 
-from tests.alphabet import advanced, deliver, subscription
+from typing import Any
 
-from keyshared.effects import Released, ReleaseReason
+from tests.alphabet import Watched, advanced, deliver, delivered, fill, subscription
+
+from keyshared.effects import Load, Released, ReleaseReason, Spilled
 
 
 def test_a_key_goes_out_at_once_and_holds_only_itself() -> None:
@@ -134,3 +136,68 @@ class TestSeveralInFlightOfOneKey:
 
         assert [deliver(4, "a2", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 1)
         assert [deliver(2, "a1", "ann"), advanced(1)] == dispatcher.ack(1, "ann", 1)
+
+
+class TestPull:
+    """A consumer that asks has a limit of 0, so what may go out waits for it until it asks."""
+
+    def asked(self, *consumers: str, **config: Any) -> Watched:
+        dispatcher = subscription(**config)
+        for name in consumers:
+            dispatcher.add_consumer(name, limit=0)
+        return dispatcher
+
+    def test_it_gets_as_much_as_it_asks_for_and_nothing_is_pushed_afterwards(self) -> None:
+        dispatcher = self.asked("ann")
+        assert [] == fill(dispatcher, "a1", "a2", "a1", "a3")
+
+        assert [deliver(0, "a1", "ann"), deliver(1, "a2", "ann")] == dispatcher.pull("ann", 2)
+        assert [advanced(0)] == dispatcher.ack(0, "ann", 1)
+        assert [deliver(3, "a3", "ann"), deliver(2, "a1", "ann")] == dispatcher.pull("ann", 5)
+
+    def test_it_gets_only_what_is_its_own(self) -> None:
+        dispatcher = self.asked("ann", "bob")
+        fill(dispatcher, "b1", "a1", None)
+
+        assert [deliver(1, "a1", "ann"), deliver(2, None, "ann")] == dispatcher.pull("ann", 5)
+        assert [] == dispatcher.pull("ann", 5)
+
+    def test_a_limit_above_0_is_exceeded_once(self) -> None:
+        dispatcher = subscription("ann", max_in_flight_per_consumer=1)
+        fill(dispatcher, "a1", "a2", "a3")
+
+        assert [(1, "ann")] == delivered(dispatcher.pull("ann", 1))
+        assert [] == delivered(dispatcher.ack(0, "ann", 1))
+        assert [(2, "ann")] == delivered(dispatcher.ack(1, "ann", 1))
+
+    def test_one_message_can_be_asked_for_out_of_its_turn(self) -> None:
+        dispatcher = self.asked("ann")
+        fill(dispatcher, "a1", "a2", "a2", None)
+
+        assert [deliver(3, None, "ann")] == dispatcher.pull("ann", 9, only=3)
+        assert [deliver(1, "a2", "ann")] == dispatcher.pull("ann", 9, only=1)
+
+    def test_one_message_out_of_its_turn_overtakes_nothing_of_its_key(self) -> None:
+        dispatcher = self.asked("ann", "bob", max_in_flight_per_key=2)
+        fill(dispatcher, "a1", "a1", "b1")
+
+        assert [] == dispatcher.pull("ann", 1, only=1)
+        assert [] == dispatcher.pull("ann", 1, only=2)
+        assert [] == dispatcher.pull("ann", 1, only=7)
+        assert [deliver(0, "a1", "ann")] == dispatcher.pull("ann", 1, only=0)
+        assert [deliver(1, "a1", "ann")] == dispatcher.pull("ann", 1, only=1)
+
+    def test_a_spilled_message_is_read_again_first(self) -> None:
+        dispatcher = self.asked("ann", window=4)
+        assert [Spilled(2)] == fill(dispatcher, "a1", "a2", "a3")
+
+        assert [Load(2, b"a3"), deliver(0, "a1", "ann"), deliver(1, "a2", "ann")] == dispatcher.pull("ann", 3)
+        assert [] == dispatcher.loaded(2, "again")
+        assert [deliver(2, "a3", "ann", item="again")] == dispatcher.pull("ann", 1)
+
+    def test_who_is_away_gets_nothing(self) -> None:
+        dispatcher = self.asked("ann")
+        fill(dispatcher, "a1")
+        dispatcher.set_inactive("ann")
+
+        assert [] == dispatcher.pull("ann", 1)

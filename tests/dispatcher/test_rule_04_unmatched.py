@@ -1,12 +1,15 @@
 """Rule 4: whether anybody wants a message is decided once, at its offer, and only if somebody is there to ask."""
 
 import pytest
-from tests.alphabet import Watched, advanced, deliver, subscription
+from tests.alphabet import FIRST_LETTER, Watched, advanced, deliver, subscription
 
-from keyshared.config import Unmatched
+from keyshared.assigned import AssignedRanges
+from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.effects import BlockReason, Effect, Released, ReleaseReason, Skipped, SkipReason
 from keyshared.errors import UnmatchedKeyError
 from keyshared.explain import Blocking
+from keyshared.ranges import HashRange
+from keyshared.retry import Poison
 
 
 def with_filters(unmatched: Unmatched = Unmatched.SKIP, **filters: list[str]) -> Watched:
@@ -110,3 +113,77 @@ def test_a_filter_restricts_and_never_attracts() -> None:
 
     assert [deliver(0, "b1", "bob")] == dispatcher.offer(0, "b1")
     assert [deliver(1, "c1", "bob")] == dispatcher.offer(1, "c1")
+
+
+LETTERS_A_TO_M = HashRange.inclusive(ord("a"), ord("m"))
+LETTERS_N_TO_Z = HashRange.inclusive(ord("n"), ord("z"))
+
+
+def half_assigned(**to: str) -> AssignedRanges:
+    ranges = {"a_to_m": LETTERS_A_TO_M, "n_to_z": LETTERS_N_TO_Z}
+    return AssignedRanges([(ranges[half], owner) for half, owner in to.items()], key_hash=FIRST_LETTER, slot_bits=8)
+
+
+def with_a_hole(unmatched: Unmatched) -> Watched:
+    dispatcher = Watched(half_assigned(a_to_m="ann"), DispatcherConfig(unmatched=unmatched))
+    dispatcher.add_consumer("ann")
+    return dispatcher
+
+
+@pytest.mark.parametrize("unmatched", [Unmatched.SKIP, Unmatched.HOLD])
+def test_a_key_in_a_hole_waits_until_somebody_owns_its_slot(unmatched: Unmatched) -> None:
+    dispatcher = with_a_hole(unmatched)
+
+    assert [] == dispatcher.offer(0, "zoo")
+    assert [deliver(1, "apple", "ann")] == dispatcher.offer(1, "apple")
+    assert Blocking(BlockReason.NO_CONSUMER) == dispatcher.why_blocked(0)
+    placement = half_assigned(a_to_m="ann", n_to_z="ann")
+    assert [deliver(0, "zoo", "ann")] == dispatcher.set_placement(placement)
+
+
+def test_error_also_refuses_a_key_in_a_hole() -> None:
+    dispatcher = with_a_hole(Unmatched.ERROR)
+    before = dispatcher.snapshot()
+
+    with pytest.raises(UnmatchedKeyError, match="or nobody owns its slot"):
+        dispatcher.offer(0, "zoo")
+    with pytest.raises(UnmatchedKeyError):
+        dispatcher.offer_many([(0, "apple", None), (1, "zoo", None)])
+    assert before == dispatcher.snapshot()
+    assert [deliver(0, "apple", "ann")] == dispatcher.offer(0, "apple")
+    assert [deliver(1, None, "ann")] == dispatcher.offer(1, None)  # no key, no slot
+
+
+def test_error_holds_a_key_in_a_hole_that_has_older_messages() -> None:
+    dispatcher = with_a_hole(Unmatched.ERROR)
+    dispatcher.set_placement(half_assigned(n_to_z="ann"))
+    dispatcher.offer(0, "zoo")
+    dispatcher.set_placement(half_assigned(a_to_m="ann"))
+
+    assert [] == dispatcher.offer(1, "zoo")
+    with pytest.raises(UnmatchedKeyError):
+        dispatcher.offer(2, "zebra")
+
+
+def test_error_holds_while_nobody_is_connected() -> None:
+    # A consumer that only drains owns nothing any more: everything is a hole then, and a restart must not fail on it.
+    dispatcher = with_a_hole(Unmatched.ERROR)
+    dispatcher.offer(0, "apple")
+    dispatcher.remove_consumer("ann", drain_ms=None)
+
+    assert [] == dispatcher.offer(1, "zoo")
+    dispatcher.ack(0, "ann", 1)
+    assert [] == dispatcher.offer(2, "zebra")
+
+
+def test_with_ordering_required_the_one_lane_is_in_a_hole_or_not() -> None:
+    config = DispatcherConfig(unmatched=Unmatched.ERROR, ordering_required=True, poison=Poison.BLOCK)
+    dispatcher = Watched(half_assigned(n_to_z="ann"), config)  # the lane's own slot is that of the empty key
+    dispatcher.offer(0, "zoo")
+    dispatcher.add_consumer("ann")
+
+    assert [] == dispatcher.offer(1, "zoo")  # the lane has older messages
+    dispatcher.truncate(2)
+    for key in ("zoo", None):
+        with pytest.raises(UnmatchedKeyError):
+            dispatcher.offer(2, key)

@@ -171,6 +171,20 @@ class TestDrainTimeout:
             deliver(1, "a1", "ann", 2),
         ] == dispatcher.handle_timeout(now_ms=100)
 
+    def test_what_of_the_key_was_given_back_before_only_keeps_its_place(self) -> None:
+        dispatcher = subscription("bob", drain_timeout_ms=100, max_in_flight_per_key=3)
+        fill(dispatcher, "a1", "a1", "a1")
+        dispatcher.set_limit("bob", 0)
+        dispatcher.release(1, "bob", 1)
+        dispatcher.add_consumer("ann", now_ms=10)
+
+        drain = ReleaseReason.DRAIN_TIMEOUT
+        assert [
+            Released(0, "bob", 1, drain),
+            Released(2, "bob", 1, drain),
+            *(deliver(offset, "a1", "ann", 2) for offset in range(3)),
+        ] == dispatcher.handle_timeout(now_ms=110)
+
     def test_an_ack_after_it_is_a_late_success(self) -> None:
         dispatcher = subscription("bob", drain_timeout_ms=100)
         fill(dispatcher, "a1", "a1")

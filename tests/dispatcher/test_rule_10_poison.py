@@ -157,6 +157,22 @@ class TestBlock:
         assert deliver(1, "a1", "ann") in dispatcher.truncate(1)
         assert [] == dispatcher.unblock("a1")
 
+    def test_one_blocked_message_can_be_let_go_on_alone(self) -> None:
+        dispatcher = poisoned(Poison.BLOCK, max_in_flight_per_key=2)
+        dispatcher.nack(0, "ann", 1)
+        dispatcher.nack(1, "ann", 1)
+
+        assert [] == dispatcher.unblock_offset(1)
+        assert [deliver(0, "a1", "ann", 2), deliver(1, "a1", "ann", 2)] == dispatcher.unblock_offset(0)
+        assert [AckIgnored(0, None, None, AckIgnoredReason.NOT_BLOCKED)] == dispatcher.unblock_offset(0)
+
+    def test_one_that_keeps_its_failures_gets_one_more_delivery(self) -> None:
+        dispatcher = poisoned(Poison.BLOCK)
+        dispatcher.nack(0, "ann", 1)
+
+        assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.unblock_offset(0, reset_failures=False)
+        assert [Blocked(0, b"a1", 2)] == dispatcher.nack(0, "ann", 2)
+
 
 class TestBlockAndDeadLetter:
     """A copy for whoever looks at it, and the key waits for what they find."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from keyshared.effects import (
 )
 from keyshared.errors import OffsetOrderError, SnapshotError
 from keyshared.retry import Poison, RetryPolicy
+from keyshared.ring import HashRing
 
 EPOCH = 1 << 32
 
@@ -284,6 +286,18 @@ def test_a_quarantine_survives_its_last_message() -> None:
     original.dead_lettered(0)
 
     assert [DeadLetter(1, b"a1", 0, 0, None)] == restored(original).offer(1, "a1")
+
+
+def test_shares_survive_exactly() -> None:
+    weighted = KeySharedDispatcher(HashRing())
+    weighted.add_consumer("ann", weight=Fraction(3, 2))
+    weighted.add_consumer("bob", weight=2)
+    state = json.loads(json.dumps(weighted.snapshot()))
+
+    again = KeySharedDispatcher.restore(state, HashRing(), now_ms=0)
+
+    assert weighted.placement.ranges == again.placement.ranges
+    assert weighted.snapshot() == again.snapshot()
 
 
 def test_a_lane_that_waits_for_memory_keeps_its_place() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Self
 
-from tests.model import Consumer, Lane, Message, ModelDispatcher, Placement, Queue, State
+from tests.model import Consumer, Lane, Message, ModelDispatcher, Placement, Queue, State, Unit
 from tests.placements import RankedPlacement, Ranking
 from tests.properties.promises import Promise
 
@@ -43,8 +43,54 @@ class DeadLetterLetsNewerOnesPass(ModelDispatcher):
 class MovesWithoutDraining(ModelDispatcher):
     """A key goes to its new owner while the old one still works on it."""
 
-    def _holder(self, lane: Lane) -> str | None:  # noqa: ARG002  # the fault
-        return None
+    def _awaited(self, lane: Lane) -> list[Message]:  # noqa: ARG002  # the fault
+        return []
+
+
+class UnitIgnored(ModelDispatcher):
+    """A key of a slot or run that drains goes out because nothing of the key itself is open elsewhere."""
+
+    def _unit(self, lane: Lane) -> Unit:
+        return lane
+
+
+class UnitFreedByItsFirstEnd(ModelDispatcher):
+    """A unit has a mark instead of a count: the first delivery of any of its keys that ends frees it for all."""
+
+    def __init__(self, placement: Placement, config: DispatcherConfig | None = None) -> None:
+        super().__init__(placement, config)
+        self.free: set[Unit] = set()
+
+    def _close(self, message: Message) -> None:
+        super()._close(message)
+        self.free.add(self._unit(self._lane(message)))
+
+    def _open(self, message: Message, consumer: str) -> None:
+        super()._open(message, consumer)
+        self.free.discard(self._unit(self._lane(message)))
+
+    def _awaited(self, lane: Lane) -> list[Message]:
+        awaited = super()._awaited(lane)
+        is_free = self._unit(lane) in self.free
+        return [message for message in awaited if self._lane(message) == lane] if is_free else awaited
+
+
+class UnitOfTheMapBefore(ModelDispatcher):
+    """After a change of placement, units are still those of the placement that was changed."""
+
+    before: Placement | None = None
+
+    def _join_placement(self) -> None:
+        self.before = self.placement.copy()
+        super()._join_placement()
+
+    def _leave_placement(self, consumer: Consumer) -> None:
+        self.before = self.placement.copy()
+        super()._leave_placement(consumer)
+
+    def _runs(self) -> list[tuple[int, int]]:
+        placement = self.placement if self.before is None else self.before
+        return [(start, stop) for start, stop, _ in placement.ranges.runs]
 
 
 class EvictionAcks(ModelDispatcher):
@@ -147,7 +193,7 @@ class KeyLimitOffByOne(ModelDispatcher):
     def _examine_keyed(self, lane: Lane, message: Message) -> bool:
         owner = self._owner_of(lane)
         at_limit = len(self._open_in(lane)) == self.config.max_in_flight_per_key
-        if owner and at_limit and self._holder(lane) == owner and self._has_room(owner):
+        if owner and at_limit and not self._awaited(lane) and self._has_room(owner):
             return self._send(lane, message, owner)
         return super()._examine_keyed(lane, message)
 
@@ -221,6 +267,13 @@ class AckWakesOnlyItsKey(ModelDispatcher):
 
     def _serve(self, consumer: Consumer) -> None:
         pass
+
+
+class UnitEndWakesOnlyItsKey(ModelDispatcher):
+    """The last delivery that others hold of a unit ends, and the other keys of the unit are not asked again."""
+
+    def _no_longer_kept(self, touched: Sequence[Lane]) -> list[Lane]:  # noqa: ARG002  # the fault
+        return []
 
 
 class RetryNeverWakes(ModelDispatcher):
@@ -315,7 +368,7 @@ class OrderOfASet(ModelDispatcher):
 
 
 BROKEN: Mapping[Promise, Sequence[type[ModelDispatcher]]] = {
-    Promise.ONE_HOLDER: (MovesWithoutDraining,),
+    Promise.ONE_HOLDER: (MovesWithoutDraining, UnitIgnored, UnitFreedByItsFirstEnd),
     Promise.KEY_ORDER: (PutBackAtTheTail, RetryLetsNewerOnesPass, DeadLetterLetsNewerOnesPass),
     Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked),
@@ -324,7 +377,14 @@ BROKEN: Mapping[Promise, Sequence[type[ModelDispatcher]]] = {
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
     Promise.ISOLATION: (HotKeyFillsTheWindow,),
     Promise.FAIRNESS: (SameKeyTwiceInARow, NewestFirst),
-    Promise.PROGRESS: (RaisedLimitWakesNobody, JoinWakesNobody, AckWakesOnlyItsKey, RetryNeverWakes),
+    Promise.PROGRESS: (
+        RaisedLimitWakesNobody,
+        JoinWakesNobody,
+        AckWakesOnlyItsKey,
+        UnitEndWakesOnlyItsKey,
+        UnitOfTheMapBefore,
+        RetryNeverWakes,
+    ),
     Promise.FENCE: (StaleAckSettles, AttemptsStandStill),
     Promise.RESUME: (SnapshotForgetsAckedRanges, SnapshotForgetsReadyOrder, SnapshotForgetsFailures),
     Promise.DETERMINISM: (OrderOfASet,),

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from tests.placements import RankedPlacement
 from tests.properties.promises import Call, Judge, Step, Violation
-from tests.properties.schedules import CALLS, World, config_rules, observe, random_world
+from tests.properties.schedules import World, config_rules, observe, random_world
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
@@ -49,7 +49,7 @@ def run_schedule(
     judge = Judge(config_rules(world.config), placement)
     history: list[Step] = []
     for _ in range(length):
-        step = drive(dispatcher, world, world.choose(CALLS)(world))
+        step = drive(dispatcher, world, world.choose(world.calls)(world))
         if step is None:
             continue
         history.append(step)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
+from keyshared.config import DrainUnit
 from keyshared.effects import (
     AckIgnored,
     AckIgnoredReason,
@@ -35,6 +36,7 @@ from keyshared.effects import (
 __all__ = ["Call", "Judge", "Promise", "Queries", "Rules", "Step", "Violation", "check_history"]
 
 Lane: TypeAlias = bytes | int | str
+Unit: TypeAlias = Lane | tuple[int, int]
 RECEIPT_CALLS = frozenset({"ack", "nack", "reject", "release", "extend"})
 ENDING_CALLS = frozenset({"nack", "reject", "release"})
 WHOLE_SUBSCRIPTION = "the whole subscription"
@@ -107,6 +109,7 @@ class Rules:
     max_in_flight_per_key: int
     max_loaded_per_key: int
     ordering_required: bool = False
+    unit: DrainUnit = DrainUnit.KEY
     may_drop: frozenset[DropReason] = frozenset()
     may_skip_unmatched: bool = True
 
@@ -114,7 +117,10 @@ class Rules:
 class Ranges(Protocol):
     """What is asked of a placement's value."""
 
+    @property
+    def runs(self) -> Iterable[tuple[int, int, str | None]]: ...
     def slot_of(self, key: bytes) -> int: ...
+    def owner(self, slot: int) -> str | None: ...
     def walk(self, slot: int) -> Iterable[str]: ...
 
 
@@ -196,7 +202,7 @@ class Turns:
 
     count: int = 0
     last_of: dict[Lane, tuple[int, str]] = field(default_factory=dict)  # the lane's last delivery and its consumer
-    ready_since: dict[Lane, int] = field(default_factory=dict)
+    ready_since: dict[Lane, tuple[int, str | None]] = field(default_factory=dict)  # and whom it is ready for
 
 
 class Judge:
@@ -251,13 +257,14 @@ class Judge:
         elif call.name == "offer_many":
             for offset, key, *_ in call.args[0]:
                 self._see_offer(offset, key)
-        elif call.name == "loaded" and not _ignored(step, call.args[0]):
+        elif call.name in {"loaded", "unblock_offset"} and not _ignored(step, call.args[0]):
             self._put_back(call.args[0])
         elif call.name == "dead_lettered" and not _ignored(step, call.args[0]):
             self._see_confirmation(call.args[0], step)
         else:
             self._see_many(call)
             self._see_membership(call)
+            self._judge_pull(step)
 
     def _see_confirmation(self, offset: int, step: Step) -> None:
         """A confirmed dead letter is the caller's own answer, unless the message stays blocked."""
@@ -317,6 +324,8 @@ class Judge:
                 limit = self.rules.max_in_flight_per_consumer if limit is None else limit
                 weight = call.kwargs.get("weight", 1)
                 self.awaited = set(self.placement.consumers) - set(self.members)
+                # a name is one session: what an earlier one of that name was served is no turn of this one
+                self.turns.last_of = {lane: turn for lane, turn in self.turns.last_of.items() if turn[1] != name}
                 self.members[name] = Member(name, tuple(call.kwargs.get("filters", ())), limit, weight)
                 self._join_placement()
             case "remove_consumer":
@@ -353,6 +362,7 @@ class Judge:
         match effect:
             case Evicted():
                 self._leave(effect.consumer)
+                self.turns.last_of.clear()  # what was ready for it may be ready for another only now
             case Released():
                 self._see_released(effect)
             case Settled() | Skipped() | Dropped():
@@ -380,6 +390,7 @@ class Judge:
         record = self.outstanding.get(effect.offset)
         if record and record.stage == Stage.OPEN and record.receipt == effect[:3]:
             record.stage = Stage.WAITING
+            self.turns.ready_since.pop(self._lane(record), None)  # it may wait for its retry now
         else:
             self._blame(Promise.FENCE, f"{effect} ends a delivery that is not open")
 
@@ -412,44 +423,60 @@ class Judge:
         if effect.attempt <= record.attempt:
             self._blame(Promise.FENCE, f"{effect} after attempt {record.attempt}")
         lane = self._lane(record)
-        self._judge_delivery(effect, record, lane)
+        self._judge_delivery(effect, record, lane, step.call)
         record.stage, record.attempt, record.consumer = Stage.OPEN, effect.attempt, effect.consumer
         self.turns.count += 1
         self.turns.last_of[lane] = (self.turns.count, effect.consumer)
-        self.turns.ready_since[lane] = self.turns.count
-        if step.call.name == "ack_many" and effect.receipt in step.call.args[0]:
-            del self.outstanding[effect.offset]  # guessed before it was handed out, and acked in the same call
+        self.turns.ready_since[lane] = self.turns.count, self._ready_for(lane)
+        guessed = step.call.name == "ack_many" and effect.receipt in step.call.args[0]
+        if guessed and not _all_ignored(step, effect.receipt):
+            del self.outstanding[effect.offset]  # acked in the same call that handed it out
 
     # --- judgements -------------------------------------------------------------------------------------------------
 
-    def _judge_delivery(self, effect: Deliver, record: Record, lane: Lane) -> None:
+    def _judge_delivery(self, effect: Deliver, record: Record, lane: Lane, call: Call) -> None:
         member = self.members.get(effect.consumer)
         others = [other for other in self._in_lane(lane) if other is not record]
         held = [other for other in others if other.offset < record.offset and other.stage != Stage.OPEN]
         open_ones = [other for other in others if other.stage == Stage.OPEN]
         if held:
             self._blame(Promise.KEY_ORDER, f"{effect} overtakes {held[0]}")
-        if any(other.consumer != effect.consumer for other in open_ones):
-            self._blame(Promise.ONE_HOLDER, f"{effect} while {open_ones[0].receipt} of the same key is open")
+        elsewhere = [other for other in self._open_in_unit(lane) if other.consumer != effect.consumer]
+        if elsewhere:
+            self._blame(
+                Promise.ONE_HOLDER, f"{effect} while {elsewhere[0].receipt} of the same {self.rules.unit} is open"
+            )
         if len(open_ones) >= self.rules.max_in_flight_per_key:
             self._blame(Promise.BOUNDS, f"{effect} is number {len(open_ones) + 1} of its key")
         if member is None or not member.active:
             self._blame(Promise.AFFINITY, f"{effect} to a consumer that is not connected and active")
             return
         of_consumer = [other for other in self._open() if other.consumer == effect.consumer and other is not record]
-        if len(of_consumer) >= member.limit:
+        if call.name == "pull" and call.args[0] != effect.consumer:
+            self._blame(Promise.BOUNDS, f"{effect} went to another than {call} asks for")
+        if call.name != "pull" and len(of_consumer) >= member.limit:
             self._blame(Promise.BOUNDS, f"{effect} is number {len(of_consumer) + 1} of {member.limit} of its consumer")
         if not (member.accepts(None) if isinstance(lane, int) else effect.consumer == self._owner(lane)):
             self._blame(Promise.AFFINITY, f"{effect}, but the key belongs to {self._owner(lane)}")
-        if not isinstance(lane, int):
+        if not isinstance(lane, int) and call.kwargs.get("only") is None:
             self._judge_fairness(effect, lane)
+
+    def _judge_pull(self, step: Step) -> None:
+        if step.call.name == "pull":
+            most = step.call.args[1] if step.call.kwargs.get("only") is None else 1
+            handed_out = sum(isinstance(effect, Deliver | Load) for effect in step.effects)
+            if handed_out > most:
+                self._blame(Promise.BOUNDS, f"{step.call} handed out {handed_out}")
 
     def _judge_fairness(self, effect: Deliver, lane: Lane) -> None:
         last, consumer = self.turns.last_of.get(lane, (0, ""))
         if consumer != effect.consumer:
             return
-        for other, since in self.turns.ready_since.items():
-            if other != lane and since < last and self._could_serve(effect.consumer, other) and self._is_ready(other):
+        for other, (since, taker) in self.turns.ready_since.items():
+            moved = taker != self._ready_for(other)  # then it is this consumer's only now
+            if other == lane or since >= last or moved or not self._could_serve(effect.consumer, other):
+                continue
+            if self._is_ready(other):
                 self._blame(Promise.FAIRNESS, f"{effect} is the key's second turn since {other!r} is ready")
 
     def _see_cursor(self, value: int) -> None:
@@ -514,7 +541,7 @@ class Judge:
             if reason == BlockReason.RETRY_WAIT and after.next_deadline
         }
         waits_for_others = {offset for offset, reason in after.reasons.items() if reason == BlockReason.QUARANTINED}
-        ready: dict[Lane, int] = {}
+        ready: dict[Lane, tuple[int, str | None]] = {}
         for lane in self._lanes():
             candidate = self._candidate(lane)
             draining = candidate and candidate.offset in waits_for_others and bool(self._open_in(lane))
@@ -524,7 +551,9 @@ class Judge:
             if self._takers(lane) and not (needs_slot and self._loaded() >= self.rules.window):
                 self._blame(Promise.PROGRESS, f"{candidate} waits, but {self._takers(lane)} have room for it")
             if not needs_slot:
-                ready[lane] = self.turns.ready_since.get(lane, self.turns.count)
+                since, taker = self.turns.ready_since.get(lane, (self.turns.count, None))
+                now_for = self._ready_for(lane)
+                ready[lane] = since if taker == now_for else self.turns.count, now_for
         self.turns.ready_since = ready
 
     def _judge_isolation(self, step: Step) -> None:
@@ -556,6 +585,20 @@ class Judge:
     def _open_in(self, lane: Lane) -> list[Record]:
         return [record for record in self._in_lane(lane) if record.stage == Stage.OPEN]
 
+    def _open_in_unit(self, lane: Lane) -> list[Record]:
+        unit = self._unit(lane)
+        return [record for record in self._open() if self._unit(self._lane(record)) == unit]
+
+    def _unit(self, lane: Lane) -> Unit:
+        """What must not be at two consumers at once: the lane, its slot, or the slots around it with one owner."""
+        if self.rules.unit == DrainUnit.KEY or not isinstance(lane, bytes):
+            return lane
+        ranges = self.placement.ranges
+        slot = ranges.slot_of(lane)
+        if self.rules.unit == DrainUnit.HASH:
+            return slot, slot + 1
+        return next((start, stop) for start, stop, _ in ranges.runs if start <= slot < stop)
+
     def _loaded(self) -> int:
         return sum(record.stage != Stage.SPILLED for record in self.outstanding.values())
 
@@ -565,7 +608,10 @@ class Judge:
     def _owner(self, lane: Lane) -> str | None:
         key = lane if isinstance(lane, bytes) else b""
         ranges = self.placement.ranges
-        for name in ranges.walk(ranges.slot_of(key)):
+        slot = ranges.slot_of(key)
+        if ranges.owner(slot) is None:
+            return None
+        for name in ranges.walk(slot):
             member = self.members.get(name)
             if member is None or member.accepts(key):
                 return member.name if member else None
@@ -579,8 +625,12 @@ class Judge:
         if isinstance(lane, int):
             return any(member.accepts(None) for member in self.members.values())
         owner = self._owner(lane)
-        holders = {record.consumer for record in open_ones}
+        holders = {record.consumer for record in self._open_in_unit(lane)}
         return owner is not None and holders <= {owner} and len(open_ones) < self.rules.max_in_flight_per_key
+
+    def _ready_for(self, lane: Lane) -> str | None:
+        """Whose turn it would be to take the lane; a message without a key is ready for everybody."""
+        return None if isinstance(lane, int) else self._owner(lane)
 
     def _could_serve(self, name: str, lane: Lane) -> bool:
         return self.members[name].accepts(None) if isinstance(lane, int) else self._owner(lane) == name

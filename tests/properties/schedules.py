@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from tests.placements import RankedPlacement
 from tests.properties.promises import Call, Queries, Rules, Step
 
-from keyshared.config import DispatcherConfig, OnEvict, Unmatched
+from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Unmatched
 from keyshared.effects import BlockReason, DeadLetter, Deliver, DropReason, Effect, Load
 from keyshared.retry import Backoff, Poison, RetryPolicy
 
@@ -26,9 +26,11 @@ class Choose(Protocol):
 
 
 Receipt: TypeAlias = tuple[int, str, int]
+MakePlacement: TypeAlias = Callable[[Sequence[str]], Any]
+"""Builds a placement, real or not, with these names in it."""
 
-KEYS: tuple[bytes | str | None, ...] = ("a", b"a", b"b", "c", None)
-OWNED_KEYS = (b"a", b"b", b"c", b"")
+KEYS: tuple[bytes | str | None, ...] = ("a", b"a", b"b", "c", None, "h")  # c and h are in one slot
+OWNED_KEYS = (b"a", b"b", b"c", b"h", b"")
 NAMES = ("x", "y", "z")
 FILTERS: tuple[tuple[str, ...], ...] = ((), (), ("a",), ("b", "c*"), ("*",), ("?",))
 
@@ -83,6 +85,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
         drain_timeout_ms=choose([None, None, 4]),
         ordering_required=ordering,
         start=choose([None, 0]),
+        unit=DrainUnit.KEY if ordering else choose([DrainUnit.KEY, *DrainUnit]),
     )
 
 
@@ -96,6 +99,7 @@ def config_rules(config: DispatcherConfig) -> Rules:
         max_in_flight_per_key=config.max_in_flight_per_key,
         max_loaded_per_key=config.max_loaded_per_key,
         ordering_required=config.ordering_required,
+        unit=config.unit,
         may_drop=frozenset(reason for reason, allowed in may_drop.items() if allowed),
         may_skip_unmatched=config.unmatched == Unmatched.SKIP,
     )
@@ -116,9 +120,14 @@ def observe(dispatcher: Dispatcher, offered: Sequence[int]) -> Queries:
 class World:
     """What the host knows, and the calls it could make next."""
 
-    def __init__(self, config: DispatcherConfig, choose: Choose) -> None:
+    def __init__(
+        self, config: DispatcherConfig, choose: Choose, make_placement: MakePlacement = RankedPlacement
+    ) -> None:
         self.config = config
         self.choose = choose
+        self.make_placement = make_placement
+        self.filters = FILTERS
+        self.calls = choose([CALLS, CALLS, HANDOVERS])
         self.now = 0
         self.offered: list[int] = []
         self.delivered: list[Deliver] = []
@@ -184,7 +193,9 @@ class World:
 
     def confirm_anything(self) -> Call:
         offset = self._some_offset()
-        name = self.choose(["dead_lettered", "loaded", "park", "gone"])
+        name = self.choose(["dead_lettered", "loaded", "park", "gone", "unblock_offset"])
+        if name == "unblock_offset":
+            return self._timed(name, offset, reset_failures=self.choose([False, True]))
         return self._timed(name, offset, _item(offset)) if name == "loaded" else self._timed(name, offset)
 
     def truncate(self) -> Call:
@@ -196,12 +207,15 @@ class World:
     # --- consumers --------------------------------------------------------------------------------------------------
 
     def add_consumer(self) -> Call:
-        filters = () if self.config.ordering_required else self.choose(FILTERS)
-        weight, limit = self.choose([1, 1, 2]), self.choose([None, None, 0, 1, 2])
+        filters = self._filters()
+        weight, limit = self.choose([1, 1, 2]), self.choose([None, None, 0, 0, 1, 2])
         return self._timed("add_consumer", self.choose(NAMES), filters=filters, weight=weight, limit=limit)
 
     def remove_consumer(self) -> Call:
         return self._timed("remove_consumer", self.choose(NAMES), drain_ms=self.choose([0, 6, None]))
+
+    def leave(self) -> Call:
+        return self._timed("remove_consumer", self.choose(NAMES), drain_ms=None)
 
     def set_inactive(self) -> Call:
         return self._timed("set_inactive", self.choose(NAMES))
@@ -212,16 +226,19 @@ class World:
     def set_limit(self) -> Call:
         return self._timed("set_limit", self.choose(NAMES), self.choose([0, 1, 2, 3]))
 
+    def pull(self) -> Call:
+        only = self.choose([None, None, self._some_offset()])
+        return self._timed("pull", self.choose(NAMES), self.choose([1, 2, 3]), only=only)
+
     def set_filters(self) -> Call:
-        filters = () if self.config.ordering_required else self.choose(FILTERS)
-        return self._timed("set_filters", self.choose(NAMES), filters)
+        return self._timed("set_filters", self.choose(NAMES), self._filters())
 
     def set_weight(self) -> Call:
         return self._timed("set_weight", self.choose(NAMES), self.choose([1, 2, 3]))
 
     def set_placement(self) -> Call:
         names = self.choose([(), ("x",), ("z", "y"), ("stranger", "x")])
-        return self._timed("set_placement", RankedPlacement(names))
+        return self._timed("set_placement", self.make_placement(names))
 
     # --- time and misuse --------------------------------------------------------------------------------------------
 
@@ -243,6 +260,9 @@ class World:
                 Call("add_consumer", ("new",), {"limit": -1, **late}),
                 Call("remove_consumer", ("x",), {"drain_ms": -1, **late}),
                 Call("set_limit", ("nobody", 1), late),
+                Call("pull", ("nobody", 1), late),
+                Call("pull", ("x", 0), late),
+                Call("pull", ("x", 1), {"only": "x", **late}),
                 Call("set_filters", ("nobody", ()), late),
                 Call("set_weight", ("nobody", 1), late),
                 Call("set_active", ("nobody",), late),
@@ -260,6 +280,11 @@ class World:
     def _timed(self, name: str, *args: object, **kwargs: object) -> Call:
         now_ms = self.choose([None, None, self.now, self.now + 1, self.now + 4])
         return Call(name, args, kwargs if now_ms is None else {**kwargs, "now_ms": now_ms})
+
+    def _filters(self) -> tuple[str, ...]:
+        # what is handed over whole has one owner; now and then it is tried all the same
+        whole = self.config.ordering_required or self.config.unit != DrainUnit.KEY
+        return self.choose([(), (), (), (), (), ("a",)] if whole else self.filters)
 
     def _next_offset(self) -> int:
         return (self.offered[-1] if self.offered else -1) + self.choose([1, 1, 1, 4])
@@ -283,15 +308,31 @@ CALLS: tuple[Callable[[World], Call], ...] = (
     *(World.offer, World.offer, World.offer, World.offer_many, World.ack, World.ack, World.ack_many, World.nack),
     *(World.reject, World.release, World.extend, World.oblige, World.oblige, World.confirm_anything, World.truncate),
     *(World.unblock, World.add_consumer, World.add_consumer, World.remove_consumer, World.set_inactive),
-    *(World.set_active, World.set_limit, World.set_filters, World.set_weight, World.set_placement),
+    *(
+        World.set_active,
+        World.set_limit,
+        World.pull,
+        World.pull,
+        World.set_filters,
+        World.set_weight,
+        World.set_placement,
+    ),
     *(World.handle_timeout, World.handle_timeout, World.misuse, World.offer_again),
 )
 
 
-def random_world(seed: int) -> World:
+HANDOVERS: tuple[Callable[[World], Call], ...] = (
+    *(World.offer, World.offer, World.offer, World.offer_many, World.ack, World.ack, World.release, World.oblige),
+    *(World.add_consumer, World.add_consumer, World.remove_consumer, World.leave, World.leave, World.set_weight),
+    *(World.set_placement, World.set_active, World.handle_timeout, World.unblock),
+)
+"""What happens while consumers come and go and finish what they have; everything else is left out."""
+
+
+def random_world(seed: int, make_placement: MakePlacement = RankedPlacement) -> World:
     """A world whose choices follow from a number."""
     choose: Choose = Random(seed).choice  # noqa: S311  # reproducible, not secret
-    return World(any_config(choose), choose)
+    return World(any_config(choose), choose, make_placement)
 
 
 def _item(offset: int) -> str:

@@ -13,7 +13,7 @@ from tests.properties.driving import Fast, outcome
 from tests.properties.promises import Call, Judge, Queries, Step
 from tests.properties.schedules import CALLS, World, any_config, config_rules, observe
 
-from keyshared.effects import DeadLetter, Deliver, Effect, Load
+from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Load
 
 
 def answers(dispatcher: Any, offered: Sequence[int]) -> tuple[object, ...]:  # model or real
@@ -69,6 +69,10 @@ class DispatcherMachine(RuleBasedStateMachine):
     def compare(self) -> None:
         offered = self.world.offered
         assert answers(self.model, offered) == answers(self.real, offered)
+        for offset in offered:
+            why = self.model.why_blocked(offset)
+            if why is not None and why.reason is BlockReason.DRAINING:
+                assert why.holder == self.real.why_blocked(offset).consumer
         for effect in [*self.world.delivered[-5:], *self.model.outstanding_effects()]:
             if isinstance(effect, Deliver | DeadLetter | Load):
                 assert self.model.is_current(effect) == self.real.is_current(effect), effect

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.properties.driving import Fast, outcome
 from tests.properties.promises import Call, Judge, Step
 from tests.properties.schedules import config_rules, observe
 
-from keyshared.config import DispatcherConfig, OnEvict
+from keyshared.config import DispatcherConfig, DrainUnit, OnEvict
 from keyshared.effects import DeadLetter, Deliver, Load
 from keyshared.retry import Poison, RetryPolicy
 
@@ -48,6 +49,19 @@ CONFIGS = {
         on_evict=OnEvict.DROP,
         inactive_grace_ms=4,
     ),
+}
+
+HAND_OVERS = {
+    unit: DispatcherConfig(
+        window=4,
+        max_in_flight_per_consumer=2,
+        ack_timeout_ms=10,
+        retry=LATER,
+        inactive_grace_ms=4,
+        drain_timeout_ms=6 if unit is DrainUnit.RANGE else None,
+        unit=unit,
+    )
+    for unit in (DrainUnit.HASH, DrainUnit.RANGE)
 }
 
 
@@ -180,3 +194,13 @@ def test_every_state_of_a_small_world_keeps_all_promises_and_can_be_drained(name
     of_x, of_y = keys_of_both()
     keys = tuple({"x": of_x, "y": of_y, "-": None}[letter] for letter in pattern)
     assert explore(CONFIGS[name], keys, CALLS_AFTER_START) > 250
+
+
+@pytest.mark.parametrize("unit", HAND_OVERS)
+def test_every_hand_over_of_two_keys_of_one_slot_keeps_all_promises_and_can_be_drained(unit: DrainUnit) -> None:
+    ranges = RankedPlacement(CONSUMERS).ranges
+    _, of_y = keys_of_both()
+    twin = next(
+        key for key in map(bytes, product(range(97, 123), repeat=2)) if ranges.slot_of(key) == ranges.slot_of(of_y)
+    )
+    assert explore(HAND_OVERS[unit], (of_y, twin, of_y), CALLS_AFTER_START) > 250

@@ -1,0 +1,113 @@
+"""Every placement under the dispatcher's random schedules: as the model says, and under the judge's eyes."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from tests.model import ModelDispatcher
+from tests.properties.driving import Fast, outcome
+from tests.properties.promises import Judge, Promise, Step, Violation
+from tests.properties.schedules import MakePlacement, config_rules, observe, random_world
+
+from keyshared.assigned import AssignedRanges
+from keyshared.autosplit import AutoSplit
+from keyshared.exclusive import ExclusiveRanges
+from keyshared.hashing import pulsar_range_hash
+from keyshared.placement import Placement
+from keyshared.ranges import HashRange, Moved
+from keyshared.ring import HashRing
+
+SEEDS = range(60)
+LENGTH = 60
+BITS = 3  # few slots: keys share them, points are contested, and ranges run out
+PLACES = {"x": (0, 2), "y": (2, 5), "z": (5, 7), "stranger": (1, 4)}
+
+
+def pulsar_ring(names: Iterable[str]) -> Placement:
+    return HashRing.pulsar(names, points=2, range_size=1 << BITS)
+
+
+def split(names: Iterable[str]) -> Placement:
+    return AutoSplit(names, slot_bits=BITS)
+
+
+def pulsar_split(names: Iterable[str]) -> Placement:
+    return AutoSplit.pulsar(names, range_size=1 << BITS)
+
+
+def exclusive(names: Sequence[str]) -> Placement:
+    """With all three there from the start, because nobody could join otherwise; slot 7 is a hole."""
+    there = names or ("x", "y", "z")
+    free = {name: [PLACES[name]] for name in there if name != "stranger"}
+    key_hash = pulsar_range_hash(1 << BITS)
+    return ExclusiveRanges(
+        {**free, **({"stranger": [(7, 8)]} if "stranger" in there else {})}, key_hash=key_hash, slot_bits=BITS
+    )
+
+
+def assigned(names: Iterable[str]) -> Placement:
+    return AssignedRanges([(HashRange(*PLACES[name]), name) for name in names], slot_bits=BITS)
+
+
+def assigned_above_a_ring(names: Iterable[str]) -> Placement:
+    return AssignedRanges(
+        [(HashRange(*PLACES[name]), name) for name in names],
+        fallback=HashRing(vnodes=2, slot_bits=BITS),
+        slot_bits=BITS,
+    )
+
+
+def compared(make: MakePlacement, seed: int, *, filters: bool) -> list[Violation]:
+    """Make random calls of model and dispatcher until they differ, or the judge finds something; what it found.
+
+    Minimal movement is judged without filters only: with them a key may be served by somebody who does not own its
+    slot, and when the slot's owner leaves, the next in line may be somebody else, or nobody beside a hole.
+    """
+    world = random_world(seed, make)
+    world.filters = world.filters if filters else ((),)
+    placement = make(())
+    model: Any = ModelDispatcher(placement, world.config)
+    real: Any = Fast(placement, world.config)
+    judge = Judge(config_rules(world.config), placement)
+    for _ in range(LENGTH):
+        call = world.choose(world.calls)(world)
+        expected, actual = outcome(model, call), outcome(real, call)
+        assert expected == actual, f"{call}: {expected} by the model, {actual} by the real one"
+        real.check_invariants()
+        assert observe(model, world.offered) == observe(real, world.offered), call
+        if isinstance(expected, type):
+            continue
+        step = Step(call, tuple(expected), observe(model, model.offered), call.kwargs.get("now_ms", world.now))
+        world.learn(step)
+        found = judge.see(step)
+        if found := [each for each in found if not filters or each.promise != Promise.MINIMAL_MOVE]:
+            return found
+    return []
+
+
+@pytest.mark.parametrize("filters", [True, False], ids=["filters", "no filters"])
+@pytest.mark.parametrize("make", [pulsar_ring, split, pulsar_split, exclusive, assigned, assigned_above_a_ring])
+def test_the_dispatcher_keeps_its_promises_over_every_placement(make: MakePlacement, *, filters: bool) -> None:
+    assert [] == [violation for seed in SEEDS for violation in compared(make, seed, filters=filters)]
+
+
+class Reshuffled(AutoSplit):
+    """Broken: everybody's ranges are dealt anew at every change."""
+
+    def remove(self, name: str) -> list[Moved]:
+        left = [other for other in self.consumers if other != name][::-1]
+        super().remove(name)
+        self._names, self._bounds = {}, []
+        for other in left:
+            self._join(other)
+        return []
+
+
+def reshuffled(names: Iterable[str]) -> Placement:
+    return Reshuffled(names, slot_bits=BITS)
+
+
+def test_a_placement_that_moves_too_much_is_caught() -> None:
+    found = [violation for seed in SEEDS for violation in compared(reshuffled, seed, filters=False)]
+
+    assert {Promise.MINIMAL_MOVE} == {violation.promise for violation in found}
