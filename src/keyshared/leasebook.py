@@ -1,0 +1,196 @@
+"""The book of lease ids: which lease or reservation covers which version now.
+
+It holds nothing that decides who may get what; that is the dispatcher's. Whatever the dispatcher has open is covered
+here by exactly one grant, and `LeaseBook.check_invariants` compares the two.
+"""
+
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import Final, cast
+
+from keyshared.effects import Deliver
+from keyshared.invariants import require
+from keyshared.leasevalues import InvalidReservation, InvalidReservationReason, Leased
+from keyshared.snapshot import EPOCH_BITS, Reader
+from keyshared.timers import Timers
+
+__all__ = ["Grant", "LeaseBook"]
+
+_by_id: Final = attrgetter("id")
+
+
+class Grant:
+    """A reservation, or the lease that it became.
+
+    Attributes:
+        id: Of both.
+        consumer: Who holds it.
+        deliveries: The deliveries that it still covers, by version.
+        committed: Whether it is a lease.
+        deadline: When the reservation expires; None for a lease, whose versions have their own deadlines.
+    """
+
+    __slots__ = ("committed", "consumer", "deadline", "deliveries", "id")
+
+    def __init__(self, grant_id: int, consumer: str, deliveries: Iterable[Deliver], *, committed: bool) -> None:
+        self.id = grant_id
+        self.consumer = consumer
+        self.deliveries = {delivery.offset: delivery for delivery in deliveries}
+        self.committed = committed
+        self.deadline: int | None = None
+
+    @property
+    def messages(self) -> tuple[Leased, ...]:
+        """What it covers, as its consumer sees it."""
+        return tuple(
+            Leased(delivery.offset, delivery.key, delivery.item, delivery.failures + 1)
+            for delivery in self.deliveries.values()
+        )
+
+
+class LeaseBook:
+    """Grants by id and by version.
+
+    Attributes:
+        by_version: What covers a version now.
+        held: How many versions each consumer holds; those who hold nothing are left out.
+    """
+
+    __slots__ = ("_grants", "_last_id", "_timers", "by_version", "held")
+
+    def __init__(self) -> None:
+        self.by_version: dict[int, Grant] = {}
+        self.held: dict[str, int] = {}
+        self._grants: dict[int, Grant] = {}
+        self._last_id = 0
+        self._timers = Timers()
+
+    def reserve(self, consumer: str, deliveries: Iterable[Deliver], deadline: int) -> Grant:
+        """Cover deliveries by a new reservation."""
+        grant = self._cover(consumer, deliveries, committed=False)
+        self._timers.start(grant, deadline)
+        return grant
+
+    def lease(self, consumer: str, deliveries: Iterable[Deliver]) -> Grant:
+        """Cover deliveries by a new lease."""
+        return self._cover(consumer, deliveries, committed=True)
+
+    def commit(self, grant: Grant) -> None:
+        """Make a lease of a reservation."""
+        grant.committed = True
+        grant.deadline = None
+
+    def end(self, version: int) -> None:
+        """Let go of a version, whatever covers it."""
+        grant = self.by_version.pop(version)
+        del grant.deliveries[version]
+        if not grant.deliveries:
+            grant.deadline = None
+            del self._grants[grant.id]
+        left = self.held[grant.consumer] - 1
+        if left:
+            self.held[grant.consumer] = left
+        else:
+            del self.held[grant.consumer]
+
+    def leased(self, version: int, lease_id: int) -> Deliver | None:
+        """The delivery that a handle names, if that lease covers the version now. O(1)."""
+        grant = self.by_version.get(version)
+        if grant is None or grant.id != lease_id or not grant.committed:
+            return None
+        return grant.deliveries[version]
+
+    def reserved(self, reservation_id: int) -> Grant | InvalidReservation:
+        """The reservation of an id, or why there is none. O(1)."""
+        grant = self._grants.get(reservation_id)
+        if grant is not None and not grant.committed:
+            return grant
+        if grant is not None:
+            reason = InvalidReservationReason.COMMITTED
+        elif 0 < reservation_id <= self._last_id:
+            reason = InvalidReservationReason.ENDED
+        else:
+            reason = InvalidReservationReason.UNKNOWN
+        return InvalidReservation(reservation_id, reason)
+
+    def grants(self) -> list[Grant]:
+        """Everything that covers something, by id. O(result)."""
+        return list(self._grants.values())
+
+    @property
+    def next_deadline(self) -> int | None:
+        """When the next reservation expires, or None."""
+        return self._timers.next_deadline
+
+    def take_due(self, now: int) -> list[Grant]:
+        """Reservations that have expired, by id; they still cover what they covered."""
+        return sorted((cast("Grant", grant) for _, grant in self._timers.pop_due(now)), key=_by_id)
+
+    def dump(self, now: int) -> dict[str, object]:
+        """Grants as plain data: deadlines as what remains of them."""
+        grants = [
+            [grant.id, grant.committed, None if grant.deadline is None else grant.deadline - now, [*grant.deliveries]]
+            for grant in self._grants.values()
+        ]
+        return {"last_id": self._last_id, "grants": grants}
+
+    def load(self, data: Reader, in_flight: Mapping[int, Deliver], *, now: int, epoch: int) -> None:
+        """Fill a new book with what `dump` wrote; it has to cover exactly what is in flight."""
+        stored_last = data.field("last_id").count()
+        for stored in data.field("grants").items():
+            grant_id, committed, remaining, versions = stored.items(4)
+            self._last_id = grant_id.integer() - 1
+            if not self._is_next(grant_id.integer(), stored_last):
+                raise grant_id.refuse(f"grow from grant to grant, up to {stored_last}")
+            deliveries = [_uncovered(version, in_flight, self.by_version) for version in versions.items()]
+            names = {delivery.consumer for delivery in deliveries}
+            if len(names) != 1 or len({delivery.offset for delivery in deliveries}) != len(deliveries):
+                raise versions.refuse("be what one consumer holds, each once")
+            grant = self._cover(names.pop(), deliveries, committed=committed.flag())
+            left = remaining.maybe(Reader.integer)
+            if (left is None) != grant.committed:
+                raise remaining.refuse("be there for a reservation, and only there")
+            if left is not None:
+                self._timers.start(grant, now + left)
+        if self.by_version.keys() != in_flight.keys():
+            raise data.field("grants").refuse("cover everything that is in flight")
+        # Leases given out after the snapshot and before the crash had ids of the epoch before: none comes again.
+        self._last_id = max(stored_last, epoch << EPOCH_BITS)
+
+    def _is_next(self, grant_id: int, most: int) -> bool:
+        newest = next(reversed(self._grants), 0)
+        return newest < grant_id <= most
+
+    def _cover(self, consumer: str, deliveries: Iterable[Deliver], *, committed: bool) -> Grant:
+        self._last_id += 1
+        grant = Grant(self._last_id, consumer, deliveries, committed=committed)
+        self._grants[grant.id] = grant
+        self.by_version.update(dict.fromkeys(grant.deliveries, grant))
+        self.held[consumer] = self.held.get(consumer, 0) + len(grant.deliveries)
+        return grant
+
+    def check_invariants(self, in_flight: Iterable[Deliver]) -> None:
+        """Raise `InvariantError` if this is not exactly what the dispatcher has open. For tests; O(n)."""
+        covered = {
+            version: (delivery.receipt, grant.consumer)
+            for version, grant in self.by_version.items()
+            for delivery in [grant.deliveries[version]]
+        }
+        opened = {delivery.offset: (delivery.receipt, delivery.consumer) for delivery in in_flight}
+        require(covered == opened, "what is in flight is covered by one grant of its consumer")
+        listed = [version for grant in self._grants.values() for version in grant.deliveries]
+        require(sorted(listed) == sorted(self.by_version), "grants cover what they are found by")
+        counted: dict[str, int] = {}
+        for grant in self._grants.values():
+            require(bool(grant.deliveries), "a grant covers something")
+            require((grant.deadline is None) == grant.committed, "a reservation has a deadline, a lease has none")
+            counted[grant.consumer] = counted.get(grant.consumer, 0) + len(grant.deliveries)
+        require(counted == self.held, "what each consumer holds is counted")
+        require(list(self._grants) == sorted(self._grants), "ids rise")
+
+
+def _uncovered(version: Reader, in_flight: Mapping[int, Deliver], covered: Mapping[int, Grant]) -> Deliver:
+    offset = version.integer()
+    if offset not in in_flight or offset in covered:
+        raise version.refuse("be in flight, and covered once")
+    return in_flight[offset]

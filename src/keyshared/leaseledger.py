@@ -1,0 +1,241 @@
+"""The dispatcher of a lease queue, and beside it, in step with it, what covers its open deliveries.
+
+Every method is one step after which the two agree; `LeaseQueue` decides which step is next. Nothing that the dispatcher
+knows is kept a second time: who holds a key, what waits and why, how often a delivery failed, and how far the queue may
+be trimmed are asked of it.
+"""
+
+from typing import Final
+
+from keyshared.ackholes import AckHoles
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.effects import BlockReason, Deliver, Dropped, Effect, Released, ReleaseReason, Settled, Skipped
+from keyshared.errors import ClockError, ConfigError
+from keyshared.leasebook import Grant, LeaseBook
+from keyshared.leaseconfig import LeaseConfig
+from keyshared.leasevalues import EmptyReason, InvalidHandle, InvalidHandleReason, Nothing
+from keyshared.leasewhy import explain_empty, explain_lowest
+from keyshared.placement import Placement
+from keyshared.snapshot import Reader
+from keyshared.soleowner import SoleOwner
+
+__all__ = ["LeaseLedger", "checked_placement"]
+
+_OWN_REASONS: Final = {
+    BlockReason.DEAD_LETTERING: InvalidHandleReason.DEAD_LETTERING,
+    BlockReason.BLOCKED: InvalidHandleReason.BLOCKED,
+}
+
+
+class LeaseLedger:
+    """The state of a lease queue.
+
+    Attributes:
+        dispatcher: Who may get what. All its consumers have a limit of 0.
+        book: What covers its open deliveries.
+        holes: Counts what is settled above the cursor, if that is limited.
+        tail: The greatest version offered.
+        now: The time of the last call.
+    """
+
+    __slots__ = ("_config", "book", "dispatcher", "holes", "now", "tail")
+
+    def __init__(self, config: LeaseConfig, dispatcher: KeySharedDispatcher) -> None:
+        self._config = config
+        self.dispatcher = dispatcher
+        self.book = LeaseBook()
+        self.holes = None if config.max_ack_holes is None else AckHoles()
+        self.tail = None if config.start is None else config.start - 1
+        self.now = 0
+
+    # time
+
+    def checked_now(self, now_ms: int | None) -> int:
+        """The time of this call; raises `ClockError`."""
+        if now_ms is None:
+            return self.now
+        if type(now_ms) is not int or now_ms < self.now:
+            raise ClockError(now_ms, self.now)
+        return now_ms
+
+    def begin(self, now: int) -> list[Effect]:
+        """Let time act: reservations first, because they end without a count."""
+        if now == self.now:
+            return []  # it has acted, and nothing that was started since is due yet
+        self.now = now
+        effects: list[Effect] = []
+        for grant in self.book.take_due(now):
+            effects += self.release(grant)
+        deadline = self.dispatcher.next_deadline_ms()
+        if deadline is not None and deadline <= now:
+            effects += self.note(self.dispatcher.handle_timeout(now_ms=now))
+        return effects
+
+    # what begins and ends
+
+    def is_new(self, version: object) -> bool:
+        """Whether it is no version that the queue has seen, perhaps before a restart."""
+        return isinstance(version, int) and (self.tail is None or version > self.tail)
+
+    def offered(self, version: int) -> None:
+        """A new version was taken."""
+        self.tail = version
+        if self.holes is not None:
+            self.holes.offered(version)
+
+    def take(self, consumer: str, most: int) -> tuple[list[Deliver] | Nothing, list[Effect]]:
+        """Open deliveries for a consumer; nothing covers them yet."""
+        room = self.room(consumer)
+        if isinstance(room, Nothing):
+            return room, []
+        others: list[Effect] = []
+        if self._config.ordering_required and self.line != consumer:
+            # Nobody else holds anything, so nothing has to drain.
+            others += self.dispatcher.set_placement(SoleOwner(consumer), now_ms=self.now)
+        only = self.dispatcher.resume_offset if self._too_many_holes else None
+        taken: list[Deliver] = []
+        for effect in self.dispatcher.pull(consumer, min(most, room), only=only, now_ms=self.now):
+            if isinstance(effect, Deliver):
+                taken.append(effect)
+            else:
+                others.append(effect)
+        reason = EmptyReason.NOT_READY if only is None else EmptyReason.ACK_HOLES
+        return taken or Nothing(reason, only), others
+
+    def settled(self, version: int) -> None:
+        """The lease of a version ends because it was acked."""
+        self.book.end(version)
+        if self.holes is not None:
+            self.holes.settled(version)
+
+    def note(self, effects: list[Effect]) -> list[Effect]:
+        """Take in what the dispatcher says has ended or was settled; gives the effects back."""
+        for effect in effects:
+            if isinstance(effect, Released):
+                self.book.end(effect.offset)
+            elif self.holes is not None and isinstance(effect, Settled | Skipped | Dropped):
+                self.holes.settled(effect.offset)
+        return effects
+
+    def release(self, grant: Grant) -> list[Effect]:
+        """End a reservation; nothing is counted."""
+        effects: list[Effect] = []
+        for delivery in list(grant.deliveries.values()):
+            effects += self._release(delivery)
+        return effects
+
+    def fail(self, delivery: Deliver, delay_ms: int) -> list[Effect]:
+        """End the lease of a version; the delivery has counted."""
+        self.book.end(delivery.offset)
+        return self.note(self.dispatcher.nack(*delivery.receipt, delay_ms=delay_ms, now_ms=self.now))
+
+    def leave(self, consumer: str) -> list[Effect]:
+        """End all that a consumer holds: its leases have counted, its reservations have not."""
+        effects: list[Effect] = []
+        for delivery in self.dispatcher.in_flight(consumer):
+            if self.book.by_version[delivery.offset].committed:
+                effects += [Released(*delivery.receipt, ReleaseReason.REMOVED), *self.fail(delivery, 0)]
+            else:
+                effects += self._release(delivery)
+        return effects
+
+    def _release(self, delivery: Deliver) -> list[Effect]:
+        self.book.end(delivery.offset)
+        return self.note(self.dispatcher.release(*delivery.receipt, now_ms=self.now))
+
+    # queries
+
+    @property
+    def line(self) -> str | None:
+        """With ordering_required, who owns everything: who asked last while nobody held anything."""
+        return self.dispatcher.owner(None) if self._config.ordering_required else None
+
+    def room(self, consumer: str) -> int | Nothing:
+        """How many more versions a consumer may hold, or which cap is reached."""
+        held = self.book.held
+        if self._config.ordering_required:
+            holder = next(iter(held), consumer)
+            if holder != consumer:
+                return Nothing(EmptyReason.LINE_HELD, consumer=holder)
+        room = self._config.max_in_flight_per_consumer - held.get(consumer, 0)
+        if room < 1:
+            return Nothing(EmptyReason.CONSUMER_LIMIT, consumer=consumer)
+        if self._config.max_in_flight is not None:
+            room = min(room, self._config.max_in_flight - len(self.book.by_version))
+        return room if room > 0 else Nothing(EmptyReason.QUEUE_LIMIT)
+
+    def why_empty(self, consumer: str) -> Nothing | None:
+        """Why `take` has nothing; None if it has something."""
+        room = self.room(consumer)
+        if isinstance(room, Nothing):
+            return room
+        return (explain_lowest if self._too_many_holes else explain_empty)(self.dispatcher, consumer)
+
+    def deadline_of(self, version: int) -> int:
+        """When the lease of a version expires."""
+        return self.dispatcher.describe(version).deadline_ms  # type: ignore[return-value, union-attr]  # it is leased
+
+    def invalid(self, version: int, lease_id: int) -> InvalidHandle:
+        """Why a handle names no current lease."""
+        return InvalidHandle(version, lease_id, self._invalid_reason(version, lease_id))
+
+    def _invalid_reason(self, version: int, lease_id: int) -> InvalidHandleReason:
+        grant = self.book.by_version.get(version)
+        if grant is not None:
+            return InvalidHandleReason.NOT_COMMITTED if grant.id == lease_id else InvalidHandleReason.STALE
+        message = self.dispatcher.describe(version)
+        if message is not None:
+            why = message.blocking
+            own = None if why is None else _OWN_REASONS.get(why.reason)
+            return InvalidHandleReason.NOT_LEASED if own is None else own
+        if self.tail is None or version > self.tail:
+            return InvalidHandleReason.NOT_OFFERED
+        keep_from = self.dispatcher.resume_offset
+        below = keep_from is not None and version < keep_from
+        return InvalidHandleReason.BELOW_TRIM if below else InvalidHandleReason.SETTLED
+
+    @property
+    def _too_many_holes(self) -> bool:
+        most = self._config.max_ack_holes
+        return self.holes is not None and most is not None and self.holes.count > most
+
+    # restarts
+
+    def dump(self) -> dict[str, object]:
+        """All of it as plain data."""
+        # What is stored is how far deadlines are away; nothing is due, so this only tells the dispatcher the time.
+        self.dispatcher.handle_timeout(now_ms=self.now)
+        return {
+            "dispatcher": self.dispatcher.snapshot(),
+            "line": self.line,
+            "tail": self.tail,
+            **self.book.dump(self.now),
+        }
+
+    def load(self, data: Reader, *, now: int, epoch: int) -> None:
+        """Take over what is not the dispatcher's, which is restored already."""
+        self.now = now
+        self.tail = data.field("tail").maybe(Reader.integer)
+        in_flight = {delivery.offset: delivery for delivery in self.dispatcher.in_flight()}
+        self.book.load(data, in_flight, now=now, epoch=epoch)
+        if self.holes is not None:
+            outstanding = (message.offset for message in self.dispatcher.outstanding())
+            self.holes.load(outstanding, self.dispatcher.acked_ranges())
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` if the books contradict one another. For tests; O(n)."""
+        self.dispatcher.check_invariants()
+        self.book.check_invariants(self.dispatcher.in_flight())
+        if self.holes is not None:
+            self.holes.check_invariants(len(self.dispatcher.acked_ranges()))
+
+
+def checked_placement(placement: Placement | None, config: LeaseConfig) -> Placement:
+    """The placement that a dispatcher starts with."""
+    if config.ordering_required:
+        if placement is not None:
+            raise ConfigError("placement", placement, "be None with ordering_required: whoever asks first gets all")
+        return SoleOwner()
+    if placement is None:
+        raise ConfigError("placement", placement, "be a placement, unless ordering_required is set")
+    return placement

@@ -1,0 +1,67 @@
+"""Why a consumer that asks gets nothing: read off the dispatcher, version by version."""
+
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.effects import BlockReason
+from keyshared.explain import Blocking, Outstanding
+from keyshared.leasevalues import EmptyReason, Nothing
+
+__all__ = ["explain_empty", "explain_lowest"]
+
+
+def explain_empty(dispatcher: KeySharedDispatcher, consumer: str) -> Nothing | None:
+    """Find the first version that this consumer waits for; None if one can go to it now. O(n)."""
+    mine = ownerless = None
+    nothing = Nothing(EmptyReason.EMPTY)
+    for message in dispatcher.outstanding():
+        nothing = Nothing(EmptyReason.OTHERS)
+        why = message.blocking
+        if why is None or why.reason is BlockReason.OLDER_WAITS:
+            continue  # leased; or it is the older one that says why
+        if _asks_only(dispatcher, message, consumer):
+            if message.loaded:
+                return None
+            mine = mine or _unread(dispatcher, message)
+        elif why.reason is BlockReason.NO_CONSUMER:
+            ownerless = ownerless or message
+        elif mine is None and _belongs_to(dispatcher, message, consumer):
+            mine = message
+    found = mine or ownerless
+    return nothing if found is None else _waiting(found, EmptyReason.WAITING)
+
+
+def explain_lowest(dispatcher: KeySharedDispatcher, consumer: str) -> Nothing | None:
+    """Say what the lowest version waits for; None if it can go to this consumer now. Something is outstanding. O(1)."""
+    message = next(dispatcher.outstanding())
+    if _asks_only(dispatcher, message, consumer):
+        if message.loaded:
+            return None
+        message = _unread(dispatcher, message)
+    return _waiting(message, EmptyReason.ACK_HOLES)
+
+
+def _waiting(message: Outstanding, reason: EmptyReason) -> Nothing:
+    why = message.blocking
+    return Nothing(reason, message.offset, None if why is None else why.consumer, message.deadline_ms, why)
+
+
+def _asks_only(dispatcher: KeySharedDispatcher, message: Outstanding, consumer: str) -> bool:
+    """Whether the version waits for nothing but that this consumer asks."""
+    why = message.blocking
+    if why is None:
+        return False
+    if dispatcher.config.ordering_required and why.reason is BlockReason.NO_CONSUMER:
+        return True  # nobody holds the line, so whoever asks is next
+    in_line = dispatcher.config.ordering_required or why.consumer in {None, consumer}
+    return why.reason is BlockReason.CONSUMER_FULL and in_line
+
+
+def _unread(dispatcher: KeySharedDispatcher, message: Outstanding) -> Outstanding:
+    """The version was spilled: what asks for it gets a `Load` first, if there is a slot for it."""
+    full = dispatcher.stats().loaded >= dispatcher.config.window
+    return message._replace(blocking=Blocking(BlockReason.WINDOW_FULL if full else BlockReason.LOADING))
+
+
+def _belongs_to(dispatcher: KeySharedDispatcher, message: Outstanding, consumer: str) -> bool:
+    if message.key is None or dispatcher.config.ordering_required:
+        return True
+    return dispatcher.owner(message.key) == consumer

@@ -1,0 +1,96 @@
+"""One consumer owns everything, and the others stand by."""
+
+from typing import Final, Self
+
+from keyshared.errors import ConsumerExistsError, UnknownConsumerError
+from keyshared.ranges import Moved, RangeMap, Weight
+
+__all__ = ["SoleOwner"]
+
+_BITS: Final = 1  # the narrowest space there is
+
+
+class SoleOwner:
+    """A placement in which one named consumer owns every key, or nobody does.
+
+    Who joins stands by; somebody becomes the owner by another placement that names it. Weights mean nothing here.
+
+    Args:
+        owner: Who owns everything; None for nobody.
+
+    Raises:
+        ConfigError: The owner is not a text that is not empty.
+
+    Source:
+        Pulsar's exclusive and failover subscriptions, Celeriant's ordering_required.
+
+    Example:
+        >>> placement = SoleOwner("a")
+        >>> placement.add("b")
+        []
+        >>> placement.ranges.owner_of("any key")
+        'a'
+    """
+
+    __slots__ = ("_consumers", "_ranges")
+
+    def __init__(self, owner: str | None = None) -> None:
+        self._ranges = _all_to(owner)
+        self._consumers: dict[str, None] = {} if owner is None else {owner: None}
+
+    @property
+    def ranges(self) -> RangeMap:
+        """Who owns which slot now; the same object until something changes."""
+        return self._ranges
+
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        """Everyone who was added, in join order."""
+        return tuple(self._consumers)
+
+    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:  # noqa: ARG002  # nobody has a share
+        """Let a consumer stand by; nothing moves.
+
+        Raises:
+            ConsumerExistsError: The name is there already.
+        """
+        if name in self._consumers:
+            raise ConsumerExistsError(name)
+        self._consumers[name] = None
+        return []
+
+    def remove(self, name: str) -> list[Moved]:
+        """Remove a consumer; if it was the owner, nobody owns anything.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+        """
+        self._check_known(name)
+        del self._consumers[name]
+        if name not in self._ranges.owners:
+            return []
+        before, self._ranges = self._ranges, _all_to(None)
+        return before.moved(self._ranges)
+
+    def set_weight(self, name: str, weight: Weight) -> list[Moved]:  # noqa: ARG002  # nobody has a share
+        """Change nothing.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+        """
+        self._check_known(name)
+        return []
+
+    def copy(self) -> Self:
+        """Give an independent placement with the same consumers."""
+        twin = type(self)()
+        twin._ranges, twin._consumers = self._ranges, dict(self._consumers)  # noqa: SLF001  # of the same class
+        return twin
+
+    def _check_known(self, name: str) -> None:
+        if name not in self._consumers:
+            raise UnknownConsumerError(name)
+
+
+def _all_to(owner: str | None) -> RangeMap:
+    return RangeMap.from_stops([1 << _BITS], [owner], slot_bits=_BITS)

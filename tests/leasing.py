@@ -1,0 +1,87 @@
+"""A lease queue whose owners can be read off the keys: a range is a span of first letters."""
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Final
+
+from tests.alphabet import FIRST_LETTER
+
+from keyshared.assigned import AssignedRanges
+from keyshared.effects import Effect
+from keyshared.leaseconfig import LeaseConfig
+from keyshared.leases import LeaseQueue
+from keyshared.leasevalues import Lease, Outcome, Reservation
+from keyshared.ranges import HashRange
+
+__all__ = ["WatchedQueue", "assigned", "fill", "lease", "letters", "queue", "reserve"]
+
+_INPUTS: Final = (
+    "offer", "add_consumer", "remove_consumer", "set_placement", "plan", "commit", "abort", "consume", "ack",
+    "ack_many", "nack", "extend", "dead_lettered", "loaded", "park", "unblock", "unblock_key", "gone", "truncate",
+    "handle_timeout",
+)  # fmt: skip
+
+
+def letters(spans: Mapping[str, str] | None = None) -> AssignedRanges:
+    """Ranges assigned by hand, of first letters: ``letters({"a-f": "ann"})``."""
+    ranges = AssignedRanges(key_hash=FIRST_LETTER, slot_bits=8)
+    for span, owner in (spans or {}).items():
+        ranges = assigned(ranges, span, owner)
+    return ranges
+
+
+def assigned(ranges: AssignedRanges, span: str, owner: str) -> AssignedRanges:
+    """The same with one more assignment; both letters are included."""
+    ranges = ranges.copy()
+    ranges.assign(HashRange(ord(span[0]), ord(span[-1]) + 1), owner)
+    return ranges
+
+
+class WatchedQueue(LeaseQueue):
+    """The real thing, looked over by itself after every call that returned or raised."""
+
+
+def _watched(call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)
+    def watched(self: WatchedQueue, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(self, *args, **kwargs)
+        finally:
+            self.check_invariants()
+
+    return watched
+
+
+for _name in _INPUTS:
+    setattr(WatchedQueue, _name, _watched(getattr(LeaseQueue, _name)))
+
+
+def queue(*consumers: str, ranges: AssignedRanges | None = None, **config: Any) -> WatchedQueue:
+    """A queue with these consumers; without letters the first one has all. Leases run 100 ms, reservations 10."""
+    chosen = LeaseConfig(**{"visibility_timeout_ms": 100, "reservation_timeout_ms": 10, **config})
+    if chosen.ordering_required:
+        made = WatchedQueue(None, chosen)
+    else:
+        made = WatchedQueue(letters({"a-z": consumers[0]}) if ranges is None else ranges, chosen)
+    for name in consumers:
+        assert Outcome(None, []) == made.add_consumer(name)
+    return made
+
+
+def fill(made: LeaseQueue, *keys: str | None, start: int = 0) -> list[Effect]:
+    """Offer these keys one by one as consecutive versions."""
+    return [effect for version, key in enumerate(keys, start) for effect in made.offer(version, key).effects]
+
+
+def lease(made: LeaseQueue, consumer: str, most: int = 10, *, now_ms: int | None = None) -> Lease:
+    """What the consumer gets; it has to get something."""
+    result = made.consume(consumer, most, now_ms=now_ms).result
+    assert isinstance(result, Lease), result
+    return result
+
+
+def reserve(made: LeaseQueue, consumer: str, most: int = 10, *, now_ms: int | None = None) -> Reservation:
+    """What the consumer may commit; there has to be something."""
+    result = made.plan(consumer, most, now_ms=now_ms).result
+    assert isinstance(result, Reservation), result
+    return result

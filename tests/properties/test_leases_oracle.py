@@ -1,0 +1,335 @@
+"""The lease queue against a slow one: the same calls, the same answers, and nothing handed out that must not be."""
+
+import json
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Protocol, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from tests.leasing import assigned, letters
+from tests.properties.slow_leases import BROKEN, SlowLeases
+
+from keyshared.assigned import AssignedRanges
+from keyshared.config import DrainUnit
+from keyshared.effects import (
+    AckIgnored,
+    Blocked,
+    CursorAdvanced,
+    DeadLetter,
+    Dropped,
+    Effect,
+    Released,
+    Settled,
+    Skipped,
+)
+from keyshared.leaseconfig import LeaseConfig
+from keyshared.leases import LeaseQueue
+from keyshared.leasevalues import InvalidHandle, InvalidReservation, Lease, Nothing, Outcome, Reservation
+from keyshared.retry import Poison
+
+_Option = TypeVar("_Option")
+
+NAMES = ("ann", "bob", "cat")
+SPANS = ("a-z", "a-m", "n-z", "c-p", "b-b")
+KEYS = ("a", "b", "b", "b2", "o", None)
+EVENTS = {
+    Released: "released",
+    Blocked: "blocked",
+    Dropped: "dropped",
+    Settled: "settled",
+    Skipped: "skipped",
+    DeadLetter: "dead_letter",
+}
+
+
+class Choose(Protocol):
+    """Picks one of several."""
+
+    def __call__(self, options: Sequence[_Option], /) -> _Option: ...
+
+
+class Real:
+    """The real queue, its answers in the words of the slow one."""
+
+    def __init__(self, config: LeaseConfig, ranges: AssignedRanges) -> None:
+        self.config, self.ranges = config, ranges
+        self.queue = LeaseQueue(None if config.ordering_required else ranges, config)
+        self.now = 0
+        self.offered: list[int] = []
+        self.consumers: list[str] = []
+        self.events: list[tuple[Any, ...]] = []
+
+    def pass_time(self, now: int) -> None:
+        """The call itself lets time act."""
+        self.now = now
+
+    def crash(self, epoch: int) -> None:
+        state = json.loads(json.dumps(self.queue.snapshot()))
+        ranges = None if self.config.ordering_required else self.ranges
+        self.queue = LeaseQueue.restore(state, ranges, self.config, now_ms=self.now, epoch=epoch)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.remember(name, args)
+            outcome: Outcome[Any] = getattr(self.queue, name)(*args, **kwargs, now_ms=self.now)
+            self.queue.check_invariants()
+            self.events += list(filter(None, map(event_of, outcome.effects)))
+            self.check_cursor(outcome.effects)
+            return in_plain_words(outcome.result)
+
+        return call
+
+    def remember(self, name: str, args: tuple[Any, ...]) -> None:
+        if name == "offer":
+            self.offered.append(args[0])
+        elif name == "set_placement":
+            self.ranges = args[0]
+        elif name == "add_consumer":
+            self.consumers.append(args[0])
+        elif name == "remove_consumer":
+            self.consumers = [other for other in self.consumers if other != args[0]]
+            self.ranges = self.ranges.copy()
+            if args[0] in self.ranges.consumers:
+                self.ranges.remove(args[0])
+
+    def check_cursor(self, effects: Sequence[Effect]) -> None:
+        """What is committed is just below what is kept."""
+        told = [effect.safe_cursor for effect in effects if isinstance(effect, CursorAdvanced)]
+        keep_from = self.queue.keep_from
+        assert not told or told[-1] == max(offset for offset in self.offered if keep_from and offset < keep_from)
+
+    def facts(self) -> dict[str, object]:
+        stats = self.queue.stats()
+        counts = {version: self.queue.delivery_count(version) for version in self.offered}
+        return {
+            "keep_from": self.queue.keep_from,
+            "depth": stats.depth,
+            "leased": stats.leased,
+            "reserved": stats.reserved,
+            "delayed": stats.delayed,
+            "blocked": stats.blocked,
+            "dead_lettering": stats.dead_lettering,
+            "holes": stats.ack_holes,
+            "held": {name: held for name, held in stats.held.items() if held},
+            "counts": {version: count for version, count in counts.items() if count is not None},
+            "next deadline": self.queue.next_deadline_ms(),
+            "can get": {name: self.queue.why_empty(name) is None for name in self.consumers},
+        }
+
+
+def event_of(effect: Effect) -> tuple[Any, ...] | None:
+    """What the slow queue would call it."""
+    name = EVENTS.get(type(effect))
+    if name is None or isinstance(effect, CursorAdvanced):
+        return None
+    return (name, effect[0], effect[1]) if isinstance(effect, Released) else (name, effect[0])
+
+
+def in_plain_words(result: object) -> object:
+    """The answer without its types."""
+    match result:
+        case Lease() | Reservation():
+            counts = [(message.version, message.delivery) for message in result.messages]
+            return ("hold", result.id, counts, result.deadline_ms)
+        case Nothing():
+            return ("nothing", result.reason.value)
+        case InvalidHandle() | InvalidReservation():
+            return ("invalid", result.reason.value)
+        case AckIgnored():
+            return result.reason.value
+        case _:
+            return result
+
+
+class Court:
+    """One queue and its judge, and the calls that could come next."""
+
+    def __init__(self, subject: Any, judge: SlowLeases, choose: Choose) -> None:
+        self.subject, self.judge, self.choose = subject, judge, choose
+        self.now = 0
+        self.handles: list[tuple[int, int]] = []
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> None:
+        """Make one call of both."""
+        for queue in (self.subject, self.judge):
+            queue.events.clear()
+            queue.pass_time(self.now)
+        actual = getattr(self.subject, name)(*args, **kwargs)
+        told = {}
+        if name in {"plan", "consume"}:
+            told["picks"] = [version for version, _ in actual[2]] if actual[0] == "hold" else []
+        expected = getattr(self.judge, name)(*args, **kwargs, **told)
+        shown = f"{name}{args}{kwargs} at {self.now}"
+        assert expected == actual, shown
+        assert sorted(self.judge.events) == sorted(self.subject.events), shown
+        assert self.judge.facts() == self.subject.facts(), shown
+        if isinstance(actual, tuple) and actual[0] == "hold":
+            self.handles += [(version, actual[1]) for version, _ in actual[2]]
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    def offer(self) -> None:
+        last = self.judge.offered[-1] if self.judge.offered else -1
+        self.call("offer", last + self.choose([1, 1, 3]), self.choose(KEYS))
+
+    def join(self) -> None:
+        absent = [name for name in NAMES if name not in self.judge.everybody]
+        if absent:
+            self.call("add_consumer", self.choose(absent))
+
+    def leave(self) -> None:
+        self.call("remove_consumer", self.choose(NAMES), finish=self.choose([False, True]))
+
+    def assign(self) -> None:
+        if not self.judge.config.ordering_required:
+            # what is assigned is somebody who asks, or an unfair host would be to blame
+            owner = self.choose(self.judge.consumers or ["nobody"])
+            self.call("set_placement", assigned(self.judge.ranges, self.choose(SPANS), owner))
+
+    def plan(self) -> None:
+        if self.judge.consumers:
+            self.call("plan", self.choose(self.judge.consumers), self.choose([1, 1, 2, 9]))
+
+    def consume(self) -> None:
+        if self.judge.consumers:
+            self.call("consume", self.choose(self.judge.consumers), self.choose([1, 1, 2, 9]))
+
+    def commit(self) -> None:
+        self.call("commit", self.some_id())
+
+    def abort(self) -> None:
+        self.call("abort", self.some_id())
+
+    def ack(self) -> None:
+        self.call("ack", *self.some_handle())
+
+    def nack(self) -> None:
+        self.call("nack", *self.some_handle(), delay_ms=self.choose([0, 0, 7]))
+
+    def extend(self) -> None:
+        self.call("extend", *self.some_handle(), self.choose([1, 9, 99]))
+
+    def confirm(self) -> None:
+        self.call(self.choose(["dead_lettered", "dead_lettered", "park", "gone"]), self.some_version())
+
+    def unblock(self) -> None:
+        self.call("unblock", self.some_version(), reset_attempts=self.choose([False, True]))
+
+    def wait(self) -> None:
+        self.now += self.choose([1, 5, 6, 20])
+        self.call("handle_timeout")
+
+    def crash(self) -> None:
+        epoch = self.choose([0, 0, 1, 2])
+        for queue in (self.subject, self.judge):
+            queue.crash(epoch)
+        self.call("handle_timeout")
+
+    # --- choices ----------------------------------------------------------------------------------------------------
+
+    def some_id(self) -> int:
+        reserved = [hold.id for hold in self.judge.holds.values() if not hold.committed]
+        return self.choose([*reserved, *reserved, self.judge.last_id, 0, 1])
+
+    def some_handle(self) -> tuple[int, int]:
+        current = [(version, hold.id) for hold, version, _ in self.judge.everything_held()]
+        forged = (self.some_version(), self.judge.last_id)
+        return self.choose([*current, *current, *self.handles[-8:], forged])
+
+    def some_version(self) -> int:
+        stuck = [version for version, message in self.judge.messages.items() if message.state != "ready"]
+        return self.choose([*stuck, *stuck, *self.judge.offered[-8:], 99])
+
+
+CALLS: tuple[Callable[[Court], None], ...] = (
+    *(Court.offer, Court.offer, Court.offer, Court.join, Court.leave, Court.assign, Court.plan, Court.plan),
+    *(Court.consume, Court.consume, Court.consume, Court.commit, Court.abort, Court.ack, Court.ack, Court.nack),
+    *(Court.nack, Court.extend, Court.confirm, Court.unblock, Court.wait, Court.crash),
+)
+
+
+def any_config(choose: Choose) -> LeaseConfig:
+    """A configuration so small that every limit is reached within a few calls."""
+    ordering = choose([False, False, True])
+    loose = [] if ordering else [Poison.DEAD_LETTER, Poison.DEAD_LETTER, Poison.DROP]
+    return LeaseConfig(
+        visibility_timeout_ms=choose([20, 20, 4]),
+        reservation_timeout_ms=5,
+        max_delivery_attempts=choose([1, 2, 3, None]),
+        poison=choose([Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER, *loose]),
+        ordering_required=ordering,
+        max_ack_holes=choose([None, 0, 1]),
+        max_in_flight=choose([None, None, 3]),
+        max_in_flight_per_consumer=choose([1, 2, 9]),
+        max_in_flight_per_key=choose([1, 1, 2, 3]),
+        unit=DrainUnit.KEY if ordering else choose(list(DrainUnit)),
+    )
+
+
+def court(make: Callable[[LeaseConfig, AssignedRanges], Any], choose: Choose) -> Court:
+    """A queue and its judge, with two consumers and everything assigned."""
+    config, ranges = any_config(choose), letters({"a-m": "ann", "n-z": "bob"})
+    held = Court(make(config, ranges), SlowLeases(config, ranges), choose)
+    held.call("add_consumer", "ann")
+    held.call("add_consumer", "bob")
+    return held
+
+
+class LeaseMachine(RuleBasedStateMachine):
+    """Drives the real queue and its judge with every call."""
+
+    @initialize(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        self.court = court(Real, chooser(data))
+
+
+def chooser(data: st.DataObject) -> Any:  # a generic function cannot be annotated as a return value
+    """Let Hypothesis choose."""
+    return lambda options: data.draw(st.sampled_from(options))
+
+
+def call_rule(make_call: Callable[[Court], None]) -> Callable[..., None]:
+    """Make a rule of one kind of call."""
+
+    def make(self: LeaseMachine, data: st.DataObject) -> None:
+        self.court.choose = chooser(data)
+        make_call(self.court)
+
+    make.__name__ = make_call.__name__
+    return rule(data=st.data())(make)
+
+
+for number, kind in enumerate(CALLS):
+    setattr(LeaseMachine, f"{kind.__name__}_{number}", call_rule(kind))
+
+TestLeaseMachine = LeaseMachine.TestCase
+TestLeaseMachine.settings = settings(
+    stateful_step_count=40,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+
+
+def first_fault(make: Callable[[LeaseConfig, AssignedRanges], Any], seeds: range) -> AssertionError | None:
+    """Random schedules until the judge finds something."""
+    for seed in seeds:
+        choose: Choose = Random(seed).choice  # noqa: S311  # reproducible, not secret
+        held = court(make, choose)
+        try:
+            for _ in range(80):
+                choose(CALLS)(held)
+        except AssertionError as fault:
+            return fault
+    return None
+
+
+@pytest.mark.parametrize("make", [Real, SlowLeases])
+def test_random_schedules_find_nothing(make: Callable[[LeaseConfig, AssignedRanges], Any]) -> None:
+    assert None is first_fault(make, range(40))
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_fault_is_found(broken: type[SlowLeases]) -> None:
+    assert None is not first_fault(broken, range(400))
