@@ -1,0 +1,144 @@
+"""Dealing buckets by their load instead of their number: where a hot bucket counts for what it is.
+
+Finding the best deal is a packing problem; this is the greedy one. Dealt at once and with equal weights, its heaviest
+consumer is above the mean by less than the heaviest bucket. A join still moves buckets to the newcomer only, a leave
+the leaver's only, and no bucket of somebody who stays moves unless that makes the heavier of the two consumers lighter.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from math import lcm
+from typing import TypeAlias
+
+from keyshared.ranges import Weight
+
+__all__ = ["LoadSpread", "Owners", "whole_numbers"]
+
+Owners: TypeAlias = tuple[str | None, ...]
+"""The owner of each bucket."""
+
+
+def whole_numbers(values: Iterable[Weight]) -> list[int]:
+    """Give ints in the same proportions.
+
+    Args:
+        values: Finite numbers; floats are taken exactly as they are.
+
+    Returns:
+        As many ints.
+
+    Example:
+        >>> whole_numbers([0.5, 2])
+        [1, 4]
+    """
+    exact = [Fraction(value) for value in values]
+    common = lcm(*(value.denominator for value in exact))
+    return [value.numerator * (common // value.denominator) for value in exact]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSpread:
+    """Deals buckets by load, starting from who owns what now.
+
+    Attributes:
+        loads: A load of at least 0 for each bucket.
+    """
+
+    loads: tuple[int, ...]
+
+    def __call__(self, owners: Owners, weights: Mapping[str, Weight], changed: str | None) -> Owners:
+        """Say who owns what after a change.
+
+        Args:
+            owners: Who owns each bucket so far; what belongs to nobody who is there is dealt.
+            weights: Everyone who is there, in join order.
+            changed: Whoever joined or got another weight; None for a leave.
+
+        Returns:
+            The new owners.
+        """
+        if not weights:
+            return (None,) * len(owners)
+        table = _Table(self.loads, owners, weights)
+        table.deal([bucket for bucket, owner in enumerate(owners) if owner not in weights])
+        if changed is not None and not table.relieve_others(changed):
+            table.relieve(changed)
+        return tuple(table.owners)
+
+
+class _Table:
+    """Who holds what while buckets are dealt. A consumer's burden is its load by its weight.
+
+    Buckets without load are dealt by number when their owner leaves, and nobody is relieved of them.
+    """
+
+    def __init__(self, loads: Sequence[int], owners: Owners, weights: Mapping[str, Weight]) -> None:
+        self.loads = loads
+        self.owners = list(owners)
+        self.weights = dict(zip(weights, whole_numbers(weights.values()), strict=True))
+        self.held: dict[str, list[tuple[int, int]]] = {name: [] for name in weights}  # (load, -bucket), ascending
+        for bucket, owner in enumerate(owners):
+            if owner in self.held:
+                self.held[owner].append((loads[bucket], -bucket))
+        for held in self.held.values():
+            held.sort()
+        self.burdens = {name: sum(load for load, _ in held) for name, held in self.held.items()}
+
+    def deal(self, free: Sequence[int]) -> None:
+        """Give each bucket, the heaviest first, to whoever is lightest with it; ties to who joined first."""
+        for bucket in sorted(free, key=lambda bucket: -self.loads[bucket]):
+            load = self.loads[bucket]
+            heaviness = partial(self._burden, more=load) if load else self._number
+            self._give(bucket, min(self.held, key=heaviness))
+
+    def relieve_others(self, receiver: str) -> bool:
+        """Let somebody take from the others, the heaviest first; tell whether anything moved."""
+        donors = [name for name in self.held if name != receiver]
+        moved = False
+        while donors:
+            donor = max(donors, key=self._burden)
+            if self._move(donor, receiver):
+                moved = True
+            else:
+                donors.remove(donor)  # for good: the receiver only gets heavier, and the donor lighter
+        return moved
+
+    def relieve(self, donor: str) -> None:
+        """Let the others take from somebody, the lightest first."""
+        receivers = [name for name in self.held if name != donor]
+        while receivers:
+            receiver = min(receivers, key=self._burden)
+            if not self._move(donor, receiver):
+                receivers.remove(receiver)
+
+    def _move(self, donor: str, receiver: str) -> bool:
+        """Move the heaviest bucket that leaves the receiver lighter than the donor is now, if there is one."""
+        held = self.held[donor]
+        # (burden of receiver + load) / its weight < burden of donor / its weight, solved for the load
+        above = self.burdens[donor] * self.weights[receiver] - self.burdens[receiver] * self.weights[donor]
+        most = -(-above // self.weights[donor]) - 1
+        index = bisect_left(held, (most + 1,)) - 1
+        if index < 0 or not held[index][0]:
+            return False
+        load = held[index][0]
+        index = bisect_left(held, (load,))  # of equal ones the highest, as the other spread gives them
+        bucket = -held.pop(index)[1]
+        self.burdens[donor] -= load
+        self._give(bucket, receiver)
+        return True
+
+    def _give(self, bucket: int, receiver: str) -> None:
+        load = self.loads[bucket]
+        self.owners[bucket] = receiver
+        self.burdens[receiver] += load
+        held = self.held[receiver]
+        held.insert(bisect_left(held, (load, -bucket)), (load, -bucket))
+
+    def _number(self, name: str) -> Fraction:
+        return Fraction(len(self.held[name]) + 1, self.weights[name])
+
+    def _burden(self, name: str, more: int = 0) -> Fraction:
+        return Fraction(self.burdens[name] + more, self.weights[name])
