@@ -1,0 +1,389 @@
+"""Copy flags: which levels of a distribution tree a record has crossed, as one int, and how it travels in a header.
+
+A record is distributed from cluster to cluster by one distributor for each level above its cluster. Each copy carries a
+bit for every level that it has crossed. A distributor looks at its own bit and all lower ones: if one of them is set,
+its work has been done already. Whoever produces a record afresh must not hand on the flags of another record:
+`strip_distribution_headers`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, Self, TypeAlias
+
+from keyshared.errors import ConfigError, SnapshotError
+
+__all__ = [
+    "COPY_FLAGS_HEADER",
+    "DISTRIBUTION_PREFIXES",
+    "MAX_LEVEL",
+    "BigEndian",
+    "CopyFlags",
+    "FlagsCodec",
+    "FlagsHeader",
+    "Headers",
+    "strip_distribution_headers",
+]
+
+MAX_LEVEL: Final = 2_048  # bounds what a forged header makes us compute: 256 bytes
+COPY_FLAGS_HEADER: Final = "Axual-Copy-Flags"
+DISTRIBUTION_PREFIXES: Final = ("Axual-",)
+
+Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
+"""Headers of a record as Kafka has them: in order, names may repeat, values may be null."""
+
+
+class CopyFlags(int):
+    """A set of levels, as the int whose bit ``level - 1`` is set for each of them.
+
+    Two things are such sets: the levels that a record has crossed, and the levels at which a cluster has distributors.
+    It is an int in every respect (it compares, hashes and counts as one); operators of int give plain ints.
+
+    Args:
+        flags: The int; 0 for a record that was produced just now.
+
+    Raises:
+        ConfigError: Not an int, negative, or with a level above `MAX_LEVEL`.
+
+    Source:
+        Axual "Distribution model", Copy flags and algorithm.
+
+    Example:
+        >>> flags = CopyFlags(0b100)
+        >>> flags.is_due(3), flags.is_due(1), flags.crossing(1)
+        (False, True, CopyFlags(0b101))
+        >>> flags.due(CopyFlags.of(3, 1)).levels
+        (1,)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, flags: int = 0) -> Self:
+        """Check the int; see the class."""
+        if type(flags) not in _INTS or not 0 <= flags < 1 << MAX_LEVEL:
+            raise ConfigError("flags", flags, f"be an int of at least 0 and at most {MAX_LEVEL} bits")
+        return super().__new__(cls, flags)
+
+    @classmethod
+    def of(cls, *levels: int) -> Self:
+        """Make a set of levels.
+
+        Args:
+            levels: Its members, in any order.
+
+        Returns:
+            The set.
+
+        Raises:
+            ConfigError: One of them is no level.
+
+        Example:
+            >>> CopyFlags.of(1, 3)
+            CopyFlags(0b101)
+        """
+        flags = 0
+        for level in levels:
+            flags |= cls.bit(level)
+        return cls(flags)
+
+    @staticmethod
+    def bit(level: int) -> int:
+        """Give the bit that a copy across a level sets.
+
+        Args:
+            level: From 1 to `MAX_LEVEL`.
+
+        Returns:
+            ``1 << (level - 1)``.
+
+        Raises:
+            ConfigError: That is no level.
+        """
+        _check_level(level)
+        return 1 << (level - 1)
+
+    @staticmethod
+    def mask(level: int) -> int:
+        """Give the bits that a distributor looks at: its own and all lower ones.
+
+        A lower bit says that the record came from the distributor's own side of the tree, whose other clusters do not
+        distribute it any further up; looking at the own bit only makes duplicates.
+
+        Args:
+            level: From 1 to `MAX_LEVEL`.
+
+        Returns:
+            ``(1 << level) - 1``.
+
+        Raises:
+            ConfigError: That is no level.
+        """
+        _check_level(level)
+        return (1 << level) - 1
+
+    def is_due(self, level: int) -> bool:
+        """Tell whether a distributor has work to do.
+
+        Args:
+            level: The distributor's level.
+
+        Returns:
+            Whether no flag of its level or of a lower one is set.
+
+        Raises:
+            ConfigError: That is no level.
+        """
+        return not self & self.mask(level)
+
+    def due(self, levels: int) -> "CopyFlags":
+        """Tell which of a cluster's distributors have work to do, all at once.
+
+        They are those below the lowest flag that is set; without any flag, all of them.
+
+        Args:
+            levels: The levels of the cluster's distributors as a set (see `of`). Unchecked.
+
+        Returns:
+            The subset of them that is due.
+
+        Complexity:
+            O(1): three operations on ints, however many distributors there are.
+
+        Example:
+            >>> cluster_2 = CopyFlags.of(3, 2, 1)
+            >>> [CopyFlags(flags).due(cluster_2).levels for flags in (0b000, 0b100, 0b010, 0b101)]
+            [(3, 2, 1), (2, 1), (1,), ()]
+        """
+        # of no flag the lowest is 0, and 0 - 1 has all bits set
+        return int.__new__(CopyFlags, levels & ((self & -self) - 1))
+
+    def crossing(self, level: int) -> "CopyFlags":
+        """Give the flags of the copy that a distributor makes.
+
+        Args:
+            level: The distributor's level.
+
+        Returns:
+            These flags and that of the level.
+
+        Raises:
+            ConfigError: That is no level.
+        """
+        return CopyFlags(self | self.bit(level))
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The members of the set, the highest first: the order in which a record crosses them."""
+        found = []
+        rest = int(self)
+        while rest:
+            level = rest.bit_length()
+            found.append(level)
+            rest ^= 1 << (level - 1)
+        return tuple(found)
+
+    def __repr__(self) -> str:
+        return f"CopyFlags({bin(self)})"
+
+
+class FlagsCodec(Protocol):
+    """How flags are written into a header. A value."""
+
+    def encode(self, flags: CopyFlags) -> bytes:
+        """Write flags.
+
+        Args:
+            flags: The flags.
+
+        Returns:
+            What `decode` reads.
+        """
+        ...
+
+    def decode(self, data: bytes) -> CopyFlags:
+        """Read flags.
+
+        Args:
+            data: What a header holds.
+
+        Returns:
+            The flags.
+
+        Raises:
+            SnapshotError: These are no flags.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BigEndian:
+    r"""Flags as an unsigned int, the most significant byte first.
+
+    Args:
+        width: Bytes of every header, such as 8 for a Java ``long``; None for as few as the flags need, at least one.
+
+    Raises:
+        ConfigError: ``width`` is neither None nor an int from 1 to the bytes that `MAX_LEVEL` needs.
+
+    Source:
+        Axual names the header and calls it a bit mask, but does not publish its bytes; so they are a choice here.
+
+    Example:
+        >>> BigEndian().encode(CopyFlags(0b101)), BigEndian(width=4).encode(CopyFlags(0b101))
+        (b'\x05', b'\x00\x00\x00\x05')
+    """
+
+    width: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.width is None:
+            return
+        if type(self.width) is not int or not 1 <= self.width <= MAX_LEVEL // 8:
+            raise ConfigError("width", self.width, f"be None or an int from 1 to {MAX_LEVEL // 8}")
+
+    def encode(self, flags: CopyFlags) -> bytes:
+        """See `FlagsCodec.encode`.
+
+        Args:
+            flags: The flags.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            ConfigError: These are no flags, or they need more bytes than ``width``.
+        """
+        flags = CopyFlags(flags)
+        needed = (flags.bit_length() + 7) // 8 or 1
+        width = needed if self.width is None else self.width
+        if needed > width:
+            raise ConfigError("flags", flags, f"fit into {width} bytes; use lower levels or a wider codec")
+        return flags.to_bytes(width, "big")
+
+    def decode(self, data: bytes) -> CopyFlags:
+        """See `FlagsCodec.decode`.
+
+        Args:
+            data: Bytes of a header.
+
+        Returns:
+            The flags.
+
+        Raises:
+            SnapshotError: Not bytes, of another width, empty, or with a level above `MAX_LEVEL`.
+        """
+        if not isinstance(data, bytes):
+            raise SnapshotError("copy flags", data, "be bytes")
+        most = MAX_LEVEL // 8
+        if self.width is None and not 1 <= len(data) <= most:
+            raise SnapshotError("copy flags", data[: most + 1], f"be from 1 to {most} bytes")
+        if self.width is not None and len(data) != self.width:
+            raise SnapshotError("copy flags", data[: most + 1], f"be {self.width} bytes")
+        return CopyFlags(int.from_bytes(data, "big"))
+
+
+@dataclass(frozen=True, slots=True)
+class FlagsHeader:
+    r"""Where the flags of a record are: reads and writes them among its other headers.
+
+    Args:
+        name: Name of the header. Case counts, as in Kafka.
+        codec: How its bytes are meant.
+
+    Raises:
+        ConfigError: The name is not a text that is not empty, or the codec has no ``encode`` and ``decode``.
+
+    Example:
+        >>> header = FlagsHeader()
+        >>> header.read([("trace", b"7")])
+        CopyFlags(0b0)
+        >>> header.write([("trace", b"7"), ("Axual-Copy-Flags", b"\x04")], CopyFlags(0b101))
+        [('trace', b'7'), ('Axual-Copy-Flags', b'\x05')]
+    """
+
+    name: str = COPY_FLAGS_HEADER
+    codec: FlagsCodec = field(default_factory=BigEndian)
+
+    def __post_init__(self) -> None:
+        if type(self.name) is not str or not self.name:
+            raise ConfigError("name", self.name, "be a text that is not empty")
+        if not all(callable(getattr(self.codec, method, None)) for method in ("encode", "decode")):
+            raise ConfigError("codec", self.codec, "be a FlagsCodec such as BigEndian()")
+
+    def read(self, headers: Headers) -> CopyFlags:
+        """Read the flags of a record.
+
+        Args:
+            headers: Its headers. Of several of the name the last one counts, as in Kafka.
+
+        Returns:
+            The flags; none set if the header is not there: a fresh record.
+
+        Raises:
+            SnapshotError: The header is there but holds no flags. There is no safe guess: none set would send the
+                record in circles, all set would lose it.
+        """
+        found: bytes | None = None
+        present = False
+        for name, value in headers:
+            if name == self.name:
+                found, present = value, True
+        if not present:
+            return CopyFlags()
+        if found is None:
+            raise SnapshotError("copy flags", found, "be bytes")
+        return self.codec.decode(found)
+
+    def write(self, headers: Headers, flags: CopyFlags) -> list[tuple[str, bytes | None]]:
+        """Give the headers of a copy.
+
+        Args:
+            headers: Headers of the record that is copied.
+            flags: Flags of the copy.
+
+        Returns:
+            A new list: the other headers as they were, then the flags, once.
+        """
+        kept = [(name, value) for name, value in headers if name != self.name]
+        return [*kept, (self.name, self.codec.encode(flags))]
+
+
+def strip_distribution_headers(
+    headers: Headers, prefixes: Sequence[str] = DISTRIBUTION_PREFIXES
+) -> list[tuple[str, bytes | None]]:
+    r"""Give the headers for a record that is produced from another one.
+
+    Streams, connectors and mirrors copy headers through. A record that keeps the flags of the one it was made of counts
+    as distributed and never leaves its cluster, or reaches a part of them: whoever re-produces records calls this.
+
+    Args:
+        headers: Headers of the record that was read.
+        prefixes: What the names of the distribution's own headers begin with. Case counts.
+
+    Returns:
+        A new list without them; the order of the others stays.
+
+    Raises:
+        ConfigError: ``prefixes`` is a single text, or holds something that is not a text or is empty.
+
+    Source:
+        Axual strips its own headers with an interceptor, by name; differs: by prefix, so that a new one is not missed.
+
+    Example:
+        >>> strip_distribution_headers([("Axual-Copy-Flags", b"\x05"), ("trace", b"7"), ("Axual-Message-Id", b"1")])
+        [('trace', b'7')]
+    """
+    if isinstance(prefixes, str):
+        raise ConfigError("prefixes", prefixes, "be a collection of prefixes, not one text")
+    wanted = tuple(prefixes)
+    for prefix in wanted:
+        if type(prefix) is not str or not prefix:
+            raise ConfigError("prefixes", prefix, "hold texts that are not empty")
+    return [(name, value) for name, value in headers if not name.startswith(wanted)]
+
+
+_INTS: Final = frozenset({int, CopyFlags})  # a bool is no set of levels
+
+
+def _check_level(level: object) -> None:
+    if type(level) is not int or not 1 <= level <= MAX_LEVEL:
+        raise ConfigError("level", level, f"be an int from 1 to {MAX_LEVEL}")

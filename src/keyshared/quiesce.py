@@ -1,0 +1,226 @@
+"""From one distribution tree to the next: what changes, what has to be drained first, and the proof that it was.
+
+The rule. When a link gets another target while copies are under way on the old path, nothing is lost or doubled, but
+newer records overtake older ones. When levels are numbered anew while records with old flags are unread, records are
+lost or doubled; when a cluster goes with what it has not handed on, they are lost. So: stop what changes, drain what it
+has written, then change. A copy is due only at levels below the one that it came by, so levels drain from the highest
+to the lowest, each once. `Drain` walks through that, and only it makes the token (`Quiesced`) that a change asks for.
+Adding a cluster needs none of this.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from keyshared.distributor import Hop
+from keyshared.errors import ConfigError, QuiesceError
+
+__all__ = ["Change", "Drain", "Moved", "Quiesced"]
+
+_Tree = TypeVar("_Tree")
+
+
+class Moved(NamedTuple):
+    """A link that becomes another one: its distributor goes on at its position, with another target or level.
+
+    Attributes:
+        old: What it was.
+        new: What it is.
+    """
+
+    old: Hop
+    new: Hop
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[_Tree]):
+    """A change of a tree, planned and not yet in force: a value, made by the ``plan_`` methods of `DistributionTree`.
+
+    Attributes:
+        before: The tree that it starts from.
+        after: The tree that it leads to.
+        added: Links that come into being. Each reads the log of its cluster from the start: flags keep it from copying
+            what others copy.
+        removed: Links that end.
+        moved: Links that go on with another target or level.
+        rewind: Whether moved links start again at the start of the log, because their old target is lost with what
+            it had not handed on. Messages are then distributed twice; whoever reads them has to know them again.
+        drains: Links that have to hand on what they have before the change, the highest level first.
+        silent: Clusters on which nothing may be produced from the beginning of the drain until the change.
+    """
+
+    before: _Tree
+    after: _Tree
+    added: tuple[Hop, ...] = ()
+    removed: tuple[Hop, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    rewind: bool = False
+    drains: tuple[Hop, ...] = ()
+    silent: tuple[str, ...] = ()
+
+    @property
+    def needs_drain(self) -> bool:
+        """Whether it may only come into force with a token."""
+        return bool(self.silent or self.moved) and not self.rewind
+
+    @property
+    def renumbers(self) -> bool:
+        """Whether a level changes, so that flags set before mean something else after."""
+        return any(moved.old.level != moved.new.level for moved in self.moved)
+
+    def check_token(self, token: "Quiesced[_Tree] | None") -> None:
+        """Refuse to come into force without proof that it may.
+
+        Args:
+            token: From a `Drain` of this very change.
+
+        Raises:
+            QuiesceError: It needs a token, and this is none, or that of another change.
+        """
+        if not self.needs_drain:
+            return
+        pending = tuple(map(str, self.drains))
+        if token is None:
+            raise QuiesceError("copies may be under way and no token was given", pending)
+        if token != Quiesced(self):
+            raise QuiesceError("the token is that of another change", pending)
+
+
+@dataclass(frozen=True, slots=True)
+class Quiesced(Generic[_Tree]):
+    """The token: everything that a change would have broken has been drained. Made by `Drain.token`.
+
+    Attributes:
+        change: The change that it allows.
+    """
+
+    change: Change[_Tree]
+
+
+@dataclass(slots=True)
+class _Stage:
+    """One part of a drain.
+
+    Attributes:
+        level: The level that it is about; 0 for all of them.
+        watch: Links that have to reach the end that their cluster's log had when the stage began.
+        marks: Those ends by cluster; none before the first observation.
+    """
+
+    level: int
+    watch: tuple[Hop, ...]
+    marks: dict[str, int] = field(default_factory=dict)
+
+
+class Drain(Generic[_Tree]):
+    """Walks a change through its drain, level by level, on observations that the host makes.
+
+    Repeat: stop what `stop` names, then read the end of every log and the committed position of every link, in this
+    order or at once, and hand both to `observe`, until it answers True. Logs go on growing meanwhile, that does not
+    matter: at each level everything counts that was there when the level's turn came. What was stopped stays stopped
+    until the change is in force.
+
+    Args:
+        change: What is to come into force.
+
+    Raises:
+        ConfigError: The change needs no drain.
+
+    Complexity:
+        Memory O(links to be drained).
+
+    Example:
+        >>> from keyshared.distribution import DistributionTree
+        >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
+        >>> change = tree.plan_move(Hop("c1", 3, "c3"), "c4")
+        >>> drain = Drain(change)
+        >>> drain.stop, drain.watch
+        ((Hop(cluster='c1', level=3, target='c3'),), (Hop(cluster='c3', level=1, target='c4'), \
+Hop(cluster='c4', level=1, target='c3')))
+        >>> drain.observe({"c3": 7, "c4": 7}, {Hop("c3", 1, "c4"): 7, Hop("c4", 1, "c3"): 5})
+        False
+        >>> drain.observe({"c3": 9, "c4": 9}, {Hop("c3", 1, "c4"): 7, Hop("c4", 1, "c3"): 8})
+        True
+        >>> tree.apply(change, drain.token()).levels("c1")
+        (3, 1)
+    """
+
+    __slots__ = ("_change", "_stages")
+
+    def __init__(self, change: Change[_Tree]) -> None:
+        if not change.needs_drain:
+            raise ConfigError("needs_drain", change.needs_drain, "be True; apply the change without a token")
+        self._change = change
+        levels = sorted({hop.level for hop in change.drains}, reverse=True)
+        self._stages = [_Stage(level, tuple(hop for hop in change.drains if hop.level == level)) for level in levels]
+        if change.renumbers:
+            # By now no link copies any more. But a record that came by a lower level's link, after a link's own turn,
+            # still lies unread before that link; with a new level it could take the old flags for none of its business.
+            self._stages.append(_Stage(0, change.drains))
+
+    @property
+    def watch(self) -> tuple[Hop, ...]:
+        """The links that have to move on now; none if everything is drained."""
+        return self._stages[0].watch if self._stages else ()
+
+    @property
+    def stop(self) -> tuple[Hop, ...]:
+        """The links that have to stand still from now on: those with a new target, above the level whose turn it is.
+
+        None if levels change: then nothing is produced anywhere, and all links have to read to the very end.
+        """
+        if self._change.renumbers:
+            return ()
+        level = self._stages[0].level if self._stages else 0
+        return tuple(moved.old for moved in self._change.moved if moved.old.level > level)
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """Clusters on which nothing may be produced until the change is in force."""
+        return self._change.silent
+
+    def observe(self, log_ends: Mapping[str, int], positions: Mapping[Hop, int]) -> bool:
+        """Take what was seen after everything in `stop` had stopped.
+
+        At most one level is over with one call: what comes next must have been seen later.
+
+        Args:
+            log_ends: For each cluster of `watch` the offset after its last record.
+            positions: For each link of `watch` the offset of the record that it reads next.
+
+        Returns:
+            Whether everything is drained.
+
+        Raises:
+            ConfigError: One of `watch` is missing, or what is given for it is no offset. Nothing was changed.
+        """
+        if not self._stages:
+            return True
+        stage = self._stages[0]
+        ends = {hop.cluster: _offset("log_ends", hop.cluster, log_ends.get(hop.cluster)) for hop in stage.watch}
+        read = {hop: _offset("positions", hop, positions.get(hop)) for hop in stage.watch}
+        if not stage.marks:
+            stage.marks = ends
+        if all(read[hop] >= stage.marks[hop.cluster] for hop in stage.watch):
+            del self._stages[0]
+        return not self._stages
+
+    def token(self) -> Quiesced[_Tree]:
+        """Give the proof.
+
+        Returns:
+            What `DistributionTree.apply` asks for.
+
+        Raises:
+            QuiesceError: Not everything is drained yet.
+        """
+        if self._stages:
+            pending = tuple(str(hop) for stage in self._stages for hop in stage.watch)
+            raise QuiesceError("the drain is not over", pending)
+        return Quiesced(self._change)
+
+
+def _offset(parameter: str, name: object, value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ConfigError(f"{parameter}[{name!r}]", value, "be an offset, an int of at least 0")
+    return value
