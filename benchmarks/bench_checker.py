@@ -1,0 +1,107 @@
+"""What the checker costs for each happening, beside only decoding it, and what it keeps in memory."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from benchmarks._harness import Report, Scale, timed, turns
+
+from keyshared.testing import Checker, Guarantees
+from keyshared.testing.history import Acked, Committed, Connected, Delivered, Happening, Owned, Published, Quiet
+from keyshared.testing.rows import from_rows, read_jsonl, to_rows, write_jsonl
+
+HAPPENINGS: Final = 100_000
+REPEATS: Final = 5
+CONSUMERS: Final = 8
+CLAIMS: Final = Guarantees(per_consumer=10_000, window=10_000, cursor_keeps_up=True)
+
+
+def history(happenings: int, outstanding: int, *, quiet: bool) -> Iterator[Happening]:
+    """Messages of as many keys as are outstanding twice over; each goes out at once and is acked in order."""
+    for number in range(CONSUMERS):
+        yield Connected(consumer=f"c{number}")
+    keys = [b"key-%d" % number for number in range(2 * outstanding)]
+    for number, key in enumerate(keys):
+        yield Owned(key=key, consumer=f"c{number % CONSUMERS}")
+    told = CONSUMERS + len(keys)
+    offset = 0
+    while told < happenings:
+        key, consumer = keys[offset % len(keys)], f"c{offset % len(keys) % CONSUMERS}"
+        yield Published(offset=offset, key=key, at_ms=offset)
+        yield Delivered(offset=offset, key=key, consumer=consumer, attempt=1, at_ms=offset)
+        done = offset - outstanding
+        if done >= 0:
+            yield Acked(offset=done, consumer=f"c{done % len(keys) % CONSUMERS}", attempt=1, at_ms=offset)
+            yield Committed(resume_offset=done + 1, at_ms=offset)
+        if quiet:
+            yield Quiet(at_ms=offset)
+        told += 2 + quiet + 2 * (done >= 0)
+        offset += 1
+
+
+def judged(lines: list[str], claims: Guarantees) -> Callable[[], int]:
+    def run() -> int:
+        checker = Checker(claims)
+        for happening in read_jsonl(lines):
+            if found := checker.feed(happening):
+                raise AssertionError(str(found[0]))
+        return len(lines)
+
+    return run
+
+
+def decoded(lines: list[str]) -> Callable[[], int]:
+    def run() -> int:
+        for _ in read_jsonl(lines):
+            pass
+        return len(lines)
+
+    return run
+
+
+def speed(scale: Scale) -> Report:
+    report = Report(
+        "checker", ("us", "decode us", "ratio", "happenings/s"), ["JSON lines decoded and judged, beside only decoded"]
+    )
+    for outstanding in (100, scale.size(10_000)):
+        claims = replace(CLAIMS, window=2 * outstanding + 2)
+        lines = list(write_jsonl(history(scale.size(HAPPENINGS), outstanding, quiet=True)))
+        found = turns({"judge": timed(judged(lines, claims)), "decode": timed(decoded(lines))}, scale.repeats(REPEATS))
+        ratio = found["judge"] / found["decode"]
+        name = f"{len(lines):,} happenings, {outstanding:,} outstanding"
+        report.add(name, found["judge"] / 1_000, found["decode"] / 1_000, ratio, 1e9 / found["judge"])
+        report.judge(f"judging beside decoding, {outstanding:,} outstanding", ratio, 5)
+    return report
+
+
+def formats(scale: Scale) -> Report:
+    told = list(history(scale.size(HAPPENINGS), 100, quiet=True))
+    lines, rows = list(write_jsonl(told)), list(to_rows(told))
+    cases = {
+        "read JSON lines": timed(lambda: sum(1 for _ in read_jsonl(lines))),
+        "write JSON lines": timed(lambda: sum(1 for _ in write_jsonl(told))),
+        "read rows": timed(lambda: sum(1 for _ in from_rows(rows))),
+        "write rows": timed(lambda: sum(1 for _ in to_rows(told))),
+    }
+    report = Report("history formats", ("us",), ["one happening"])
+    for name, nanoseconds in turns(cases, scale.repeats(REPEATS)).items():
+        report.add(name, nanoseconds / 1_000)
+    return report
+
+
+def memory(scale: Scale) -> Report:
+    report = Report("checker memory", ("entries", "per message"), ["the most that was ever kept, in entries"])
+    for happenings in (scale.size(HAPPENINGS) // 4, scale.size(HAPPENINGS)):
+        checker, most = Checker(CLAIMS), 0
+        for number, happening in enumerate(history(happenings, 100, quiet=True)):
+            checker.feed(happening)
+            if number % 97 == 0:
+                most = max(most, checker.entries())
+        report.add(f"{happenings:,} happenings, 100 outstanding", most, most / 100)
+    first, second = (row.values[0] for row in report.rows)
+    report.judge("four times the history, beside the history", second / first, 1.1)
+    return report
+
+
+def run(scale: Scale) -> list[Report]:
+    return [speed(scale), formats(scale), memory(scale)]

@@ -1,0 +1,30 @@
+"""Prove a Key-Shared system: histories of what it did, and a checker of the promises that it makes.
+
+Nothing here needs anything but the standard library, and history and checker import nothing of keyshared's core: an
+oracle that shares code with what it judges is no oracle.
+"""
+
+from keyshared.testing.checker import Checker, check_history
+from keyshared.testing.driver import AsyncDriver, Delivery, Driver
+from keyshared.testing.errors import GuaranteesError, HistoryError, UnsupportedError
+from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
+from keyshared.testing.rows import from_rows, read_jsonl, to_rows, write_jsonl
+
+__all__ = [
+    "AsyncDriver",
+    "Checker",
+    "Delivery",
+    "Driver",
+    "Guarantees",
+    "GuaranteesError",
+    "HistoryError",
+    "Promise",
+    "Unjudged",
+    "UnsupportedError",
+    "Violation",
+    "check_history",
+    "from_rows",
+    "read_jsonl",
+    "to_rows",
+    "write_jsonl",
+]

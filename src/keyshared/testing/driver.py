@@ -1,0 +1,313 @@
+"""How the kit operates a broker: one small class connects any broker with the machine that tries to break it.
+
+Five methods are needed: connect, disconnect, publish, receive, ack. Five more are abilities that a broker may have;
+what a driver does not override is not tried, and the promises that only it could show are reported as not judged.
+"""
+
+# ruff: noqa: ARG002  # what is not supported takes its arguments all the same
+
+from asyncio import AbstractEventLoop, Task, all_tasks, gather
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, TypeVar
+
+from keyshared.testing.errors import UnsupportedError
+from keyshared.testing.history import Happening
+
+__all__ = ["ABILITIES", "AnyDriver", "AsyncDriver", "Delivery", "Driver", "abilities", "in_loop"]
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message as a consumer gets it.
+
+    Attributes:
+        offset: Which message: what `Driver.publish` has returned for it.
+        key: Its key, or None if it has none.
+        attempt: Number of this delivery among those of the message; None in a system that does not number them.
+        token: Whatever the broker wants to see again with the answer: a receipt handle, a lease. The kit keeps it and
+            does not look at it.
+    """
+
+    offset: int
+    key: bytes | str | None
+    attempt: int | None = None
+    token: object = None
+
+
+class Driver:
+    """Operates one fresh broker. Every method returns when the broker has done what it does at once.
+
+    A test builds many drivers, one for each try: ``__init__`` starts a broker, `close` stops it. Nothing of an earlier
+    one may be left. What a broker does late, on a timer, it does in `advance`.
+
+    Attributes:
+        takes_filters: Whether a consumer can say which keys it wants.
+        remembers_acks: Whether after `restart` what was acked above the cursor stays acked. If not, it is delivered
+            again and that is no fault; late answers from before the crash are not tried then.
+
+    Example:
+        >>> class OneConsumer(Driver):
+        ...     def __init__(self):
+        ...         self.log, self.unread = [], []
+        ...     def connect(self, consumer, filters=()): ...
+        ...     def disconnect(self, consumer): ...
+        ...     def publish(self, key):
+        ...         self.log.append(key)
+        ...         self.unread.append(Delivery(len(self.log) - 1, key))
+        ...         return len(self.log) - 1
+        ...     def receive(self, consumer):
+        ...         deliveries, self.unread = self.unread, []
+        ...         return deliveries
+        ...     def ack(self, consumer, delivery):
+        ...         return None
+        >>> sorted(abilities(OneConsumer))
+        []
+        >>> OneConsumer().nack("c1", Delivery(0, b"key"))
+        Traceback (most recent call last):
+        keyshared.testing.errors.UnsupportedError: OneConsumer cannot nack; override it if the broker can
+    """
+
+    takes_filters: ClassVar[bool] = False
+    remembers_acks: ClassVar[bool] = True
+
+    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:
+        """Let a consumer join.
+
+        Args:
+            consumer: Its name; not connected at the moment, but it may have been before.
+            filters: Patterns of the keys that it wants, all if there are none. Only if `takes_filters`.
+        """
+        raise UnsupportedError(type(self).__name__, "connect")
+
+    def disconnect(self, consumer: str) -> None:
+        """Let a consumer leave, or lose its connection: it answers nothing any more, and its name may come again.
+
+        Args:
+            consumer: Its name.
+        """
+        raise UnsupportedError(type(self).__name__, "disconnect")
+
+    def publish(self, key: bytes | None) -> int:
+        """Append a message to the log.
+
+        Args:
+            key: Its key, or None if it has none.
+
+        Returns:
+            Its offset, greater than all before.
+        """
+        raise UnsupportedError(type(self).__name__, "publish")
+
+    def receive(self, consumer: str) -> Sequence[Delivery]:
+        """Read what was delivered to a consumer since the last call, in order. Never waits.
+
+        In a broker that is asked: ask for as much as the consumer may have.
+
+        Args:
+            consumer: Its name; it is connected.
+        """
+        raise UnsupportedError(type(self).__name__, "receive")
+
+    def ack(self, consumer: str, delivery: Delivery) -> bool | None:
+        """Say that a message is processed. It may be late: the delivery may be long over.
+
+        Args:
+            consumer: Who had it; it may have left.
+            delivery: What it had got.
+
+        Returns:
+            Whether the broker took this as the end of the message; None: it does not say.
+        """
+        raise UnsupportedError(type(self).__name__, "ack")
+
+    def nack(self, consumer: str, delivery: Delivery) -> bool | None:
+        """Give a delivery back. As `ack`.
+
+        Args:
+            consumer: Who had it.
+            delivery: What it had got.
+
+        Returns:
+            Whether the broker took this as the end of the delivery; None: it does not say.
+        """
+        raise UnsupportedError(type(self).__name__, "nack")
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, all at once, and let the broker do what is due then.
+
+        Args:
+            ms: How many milliseconds.
+        """
+        raise UnsupportedError(type(self).__name__, "advance")
+
+    def cursor(self) -> int | None:
+        """Give the offset from which the broker would read on after a crash; None: from the beginning."""
+        raise UnsupportedError(type(self).__name__, "cursor")
+
+    def restart(self) -> None:
+        """Crash and come back from what is stored. All consumers are gone; they connect again."""
+        raise UnsupportedError(type(self).__name__, "restart")
+
+    def notices(self) -> Sequence[Happening]:
+        """Give what the broker says of itself since the last call, as happenings of a history.
+
+        `Owned`, `Expired`, `Released`, `Held`, `Freed`, `DeadLettered`, `Dropped`, `Skipped` and `Settled` make the
+        judgement sharper. Without them only what consumers see is judged.
+        """
+        raise UnsupportedError(type(self).__name__, "notices")
+
+    def close(self) -> None:
+        """Stop the broker."""
+
+
+class AsyncDriver:
+    """A `Driver` whose methods are coroutines: the machine owns a loop and waits for each of them in it.
+
+    The methods and their meaning are those of `Driver`. ``__init__`` runs outside the loop; what needs it belongs into
+    `open`. Tasks that the broker has started go on while the machine waits, and stand still between its calls: a method
+    should return when the broker has come to rest.
+    """
+
+    takes_filters: ClassVar[bool] = False
+    remembers_acks: ClassVar[bool] = True
+
+    async def open(self) -> None:
+        """Start the broker."""
+
+    async def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:
+        """See `Driver.connect`."""
+        raise UnsupportedError(type(self).__name__, "connect")
+
+    async def disconnect(self, consumer: str) -> None:
+        """See `Driver.disconnect`."""
+        raise UnsupportedError(type(self).__name__, "disconnect")
+
+    async def publish(self, key: bytes | None) -> int:
+        """See `Driver.publish`."""
+        raise UnsupportedError(type(self).__name__, "publish")
+
+    async def receive(self, consumer: str) -> Sequence[Delivery]:
+        """See `Driver.receive`."""
+        raise UnsupportedError(type(self).__name__, "receive")
+
+    async def ack(self, consumer: str, delivery: Delivery) -> bool | None:
+        """See `Driver.ack`."""
+        raise UnsupportedError(type(self).__name__, "ack")
+
+    async def nack(self, consumer: str, delivery: Delivery) -> bool | None:
+        """See `Driver.nack`."""
+        raise UnsupportedError(type(self).__name__, "nack")
+
+    async def advance(self, ms: int) -> None:
+        """See `Driver.advance`."""
+        raise UnsupportedError(type(self).__name__, "advance")
+
+    async def cursor(self) -> int | None:
+        """See `Driver.cursor`."""
+        raise UnsupportedError(type(self).__name__, "cursor")
+
+    async def restart(self) -> None:
+        """See `Driver.restart`."""
+        raise UnsupportedError(type(self).__name__, "restart")
+
+    async def notices(self) -> Sequence[Happening]:
+        """See `Driver.notices`."""
+        raise UnsupportedError(type(self).__name__, "notices")
+
+    async def close(self) -> None:
+        """Stop the broker."""
+
+
+AnyDriver = Driver | AsyncDriver
+ABILITIES: Final = ("nack", "advance", "cursor", "restart", "notices")
+"""The methods that a driver may leave out."""
+
+
+def abilities(driver: type[AnyDriver]) -> frozenset[str]:
+    """Which of `ABILITIES` a driver has: those that it overrides.
+
+    Args:
+        driver: Its class.
+    """
+    base = AsyncDriver if issubclass(driver, AsyncDriver) else Driver
+    return frozenset(name for name in ABILITIES if getattr(driver, name) is not getattr(base, name))
+
+
+def in_loop(driver: AsyncDriver, loop: AbstractEventLoop) -> Driver:
+    """Operate an asynchronous driver from outside its loop.
+
+    Args:
+        driver: It is opened here.
+        loop: Runs while a method is waited for, and is closed with the driver.
+    """
+    return _InLoop(driver, loop)
+
+
+class _InLoop(Driver):
+    """Waits for each coroutine of an asynchronous driver."""
+
+    def __init__(self, driver: AsyncDriver, loop: AbstractEventLoop) -> None:
+        self._driver = driver
+        self._loop = loop
+        try:
+            self._wait(driver.open())
+        except BaseException:
+            self._close_loop()
+            raise
+
+    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:
+        self._wait(self._driver.connect(consumer, filters) if filters else self._driver.connect(consumer))
+
+    def disconnect(self, consumer: str) -> None:
+        self._wait(self._driver.disconnect(consumer))
+
+    def publish(self, key: bytes | None) -> int:
+        return self._wait(self._driver.publish(key))
+
+    def receive(self, consumer: str) -> Sequence[Delivery]:
+        return self._wait(self._driver.receive(consumer))
+
+    def ack(self, consumer: str, delivery: Delivery) -> bool | None:
+        return self._wait(self._driver.ack(consumer, delivery))
+
+    def nack(self, consumer: str, delivery: Delivery) -> bool | None:
+        return self._wait(self._driver.nack(consumer, delivery))
+
+    def advance(self, ms: int) -> None:
+        self._wait(self._driver.advance(ms))
+
+    def cursor(self) -> int | None:
+        return self._wait(self._driver.cursor())
+
+    def restart(self) -> None:
+        self._wait(self._driver.restart())
+
+    def notices(self) -> Sequence[Happening]:
+        return self._wait(self._driver.notices())
+
+    def close(self) -> None:
+        try:
+            self._wait(self._driver.close())
+        finally:
+            self._close_loop()
+
+    def _close_loop(self) -> None:
+        """End what the broker has left running, or Python would complain of it in somebody else's test."""
+        left = all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+        try:
+            self._wait(_ended(left))
+            self._wait(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
+
+    def _wait(self, answer: Coroutine[Any, Any, _Answer]) -> _Answer:
+        return self._loop.run_until_complete(answer)
+
+
+async def _ended(tasks: Iterable[Task[Any]]) -> None:
+    await gather(*tasks, return_exceptions=True)

@@ -1,0 +1,137 @@
+"""What a system claims to promise, and what the checker says about that."""
+
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Final
+
+from keyshared.testing.errors import GuaranteesError
+from keyshared.testing.history import Happening
+
+__all__ = ["JUDGED", "Guarantees", "Promise", "Unjudged", "Violation"]
+
+
+class Promise(StrEnum):
+    """The promises by their stable ids; docs/contract.md explains each."""
+
+    ONE_HOLDER = "one-holder"
+    KEY_ORDER = "key-order"
+    SAFE_CURSOR = "safe-cursor"
+    NO_LOSS = "no-loss"
+    BOUNDS = "bounds"
+    AFFINITY = "affinity"
+    MINIMAL_MOVE = "minimal-move"
+    ISOLATION = "isolation"
+    FAIRNESS = "fairness"
+    PROGRESS = "progress"
+    FENCE = "fence"
+    RESUME = "resume"
+    DETERMINISM = "determinism"
+
+
+JUDGED: Final = frozenset(Promise) - {Promise.FAIRNESS, Promise.RESUME, Promise.DETERMINISM}
+"""What one history can show. Fairness needs the queues; resume and determinism need two histories to compare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantees:
+    """Which promises a system makes, with its numbers. What is not claimed is not judged.
+
+    Attributes:
+        promises: The claimed promises, as `Promise` or as their ids.
+        per_key: How many deliveries of a key may be open at once; None: any number.
+        per_consumer: The same of a consumer for which the history tells no limit.
+        window: How many outstanding messages may be in memory at once (those that are not spilled); None: any number,
+            for instance because `Published` tells of the whole log.
+        max_tracked: How many messages may be outstanding at once; None: any number.
+        total_order: Whether the whole log is ordered as if it had one key, which is written ``b""`` in `Owned`.
+        nack_holds_key: Whether a message that was given back, expired or released holds the newer ones of its key.
+        ack_timeout_ms: Set it only if the history does not tell of expiries: a delivery that is this old may have
+            expired, so it no longer proves anything against a delivery elsewhere.
+        progress_ms: Within what time something that can be delivered is delivered. None: judged only where the
+            history says `Quiet`.
+        cursor_keeps_up: Whether the cursor is always committed as far as it can be when the history says `Quiet`.
+        may_drop: Whether a policy that gives messages up was chosen.
+        may_skip: Whether messages that nobody can get may be skipped.
+        may_dead_letter: Whether messages may end in a dead-letter store.
+
+    Raises:
+        GuaranteesError: A number that is no int, or too small, or a promise that does not exist.
+
+    Example:
+        >>> Guarantees(promises={"affinity"}).promises == {Promise.AFFINITY}
+        True
+        >>> Guarantees(per_key=0)
+        Traceback (most recent call last):
+        keyshared.testing.errors.GuaranteesError: per_key is 0; it must be an int of at least 1, or None
+    """
+
+    promises: frozenset[Promise] | frozenset[str] | set[str] = JUDGED
+    per_key: int | None = 1
+    per_consumer: int | None = None
+    window: int | None = None
+    max_tracked: int | None = None
+    total_order: bool = False
+    nack_holds_key: bool = True
+    ack_timeout_ms: int | None = None
+    progress_ms: int | None = None
+    cursor_keeps_up: bool = False
+    may_drop: bool = False
+    may_skip: bool = False
+    may_dead_letter: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < least):
+                raise GuaranteesError(name, value, f"be an int of at least {least}, or None")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.type is bool and type(value) is not bool:
+                raise GuaranteesError(each.name, value, "be True or False")
+        try:
+            claimed = frozenset(Promise(promise) for promise in self.promises)
+        except (TypeError, ValueError):
+            raise GuaranteesError("promises", self.promises, f"hold ids of {', '.join(Promise)}") from None
+        object.__setattr__(self, "promises", claimed)
+
+
+_LEAST: Final = {"per_key": 1, "per_consumer": 0, "window": 1, "max_tracked": 1, "ack_timeout_ms": 1, "progress_ms": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise and its proof.
+
+    Attributes:
+        promise: Which.
+        explanation: What is wrong, in one sentence.
+        proof: Positions in the history, in order, of what proves it: read alone, they show the fault. The last one is
+            where it shows.
+        excerpt: The happenings at these positions, one in a line; of many, the first and the last.
+        happenings: The happenings at these positions, all of them.
+    """
+
+    promise: Promise
+    explanation: str
+    proof: tuple[int, ...]
+    excerpt: str
+    happenings: tuple[Happening, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.explanation}\n{self.excerpt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """A promise that is claimed and that the history does not show, or not in full.
+
+    Attributes:
+        promise: Which.
+        reason: What would have to be in the history.
+    """
+
+    promise: Promise
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.promise}: not judged: {self.reason}"

@@ -1,0 +1,391 @@
+"""Write the history of a dispatcher while it is used: the calls that go in and the effects that come out.
+
+This is the one module of the kit that knows the dispatcher's effects; the checker sees only what it has written.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias, assert_never
+
+from keyshared.config import DrainUnit
+from keyshared.effects import (
+    AckIgnored,
+    Blocked,
+    BlockReason,
+    CursorAdvanced,
+    DeadLetter,
+    Deliver,
+    Dropped,
+    Effect,
+    Evicted,
+    Load,
+    Released,
+    ReleaseReason,
+    Resumed,
+    Settled,
+    SettleReason,
+    Skipped,
+    Spilled,
+)
+from keyshared.testing import history as past
+from keyshared.testing.history import Happening, HoldReason, SettledBy
+
+__all__ = ["INPUTS", "Recorder"]
+
+_Receipt: TypeAlias = tuple[int, str, int]
+
+INPUTS: Final = frozenset(
+    {
+        *("offer", "offer_many", "loaded", "gone", "truncate", "dead_lettered", "unblock", "unblock_offset"),
+        *("ack", "ack_many", "nack", "reject", "release", "extend", "handle_timeout", "park", "pull"),
+        *("add_consumer", "remove_consumer", "set_active", "set_inactive"),
+        *("set_filters", "set_limit", "set_placement", "set_weight"),
+    }
+)
+"""The calls of a dispatcher that are written down."""
+
+_HOLDS: Final[Mapping[str, HoldReason]] = {
+    BlockReason.RETRY_WAIT: HoldReason.RETRY,
+    BlockReason.DEAD_LETTERING: HoldReason.DEAD_LETTERING,
+    BlockReason.BLOCKED: HoldReason.BLOCKED,
+    BlockReason.LOADING: HoldReason.LOADING,
+    BlockReason.QUARANTINED: HoldReason.OTHER,
+}
+_BY_HAND: Final = frozenset({"set_filters", "set_placement", "set_weight"})
+_WHOLE_LOG: Final = b""
+
+
+class Recordable(Protocol):
+    """What is asked of a dispatcher besides its inputs, which are taken by their names."""
+
+    @property
+    def config(self) -> Any: ...  # noqa: ANN401  # any object with the limits, and the retry policy
+    def owner(self, key: bytes, /) -> str | None: ...
+    def why_blocked(self, offset: int, /) -> Any: ...  # noqa: ANN401  # any object with a reason
+    def outstanding_effects(self) -> Sequence[Effect]: ...
+    def next_deadline_ms(self) -> int | None: ...
+
+
+class Recorder:
+    """Stands before a dispatcher: takes the same calls, gives the same effects, and writes down what happened.
+
+    What the effects do not say is asked of the dispatcher after each call: who owns a key, why a message waits, and
+    whether one is still known. Whether the answers can be true is for the checker.
+
+    Args:
+        dispatcher: Any object with the surface of `KeySharedDispatcher`, correct or not.
+
+    Attributes:
+        history: What happened so far. Yours to take and to clear.
+
+    Complexity:
+        O(outstanding messages + keys seen) for each call: for tests.
+
+    Example:
+        >>> from keyshared import HashRing, KeySharedDispatcher
+        >>> from keyshared.testing import check_history
+        >>> recorder = Recorder(KeySharedDispatcher(HashRing()))
+        >>> effects = recorder.add_consumer("c1") + recorder.offer(0, "order-1") + recorder.ack(0, "c1", 1)
+        >>> [type(happening).__name__ for happening in recorder.history if not isinstance(happening, past.Quiet)]
+        ['Connected', 'Published', 'Owned', 'Delivered', 'Acked', 'Committed']
+        >>> check_history(recorder.history)
+        []
+    """
+
+    def __init__(self, dispatcher: Recordable) -> None:
+        self._dispatcher = dispatcher
+        self._config = dispatcher.config
+        self.history: list[Happening] = []
+        self._now = 0
+        self._last_offset: int | None = None
+        self._keys: dict[int, bytes | None] = {}  # of what is outstanding
+        self._holds: dict[int, HoldReason] = {}
+        self._failures: dict[int, int] = {}
+        self._delays: dict[int, int | None] = {}  # what the call asks for, instead of the policy's delay
+        self._owners: dict[bytes, str | None] = {}
+        self._members: dict[str, int] = {}  # who is connected, with the limit
+        self._reasons = {**_HOLDS, **_unit_holds(dispatcher.config)}
+        self._answered: set[int] = set()
+        self._inputs: dict[str, Callable[..., None]] = {
+            "offer": self._offer,
+            "offer_many": self._offer_many,
+            "ack": self._ack,
+            "ack_many": self._ack_many,
+            "nack": partial(self._give_back, "nack"),
+            "reject": partial(self._give_back, "reject"),
+            "release": partial(self._give_back, "release"),
+            "dead_lettered": self._dead_lettered,
+            "loaded": self._loaded,
+            "add_consumer": self._add_consumer,
+            "remove_consumer": self._remove_consumer,
+            "set_inactive": self._set_inactive,
+            "set_active": self._set_active,
+            "set_limit": self._set_limit,
+            "pull": self._pull,
+        }
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever the dispatcher has
+        """Give a method of the dispatcher; an input writes the history."""
+        value = getattr(self._dispatcher, name)
+        return partial(self._call, name, value) if name in INPUTS else value
+
+    def restarted(self, dispatcher: Recordable) -> None:
+        """Go on with another dispatcher that was restored from a snapshot of this one: the history is one.
+
+        Args:
+            dispatcher: What goes on. Offsets that are offered to it again are not published twice.
+        """
+        self._dispatcher = dispatcher
+
+    def at_rest(self) -> None:
+        """Write down that nothing will happen any more: no work is under way, and no deadline is left."""
+        self._tell(past.AtRest)
+
+    # --- a call -----------------------------------------------------------------------------------------------------
+
+    def _call(self, name: str, call: Callable[..., list[Effect]], *args: Any, **kwargs: Any) -> list[Effect]:  # noqa: ANN401, C901  # as the dispatcher's; one step after the other
+        effects = call(*args, **kwargs)
+        now_ms = kwargs.pop("now_ms", None)
+        self._now = self._now if now_ms is None else now_ms
+        self._answered.clear()
+        self._delays.clear()
+        if name in _BY_HAND:
+            self._tell(past.PlacementChanged)
+        if name in self._inputs:
+            self._inputs[name](effects, *args, **kwargs)
+        obligations = [effect for effect in effects if isinstance(effect, DeadLetter | Load | Deliver)]
+        for effect in effects:
+            if not isinstance(effect, CursorAdvanced | DeadLetter | Load | Deliver):
+                self._see(effect)
+        self._tell_owners()
+        for obligation in obligations:
+            self._see(obligation)
+        if name == "ack_many":
+            self._ack_guessed(effects, args[0])
+        elif name == "pull":
+            self._tell(past.LimitChanged, consumer=args[0], limit=self._members[args[0]])
+        self._compare()
+        for effect in effects:
+            if isinstance(effect, CursorAdvanced):
+                self._see(effect)
+        deadline = self._dispatcher.next_deadline_ms()
+        if name == "handle_timeout" or deadline is None or deadline > self._now:
+            self._tell(past.Quiet)  # otherwise the host has still to say that time has passed
+        return effects
+
+    def _tell(self, kind: type[Happening], **fields: object) -> None:
+        self.history.append(kind(at_ms=self._now, **fields))  # type: ignore[arg-type]  # each call names its own
+
+    # --- what the calls say -----------------------------------------------------------------------------------------
+
+    def _offer(self, effects: Sequence[Effect], offset: int, key: str | bytes | None, item: object = None) -> None:  # noqa: ARG002  # the dispatcher's signature
+        start = self._config.start
+        known = self._last_offset is not None and offset <= self._last_offset
+        if known or (start is not None and offset < start):
+            return  # told once more after a restart, or from before the start
+        self._last_offset = offset
+        self._keys[offset] = key = key.encode() if isinstance(key, str) else key
+        self._failures[offset] = 0
+        self._tell(past.Published, offset=offset, key=key)
+
+    def _offer_many(
+        self, effects: Sequence[Effect], messages: Iterable[tuple[int, str | bytes | None, object]]
+    ) -> None:
+        for offset, key, *_ in messages:
+            self._offer(effects, offset, key)
+
+    def _ack(self, effects: Sequence[Effect], *receipt: Any) -> None:  # noqa: ANN401  # as the dispatcher's
+        self._tell_ack(receipt, counted=not _ignored(effects, receipt))
+
+    def _ack_many(self, effects: Sequence[Effect], receipts: Sequence[_Receipt]) -> None:
+        guessed = _delivered(effects)
+        for receipt in dict.fromkeys(receipts):
+            counted = _ignored(effects, receipt) < receipts.count(receipt)
+            if receipt not in guessed or not counted:
+                self._tell_ack(receipt, counted=counted)
+
+    def _ack_guessed(self, effects: Sequence[Effect], receipts: Sequence[_Receipt]) -> None:
+        """Deliveries that were acked by the very call that made them: the batch named them in advance."""
+        guessed = _delivered(effects)
+        for receipt in dict.fromkeys(receipts):
+            if receipt in guessed and _ignored(effects, receipt) < receipts.count(receipt):
+                self._tell_ack(receipt, counted=True)
+
+    def _tell_ack(self, receipt: tuple[Any, ...], *, counted: bool) -> None:
+        offset, consumer, attempt = receipt
+        if counted:
+            self._answered.add(offset)
+        self._tell(past.Acked, offset=offset, consumer=consumer, attempt=attempt, counted=counted)
+
+    def _give_back(
+        self,
+        name: str,
+        effects: Sequence[Effect],
+        *receipt: Any,  # noqa: ANN401  # as the dispatcher's
+        delay_ms: int | None = None,
+    ) -> None:
+        offset, consumer, attempt = receipt
+        counted = not _ignored(effects, receipt)
+        if counted and name != "release":
+            self._failures[offset] = self._failures.get(offset, 0) + 1
+            self._delays[offset] = delay_ms
+        self._tell(past.Nacked, offset=offset, consumer=consumer, attempt=attempt, counted=counted)
+
+    def _dead_lettered(self, effects: Sequence[Effect], offset: int) -> None:
+        if not _mentions(effects, AckIgnored, offset) and not _mentions(effects, Blocked, offset):
+            self._answered.add(offset)
+            self._tell(past.DeadLettered, offset=offset)
+
+    def _loaded(self, effects: Sequence[Effect], offset: int, item: object = None) -> None:  # noqa: ARG002  # the dispatcher's signature
+        if not _mentions(effects, AckIgnored, offset):
+            self._free(offset)
+
+    def _add_consumer(
+        self,
+        effects: Sequence[Effect],  # noqa: ARG002  # one shape for all
+        name: str,
+        *,
+        limit: int | None = None,
+        **others: object,  # noqa: ARG002  # the dispatcher's signature
+    ) -> None:
+        limit = self._config.max_in_flight_per_consumer if limit is None else limit
+        self._members[name] = limit
+        self._tell(past.Connected, consumer=name, limit=limit)
+
+    def _remove_consumer(self, effects: Sequence[Effect], name: str, **others: object) -> None:  # noqa: ARG002  # as above
+        self._leave(name)
+
+    def _set_inactive(self, effects: Sequence[Effect], name: str) -> None:  # noqa: ARG002  # as above
+        if name in self._members:
+            self._tell(past.Suspended, consumer=name)
+
+    def _set_active(self, effects: Sequence[Effect], name: str, **others: object) -> None:  # noqa: ARG002  # as above
+        self._tell(past.Resumed, consumer=name)
+
+    def _set_limit(self, effects: Sequence[Effect], name: str, limit: int) -> None:  # noqa: ARG002  # as above
+        self._members[name] = limit
+        self._tell(past.LimitChanged, consumer=name, limit=limit)
+
+    def _pull(self, effects: Sequence[Effect], name: str, most: int, **others: object) -> None:  # noqa: ARG002  # as above
+        """For the length of this call the consumer may have so many more than it has."""
+        now_open = [effect for effect in self._dispatcher.outstanding_effects() if isinstance(effect, Deliver)]
+        pulled = [effect for effect in effects if isinstance(effect, Deliver)]
+        before = sum(effect.consumer == name for effect in now_open) - sum(effect.consumer == name for effect in pulled)
+        self._tell(past.LimitChanged, consumer=name, limit=before + most)
+
+    def _leave(self, name: str) -> None:
+        if name in self._members:
+            del self._members[name]
+            self._tell(past.Gone, consumer=name, drains=True)  # what it has open is released one by one
+
+    # --- what the effects say ---------------------------------------------------------------------------------------
+
+    def _see(self, effect: Effect) -> None:  # noqa: C901, PLR0912  # one case for each effect
+        match effect:
+            case Deliver(offset, key, consumer, attempt):
+                self._holds.pop(offset, None)
+                self._tell(past.Delivered, offset=offset, key=key, consumer=consumer, attempt=attempt)
+            case Released():
+                self._see_released(effect)
+            case Settled(offset, _, reason):
+                self._answered.add(offset)
+                how = SettledBy.LATE_ACK if reason is SettleReason.LATE_ACK else SettledBy.OPERATOR
+                self._tell(past.Settled, offset=offset, reason=how)
+            case Dropped(offset, _, reason):
+                self._answered.add(offset)
+                self._tell(past.Dropped, offset=offset, reason=str(reason))
+            case Skipped(offset, _, reason):
+                self._answered.add(offset)
+                self._tell(past.Skipped, offset=offset, reason=str(reason))
+            case Spilled(offset):
+                self._hold(offset, HoldReason.SPILLED)
+            case Load(offset):
+                self._hold(offset, HoldReason.LOADING)
+            case DeadLetter(offset):
+                self._hold(offset, HoldReason.DEAD_LETTERING)
+            case Blocked(offset):
+                self._hold(offset, HoldReason.BLOCKED)
+            case Evicted(consumer):
+                self._leave(consumer)
+            case CursorAdvanced(safe_cursor):
+                self._tell(past.Committed, resume_offset=safe_cursor + 1)
+            case AckIgnored() | Resumed():
+                pass
+            case _:
+                assert_never(effect)
+
+    def _see_released(self, effect: Released) -> None:
+        offset, consumer, attempt, reason = effect
+        if reason in {ReleaseReason.ACK_TIMEOUT, ReleaseReason.EVICTED, ReleaseReason.SESSION_LOST}:
+            self._failures[offset] = self._failures.get(offset, 0) + 1
+        if reason is ReleaseReason.ACK_TIMEOUT:
+            self._tell(past.Expired, offset=offset, consumer=consumer, attempt=attempt)
+        else:
+            self._tell(past.Released, offset=offset, consumer=consumer, attempt=attempt, reason=str(reason))
+
+    def _hold(self, offset: int, reason: HoldReason) -> None:
+        self._holds[offset] = reason
+        until_ms = self._retry_at(offset) if reason is HoldReason.RETRY else None
+        self._tell(past.Held, offset=offset, reason=reason, until_ms=until_ms)
+
+    def _free(self, offset: int) -> None:
+        if self._holds.pop(offset, None) is not None:
+            self._tell(past.Freed, offset=offset)
+
+    def _retry_at(self, offset: int) -> int | None:
+        """When a retry is due, by the policy: the effects do not say."""
+        delay = self._config.retry.delay_ms(self._failures.get(offset, 0), self._delays.get(offset))
+        return None if delay is None else self._now + delay
+
+    # --- what the dispatcher says when it is asked ------------------------------------------------------------------
+
+    def _tell_owners(self) -> None:
+        """Who owns what is outstanding now, or was."""
+        if self._config.ordering_required:
+            keys = {_WHOLE_LOG: None}
+        else:
+            keys = dict.fromkeys([*self._owners, *(key for key in self._keys.values() if key is not None)])
+        for key in keys:
+            owner = self._dispatcher.owner(key)
+            if key not in self._owners or self._owners[key] != owner:
+                self._owners[key] = owner
+                self._tell(past.Owned, key=key, consumer=owner)
+
+    def _compare(self) -> None:
+        """Hear why messages wait, and which ones the dispatcher no longer knows although nothing answered for them."""
+        open_now = {effect.offset for effect in self._dispatcher.outstanding_effects() if isinstance(effect, Deliver)}
+        for offset in list(self._keys):
+            why = self._dispatcher.why_blocked(offset)
+            if offset in open_now:
+                continue
+            if why is None:
+                self._finish(offset)
+            elif (reason := self._reasons.get(why.reason)) is not None:
+                if reason is not self._holds.get(offset):
+                    self._hold(offset, reason)
+            elif self._holds.get(offset) is not HoldReason.SPILLED:
+                self._free(offset)
+
+    def _finish(self, offset: int) -> None:
+        del self._keys[offset], self._failures[offset]
+        self._holds.pop(offset, None)
+        if offset not in self._answered:
+            self._tell(past.Settled, offset=offset, reason=SettledBy.NOBODY)
+
+
+def _unit_holds(config: Any) -> dict[str, HoldReason]:  # noqa: ANN401  # as the dispatcher's
+    """A history tells of keys: that another key of the same unit still drains is taken on trust."""
+    return {} if config.unit is DrainUnit.KEY else {BlockReason.DRAINING: HoldReason.OTHER}
+
+
+def _ignored(effects: Sequence[Effect], receipt: tuple[Any, ...]) -> int:
+    """How many times a receipt had no effect."""
+    return sum(isinstance(effect, AckIgnored) and effect[:3] == receipt for effect in effects)
+
+
+def _delivered(effects: Sequence[Effect]) -> set[_Receipt]:
+    return {effect.receipt for effect in effects if isinstance(effect, Deliver)}
+
+
+def _mentions(effects: Sequence[Effect], kind: type[Effect], offset: int) -> bool:
+    return any(isinstance(effect, kind) and effect[0] == offset for effect in effects)

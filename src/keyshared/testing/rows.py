@@ -1,0 +1,286 @@
+"""Histories as data: one flat row for each happening, as JSON Lines or as the rows of any table (docs/history.md).
+
+Nothing here opens a file: readers take lines or rows and yield happenings, writers do the reverse, both lazily.
+"""
+
+import json
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from typing import Final, NamedTuple, get_args
+
+from keyshared.testing.errors import HistoryError
+from keyshared.testing.history import Happening, Held, HoldReason, Settled, SettledBy
+
+__all__ = ["COLUMNS", "HISTORY_VERSION", "KINDS", "Column", "from_rows", "read_jsonl", "to_rows", "write_jsonl"]
+
+HISTORY_VERSION: Final = 1
+"""Version of the format. A reader refuses every other one."""
+
+
+class Column(NamedTuple):
+    """A column of the wide row.
+
+    Attributes:
+        name: Its name.
+        arrow: Its type, as Apache Arrow and Parquet call it.
+        nullable: Whether it may be null: all but two may, because no happening has all of them.
+    """
+
+    name: str
+    arrow: str
+    nullable: bool = True
+
+
+COLUMNS: Final = (
+    Column("version", "int32", nullable=False),
+    Column("happening", "string", nullable=False),
+    Column("at_ms", "int64"),
+    Column("offset", "int64"),
+    Column("key", "binary"),
+    Column("consumer", "string"),
+    Column("attempt", "int64"),
+    Column("counted", "bool"),
+    Column("reason", "string"),
+    Column("until_ms", "int64"),
+    Column("limit", "int64"),
+    Column("drains", "bool"),
+    Column("resume_offset", "int64"),
+)
+"""The columns of a row, in order. What does not apply to a happening is null."""
+
+_TYPES: Final = {column.name: column.arrow for column in COLUMNS}
+_OWN_PREFIX: Final = "x_"
+_SHOWN_CHARACTERS: Final = 80
+_INT64: Final = 1 << 63
+
+
+class _Field(NamedTuple):
+    name: str
+    required: bool
+    parse: Callable[[object], object]
+    requirement: str
+
+
+class _Kind(NamedTuple):
+    cls: type[Happening]
+    fields: tuple[_Field, ...]
+    names: frozenset[str]
+
+
+def _int64(value: object) -> int:
+    if type(value) is not int or not -_INT64 <= value < _INT64:
+        raise ValueError
+    return value
+
+
+def _text(value: object) -> str:
+    if type(value) is not str:
+        raise ValueError
+    return value
+
+
+def _bool(value: object) -> bool:
+    if type(value) is not bool:
+        raise ValueError
+    return value
+
+
+def _key(value: object) -> bytes:
+    if type(value) is str:
+        return value.encode()  # a lone surrogate is a ValueError too
+    if type(value) is not bytes:
+        raise ValueError
+    return value
+
+
+def _field(cls: type[Happening], name: str, *, required: bool) -> _Field:
+    reasons = _REASONS.get(cls)
+    if name == "reason" and reasons is not None:
+        return _Field(name, required, reasons, f"be one of {', '.join(map(repr, map(str, reasons)))}")
+    parse, requirement = _PARSERS[_TYPES[name]]
+    return _Field(name, required, parse, requirement)
+
+
+_REASONS: Final[Mapping[type[Happening], type[HoldReason] | type[SettledBy]]] = {Held: HoldReason, Settled: SettledBy}
+_PARSERS: Final[Mapping[str, tuple[Callable[[object], object], str]]] = {
+    "int64": (_int64, "be an int of 64 bits"),
+    "string": (_text, "be a text"),
+    "bool": (_bool, "be true or false"),
+    "binary": (_key, "be bytes, or a text that UTF-8 can encode"),
+}
+
+
+def _kind(cls: type[Happening]) -> _Kind:
+    parsed = tuple(_field(cls, field.name, required=field.default is MISSING) for field in fields(cls))
+    return _Kind(cls, parsed, frozenset(field.name for field in parsed) | {"version", "happening"})
+
+
+_BY_NAME: Final = {re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower(): _kind(cls) for cls in get_args(Happening)}
+KINDS: Final[Mapping[str, type[Happening]]] = {name: kind.cls for name, kind in _BY_NAME.items()}
+"""What can stand in the column ``happening``, and its class."""
+_NAMES: Final = {cls: name for name, cls in KINDS.items()}
+
+
+def from_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[Happening]:
+    """Read a history from rows, for instance of a table: ``from_rows(table.to_pylist())``.
+
+    Args:
+        rows: Each with the columns of `COLUMNS`; columns that are null may be left out, and ``key`` may be a text.
+            Columns whose names begin with ``x_`` are yours and ignored.
+
+    Yields:
+        The happenings, in the order of the rows.
+
+    Raises:
+        HistoryError: While iterating: a row that is none, naming it and its field.
+
+    Complexity:
+        O(1) for each row; one row is in memory.
+
+    Example:
+        >>> list(from_rows([{"version": 1, "happening": "published", "offset": 0, "key": "order-1"}]))
+        [Published(offset=0, key=b'order-1', at_ms=None)]
+    """
+    for number, row in enumerate(rows):
+        yield _decode(row, number, "row")
+
+
+def read_jsonl(lines: Iterable[str]) -> Iterator[Happening]:
+    r"""Read a history from lines of JSON, for instance from an open text file.
+
+    Args:
+        lines: One object a line, with the columns of `COLUMNS`; blank lines are passed over. A key that is no UTF-8
+            stands in ``key_base64`` instead of ``key``.
+
+    Yields:
+        The happenings, in the order of the lines.
+
+    Raises:
+        HistoryError: While iterating: a line that is none, naming it and its field.
+
+    Complexity:
+        O(1) for each line; one line is in memory.
+
+    Example:
+        >>> list(read_jsonl(['{"version": 1, "happening": "committed", "resume_offset": 3}\n']))
+        [Committed(resume_offset=3, at_ms=None)]
+        >>> next(read_jsonl(['{"version": 1, "happening": "committed", "resume_offset": "3"}\n']))
+        Traceback (most recent call last):
+        keyshared.testing.errors.HistoryError: resume_offset of line 1 is '3'; it must be an int of 64 bits
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line or line.isspace():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise HistoryError(number, "line", None, line[:_SHOWN_CHARACTERS], "be one JSON object") from None
+        if isinstance(row, dict) and row.get("key_base64") is not None:
+            row["key"] = _base64(row, number)
+        yield _decode(row, number, "line")
+
+
+def to_rows(history: Iterable[Happening]) -> Iterator[dict[str, object]]:
+    """Write a history as rows, for instance for a table: ``pyarrow.Table.from_pylist(list(to_rows(history)))``.
+
+    Args:
+        history: The happenings, in order.
+
+    Yields:
+        One row for each, with all columns of `COLUMNS`.
+    """
+    for happening in history:
+        row: dict[str, object] = dict.fromkeys(_TYPES)
+        row.update(_fields(happening))
+        yield row
+
+
+def write_jsonl(history: Iterable[Happening]) -> Iterator[str]:
+    r"""Write a history as lines of JSON, for instance ``file.writelines(write_jsonl(history))``.
+
+    Args:
+        history: The happenings, in order.
+
+    Yields:
+        One line for each, in ASCII, with its end of line. What is None is left out.
+
+    Example:
+        >>> from keyshared.testing.history import Published
+        >>> list(write_jsonl([Published(offset=0, key=b"\xff")]))
+        ['{"version":1,"happening":"published","offset":0,"key_base64":"/w=="}\n']
+    """
+    for happening in history:
+        row = {name: value for name, value in _fields(happening).items() if value is not None}
+        if isinstance(key := row.get("key"), bytes):
+            del row["key"]
+            row.update(_json_key(key))
+        yield json.dumps(row, separators=(",", ":")) + "\n"
+
+
+def _fields(happening: Happening) -> dict[str, object]:
+    name = _NAMES[type(happening)]
+    row: dict[str, object] = {"version": HISTORY_VERSION, "happening": name}
+    for field in _BY_NAME[name].fields:
+        value = getattr(happening, field.name)
+        row[field.name] = str(value) if isinstance(value, str) else value  # an Enum's value, plainly
+    return row
+
+
+def _json_key(key: bytes) -> dict[str, str]:
+    try:
+        return {"key": key.decode()}
+    except UnicodeDecodeError:
+        return {"key_base64": b64encode(key).decode()}
+
+
+def _base64(row: dict[str, object], number: int) -> bytes:
+    text = row.pop("key_base64")
+    if row.get("key") is not None:
+        raise HistoryError(number, "line", "key_base64", text, "not stand beside key")
+    try:
+        return b64decode(_text(text), validate=True)
+    except (ValueError, Base64Error):
+        raise HistoryError(number, "line", "key_base64", text, "be a text in base64") from None
+
+
+def _decode(row: object, number: int, unit: str) -> Happening:
+    if not isinstance(row, Mapping):
+        raise HistoryError(number, unit, None, row, "be an object with the fields of a happening")
+    version = row.get("version")
+    if type(version) is not int or version != HISTORY_VERSION:
+        raise HistoryError(
+            number, unit, "version", version, f"be {HISTORY_VERSION}, the version that this reader knows"
+        )
+    name = row.get("happening")
+    kind = _BY_NAME.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise HistoryError(number, unit, "happening", name, f"be one of {', '.join(_BY_NAME)}")
+    values: dict[str, object] = {}
+    for field in kind.fields:
+        value = row.get(field.name)
+        if value is not None:
+            try:
+                values[field.name] = field.parse(value)
+            except ValueError:
+                raise HistoryError(number, unit, field.name, value, field.requirement) from None
+        elif field.required:
+            raise HistoryError(number, unit, field.name, None, f"be there: {name} needs it")
+    if len(row) > len(values) + 2:
+        _check_others(row, kind, number, unit)
+    return kind.cls(**values)  # type: ignore[arg-type]  # every field has its own parser
+
+
+def _check_others(row: Mapping[object, object], kind: _Kind, number: int, unit: str) -> None:
+    """A misspelt optional column would otherwise be silently without effect."""
+    for name, value in row.items():
+        if name in kind.names or (isinstance(name, str) and name.startswith(_OWN_PREFIX)):
+            continue
+        if name not in _TYPES:
+            raise HistoryError(
+                number, unit, str(name), value, f"not be there: columns of your own begin with {_OWN_PREFIX}"
+            )
+        if value is not None:
+            raise HistoryError(number, unit, name, value, f"be null: {row['happening']} has no such field")

@@ -1,0 +1,48 @@
+"""A fault on purpose: a broker, what it breaks, and where it was seen."""
+
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+from tests.kit.small_broker import SmallBroker, SmallDriver, SmallMachine
+
+from keyshared.testing import Promise
+from keyshared.testing.machine import KeySharedMachine
+
+__all__ = ["Fault"]
+
+
+class Fault(NamedTuple):
+    """A small broker with one fault."""
+
+    broker: type[SmallBroker]
+    promise: Promise
+    seen_in: str
+    or_else: Promise | None = None  # what it breaks too, if the schedule shows that first
+    keys: tuple[bytes, ...] = ()  # with these it shows sooner, if it is a rare one
+    names: tuple[str, ...] = ()  # likewise
+
+    @property
+    def promises(self) -> set[Promise]:
+        """What may be named: nothing else would be right."""
+        return {self.promise, self.or_else or self.promise}
+
+    @property
+    def name(self) -> str:
+        """Of the broker's class."""
+        return self.broker.__name__
+
+    @property
+    def machine(self) -> type[KeySharedMachine]:
+        """What is to find the fault."""
+        driver = type(f"{self.name}Driver", (SmallDriver,), {"broker_class": self.broker})
+        return type(f"{self.name}Machine", (SmallMachine,), {"driver_class": driver})
+
+    @property
+    def small_machine(self) -> type[KeySharedMachine]:
+        """The same in a small world, where a rare fault is found whatever the dice say."""
+        world: dict[str, object] = {}
+        if self.keys:
+            world["keys"] = st.sampled_from(self.keys)
+        if self.names:
+            world["names"] = st.sampled_from(self.names)
+        return type(self.machine.__name__, (self.machine,), world)

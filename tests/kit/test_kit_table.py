@@ -1,0 +1,35 @@
+"""The page tells what the kit finds: every fault by its name, with a promise that it breaks, and a sample."""
+
+import pytest
+from tests.kit.all_faults import FAULTS
+from tools.draw_kit_table import PAGE, cut, is_current, rows
+
+ROWS = rows(cut(PAGE.read_text("utf-8"), "table")[1])
+
+
+def test_the_page_is_current() -> None:
+    assert is_current(PAGE.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", ["CursorOneTooFar", "SplitsStartNoDrain"])
+def test_a_page_without_a_fault_is_not_current(name: str) -> None:
+    lines = PAGE.read_text("utf-8").splitlines(keepends=True)
+    assert not is_current("".join(line for line in lines if not line.startswith(f"| `{name}`")))
+
+
+def test_a_page_with_a_promise_that_a_fault_does_not_break_is_not_current() -> None:
+    assert not is_current(PAGE.read_text("utf-8").replace("| safe-cursor |", "| fairness |"))
+
+
+def test_a_page_with_a_sample_of_something_else_is_not_current() -> None:
+    assert not is_current(PAGE.read_text("utf-8").replace("\none-holder: ", "\nno-loss: "))
+
+
+def test_a_page_without_a_place_for_the_table_is_no_such_page() -> None:
+    with pytest.raises(SystemExit, match="has no place for the table"):
+        cut("# Prove your broker", "table")
+
+
+def test_every_promise_of_the_table_is_broken_by_its_fault() -> None:
+    assert [fault.name for fault in FAULTS] == [name for name, _ in ROWS]
+    assert all(promise in fault.promises for (_, promise), fault in zip(ROWS, FAULTS, strict=True))

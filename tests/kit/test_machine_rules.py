@@ -1,0 +1,412 @@
+"""Each rule of the machine, called by hand: what it asks of the driver, and what it writes down."""
+
+# ruff: noqa: ARG002  # a scripted driver looks at nothing that it is told
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+from tests.kit.small_broker import ACK_TIMEOUT_MS, RETRY_MS, SmallBroker, SmallDriver, SmallMachine
+
+from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import machine as machines
+from keyshared.testing.driver import AnyDriver
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Connected,
+    DeadLettered,
+    Delivered,
+    Dropped,
+    Expired,
+    Gone,
+    Happening,
+    Held,
+    HoldReason,
+    LimitChanged,
+    Nacked,
+    Owned,
+    Published,
+    Quiet,
+    Released,
+)
+from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
+
+
+class CursorOnlyDriver(SmallDriver):
+    """Stores nothing but the cursor, and says so."""
+
+    remembers_acks = False
+
+    def restart(self) -> None:
+        first = self.broker.cursor()
+        log, self.broker = self.broker.log, SmallBroker()
+        for key in log:
+            self.broker.append(key)
+        for offset in range(first):
+            self.broker.settle(self.broker.messages[offset])
+
+
+class CursorOnlyMachine(SmallMachine):
+    driver_class = CursorOnlyDriver
+
+
+class ScriptedDriver(Driver):
+    """Delivers and says what the test has put there."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.inbox: list[Delivery] = []
+        self.said: list[Happening] = []
+        self.is_closed = False
+
+    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None: ...
+
+    def disconnect(self, consumer: str) -> None: ...
+
+    def publish(self, key: bytes | None) -> int:
+        self.length += 1
+        return self.length - 1
+
+    def receive(self, consumer: str) -> Sequence[Delivery]:
+        inbox, self.inbox = self.inbox, []
+        return inbox
+
+    def ack(self, consumer: str, delivery: Delivery) -> bool | None:
+        return None
+
+    def nack(self, consumer: str, delivery: Delivery) -> bool | None:
+        return False
+
+    def notices(self) -> Sequence[Happening]:
+        said, self.said = self.said, []
+        return said
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class ScriptedMachine(KeySharedMachine):
+    """Claims next to nothing: what is written down is looked at, not what is made of it."""
+
+    driver_class: ClassVar[type[AnyDriver]] = ScriptedDriver
+    guarantees = Guarantees(promises={Promise.MINIMAL_MOVE})
+
+
+def scripted() -> tuple[ScriptedMachine, ScriptedDriver]:
+    machine = ScriptedMachine()
+    assert isinstance(machine.driver, ScriptedDriver)
+    return machine, machine.driver
+
+
+def fail_in(machine: KeySharedMachine) -> None:
+    try:
+        raise ValueError("abandoned")  # by Hypothesis, or a driver
+    finally:
+        machine.teardown()
+
+
+def kinds(machine: KeySharedMachine) -> list[type[Happening]]:
+    return [type(happening) for happening in machine.history]
+
+
+def told(machine: KeySharedMachine, *kind: type[Happening]) -> list[Happening]:
+    return [happening for happening in machine.history if isinstance(happening, kind)]
+
+
+# --- consumers ------------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_joins_once() -> None:
+    machine = SmallMachine()
+    machine.connect("c1", ("a",))
+    machine.connect("c1", ())
+    assert {"c1": ("a",)} == machine.members
+    assert [Connected(consumer="c1", at_ms=0)] == told(machine, Connected)
+    assert machine.steps == 1
+
+
+def test_a_consumer_that_leaves_is_gone_and_what_it_had_is_over() -> None:
+    machine = SmallMachine()
+    machine.connect("c1", ())
+    machine.publish(b"a")
+    machine.disconnect(0)
+    assert [Gone(consumer="c1", at_ms=0)] == told(machine, Gone)
+    assert ({}, {}, 1) == (machine.members, machine.open, len(machine.over))
+
+
+def test_a_consumer_that_flaps_is_back_with_its_filters_and_has_its_message_again() -> None:
+    machine = SmallMachine()
+    machine.connect("c1", ("a",))
+    machine.publish(b"a")
+    machine.flap(0)
+    assert {"c1": ("a",)} == machine.members
+    attempts = [happening.attempt for happening in machine.history if isinstance(happening, Delivered)]
+    assert [1, 2] == attempts
+
+
+def test_who_does_not_read_gets_it_later_and_the_checker_knows() -> None:
+    machine = SmallMachine()
+    machine.connect("c1", ())
+    machine.stop_reading(0)
+    machine.publish(b"a")
+    assert [] == told(machine, Delivered)
+    machine.read_on()
+    assert [0, None] == [each.limit for each in machine.history if isinstance(each, LimitChanged)]
+    assert 1 == len(told(machine, Delivered))
+
+
+def test_a_consumer_that_leaves_unread_has_read_first() -> None:
+    machine = SmallMachine()
+    machine.connect("c1", ())
+    machine.stop_reading(0)
+    machine.publish(b"a")
+    machine.disconnect(0)
+    assert kinds(machine).index(Delivered) < kinds(machine).index(Gone)
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+
+def test_no_more_is_published_than_may_be_outstanding() -> None:
+    machine = SmallMachine()
+    machine.publish_some(b"a", 4)
+    machine.publish_some(b"b", 3)
+    machine.publish_some(b"c", 4)
+    assert machine.max_outstanding == len(machine.outstanding) == len(told(machine, Published))
+
+
+def test_an_ack_ends_a_delivery_and_a_late_one_changes_nothing() -> None:
+    machine = SmallMachine()
+    machine.connect("c1", ())
+    machine.publish(b"a")
+    machine.ack(7)
+    assert (set(), {}) == (machine.outstanding, machine.open)
+    machine.ack_late(0)
+    assert [True, False] == [each.counted for each in machine.history if isinstance(each, Acked)]
+
+
+def test_a_late_ack_that_counts_ends_the_message() -> None:
+    machine = SmallMachine()
+    machine.connect("c1", ())
+    machine.publish(b"a")
+    machine.disconnect(0)
+    machine.ack_late(0)
+    assert set() == machine.outstanding
+
+
+def test_a_nack_ends_a_delivery_until_its_retry_and_a_late_one_changes_nothing() -> None:
+    machine = SmallMachine()
+    machine.connect("c1", ())
+    machine.publish(b"a")
+    machine.nack(0)
+    assert {} == machine.open
+    assert [RETRY_MS] == [each.until_ms for each in machine.history if isinstance(each, Held)]
+    machine.nack_late(0)
+    assert [True, False] == [each.counted for each in machine.history if isinstance(each, Nacked)]
+    machine.advance(RETRY_MS)
+    assert 1 == len(machine.open)
+
+
+def test_a_nack_that_does_not_count_leaves_the_delivery_open() -> None:
+    machine, driver = scripted()
+    machine.connect("c1", ())
+    driver.inbox = [Delivery(0, "a", 1)]
+    machine.publish(b"a")
+    machine.nack(0)
+    assert [("c1", 0)] == [*machine.open]
+
+
+def test_poison_is_nacked_until_it_is_dead() -> None:
+    machine = SmallMachine()
+    machine.connect("c1", ())
+    machine.publish(b"a")
+    machine.fail_again_and_again(0, 2)
+    assert 2 == len(told(machine, Nacked))
+    machine.fail_again_and_again(0, 6)
+    assert 4 == len(told(machine, Nacked))
+    assert 1 == len(told(machine, DeadLettered))
+    assert set() == machine.outstanding
+
+
+# --- time and crashes -----------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_answered_in_time_is_over() -> None:
+    machine = SmallMachine()
+    machine.connect("c1", ())
+    machine.publish(b"a")
+    machine.advance(ACK_TIMEOUT_MS - 1)
+    assert 1 == len(machine.open)
+    machine.advance(1)
+    assert ({}, 1) == (machine.open, len(machine.over))
+
+
+def test_after_a_crash_everybody_is_back() -> None:
+    machine = SmallMachine()
+    machine.connect("c1", ("a",))
+    machine.publish(b"a")
+    machine.restart()
+    assert {"c1": ("a",)} == machine.members
+    assert ["Connected", "Gone", "Connected"] == [type(each).__name__ for each in told(machine, Connected, Gone)]
+    machine.ack(0)
+    assert set() == machine.outstanding
+
+
+def test_a_broker_with_nothing_but_its_cursor_is_judged_from_there() -> None:
+    machine = CursorOnlyMachine()
+    machine.connect("c1", ())
+    machine.publish(b"a")
+    machine.publish(b"b")
+    machine.publish(b"c")
+    machine.ack(0)
+    machine.restart()
+    assert [1, 2] == [each.offset for each in machine.history if isinstance(each, Published)]
+    assert {b"a": "c1", b"b": "c1", b"c": "c1"} == machine.owners
+    assert {1, 2} == machine.outstanding
+    assert [] == machine.over
+
+
+def test_a_broker_that_has_committed_nothing_is_judged_from_the_beginning() -> None:
+    driver = type("NoCursor", (CursorOnlyDriver,), {"cursor": Driver.cursor})
+    machine = type("NoCursorMachine", (CursorOnlyMachine,), {"driver_class": driver})()
+    machine.publish(b"a")
+    machine.restart()
+    assert {0} == machine.outstanding
+
+
+# --- what the broker does -------------------------------------------------------------------------------------------
+
+
+def test_a_second_copy_takes_the_place_of_the_first() -> None:
+    machine, driver = scripted()
+    machine.connect("c1", ())
+    driver.inbox = [Delivery(0, b"a", 1), Delivery(0, b"a", 2)]
+    machine.publish(b"a")
+    assert [2] == [receipt.delivery.attempt for receipt in machine.open.values()]
+    assert [1] == [receipt.delivery.attempt for receipt in machine.over]
+
+
+def test_keys_may_be_text() -> None:
+    machine, driver = scripted()
+    machine.connect("c1", ())
+    driver.inbox = [Delivery(0, "ключ", 1)]
+    machine.publish("ключ".encode())
+    assert ["ключ".encode()] == [each.key for each in machine.history if isinstance(each, Delivered)]
+
+
+@pytest.mark.parametrize("kind", [Expired, Released])
+def test_what_the_broker_has_taken_back_is_over(kind: type[Expired | Released]) -> None:
+    machine, driver = scripted()
+    machine.connect("c1", ())
+    driver.inbox = [Delivery(0, b"a", 1)]
+    machine.publish(b"a")
+    driver.said = [kind(offset=0, consumer="c1", attempt=2), kind(offset=1, consumer="c1", attempt=1)]
+    machine.publish(b"b")
+    assert [("c1", 0)] == [*machine.open], "that was another delivery"
+    driver.said = [kind(offset=0, consumer="c1", attempt=1)]
+    machine.publish(b"c")
+    assert [] == [*machine.open]
+    assert 1 == len(told(machine, kind))
+
+
+def test_what_the_broker_has_dropped_is_no_longer_outstanding() -> None:
+    machine, driver = scripted()
+    machine.publish(b"a")
+    driver.said = [Dropped(offset=0), Owned(key=b"a", consumer="c1"), Held(offset=1, reason=HoldReason.BLOCKED)]
+    machine.publish(b"b")
+    assert {1} == machine.outstanding
+    assert {b"a": "c1"} == machine.owners
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+def test_in_the_end_everything_is_answered_and_the_broker_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(machines, "event", said.append)
+    machine = SmallMachine()
+    machine.connect("c1", ("a",))
+    machine.publish_some(b"a", 3)
+    machine.publish(b"b")
+    machine.teardown()
+    assert set() == machine.outstanding
+    assert AtRest is kinds(machine)[-1]
+    assert [] == said
+
+
+def test_what_nobody_could_judge_is_told_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(machines, "event", said.append)
+    machine, driver = scripted()
+    machine.connect("c1", ())
+    machine.teardown()
+    assert driver.is_closed
+    assert [str(unjudged) for unjudged in machine.checker.unjudged()] == said != []
+
+
+def test_a_broker_without_time_and_with_a_due_date_is_healed_by_answers_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "event", lambda _: None)
+    claims = replace(ScriptedMachine.guarantees, progress_ms=10)
+    machine = type("NoTime", (ScriptedMachine,), {"guarantees": claims})()
+    machine.connect("c1", ())
+    driver = machine.driver
+    assert isinstance(driver, ScriptedDriver)
+    driver.inbox = [Delivery(0, b"a", 1)]
+    machine.publish(b"a")
+    machine.teardown()
+    assert ["c1"] == [*machine.members], "somebody is there, and wants everything"
+    assert [AtRest, Acked] == kinds(machine)[:-3:-1]
+
+
+class Endless(ScriptedDriver):
+    """Forgets every ack."""
+
+    def receive(self, consumer: str) -> Sequence[Delivery]:
+        return [Delivery(0, b"a", 1)] if self.length else []
+
+
+def test_healing_ends_where_the_broker_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "event", lambda _: None)
+    machine = type("EndlessMachine", (ScriptedMachine,), {"driver_class": Endless})()
+    machine.connect("c1", ())
+    machine.publish(b"a")
+    machine.teardown()
+    assert AtRest is kinds(machine)[-1]
+
+
+def test_a_broker_that_says_nothing_of_itself_is_looked_at_all_the_same() -> None:
+    driver = type("Silent", (ScriptedDriver,), {"notices": Driver.notices})
+    machine = type("SilentMachine", (ScriptedMachine,), {"driver_class": driver})()
+    machine.connect("c1", ())
+    assert [Connected, Quiet] == kinds(machine)
+
+
+def test_time_takes_nothing_back_where_no_timeout_is_claimed() -> None:
+    driver = type("Timed", (ScriptedDriver,), {"advance": lambda _, __: None})
+    machine = type("TimedMachine", (ScriptedMachine,), {"driver_class": driver})()
+    machine.connect("c1", ())
+    machine.driver.inbox = [Delivery(0, b"a", 1)]
+    machine.publish(b"a")
+    machine.advance(1_000)
+    assert (1_000, [("c1", 0)]) == (machine.now, [*machine.open])
+
+
+def test_a_broker_that_is_broken_is_stopped_and_not_healed() -> None:
+    driver = type("Loses", (ScriptedDriver,), {})
+    machine = type("LosesMachine", (ScriptedMachine,), {"driver_class": driver, "guarantees": Guarantees()})()
+    machine.connect("c1", ())
+    with pytest.raises(PromiseBrokenError, match=r"progress: offset 0 waits.*\n(.*\n)*.*docs/contract\.md#progress"):
+        machine.publish(b"a")
+    machine.teardown()
+    assert AtRest not in kinds(machine)
+    assert machine.driver.is_closed
+
+
+def test_an_example_that_is_abandoned_is_not_healed() -> None:
+    machine, driver = scripted()
+    with pytest.raises(ValueError, match="abandoned"):
+        fail_in(machine)
+    assert driver.is_closed
+    assert [] == machine.history

@@ -1,0 +1,186 @@
+"""The machine finds every fault that was put into a broker, names its promise, and finds nothing where nothing is."""
+
+from asyncio import AbstractEventLoop, get_running_loop
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pytest
+from hypothesis import Phase, settings
+from tests.kit.all_faults import FAULTS
+from tests.kit.fault import Fault
+from tests.kit.own_machines import MACHINES
+from tests.kit.small_broker import Message, SmallBroker, SmallDriver, SmallMachine
+
+from keyshared.testing import AsyncDriver, Delivery, Promise
+from keyshared.testing.history import Happening
+from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.trial import BUDGET, find_violation
+
+QUICK = settings(BUDGET, max_examples=2_000, phases=[Phase.generate])
+"""A fault is not made smaller: that is what takes seconds. Tries end with the first fault, so many cost nothing."""
+FEW = settings(BUDGET, max_examples=50)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_every_fault_is_caught_and_its_promise_named(fault: Fault) -> None:
+    found = find_violation(fault.small_machine, QUICK)
+    assert found is not None
+    assert found.violation.promise in fault.promises
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_a_correct_system_breaks_nothing(machine: type[KeySharedMachine]) -> None:
+    assert find_violation(machine, FEW) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_every_fault_is_caught_in_the_world_of_the_default_too(fault: Fault) -> None:
+    found = find_violation(fault.machine, QUICK)
+    assert found is not None
+    assert found.violation.promise in fault.promises
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_a_correct_system_breaks_nothing_for_long(machine: type[KeySharedMachine]) -> None:
+    assert find_violation(machine, settings(BUDGET, max_examples=2_000)) is None
+
+
+def test_a_failure_shrinks_to_a_few_steps_and_prints_its_proof() -> None:
+    fault = next(fault for fault in FAULTS if fault.name == "CursorOneTooFar")
+    found = find_violation(fault.machine)
+    assert found is not None
+    assert found.steps <= 2
+    assert "safe-cursor: cursor" in str(found)
+    assert "state.publish" in str(found)
+    assert "Committed(resume_offset=" in found.violation.excerpt
+
+
+class OneLoopBroker(AsyncDriver):
+    """The small broker, operated by coroutines."""
+
+    takes_filters = True
+    broker_class = SmallBroker
+    loops: ClassVar[list[AbstractEventLoop]] = []
+
+    def __init__(self) -> None:
+        self.inner: SmallDriver | None = None
+
+    @property
+    def driver(self) -> SmallDriver:
+        assert self.inner is not None
+        return self.inner
+
+    async def open(self) -> None:
+        self.loops.append(get_running_loop())
+        self.inner = SmallDriver()
+        self.inner.broker = self.broker_class()
+
+    async def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:
+        self.driver.connect(consumer, filters)
+
+    async def disconnect(self, consumer: str) -> None:
+        self.driver.disconnect(consumer)
+
+    async def publish(self, key: bytes | None) -> int:
+        return self.driver.publish(key)
+
+    async def receive(self, consumer: str) -> Sequence[Delivery]:
+        return self.driver.receive(consumer)
+
+    async def ack(self, consumer: str, delivery: Delivery) -> bool | None:
+        return self.driver.ack(consumer, delivery)
+
+    async def nack(self, consumer: str, delivery: Delivery) -> bool | None:
+        return self.driver.nack(consumer, delivery)
+
+    async def advance(self, ms: int) -> None:
+        self.driver.advance(ms)
+
+    async def cursor(self) -> int | None:
+        return self.driver.cursor()
+
+    async def restart(self) -> None:
+        self.driver.restart()
+
+    async def notices(self) -> Sequence[Happening]:
+        return self.driver.notices()
+
+
+class AsyncMachine(SmallMachine):
+    driver_class = OneLoopBroker
+
+
+def test_a_broker_of_coroutines_is_tried_in_a_loop_that_the_machine_owns() -> None:
+    OneLoopBroker.loops.clear()
+    assert find_violation(AsyncMachine, FEW) is None
+    assert OneLoopBroker.loops
+    assert all(loop.is_closed() for loop in OneLoopBroker.loops)
+
+
+@pytest.mark.parametrize("name", ["PutsBackAtTheTail", "EvictionLoses", "CrashForgetsAcks"])
+def test_faults_of_a_broker_of_coroutines_are_found(name: str) -> None:
+    fault = next(fault for fault in FAULTS if fault.name == name)
+    driver = type("Broken", (OneLoopBroker,), {"broker_class": fault.broker})
+    found = find_violation(type("BrokenMachine", (AsyncMachine,), {"driver_class": driver}), QUICK)
+    assert found is not None
+    assert found.violation.promise in fault.promises
+
+
+class CursorOnly(SmallBroker):
+    """Stores its cursor and nothing else."""
+
+    def crash(self) -> None:
+        first = self.cursor()
+        super().crash()
+        for message in list(self.messages.values()):
+            self.settle(message)
+        for offset in range(first, len(self.log)):
+            self.messages[offset] = Message(offset, self.log[offset])
+
+
+class ForgetfulDriver(SmallDriver):
+    remembers_acks = False
+    broker_class = CursorOnly
+
+
+class ForgetfulMachine(SmallMachine):
+    driver_class = ForgetfulDriver
+
+
+def test_what_was_acked_above_the_cursor_may_come_again_where_only_the_cursor_is_stored() -> None:
+    assert find_violation(ForgetfulMachine, FEW) is None
+
+
+def test_it_may_not_come_again_where_acks_are_remembered() -> None:
+    driver = type("Claims", (ForgetfulDriver,), {"remembers_acks": True})
+    found = find_violation(type("ClaimsMachine", (SmallMachine,), {"driver_class": driver}), QUICK)
+    assert found is not None
+    assert found.violation.promise in {Promise.NO_LOSS, Promise.FENCE}
+
+
+class BareDriver(OneLoopBroker):
+    """Can do what every driver has to, and no more."""
+
+    takes_filters = False
+    nack = AsyncDriver.nack
+    advance = AsyncDriver.advance
+    cursor = AsyncDriver.cursor
+    restart = AsyncDriver.restart
+    notices = AsyncDriver.notices
+
+
+class BareMachine(AsyncMachine):
+    driver_class = BareDriver
+
+
+def test_what_a_driver_cannot_do_is_not_tried() -> None:
+    assert find_violation(BareMachine, FEW) is None
+
+
+def test_what_nobody_could_judge_is_told() -> None:
+    machine = BareMachine()
+    machine.connect("c1", ())
+    assert {Promise.SAFE_CURSOR} <= {unjudged.promise for unjudged in machine.checker.unjudged()}
+    machine.driver.close()

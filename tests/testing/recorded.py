@@ -1,0 +1,125 @@
+"""Histories for the tests of the checker: of dispatchers under random schedules, also with mistakes in them."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, TypeAlias
+
+from tests.placements import RankedPlacement
+from tests.properties.driving import drive
+from tests.properties.schedules import CALLS, random_world
+
+from keyshared.config import DispatcherConfig, OnEvict
+from keyshared.retry import Poison
+from keyshared.testing import Checker, Guarantees, Violation
+from keyshared.testing.history import (
+    Acked,
+    Committed,
+    Connected,
+    Delivered,
+    Expired,
+    Gone,
+    Happening,
+    Nacked,
+    Published,
+    Released,
+    Skipped,
+)
+from keyshared.testing.recorder import Recorder
+
+__all__ = ["first_broken", "guarantees_of", "invented", "mutated", "recorded"]
+
+Factory: TypeAlias = Callable[[Any, DispatcherConfig], Any]
+
+ARCHIVES = {Poison.DEAD_LETTER, Poison.QUARANTINE}
+
+
+def guarantees_of(config: DispatcherConfig) -> Guarantees:
+    """What a dispatcher with this configuration claims."""
+    return Guarantees(
+        per_key=config.max_in_flight_per_key,
+        per_consumer=config.max_in_flight_per_consumer,
+        window=config.window,
+        max_tracked=config.max_tracked,
+        total_order=config.ordering_required,
+        cursor_keeps_up=True,
+        may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,
+        may_skip=True,  # whatever the policy for unmatched ones: schedules say of some that they are gone
+        may_dead_letter=config.poison in ARCHIVES,
+    )
+
+
+def recorded(
+    factory: Factory, seed: int, calls: int, start: Callable[[], RankedPlacement] = RankedPlacement
+) -> tuple[Guarantees, list[Happening]]:
+    """What a dispatcher claims, and what happened to it under a random schedule."""
+    world = random_world(seed)
+    recorder: Any = Recorder(factory(start(), world.config))
+    for _ in range(calls):
+        drive(recorder, world, world.choose(CALLS)(world))
+    return guarantees_of(world.config), recorder.history
+
+
+def first_broken(
+    factory: Factory, seed: int, calls: int, start: Callable[[], RankedPlacement] = RankedPlacement
+) -> list[Violation]:
+    """What the first happening that breaks anything breaks; nothing is asked of the dispatcher after that."""
+    world = random_world(seed)
+    recorder: Any = Recorder(factory(start(), world.config))
+    checker = Checker(guarantees_of(world.config))
+    for _ in range(calls):
+        drive(recorder, world, world.choose(CALLS)(world))
+        for happening in recorder.history:
+            if found := checker.feed(happening):
+                return found
+        recorder.history.clear()
+    return []
+
+
+def mutated(history: Sequence[Happening], random: Random, mistakes: int) -> list[Happening]:
+    """A history in which some happenings are lost, doubled, or have changed places with others nearby."""
+    copy = list(history)
+    for _ in range(mistakes):
+        at = random.randrange(len(copy))
+        kind = random.choice(["swap", "drop", "double", "later"])
+        if kind == "swap":
+            other = min(len(copy) - 1, at + random.randrange(1, 6))
+            copy[at], copy[other] = copy[other], copy[at]
+        elif kind == "drop" and len(copy) > 1:
+            del copy[at]
+        elif kind == "double":
+            copy.insert(at + random.randrange(3), copy[at])
+        else:
+            copy.insert(min(len(copy), at + random.randrange(9)), copy.pop(at))
+    return copy
+
+
+def invented(random: Random, length: int) -> list[Happening]:
+    """What no system would do: anything in any order, about few messages, keys and consumers."""
+    history: list[Happening] = []
+    published = 0
+    for _ in range(length):
+        offset, consumer = random.randrange(published + 1), random.choice("ab")
+        answer: dict[str, Any] = {"offset": offset, "consumer": consumer, "attempt": random.choice([None, 1, 1, 2])}
+        key = random.choice([b"k", b"l", None]) if random.random() < 0.1 else b"k"
+        counted = random.choice([None, None, True, False])
+        kind = random.randrange(9)
+        if kind == 0:
+            history.append(Published(offset=published, key=key))
+            published += random.choice([1, 1, 2])
+        elif kind in {1, 2}:
+            history.append(Delivered(key=key, **answer))
+        elif kind == 3:
+            history.append(Acked(counted=counted, **answer))
+        elif kind == 4:
+            history.append(Nacked(counted=counted, **answer))
+        else:
+            others: list[Happening] = [
+                Expired(**answer),
+                Released(**answer),
+                Skipped(offset=offset),
+                Committed(resume_offset=max(0, offset - 1)),
+                Connected(consumer=consumer),
+                Gone(consumer=consumer, drains=random.random() < 0.5),
+            ]
+            history.append(random.choice(others))
+    return history

@@ -1,0 +1,43 @@
+import pickle
+from typing import Any
+
+import pytest
+
+from keyshared.testing import Guarantees, GuaranteesError, HistoryError, Promise
+
+
+@pytest.mark.parametrize(
+    ("claims", "text"),
+    [
+        ({"per_key": 0}, "per_key is 0; it must be an int of at least 1, or None"),
+        ({"per_key": True}, "per_key is True; it must be an int of at least 1, or None"),
+        ({"per_consumer": -1}, "per_consumer is -1; it must be an int of at least 0, or None"),
+        ({"window": 1.0}, "window is 1.0; it must be an int of at least 1, or None"),
+        ({"max_tracked": "5"}, "max_tracked is '5'; it must be an int of at least 1, or None"),
+        ({"ack_timeout_ms": 0}, "ack_timeout_ms is 0; it must be an int of at least 1, or None"),
+        ({"progress_ms": -1}, "progress_ms is -1; it must be an int of at least 0, or None"),
+        ({"total_order": 1}, "total_order is 1; it must be True or False"),
+        ({"may_drop": None}, "may_drop is None; it must be True or False"),
+    ],
+)
+def test_a_guarantee_that_makes_no_sense_is_refused(claims: dict[str, Any], text: str) -> None:
+    with pytest.raises(GuaranteesError) as raised:
+        Guarantees(**claims)
+    assert text == str(raised.value)
+
+
+@pytest.mark.parametrize("promises", [{"luck"}, {5}, 5, [[]]])
+def test_a_promise_that_does_not_exist_is_refused(promises: Any) -> None:
+    with pytest.raises(GuaranteesError, match="hold ids of one-holder, key-order"):
+        Guarantees(promises=promises)
+
+
+def test_promises_may_be_named_by_their_ids() -> None:
+    assert Guarantees(promises=frozenset({Promise.FENCE})) == Guarantees(promises={"fence"})
+
+
+@pytest.mark.parametrize(
+    "error", [GuaranteesError("per_key", 0, "be more"), HistoryError(3, "line", None, "x", "be JSON")]
+)
+def test_errors_survive_pickling(error: Exception) -> None:
+    assert str(error) == str(pickle.loads(pickle.dumps(error)))  # noqa: S301  # our own

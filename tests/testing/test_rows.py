@@ -1,0 +1,147 @@
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyshared.testing import HistoryError
+from keyshared.testing.history import Delivered, Gone, Happening, Held, HoldReason, Published, Quiet
+from keyshared.testing.rows import COLUMNS, HISTORY_VERSION, KINDS, from_rows, read_jsonl, to_rows, write_jsonl
+
+INTS = st.integers(-(1 << 63), (1 << 63) - 1)
+happenings: st.SearchStrategy[Happening] = st.one_of(
+    *(
+        st.builds(kind, **{name: INTS for name in ("offset", "limit", "resume_offset") if name in kind.__slots__})
+        | st.from_type(kind)
+        for kind in get_args(Happening)
+    )
+).filter(
+    lambda happening: all(
+        not isinstance(value, int) or -(1 << 63) <= value < 1 << 63
+        for value in (getattr(happening, name) for name in happening.__slots__)
+    )
+)
+PUBLISHED = {"version": 1, "happening": "published", "offset": 0}
+
+
+@given(st.lists(happenings, max_size=5))
+def test_json_lines_read_back_what_was_written(history: list[Happening]) -> None:
+    lines = list(write_jsonl(history))
+    assert all(line.isascii() and line.endswith("}\n") and "\n" not in line[:-1] for line in lines)
+    assert history == list(read_jsonl(lines))
+
+
+@given(st.lists(happenings, max_size=5))
+def test_rows_read_back_what_was_written(history: list[Happening]) -> None:
+    rows = list(to_rows(history))
+    assert all([column.name for column in COLUMNS] == list(row) for row in rows)
+    assert history == list(from_rows(rows))
+
+
+def test_a_table_reads_back_what_was_written() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    history: list[Happening] = [
+        Published(offset=0, key=b"\xff", at_ms=1),
+        Delivered(offset=0, key=b"\xff", consumer="a", attempt=1),
+        Held(offset=0, reason=HoldReason.RETRY, until_ms=9),
+        Gone(consumer="a", drains=True),
+    ]
+    types = {
+        column.name: getattr(arrow, f"{column.arrow}_" if column.arrow == "bool" else column.arrow)()
+        for column in COLUMNS
+    }
+    schema = arrow.schema([arrow.field(column.name, types[column.name], column.nullable) for column in COLUMNS])
+    table = arrow.Table.from_pylist(list(to_rows(history)), schema=schema)
+    assert history == list(from_rows(table.to_pylist()))
+
+
+def test_every_field_of_every_happening_has_a_column() -> None:
+    used = {name for kind in KINDS.values() for name in kind.__slots__} | {"version", "happening"}
+    assert used == {column.name for column in COLUMNS}
+
+
+def test_every_happening_has_a_name() -> None:
+    assert set(get_args(Happening)) == set(KINDS.values())
+    assert {"published", "dead_lettered", "at_rest", "placement_changed"} < KINDS.keys()
+
+
+def test_readers_are_lazy() -> None:
+    def lines() -> Any:
+        yield '{"version": 1, "happening": "quiet"}'
+        raise AssertionError
+
+    assert Quiet() == next(read_jsonl(lines()))
+
+
+def test_blank_lines_and_columns_of_ones_own_are_passed_over() -> None:
+    lines = ["\n", "", '{"version":1,"happening":"quiet","x_host":"b7","consumer":null}\r\n', "  "]
+    assert [Quiet()] == list(read_jsonl(lines))
+
+
+def test_a_key_may_be_a_text() -> None:
+    assert [Published(offset=0, key="\u00e9".encode())] == list(from_rows([PUBLISHED | {"key": "\u00e9"}]))
+
+
+@pytest.mark.parametrize(
+    ("row", "field", "requirement"),
+    [
+        ({}, "version", "be 1, the version that this reader knows"),
+        (PUBLISHED | {"version": 2}, "version", "be 1, the version that this reader knows"),
+        (PUBLISHED | {"version": True}, "version", "be 1, the version that this reader knows"),
+        (PUBLISHED | {"happening": "exploded"}, "happening", f"be one of {', '.join(KINDS)}"),
+        (PUBLISHED | {"happening": None}, "happening", f"be one of {', '.join(KINDS)}"),
+        (PUBLISHED | {"happening": []}, "happening", f"be one of {', '.join(KINDS)}"),
+        (PUBLISHED | {"offset": None}, "offset", "be there: published needs it"),
+        (PUBLISHED | {"offset": "0"}, "offset", "be an int of 64 bits"),
+        (PUBLISHED | {"offset": True}, "offset", "be an int of 64 bits"),
+        (PUBLISHED | {"offset": 0.0}, "offset", "be an int of 64 bits"),
+        (PUBLISHED | {"offset": 1 << 63}, "offset", "be an int of 64 bits"),
+        (PUBLISHED | {"at_ms": "now"}, "at_ms", "be an int of 64 bits"),
+        (PUBLISHED | {"key": 5}, "key", "be bytes, or a text that UTF-8 can encode"),
+        (PUBLISHED | {"key": "\ud800"}, "key", "be bytes, or a text that UTF-8 can encode"),
+        (PUBLISHED | {"consumer": "a"}, "consumer", "be null: published has no such field"),
+        (PUBLISHED | {"offsets": None}, "offsets", "not be there: columns of your own begin with x_"),
+        ({"version": 1, "happening": "connected", "consumer": b"a"}, "consumer", "be a text"),
+        ({"version": 1, "happening": "gone", "consumer": "a", "drains": 1}, "drains", "be true or false"),
+        (
+            {"version": 1, "happening": "settled", "offset": 0, "reason": "luck"},
+            "reason",
+            "be one of 'late_ack', 'operator', 'nobody'",
+        ),
+    ],
+)
+def test_a_row_that_is_none_is_named_with_its_field(row: dict[str, object], field: str, requirement: str) -> None:
+    with pytest.raises(HistoryError) as raised:
+        list(from_rows([PUBLISHED, row]))
+    assert (1, "row", field, requirement) == (
+        raised.value.number,
+        raised.value.unit,
+        raised.value.field,
+        raised.value.requirement,
+    )
+    assert f"{field} of row 1 is {row.get(field)!r}; it must {requirement}" == str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("oops", "line 1 is 'oops'; it must be one JSON object"),
+        ("[" * 100_000, f"line 1 is {'[' * 80!r}; it must be one JSON object"),
+        ("[]", "line 1 is []; it must be an object with the fields of a happening"),
+        (
+            json.dumps(PUBLISHED | {"key": "k", "key_base64": "aw=="}),
+            "key_base64 of line 1 is 'aw=='; it must not stand beside key",
+        ),
+        (json.dumps(PUBLISHED | {"key_base64": "?"}), "key_base64 of line 1 is '?'; it must be a text in base64"),
+        (json.dumps(PUBLISHED | {"key_base64": 5}), "key_base64 of line 1 is 5; it must be a text in base64"),
+    ],
+)
+def test_a_line_that_is_none_is_named(line: str, text: str) -> None:
+    with pytest.raises(HistoryError) as raised:
+        list(read_jsonl([line]))
+    assert text == str(raised.value)
+
+
+def test_every_row_says_its_version() -> None:
+    assert [HISTORY_VERSION] == [row["version"] for row in to_rows([Quiet()])]

@@ -1,0 +1,97 @@
+"""Write what the proof kit finds into docs/prove-your-broker.md, or tell with --check whether it is still current.
+
+Writing runs the machine against every broken broker, and against the pool of the page itself, and shrinks what it
+finds: minutes, and the same figures each time with the same versions of Python, Hypothesis and this repository, whose
+constants Hypothesis tries too. Checking compares names and promises only, which takes no time.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.kit.all_faults import FAULTS  # noqa: E402  # found only now
+from tests.kit.fault import Fault  # noqa: E402  # likewise
+
+from keyshared.testing import Guarantees  # noqa: E402  # likewise
+from keyshared.testing.machine import KeySharedMachine  # noqa: E402  # likewise
+from keyshared.testing.trial import Finding, find_violation  # noqa: E402  # likewise
+
+PAGE: Final = ROOT / "docs" / "prove-your-broker.md"
+BEGIN: Final = "<!-- drawn by tools/draw_kit_table.py: {} -->\n"
+END: Final = "<!-- end -->"
+SAMPLED: Final = "one-holder"
+BLOCK: Final = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HEAD: Final = "| fault | what is wrong | seen in | promise | tries | steps |\n|---|---|---|---|---|---|\n"
+
+
+def cut(page: str, name: str) -> tuple[str, str, str]:
+    """Give a drawn part of the page, what is before it, and what is after."""
+    before, begin, rest = page.partition(BEGIN.format(name))
+    drawn, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{PAGE.name} has no place for the {name}")
+    return before + begin, drawn, end + after
+
+
+def rows(table: str) -> list[tuple[str, str]]:
+    """Give the names and promises of a drawn table."""
+    lines = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
+    return [(cells[1].strip().strip("`"), cells[4].strip()) for cells in lines]
+
+
+def is_current(page: str) -> bool:
+    """Tell whether every fault has its row, with a promise that it breaks, and the sample its promise."""
+    drawn = rows(cut(page, "table")[1])
+    named = [name for name, _ in drawn] == [fault.name for fault in FAULTS]
+    promised = all(promise in fault.promises for (_, promise), fault in zip(drawn, FAULTS, strict=False))
+    return named and promised and f"\n{SAMPLED}: " in cut(page, "sample")[1]
+
+
+def find(machine: type[KeySharedMachine]) -> Finding:
+    """Find what has to be there."""
+    found = find_violation(machine)
+    if found is None:
+        raise SystemExit(f"the kit does not find what is wrong with {machine.__name__}")
+    return found
+
+
+def draw_row(fault: Fault) -> str:
+    """Find a fault and say how."""
+    found = find(fault.machine)
+    text = (fault.broker.__doc__ or "").partition("\n")[0]
+    cells = (f"`{fault.name}`", text, fault.seen_in, found.violation.promise, found.examples, found.steps)
+    return f"| {' | '.join(map(str, cells))} |\n"
+
+
+def draw_sample(page: str) -> str:
+    """Run the blocks of the page, and print what is found where its pool has to break one promise."""
+    names: dict[str, Any] = {}
+    for block in BLOCK.findall(page):
+        exec(block, names)  # noqa: S102  # our own page, which the tests run too
+    claims = Guarantees(promises={SAMPLED}, per_consumer=1)
+    found = find(type("Claiming", (names["LanePoolMachine"],), {"guarantees": claims}))
+    return f"```text\n{found}\n```\n"
+
+
+def main() -> int:
+    """Draw or check."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a fault or a promise is missing")
+    page = PAGE.read_text("utf-8")
+    if parser.parse_args().check:
+        return 0 if is_current(page) else 1
+    before, _, after = cut(page, "sample")
+    page = before + draw_sample(page) + after
+    before, _, after = cut(page, "table")
+    page = before + HEAD + "".join(map(draw_row, FAULTS)) + after
+    PAGE.write_text(page, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
