@@ -1,34 +1,14 @@
-"""One quiet Spark session for all tests that need one, and histories to audit."""
+"""Histories to audit."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
 from keyshared.spark.lanes import Attempt
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 LaneHistory: TypeAlias = Callable[[Random, int, int], list[Attempt]]
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    pytest.importorskip("pyspark")
-    from keyshared.spark.session import local_session  # noqa: PLC0415 - the tests beside this one need no pyspark
-
-    folder = tmp_path_factory.mktemp("spark")
-    session = local_session(
-        "tests",
-        master="local[2]",
-        log=folder / "spark.log",
-        jvm_options="-XX:TieredStopAtLevel=1",
-        settings={"spark.sql.warehouse.dir": str(folder)},
-    )
-    yield session
-    session.stop()
 
 
 @pytest.fixture

@@ -1,0 +1,92 @@
+"""Start the servers that the real subjects run on: fresh ones, on sockets in a temporary folder, for this process."""
+
+import atexit
+import os
+import pwd
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import psycopg
+import redis
+from tools.find_servers import locate
+
+PATIENCE_S = 30
+
+
+@cache
+def redis_socket() -> str:
+    """The path of the socket of a Redis that keeps nothing on disk."""
+    folder = _folder()
+    socket = str(folder / "redis.sock")
+    _serve(
+        [_program("redis-server"), "--port", "0", "--unixsocket", socket, "--save", "", "--dir", str(folder)],
+        redis.Redis(unix_socket_path=socket).ping,
+    )
+    return socket
+
+
+@cache
+def postgres_address() -> str:
+    """Where the database of a PostgreSQL is that trusts whoever reaches its socket and does not wait for the disk."""
+    postgres, folder = _program("postgres"), _folder()
+    data = str(folder / "data")
+    # PostgreSQL refuses to run as root.
+    user = _unprivileged() if os.geteuid() == 0 else None
+    if user is not None:
+        shutil.chown(folder, user)
+    initdb = [str(Path(postgres).with_name("initdb")), "--pgdata", data, "--username=kit", "--auth=trust", "--no-sync"]
+    subprocess.run([*initdb, "--encoding=UTF8", "--locale=C"], user=user, stdout=subprocess.DEVNULL, check=True)
+    settings = ["listen_addresses=", f"unix_socket_directories={folder}", "fsync=off", "synchronous_commit=off"]
+    flags = [word for setting in settings for word in ("-c", setting)]
+    address = f"host={folder} user=kit dbname=postgres"
+    _serve([postgres, "-D", data, *flags], lambda: psycopg.connect(address).close(), user)
+    return address
+
+
+def _program(name: str) -> str:
+    program = locate(name)
+    if program is None:
+        message = f"there is no {name}; type: make servers"
+        raise FileNotFoundError(message)
+    return str(program)
+
+
+def _unprivileged() -> str:
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
+
+
+def _folder() -> Path:
+    folder = Path(mkdtemp(prefix="subject-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _serve(command: Sequence[str], ask: Callable[[], object], user: str | None = None) -> None:
+    """Start a server that ends with this process, and wait until it answers."""
+    server = subprocess.Popen(command, user=user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    atexit.register(_stop, server)
+    give_up = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            ask()
+        except (psycopg.OperationalError, redis.ConnectionError):
+            if server.poll() is not None or time.monotonic() > give_up:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    try:
+        server.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

@@ -1,0 +1,86 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools import find_servers
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(find_servers, "DEBIAN_POSTGRES", tmp_path / "nowhere")
+    monkeypatch.setattr(find_servers, "find_spec", lambda _: None)
+
+
+def executable(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n", "utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_path_comes_first_and_links_are_followed(tmp_path: Path) -> None:
+    program = executable(tmp_path / "lib" / "redis-server")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "redis-server").symlink_to(program)
+    assert program == find_servers.locate("redis-server", {"PATH": str(tmp_path / "bin")})
+
+
+def test_the_newest_postgres_of_debian_is_taken_by_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(find_servers, "DEBIAN_POSTGRES", tmp_path)
+    for version in ("9", "15"):
+        executable(tmp_path / version / "bin" / "postgres")
+    assert tmp_path / "15" / "bin" / "postgres" == find_servers.locate("postgres", {"PATH": ""})
+
+
+def test_a_wheel_that_carries_the_program_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Spec:
+        submodule_search_locations = (str(tmp_path),)
+
+    monkeypatch.setattr(find_servers, "find_spec", lambda _: Spec)
+    program = executable(tmp_path / "bin" / "redis-server")
+    assert program == find_servers.locate("redis-server", {"PATH": ""})
+
+
+def test_what_cannot_be_executed_is_not_found(tmp_path: Path) -> None:
+    executable(tmp_path / "redis-server").chmod(0o644)
+    assert find_servers.locate("redis-server", {"PATH": str(tmp_path)}) is None
+
+
+def test_who_is_not_root_gets_wheels_and_is_told_what_to_type(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands: list[list[Any]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
+    assert find_servers.main({"PATH": ""}) == 1
+    assert [[*commands[0][:4], *commands[0][-2:]]] == [
+        [sys.executable, "-m", "pip", "install", "-r", find_servers.SERVER_LOCK]
+    ]
+    assert "sudo apt-get install redis-server\n" in capsys.readouterr().err
+
+
+def test_root_installs_what_is_missing_and_updates_the_lists_only_if_that_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    apt = executable(tmp_path / "apt-get")
+    executable(tmp_path / "postgres")
+    verbs: list[str] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        verbs.append(command[1])
+        assert str(apt) == command[0]
+        if command[1] == "install":
+            assert command[-1] == "redis-server"
+        if verbs == ["install", "update", "install"]:
+            executable(tmp_path / "redis-server")
+            return subprocess.CompletedProcess(command, 0)
+        return subprocess.CompletedProcess(command, 100)
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(subprocess, "run", run)
+    assert find_servers.main({"PATH": str(tmp_path)}) == 0
+    assert verbs == ["install", "update", "install"]

