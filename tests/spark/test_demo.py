@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.spark.test_delivery_history import blamed_by_both
 from tests.spark.test_report import Page
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
 from keyshared.spark import demo  # noqa: E402 - needs pyspark
+from keyshared.spark.audit import audit  # noqa: E402 - needs pyspark
 from keyshared.spark.deliveries import DELIVERY_SCHEMA  # noqa: E402 - needs pyspark
+from keyshared.spark.delivery_history import DELIVERY_GUARANTEES, delivery_history  # noqa: E402 - needs pyspark
+from keyshared.spark.order import check_order, count_by_promise  # noqa: E402 - needs pyspark
 from keyshared.spark.replay import Replay  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
@@ -99,6 +103,40 @@ def test_flights_leave_a_delivery_log_and_a_page(
     assert {f"c{number}": f"{shares[f'c{number}']:,}" for number in range(1, 6)} == {
         name: value.split()[0] for name, value in found.items() if re.fullmatch(r"c\d", name)
     }
+
+
+@pytest.mark.parametrize("damage", [False, True])
+def test_the_fast_audit_and_the_exact_one_agree_on_the_delivery_log(
+    spark: "SparkSession", program: tuple[subprocess.CompletedProcess[str], Path], *, damage: bool
+) -> None:
+    log = spark.read.parquet(str(program[1] / "deliveries"))
+    offered = log.select("topic_partition", "offset", "key")
+    promises = {"one-holder": 0, "key-order": 0, "no-loss": 0, "fence": 0}
+    if not damage:
+        assert promises == count_by_promise(check_order(log, offered=offered))
+        with audit(delivery_history(log, offered=offered), DELIVERY_GUARANTEES) as found:
+            assert promises == found.counts()
+        return
+    elsewhere = F.when(F.col("offset") % 5 == 0, "z").otherwise(F.col("consumer"))
+    unsettled = F.when(F.col("offset") % 7 != 0, F.col("settled_sequence"))
+    late = F.when(F.col("settled_sequence").isNotNull(), 1_000).otherwise(0)  # of messages that are not sent again
+    wrong = log.withColumns({"consumer": elsewhere, "end_sequence": F.col("end_sequence") + late})
+    fast, slow = blamed_by_both(wrong.withColumn("settled_sequence", unsettled + late))
+    assert fast == slow
+    assert {"one-holder", "key-order"} == {promise for promise, *_ in slow}
+
+
+def test_bucket_boundaries_are_compared_on_the_keys_of_the_log(
+    program: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    found = facts(program[0].stdout)
+    assert "bucket boundaries: 1,024 buckets, 4 consumers, heaviest by mean" in program[0].stdout
+    equal, balanced = (tuple(map(float, found[name].split())) for name in ("equal widths", "balanced"))
+    assert balanced[0] < equal[0]  # the heaviest bucket; consumers by number depend on their luck
+    assert 1 <= balanced[2] <= 1.05
+    page = (program[1] / "report.html").read_text(encoding="utf-8")
+    assert "Bucket boundaries" in page
+    assert {"equal widths", "balanced"} <= set(re.findall(r"<title>([\w ]+)</title></path>", page))
 
 
 def test_the_page_is_whole_and_needs_nothing_else(program: tuple[subprocess.CompletedProcess[str], Path]) -> None:

@@ -11,6 +11,14 @@ def test_every_figure_of_the_report_is_told() -> None:
         assert told in text
     for told in ("c1 → c2", "c1 leaves", "c9 joins", "one-holder", "+1.0%", "412", "10.2%", "10.0%", "1 d 1 h"):
         assert told in text
+    for told in ("1,024 buckets, 2 consumers", "46865", "1,575", "1.75", "chot", "1,175", "68 slots carry more"):
+        assert told in text
+    [equal] = [line for line in text.splitlines() if line.startswith("  equal widths")]
+    assert ["1.50", "1.02"] == equal.split()[-2:]
+
+
+def test_a_report_that_compares_no_boundaries_has_no_such_section() -> None:
+    assert "bucket" not in summary(report())
 
 
 def test_columns_stand_below_one_another_numbers_to_the_right() -> None:

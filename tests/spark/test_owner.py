@@ -1,14 +1,20 @@
 """The owner as a Spark expression is the owner in Python, for every kind of key and every shape of map."""
 
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 # ruff: noqa: S311 - seeded on purpose
+from tests.spark.keys import SOME_BYTES, SOME_TEXTS, random_bytes, random_texts
+
+from keyshared.assigned import AssignedRanges
+from keyshared.autosplit import AutoSplit
 from keyshared.errors import ConfigError
-from keyshared.hashing import DANUBE_32
-from keyshared.ranges import RangeMap
+from keyshared.placement import Placement
+from keyshared.ranges import HashRange, RangeMap
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")
@@ -21,8 +27,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-SOME_TEXTS = ["", " ", "a", "order-1", "é", "日本語", "🙂", "\x00", "a\x00b", "x" * 10_000, "e\u0301", "'\"\\,"]
-SOME_BYTES = [b"", b"\x00", b"\xff\xfe", bytes(range(256)), b"x" * 100_000]
 SHAPES = [(1, 2), (4, 7), (15, 300), (16, 2), (16, 1_000), (17, 1_000), (24, 5_000), (32, 1), (32, 3_000)]
 
 
@@ -31,12 +35,6 @@ def random_map(slot_bits: int, runs: int, *, seed: int = 0) -> RangeMap:
     stops = sorted(rng.sample(range(1, 1 << slot_bits), runs - 1))
     names = [None, 'c"1', "c,2", "größe", *(f"c{i}" for i in range(20))]
     return RangeMap.from_stops([*stops, 1 << slot_bits], [rng.choice(names) for _ in range(runs)], slot_bits=slot_bits)
-
-
-def random_texts(count: int) -> list[str]:
-    rng = Random(1)
-    blocks = [range(32, 127), range(0xA0, 0xD800), range(0x1F600, 0x1F640)]
-    return ["".join(chr(rng.choice(rng.choice(blocks))) for _ in range(rng.randrange(40))) for _ in range(count)]
 
 
 @pytest.mark.parametrize(("slot_bits", "runs"), SHAPES)
@@ -50,8 +48,7 @@ def test_owner_of_a_text_key_is_the_one_of_python(spark: "SparkSession", slot_bi
 @pytest.mark.parametrize(("slot_bits", "runs"), SHAPES)
 def test_owner_of_a_binary_key_is_the_one_of_python(spark: "SparkSession", slot_bits: int, runs: int) -> None:
     ranges = random_map(slot_bits, runs, seed=1)
-    rng = Random(2)
-    keys = [*SOME_BYTES, *(rng.randbytes(rng.randrange(60)) for _ in range(2_000))]
+    keys = [*SOME_BYTES, *random_bytes(2_000)]
     rows = with_owner(spark.createDataFrame([(key,) for key in keys], "key binary"), ranges).collect()
     assert [ranges.owner_of(key) for key in keys] == [row.owner for row in rows]
 
@@ -137,10 +134,59 @@ def test_an_existing_column_is_not_overwritten(spark: "SparkSession", into: str)
         with_owner(frame, RangeMap(), into=into)
 
 
-def test_a_hash_that_spark_lacks_is_refused(spark: "SparkSession") -> None:
-    frame = spark.createDataFrame([("a",)], "key string")
-    with pytest.raises(ConfigError, match="be xxh64:42, which Spark has built in"):
-        with_owner(frame, RangeMap(key_hash=DANUBE_32))
+def pulsar_ring() -> Placement:
+    return HashRing.pulsar(["a", "b", "c"])
+
+
+def danube_ring() -> Placement:
+    return HashRing.danube(["1", "2", "3"])
+
+
+def pulsar_splits() -> Placement:
+    return AutoSplit.pulsar(["a", "b", "c"])
+
+
+def celeriant_ranges() -> Placement:
+    return AssignedRanges.celeriant([(HashRange(0, 20_000), "a"), (HashRange(30_000, 65_536), "b")])
+
+
+@pytest.mark.parametrize("build", [pulsar_ring, danube_ring, pulsar_splits, celeriant_ranges])
+@pytest.mark.parametrize("kind", ["string", "binary"])
+def test_a_placement_of_another_broker_answers_as_in_python(
+    spark: "SparkSession", build: Callable[[], Placement], kind: str
+) -> None:
+    placement = build()
+    keys: list[str | bytes] = [*SOME_TEXTS, *random_texts(500)]
+    if kind == "binary":
+        keys = [*SOME_BYTES, *random_bytes(500)]
+    rows = with_owner(spark.createDataFrame([(key,) for key in keys] + [(None,)], f"key {kind}"), placement).collect()
+    assert [*map(placement.ranges.owner_of, keys), None] == [row.owner for row in rows]
+    assert {*placement.ranges.owners} <= {row.owner for row in rows}
+
+
+def test_a_hash_that_spark_lacks_is_computed_in_python_and_the_plan_says_so(spark: "SparkSession") -> None:
+    frame = with_owner(spark.range(10).select(F.col("id").cast("string").alias("key")), pulsar_ring())
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert 1 == plan.count("ArrowEvalPython [keyshared_pulsar_ring_65536(")
+
+
+@pytest.mark.parametrize("build", [pulsar_ring, lambda: HashRing(["a", "b", "c"])], ids=["Arrow", "native"])
+def test_a_stream_has_owners_as_well(spark: "SparkSession", tmp_path: Path, build: Callable[[], Placement]) -> None:
+    placement = build()
+    keys = [f"order-{number}" for number in range(50)]
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "first.txt").write_text("\n".join(keys))
+    log = spark.readStream.text(str(tmp_path / "log")).withColumnRenamed("value", "key")
+    query = (
+        with_owner(log, placement)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "owned"))
+    )
+    query.awaitTermination()
+    owned = spark.read.parquet(str(tmp_path / "owned")).collect()
+    assert {key: placement.ranges.owner_of(key) for key in keys} == {row.key: row.owner for row in owned}
 
 
 def test_a_builder_of_placements_is_taken_as_it_stands_now(spark: "SparkSession") -> None:

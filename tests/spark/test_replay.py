@@ -35,7 +35,8 @@ from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
 from keyshared.spark.deliveries import DELIVERY_SCHEMA, SUMMARY_SCHEMA  # noqa: E402 - needs pyspark
 from keyshared.spark.order import check_order, count_by_promise  # noqa: E402 - needs pyspark
-from keyshared.spark.replay import Replay, _bins, _summary_fields, replay  # noqa: E402 - needs pyspark
+from keyshared.spark.packing import _bins  # noqa: E402 - needs pyspark
+from keyshared.spark.replay import Replay, _summary_fields, replay  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from keyshared.errors import ConfigError
 
-__all__ = ["check_columns", "check_key", "type_of"]
+__all__ = ["check_columns", "check_key", "check_new", "type_of"]
 
 _SPARK_NAMES: Final = {"bigint": "long"}
 
@@ -48,6 +48,21 @@ def check_key(df: DataFrame, column: str) -> None:
         raise ConfigError(
             "key column", column, f"be string or binary, and it is {found.simpleString()}; cast it to string first"
         )
+
+
+def check_new(df: DataFrame, column: str) -> None:
+    """Check that a column can be added without replacing one.
+
+    Args:
+        df: The frame.
+        column: Name of the new column.
+
+    Raises:
+        ConfigError: It is empty, or taken; upper and lower case are the same, as in Spark.
+    """
+    taken = {name.casefold() for name in df.columns}
+    if not column or column.casefold() in taken:
+        raise ConfigError("into", column, f"be the name of a new column, none of {', '.join(df.columns)}")
 
 
 def check_columns(df: DataFrame, expected: Mapping[str, tuple[str, ...]]) -> None:

@@ -1,7 +1,11 @@
 r"""``python -m keyshared.spark.demo``: a year of flights, or your own log, replayed over a group of consumers.
 
 The log is replayed (`keyshared.spark.replay`), the delivery log that came out is written as Parquet, read again and
-audited (`keyshared.spark.order`), and what happened is printed and written as a page of HTML.
+audited (`keyshared.spark.audit`), and what happened is printed and written as a page of HTML. Its keys are counted
+(`keyshared.spark.histogram`) to compare bucket boundaries of equal width with balanced ones.
+
+``python -m keyshared.spark.demo distribution`` shows something else: the flights on five clusters that copy to one
+another (`keyshared.spark.demo_distribution`).
 
 The exit status is 0 if every promise was kept, 1 if one was broken, and 2 if the job could not run.
 
@@ -19,7 +23,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -33,11 +37,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.types import NumericType
 
 from keyshared.errors import ConfigError
+from keyshared.spark import demo_distribution
 from keyshared.spark import demo_figures as figures
+from keyshared.spark.audit import audit
 from keyshared.spark.columns import type_of
+from keyshared.spark.delivery_history import DELIVERY_GUARANTEES, delivery_history
+from keyshared.spark.demo_buckets import bucket_report
 from keyshared.spark.demo_plan import CONCURRENCY, LOAD, Story, Workload
 from keyshared.spark.demo_text import columns, summary
-from keyshared.spark.order import check_order, count_by_promise
 from keyshared.spark.replay import replay as replayed
 from keyshared.spark.report import ReplayReport, write_html
 from keyshared.spark.session import Progress, local_session, reason
@@ -48,7 +55,9 @@ __all__ = ["main"]
 _KEPT: Final = 0
 _BROKEN: Final = 1
 _FAILED: Final = 2
+_DISTRIBUTION: Final = "distribution"
 _HOT_KEYS: Final = 10
+_HOT_SLOTS: Final = 5
 _BACKLOG_POINTS: Final = 720  # what the page can show
 _SHOWN_PROOFS: Final = 3  # of each promise
 _PROOF_WIDTH: Final = 120
@@ -86,9 +95,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    options = _parser().parse_args(argv)
+    arguments = sys.argv[1:] if argv is None else argv
+    other = [*arguments[:1]] == [_DISTRIBUTION]
+    options = demo_distribution.parser().parse_args(arguments[1:]) if other else _parser().parse_args(arguments)
     try:
-        return _with_session(options)
+        return _with_session(options, _run_distribution if other else _run)
     except ConfigError as error:
         return _fail(str(error))
     except (PySparkException, Py4JJavaError) as error:
@@ -124,24 +135,32 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _with_session(options: argparse.Namespace) -> int:
-    _check_options(options)
+def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argparse.Namespace], int]) -> int:
+    if job is _run:
+        _check_options(options)
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError("--out", str(options.out), f"be a folder that can be made ({error.strerror})") from None
     running = SparkSession.getActiveSession()
     if running is not None:
-        return _run(running, options)
+        return job(running, options)
     master = options.master or (None if _SUBMITTED in os.environ else "local[*]")
     # the session points standard error at a file while it starts
     with os.fdopen(os.dup(2), "w") as screen, _progress(None, "starting Spark", options, screen):
         spark = local_session("keyshared demo", master=master, log=_spark_log(options))
     try:
         spark.sparkContext.setLogLevel("ERROR")  # a JVM that spark-submit started has its own idea
-        return _run(spark, options)
+        return job(spark, options)
     finally:
         spark.stop()
+
+
+def _run_distribution(spark: SparkSession, options: argparse.Namespace) -> int:
+    kept = demo_distribution.run(
+        spark, options, lambda doing: _progress(spark, doing, options), out=sys.stdout, errors=sys.stderr
+    )
+    return _KEPT if kept else _BROKEN
 
 
 def _check_options(options: argparse.Namespace) -> None:
@@ -177,14 +196,16 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
     seconds = time.monotonic() - started
     deliveries = spark.read.parquet(path)
     with _progress(spark, "auditing every delivery", options):
-        violations = check_order(deliveries, offered=messages.select("topic_partition", "offset", "key")).persist()
-        broken = count_by_promise(violations)
+        history = delivery_history(deliveries, offered=messages.select(*_PLACE)).persist()
+        audited = audit(history, DELIVERY_GUARANTEES, partitions=options.partitions, most=_SHOWN_PROOFS)
+        broken = audited.counts()
     with _progress(spark, "counting", options):
         report = _report(log, story, deliveries, summaries, broken=broken, seconds=seconds)
         write_html(report, options.out / "report.html")
-    _tell(report, violations, path, options)
+    _tell(report, audited.violations, path, options)
+    audited.close()
+    history.unpersist()
     log.rows.unpersist()
-    violations.unpersist()
     return _BROKEN if report.violation_count else _KEPT
 
 
@@ -210,6 +231,7 @@ def _report(
         changes=figures.changes(summaries, story),
         hot_keys=figures.hot_keys(log.rows, deliveries, _HOT_KEYS),
         backlogs=figures.backlogs(summaries),
+        buckets=bucket_report(log.rows, story.names[:-1], hottest=_HOT_SLOTS),
     )
 
 
@@ -304,7 +326,7 @@ def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argpa
     if report.violation_count:
         proofs = [("promise", "in", "what happened")]
         for promise, _ in filter(itemgetter(1), report.violations):
-            first = violations.filter(F.col("promise") == promise).orderBy("topic_partition", "sequence", "offset")
+            first = violations.filter(F.col("promise") == promise).orderBy("topic_partition", "sequence")
             proofs += [(promise, *row) for row in first.select("topic_partition", "explanation").head(_SHOWN_PROOFS)]
         sys.stderr.write(f"{report.violation_count:,} violations, such as\n")
         sys.stderr.write(columns(proofs, left=(0, 1, 2), widest=_PROOF_WIDTH))

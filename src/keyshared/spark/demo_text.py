@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import Final
 
-from keyshared.spark.report import ReplayReport, duration
+from keyshared.spark.bucket_report import BucketReport, times
+from keyshared.spark.page import duration
+from keyshared.spark.report import ReplayReport
 
 __all__ = ["columns", "summary"]
 
@@ -27,6 +29,7 @@ def summary(report: ReplayReport) -> str:
         "share of each consumer\n" + _loads(report),
         "keys moved\n" + _moves(report),
         "hottest keys\n" + _hottest(report),
+        *(() if report.buckets is None else (_boundaries(report.buckets), _hot_slots(report.buckets))),
         "violations\n" + columns([("promise", "violations"), *((name, f"{n:,}") for name, n in report.violations)]),
     )
     return "\n".join(parts)
@@ -124,3 +127,25 @@ def _hottest(report: ReplayReport) -> str:
         for hot in report.hot_keys
     ]
     return columns([("key", "messages", "share", "wait p99", "consumers"), *rows], left=(0, 4))
+
+
+def _boundaries(report: BucketReport) -> str:
+    rows = [(layout.name, *map(times, layout.imbalances)) for layout in report.layouts]
+    heads = ("boundaries", "heaviest bucket", "heaviest consumer", "with owners by load")
+    return f"bucket boundaries: {report.title}, heaviest by mean\n" + columns([heads, *rows])
+
+
+def _hot_slots(report: BucketReport) -> str:
+    rows = [
+        (
+            str(hot.slot),
+            f"{hot.messages:,}",
+            times(hot.times_mean),
+            f"{hot.keys:,}",
+            hot.hot_key,
+            f"{hot.hot_messages:,}",
+        )
+        for hot in report.hot_slots
+    ]
+    heads = ("slot", "messages", "by mean bucket", "keys", "hottest key", "its messages")
+    return fill(f"hot slots: {report.about_hot_slots}", _LINE) + "\n" + columns([heads, *rows], left=(4,))

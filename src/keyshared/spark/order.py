@@ -21,11 +21,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.spark.columns import check_columns
+from keyshared.spark.columns import check_columns, check_key
 from keyshared.spark.deliveries import VIOLATION_SCHEMA
 from keyshared.spark.lanes import Attempt, audit_lane
 
-__all__ = ["PROMISES", "check_order", "count_by_promise"]
+__all__ = ["PROMISES", "check_deliveries", "check_offered", "check_order", "count_by_promise"]
 
 PROMISES: Final = ("one-holder", "key-order", "no-loss", "fence")
 """What is checked, by the ids of the dispatcher's promises."""
@@ -81,9 +81,9 @@ def check_order(deliveries: DataFrame, *, offered: DataFrame | None = None) -> D
         >>> check_order(spark.read.parquet("deliveries.parquet")).count()  # doctest: +SKIP
         0
     """
-    check_columns(deliveries, _DELIVERIES)
+    check_deliveries(deliveries)
     if offered is not None:
-        check_columns(offered, _OFFERED)
+        check_offered(offered)
     lanes = deliveries.select(
         "topic_partition",
         F.col("key").cast("binary").alias("key"),
@@ -114,6 +114,32 @@ def count_by_promise(violations: DataFrame) -> dict[str, int]:
     """
     counts = {row[0]: row[1] for row in violations.groupBy("promise").count().collect()}
     return {promise: counts.get(promise, 0) for promise in PROMISES}
+
+
+def check_deliveries(deliveries: DataFrame) -> None:
+    """Check that a frame has the columns of a delivery log that an audit reads.
+
+    Args:
+        deliveries: See `check_order`.
+
+    Raises:
+        ConfigError: A column is missing or of another type.
+    """
+    check_columns(deliveries, _DELIVERIES)
+
+
+def check_offered(offered: DataFrame) -> None:
+    """Check that a frame names messages.
+
+    Args:
+        offered: See `check_order`.
+
+    Raises:
+        ConfigError: A column is missing or of another type.
+    """
+    check_columns(offered, _OFFERED)
+    if "key" in {name.casefold() for name in offered.columns}:
+        check_key(offered, "key")
 
 
 def _screened(lanes: DataFrame) -> DataFrame:

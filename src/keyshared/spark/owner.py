@@ -1,18 +1,15 @@
-"""Who owns a key, as a native Spark expression.
+"""Who owns a key, as a Spark expression.
 
 A placement is an immutable `RangeMap`, and its default hash is Spark's own ``xxhash64``, so the owner of a key is a
-table look-up that Catalyst compiles: no row passes through Python. The table goes into the plan as constants:
+table look-up that Catalyst compiles: no row passes through Python. With any other hash the slot is computed in an Arrow
+function (`keyshared.spark.slots`), and the look-up is the same. The table goes into the plan as constants:
 
 - *directory*: the top bits of the slot (16 at most) give the run in which that part of the space begins;
 - *starts*: maps finer than that have runs beginning inside a part, and as many comparisons as the most crowded part has
   starts find the right one; up to 16 bits there are none, and the directory gives the owner at once;
 - *names*: owners are numbers until the last step, because an array of 65,536 texts is slower than one of numbers.
-
-The constants are built by parsing one JSON text: creating 65,536 literals one by one takes 17 seconds, this
-takes milliseconds.
 """
 
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
@@ -21,19 +18,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.errors import ConfigError
-from keyshared.hashing import XXH64_SEED_42
 from keyshared.placement import Placement
 from keyshared.ranges import RangeMap
-from keyshared.spark.columns import check_key
+from keyshared.spark.columns import check_key, check_new
+from keyshared.spark.slots import ranges_of, slot
+from keyshared.spark.tables import constant
 
-__all__ = ["owner", "with_owner"]
+__all__ = ["owner", "owner_of_slot", "with_owner"]
 
-_HASH_BITS: Final = 64
-_DIRECTORY_BITS: Final = (
-    16  # 65,536 numbers: 130 kB of plan, and a ring of 10,000 runs has about one start in each part
-)
+# 65,536 numbers: 130 kB of plan, and a ring of 10,000 runs has about one start in each part
+_DIRECTORY_BITS: Final = 16
 _MAX_CROWD: Final = 64  # each is one more comparison for every row
-_KEY_TYPES: Final = ("string", "binary")
 
 
 def with_owner(df: DataFrame, placement: Placement | RangeMap, *, key: str = "key", into: str = "owner") -> DataFrame:
@@ -44,8 +39,8 @@ def with_owner(df: DataFrame, placement: Placement | RangeMap, *, key: str = "ke
 
     Args:
         df: Any frame, batch or streaming.
-        placement: A `RangeMap`, or anything that builds one; its hash must be `XXH64_SEED_42`, the default. What it
-            says now is what counts, later changes of it do not.
+        placement: A `RangeMap`, or anything that builds one. What it says now is what counts, later changes of it do
+            not. For a `BucketPlacement` and keys of messages use `with_bucket_owner`.
         key: Name of the key column, string or binary. A field of a struct is written as usual, ``"event.key"``.
         into: Name of the new column.
 
@@ -57,17 +52,16 @@ def with_owner(df: DataFrame, placement: Placement | RangeMap, *, key: str = "ke
             its text); ``into`` is taken; or the placement cannot be expressed, see `owner`. No job was started.
 
     Complexity:
-        O(1) a row, in the same compiled stage as the reading of the key.
+        O(len(key)) a row. With `XXH64_SEED_42`, the default of every placement, in the same compiled stage as the
+        reading of the key; with any other hash the keys pass through Python.
 
     Example:
         >>> halves = RangeMap.from_stops([32768, 65536], ["a", "b"])
         >>> with_owner(spark.createDataFrame([("order-1",)], ["key"]), halves).collect()  # doctest: +SKIP
-        [Row(key='order-1', owner='a')]
+        [Row(key='order-1', owner='b')]
     """
     check_key(df, key)
-    taken = {name.casefold() for name in df.columns}  # Spark finds columns whatever their case
-    if not into or into.casefold() in taken:
-        raise ConfigError("into", into, f"be the name of a new column, none of {', '.join(df.columns)}")
+    check_new(df, into)
     return df.withColumn(into, owner(F.col(key), placement))
 
 
@@ -77,49 +71,55 @@ def owner(key: Column, placement: Placement | RangeMap) -> Column:
     Args:
         key: String or binary column. Its type is not known here: any other type fails when the job runs; `with_owner`
             knows the frame and says so before.
-        placement: A `RangeMap`, or anything that builds one; its hash must be `XXH64_SEED_42`, the default. What it
-            says now is what counts, later changes of it do not.
+        placement: A `RangeMap`, or anything that builds one. What it says now is what counts, later changes of it do
+            not. For a `BucketPlacement` and keys of messages use `with_bucket_owner`.
 
     Returns:
         A string column called ``owner``: NULL for a NULL key, and for a key in a hole.
 
     Raises:
-        ConfigError: Not a placement; its hash is one that Spark does not have; or more than 64 of its runs start within
-            one 65,536th of the space.
+        ConfigError: Not a placement, or more than 64 of its runs start within one 65,536th of the space.
 
     Complexity:
-        O(1) a row. The constants take 130 kB of the plan, and 10 to 20 bytes for each run of maps finer than 16 bits:
-        do not print the plan.
+        O(len(key)) a row. The constants take 130 kB of the plan, and 10 to 20 bytes for each run of maps finer than
+        16 bits: do not print the plan.
 
     Example:
         >>> df.filter(owner(F.col("key"), ranges) == "consumer-3")  # doctest: +SKIP
     """
-    ranges = _ranges(placement)
-    text_or_bytes = F.when(F.typeof(key).isin(*_KEY_TYPES), key).otherwise(
-        F.raise_error(F.concat(F.lit("keyshared: the key must be string or binary, it is "), F.typeof(key)))
-    )
-    number = _owner_number(_slot(text_or_bytes, ranges.slot_bits), ranges)
-    # NULL hashes to the seed, and would have an owner. Added as a NULL, not as a condition around the whole: what
-    # stands in a branch is not shared, and the hash would be computed once for each use
-    known = F.when(key.isNotNull(), F.lit(0))
-    return F.get(_constant(ranges.owners, "array<string>"), number + known).alias("owner")
+    ranges = ranges_of(placement)
+    return owner_of_slot(slot(key, ranges), ranges).alias("owner")
 
 
-def _slot(key: Column, slot_bits: int) -> Column:
-    """Top bits of the hash; the shift is unsigned because Spark's hash is signed."""
-    return F.shiftrightunsigned(F.xxhash64(key), _HASH_BITS - slot_bits)
+def owner_of_slot(slots: Column, ranges: RangeMap) -> Column:
+    """Give the owner of a slot as a column expression.
+
+    Args:
+        slots: Whole numbers in the space of the map, or NULL.
+        ranges: Who owns which slot.
+
+    Returns:
+        A string column: NULL for NULL, and in a hole.
+
+    Raises:
+        ConfigError: More than 64 runs start within one 65,536th of the space.
+
+    Complexity:
+        O(1) a row.
+    """
+    return F.get(constant(ranges.owners, "array<string>"), _owner_number(slots, ranges))
 
 
-def _owner_number(slot: Column, ranges: RangeMap) -> Column:
+def _owner_number(slots: Column, ranges: RangeMap) -> Column:
     """Position of a slot's owner in ``ranges.owners``, NULL in a hole."""
     number = {name: index for index, name in enumerate(ranges.owners)}
     starts = [start for start, _, _ in ranges.runs]
     owners = [None if name is None else number[name] for _, _, name in ranges.runs]
     part_bits = max(ranges.slot_bits - _DIRECTORY_BITS, 0)
     directory = _directory(starts, part_bits, ranges.slot_bits)
-    part = F.shiftright(slot, part_bits).cast("int")
+    part = F.shiftright(slots, part_bits).cast("int")
     if part_bits == 0:
-        return F.get(_constant([owners[run] for run in directory], "array<int>"), part)
+        return F.get(constant([owners[run] for run in directory], "array<int>"), part)
     crowd = max(following - first for first, following in pairwise((*directory, len(starts) - 1)))
     if crowd > _MAX_CROWD:
         requirement = (
@@ -127,12 +127,12 @@ def _owner_number(slot: Column, ranges: RangeMap) -> Column:
             "by Spark; build it with slot_bits=16"
         )
         raise ConfigError("placement", f"so crowded that {crowd} start in one", requirement)
-    run = F.get(_constant(directory, "array<int>"), part)
+    run = F.get(constant(directory, "array<int>"), part)
     # beyond the last run: starts that no slot reaches, so that every comparison has an answer
-    table = _constant([*starts, *[1 << ranges.slot_bits] * crowd], "array<bigint>")
+    table = constant([*starts, *[1 << ranges.slot_bits] * crowd], "array<bigint>")
     near = F.slice(table, run + 2, crowd)
-    passed = [(F.get(near, step) <= slot).cast("int") for step in range(crowd)]
-    return F.get(_constant(owners, "array<int>"), sum(passed, run))
+    passed = [(F.get(near, step) <= slots).cast("int") for step in range(crowd)]
+    return F.get(constant(owners, "array<int>"), sum(passed, run))
 
 
 def _directory(starts: Sequence[int], part_bits: int, slot_bits: int) -> list[int]:
@@ -144,17 +144,3 @@ def _directory(starts: Sequence[int], part_bits: int, slot_bits: int) -> list[in
             run += 1
         directory.append(run)
     return directory
-
-
-def _constant(values: Sequence[object], kind: str) -> Column:
-    return F.from_json(F.lit(json.dumps(values)), kind)
-
-
-def _ranges(placement: object) -> RangeMap:
-    ranges = getattr(placement, "ranges", placement)
-    if not isinstance(ranges, RangeMap):
-        raise ConfigError("placement", placement, "be a RangeMap, or have one as its ranges, as HashRing has")
-    if ranges.key_hash != XXH64_SEED_42:
-        requirement = f"be {XXH64_SEED_42.name}, which Spark has built in; build the placement with that one"
-        raise ConfigError("key_hash of the placement", ranges.key_hash, requirement)
-    return ranges

@@ -10,7 +10,6 @@ result depends on nothing but its rows and the plan: neither on the number of pa
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
 from types import TracebackType
 from typing import Final, Self
 
@@ -25,6 +24,7 @@ from keyshared.errors import ConfigError
 from keyshared.simulate import Plan, Tally
 from keyshared.spark.columns import check_columns, check_key
 from keyshared.spark.deliveries import DELIVERY_SCHEMA, SUMMARY_SCHEMA
+from keyshared.spark.packing import check_partitions, packed
 from keyshared.spark.partition import DeliveryRow, Message, SummaryRow, replay_partition
 from keyshared.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Waits
 
@@ -32,7 +32,6 @@ __all__ = ["Replay", "replay"]
 
 _PACKET_ROWS: Final = 4_000  # some hundred kilobytes: small beside a batch of Spark's, large beside its overhead
 _WHOLE: Final = ("bigint", "int", "smallint", "tinyint")
-_BIN: Final = "_bin"
 
 _PACKET_SCHEMA: Final = StructType(
     [
@@ -140,13 +139,12 @@ def replay(
         _millis(service_ms, None).alias("service_ms"),
     )
     sizes = _count(messages, columns)
-    if partitions is None:
-        partitions = max(1, min(len(sizes), _shuffle_partitions(df)))
+    spread = packed(messages, sizes, partitions, order="offset")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return replay_batches(batches, work)
 
-    return Replay(_spread(messages, sizes, partitions).mapInArrow(run, _PACKET_SCHEMA))
+    return Replay(spread.mapInArrow(run, _PACKET_SCHEMA))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +230,7 @@ def _check(df: DataFrame, columns: dict[str, str | None], key: str, partitions: 
     check_columns(
         df, {str(columns[name]): _WHOLE for name in ("offset", "at_ms", "service_ms") if columns[name] is not None}
     )
-    if partitions is not None and (type(partitions) is not int or partitions < 1):
-        raise ConfigError("partitions", partitions, "be an int of at least 1, or None")
+    check_partitions(partitions)
 
 
 def _millis(column: str | None, otherwise: int | None) -> Column:
@@ -258,34 +255,3 @@ def _count(messages: DataFrame, columns: dict[str, str | None]) -> dict[str, int
         if rows:
             raise ConfigError(f"column {name}", columns[name], f"not be {what} in any row, and it is in {rows}")
     return {row["topic_partition"]: row["size"] for row in counts}
-
-
-def _shuffle_partitions(df: DataFrame) -> int:
-    return int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
-
-
-def _spread(messages: DataFrame, sizes: dict[str, int], partitions: int) -> DataFrame:
-    """Put each topic-partition into one Spark partition, in offset order, and about as much into each of them.
-
-    A partitioning by hash would put two of three topic-partitions into one of three Spark partitions more often than
-    not, and adaptive execution might merge what is left; a partitioning by id it leaves alone.
-    """
-    bins = messages.sparkSession.createDataFrame(_bins(sizes, partitions), f"topic_partition string, {_BIN} int")
-    return (
-        messages.join(F.broadcast(bins), "topic_partition")
-        .repartitionById(partitions, _BIN)
-        .sortWithinPartitions("topic_partition", "offset")
-        .select(*Message._fields)
-    )
-
-
-def _bins(sizes: dict[str, int], partitions: int) -> list[tuple[str, int]]:
-    """The largest first, each into the bin that has least: at most a third above the best there is (Graham 1969)."""
-    load = [(0, number) for number in range(partitions)]
-    heapify(load)
-    placed = []
-    for topic_partition, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
-        total, number = load[0]
-        heapreplace(load, (total + size, number))
-        placed.append((topic_partition, number))
-    return placed

@@ -4,30 +4,19 @@ The page is one HTML file: drawings inline, no script, nothing loaded from anywh
 dark setting, fits a phone, and prints on white.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
 from keyshared.errors import ConfigError
+from keyshared.spark.bucket_report import BucketReport, bucket_section
 from keyshared.spark.charts import Bar, Line, Mark, bars, panels, thinned
+from keyshared.spark.page import Ms, Part, clipped, duration, page, section, table
 
-__all__ = ["Backlog", "Change", "ConsumerLoad", "HotKey", "ReplayReport", "duration", "html", "write_html"]
+__all__ = ["Backlog", "Change", "ConsumerLoad", "HotKey", "ReplayReport", "html", "write_html"]
 
-_NUMBER: Final = ' class="number"'
 _MAX_PANELS: Final = 8
-_MAX_CHARACTERS_OF_A_KEY: Final = 80
-_SECOND_MS: Final = 1_000
-_MINUTE_MS: Final = 60 * _SECOND_MS
-_HOUR_MS: Final = 60 * _MINUTE_MS
-_DAY_MS: Final = 24 * _HOUR_MS
-_UNITS: Final = (
-    (_DAY_MS, "d", _HOUR_MS, "h"),
-    (_HOUR_MS, "h", _MINUTE_MS, "min"),
-    (_MINUTE_MS, "min", _SECOND_MS, "s"),
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,6 +117,7 @@ class ReplayReport:
         changes: In order of time.
         hot_keys: The hottest first.
         backlogs: One for each topic-partition.
+        buckets: What the keys of the log mean for bucket boundaries.
 
     Raises:
         ConfigError: ``seconds`` is not positive, or ``violations`` is empty: a log that nobody audited has no report.
@@ -148,6 +138,7 @@ class ReplayReport:
     changes: tuple[Change, ...] = ()
     hot_keys: tuple[HotKey, ...] = ()
     backlogs: tuple[Backlog, ...] = ()
+    buckets: BucketReport | None = None
 
     def __post_init__(self) -> None:
         if not self.seconds > 0:
@@ -178,15 +169,8 @@ def html(report: ReplayReport) -> str:
     Complexity:
         O(size of the report); below 300 kB for any number of topic-partitions, 200 consumers and 200 hot keys.
     """
-    style = (files("keyshared.spark") / "report.css").read_text(encoding="utf-8")
-    body = "".join(
-        (_header(report), _numbers(report), _load(report), _backlog(report), _moves(report), _hottest(report))
-    )
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(report.title)}</title><style>{style}</style></head><body><main>{body}</main></body></html>\n"
-    )
+    parts = (_header, _numbers, _load, _backlog, _moves, _hottest, _buckets)
+    return page(report.title, "".join(part(report) for part in parts))
 
 
 def write_html(report: ReplayReport, path: Path) -> None:
@@ -197,29 +181,6 @@ def write_html(report: ReplayReport, path: Path) -> None:
         path: Where; the folder must exist. An older file is replaced.
     """
     path.write_text(html(report), encoding="utf-8")
-
-
-def duration(milliseconds: float) -> str:
-    """Write a time the way people read it, in at most two units.
-
-    Args:
-        milliseconds: 0 or more.
-
-    Returns:
-        Like "340 ms", "2.5 s", "3 min 20 s", "4 h 5 min" or "12 d 3 h".
-
-    Example:
-        >>> duration(340), duration(200_000), duration(26 * 3_600_000)
-        ('340 ms', '3 min 20 s', '1 d 2 h')
-    """
-    whole = round(milliseconds)
-    if whole < _SECOND_MS:
-        return f"{whole} ms"
-    if whole < _MINUTE_MS:
-        return f"{whole // 100 / 10} s"  # cut, not rounded: 59.99 s is not 60 s
-    size, name, small, small_name = next(unit for unit in _UNITS if whole >= unit[0])
-    rest = whole % size // small
-    return f"{whole // size} {name}" + (f" {rest} {small_name}" if rest else "")
 
 
 def _header(report: ReplayReport) -> str:
@@ -259,15 +220,15 @@ def _load(report: ReplayReport) -> str:
         )
         for load in report.consumers
     ]
-    table = _table(
+    figures = table(
         ("consumer", "deliveries", "ideal", "keys", "wait p50", "wait p99"),
         (
-            (load.consumer, load.deliveries, round(load.ideal), load.keys, _Ms(load.wait_p50_ms), _Ms(load.wait_p99_ms))
+            (load.consumer, load.deliveries, round(load.ideal), load.keys, Ms(load.wait_p50_ms), Ms(load.wait_p99_ms))
             for load in report.consumers
         ),
     )
     note = "The mark is the ideal: the share of an even split over the consumers that were there at each moment."
-    return _section("Load per consumer", note, bars(rows, title="deliveries per consumer against the ideal"), table)
+    return section("Load per consumer", note, bars(rows, title="deliveries per consumer against the ideal"), figures)
 
 
 def _against(value: float, ideal: float) -> str:
@@ -282,7 +243,7 @@ def _backlog(report: ReplayReport) -> str:
     note = "Messages that were available and not settled." + (
         f" The {_MAX_PANELS} largest of {len(report.backlogs)} topic-partitions." if left_out else ""
     )
-    return _section("Backlog over time", note, panels(series, title="backlog over time", marks=marks, unit=duration))
+    return section("Backlog over time", note, panels(series, title="backlog over time", marks=marks, unit=duration))
 
 
 def _moves(report: ReplayReport) -> str:
@@ -291,64 +252,29 @@ def _moves(report: ReplayReport) -> str:
             duration(change.at_ms),
             f"{change.consumer} {change.what}",
             change.keys_moved,
-            _Part(f"{change.keys_moved / change.keys:.1%}" if change.keys else ""),
-            _Part(f"{change.ideal:.1%}"),
+            Part(f"{change.keys_moved / change.keys:.1%}" if change.keys else ""),
+            Part(f"{change.ideal:.1%}"),
         )
         for change in report.changes
     )
     note = "A change moves only the keys of the consumer that comes or goes: 1/N of them if the split is even."
-    return _section("Keys moved", note, _table(("after", "change", "keys moved", "of all", "ideal"), rows))
+    return section("Keys moved", note, table(("after", "change", "keys moved", "of all", "ideal"), rows))
 
 
 def _hottest(report: ReplayReport) -> str:
     rows = (
         (
-            _clipped(hot.key),
+            clipped(hot.key),
             hot.messages,
-            _Part(f"{hot.messages / report.messages:.2%}"),
+            Part(f"{hot.messages / report.messages:.2%}"),
             " → ".join(hot.owners),
-            _Ms(hot.wait_p99_ms),
+            Ms(hot.wait_p99_ms),
         )
         for hot in report.hot_keys
     )
     note = "Messages of a key go to one consumer, one after the other: the hottest keys say how far a group can grow."
-    return _section("Hottest keys", note, _table(("key", "messages", "of all", "consumers", "wait p99"), rows))
+    return section("Hottest keys", note, table(("key", "messages", "of all", "consumers", "wait p99"), rows))
 
 
-def _clipped(key: str) -> str:
-    return key if len(key) <= _MAX_CHARACTERS_OF_A_KEY else key[: _MAX_CHARACTERS_OF_A_KEY - 1] + "…"
-
-
-class _Ms(int):
-    """Milliseconds in a table."""
-
-
-class _Part(str):
-    """Per cent in a table."""
-
-    __slots__ = ()
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, _Ms):
-        return f"<td{_NUMBER}>{duration(value)}</td>"
-    if isinstance(value, int):
-        return f"<td{_NUMBER}>{value:,}</td>"
-    if isinstance(value, _Part):
-        return f"<td{_NUMBER}>{escape(value)}</td>"
-    return f"<td>{escape(str(value))}</td>"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    cells = [[_cell(value) for value in row] for row in rows]
-    if not cells:
-        return '<p class="soft">none</p>'
-    # a head stands over its column: to the right where the numbers are
-    heads = (_NUMBER if first.startswith(f"<td{_NUMBER}") else "" for first in cells[0])
-    names = "".join(f"<th{number}>{escape(name)}</th>" for name, number in zip(head, heads, strict=True))
-    body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
-    return f'<div class="table"><table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _section(title: str, note: str, *content: str) -> str:
-    return f"<section><h2>{title}</h2><p>{escape(note)}</p>{''.join(content)}</section>"
+def _buckets(report: ReplayReport) -> str:
+    return "" if report.buckets is None else bucket_section(report.buckets)

@@ -1,0 +1,427 @@
+"""An audit of whole histories on Spark: the checker of `keyshared.testing` inside ``mapInArrow``.
+
+A history belongs to a topic-partition, and its promises are judged on one set of books: what a cursor may pass, what a
+consumer may have and what a window may hold depends on all keys. So a topic-partition is judged in one piece, by the
+checker as it is, while its rows stream by; topic-partitions are judged side by side. The answer is the in-process
+checker's for each of them, whatever the number of Spark partitions and the size of batches.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from types import TracebackType
+from typing import Final, NamedTuple, Self, TypeAlias
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
+
+from keyshared.errors import ConfigError
+from keyshared.spark.histories import Run, check_history_columns, history_columns, runs
+from keyshared.spark.packing import check_partitions, packed
+from keyshared.testing.checker import DEFAULT_REMEMBERED_KEYS, Checker
+from keyshared.testing.errors import HistoryError
+from keyshared.testing.guarantees import Guarantees, Promise, Violation
+from keyshared.testing.history import Happening
+
+__all__ = [
+    "AUDIT_SCHEMA",
+    "VERDICT_SCHEMA",
+    "Audit",
+    "VerdictRow",
+    "ViolationRow",
+    "audit",
+    "audit_batches",
+    "audit_partition",
+]
+
+AUDIT_SCHEMA: Final = StructType(
+    [
+        StructField("promise", StringType(), nullable=False),  # the stable id
+        StructField("topic_partition", StringType(), nullable=False),
+        StructField("key", BinaryType(), nullable=True),  # the first key that the proof names; NULL if it names none
+        StructField("sequence", LongType(), nullable=False),  # of the row where it shows, the last one of the proof
+        StructField("explanation", StringType(), nullable=False),
+        # positions of what proves it, counted from 0 in the order of sequence: the checker's own
+        StructField("proof", ArrayType(LongType(), containsNull=False), nullable=False),
+        # the messages that the proof names, each once, in the order of the proof
+        StructField("offsets", ArrayType(LongType(), containsNull=False), nullable=False),
+        StructField("excerpt", StringType(), nullable=False),  # the happenings at these positions, one in a line
+    ]
+)
+"""One row for each broken promise: a `keyshared.testing.Violation`, and where it was found."""
+
+VERDICT_SCHEMA: Final = StructType(
+    [
+        StructField("topic_partition", StringType(), nullable=False),
+        StructField("promise", StringType(), nullable=False),
+        StructField("happenings", LongType(), nullable=False),  # rows of the topic-partition
+        StructField("violations", LongType(), nullable=False),  # all of them, also those that were not kept
+        StructField("unjudged", StringType(), nullable=True),  # why it could not be judged (in full); NULL: it was
+    ]
+)
+"""One row for each claimed promise of each topic-partition."""
+
+_ROW: Final = itemgetter(1, 2)
+_PACKET_ROWS: Final = 1_000  # an excerpt may have a kilobyte
+_PACKET_SCHEMA: Final = StructType(
+    [
+        StructField("violations", ArrayType(AUDIT_SCHEMA, containsNull=False), nullable=False),
+        StructField("verdicts", ArrayType(VERDICT_SCHEMA, containsNull=False), nullable=False),
+    ]
+)
+
+
+class ViolationRow(NamedTuple):
+    """A broken promise: the columns of `AUDIT_SCHEMA`, in its order.
+
+    Attributes:
+        promise: Its id.
+        topic_partition: Where it was broken.
+        key: The first key that the proof names, or None.
+        sequence: Of the row where it shows.
+        explanation: What is wrong, in one sentence.
+        proof: Positions of what proves it.
+        offsets: The messages that the proof names.
+        excerpt: The happenings at these positions.
+    """
+
+    promise: str
+    topic_partition: str
+    key: bytes | None
+    sequence: int
+    explanation: str
+    proof: tuple[int, ...]
+    offsets: tuple[int, ...]
+    excerpt: str
+
+
+class VerdictRow(NamedTuple):
+    """What became of a promise in a topic-partition: the columns of `VERDICT_SCHEMA`, in its order.
+
+    Attributes:
+        topic_partition: Where.
+        promise: A claimed promise.
+        happenings: How many rows were read.
+        violations: How often it was broken.
+        unjudged: Why it could not be judged, or not in full; None: it was.
+    """
+
+    topic_partition: str
+    promise: str
+    happenings: int
+    violations: int
+    unjudged: str | None
+
+
+AuditRow: TypeAlias = ViolationRow | VerdictRow
+
+
+class Audit:
+    """What an audit gives: frames over one pass, which runs when the first of them is asked for rows.
+
+    Close it, or use it as a context manager, to give the kept rows back; the frames audit again after that.
+
+    Args:
+        packets: What came out of Python; kept from now on.
+        guarantees: What was claimed.
+    """
+
+    def __init__(self, packets: DataFrame, guarantees: Guarantees) -> None:
+        self._packets = packets.persist(StorageLevel.MEMORY_AND_DISK)
+        self._claimed = [promise for promise in Promise if promise in guarantees.promises]
+
+    @property
+    def violations(self) -> DataFrame:
+        """One row for each broken promise, see `AUDIT_SCHEMA`; none if all were kept."""
+        return self._packets.selectExpr("inline(violations)")
+
+    @property
+    def verdicts(self) -> DataFrame:
+        """One row for each claimed promise of each topic-partition, see `VERDICT_SCHEMA`."""
+        return self._packets.selectExpr("inline(verdicts)")
+
+    def counts(self) -> dict[str, int]:
+        """Count violations by promise, in all topic-partitions; runs the job.
+
+        Returns:
+            A count for each claimed promise, 0 included. A promise that was not judged counts 0 too: ask `unjudged`.
+        """
+        rows = self.verdicts.groupBy("promise").agg(F.sum("violations")).collect()
+        found: dict[str, int] = {row[0]: row[1] for row in rows}
+        return {str(promise): found.get(promise, 0) for promise in self._claimed}
+
+    def unjudged(self) -> dict[str, dict[str, int]]:
+        """Say which claimed promises could not be judged, or not in full; runs the job.
+
+        Returns:
+            For each such promise the reasons, and in how many topic-partitions each of them holds.
+        """
+        reasons = self.verdicts.dropna(subset=["unjudged"]).groupBy("promise", "unjudged").count().collect()
+        found: dict[str, dict[str, int]] = {str(promise): {} for promise in self._claimed}
+        for promise, reason, topic_partitions in sorted(reasons):
+            found[promise][reason] = topic_partitions
+        return {promise: told for promise, told in found.items() if told}
+
+    def close(self) -> None:
+        """Give back what is kept. Closing twice is fine."""
+        self._packets.unpersist()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def audit(
+    df: DataFrame,
+    guarantees: Guarantees | None = None,
+    *,
+    topic_partition: str = "topic_partition",
+    sequence: str = "sequence",
+    partitions: int | None = None,
+    remembered_keys: int = DEFAULT_REMEMBERED_KEYS,
+    most: int | None = None,
+) -> Audit:
+    """Judge histories, one for each topic-partition: which promises do they break, and what proves that?
+
+    The workers need keyshared installed; Hypothesis they do not need.
+
+    Args:
+        df: The histories: one row for each happening, with the columns of `keyshared.testing.rows.COLUMNS` (see
+            docs/history.md). Columns that may be null may be missing, ``key`` may be a text, and whole numbers may be
+            int or long. Columns whose names begin with ``x_`` are yours. It is read twice: once to count and to look
+            for rows without a place, once to judge; ``persist`` it if reading is dear.
+        guarantees: What the system claims; None: every promise that a history can show, one delivery of a key at a
+            time.
+        topic_partition: String column; no NULL. What has a cursor of its own is a history of its own: with several
+            subscriptions, put them into the name.
+        sequence: Column of whole numbers; no NULL, and no number twice in a topic-partition. The order in which it
+            happened.
+        partitions: How many Spark partitions there shall be. By default one for each topic-partition, and at most
+            ``spark.sql.shuffle.partitions``: then topic-partitions share them so that all have about as many rows.
+        remembered_keys: See `Checker`; of each topic-partition.
+        most: How many violations of each promise are kept of each topic-partition, the first ones. None: all of them.
+            Counts always count all.
+
+    Returns:
+        The frames; the audit itself has not run yet.
+
+    Raises:
+        ConfigError: A column is missing, of another type or unknown, or has NULL where it must not; or ``guarantees``,
+            ``partitions`` or ``most`` is none. While it runs, a `HistoryError` (a row that is no happening, a history
+            that contradicts itself, a sequence that is there twice) comes as Spark's ``PythonException``.
+        GuaranteesError: ``remembered_keys`` is no int of at least 0.
+
+    Complexity:
+        One shuffle and sort of the histories; then as `Checker` for each row. A worker's memory is that of one checker
+        and one batch, the driver's O(topic-partitions).
+
+    Example:
+        >>> with audit(spark.read.parquet("history.parquet"), Guarantees(per_key=8)) as found:  # doctest: +SKIP
+        ...     found.counts(), found.unjudged()
+        ...     found.violations.select("topic_partition", "explanation", "excerpt").show(truncate=False)
+    """
+    check_history_columns(df, topic_partition=topic_partition, sequence=sequence)
+    check_partitions(partitions)
+    work = _Work(Guarantees() if guarantees is None else guarantees, remembered_keys, most)
+    work.check()
+    rows = history_columns(df, topic_partition=topic_partition, sequence=sequence)
+    spread = packed(rows, _count(rows, topic_partition, sequence), partitions, order="sequence")
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return audit_batches(batches, *work)
+
+    return Audit(spread.mapInArrow(run, _PACKET_SCHEMA), work.guarantees)
+
+
+class _Work(NamedTuple):
+    """All that travels to the workers."""
+
+    guarantees: Guarantees
+    remembered_keys: int
+    most: int | None
+
+    def check(self) -> None:
+        if not isinstance(self.guarantees, Guarantees):
+            raise ConfigError("guarantees", self.guarantees, "be Guarantees, or None")
+        if self.most is not None and (type(self.most) is not int or self.most < 0):
+            raise ConfigError("most", self.most, "be an int of at least 0, or None")
+        Checker(self.guarantees, remembered_keys=self.remembered_keys)  # says what is wrong with them
+
+
+def audit_partition(
+    rows: Iterable[tuple[str, int, Happening]],
+    guarantees: Guarantees,
+    remembered_keys: int = DEFAULT_REMEMBERED_KEYS,
+    most: int | None = None,
+) -> Iterator[AuditRow]:
+    """Judge histories one after the other: the function for ``rdd.mapPartitions``.
+
+    Args:
+        rows: Topic-partition, sequence and happening; read lazily. Those of a topic-partition stand together, and their
+            sequences grow.
+        guarantees: What is claimed of all of them.
+        remembered_keys: See `Checker`.
+        most: See `audit`.
+
+    Yields:
+        Of each topic-partition one `ViolationRow` for each violation, as soon as it shows, and after them one
+        `VerdictRow` for each claimed promise.
+
+    Raises:
+        ConfigError: Rows of a topic-partition do not stand together.
+        HistoryError: A sequence does not grow, or a history contradicts itself; a note names the topic-partition.
+
+    Complexity:
+        As `Checker`, for one topic-partition at a time.
+
+    Example:
+        >>> from keyshared.testing.history import Committed, Published
+        >>> one, two = Published(offset=0, key=b"k"), Committed(resume_offset=1)
+        >>> claims = Guarantees(promises={"safe-cursor"})
+        >>> for row in audit_partition([("p", 7, one), ("p", 9, two), ("q", 1, one)], claims):
+        ...     print(*row[:4], sep=", ")
+        safe-cursor, p, b'k', 9
+        p, safe-cursor, 2, 1
+        q, safe-cursor, 1, 0
+    """
+    groups = groupby(rows, key=itemgetter(0))
+    yield from _judged(
+        ((topic_partition, map(_ROW, group)) for topic_partition, group in groups), guarantees, remembered_keys, most
+    )
+
+
+def _judged(
+    pieces: Iterable[Run], guarantees: Guarantees, remembered_keys: int, most: int | None
+) -> Iterator[AuditRow]:
+    """Judge histories that come in pieces: a batch may end within one."""
+    done: set[str] = set()
+    for topic_partition, own in groupby(pieces, key=itemgetter(0)):
+        if topic_partition in done:
+            requirement = "come in one piece: sort the partition by topic-partition and sequence first"
+            raise ConfigError("topic_partition", topic_partition, requirement)
+        done.add(topic_partition)
+        trial = _Trial(topic_partition, Checker(guarantees, remembered_keys=remembered_keys), most)
+        for _, piece in own:
+            yield from trial.take(piece)
+        yield from trial.verdicts(guarantees)
+
+
+class _Trial:
+    """Judges one topic-partition."""
+
+    def __init__(self, topic_partition: str, checker: Checker, most: int | None) -> None:
+        self._topic_partition = topic_partition
+        self._checker = checker
+        self._most = most
+        self._last: int | None = None
+        self._happenings = 0
+        self._violations = dict.fromkeys(Promise, 0)
+
+    def take(self, piece: Iterable[tuple[int, Happening]]) -> Iterator[ViolationRow]:
+        """One loop with little in it: it runs for every row."""
+        feed, last = self._checker.feed, self._last
+        for sequence, happening in piece:
+            try:
+                if last is not None and sequence <= last:
+                    requirement = f"be greater than {last}, that of the row before"
+                    raise HistoryError(self._happenings, "row", "sequence", sequence, requirement)  # noqa: TRY301
+                found = feed(happening)
+            except HistoryError as error:
+                error.add_note(f"in topic_partition {self._topic_partition!r}")
+                raise
+            last = sequence
+            self._happenings += 1
+            if found:
+                yield from self._kept(found, sequence)
+        self._last = last
+
+    def verdicts(self, guarantees: Guarantees) -> Iterator[VerdictRow]:
+        unjudged = {each.promise: each.reason for each in self._checker.unjudged()}
+        for promise in Promise:
+            if promise in guarantees.promises:
+                count, reason = self._violations[promise], unjudged.get(promise)
+                yield VerdictRow(self._topic_partition, str(promise), self._happenings, count, reason)
+
+    def _kept(self, found: list[Violation], sequence: int) -> Iterator[ViolationRow]:
+        for violation in found:
+            self._violations[violation.promise] += 1
+            if self._most is None or self._violations[violation.promise] <= self._most:
+                yield self._row(violation, sequence)
+
+    def _row(self, violation: Violation, sequence: int) -> ViolationRow:
+        keys = (getattr(each, "key", None) for each in violation.happenings)
+        offsets = (getattr(each, "offset", None) for each in violation.happenings)
+        return ViolationRow(
+            str(violation.promise),
+            self._topic_partition,
+            next((key for key in keys if key is not None), None),
+            sequence,
+            violation.explanation,
+            violation.proof,
+            tuple(dict.fromkeys(offset for offset in offsets if offset is not None)),
+            violation.excerpt,
+        )
+
+
+def audit_batches(
+    batches: Iterable[pa.RecordBatch],
+    guarantees: Guarantees,
+    remembered_keys: int = DEFAULT_REMEMBERED_KEYS,
+    most: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Judge histories that arrive as Arrow batches, cut anywhere: the function for ``mapInArrow``.
+
+    Args:
+        batches: With the columns of `keyshared.spark.histories.history_columns`, sorted as for `audit_partition`.
+        guarantees: What is claimed.
+        remembered_keys: See `Checker`.
+        most: See `audit`.
+
+    Yields:
+        Packets: one row each, with a list of violations and a list of verdicts.
+
+    Raises:
+        ConfigError: See `audit_partition`.
+        HistoryError: See `audit_partition`; or a row is no happening.
+    """
+    schema = to_arrow_schema(_PACKET_SCHEMA)
+    violations: list[ViolationRow] = []
+    verdicts: list[VerdictRow] = []
+    for row in _judged(runs(batches), guarantees, remembered_keys, most):
+        if isinstance(row, ViolationRow):
+            violations.append(row)
+        else:
+            verdicts.append(row)
+        if len(violations) + len(verdicts) == _PACKET_ROWS:
+            yield _packet(schema, violations, verdicts)
+            violations, verdicts = [], []
+    if violations or verdicts:
+        yield _packet(schema, violations, verdicts)
+
+
+def _packet(schema: pa.Schema, violations: list[ViolationRow], verdicts: list[VerdictRow]) -> pa.RecordBatch:
+    """One row: both lists."""
+    rows = {"violations": [each._asdict() for each in violations], "verdicts": [each._asdict() for each in verdicts]}
+    return pa.RecordBatch.from_pylist([rows], schema=schema)
+
+
+def _count(rows: DataFrame, topic_partition: str, sequence: str) -> dict[str, int]:
+    """Count the rows of each topic-partition, and refuse those that have no place."""
+    missing = F.count_if(F.col("sequence").isNull())
+    counts = rows.groupBy("topic_partition").agg(F.count("*").alias("size"), missing.alias("missing")).collect()
+    nowhere = sum(row["size"] for row in counts if row["topic_partition"] is None)
+    for name, column, found in (
+        ("topic_partition", topic_partition, nowhere),
+        ("sequence", sequence, sum(row["missing"] for row in counts)),
+    ):
+        if found:
+            raise ConfigError(f"column {name}", column, f"not be NULL in any row, and it is in {found}")
+    return {row["topic_partition"]: row["size"] for row in counts}

@@ -1,0 +1,199 @@
+"""Key statistics of a log: what each slot carries and which of its keys is the hottest, in one pass over the log.
+
+Messages are counted by key before a slot is looked at, because the slot follows from the key: with a hash that Spark
+lacks only the different keys of the log pass through Python, not its messages.
+
+What comes out is what `keyshared.boundaries` starts from: bucket boundaries, owners by load, and the slots that no
+boundary can help.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.types import DecimalType, IntegralType
+
+from keyshared.boundaries import Load
+from keyshared.errors import ConfigError
+from keyshared.hashing import XXH64_SEED_42, KeyHash, required_key_bytes
+from keyshared.placement import Placement
+from keyshared.ranges import RangeMap
+from keyshared.spark.columns import check_key, type_of
+from keyshared.spark.slots import bucket_hash, slot
+
+__all__ = ["KeyHistogram", "SlotCount", "collect_histogram", "key_histogram"]
+
+_COLUMNS: Final = ("slot", "messages", "weight", "keys", "hot_key", "hot_messages", "hot_weight")
+
+
+class SlotCount(NamedTuple):
+    """What one slot carries.
+
+    Attributes:
+        messages: How many messages.
+        weight: Their weight: the sum of the weight column, or the number of messages.
+        keys: How many different keys.
+        hot_key: The key of most weight; of equal ones that with more messages, then the smaller one.
+        hot_messages: How many messages it has.
+        hot_weight: Their weight.
+    """
+
+    messages: int
+    weight: Load
+    keys: int
+    hot_key: bytes
+    hot_messages: int
+    hot_weight: Load
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHistogram:
+    """The statistics of a log, at the driver.
+
+    Attributes:
+        slots: What each slot carries, in the order of slots; those without messages are left out.
+        keyless_messages: How many messages have no key, and so no slot.
+        keyless_weight: Their weight.
+
+    Example:
+        >>> count = SlotCount(messages=3, weight=900, keys=2, hot_key=b"a", hot_messages=2, hot_weight=800)
+        >>> KeyHistogram({34068: count}, 0, 0).weights
+        {34068: 900}
+    """
+
+    slots: Mapping[int, SlotCount]
+    keyless_messages: int
+    keyless_weight: Load
+
+    @property
+    def messages(self) -> dict[int, Load]:
+        """Messages by slot: a `Histogram` for `balanced_boundaries` and its like."""
+        return {slot: count.messages for slot, count in self.slots.items()}
+
+    @property
+    def weights(self) -> dict[int, Load]:
+        """Weight by slot, likewise."""
+        return {slot: count.weight for slot, count in self.slots.items()}
+
+
+def key_histogram(
+    df: DataFrame,
+    *,
+    key: str = "key",
+    weight: str | None = None,
+    slots: KeyHash | Placement | RangeMap = XXH64_SEED_42,
+) -> DataFrame:
+    """Count what each slot carries.
+
+    Args:
+        df: A log, batch.
+        key: Name of the key column, string or binary.
+        weight: Name of a column with what a message weighs (bytes, milliseconds of work): whole numbers or decimals,
+            not negative and never NULL. Floats are refused because their sum depends on the order of rows; without a
+            column each message weighs 1.
+        slots: What is a slot: a hash means the bucket hashes that a `BucketLayout` cuts (see `bucket_hash`); a
+            placement means its own slots.
+
+    Returns:
+        A row for each slot that has messages, in no order, and one with the slot NULL if there are messages without
+        a key: ``slot`` (bigint), ``messages`` (bigint), ``weight`` (bigint, or decimal with a decimal weight),
+        ``keys`` (bigint, how many different ones), and the key of most weight, ``hot_key`` (of the type of the key),
+        with its ``hot_messages`` and ``hot_weight``. All figures are exact, and the same however the log is
+        partitioned.
+
+    Raises:
+        ConfigError: No such column, or one of another type; a hash of less than 32 bits; or no placement. No job was
+            started. A weight that is negative or NULL fails the job.
+        MissingExtraError: The hash needs a package that is not installed.
+
+    Complexity:
+        One pass over the log; what is shuffled is a row for each different key and partition. A sum beyond 63 bits
+        fails the job (in ANSI mode, Spark's default).
+
+    Example:
+        >>> key_histogram(df, weight="bytes").orderBy(F.desc("weight")).show(3)  # doctest: +SKIP
+    """
+    check_key(df, key)
+    weighed = F.lit(1).cast("bigint") if weight is None else _weight(df, weight)
+    number = bucket_hash(F.col("key"), key_hash=slots) if isinstance(slots, KeyHash) else slot(F.col("key"), slots)
+    per_key = (
+        df.select(F.col(key).alias("key"), weighed.alias("weight"))
+        .groupBy("key")
+        .agg(F.count("*").alias("messages"), F.sum("weight").alias("weight"))
+    )
+    hottest = F.min_by(F.struct("key", "messages", "weight"), F.struct(-F.col("weight"), -F.col("messages"), "key"))
+    per_slot = (
+        per_key.withColumn("slot", number.cast("bigint"))
+        .groupBy("slot")
+        .agg(
+            F.sum("messages").alias("messages"),
+            F.sum("weight").alias("weight"),
+            F.count("key").alias("keys"),
+            hottest.alias("hottest"),
+        )
+    )
+    hot = [F.col(f"hottest.{name}").alias(f"hot_{name}") for name in ("key", "messages", "weight")]
+    return per_slot.select("slot", "messages", "weight", "keys", *hot)
+
+
+def collect_histogram(counted: DataFrame) -> KeyHistogram:
+    """Bring a histogram to the driver; runs the job.
+
+    Args:
+        counted: What `key_histogram` gave.
+
+    Returns:
+        At most one entry for each slot, and with 16 bits at most 65,536.
+
+    Raises:
+        ConfigError: A column of `key_histogram` is missing. No job was started.
+
+    Example:
+        >>> statistics = collect_histogram(key_histogram(df, weight="bytes"))  # doctest: +SKIP
+        >>> layout = balanced_boundaries(statistics.weights, 64)  # doctest: +SKIP
+    """
+    for column in _COLUMNS:
+        type_of(counted, column)
+    rows = counted.select(*_COLUMNS).collect()
+    keyless = [row for row in rows if row["slot"] is None]
+    keyed = sorted((row for row in rows if row["slot"] is not None), key=lambda row: int(row["slot"]))
+    return KeyHistogram(
+        {row["slot"]: _slot_count(row) for row in keyed},
+        sum(row["messages"] for row in keyless),
+        sum(_load(row["weight"]) for row in keyless),
+    )
+
+
+def _weight(df: DataFrame, name: str) -> Column:
+    kind = type_of(df, name)
+    if not isinstance(kind, IntegralType | DecimalType):
+        requirement = f"be a column of whole numbers or decimals, and it is {kind.simpleString()}; cast it first"
+        raise ConfigError("weight", name, requirement)
+    given = F.col(name) if isinstance(kind, DecimalType) else F.col(name).cast("bigint")
+    told = F.coalesce(F.col(name).cast("string"), F.lit("NULL"))
+    wrong = F.raise_error(F.concat(F.lit(f"keyshared: the weight {name!r} must be at least 0, and it is "), told))
+    return F.when(given >= 0, given).otherwise(wrong)
+
+
+def _slot_count(row: Row) -> SlotCount:
+    return SlotCount(
+        messages=row["messages"],
+        weight=_load(row["weight"]),
+        keys=row["keys"],
+        hot_key=required_key_bytes(_plain(row["hot_key"])),
+        hot_messages=row["hot_messages"],
+        hot_weight=_load(row["hot_weight"]),
+    )
+
+
+def _plain(key: str | bytes | bytearray) -> str | bytes:
+    return bytes(key) if isinstance(key, bytearray) else key  # what collect() makes of binary depends on a setting
+
+
+def _load(weight: int | Decimal) -> Load:
+    exact = Fraction(weight)
+    return exact.numerator if exact.denominator == 1 else exact

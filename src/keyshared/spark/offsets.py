@@ -1,0 +1,373 @@
+"""Translation of consumer groups' offsets between two clusters, for many groups and large logs at once.
+
+Spark finds what the logs know: the record that a group processed last, the first one that is young enough, the first
+one that a provenance vector does not cover. Each is one window over log and questions together: the questions are put
+among the records, and take what stands before them. What follows from that is decided by `OffsetDistributor` and
+`OffsetCommitter` themselves, row by row of the commits: no rule is written twice.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from keyshared.copyflags import CopyFlags
+from keyshared.errors import ConfigError
+from keyshared.offsetindex import Bounds
+from keyshared.offsets import (
+    DEFAULT_MARGIN_MS,
+    Declined,
+    GroupCommit,
+    GroupPartition,
+    GroupTimestamp,
+    OffsetCommitter,
+    OffsetDistributor,
+    TargetGroup,
+)
+from keyshared.spark.columns import check_columns
+
+__all__ = ["TRANSLATION_SCHEMA", "translate_offsets"]
+
+TRANSLATION_SCHEMA: Final = StructType(
+    [
+        StructField("group", StringType(), nullable=False),
+        StructField("topic_partition", StringType(), nullable=False),
+        StructField("offset", LongType(), nullable=False),  # the commit on the source
+        StructField("timestamp_epoch_ms", LongType(), nullable=True),  # what was sent; NULL: the beginning, or nothing
+        StructField("target_offset", LongType(), nullable=True),  # what to commit on the target; NULL if declined
+        StructField("metadata", StringType(), nullable=True),  # of that commit: its envelope
+        StructField("declined", StringType(), nullable=True),  # why there is none: the name of a `Reason`
+    ]
+)
+"""One row for each commit: the commit to make on the target, or why there is none."""
+
+_Mapping: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_COMMITS: Final = {"group": ("string",), "topic_partition": ("string",), "offset": ("int", "bigint")}
+_OPTIONAL: Final = {
+    "metadata": ("string",),
+    "target_active": ("boolean",),
+    "target_committed": ("int", "bigint"),
+    "target_metadata": ("string",),
+}
+_LOG: Final = {"topic_partition": ("string",), "offset": ("int", "bigint"), "timestamp_epoch_ms": ("bigint",)}
+_ORIGIN: Final = {"origin": ("string",), "origin_offset": ("int", "bigint")}
+_BOUNDS: Final = {"topic_partition": ("string",), "start": ("int", "bigint"), "end": ("int", "bigint")}
+
+
+class _Given(NamedTuple):
+    """A commit as it is asked about; in the order of `_GIVEN`."""
+
+    group: str
+    topic_partition: str
+    offset: int
+    metadata: str | None
+    target_active: int | None
+    target_committed: int | None
+    target_metadata: str | None
+    last_ms: int | None  # of the last processed record, or the first one that there is
+
+
+class _Sent(NamedTuple):
+    """What becomes of it at the source; in the order of `_SENT`."""
+
+    group: str
+    topic_partition: str
+    offset: int
+    target_active: int | None
+    target_committed: int | None
+    target_metadata: str | None
+    timestamp_epoch_ms: int | None
+    flags: str | None  # hexadecimal; None if nothing is sent
+    declined: str | None
+
+
+class _Facts(NamedTuple):
+    """And what the target's log says to that; `_SENT` and three more columns."""
+
+    sent: _Sent
+    found: int | None
+    start: int | None
+    end: int | None
+
+
+class _Planned(NamedTuple):
+    """What comes of it; in the order of `TRANSLATION_SCHEMA`."""
+
+    group: str
+    topic_partition: str
+    offset: int
+    timestamp_epoch_ms: int | None
+    target_offset: int | None
+    metadata: str | None
+    declined: str | None
+
+
+_TARGET: Final = [
+    StructField("target_active", LongType()),
+    StructField("target_committed", LongType()),
+    StructField("target_metadata", StringType()),
+]
+_GIVEN: Final = StructType([*TRANSLATION_SCHEMA.fields[:3], StructField("metadata", StringType()), *_TARGET])
+_SENT: Final = StructType(
+    [
+        *TRANSLATION_SCHEMA.fields[:3],
+        *_TARGET,
+        StructField("timestamp_epoch_ms", LongType()),
+        StructField("flags", StringType()),
+        StructField("declined", StringType()),
+    ]
+)
+
+
+def translate_offsets(
+    commits: DataFrame,
+    source_log: DataFrame,
+    target_log: DataFrame,
+    *,
+    margin_ms: int = DEFAULT_MARGIN_MS,
+    provenance: bool = False,
+    level: int = 1,
+    keep_foreign: bool = False,
+    target_bounds: DataFrame | None = None,
+) -> DataFrame:
+    """Translate commits on one cluster into commits on another, by timestamp or by provenance.
+
+    Each row is what `OffsetDistributor` and `OffsetCommitter` answer with an exact index of the two logs; and with
+    ``provenance`` also a `ProvenanceVector` of everything that the source's log has below the commit.
+
+    Args:
+        commits: ``group``, ``topic_partition`` (strings) and ``offset`` (long: the *next* to read). If they are there,
+            also ``metadata`` (string) of the commit, and how the group stands on the target: ``target_active``
+            (boolean), ``target_committed`` (long) and ``target_metadata`` (string). NULL counts as: no metadata, not
+            active, no commit.
+        source_log: The records there: ``topic_partition``, ``offset``, ``timestamp_epoch_ms`` (long); and with
+            ``provenance``, ``origin`` (string) and ``origin_offset`` (long).
+        target_log: The same of the target.
+        margin_ms: How much older than the last processed record an unprocessed one may be. With ``provenance`` it only
+            counts for the clusters to which the timestamp in the envelope goes on.
+        provenance: Resume at the first record that the group has not processed, whatever the timestamps.
+        level: Level of the distributor in the tree.
+        keep_foreign: See `OffsetCommitter`.
+        target_bounds: ``topic_partition``, ``start`` and ``end`` (long) of the target's logs, for partitions in which
+            there is no record: a log of which nothing is known begins and ends at 0.
+
+    Returns:
+        One row for each commit, see `TRANSLATION_SCHEMA`. Lazy, as every frame is. The job fails on a record of which
+        one of the columns above is NULL, and on a value that is none (a negative offset, an empty name).
+
+    Raises:
+        ConfigError: A column is missing or of another type; or ``margin_ms`` or ``level`` are none. No job was started.
+
+    Complexity:
+        By timestamp each log is sorted once within its topic-partitions, by provenance within the origins of a
+        topic-partition. Commits at one offset are looked up once, however many groups have it. Python sees the commits
+        and no record.
+
+    Example:
+        >>> translate_offsets(commits, here, there, provenance=True).filter("declined is null")  # doctest: +SKIP
+    """
+    distributor = OffsetDistributor(level=level, margin_ms=margin_ms)
+    committer = OffsetCommitter(keep_foreign=keep_foreign)
+    _check(commits, source_log, target_log, target_bounds, provenance=provenance)
+    source, target = _log(source_log, provenance=provenance), _log(target_log, provenance=provenance)
+    given = _given(commits)
+    asked = given.select("topic_partition", "offset").distinct()
+    sent = _joined(given, _last_timestamps(asked, source), "offset").select(*_GIVEN.names, "last_ms")
+    sent = sent.mapInArrow(_sending(distributor), _SENT)
+    if provenance:
+        found = _joined(sent, _first_uncovered(asked, source, target), "offset")
+    else:
+        moments = sent.select("topic_partition", "timestamp_epoch_ms").dropna().distinct()
+        found = _joined(sent, _first_at_least(moments, target), "timestamp_epoch_ms")
+    found = found.join(_edges(target, target_bounds), "topic_partition", "left")
+    facts = found.select(*_SENT.names, "found", "start", "end")
+    return facts.mapInArrow(_planning(committer, provenance=provenance), TRANSLATION_SCHEMA)
+
+
+def _check(
+    commits: DataFrame, source: DataFrame, target: DataFrame, bounds: DataFrame | None, *, provenance: bool
+) -> None:
+    if type(provenance) is not bool:
+        raise ConfigError("provenance", provenance, "be a bool")
+    there = {name.casefold() for name in commits.columns}
+    check_columns(commits, _COMMITS | {name: kinds for name, kinds in _OPTIONAL.items() if name in there})
+    for log in (source, target):
+        check_columns(log, _LOG | _ORIGIN if provenance else _LOG)
+    if bounds is not None:
+        check_columns(bounds, _BOUNDS)
+
+
+def _given(commits: DataFrame) -> DataFrame:
+    """The commits with every column there may be."""
+    there = {name.casefold() for name in commits.columns}
+    columns = [
+        (F.col(field.name) if field.name in there else F.lit(None)).cast(field.dataType).alias(field.name)
+        for field in _GIVEN
+    ]
+    return commits.select(columns)
+
+
+def _log(log: DataFrame, *, provenance: bool) -> DataFrame:
+    names = [*_LOG, *_ORIGIN] if provenance else [*_LOG]
+    return log.select(*map(_complete, names))
+
+
+def _complete(name: str) -> Column:
+    """A column without NULLs; a record without a place would be skipped, and nobody would know."""
+    missing = F.raise_error(F.lit(f"keyshared: a record of the log has no {name}"))
+    wide = F.col(name).cast("bigint") if name.endswith(("offset", "_ms")) else F.col(name)
+    return F.coalesce(wide, missing).alias(name)
+
+
+def _joined(rows: DataFrame, answers: DataFrame, on: str) -> DataFrame:
+    """Give each row its answer; NULL if nothing was asked."""
+    return rows.join(answers, ["topic_partition", on], "left")
+
+
+# what the logs know: questions among the records
+
+
+def _last_timestamps(asked: DataFrame, log: DataFrame) -> DataFrame:
+    """For each commit ``last_ms``: the timestamp of the last record below it, or else of the first record there is."""
+    records = log.select("topic_partition", "offset", "timestamp_epoch_ms", F.lit(None).cast("bigint").alias("asked"))
+    questions = asked.select(
+        "topic_partition",
+        "offset",
+        F.lit(None).cast("bigint").alias("timestamp_epoch_ms"),
+        F.col("offset").alias("asked"),
+    )
+    # at one offset the question comes first: a commit is the next offset
+    order = Window.partitionBy("topic_partition").orderBy("offset", F.col("asked").isNull())
+    last = F.last("timestamp_epoch_ms", ignorenulls=True).over(order.rowsBetween(Window.unboundedPreceding, 0))
+    answers = records.unionByName(questions).withColumn("below_ms", last).filter("asked is not null")
+    first = log.groupBy("topic_partition").agg(F.min_by("timestamp_epoch_ms", "offset").alias("first_ms"))
+    return answers.join(first, "topic_partition", "left").select(
+        "topic_partition", "offset", F.coalesce("below_ms", "first_ms").alias("last_ms")
+    )
+
+
+def _first_at_least(moments: DataFrame, log: DataFrame) -> DataFrame:
+    """For each timestamp ``found``: the lowest offset of a record that is not older, NULL if there is none."""
+    return _lowest(moments, log, within=("topic_partition",), by="timestamp_epoch_ms")
+
+
+def _first_uncovered(asked: DataFrame, source: DataFrame, target: DataFrame) -> DataFrame:
+    """For each commit ``found``: the lowest offset of a target record that is not processed, NULL if all of them are.
+
+    Not processed is, of each origin, what lies above its greatest origin offset below the commit. Origins that are not
+    on the target do not matter.
+    """
+    origins = target.select("topic_partition", "origin").distinct()
+    questions = asked.join(origins, "topic_partition").withColumn("asked", F.col("offset"))
+    records = source.withColumn("asked", F.lit(None).cast("bigint")).drop("timestamp_epoch_ms")
+    place = Window.partitionBy("topic_partition", "origin").orderBy("offset", F.col("asked").isNull())
+    done = F.max("origin_offset").over(place.rowsBetween(Window.unboundedPreceding, 0))
+    vector = (
+        records.unionByName(questions, allowMissingColumns=True)
+        .withColumn("done", F.coalesce(done, F.lit(-1)))
+        .filter("asked is not null")
+        .select("topic_partition", "offset", "origin", (F.col("done") + 1).alias("origin_offset"))
+    )
+    wanted = vector.drop("offset").distinct()
+    first = _lowest(wanted, target, within=("topic_partition", "origin"), by="origin_offset")
+    return (
+        vector.join(first, ["topic_partition", "origin", "origin_offset"], "left")
+        .groupBy("topic_partition", "offset")
+        .agg(F.min("found").alias("found"))
+    )
+
+
+def _lowest(questions: DataFrame, log: DataFrame, *, within: tuple[str, ...], by: str) -> DataFrame:
+    """For each question ``found``: the lowest offset of a record that is not below it in ``by``."""
+    records = log.select(*within, by, "offset")
+    union = records.unionByName(questions.select(*within, by, F.lit(None).cast("bigint").alias("offset")))
+    # from the greatest down, and of equal ones the question last: what stands before it is not below it
+    order = Window.partitionBy(*within).orderBy(F.desc(by), F.col("offset").isNull())
+    lowest = F.min("offset").over(order.rowsBetween(Window.unboundedPreceding, 0))
+    return union.withColumn("found", lowest).filter("offset is null").drop("offset")
+
+
+def _edges(log: DataFrame, bounds: DataFrame | None) -> DataFrame:
+    """First offset and end of each log."""
+    edges = log.groupBy("topic_partition").agg(F.min("offset").alias("start"), (F.max("offset") + 1).alias("end"))
+    if bounds is None:
+        return edges
+    told = bounds.select("topic_partition", F.col("start").cast("bigint"), F.col("end").cast("bigint"))
+    return (
+        edges.unionByName(told).groupBy("topic_partition").agg(F.min("start").alias("start"), F.max("end").alias("end"))
+    )
+
+
+# what follows from that: the pure functions
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A log of which only the answers are known that somebody has asked for."""
+
+    start: int = 0
+    end: int = 0
+    offset: int | None = None
+    timestamp: int | None = None
+
+    @property
+    def resume(self) -> int:
+        """What was found, or the end."""
+        return self.end if self.offset is None else self.offset
+
+    def find_offset(self, _: int, /) -> Bounds:
+        return Bounds(self.resume, self.resume)
+
+    def find_timestamp(self, _: int, /) -> Bounds | None:
+        return None if self.timestamp is None else Bounds(self.timestamp, self.timestamp)
+
+
+def _sending(distributor: OffsetDistributor) -> _Mapping:
+    """What the source says to each commit: the function for ``mapInArrow``."""
+
+    def send(row: _Given) -> _Sent:
+        commit = GroupCommit(GroupPartition(row.topic_partition, 0, row.group), row.offset, row.metadata or "")
+        sent = distributor.translate(commit, _Found(timestamp=row.last_ms))
+        if isinstance(sent, Declined):
+            return _Sent(*row[:3], *row[4:7], None, None, sent.reason.name)
+        return _Sent(*row[:3], *row[4:7], sent.timestamp_epoch_ms, f"{int(sent.flags):x}", None)
+
+    return lambda batches: _mapped(batches, lambda row: send(_Given(*row)), _SENT)
+
+
+def _planning(committer: OffsetCommitter, *, provenance: bool) -> _Mapping:
+    """What the target says: the function for ``mapInArrow``."""
+
+    def plan(row: _Facts) -> _Planned:
+        sent, commit = row.sent, row.sent[:3]
+        if sent.flags is None:
+            return _Planned(*commit, None, None, None, sent.declined)
+        log = _Found(row.start or 0, row.end or 0, row.found)
+        position = GroupPartition(sent.topic_partition, 0, sent.group)
+        told = GroupTimestamp(position, sent.timestamp_epoch_ms, CopyFlags(int(sent.flags, 16)))
+        group = TargetGroup(bool(sent.target_active), sent.target_committed, sent.target_metadata or "")
+        planned = committer.plan(told, group, log, offset=log.resume if provenance else None)
+        if isinstance(planned, Declined):
+            return _Planned(*commit, told.timestamp_epoch_ms, None, None, planned.reason.name)
+        return _Planned(*commit, told.timestamp_epoch_ms, planned.offset, planned.metadata, None)
+
+    return lambda batches: _mapped(batches, lambda row: plan(_Facts(_Sent(*row[:-3]), *row[-3:])), TRANSLATION_SCHEMA)
+
+
+def _mapped(
+    batches: Iterable[pa.RecordBatch], function: Callable[[tuple[Any, ...]], tuple[object, ...]], schema: StructType
+) -> Iterator[pa.RecordBatch]:
+    """Apply a function to every row."""
+    arrow = to_arrow_schema(schema)
+    for batch in batches:
+        if batch.num_rows:
+            rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            columns = zip(*map(function, rows), strict=True)
+            arrays = [pa.array(values, field.type) for values, field in zip(columns, arrow, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=arrow)

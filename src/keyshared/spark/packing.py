@@ -1,0 +1,69 @@
+"""Puts the rows of whole topic-partitions into Spark partitions, in order, about as many into each."""
+
+from collections.abc import Mapping
+from heapq import heapify, heapreplace
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from keyshared.errors import ConfigError
+
+__all__ = ["check_partitions", "packed"]
+
+_BIN: Final = "_bin"
+
+
+def check_partitions(partitions: int | None) -> None:
+    """Check a number of Spark partitions.
+
+    Args:
+        partitions: How many there shall be, or None if that is left to `packed`.
+
+    Raises:
+        ConfigError: It is no int of at least 1.
+    """
+    if partitions is not None and (type(partitions) is not int or partitions < 1):
+        raise ConfigError("partitions", partitions, "be an int of at least 1, or None")
+
+
+def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *, order: str) -> DataFrame:
+    """Put each topic-partition into one Spark partition, in order, and about as much into each of them.
+
+    A partitioning by hash would put two of three topic-partitions into one of three Spark partitions more often than
+    not, and adaptive execution might merge what is left; a partitioning by id it leaves alone.
+
+    Args:
+        rows: With a string column ``topic_partition``.
+        sizes: Rows of each topic-partition.
+        partitions: How many Spark partitions there shall be. None: one for each topic-partition, and at most
+            ``spark.sql.shuffle.partitions``.
+        order: The column by which the rows of a topic-partition are sorted.
+
+    Returns:
+        The same rows and columns.
+
+    Complexity:
+        One shuffle and sort.
+    """
+    if partitions is None:
+        partitions = max(1, min(len(sizes), int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))))
+    bins = rows.sparkSession.createDataFrame(_bins(sizes, partitions), f"topic_partition string, {_BIN} int")
+    return (
+        rows.join(F.broadcast(bins), "topic_partition")
+        .repartitionById(partitions, _BIN)
+        .sortWithinPartitions("topic_partition", order)
+        .select(*rows.columns)
+    )
+
+
+def _bins(sizes: Mapping[str, int], partitions: int) -> list[tuple[str, int]]:
+    """The largest first, each into the bin that has least: at most a third above the best there is (Graham 1969)."""
+    load = [(0, number) for number in range(partitions)]
+    heapify(load)
+    placed = []
+    for topic_partition, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
+        total, number = load[0]
+        heapreplace(load, (total + size, number))
+        placed.append((topic_partition, number))
+    return placed

@@ -1,0 +1,249 @@
+"""Delivery logs as histories: what each row tells, in order, and two audits of one log that agree."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+# ruff: noqa: S311 - seeded on purpose
+from keyshared.errors import ConfigError
+from keyshared.spark.lanes import Attempt
+from keyshared.testing import Violation, check_history, from_rows
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Connected,
+    Delivered,
+    Expired,
+    Happening,
+    Nacked,
+    Published,
+    Released,
+    Settled,
+    SettledBy,
+)
+
+pyspark = pytest.importorskip("pyspark")
+from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
+
+from keyshared.spark.audit import audit  # noqa: E402 - needs pyspark
+from keyshared.spark.delivery_history import DELIVERY_GUARANTEES, delivery_history  # noqa: E402 - needs pyspark
+from keyshared.spark.order import check_order  # noqa: E402 - needs pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+LaneHistory = Callable[[Random, int, int], list[Attempt]]
+Row = tuple[Any, ...]
+
+FULL = (
+    "topic_partition string, offset long, key binary, consumer string, attempt int, delivered_ms long, ended_ms long, "
+    "outcome string, sequence long, end_sequence long, settled_sequence long"
+)
+SLIM = (
+    "topic_partition string, offset long, key binary, consumer string, attempt int, sequence long, end_sequence long, "
+    "settled_sequence long"
+)
+OFFERED = "topic_partition string, offset long, key binary"
+
+
+def told(history: "DataFrame") -> dict[str, list[Happening]]:
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in history.orderBy("topic_partition", "sequence").collect():
+        rows.setdefault(row.topic_partition, []).append(row.asDict())
+    found: dict[str, list[Happening]] = {}
+    for topic_partition, own in rows.items():
+        assert list(range(len(own))) == [each.pop("sequence") for each in own]
+        for each in own:
+            del each["topic_partition"]
+            each["key"] = None if each["key"] is None else bytes(each["key"])
+        found[topic_partition] = list(from_rows(own))
+    return found
+
+
+def test_a_delivery_says_what_happened_to_its_message(spark: "SparkSession") -> None:
+    rows = [
+        ("p", 5, b"k", "a", 1, 10, 20, "nacked", 1, 2, None),
+        ("p", 5, b"k", "b", 2, 21, 30, "timed_out", 3, 4, 9),  # a late ack, or a policy: the log does not say
+        ("p", 2, None, "a", 1, 12, 13, "evicted", 5, 6, None),
+        ("p", 2, None, "b", 2, 14, 15, "acked", 7, 8, 8),
+        ("q", 2, b"", "b", 1, 14, None, "open", 0, None, None),
+    ]
+    log = spark.createDataFrame(rows, FULL)
+    expected: dict[str, list[Happening]] = {
+        "p": [
+            Published(offset=2),  # the lowest first, and none later than a newer one
+            Published(offset=5, key=b"k"),
+            Delivered(offset=5, key=b"k", consumer="a", attempt=1, at_ms=10),
+            Nacked(offset=5, consumer="a", attempt=1, counted=True, at_ms=20),
+            Delivered(offset=5, key=b"k", consumer="b", attempt=2, at_ms=21),
+            Expired(offset=5, consumer="b", attempt=2, at_ms=30),
+            Delivered(offset=2, consumer="a", attempt=1, at_ms=12),
+            Released(offset=2, consumer="a", attempt=1, reason="evicted", at_ms=13),
+            Delivered(offset=2, consumer="b", attempt=2, at_ms=14),
+            Acked(offset=2, consumer="b", attempt=2, counted=True, at_ms=15),
+            Settled(offset=5, reason=SettledBy.OPERATOR),
+        ],
+        "q": [Published(offset=2, key=b""), Delivered(offset=2, key=b"", consumer="b", attempt=1, at_ms=14)],
+    }
+    history = delivery_history(log)
+    assert expected == told(history)
+    positions = history.filter("topic_partition = 'p' and happening = 'delivered'").select("x_position").collect()
+    assert [1, 3, 5, 7] == sorted(row[0] for row in positions)
+
+
+def test_what_was_offered_is_published_in_time_and_the_history_is_over(spark: "SparkSession") -> None:
+    rows = [
+        ("p", 3, b"k", "a", 1, 0, 1, 1),
+        ("p", 8, b"k", "a", 1, 2, None, None),
+        ("p", 6, b"l", "a", 1, 2, 3, 3),
+    ]
+    offered = spark.createDataFrame(
+        [("p", o, k) for o, k in ((3, b"k"), (4, None), (6, b"l"), (8, b"k"), (9, b"m"))], OFFERED
+    )
+    expected: list[Happening] = [
+        Published(offset=3, key=b"k"),
+        Delivered(offset=3, key=b"k", consumer="a", attempt=1),
+        Acked(offset=3, consumer="a", attempt=1, counted=True),
+        Published(offset=4),
+        Published(offset=6, key=b"l"),
+        Published(offset=8, key=b"k"),
+        Delivered(offset=6, key=b"l", consumer="a", attempt=1),
+        Delivered(offset=8, key=b"k", consumer="a", attempt=1),
+        Acked(offset=6, consumer="a", attempt=1, counted=True),
+        Published(offset=9, key=b"m"),
+        Released(offset=8, consumer="a", attempt=1, reason="the history is over"),
+        Connected(consumer="(anybody)"),
+        AtRest(),
+    ]
+    history = delivery_history(spark.createDataFrame(rows, SLIM), offered=offered)
+    assert {"p": expected} == told(history)
+    with audit(history, DELIVERY_GUARANTEES) as found:
+        lost = found.violations.orderBy("explanation").collect()
+    assert [[4], [8], [9]] == [row.offsets for row in lost]
+    assert {"no-loss"} == {row.promise for row in lost}
+
+
+def test_ends_come_before_settlements_and_those_before_starts_at_one_position(spark: "SparkSession") -> None:
+    rows = [("p", 1, b"k", "a", 1, 0, 4, 5), ("p", 2, b"k", "b", 1, 5, 6, 6), ("p", 3, b"l", "a", 1, 4, 5, 5)]
+    history = told(delivery_history(spark.createDataFrame(rows, SLIM)))["p"]
+    assert [] == check_history(history, DELIVERY_GUARANTEES)
+    names = [type(happening).__name__ for happening in history]
+    assert ["Released", "Published", "Published", "Delivered", "Acked", "Settled", "Delivered", "Acked"] == names[2:]
+
+
+def test_keys_of_messages_are_those_that_were_offered_or_else_delivered(spark: "SparkSession") -> None:
+    log = spark.createDataFrame([("p", 1, b"k", "a", 1, 0, 1, 1), ("p", 1, b"l", "a", 2, 2, 3, 3)], SLIM)
+    offered = spark.createDataFrame([("p", 1, b"m")], OFFERED)
+    for options, key in (({}, b"k"), ({"offered": offered}, b"m"), ({"offered": offered.drop("key")}, b"k")):
+        assert Published(offset=1, key=key) == told(delivery_history(log, **options))["p"][0]
+    text = log.withColumn("key", F.col("key").cast("string"))
+    assert told(delivery_history(log, offered=offered)) == told(delivery_history(text, offered=offered))
+
+
+def test_what_was_never_offered_is_accused_even_if_it_is_the_first(spark: "SparkSession") -> None:
+    log = spark.createDataFrame([("p", 1, b"k", "a", 1, 0, 1, 1), ("p", 2, b"k", "a", 1, 2, 3, 3)], SLIM)
+    offered = spark.createDataFrame([("p", 2, b"k")], OFFERED)
+    with audit(delivery_history(log, offered=offered), DELIVERY_GUARANTEES) as found:
+        assert [("no-loss", [1])] == [
+            (row.promise, row.offsets) for row in found.violations.orderBy("sequence").limit(1).collect()
+        ]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda log: log.drop("end_sequence"), "'end_sequence'; it must be a column of the frame"),
+        (lambda log: log.withColumn("outcome", F.lit(1)), "'outcome'; it must be string, and it is int"),
+        (lambda log: log.withColumn("ended_ms", F.lit(1.5)), "'ended_ms'; it must be long or int, and it is"),
+    ],
+)
+def test_a_wrong_column_is_refused_before_any_job(spark: "SparkSession", change: Any, why: str) -> None:
+    log = spark.createDataFrame([], FULL).withColumn("offset", F.raise_error(F.lit("a job was started")).cast("long"))
+    with pytest.raises(ConfigError, match=why):
+        delivery_history(change(log))
+    with pytest.raises(ConfigError, match="'offset'; it must be a column of the frame"):
+        delivery_history(log, offered=log.drop("offset"))
+    with pytest.raises(ConfigError, match="'key'; it must be string or binary, and it is int"):
+        delivery_history(log, offered=log.withColumn("key", F.lit(1)))
+
+
+def lanes(lane_history: LaneHistory, random: Random, *, damage: bool) -> list[Row]:
+    """A log of many lanes, whose positions are drawn from one counter for each topic-partition."""
+    rows: list[Row] = []
+    for where in (f"t-{number}" for number in range(12)):
+        base = 0
+        for key in (b"a", b"b", b"\xff"):
+            lane = lane_history(random, 14, random.choice([1, 3]))
+            lane = [row._replace(offset=3 * row.offset + len(rows) % 3) for row in lane]
+            if damage and random.random() < 0.7:
+                lane = [*damaged(lane, random)]
+            rows += [
+                (where, row.offset * 3 + key[0] % 3, key, row.consumer, row.attempt, *moved(row, base)) for row in lane
+            ]
+            base += 1_000
+    return rows
+
+
+def moved(row: Attempt, base: int) -> tuple[int | None, ...]:
+    return tuple(None if at is None else at + base for at in row[3:])
+
+
+def damaged(lane: Sequence[Attempt], random: Random) -> list[Attempt]:
+    """Some deliveries go elsewhere, and some that ended did not settle their message after all.
+
+    What is delivered although it is done, or twice at once, has no place in both definitions: the checker believes the
+    settlement and lets go of the lane, `check_order` judges the delivery as any other.
+    """
+    found = list(lane)
+    for _ in range(2):
+        one = random.randrange(len(found))
+        if random.random() < 0.5:
+            found[one] = found[one]._replace(consumer="z")
+        else:
+            found[one] = found[one]._replace(settled_sequence=None)
+    return found
+
+
+def blamed_by_both(log: "DataFrame") -> tuple[set[Row], set[Row]]:
+    """Which deliveries broke one-holder or key-order, by `check_order` and by the checker."""
+    history = delivery_history(log).persist()
+    with audit(history, DELIVERY_GUARANTEES) as found:
+        at = history.select("topic_partition", "sequence", F.col("x_position").alias("at"))
+        slow = places(found.violations.join(at, ["topic_partition", "sequence"]))
+    history.unpersist()
+    return places(check_order(log).withColumn("at", F.col("sequence"))), slow
+
+
+def places(violations: "DataFrame") -> set[Row]:
+    rows = violations.filter(F.col("promise").isin("one-holder", "key-order")).collect()
+    return {(row["promise"], row["topic_partition"], row["at"]) for row in rows}
+
+
+@pytest.mark.parametrize("damage", [False, True])
+def test_two_audits_of_one_log_blame_the_same_deliveries(
+    spark: "SparkSession", lane_history: LaneHistory, *, damage: bool
+) -> None:
+    log = spark.createDataFrame(lanes(lane_history, Random(4), damage=damage), SLIM)
+    fast, slow = blamed_by_both(log)
+    assert fast == slow
+    assert ({"one-holder", "key-order"} if damage else set()) == {promise for promise, *_ in slow}
+
+
+def test_the_history_of_a_log_is_what_the_checker_reads_in_process(
+    spark: "SparkSession", lane_history: LaneHistory
+) -> None:
+    log = spark.createDataFrame(lanes(lane_history, Random(9), damage=True), SLIM)
+    history = delivery_history(log)
+    found: dict[str, list[Violation]] = {
+        where: check_history(happenings, DELIVERY_GUARANTEES) for where, happenings in told(history).items()
+    }
+    with audit(history, DELIVERY_GUARANTEES) as audited:
+        rows = audited.violations.collect()
+    assert {(where, each.explanation, each.proof) for where, broken in found.items() for each in broken} == {
+        (row.topic_partition, row.explanation, tuple(row.proof)) for row in rows
+    }
+    assert rows
