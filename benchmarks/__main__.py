@@ -8,16 +8,41 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from benchmarks import bench_effects, bench_glob, bench_join, bench_life, bench_memory, bench_ring
+from benchmarks import (
+    bench_batcher,
+    bench_buckets,
+    bench_checker,
+    bench_copyflags,
+    bench_draining,
+    bench_effects,
+    bench_glob,
+    bench_join,
+    bench_leases,
+    bench_life,
+    bench_memory,
+    bench_offsets,
+    bench_ring,
+    bench_select,
+    bench_units,
+)
 from benchmarks._harness import Report, Scale
 
 BENCHMARKS: dict[str, Callable[[Scale], list[Report]]] = {
     "life": bench_life.run,
     "memory": bench_memory.run,
     "join": bench_join.run,
+    "units": bench_units.run,
     "ring": bench_ring.run,
+    "select": bench_select.run,
+    "buckets": bench_buckets.run,
     "glob": bench_glob.run,
     "effects": bench_effects.run,
+    "batcher": bench_batcher.run,
+    "draining": bench_draining.run,
+    "copyflags": bench_copyflags.run,
+    "offsets": bench_offsets.run,
+    "leases": bench_leases.run,
+    "checker": bench_checker.run,
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from benchmarks.floor import Floor
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver, Effect, Load
 from keyshared.lanes import Consumer, Entry, State
@@ -156,8 +156,15 @@ def window(
     return WindowSubject(capacity, limit, max_tracked=max_tracked, loaded_per_key=loaded_per_key, spills=spills)
 
 
-def dispatcher(capacity: int, limit: int, *, max_tracked: int = 1_000_000, loaded_per_key: int = 1_000) -> Subject:
-    config = DispatcherConfig(window=capacity, max_tracked=max_tracked, max_loaded_per_key=loaded_per_key)
+def dispatcher(
+    capacity: int,
+    limit: int,
+    *,
+    max_tracked: int = 1_000_000,
+    loaded_per_key: int = 1_000,
+    unit: DrainUnit = DrainUnit.KEY,
+) -> Subject:
+    config = DispatcherConfig(window=capacity, max_tracked=max_tracked, max_loaded_per_key=loaded_per_key, unit=unit)
     return DispatcherSubject(limit, config)
 
 

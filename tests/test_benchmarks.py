@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from benchmarks import __main__ as runner
 from benchmarks import _subjects as subjects
+from benchmarks import bench_copyflags
 from benchmarks._harness import Report, Scale, Verdict, turns
 from benchmarks._subjects import NULL_KEY, Driver, FloorSubject, Subject
 from benchmarks.bench_life import LOADS, hot_keys, random_picks, unique_keys, zipf_keys
@@ -23,10 +24,30 @@ TITLES = [
     "memory",
     "joins, ms per call",
     "rare events, us per message",
+    "life by drain unit",
+    "joins by drain unit, ms per call",
     "ring",
+    "select",
+    "bucket lookup",
+    "boundaries from key statistics",
+    "heaviest bucket",
+    "buckets that a join moves",
     "glob",
     "long keys",
     "effects",
+    "batcher",
+    "batch fill",
+    "draining: joins, ms",
+    "draining: us per message",
+    "draining: bytes per hash",
+    "copy flags",
+    "offset index",
+    "offset look-ups",
+    "offset appends",
+    "leases",
+    "checker",
+    "history formats",
+    "checker memory",
 ]
 
 
@@ -65,6 +86,11 @@ def test_every_target_is_judged_on_every_load(reports: list[dict[str, Any]]) -> 
     assert 2 == sum(target.startswith("waiting: ") for target in targets)
     assert 5 == sum(target.startswith("memory: ") for target in targets)
     assert 2 == sum(target.startswith("ring: ") for target in targets)
+    assert 6 == sum(target.startswith("draining: ") for target in targets)
+    assert 3 == sum(target.startswith("select: ") for target in targets)
+    assert 4 == sum(target.startswith("copy flags: ") for target in targets)
+    assert 3 == sum(target.startswith("offset index: ") for target in targets)
+    assert 6 == sum(target.startswith("offset look-ups: ") for target in targets)
     assert len(set(targets)) == len(targets)
 
 
@@ -194,6 +220,16 @@ def test_all_subjects_deliver_the_same_messages_in_the_order_of_each_key(keys: l
         for offset, key in seen:
             assert last.get(key, -1) < offset
             last[key] = offset
+
+
+@pytest.mark.parametrize("depth", bench_copyflags.DEPTHS)
+def test_sets_of_levels_answer_as_copy_flags_do(depth: int) -> None:
+    own = list(range(depth, 0, -1))
+    for flags in bench_copyflags.every_arrival(own):
+        due = list(bench_copyflags.at_once(own)(flags).levels)
+        assert due == bench_copyflags.by_level(own)(flags)
+        assert due == bench_copyflags.by_lowest(own)(frozenset(flags.levels))
+        assert due == bench_copyflags.by_sets(own)(frozenset(flags.levels))
 
 
 def test_a_subject_that_loses_messages_is_not_measured() -> None:

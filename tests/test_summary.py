@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keyshared.config import DispatcherConfig
 from keyshared.errors import ConfigError
+from keyshared.retry import RetryPolicy
 from keyshared.simulate import (
     Arrival,
     ConsumerPlan,
@@ -118,6 +120,14 @@ def test_the_figures_of_a_consumer_agree_with_its_deliveries() -> None:
     assert summary.consumers["b"].lost > 0
     assert sum(row.event is Event.DELIVERED and row.attempt != 1 for row in rows) == summary.redeliveries
     assert 50 == summary.acked
+
+
+def test_what_is_dead_lettered_leaves_the_backlog_too() -> None:
+    config = DispatcherConfig(retry=RetryPolicy(max_redeliveries=0))
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10))], answers=[FailFirst(1)], config=config)
+    summary, _ = summarize(plan, [Arrival(i, "k", at_ms=0) for i in range(3)], points=100)
+    assert (3, 0) == (summary.messages, summary.acked)
+    assert [3, 3, 2, 1] == [point.outstanding for point in summary.backlog]  # a point has the peak of its time
 
 
 def test_the_backlog_keeps_its_peaks_however_few_points_it_has() -> None:

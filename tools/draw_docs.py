@@ -45,7 +45,7 @@ CAUSES: Final = {
     (State.RETRY_WAIT, Change.SETTLE): "late `ack`; `gone`",
     (State.DEAD_LETTERING, Change.BLOCK): "`dead_lettered`, with `Poison.BLOCK_AND_DEAD_LETTER`: `Blocked`",
     (State.DEAD_LETTERING, Change.SETTLE): "`dead_lettered`; `gone`",
-    (State.BLOCKED, Change.PUT_BACK): "`unblock`",
+    (State.BLOCKED, Change.PUT_BACK): "`unblock`, `unblock_offset`",
     (State.BLOCKED, Change.SETTLE): "`park`; `gone`",
 }
 """What makes each step happen; a test asks for exactly the steps of the table."""
