@@ -6,6 +6,8 @@ of the file without Spark; by the Python part of an audit, on Arrow batches; and
 over the sort to the verdicts. What counts is processor time: of the whole audit that of the JVM, compiling and
 collecting garbage included, and of Python workers. An audit of few rows is measured too: what starting costs is told
 apart from what rows cost. Needs Linux (``/proc``).
+
+On a machine that is shared, processor time is dearer at one moment than at another: speeds are compared within a turn.
 """
 
 import os
@@ -31,7 +33,8 @@ from keyshared.testing.history import Happening
 from keyshared.testing.rows import COLUMNS
 
 TOPIC_PARTITIONS = 4
-ROWS = 1_000_000
+ROWS = 500_000
+REPEATS = 3
 OUTSTANDING = 1_000
 GUARANTEES = replace(CLAIMS, window=2 * OUTSTANDING + 2)
 TARGET = 0.6
@@ -53,7 +56,7 @@ class Seconds(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(prog="python -m benchmarks.bench_spark_audit", description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS, help=f"of all histories together ({ROWS:,})")
-    parser.add_argument("--repeats", type=int, default=3, help="how often each case takes its turn (3)")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help=f"how often each case takes its turn ({REPEATS})")
     parser.add_argument("--master", default="local[1]", help="Spark master (local[1])")
     options = parser.parse_args(arguments)
     told = list(history(options.rows // TOPIC_PARTITIONS, OUTSTANDING, quiet=True))
@@ -95,8 +98,10 @@ def measured(told: Sequence[Happening], path: str, logs: Sequence[DataFrame], re
         for name, case in cases.items():
             started, before = perf_counter(), processor_seconds()
             case()
+            took = Seconds(processor_seconds() - before, perf_counter() - started)
+            print(f"turn {turn} of {repeats}: {name}, {took.processor:.1f} s", file=sys.stderr, flush=True)
             if turn:
-                seconds[name].append(Seconds(processor_seconds() - before, perf_counter() - started))
+                seconds[name].append(took)
     return seconds
 
 
@@ -157,12 +162,12 @@ def print_table(rows: int, seconds: dict[str, list[Seconds]]) -> None:
     ]
     print(f"{rows:,} rows in {TOPIC_PARTITIONS} topic-partitions, {OUTSTANDING:,} outstanding in each")
     print(f"{'seconds for a million rows':28}{'processor':>12}{'wall':>8}{'of checker':>12}")
-    alone = median(each.processor for each in seconds["checker alone"]) / rows
+    alone = [each.processor / rows for each in seconds["checker alone"]]
     share = 0.0
     cases = [(name, own, rows) for name, own in named]
     for name, own, count in (*cases, ("audit, each row more", added, rows - rows // FEW)):
         processor, wall = (median(times) / count for times in zip(*own, strict=True))
-        share = alone / processor
+        share = median(one * count / each.processor for one, each in zip(alone, own, strict=True))
         print(f"{name:28}{processor * 1e6:12.2f}{wall * 1e6:8.2f}{share:12.0%}")
     start = [median(times) for times in zip(*few[1], strict=True)]
     print(f"an audit of {rows // FEW:,} rows took {start[0]:.1f} s of processors, {start[1]:.1f} s of the clock")
