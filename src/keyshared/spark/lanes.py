@@ -2,7 +2,8 @@
 
 The history is replayed event by event. At every delivery three questions are asked: is the key open at another consumer
 (one-holder), is an older message of the key neither open nor settled (key-order), and may this attempt exist at all
-(fence, no-loss)? At every settlement two: is it the first (no-loss), and is no newer attempt open (fence)? Works for any per-key limit, and for logs of any origin.
+(fence, no-loss)? At every settlement two: is it the first one (no-loss), and is no newer attempt open (fence)? Works
+for any per-key limit, and for logs of any origin.
 """
 
 from collections import Counter
