@@ -26,6 +26,7 @@ def redis_socket() -> str:
     _serve(
         [_program("redis-server"), "--port", "0", "--unixsocket", socket, "--save", "", "--dir", str(folder)],
         redis.Redis(unix_socket_path=socket).ping,
+        folder / "log",
     )
     return socket
 
@@ -39,12 +40,14 @@ def postgres_address() -> str:
     user = _unprivileged() if os.geteuid() == 0 else None
     if user is not None:
         shutil.chown(folder, user)
-    initdb = [str(Path(postgres).with_name("initdb")), "--pgdata", data, "--username=kit", "--auth=trust", "--no-sync"]
+    beside = Path(postgres).resolve().parent  # what is on the path may be a link
+    initdb = [str(beside / "initdb"), "--pgdata", data, "--username=kit", "--auth=trust", "--no-sync"]
     subprocess.run([*initdb, "--encoding=UTF8", "--locale=C"], user=user, stdout=subprocess.DEVNULL, check=True)
     settings = ["listen_addresses=", f"unix_socket_directories={folder}", "fsync=off", "synchronous_commit=off"]
+    settings.append("autovacuum=off")  # it counts rows, and the planner would choose another plan half-way
     flags = [word for setting in settings for word in ("-c", setting)]
     address = f"host={folder} user=kit dbname=postgres"
-    _serve([postgres, "-D", data, *flags], lambda: psycopg.connect(address).close(), user)
+    _serve([postgres, "-D", data, *flags], lambda: psycopg.connect(address).close(), folder / "log", user)
     return address
 
 
@@ -67,16 +70,18 @@ def _folder() -> Path:
     return folder
 
 
-def _serve(command: Sequence[str], ask: Callable[[], object], user: str | None = None) -> None:
+def _serve(command: Sequence[str], ask: Callable[[], object], log: Path, user: str | None = None) -> None:
     """Start a server that ends with this process, and wait until it answers."""
-    server = subprocess.Popen(command, user=user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with log.open("wb") as said:
+        server = subprocess.Popen(command, user=user, stdout=said, stderr=subprocess.STDOUT)
     atexit.register(_stop, server)
     give_up = time.monotonic() + PATIENCE_S
     while True:
         try:
             ask()
-        except (psycopg.OperationalError, redis.ConnectionError):
+        except (psycopg.OperationalError, redis.ConnectionError) as error:
             if server.poll() is not None or time.monotonic() > give_up:
+                error.add_note(f"{command[0]} said: {log.read_text('utf-8', 'replace')[-2_000:] or 'nothing'}")
                 raise
             time.sleep(0.02)
         else:
