@@ -39,7 +39,7 @@ SERVERS: Final = {
 def locate(program: str, environ: Mapping[str, str] = os.environ) -> Path | None:
     """Where a program of `SERVERS` is; None: nowhere.
 
-    Links are not followed: Debian's redis-server is one to redis-check-rdb, which goes by the name that it is called by.
+    Links are not followed: Debian's redis-server is one to redis-check-rdb, which goes by the name it is called by.
     """
     server = SERVERS[program]
     on_path = shutil.which(program, path=environ.get("PATH", ""))

@@ -42,7 +42,8 @@ def postgres_address() -> str:
         shutil.chown(folder, user)
     beside = Path(postgres).resolve().parent  # what is on the path may be a link
     initdb = [str(beside / "initdb"), "--pgdata", data, "--username=kit", "--auth=trust", "--no-sync"]
-    subprocess.run([*initdb, "--encoding=UTF8", "--locale=C"], user=user, stdout=subprocess.DEVNULL, check=True)
+    initdb += ["--encoding=UTF8", "--locale=C"]
+    subprocess.run(initdb, user=user, cwd=folder, stdout=subprocess.DEVNULL, check=True)
     settings = ["listen_addresses=", f"unix_socket_directories={folder}", "fsync=off", "synchronous_commit=off"]
     settings.append("autovacuum=off")  # it counts rows, and the planner would choose another plan half-way
     flags = [word for setting in settings for word in ("-c", setting)]
@@ -73,7 +74,7 @@ def _folder() -> Path:
 def _serve(command: Sequence[str], ask: Callable[[], object], log: Path, user: str | None = None) -> None:
     """Start a server that ends with this process, and wait until it answers."""
     with log.open("wb") as said:
-        server = subprocess.Popen(command, user=user, stdout=said, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(command, user=user, cwd=log.parent, stdout=said, stderr=subprocess.STDOUT)
     atexit.register(_stop, server)
     give_up = time.monotonic() + PATIENCE_S
     while True:
