@@ -31,7 +31,7 @@ pytest_collect_file = SybilCollection(
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """One quiet session for all tests and documents that need one."""
+    """One quiet session for all tests and documents of this process that need one."""
     pytest.importorskip("pyspark")
     from keyshared.spark.session import local_session  # noqa: PLC0415 - other tests run without pyspark
 
@@ -40,8 +40,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         "tests",
         master="local[2]",
         log=folder / "spark.log",
-        jvm_options="-XX:TieredStopAtLevel=1",
-        settings={"spark.sql.warehouse.dir": str(folder)},
+        # Many small plans, each compiled once: neither optimized machine code nor a collector in parallel pays off.
+        jvm_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        settings={
+            "spark.sql.warehouse.dir": str(folder),
+            "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM six times for each column
+        },
     )
     yield session
     session.stop()

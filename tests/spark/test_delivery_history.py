@@ -254,16 +254,8 @@ def damaged(lane: Sequence[Attempt], random: Random) -> list[Attempt]:
     return found
 
 
-def blamed_by_both(log: "DataFrame") -> tuple[set[Row], set[Row]]:
-    """Which deliveries broke one-holder or key-order, by `check_order` and by the checker."""
-    history = delivery_history(log).persist()
-    fast, slow, _ = blamed(log, history)
-    history.unpersist()
-    return fast, slow
-
-
 def blamed(log: "DataFrame", history: "DataFrame") -> tuple[set[Row], set[Row], Audited]:
-    """The same, and all that the checker said."""
+    """Which deliveries broke one-holder or key-order, by `check_order` and by the checker, and all that it said."""
     with audit(history, DELIVERY_GUARANTEES) as found:
         violations = found.violations.collect()
     delivered = history.filter("x_position is not null").select("topic_partition", "sequence", "x_position").collect()
