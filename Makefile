@@ -6,7 +6,7 @@ BIN := $(abspath $(VENV))/bin
 # One file stays in one worker: the blocks of a document share a namespace.
 XDIST ?= --numprocesses=auto --maxprocesses=8 --dist=loadfile
 # Each of them starts a JVM. Small jobs are planned by one thread, so a session keeps hardly more than one core busy.
-SPARK_XDIST ?= --numprocesses=auto --maxprocesses=2 --dist=loadfile
+SPARK_XDIST ?= --numprocesses=auto --maxprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 DEV := $(VENV)/.dev-installed
 SPARK := $(VENV)/.spark-installed

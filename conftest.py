@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent
+# Whole runs of the demo: begun last, they would keep one worker busy while the other has nothing left to do.
+LONGEST = {"test_demo.py", "test_demo_distribution.py"}
 
 # Chosen with --hypothesis-profile; tests never set max_examples themselves, or the choice would not reach them.
 settings.register_profile("ci", max_examples=200, derandomize=True, deadline=None)
@@ -72,10 +74,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the Spark lane by place, and put the blocks of each document back into the order they are read in."""
+    """Mark the Spark lane by place, begin with the longest files, and leave the blocks of a document in their order."""
     for item in items:
         if _in_spark_lane(item.path):
             item.add_marker(pytest.mark.spark)
+    items.sort(key=lambda item: item.path.name not in LONGEST)
     blocks = [index for index, item in enumerate(items) if isinstance(item, SybilItem)]
     in_order = sorted((items[index] for index in blocks), key=lambda item: (item.path, item.location[1] or 0))
     for index, item in zip(blocks, in_order, strict=True):
