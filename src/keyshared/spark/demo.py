@@ -45,9 +45,10 @@ from keyshared.spark.delivery_history import DELIVERY_GUARANTEES, delivery_histo
 from keyshared.spark.demo_buckets import bucket_report
 from keyshared.spark.demo_plan import CONCURRENCY, LOAD, Story, Workload
 from keyshared.spark.demo_text import columns, summary
+from keyshared.spark.progress import watch
 from keyshared.spark.replay import replay as replayed
 from keyshared.spark.report import ReplayReport, write_html
-from keyshared.spark.session import Progress, local_session, reason
+from keyshared.spark.session import local_session, reason
 from keyshared.spark.source import load_flights, load_log, log_columns
 
 __all__ = ["main"]
@@ -62,6 +63,7 @@ _BACKLOG_POINTS: Final = 720  # what the page can show
 _SHOWN_PROOFS: Final = 3  # of each promise
 _PROOF_WIDTH: Final = 120
 _MINUTE_MS: Final = 60_000
+_LINE_S: Final = 5
 _DEFAULT_CONSUMERS: Final = 8
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit says so, and has a master of its own
 _NO_WORK: Final = Workload(first_ms=0, span_ms=0, busiest=0.0, mean=0.0, largest=0.0)
@@ -337,7 +339,8 @@ def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argpa
 def _progress(
     spark: SparkSession | None, doing: str, options: argparse.Namespace, stream: TextIO | None = None
 ) -> AbstractContextManager[object]:
-    return nullcontext() if options.quiet else Progress(spark, doing, stream=stream)
+    # every step is told, however short
+    return nullcontext() if options.quiet else watch(spark, doing, every_s=_LINE_S, quiet_s=0, out=stream)
 
 
 def _spark_log(options: argparse.Namespace) -> Path:
