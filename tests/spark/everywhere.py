@@ -1,7 +1,7 @@
 """One small job of every kind, and a program that runs them all on the session it is told to make.
 
-``python -m tests.spark.everywhere MASTER FILE`` writes the answers as JSON. MASTER is a Spark master; or
-``connect:MASTER``, for a Spark Connect server of that master.
+``python -m tests.spark.everywhere MASTER FILE`` writes the answers as JSON. MASTER is a Spark master, or where a Spark
+Connect server listens (``sc://...``).
 """
 
 import json
@@ -36,7 +36,6 @@ from keyshared.spark.source import load_log, log_columns
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CONNECT: Final = "connect:"
 LAYOUT: Final = BucketLayout.equal_width(64)
 TREE: Final = DistributionTree({3: [{2: ["c1", {1: ["c2", "c3"]}]}, {1: ["c4", "c5"]}]})
 PLAN: Final = Plan(
@@ -46,7 +45,6 @@ PLAN: Final = Plan(
     answers=[SampledAnswers([Answer.ACK] * 8 + [Answer.NACK, Answer.SILENT], seed=5)],
 )
 RECORDS: Final = "topic_partition string, offset long, timestamp_epoch_ms long, origin string, origin_offset long"
-SETTINGS: Final = {"spark.sql.shuffle.partitions": "3"}
 
 
 def messages(spark: SparkSession) -> DataFrame:
@@ -155,11 +153,9 @@ def answers(spark: SparkSession) -> dict[str, list[str]]:
 
 
 def session(master: str) -> SparkSession:
-    """Make the session that is asked for."""
-    if master.startswith(CONNECT):
-        return SparkSession.builder.remote(master.removeprefix(CONNECT)).config(map=SETTINGS).getOrCreate()
-    quick = {"spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-    return local_session("everywhere", master=master, settings={**SETTINGS, **quick})
+    """Make the session that is asked for; executors that start quickly, where it has some of its own."""
+    quick = {} if master.startswith("sc://") else {"spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    return local_session("everywhere", master=master, settings={"spark.sql.shuffle.partitions": "3", **quick})
 
 
 def workers(spark: SparkSession) -> list[str]:

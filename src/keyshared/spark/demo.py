@@ -24,7 +24,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -131,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--limit", type=int, metavar="N", help="only the first N messages")
     add("--out", type=Path, default=Path("demo-output"), metavar="DIR", help="where results go (demo-output)")
     add("--deliveries", metavar="PATH", help="where the delivery log goes, if not below --out: workers must reach it")
-    add("--master", metavar="URL", help="Spark master (local[*], or what spark-submit was told)")
+    add("--master", metavar="URL", help="Spark master, or sc://host:port (local[*], or what spark-submit was told)")
     add("--partitions", type=int, metavar="N", help="Spark partitions of the replay (one for each topic-partition)")
     add("--quiet", action="store_true", help="print nothing but violations and errors")
     return parser
@@ -152,7 +152,8 @@ def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argp
     with os.fdopen(os.dup(2), "w") as screen, _progress(None, "starting Spark", options, screen):
         spark = local_session("keyshared demo", master=master, log=_spark_log(options))
     try:
-        spark.sparkContext.setLogLevel("ERROR")  # a JVM that spark-submit started has its own idea
+        with suppress(AttributeError):  # Connect has no context: its server's log is not ours
+            spark.sparkContext.setLogLevel("ERROR")  # a JVM that spark-submit started has its own idea
         return job(spark, options)
     finally:
         spark.stop()

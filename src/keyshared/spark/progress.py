@@ -1,6 +1,6 @@
 """A line that says how far Spark is: tasks done, rows and rows per second; in place of Spark's own.
 
-On a local or a cluster's master a thread asks Spark's status tracker, and its status store for rows. On Spark Connect
+On a Spark master, local or not, a thread asks Spark's status tracker, and its status store for rows. On Spark Connect
 the server tells by itself, tasks only.
 """
 
@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeGuard, cast
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -19,6 +19,9 @@ from pyspark.sql import SparkSession
 
 from keyshared.errors import ConfigError
 from keyshared.spark.progress_lines import ProgressLines, StageSeen
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.shell.progress import ProgressHandler
 
 __all__ = ["watch"]
 
@@ -69,13 +72,21 @@ def watch(
         replaying: 1 of 3 tasks, 336,776 rows, 33,210 rows/s, 10.1 s
         replaying: done in 14.3 s
     """
+    _check(doing, every_s, quiet_s)
+    return _watching(spark, doing, every_s, quiet_s, sys.stderr if out is None else out)
+
+
+def _check(doing: object, every_s: object, quiet_s: object) -> None:
     if not isinstance(doing, str) or len(doing.splitlines()) != 1:
         raise ConfigError("doing", doing, "be a text of one line")
-    for name, value, least in (("every_s", every_s, "above 0"), ("quiet_s", quiet_s, "of at least 0")):
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not (value >= 0 if name == "quiet_s" else value > 0):
-            raise ConfigError(name, value, f"be a number of seconds {least}")
-    return _watching(spark, doing, every_s, quiet_s, sys.stderr if out is None else out)
+    if not _is_number(every_s) or not every_s > 0:
+        raise ConfigError("every_s", every_s, "be a number of seconds above 0")
+    if not _is_number(quiet_s) or not quiet_s >= 0:
+        raise ConfigError("quiet_s", quiet_s, "be a number of seconds of at least 0")
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @contextmanager
@@ -166,11 +177,13 @@ def _told_by_server(spark: SparkSession) -> Iterator[_Look]:
             if not stage.done
         ]
 
-    spark.registerProgressHandler(hear)
+    # Connect asks for a class that nobody could import without its packages; it only calls
+    handler = cast("ProgressHandler", hear)
+    spark.registerProgressHandler(handler)
     try:
         yield lambda: [stage for stages in list(running.values()) for stage in stages]
     finally:
         try:
-            spark.removeProgressHandler(hear)
+            spark.removeProgressHandler(handler)
         except ValueError:  # the user has cleared all of them meanwhile
             running.clear()

@@ -19,10 +19,11 @@ from keyshared.errors import ConfigError
 
 __all__ = ["local_session", "reason"]
 
+_ZONE: Final = "spark.sql.session.timeZone"  # timestamps become milliseconds: the machine's zone must not matter
 _QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",  # timestamps become milliseconds: the machine's zone must not matter
+    _ZONE: "UTC",
     "spark.log.structuredLogging.enabled": "false",
 }
 _LOCAL: Final = {
@@ -49,7 +50,8 @@ def local_session(
     Args:
         app: Name of the application.
         master: Any Spark master: ``local[2]``, ``spark://host:7077``, ``yarn``. If it is not local, the cluster's own
-            defaults for network and shuffle stay. None for the one that ``spark-submit`` was told.
+            defaults for network and shuffle stay. None for the one that ``spark-submit`` was told. A Spark Connect
+            server is ``sc://host:15002``: its JVM is not ours, so ``jvm_options`` and ``log`` have no effect.
         log: File that gets whatever the JVM and the Python workers write to standard error, which is otherwise this
             process's. Nothing of it is lost.
         jvm_options: More options for the driver's JVM; ``-XX:TieredStopAtLevel=1`` makes short jobs start faster.
@@ -69,7 +71,7 @@ def local_session(
     # the builder is shared by the whole process and remembers settings: a new one does not
     builder = SparkSession.Builder().appName(app)
     if master is not None:
-        builder = builder.master(master)
+        builder = builder.remote(master) if _is_remote(master) else builder.master(master)
     for name, value in _settings(master, jvm_options, settings or {}).items():
         builder = builder.config(name, value)
     with _standard_error_to(log):
@@ -81,7 +83,13 @@ def local_session(
             raise ConfigError("master", master, requirement) from error
 
 
+def _is_remote(master: str | None) -> bool:
+    return master is not None and master.startswith("sc://")
+
+
 def _settings(master: str | None, jvm_options: str, more: Mapping[str, str]) -> dict[str, str]:
+    if _is_remote(master):
+        return {_ZONE: "UTC", **more}
     log4j = files("keyshared.spark") / "log4j2.properties"
     options = f"-Dlog4j2.configurationFile={Path(str(log4j)).as_uri()} {jvm_options}".strip()
     local = _LOCAL if master is not None and master.startswith("local") else {}
