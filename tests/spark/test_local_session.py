@@ -97,3 +97,10 @@ def test_a_master_that_does_not_exist_is_refused_with_the_reason(tmp_path: Path)
 def test_without_a_master_the_one_that_spark_was_told_stays(spark: "SparkSession") -> None:
     assert "local[2]" == local_session(master=None).sparkContext.master
     assert local_session(master=None).sparkContext is spark.sparkContext
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_connect_server_is_refused_where_this_process_has_a_jvm_already() -> None:
+    with pytest.raises(ConfigError, match=r"'sc://127.0.0.1:1'; it must be a master that Spark can start with"):
+        local_session(master="sc://127.0.0.1:1")
+    assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ

@@ -1,7 +1,11 @@
 """The line of progress follows a job, on Spark and on Connect, ends with it, and never fails it."""
 
+import fcntl
 import io
+import os
 import re
+import struct
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -90,6 +94,16 @@ def test_a_terminal_shows_tasks_and_rows_of_a_job_in_one_line(spark: "SparkSessi
     assert [line for line in drawn if re.match(r"counting: [1-5] of 6 tasks, [1-5]00 rows, [\d,]+ rows/s, \d", line)]
     assert re.match(r"counting: done in \d+\.\d s", last)
     assert len(last) >= len(drawn[-1].rstrip())  # wipes what was there
+
+
+def test_a_line_is_no_longer_than_the_terminal_is_wide() -> None:
+    screen, keyboard = os.openpty()
+    fcntl.ioctl(keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
+    with os.fdopen(keyboard, "w") as out, watch(None, "a very long thing to do", quiet_s=0, out=out):
+        pass
+    shown = os.read(screen, 1_000).decode()
+    os.close(screen)
+    assert "\ra very long thing t\r\n" == shown[-22:]
 
 
 @pytest.mark.usefixtures("often")

@@ -4,7 +4,7 @@ On a Spark master, local or not, a thread asks Spark's status tracker, and its s
 the server tells by itself, tasks only.
 """
 
-import shutil
+import os
 import sys
 import threading
 import time
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["watch"]
 
+_COLUMNS: Final = 80  # of a terminal that does not say
 _Look: TypeAlias = Callable[[], list[StageSeen]]
 
 # a context that is being stopped, a JVM that is gone, a Spark whose store is another one
@@ -91,8 +92,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 @contextmanager
 def _watching(spark: SparkSession | None, doing: str, every_s: float, quiet_s: float, out: TextIO) -> Iterator[None]:
-    width = shutil.get_terminal_size().columns if out.isatty() else None
-    lines = ProgressLines(doing, time.monotonic(), every_s=every_s, quiet_s=quiet_s, width=width)
+    lines = ProgressLines(doing, time.monotonic(), every_s=every_s, quiet_s=quiet_s, width=_width(out))
     over = threading.Event()
     failed = True
     with _looking(spark) as look:
@@ -105,6 +105,16 @@ def _watching(spark: SparkSession | None, doing: str, every_s: float, quiet_s: f
             over.set()
             thread.join()
             _write(out, lines.end(time.monotonic(), failed=failed))
+
+
+def _width(out: TextIO) -> int | None:
+    """Columns of the terminal behind a stream; None if there is none."""
+    if not out.isatty():
+        return None
+    try:
+        return os.get_terminal_size(out.fileno()).columns or _COLUMNS
+    except OSError:  # it only says that it is one
+        return _COLUMNS
 
 
 def _show(lines: ProgressLines, look: _Look, over: threading.Event, out: TextIO) -> None:
