@@ -60,10 +60,11 @@ def test_a_new_stage_has_a_rate_of_its_own() -> None:
     assert "working: 0 of 2 tasks, 100 rows, 50 rows/s, 12.0 s\n" == told.look(112.0, [StageSeen(2, 2, 0, 100)])
 
 
-def test_rows_that_spark_does_not_tell_are_not_shown() -> None:
+def test_rows_that_spark_does_not_tell_or_that_are_none_yet_are_not_shown() -> None:
     told = lines(every_s=1, quiet_s=0)
     assert "working: 1 of 2 tasks, 1.0 s\n" == told.look(101.0, [StageSeen(1, 2, 1, None)])
-    assert "working: 2.0 s\n" == told.look(102.0, [])
+    assert "working: 1 of 2 tasks, 2.0 s\n" == told.look(102.0, [StageSeen(1, 2, 1, 0)])
+    assert "working: 3.0 s\n" == told.look(103.0, [])
 
 
 def test_tasks_that_ran_twice_are_not_more_than_there_are() -> None:

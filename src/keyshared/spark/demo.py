@@ -105,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         return _fail(str(error))
     except (PySparkException, Py4JJavaError) as error:
-        return _fail(f"{reason(error)}; details are in {_spark_log(options)}")
+        log = _spark_log(options)
+        return _fail(f"{reason(error)}; details are in {log}" if log.exists() else reason(error))
 
 
 def _fail(text: str) -> int:

@@ -47,9 +47,8 @@ def watch(
     Spark does not answer, or nobody reads, it shows less.
 
     Rows are what the tasks of the running stages have read from files, caches and shuffles, and their rate is that by
-    the time since the first of these stages was seen. Tasks report them when they end, and every 10 seconds
-    (``spark.executor.heartbeatInterval``). A task that sorts has read all of its rows before it hands out the first
-    one, so while Python then works on them the rate falls to its true value. On Spark Connect rows are unknown.
+    the time since the first of these stages began. A task that reads a shuffle tells its rows when it ends, so a job of
+    a few long tasks shows none for a while. On Spark Connect rows are unknown.
 
     Args:
         spark: The session, classic or Connect; None while there is none, then only the time is shown. All running jobs
@@ -70,8 +69,8 @@ def watch(
     Example:
         >>> with watch(spark, "replaying"):  # doctest: +SKIP
         ...     result.deliveries.write.parquet("deliveries.parquet")
-        replaying: 1 of 3 tasks, 336,776 rows, 33,210 rows/s, 10.1 s
-        replaying: done in 14.3 s
+        replaying: 2 of 3 tasks, 232,114 rows, 1,769 rows/s, 181.0 s
+        replaying: done in 291.8 s
     """
     _check(doing, every_s, quiet_s)
     return _watching(spark, doing, every_s, quiet_s, sys.stderr if out is None else out)

@@ -17,7 +17,7 @@ class StageSeen(NamedTuple):
         number: Which; a stage keeps its number.
         tasks: How many tasks it has, one for each of its partitions.
         done: How many are done. A task that had to run again may count twice.
-        rows: Rows that its tasks have read so far; None if Spark does not say.
+        rows: Rows that its tasks have told of so far; None if Spark does not say.
     """
 
     number: int
@@ -121,10 +121,9 @@ class ProgressLines:
             return []
         tasks = sum(stage.tasks for stage in running)
         told = [f"{sum(min(stage.done, stage.tasks) for stage in running):,} of {tasks:,} tasks"]
-        known = [stage.rows for stage in running if stage.rows is not None]
+        rows = sum(stage.rows or 0 for stage in running)
         seconds = now_s - min(self._began_s.values())
-        if known and seconds > 0:
-            rows = sum(known)
+        if rows and seconds > 0:
             told += [f"{rows:,} rows", f"{rows / seconds:,.0f} rows/s"]
         return told
 

@@ -74,6 +74,8 @@ def local_session(
         builder = builder.remote(master) if _is_remote(master) else builder.master(master)
     for name, value in _settings(master, jvm_options, settings or {}).items():
         builder = builder.config(name, value)
+    if _is_remote(master):
+        log = None  # what a server says stays there
     with _standard_error_to(log):
         try:
             return builder.getOrCreate()
