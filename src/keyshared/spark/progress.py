@@ -47,8 +47,8 @@ def watch(
     Spark does not answer, or nobody reads, it shows less.
 
     Rows are what the tasks of the running stages have read from files, caches and shuffles, and their rate is that by
-    the time since the first of these stages began. A task that reads a shuffle tells its rows when it ends, so a job of
-    a few long tasks shows none for a while. On Spark Connect rows are unknown.
+    the time since the first of these stages began. Tasks that pass rows through Python tell them when they end, so
+    a job of a few long ones shows none for a while. On Spark Connect rows are unknown.
 
     Args:
         spark: The session, classic or Connect; None while there is none, then only the time is shown. All running jobs
