@@ -13,8 +13,9 @@ SETTINGS = {
 
 if __name__ == "__main__":
     spark = local_session("connect", master="local[2]", settings=SETTINGS)
-    service = spark.sparkContext._jvm.org.apache.spark.sql.connect.service  # type: ignore[union-attr]  # there is a JVM
-    sys.stdout.write(f"{service.SparkConnectService.localPort()}\n")
+    # a Scala object: its port is known to the JVM alone
+    service = getattr(spark.sparkContext._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+    sys.stdout.write(f"{getattr(service, 'MODULE$').localPort()}\n")
     sys.stdout.flush()
     sys.stdin.read()
     spark.stop()

@@ -49,7 +49,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         command, env=ENVIRONMENT, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        yield f"sc://127.0.0.1:{process.stdout.readline().strip()}"
+        port = process.stdout.readline().strip()
+        assert port.isdecimal()  # or a client would try for minutes
+        yield f"sc://127.0.0.1:{port}"
         process.communicate()
 
 
