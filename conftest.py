@@ -47,6 +47,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     session.stop()
 
 
+@pytest.fixture(autouse=True)
+def _session_of_doctests(request: pytest.FixtureRequest, doctest_namespace: dict[str, object]) -> None:
+    """Docstrings of the adapter name the session ``spark``, as documents do; only those that do need one."""
+    examples = getattr(getattr(request.node, "dtest", None), "examples", ())
+    if any("spark." in example.source or "(spark," in example.source for example in examples):
+        doctest_namespace["spark"] = request.getfixturevalue("spark")
+
+
 def _in_spark_lane(path: Path) -> bool:
     """Whether a test in this file may import pyspark."""
     if not path.is_relative_to(ROOT):
