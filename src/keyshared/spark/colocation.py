@@ -12,12 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.errors import ConfigError
+from keyshared.hashing import KeyHash
 from keyshared.placement import Placement
 from keyshared.ranges import RangeMap
+from keyshared.spark.buckets import bucket_ranges_of
 from keyshared.spark.columns import WHOLE, check_columns, check_key, check_new
 from keyshared.spark.owner import owner_number
 from keyshared.spark.packing import check_partitions
-from keyshared.spark.slots import ranges_of, slot
+from keyshared.spark.slots import bucket_hash, ranges_of, slot
 from keyshared.spark.tables import constant
 
 __all__ = ["colocate"]
@@ -33,6 +35,7 @@ def colocate(
     topic_partition: str = "topic_partition",
     offset: str = "offset",
     into: str = "owner",
+    key_hash: KeyHash | None = None,
     partitions: int | None = None,
 ) -> DataFrame:
     """Put all messages of a consumer, or of a key, into one Spark partition, in offset order.
@@ -48,6 +51,8 @@ def colocate(
         topic_partition: String column.
         offset: Column of whole numbers.
         into: With a placement, the name of the new column with the owner.
+        key_hash: With a `BucketPlacement`, the hash of the keys of messages, as in `with_bucket_owner`. None: keys are
+            looked up in the placement as they stand.
         partitions: How many Spark partitions there shall be. By default one more than the placement has owners, and
             without a placement ``spark.sql.shuffle.partitions``. With fewer than that, owners share a partition, one
             after the other.
@@ -59,7 +64,9 @@ def colocate(
 
     Raises:
         ConfigError: A column is missing or of another type; ``into`` is taken; the frame is a stream; ``partitions`` is
-            none; or the placement cannot be expressed, see `owner`. No job was started.
+            none; ``key_hash`` is none, or the placement not one of buckets; or the placement cannot be expressed, see
+            `owner`. No job was started.
+        MissingExtraError: The hash needs a package that is not installed.
 
     Complexity:
         One shuffle and one sort of whole rows: select what is needed before. A partition is as large as its consumer's
@@ -76,7 +83,8 @@ def colocate(
         2 None None 2
     """
     check_key(df, key)
-    check_columns(df, {topic_partition: ("string",), offset: WHOLE})
+    check_columns(df, {topic_partition: ("string",)})
+    check_columns(df, {offset: WHOLE})
     check_partitions(partitions)
     if df.isStreaming:
         raise ConfigError("frame", "a stream", "be batch, for Spark sorts no stream; colocate within foreachBatch")
@@ -88,10 +96,11 @@ def colocate(
         spread = F.when(F.col(key).isNull(), F.xxhash64(offset)).otherwise(F.xxhash64(key))
         return _placed(df, F.pmod(spread, F.lit(count)), count).sortWithinPartitions(*order).drop(_PLACE)
     check_new(df, into)
-    ranges = ranges_of(placement)
+    ranges = ranges_of(placement) if key_hash is None else bucket_ranges_of(placement)
+    slots = slot(F.col(key), ranges) if key_hash is None else bucket_hash(F.col(key), key_hash=key_hash)
     nobody = len(ranges.owners)
     count = nobody + 1 if partitions is None else partitions
-    placed = _placed(df, F.coalesce(owner_number(slot(F.col(key), ranges), ranges), F.lit(nobody)), count)
+    placed = _placed(df, F.coalesce(owner_number(slots, ranges), F.lit(nobody)), count)
     # a number that is the same in the whole partition would only make the sort slower
     shared = [F.col(_PLACE)] if count <= nobody else []
     owners = F.get(constant(ranges.owners, "array<string>"), F.col(_PLACE))
