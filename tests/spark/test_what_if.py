@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,8 @@ def test_loads_moves_and_totals_are_views_of_the_summaries(spark: "SparkSession"
 
 
 def test_batches_are_written_as_they_fill(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("keyshared.spark.what_if._BATCH_ROWS", 3)
+    module = import_module("keyshared.spark.what_if")  # by attribute, the name is the function's
+    monkeypatch.setattr(module, "_BATCH_ROWS", 3)
     log = sorted(random_log(seed=14, topic_partitions=2), key=lambda row: row[:2])
     columns = ["topic_partition", "offset", "key", "at_ms", "service_ms"]
     batch = pa.RecordBatch.from_pylist([dict(zip(columns, row, strict=True)) for row in log])
