@@ -82,11 +82,11 @@ def test_columns_of_keys_are_what_python_says(spark: "SparkSession", kind: str) 
     keys: list[Any] = together(texts) if kind == "string" else together(blobs)
     columns: dict[str, tuple[Any, Callable[[Any], Any]]] = {}
     key = F.col("key")
-    placements = [HashRing(["ann", "bob", "eve"]).ranges, AutoSplit(["ann", "bob"]).ranges, *drawn(maps(), 6)]
+    placements = [HashRing(["ann", "bob", "eve"]).ranges, AutoSplit(["ann", "bob"]).ranges, *drawn(maps(), 4)]
     for number, ranges in enumerate(placements):
         columns[f"slot {number}"] = ks.slot(key, ranges), ranges.slot_of
         columns[f"owner {number}"] = ks.owner(key, ranges), ranges.owner_of
-    for number, layout in enumerate(drawn(layouts(), 3)):
+    for number, layout in enumerate(drawn(layouts(), 2)):
         columns[f"bucket {number}"] = ks.bucket(key, layout), python_bucket(layout, XXH64_SEED_42)
         columns[f"pulsar bucket {number}"] = (
             ks.bucket(key, layout, key_hash=MURMUR3_32),
