@@ -53,6 +53,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     session.stop()
 
 
+@pytest.fixture(autouse=True)
+def _session_of_doctests(request: pytest.FixtureRequest, doctest_namespace: dict[str, object]) -> None:
+    """Docstrings of the adapter name the session ``spark``, as documents do; only those that do need one."""
+    if not isinstance(request.node, pytest.DoctestItem) or not _in_spark_lane(request.node.path):
+        return
+    if any("spark." in example.source for example in request.node.dtest.examples):
+        doctest_namespace["spark"] = request.getfixturevalue("spark")
+
+
 def _in_spark_lane(path: Path) -> bool:
     """Whether a test in this file may import pyspark."""
     if not path.is_relative_to(ROOT):
