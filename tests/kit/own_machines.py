@@ -38,9 +38,6 @@ class PipelinedMachine(DispatcherMachine):
     driver_class = PipelinedDriver
     guarantees = replace(DispatcherMachine.guarantees, per_key=2)
 
-    def stop_reading(self, which: int) -> None:
-        """Not tried: what was sent with a message, and is read after its nack, looks as if it had overtaken it."""
-
 
 class TotalOrderDriver(DispatcherDriver):
     """One lane for everything."""

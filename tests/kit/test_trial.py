@@ -24,8 +24,8 @@ def test_a_broken_one_yields_its_promise_and_the_steps() -> None:
     found = find_violation(fault.machine, settings(BUDGET, phases=[Phase.generate]))
     assert found is not None
     assert found.violation.promise is Promise.SAFE_CURSOR
-    assert found.steps == len(found.script) - 1 > 0
-    assert str(found) == "\n".join([*found.script, str(found.violation)])
+    assert found.steps == len(found.schedule) > 0
+    assert str(found) == "\n".join([*map(str, found.schedule), str(found.violation)])
     assert found.history
 
 

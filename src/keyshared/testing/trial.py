@@ -2,12 +2,14 @@
 
 from typing import Final, NamedTuple
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import Happening
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
+from keyshared.testing.replay import Replay, run_schedule, shorten
+from keyshared.testing.steps import Schedule
 
 __all__ = ["BUDGET", "Finding", "find_violation"]
 
@@ -22,25 +24,29 @@ class Finding(NamedTuple):
         violation: The broken promise and its proof.
         examples: How many tries it took to find, before shrinking.
         history: What happens in the shortest way to it.
-        script: The steps of that way, as Hypothesis prints them. The last one, ``teardown``, heals everything.
+        schedule: The steps of that way: `keyshared.testing.replay.run_schedule` takes them again. What shows only when
+            everything is healed comes after the last one.
     """
 
     violation: Violation
     examples: int
     history: tuple[Happening, ...]
-    script: tuple[str, ...]
+    schedule: Schedule
 
     @property
     def steps(self) -> int:
-        """How many steps are left after shrinking, without the last one."""
-        return len(self.script) - 1
+        """How many steps are left after shrinking."""
+        return len(self.schedule)
 
     def __str__(self) -> str:
-        return "\n".join([*self.script, str(self.violation)])
+        return "\n".join([*map(repr, self.schedule), str(self.violation)])
 
 
 def find_violation(machine: type[KeySharedMachine], settings: settings = BUDGET) -> Finding | None:
     """Try to break a broker.
+
+    What Hypothesis could not make smaller, because it gives up when nothing gets smaller for a while, is shortened
+    further step by step.
 
     Args:
         machine: Its machine.
@@ -76,11 +82,35 @@ def find_violation(machine: type[KeySharedMachine], settings: settings = BUDGET)
     try:
         run_state_machine_as_test(Counted, settings=_first_fault_only(settings))
     except PromiseBrokenError as broken:
-        script = [line for note in getattr(broken, "__notes__", []) for line in note.splitlines()]
-        steps = tuple(line for line in script if line.startswith("state."))
-        return Finding(broken.violation, found[0][1], broken.history, steps)
+        finding = Finding(broken.violation, found[0][1], broken.history, broken.schedule)
+        return _shortened(finding, machine) if Phase.shrink in settings.phases else finding
     return None
 
 
 def _first_fault_only(chosen: settings) -> settings:
     return settings(chosen, report_multiple_bugs=False, print_blob=False)
+
+
+def _shortened(finding: Finding, machine: type[KeySharedMachine]) -> Finding:
+    """The same finding in fewer steps, if a replay shows it at all: a real system may answer otherwise each time."""
+
+    def breaks(schedule: Schedule) -> bool:
+        violation = _replay(machine, schedule).violation
+        return violation is not None and violation.promise is finding.violation.promise
+
+    shortest = _replay(machine, shorten(finding.schedule, breaks))
+    if shortest.violation is None or shortest.violation.promise is not finding.violation.promise:
+        return finding
+    return Finding(shortest.violation, finding.examples, shortest.history, shortest.taken)
+
+
+def _replay(machine: type[KeySharedMachine], schedule: Schedule) -> Replay:
+    world = machine.world()
+    return run_schedule(
+        machine.driver_class,
+        schedule,
+        world.guarantees,
+        max_outstanding=world.max_outstanding,
+        retry_ms=world.retry_ms,
+        rest_ms=world.rest_ms,
+    )
