@@ -141,7 +141,9 @@ def _steps(
     messages: list[st.SearchStrategy[Step]] = [st.builds(Publish, keys, st.integers(1, 4)), st.builds(Ack, open_now)]
     rare: list[st.SearchStrategy[Step]] = [
         joins,
-        *(st.builds(kind, names) for kind in (Leave, Flap, StopReading)),
+        st.builds(Leave, names),
+        st.builds(Flap, names),
+        st.builds(StopReading, names),
         st.just(ReadOn()),
         st.builds(AckLate, over),
     ]
