@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 from hypothesis import Phase, settings
 from tests.kit.all_faults import FAULTS
+from tests.kit.broken_own import OWN_FAULTS, OwnFault
 from tests.kit.fault import Fault
 from tests.kit.own_machines import MACHINES
 from tests.kit.small_broker import Message, SmallBroker, SmallDriver, SmallMachine
@@ -24,6 +25,13 @@ FEW = settings(BUDGET, max_examples=50)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_every_fault_is_caught_and_its_promise_named(fault: Fault) -> None:
     found = find_violation(fault.small_machine, QUICK)
+    assert found is not None
+    assert found.violation.promise in fault.promises
+
+
+@pytest.mark.parametrize("fault", OWN_FAULTS, ids=lambda fault: fault.machine.__name__)
+def test_a_fault_in_a_part_of_the_library_is_caught_through_its_driver(fault: OwnFault) -> None:
+    found = find_violation(fault.machine, QUICK)
     assert found is not None
     assert found.violation.promise in fault.promises
 
