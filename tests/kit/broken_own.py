@@ -1,6 +1,6 @@
 """The library's lease queue and window with one fault each: what their drivers have to show."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.kit.own_machines import LeaseQueueMachine, WindowMachine
 
@@ -65,8 +65,12 @@ def _queue(broken: type[LeaseQueue], *promises: Promise) -> OwnFault:
 
 
 def _fault(
-    broken: type, machine: type[KeySharedMachine], driver: Any, what: str, promise: Promise
-) -> OwnFault:  # any driver's class
+    broken: type,
+    machine: type[KeySharedMachine],
+    driver: type,
+    what: str,
+    *promises: Promise,
+) -> OwnFault:
     operated = type(f"{broken.__name__}Driver", (driver,), {what: broken})
     return OwnFault(type(f"{broken.__name__}Machine", (machine,), {"driver_class": operated}), frozenset(promises))
 

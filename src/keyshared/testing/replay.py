@@ -8,12 +8,14 @@ from keyshared.testing.bench import Bench, World
 from keyshared.testing.driver import AnyDriver
 from keyshared.testing.guarantees import Guarantees, Violation
 from keyshared.testing.history import Happening
-from keyshared.testing.steps import Ack, AckLate, Fail, Nack, NackLate, Publish, Schedule, Step
+from keyshared.testing.steps import Ack, AckLate, Fail, Nack, NackLate, Publish, Schedule, Step, Wait
 
 __all__ = ["Replay", "run_schedule", "shorten"]
 
 _FEW: Final = 12  # steps: so many may be tried in pairs
 _PLACES: Final = range(4)
+_PLAIN_KEYS: Final = (b"a", b"b", b"c")
+_DELAYS_MS: Final = (1, 10, 100)
 
 
 class Replay(NamedTuple):
@@ -154,8 +156,11 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
 
 def _easier(step: Step) -> Iterator[Step]:
     match step:
-        case Publish(_, count):
+        case Publish(key, count):
             yield from (replace(step, count=fewer) for fewer in range(1, count))
+            yield from (replace(step, key=plain) for plain in _earlier(_PLAIN_KEYS, key))
+        case Wait(ms):
+            yield from (Wait(less) for less in _DELAYS_MS if less < ms)
         case Fail(which, times):
             yield Nack(which)
             yield from (replace(step, times=fewer) for fewer in range(2, times))
@@ -164,3 +169,10 @@ def _easier(step: Step) -> Iterator[Step]:
             yield from (replace(step, which=lower) for lower in range(which))
         case _:
             pass
+
+
+def _earlier(plain: Sequence[bytes], key: bytes | None) -> Sequence[bytes]:
+    """Keys that are plainer than a key; that there is none means something, and stays."""
+    if key is None:
+        return ()
+    return plain[: plain.index(key)] if key in plain else plain
