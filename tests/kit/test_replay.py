@@ -85,6 +85,7 @@ def test_a_correct_broker_keeps_its_promises_in_a_schedule_of_every_step() -> No
     replay = small(EVERYTHING)
     assert replay.violation is None
     assert EVERYTHING == replay.taken
+    assert replay.in_the_end
     assert AtRest is kinds(replay.history)[-1]
     assert 4 == kinds(replay.history).count(Published)
 
@@ -107,6 +108,7 @@ def test_a_replay_ends_with_what_it_shows_and_the_broker_is_stopped() -> None:
 
     replay = small((Join("c1"), Publish(b"a", 2), Ack(), Publish(b"b")), Closing)
     assert (Join("c1"), Publish(b"a", 2), Ack()) == replay.taken
+    assert not replay.in_the_end
     assert AtRest not in kinds(replay.history)
     assert 1 == len(closed)
 

@@ -48,11 +48,24 @@ def test_the_promise_that_was_found_first_is_shortened_and_no_other() -> None:
 
 def test_what_no_replay_shows_again_is_told_as_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     fault = next(fault for fault in FAULTS if fault.name == "CursorOneTooFar")
-    monkeypatch.setattr(trial, "run_schedule", lambda *_, **__: Replay((), None, ()))
+    monkeypatch.setattr(trial, "run_schedule", lambda *_, **__: Replay((), None, (), in_the_end=True))
     found = find_violation(fault.machine)
     assert found is not None
     assert found.violation.promise is Promise.SAFE_CURSOR
     assert found.schedule
+
+
+def test_what_is_shown_once_more_and_then_no_longer_is_told_as_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = next(fault for fault in FAULTS if fault.name == "CursorOneTooFar")
+    whole = find_violation(fault.machine, settings(BUDGET, phases=[Phase.generate]))
+    assert whole is not None
+    answers = [Replay(whole.history, whole.violation, whole.schedule, in_the_end=False)]
+    monkeypatch.setattr(
+        trial,
+        "run_schedule",
+        lambda *_, **__: answers.pop() if answers else Replay((), None, (), in_the_end=True),
+    )
+    assert whole == find_violation(fault.machine)
 
 
 def test_what_the_driver_raises_is_not_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

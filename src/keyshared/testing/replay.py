@@ -25,11 +25,13 @@ class Replay(NamedTuple):
         history: What has happened. Of a broker that remembers only its cursor: since it was started last.
         violation: What was broken first; the replay ended there. None if nothing was.
         taken: The steps that did something; the others could not be taken when their turn came.
+        in_the_end: Whether all steps were taken: a violation then showed only when everybody answered everything.
     """
 
     history: tuple[Happening, ...]
     violation: Violation | None
     taken: Schedule
+    in_the_end: bool
 
 
 class _BrokenError(Exception):
@@ -77,6 +79,7 @@ def run_schedule(
         None
     """
     found: list[Violation] = []
+    in_the_end = False
 
     def blame(violation: Violation) -> None:
         found.append(violation)
@@ -87,12 +90,13 @@ def run_schedule(
     try:
         for step in schedule:
             bench.take(step)
+        in_the_end = True
         bench.heal()
     except _BrokenError:
         pass
     finally:
         bench.driver.close()
-    return Replay(tuple(bench.history), found[0] if found else None, tuple(bench.taken))
+    return Replay(tuple(bench.history), found[0] if found else None, tuple(bench.taken), in_the_end)
 
 
 def shorten(schedule: Sequence[Step], breaks: Callable[[Schedule], bool]) -> Schedule:

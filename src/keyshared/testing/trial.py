@@ -88,15 +88,27 @@ def _first_fault_only(chosen: settings) -> settings:
 
 def _shortened(finding: Finding, machine: type[KeySharedMachine]) -> Finding:
     """The same finding in fewer steps, if a replay shows it at all: a real system may answer otherwise each time."""
+    found = _replay(machine, finding.schedule)
 
     def breaks(schedule: Schedule) -> bool:
-        violation = _replay(machine, schedule).violation
-        return violation is not None and violation.promise is finding.violation.promise
+        return _is_like(_replay(machine, schedule), found, finding)
 
+    if not _is_like(found, found, finding):
+        return finding
     shortest = _replay(machine, shorten(finding.schedule, breaks))
-    if shortest.violation is None or shortest.violation.promise is not finding.violation.promise:
+    if shortest.violation is None:
         return finding
     return Finding(shortest.violation, finding.examples, shortest.history, shortest.taken)
+
+
+def _is_like(replay: Replay, found: Replay, finding: Finding) -> bool:
+    """Whether a replay shows the same promise broken, and by a step if that was so: the end hides what led to it."""
+    violation = replay.violation
+    return (
+        violation is not None
+        and violation.promise is finding.violation.promise
+        and replay.in_the_end <= found.in_the_end
+    )
 
 
 def _replay(machine: type[KeySharedMachine], schedule: Schedule) -> Replay:
