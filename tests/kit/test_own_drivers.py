@@ -239,6 +239,16 @@ def test_what_was_not_kept_in_memory_is_read_again_for_who_asks() -> None:
     assert [0, 1, 2, 3, 4] == seen
 
 
+def test_a_version_that_is_read_again_when_it_is_asked_for_is_leased_by_the_same_call() -> None:
+    driver = leasing("c1", window=2, max_depth=8, max_in_flight_per_consumer=1)
+    for key in (b"a", b"b", b"c", b"d"):
+        driver.publish(key)
+    (first,) = driver.receive("c1")
+    driver.ack("c1", first)
+    assert 3 == driver.queue.stats().spilled
+    assert [1] == [delivery.offset for delivery in driver.receive("c1")]
+
+
 def test_what_does_not_fit_into_the_queue_is_offered_when_there_is_room() -> None:
     driver = leasing("c1", max_depth=2, window=2)
     for _ in range(3):

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import Phase, find, settings
 from tests.kit.all_faults import FAULTS
 from tests.kit.small_broker import RETRY_MS, WINDOW, SmallBroker, SmallDriver, SmallMachine
 from tests.properties.kit.test_kit_finds_faults import OneLoopBroker
 
 from keyshared.testing import Driver, Guarantees, Promise, check_history
+from keyshared.testing.driver import AnyDriver
 from keyshared.testing.history import Acked, AtRest, Connected, Delivered, Gone, Happening, Nacked, Published
 from keyshared.testing.replay import Replay, run_schedule, shorten
 from keyshared.testing.steps import (
@@ -29,6 +31,7 @@ from keyshared.testing.steps import (
     StopReading,
     Wait,
 )
+from keyshared.testing.strategies import schedules
 
 EVERYTHING: Schedule = (
     Join("c1"),
@@ -199,6 +202,12 @@ def test_what_the_driver_cannot_do_is_passed_over() -> None:
     schedule = (Join("c1", ("a",)), Nack(), NackLate(), Fail(), Wait(1), Restart())
     replay = run_schedule(Bare, schedule, Guarantees(promises=set()))
     assert (Join("c1", ("a",)),) == replay.taken
+
+
+@pytest.mark.parametrize("driver", [None, SmallDriver, Bare])
+def test_a_schedule_can_be_drawn_for_any_driver(driver: type[AnyDriver] | None) -> None:
+    drawn = find(schedules(driver, most=3), lambda _: True, settings=settings(database=None, phases=[Phase.generate]))
+    assert isinstance(drawn[0], Join)
 
 
 # --- more than one of a key -----------------------------------------------------------------------------------------
