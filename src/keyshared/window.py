@@ -459,6 +459,8 @@ class InFlightWindow(WindowBooks):
                 return False
         if owner.free <= 0 or owner.ready or (owner.keyless and self.shared):
             self._list(lane, owner.ready)
+            if owner.free > 0:
+                self._freed[owner] = None  # what it stands back behind may yet go to somebody else
             return False
         return self._send(lane, entry, owner, granted)
 
