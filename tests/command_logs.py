@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.properties.schedules import any_config
 
@@ -78,7 +78,7 @@ class _Writer:
         self.journal.apply(command)
         return command
 
-    def make(self, command: str, **fields: object) -> Command:
+    def make(self, command: str, **fields: Any) -> Command:
         return Command(self.sequence, self.at_ms, command)._replace(**fields)
 
     def offer(self) -> Command:
@@ -93,7 +93,7 @@ class _Writer:
 
     def receipt(self) -> tuple[int, str, int]:
         held = [delivery.receipt for delivery in self.journal.dispatcher.in_flight()]
-        if held and self.rng.choice([True, True, True, False]):
+        if held and self.rng.random() < 0.75:
             return self.rng.choice(held)
         return self.rng.choice(range(self.offset + 2)), self.rng.choice(NAMES), self.rng.choice([1, 2, 3])
 

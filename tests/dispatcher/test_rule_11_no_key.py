@@ -150,7 +150,9 @@ def test_one_that_stood_back_behind_a_busy_consumer_goes_to_an_idle_one_in_the_s
 
 def test_what_stands_back_behind_one_that_a_busy_consumer_takes_goes_to_its_idle_owner_in_the_same_call() -> None:
     # When both are put back, the one without a key is in nobody's hands yet, so bob's waits its turn behind it.
-    dispatcher = subscription("ann", max_in_flight_per_consumer=2, ack_timeout_ms=10, retry=RetryPolicy(base_delay_ms=0))
+    dispatcher = subscription(
+        "ann", max_in_flight_per_consumer=2, ack_timeout_ms=10, retry=RetryPolicy(base_delay_ms=0)
+    )
     assert [(0, "ann"), (1, "ann")] == delivered(fill(dispatcher, None, "b", "a"))
     assert [] == dispatcher.add_consumer("bob", limit=1)
 

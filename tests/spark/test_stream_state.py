@@ -33,7 +33,8 @@ def stream_of(processor: DispatchProcessor) -> Any:
 
 
 def fed(stream: Any, commands: list[Command], topic_partition: str = "p") -> list[Row]:
-    rows: list[Row] = stream.test(topic_partition, [Row(topic_partition, *command) for command in commands])
+    command_row: Any = Row("topic_partition", *Command._fields)
+    rows: list[Row] = stream.test(topic_partition, [command_row(topic_partition, *command) for command in commands])
     return rows
 
 
@@ -125,7 +126,9 @@ def test_the_watermark_makes_due_what_no_command_would_and_each_at_its_own_insta
 
 def test_one_timer_is_set_and_it_is_the_next_deadline() -> None:
     stream = stream_of(DispatchProcessor(HashRing(), SECOND))
-    timers = lambda: list(stream.handle._timers.listTimers("p"))  # noqa: E731  # shorter than its name
+
+    def timers() -> list[int]:
+        return list(stream.handle._timers.listTimers("p"))
 
     fed(stream, [JOINED, Command(1, 500, "offer", offset=0, key=b"a")])
     assert [1_500] == timers()

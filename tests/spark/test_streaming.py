@@ -53,29 +53,33 @@ NEEDED = "topic_partition string, sequence int, at_ms int, command string"
 def store(spark: "SparkSession") -> Iterator["SparkSession"]:
     """The session with the settings that a stream needs, and as few tasks as will show something."""
     settings = {**STATE_STORE, "spark.sql.shuffle.partitions": "2"}
-    before = {name: spark.conf.get(name) for name in settings}
+    before = {name: str(spark.conf.get(name)) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
     yield spark
     for name, value in before.items():
-        spark.conf.set(name, str(value))
+        spark.conf.set(name, value)
 
 
 def logs(rng: Random) -> dict[str, list[Command]]:
-    return {name: written_log(rng, length, CONFIG).commands for name, length in (("p", 80), ("q", 60), ("r", 12))}
+    """Two that are busy, and one that falls silent with a message in flight."""
+    silent = [Command(0, 0, "add_consumer", consumer="x"), Command(1, 3, "offer", offset=0, key=b"a")]
+    return {"p": written_log(rng, 80, CONFIG).commands, "q": written_log(rng, 70, CONFIG).commands, "r": silent}
 
 
 def files_of(rng: Random, commands: dict[str, list[Command]]) -> list[list[tuple[Any, ...]]]:
-    """Each topic-partition in slices, one for each file; rows of a file in any order, and some of the file before."""
-    files: list[list[tuple[Any, ...]]] = []
-    for number in range(FILES):
-        rows = []
-        for name, mine in commands.items():
-            size = -(-len(mine) // FILES)
-            rows += [(name, *command) for command in mine[number * size : (number + 1) * size]]
-        rows += rng.sample(files[-1], 9) if files else []
+    """A file for each stretch of time; its rows in any order, and some of the file before."""
+    files: list[list[tuple[Any, ...]]] = [[] for _ in range(FILES)]
+    latest = max(command.at_ms for mine in commands.values() for command in mine)
+    for name, mine in commands.items():
+        reached = 0
+        for command in mine:
+            reached = max(reached, command.at_ms)
+            files[reached * FILES // (latest + 1)].append((name, *command))
+    for number in range(FILES - 1, 0, -1):
+        files[number] += rng.sample(files[number - 1], 9)
+    for rows in files:
         rng.shuffle(rows)
-        files.append(rows)
     return files
 
 
@@ -147,8 +151,10 @@ def test_a_stream_that_crashes_and_is_stopped_gives_each_row_of_the_batch_once(
     assert sorted(dispatch_partition(rows, ring(), CONFIG)) == expected
     assert expected == sorted(sink.rows)
     assert 0 < len(before) < len(expected)
-    # time passed for a topic-partition whose commands had ended
-    assert max(row[3] for row in expected if row[0] == "r") > commands["r"][-1].at_ms
+    # time goes on for a topic-partition that has fallen silent
+    assert ["deliver", "released", "deliver", "released", "dead_letter"] == [
+        row[4] for row in expected if row[0] == "r"
+    ]
 
 
 def test_the_batch_form_of_arrow_takes_and_gives_any_size_of_batches() -> None:

@@ -174,9 +174,12 @@ def dispatch_batches(
 
 def _check_frame(df: DataFrame) -> None:
     there = {name.casefold() for name in df.columns}
-    wanted = {field.name: (field.dataType.simpleString(),) for field in COMMAND_SCHEMA.fields if field.name != "key"}
-    wanted = {name: _WHOLE if kinds == ("bigint",) else kinds for name, kinds in wanted.items()}
-    check_columns(df, {name: kinds for name, kinds in wanted.items() if name in _NEEDED or name in there})
+    wanted = {
+        field.name: _WHOLE if field.dataType == LongType() else (field.dataType.simpleString(),)
+        for field in COMMAND_SCHEMA.fields
+        if field.name in _NEEDED or (field.name in there and field.name != "key")
+    }
+    check_columns(df, wanted)
     if "key" in there:
         check_key(df, "key")
 
