@@ -121,8 +121,8 @@ def print_table(rows: int, turns: Turns) -> None:
         share = median(one * count / each.processor for one, each in zip(alone, took, strict=True))
         print(f"{name:28}{processor * 1e6:12.2f}{wall * 1e6:8.2f}{share:12.0%}")
     starting = turns.median("audit of few rows")
-    took = f"{starting.processor:.1f} s of processors, {starting.wall:.1f} s of the clock"
-    print(f"an audit of {rows // FEW:,} rows took {took}")
+    both = f"{starting.processor:.1f} s of processors, {starting.wall:.1f} s of the clock"
+    print(f"an audit of {rows // FEW:,} rows took {both}")
     outcome = "PASS" if share >= TARGET else "MISSED"
     print(f"{outcome}: each row more at {share:.0%} of the checker alone, per core; at least {TARGET:.0%} is wanted")
 

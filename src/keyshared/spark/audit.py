@@ -6,7 +6,7 @@ checker as it is, while its rows stream by; topic-partitions are judged side by 
 checker's for each of them, whatever the number of Spark partitions and the size of batches.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
@@ -429,7 +429,7 @@ class _Counted(NamedTuple):
     """
 
     sizes: dict[str, int]
-    empty: list[str]
+    empty: Sequence[str]
 
 
 def _count(rows: DataFrame, topic_partition: str, sequence: str) -> _Counted:

@@ -220,7 +220,7 @@ def _decode_columns(batch: pa.RecordBatch) -> list[Happening] | None:
     # a value that no field has taken stands where there must be none
     if any(len(column) - column.null_count != told[name] for name, column in columns.items()):
         return None
-    return found.tolist()  # type: ignore[no-any-return]  # NumPy does not know what it holds
+    return found.tolist()
 
 
 def _fields_of(
