@@ -198,7 +198,7 @@ def audit(
         df: The histories: one row for each happening, with the columns of `keyshared.testing.rows.COLUMNS` (see
             docs/history.md). Columns that may be null may be missing, ``key`` may be a text, and whole numbers may be
             int or long. Columns whose names begin with ``x_`` are yours. It is read twice: once to count and to look
-            for rows without a place, once to judge; ``persist`` it if reading is dear.
+            for rows without a place and columns without values, once to judge; ``persist`` it if reading is dear.
         guarantees: What the system claims; None: every promise that a history can show, one delivery of a key at a
             time.
         topic_partition: String column; no NULL. What has a cursor of its own is a history of its own: with several
