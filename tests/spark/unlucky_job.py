@@ -23,7 +23,7 @@ from keyshared.simulate import ConsumerPlan, Fixed, Plan
 
 RING = HashRing.pulsar(["ann", "bob"])  # its hash runs in Python
 PLAN = Plan(consumers=[ConsumerPlan("ann", Fixed(3)), ConsumerPlan("bob", Fixed(4))])
-DAWDLE_S = 6.0
+PATIENCE_S = 120.0
 SETTINGS = {
     "spark.task.maxFailures": "3",
     "spark.speculation": "true",
@@ -31,22 +31,25 @@ SETTINGS = {
     "spark.speculation.quantile": "0.3",
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.minTaskRuntime": "50ms",
+    "spark.speculation.efficiency.enabled": "false",
     "spark.executor.memory": "512m",
 }
 
 
 def unlucky(how: str, trace: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Let some rows through, then fail or dawdle on the first attempt, in every second partition."""
+    """Let some rows through; then fail, or dawdle until Spark runs the task twice, in every second partition."""
     task = TaskContext.get()
     assert task is not None
-    attempt = task.attemptNumber()
+    attempt, again = task.attemptNumber(), f"later {task.stageId()} {task.partitionId()}"
     with Path(trace).open("a") as file:
-        file.write(f"{min(attempt, 1)}\n")
+        file.write(f"{again if attempt else 'first'}\n")
     for number, batch in enumerate(batches):
         if number == 1 and attempt == 0 and task.partitionId() % 2 == 0:
             if how == "fail":
                 raise OSError("as planned")
-            time.sleep(DAWDLE_S)
+            give_up = time.monotonic() + PATIENCE_S
+            while again not in Path(trace).read_text().splitlines() and time.monotonic() < give_up:
+                time.sleep(0.1)
         yield batch
 
 
@@ -98,12 +101,12 @@ def main(master: str, how: str, folder: str) -> None:
         trace = Path(folder, name)
         disturbed = log.mapInArrow(partial(unlucky, how, str(trace)), log.schema)
         expected, found = rows_of(job(log)), rows_of(job(disturbed))
-        attempts = Counter(trace.read_text().split())
+        attempts = Counter(line.split()[0] for line in trace.read_text().splitlines())
         told[name] = {
             "rows": sum(expected.values()),
             "same": expected == found,
-            "first": attempts["0"],
-            "later": attempts["1"],
+            "first": attempts["first"],
+            "later": attempts["later"],
         }
     spark.stop()
     print(json.dumps(told))  # noqa: T201 - that is how the test reads it
