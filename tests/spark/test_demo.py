@@ -262,7 +262,14 @@ def test_a_log_of_no_messages_is_refused(
     assert "error: log is 'log'; it must hold at least one message\n" == capsys.readouterr().err
 
 
-def test_a_job_that_fails_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_job_that_fails_is_told_in_one_line_that_names_the_log_if_there_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, logged: bool
+) -> None:
+    log = tmp_path / "out" / "spark.log"
+    log.parent.mkdir()
+    if logged:
+        log.write_text("")
     (tmp_path / "log.csv").write_text(CSV)
     (tmp_path / "file").write_text("")
     assert 2 == run(
@@ -274,7 +281,8 @@ def test_a_job_that_fails_is_told_in_one_line(tmp_path: Path, capsys: pytest.Cap
     )
     said = capsys.readouterr().err
     assert said.startswith("error: ")
-    assert said.endswith(f"; details are in {tmp_path / 'out' / 'spark.log'}\n")
+    assert logged == said.endswith(f"; details are in {log}\n")
+    assert logged == ("details" in said)
     assert 1 == said.count("\n")
 
 

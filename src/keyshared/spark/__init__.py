@@ -33,8 +33,9 @@ from keyshared.spark.offsets import TRANSLATION_SCHEMA, translate_offsets
 from keyshared.spark.order import check_order, count_by_promise
 from keyshared.spark.owner import owner, with_owner
 from keyshared.spark.partition import replay_partition
+from keyshared.spark.progress import watch
 from keyshared.spark.replay import Replay, replay
-from keyshared.spark.session import Progress, local_session
+from keyshared.spark.session import local_session
 from keyshared.spark.slots import bucket_hash, slot, with_slot
 from keyshared.spark.source import load_flights, load_log
 from keyshared.spark.what_if import WHAT_IF_SCHEMA, WhatIf, what_if
@@ -51,7 +52,6 @@ __all__ = [
     "WHAT_IF_SCHEMA",
     "Audit",
     "KeyHistogram",
-    "Progress",
     "Replay",
     "WhatIf",
     "audit",
@@ -85,6 +85,7 @@ __all__ = [
     "slot",
     "slot_partition",
     "translate_offsets",
+    "watch",
     "what_if",
     "what_if_partition",
     "with_bucket",
