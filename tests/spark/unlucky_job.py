@@ -1,7 +1,7 @@
 """Jobs whose tasks fail on their first attempt; run by test_unlucky_tasks.
 
-Arguments: a Spark master that lets tasks fail more than once, and a folder. Prints one JSON object: for each job whether
-its rows were those of the same job on undisturbed input, and how many first and later attempts its input has seen.
+Arguments: a Spark master that lets tasks fail more than once, and a folder. Prints one JSON object: for each job
+whether its rows were those of the same job on undisturbed input, and how many first and later attempts that has seen.
 """
 
 import json
