@@ -291,6 +291,11 @@ class HashRing:
         """Every virtual node as ``(full hash, consumer)``, in ring order; equal hashes in the order of their claims."""
         return tuple((point, name) for point, _, name in self._points)
 
+    @property
+    def separator(self) -> str | None:
+        """What ends the part of a name that points are made of, see `pulsar`; with one, who was here before matters."""
+        return self._rules.separator
+
     def weight_of(self, name: str) -> Weight:
         """Give a consumer's weight.
 
