@@ -114,9 +114,10 @@ bench: $(DEV) ## benchmarks and their targets; ARGS="--help" shows how to run so
 	@"$(BIN)/python" -m benchmarks $(ARGS)
 
 .PHONY: bench-spark
-bench-spark: $(DEV) $(SPARK) java ## what the Spark columns and the audit cost; ARGS="--repeats 1" measures each once
+bench-spark: $(DEV) $(SPARK) java ## what columns, audit and streams cost on Spark; ARGS="--repeats 1" measures each once
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_columns $(ARGS)
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_audit $(ARGS)
+	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_streaming $(ARGS)
 
 .PHONY: nightly
 nightly: $(DEV) $(SPARK) java servers ## the same tests with 10,000 examples each, the slow ones, and real subjects
