@@ -32,6 +32,18 @@ def test_bars_are_as_long_as_their_values_and_marks_stand_at_the_ideal() -> None
     assert ["a", "ten", "b", "forty", "c", "none"] == texts(drawn)
 
 
+def test_a_bar_without_an_ideal_has_no_mark_and_its_text_behind_it() -> None:
+    drawn = bars([Bar("a", 10, None, "ten")], title="t")
+    assert [] == with_class(drawn, "ideal")
+    [bar], [text] = with_class(drawn, "bar"), with_class(drawn, "soft")
+    assert float(bar.attrib["x"]) + float(bar.attrib["width"]) + 8 == float(text.attrib["x"])
+
+
+def test_values_are_written_as_asked_for() -> None:
+    drawn = panels([Line("a", ((0, 3), (1, 3)))], title="t", scale=lambda value: f"{value:.0f} <s>")
+    assert ["a: at most 3 <s>", "0 <s>", "2 <s>", "4 <s>"] == texts(drawn)[:4]
+
+
 def test_no_bars_are_an_empty_drawing() -> None:
     assert texts(bars([], title="t")) == []
 

@@ -34,13 +34,13 @@ class Bar:
     Attributes:
         label: What it is of.
         value: Its length.
-        ideal: Where the mark is.
+        ideal: Where the mark is; None for no mark.
         text: What is written beside it.
     """
 
     label: str
     value: float
-    ideal: float
+    ideal: float | None
     text: str
 
 
@@ -71,7 +71,7 @@ class Mark:
 
 
 def bars(rows: Sequence[Bar], *, title: str) -> str:
-    """Draw horizontal bars, each with a mark where it ideally would end.
+    """Draw horizontal bars, with a mark where one ideally would end.
 
     Args:
         rows: From top to bottom.
@@ -84,7 +84,7 @@ def bars(rows: Sequence[Bar], *, title: str) -> str:
         >>> bars([Bar("c1", 3.0, 2.5, "3")], title="load").startswith("<svg")
         True
     """
-    longest = max((max(row.value, row.ideal) for row in rows), default=0) or 1
+    longest = max((max(row.value, row.ideal or 0) for row in rows), default=0) or 1
     scale = (_WIDTH - _LABEL - _VALUE) / longest
     height = _ROW * len(rows) + 8
     drawn = [_bar(row, 4 + i * _ROW, scale) for i, row in enumerate(rows)]
@@ -92,7 +92,12 @@ def bars(rows: Sequence[Bar], *, title: str) -> str:
 
 
 def panels(
-    series: Sequence[Line], *, title: str, marks: Sequence[Mark] = (), unit: Callable[[float], str] = str
+    series: Sequence[Line],
+    *,
+    title: str,
+    marks: Sequence[Mark] = (),
+    unit: Callable[[float], str] = str,
+    scale: Callable[[float], str] = "{:,.0f}".format,
 ) -> str:
     """Draw values over time, a panel for each series below the other, all with the same axes.
 
@@ -103,6 +108,7 @@ def panels(
         title: For readers who hear the page.
         marks: Moments to point out in all panels.
         unit: Writes a time below the axis.
+        scale: Writes a value beside it.
 
     Returns:
         An ``<svg>`` element; without any point, one that says so.
@@ -123,7 +129,9 @@ def panels(
     def x(time: float) -> float:
         return _AXIS + (time - first) * x_scale
 
-    drawn = [part for i, line in enumerate(shown) for part in _panel(line, _TOP + _PANEL * (i + 1) - _GAP, top, x)]
+    drawn = [
+        part for i, line in enumerate(shown) for part in _panel(line, _TOP + _PANEL * (i + 1) - _GAP, top, x, scale)
+    ]
     drawn += [_mark(x(mark.at), bottom - _GAP, i, mark.label) for i, mark in enumerate(marks)]
     drawn += [
         _tick(x(time), bottom + 4, anchor, unit(time))
@@ -192,26 +200,28 @@ def _short(label: str) -> str:
 
 
 def _bar(row: Bar, y: int, scale: float) -> str:
-    length, ideal = row.value * scale, _LABEL + row.ideal * scale
+    length, end = row.value * scale, max(row.value, row.ideal or 0) * scale
     label, text = escape(row.label), escape(row.text)
+    ideal = "" if row.ideal is None else f'<path d="M{_LABEL + row.ideal * scale:.1f} {y}v{_ROW - 4}" class="ideal"/>'
     return (
         f"<g><title>{label}: {text}</title>"
         f'<text x="{_LABEL - 8}" y="{y + 19}" class="end">{escape(_short(row.label))}</text>'
-        f'<rect x="{_LABEL}" y="{y + 4}" width="{length:.1f}" height="{_ROW - 12}" rx="3" class="bar"/>'
-        f'<path d="M{ideal:.1f} {y}v{_ROW - 4}" class="ideal"/>'
-        f'<text x="{max(_LABEL + length, ideal) + 8:.1f}" y="{y + 19}" class="soft">{text}</text></g>'
+        f'<rect x="{_LABEL}" y="{y + 4}" width="{length:.1f}" height="{_ROW - 12}" rx="3" class="bar"/>{ideal}'
+        f'<text x="{_LABEL + end + 8:.1f}" y="{y + 19}" class="soft">{text}</text></g>'
     )
 
 
-def _panel(line: Line, floor_y: float, top: float, x: Callable[[float], float]) -> list[str]:
+def _panel(
+    line: Line, floor_y: float, top: float, x: Callable[[float], float], scale: Callable[[float], str]
+) -> list[str]:
     """An area with steps: a value holds until the next one."""
-    scale = (_PANEL - _GAP - _PANEL_HEAD) / top
-    steps = "".join(f"V{floor_y - value * scale:.1f}H{x(after):.1f}" for value, after in _spans(line.points))
+    unit = (_PANEL - _GAP - _PANEL_HEAD) / top
+    steps = "".join(f"V{floor_y - value * unit:.1f}H{x(after):.1f}" for value, after in _spans(line.points))
     name, peak = escape(_short(line.label)), max(value for _, value in line.points)
     area = f"M{x(line.points[0][0]):.1f} {floor_y:.1f}{steps}V{floor_y:.1f}Z"
     return [
-        f'<text x="{_AXIS}" y="{floor_y - _PANEL + _GAP + 12:.1f}">{name}: at most {peak:,.0f}</text>',
-        *(_grid_line(floor_y - value * scale, value) for value in (0, top / 2, top)),
+        f'<text x="{_AXIS}" y="{floor_y - _PANEL + _GAP + 12:.1f}">{name}: at most {escape(scale(peak))}</text>',
+        *(_grid_line(floor_y - value * unit, scale(value)) for value in (0, top / 2, top)),
         f'<path d="{area}" class="area"><title>{escape(line.label)}</title></path>',
     ]
 
@@ -222,10 +232,10 @@ def _spans(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float
     yield points[-1][1], points[-1][0]
 
 
-def _grid_line(y: float, value: float) -> str:
+def _grid_line(y: float, text: str) -> str:
     return (
         f'<path d="M{_AXIS} {y:.1f}H{_WIDTH - _RIGHT}" class="grid"/>'
-        f'<text x="{_AXIS - 8}" y="{y + 4:.1f}" class="soft end">{value:,.0f}</text>'
+        f'<text x="{_AXIS - 8}" y="{y + 4:.1f}" class="soft end">{escape(text)}</text>'
     )
 
 
