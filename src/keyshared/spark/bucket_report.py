@@ -6,7 +6,7 @@ from itertools import chain
 
 from keyshared.boundaries import imbalance
 from keyshared.buckets import HASH_STOP
-from keyshared.spark.charts import Line, panels, thinned
+from keyshared.spark.charts import Line, on_every_screen, panels
 from keyshared.spark.page import Part, clipped, section, table
 
 __all__ = ["BucketReport", "HotSlotKeys", "LayoutLoads", "bucket_section", "times"]
@@ -111,7 +111,7 @@ def bucket_section(report: BucketReport) -> str:
     Complexity:
         O(buckets), drawn with a number of points that has a limit.
     """
-    lines = [Line(layout.name, thinned(_points(layout))) for layout in report.layouts]
+    lines = [Line(layout.name, tuple(_points(layout))) for layout in report.layouts]
     ratios = table(
         "The heaviest by the mean",
         ("boundaries", "heaviest bucket / mean", "heaviest consumer / mean", "with owners by load"),
@@ -134,7 +134,8 @@ def bucket_section(report: BucketReport) -> str:
     )
     note = f"{report.title}: of equal width, and placed by the {report.unit} of each hash. {report.about_hot_slots}"
     chart = f"{report.unit} of each bucket, over the bucket hashes"
-    return section("Bucket boundaries", note, panels(lines, title=chart, unit="{:,.0f}".format), ratios, hottest)
+    drawn = on_every_screen(lambda width: panels(lines, title=chart, unit="{:,.0f}".format, width=width))
+    return section("Bucket boundaries", note, drawn, ratios, hottest)
 
 
 def _points(layout: LayoutLoads) -> list[tuple[float, float]]:

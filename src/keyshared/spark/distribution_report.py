@@ -7,6 +7,7 @@ from typing import Final
 
 from keyshared.distribution import DistributionTree
 from keyshared.distributor import Hop
+from keyshared.spark.charts import on_every_screen
 from keyshared.spark.demo_text import columns
 from keyshared.spark.page import duration, header, page, section, table, verdict
 from keyshared.spark.treechart import tree_chart
@@ -144,7 +145,10 @@ def _sections(report: DistributionReport) -> Iterator[str]:
         f"{report.messages:,} messages, {copies:,} copies in {duration(report.seconds * 1_000)}. Arcs are links, "
         "thicker the more they carried; those that the change of a target has touched are solid."
     )
-    chart = tree_chart(report.tree, dict(report.links), title="the tree and its links", marked=report.moved)
+    carried, title = dict(report.links), "the tree and its links"
+    chart = on_every_screen(
+        lambda width: tree_chart(report.tree, carried, title=title, marked=report.moved, width=width)
+    )
     rows: Sequence[tuple[object, ...]] = [(hop.cluster, hop.level, hop.target, count) for hop, count in report.links]
     yield section("The tree", note, chart, table("Copies of each link", ("from", "level", "to", "copies"), rows))
     logs = [(log.cluster, log.produced, log.received, log.sent) for log in report.clusters]

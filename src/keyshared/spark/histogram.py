@@ -113,7 +113,7 @@ class KeyHistogram:
                 cannot be. Nothing is written.
 
         Complexity:
-            O(slots log slots); the file stays below 300 kB.
+            O(slots log slots); the file stays below 400 kB.
 
         Example:
             >>> collect_histogram(key_histogram(df)).report("keys.html", about="orders of May")  # doctest: +SKIP

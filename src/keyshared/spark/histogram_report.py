@@ -10,7 +10,7 @@ from keyshared.errors import ConfigError
 from keyshared.ranges import RangeMap
 from keyshared.spark.bucket_figures import compare_layouts
 from keyshared.spark.bucket_report import bucket_section, times
-from keyshared.spark.charts import Bar, bars
+from keyshared.spark.charts import Bar, bars, on_every_screen
 from keyshared.spark.page import Part, as_text, clipped, facts, header, page, section, table
 from keyshared.spark.replay_report import against
 
@@ -87,7 +87,7 @@ def _hottest(counted: "KeyHistogram", unit: str, most: int) -> str:
             clipped(as_text(count.hot_key)),
             Part(_told(count.hot_weight)),
             Part(f"{float(Fraction(count.hot_weight) / Fraction(total)):.2%}" if total else ""),
-            count.hot_messages,
+            *([] if unit == "messages" else [count.hot_messages]),
             slot,
             count.keys - 1,
         )
@@ -97,7 +97,7 @@ def _hottest(counted: "KeyHistogram", unit: str, most: int) -> str:
         "The hottest key of each slot. Messages of a key go to one consumer, one after the other: the hottest keys say "
         "how far a group can grow."
     )
-    head = ("key", unit, "of all", "messages", "slot", "other keys there")
+    head = ("key", unit, "of all", *([] if unit == "messages" else ["messages"]), "slot", "other keys there")
     return section("Hottest keys", note, table(f"Keys with most {unit}", head, rows))
 
 
@@ -110,7 +110,9 @@ def _owners(loads: dict[str | None, Load], unit: str) -> str:
     figures = table(
         f"{unit.capitalize()} of each owner", ("owner", unit), ((n, Part(_told(load))) for n, load in named)
     )
-    return section("Load per consumer", note, bars(rows, title=f"{unit} of each owner against the mean"), figures)
+    title = f"{unit} of each owner against the mean"
+    drawn = on_every_screen(lambda width: bars(rows, title=title, width=width))
+    return section("Load per consumer", note, drawn, figures)
 
 
 def _told(load: Load) -> str:

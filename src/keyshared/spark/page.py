@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from keyshared.errors import ConfigError
+from keyshared.spark.charts import nice_ceiling
 
 __all__ = [
     "Counts",
@@ -20,6 +21,7 @@ __all__ = [
     "facts",
     "header",
     "listed",
+    "nice_duration",
     "page",
     "section",
     "table",
@@ -74,6 +76,24 @@ def duration(milliseconds: float) -> str:
     size, name, small, small_name = next(unit for unit in _UNITS if whole >= unit[0])
     rest = whole % size // small
     return f"{whole // size} {name}" + (f" {rest} {small_name}" if rest else "")
+
+
+def nice_duration(milliseconds: float) -> float:
+    """Give the next round time: where an axis ends.
+
+    Args:
+        milliseconds: The longest time to show.
+
+    Returns:
+        A round number of milliseconds, seconds, minutes, hours or days, whichever is the largest unit that fits.
+
+    Example:
+        >>> duration(nice_duration(2_100)), duration(nice_duration(100_000)), duration(nice_duration(1e10))
+        ('4.0 s', '4 min', '200 d')
+    """
+    sizes = (_DAY_MS, _HOUR_MS, _MINUTE_MS, _SECOND_MS)
+    size = next((size for size in sizes if milliseconds >= size), 1)
+    return nice_ceiling(milliseconds / size) * size
 
 
 def clipped(key: str) -> str:

@@ -103,7 +103,7 @@ class Replay:
         Complexity:
             Eight passes over the deliveries or the summaries. The driver gets what the page shows: O(consumers and
             changes of the plan, points of eight topic-partitions, hot keys), and one row for each of 65,536 slots at
-            most. The file stays below 300 kB for 200 consumers.
+            most. The file stays below 400 kB for 200 consumers.
 
         Example:
             >>> with replay(log, plan) as result:  # doctest: +SKIP

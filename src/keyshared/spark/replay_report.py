@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from keyshared.errors import ConfigError
 from keyshared.spark.bucket_report import BucketReport, bucket_section
-from keyshared.spark.charts import Bar, Line, Mark, bars, panels, thinned
+from keyshared.spark.charts import Bar, Line, Mark, bars, on_every_screen, panels
 from keyshared.spark.page import (
     Counts,
     Ms,
@@ -19,6 +19,7 @@ from keyshared.spark.page import (
     facts,
     header,
     listed,
+    nice_duration,
     page,
     section,
     table,
@@ -210,7 +211,7 @@ def html(report: ReplayReport) -> str:
         A complete HTML document that refers to nothing outside itself.
 
     Complexity:
-        O(size of the report); below 300 kB for any number of topic-partitions, 200 consumers and 200 hot keys.
+        O(size of the report); below 400 kB for any number of topic-partitions, 200 consumers and 200 hot keys.
     """
     parts = (_numbers, _load, _backlog, _waits, _moves, _hottest, _buckets)
     top = header(report.title, report.source, verdict(report.violations))
@@ -259,9 +260,11 @@ def backlog_section(backlogs: Sequence[Backlog], note: str, marks: Sequence[Mark
     Returns:
         An element.
     """
-    series = [Line(backlog.topic_partition, thinned(backlog.points)) for backlog in backlogs]
+    series = [Line(backlog.topic_partition, backlog.points) for backlog in backlogs]
     figures = table("Largest backlogs", ("in", "messages"), ((b.topic_partition, b.largest) for b in backlogs))
-    drawn = panels(series, title="backlog over time", marks=marks, unit=duration)
+    drawn = on_every_screen(
+        lambda width: panels(series, title="backlog over time", marks=marks, unit=duration, width=width)
+    )
     return section("Backlog over time", note, drawn, figures)
 
 
@@ -299,7 +302,9 @@ def _load(report: ReplayReport) -> str:
         ),
     )
     note = "The mark is the ideal: the share of an even split over the consumers that were there at each moment."
-    return section("Load per consumer", note, bars(rows, title="deliveries per consumer against the ideal"), figures)
+    title = "deliveries per consumer against the ideal"
+    drawn = on_every_screen(lambda width: bars(rows, title=title, width=width))
+    return section("Load per consumer", note, drawn, figures)
 
 
 def _marks(report: ReplayReport) -> list[Mark]:
@@ -318,11 +323,21 @@ def _backlog(report: ReplayReport) -> str:
 
 def _waits(report: ReplayReport) -> str:
     lines = [
-        Line("p99", thinned([(wait.at_ms, wait.p99_ms) for wait in report.waits])),
-        Line("p50", thinned([(wait.at_ms, wait.p50_ms) for wait in report.waits])),
+        Line("p99", tuple((wait.at_ms, wait.p99_ms) for wait in report.waits)),
+        Line("p50", tuple((wait.at_ms, wait.p50_ms) for wait in report.waits)),
     ]
     note = "From when a message could have gone out to when it did: all but one in a hundred, and half of what was due."
-    drawn = panels(lines, title="wait over time", marks=_marks(report), unit=duration, scale=duration)
+    drawn = on_every_screen(
+        lambda width: panels(
+            lines,
+            title="wait over time",
+            marks=_marks(report),
+            unit=duration,
+            scale=duration,
+            ceiling=nice_duration,
+            width=width,
+        )
+    )
     return section("Wait over time", note, drawn)
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from keyshared.boundaries import imbalance
 from keyshared.spark.bucket_report import times
-from keyshared.spark.charts import Bar, bars
+from keyshared.spark.charts import Bar, bars, on_every_screen
 from keyshared.spark.page import Ms, Part, clipped, duration, facts, header, page, section, table
 from keyshared.spark.replay_report import Backlog, Change, backlog_section, move_row
 
@@ -129,7 +129,8 @@ def _compared(report: WhatIfReport) -> str:
             for each in report.plans
         ),
     )
-    return section("Plans", note, bars(rows, title="wait p99 under each plan"), figures)
+    drawn = on_every_screen(lambda width: bars(rows, title="wait p99 under each plan", width=width))
+    return section("Plans", note, drawn, figures)
 
 
 def _backlogs(report: WhatIfReport) -> str:
