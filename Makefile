@@ -5,9 +5,12 @@ ARGS ?=
 BIN := $(abspath $(VENV))/bin
 # One file stays in one worker: the blocks of a document share a namespace.
 XDIST ?= --numprocesses=auto --maxprocesses=8 --dist=loadfile
+# Each of them starts a JVM. Small jobs are planned by one thread, so a session keeps hardly more than one core busy.
+SPARK_XDIST ?= --numprocesses=auto --maxprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 DEV := $(VENV)/.dev-installed
 SPARK := $(VENV)/.spark-installed
+CONNECT := $(VENV)/.connect-installed
 SUBJECTS := $(VENV)/.subjects-installed
 
 # Loopback only: without it Spark looks this machine's name up, which fails in many containers.
@@ -50,6 +53,10 @@ $(SPARK): requirements/spark.txt | $(DEV)
 	@$(PIP_INSTALL) --require-hashes -r requirements/spark.txt
 	@touch $@
 
+$(CONNECT): requirements/connect.txt | $(SPARK)
+	@$(PIP_INSTALL) --require-hashes -r requirements/connect.txt
+	@touch $@
+
 $(SUBJECTS): requirements/subjects.txt | $(DEV)
 	@$(PIP_INSTALL) --require-hashes -r requirements/subjects.txt
 	@touch $@
@@ -78,8 +85,13 @@ test-properties: $(DEV) ## oracles, state machines and broken variants
 	"$(BIN)/python" -m pytest $(XDIST) tests/properties $(ARGS)
 
 .PHONY: test-spark
-test-spark: $(DEV) $(SPARK) java ## the Spark tests, one process, no coverage
-	$(SPARK_ENV) "$(BIN)/python" -m pytest -m "spark and not slow" $(ARGS)
+test-spark: $(DEV) $(SPARK) java ## the Spark tests, two processes at most, no coverage
+	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m "spark and not slow" $(ARGS)
+
+# Two worker JVMs, a lost executor, Spark Connect and spark-submit: minutes, so no part of `make test`.
+.PHONY: test-cluster
+test-cluster: $(DEV) $(SPARK) $(CONNECT) java ## the Spark jobs where driver and workers share nothing; part of nightly
+	$(SPARK_ENV) "$(BIN)/python" -m pytest -m "spark and slow" tests/spark/test_cluster.py $(ARGS)
 
 .PHONY: check
 check: lint types wheel ## every static check
@@ -118,10 +130,13 @@ bench-spark: $(DEV) $(SPARK) java ## what the Spark columns and the audit cost; 
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_columns $(ARGS)
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_audit $(ARGS)
 
+# ARGS may select tests of one half only: pytest's 5, nothing selected, is an error only if both halves say so.
 .PHONY: nightly
-nightly: $(DEV) $(SPARK) java servers ## the same tests with 10,000 examples each, the slow ones, and real subjects
-	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" --hypothesis-profile=nightly $(ARGS)
-	$(SPARK_ENV) "$(BIN)/python" -m pytest -m spark --hypothesis-profile=nightly $(ARGS)
+nightly: $(DEV) $(SPARK) $(CONNECT) java servers ## the same tests with 10,000 examples each, the slow ones, and real subjects
+	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" --hypothesis-profile=nightly $(ARGS); \
+	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \
+	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \
+	spark=$$?; [ $$spark -ne 5 ] || exit $$core; exit $$spark
 
 .PHONY: demo
 demo: $(DEV) $(SPARK) java ## the Spark job over real flights; ARGS="--help" shows its options
@@ -143,6 +158,7 @@ lock: $(DEV) ## write requirements/ again from pyproject.toml
 	@$(COMPILE) --group lock --output-file requirements/lock.txt
 	@$(COMPILE) --group subjects --output-file requirements/subjects.txt
 	@$(COMPILE) --group servers --output-file requirements/servers.txt
+	@$(COMPILE) --group connect --constraints requirements/spark.txt --output-file requirements/connect.txt
 
 .PHONY: clean
 clean: ## remove everything that make has written

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent
+# Whole runs of the demo: begun last, they would keep one worker busy while the other has nothing left to do.
+LONGEST = {"test_demo.py", "test_demo_distribution.py"}
 
 # Chosen with --hypothesis-profile; tests never set max_examples themselves, or the choice would not reach them.
 settings.register_profile("ci", max_examples=200, derandomize=True, deadline=None)
@@ -31,7 +33,7 @@ pytest_collect_file = SybilCollection(
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """One quiet session for all tests and documents that need one."""
+    """One quiet session for all tests and documents of this process that need one."""
     pytest.importorskip("pyspark")
     from keyshared.spark.session import local_session  # noqa: PLC0415 - other tests run without pyspark
 
@@ -40,11 +42,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         "tests",
         master="local[2]",
         log=folder / "spark.log",
-        jvm_options="-XX:TieredStopAtLevel=1",
-        settings={"spark.sql.warehouse.dir": str(folder)},
+        # Many small plans, each compiled once: neither optimized machine code nor a collector in parallel pays off.
+        jvm_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        settings={
+            "spark.sql.warehouse.dir": str(folder),
+            "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM six times for each column
+        },
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _session_of_doctests(request: pytest.FixtureRequest, doctest_namespace: dict[str, object]) -> None:
+    """Docstrings of the adapter name the session ``spark``, as documents do; only those that do need one."""
+    if not isinstance(request.node, pytest.DoctestItem) or not _in_spark_lane(request.node.path):
+        return
+    if any("spark." in example.source for example in request.node.dtest.examples):
+        doctest_namespace["spark"] = request.getfixturevalue("spark")
 
 
 def _in_spark_lane(path: Path) -> bool:
@@ -68,10 +83,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the Spark lane by place, and put the blocks of each document back into the order they are read in."""
+    """Mark the Spark lane by place, begin with the longest files, and leave the blocks of a document in their order."""
     for item in items:
         if _in_spark_lane(item.path):
             item.add_marker(pytest.mark.spark)
+    items.sort(key=lambda item: item.path.name not in LONGEST)
     blocks = [index for index, item in enumerate(items) if isinstance(item, SybilItem)]
     in_order = sorted((items[index] for index in blocks), key=lambda item: (item.path, item.location[1] or 0))
     for index, item in zip(blocks, in_order, strict=True):

@@ -1,21 +1,20 @@
-"""What a column with a key's slot, owner or bucket costs on Spark, native and through Arrow.
+"""What a column with a key's slot, owner or bucket costs on Spark, native, through Arrow, and by other ways.
 
 Needs pyspark and Java, so it is not one of `python -m benchmarks`: run it by ``make bench-spark``. The unit is a *noop
 pass*: reading the same columns from the same Parquet file and writing them to Spark's ``noop`` sink, in the same run.
-Times are the wall clock's, because the work is in other processes; cases take turns, and the median of the ratios to
-the noop pass of the same turn is what counts.
+The other ways (*by hand*) are what people write: the same look-up in a Python UDF, in ``mapInArrow``, in
+``rdd.mapPartitions``.
 """
 
 import sys
-from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from statistics import median
-from tempfile import TemporaryDirectory
-from time import perf_counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from benchmarks._harness import Report
+from benchmarks._spark import Turns, bench_parser, bench_session, noop, take_turns, zipf_key
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.types import StringType, StructField, StructType
 
 from keyshared.buckets import BucketLayout
 from keyshared.hashing import MURMUR3_32
@@ -23,7 +22,6 @@ from keyshared.ring import HashRing
 from keyshared.spark.buckets import with_bucket, with_bucket_owner
 from keyshared.spark.histogram import key_histogram
 from keyshared.spark.owner import with_owner
-from keyshared.spark.session import local_session
 from keyshared.spark.slots import with_slot
 from keyshared.spread import BucketPlacement
 
@@ -34,11 +32,14 @@ NATIVE = HashRing(CONSUMERS)
 ARROW = HashRing.pulsar(CONSUMERS)
 LAYOUT = BucketLayout.equal_width(1_024)
 BUCKETS = BucketPlacement(LAYOUT, CONSUMERS)
+OWNER_TARGET = 1.15
 
-CASES: dict[str, Callable[[DataFrame], DataFrame]] = {
+Case = Callable[[DataFrame], DataFrame]
+CASES: dict[str, Case] = {
     "noop": lambda log: log,
     "slot, native": lambda log: with_slot(log, NATIVE),
     "owner, native": lambda log: with_owner(log, NATIVE),
+    "owner of 1,000 consumers, native": lambda log: with_owner(log, ring_of(1_000)),
     "owner of 32-bit slots, native": lambda log: with_owner(log, HashRing(CONSUMERS, slot_bits=32)),
     "bucket, native": lambda log: with_bucket(log, LAYOUT),
     "owner of the bucket, native": lambda log: with_bucket_owner(log, BUCKETS),
@@ -49,50 +50,74 @@ CASES: dict[str, Callable[[DataFrame], DataFrame]] = {
     "key_histogram, native": lambda log: key_histogram(log, weight="bytes"),
     "key_histogram, Arrow": lambda log: key_histogram(log, weight="bytes", slots=MURMUR3_32),
 }
+BY_HAND: dict[str, Case] = {
+    "owner by hand, mapInArrow": lambda log: log.mapInArrow(owners_of_batches, with_owner_field(log)),
+    "owner by hand, Arrow UDF": lambda log: log.withColumn("owner", udf(use_arrow=True)(F.col("key"))),
+    "owner by hand, pickled UDF": lambda log: log.withColumn("owner", udf(use_arrow=False)(F.col("key"))),
+    "owner by hand, rdd.mapPartitions": lambda log: log.sparkSession.createDataFrame(
+        log.rdd.mapPartitions(owners_of_rows), with_owner_field(log)
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = ArgumentParser(prog="python -m benchmarks.bench_spark_columns", description=__doc__)
-    parser.add_argument("--rows", type=int, default=ROWS, help=f"how many messages ({ROWS:,})")
-    parser.add_argument("--repeats", type=int, default=5, help="how often each case takes its turn (5)")
-    parser.add_argument("--master", default="local[2]", help="Spark master (local[2])")
+    parser = bench_parser("bench_spark_columns", str(__doc__), rows=ROWS, repeats=5)
+    parser.add_argument("--by-hand", action="store_true", help="the ways by hand too: up to 30 noop passes each")
     options = parser.parse_args(arguments)
-    with TemporaryDirectory() as folder:
-        spark = local_session("keyshared benchmark", master=options.master, log=Path(folder, "spark.log"))
-        try:
-            log = written(spark, options.rows, str(Path(folder, "log")))
-            print_table(options.rows, measured(log, options.repeats))
-        finally:
-            spark.stop()
+    with bench_session(options) as (spark, folder):
+        path = str(folder / "log")
+        keyed = spark.range(options.rows).select(zipf_key(KEYS).alias("key"), (F.col("id") % 1_000).alias("bytes"))
+        keyed.write.parquet(path)
+        log = spark.read.parquet(path)
+        ways = CASES | BY_HAND if options.by_hand else CASES
+        print(report(options.rows, take_turns(runs(ways, log), options.repeats)))
     return 0
 
 
-def written(spark: SparkSession, rows: int, path: str) -> DataFrame:
-    """A log of Zipf-like keys: the n-th hottest has about 1/n of the messages of the hottest."""
-    uniform = (F.xxhash64(F.col("id")) % 1_000_003 + 1_000_003) / 2_000_006
-    key = F.concat(F.lit("user-"), F.pow(F.lit(float(KEYS)), uniform).cast("bigint").cast("string"))
-    spark.range(rows).select(key.alias("key"), (F.col("id") % 1_000).alias("bytes")).write.parquet(path)
-    return spark.read.parquet(path)
+def runs(cases: Mapping[str, Case], log: DataFrame) -> dict[str, Callable[[], None]]:
+    """The frames are built here: building the table of a placement is no part of a pass."""
+    return {name: _run(case(log)) for name, case in cases.items()}
 
 
-def measured(log: DataFrame, repeats: int) -> dict[str, list[float]]:
-    """Seconds of each case, turn by turn; the first turn only warms up."""
-    seconds: dict[str, list[float]] = {name: [] for name in CASES}
-    for turn in range(repeats + 1):
-        for name, case in CASES.items():
-            frame = case(log)
-            started = perf_counter()
-            frame.write.format("noop").mode("overwrite").save()
-            if turn:
-                seconds[name].append(perf_counter() - started)
-    return seconds
+def _run(frame: DataFrame) -> Callable[[], None]:
+    return lambda: noop(frame)
 
 
-def print_table(rows: int, seconds: dict[str, list[float]]) -> None:
-    print(f"{rows:,} messages, {KEYS:,} keys, {len(CONSUMERS)} consumers\n{'':34}{'x noop':>8}{'seconds':>10}")
-    for name, own in seconds.items():
-        ratio = median(one / noop for one, noop in zip(own, seconds["noop"], strict=True))
-        print(f"{name:34}{ratio:8.2f}{median(own):10.2f}")
+def ring_of(consumers: int) -> HashRing:
+    return HashRing([f"c{number}" for number in range(consumers)])
+
+
+def udf(*, use_arrow: bool) -> Callable[[Column], Column]:
+    return F.udf(NATIVE.ranges.owner_of, returnType=StringType(), useArrow=use_arrow)
+
+
+def with_owner_field(log: DataFrame) -> StructType:
+    return StructType([*log.schema.fields, StructField("owner", StringType())])
+
+
+def owners_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    ranges = NATIVE.ranges
+    for batch in batches:
+        owners = pa.array([ranges.owner_of(key) for key in batch.column("key").to_pylist()], pa.string())
+        yield pa.RecordBatch.from_arrays([*batch.columns, owners], names=[*batch.schema.names, "owner"])
+
+
+def owners_of_rows(rows: Iterable[Row]) -> Iterator[tuple[object, ...]]:
+    ranges = NATIVE.ranges
+    for row in rows:
+        yield (*row, ranges.owner_of(row.key))
+
+
+def report(rows: int, turns: Turns) -> Report:
+    notes = [f"{rows:,} messages, {KEYS:,} keys, {len(CONSUMERS)} consumers; x noop"]
+    found = Report("columns on Spark", ("x noop cpu", "x noop wall", "cpu s", "wall s"), notes)
+    for case in turns:
+        ratio, seconds = turns.ratio(case, "noop"), turns.median(case)
+        found.add(case, *ratio, *seconds)
+    found.judge("owner, native, x noop cpu", turns.ratio("owner, native", "noop").processor, OWNER_TARGET)
+    for verdict in found.verdicts:
+        found.notes.append(str(verdict))
+    return found
 
 
 if __name__ == "__main__":

@@ -1085,6 +1085,7 @@ class ModelDispatcher:
             return self._send(lane, message, owner)
         else:
             self._list(lane, Queue.READY, owner)
+            self.freed.append(owner)
         return False
 
     def _send(self, lane: Lane, message: Message, consumer: str) -> bool:

@@ -17,7 +17,8 @@ from keyshared.errors import (
     UnknownSegmentError,
 )
 from keyshared.ranges import HashRange
-from keyshared.segments import Location, Segment, SegmentMap, SegmentStats, assign_round_robin, buckets_for_budget
+from keyshared.segment import Segment
+from keyshared.segments import Location, SegmentMap, SegmentStats, assign_round_robin, buckets_for_budget
 
 ONE = BucketLayout.equal_width(1)
 FOUR = BucketLayout.equal_width(4)

@@ -37,7 +37,10 @@ SERVERS: Final = {
 
 
 def locate(program: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Where a program of `SERVERS` is, links followed (PostgreSQL looks for its files from there); None: nowhere."""
+    """Where a program of `SERVERS` is; None: nowhere.
+
+    Links are not followed: Debian's redis-server is one to redis-check-rdb, which goes by the name it is called by.
+    """
     server = SERVERS[program]
     on_path = shutil.which(program, path=environ.get("PATH", ""))
     packed = find_spec(server.wheel_module)
@@ -47,7 +50,7 @@ def locate(program: str, environ: Mapping[str, str] = os.environ) -> Path | None
         *(sorted(DEBIAN_POSTGRES.glob(f"*/bin/{program}"), key=_major, reverse=True)),
         *(folder / server.in_wheel for folder in folders),
     ]
-    return next((each.resolve() for each in candidates if os.access(each, os.X_OK)), None)
+    return next((each.absolute() for each in candidates if os.access(each, os.X_OK)), None)
 
 
 def _major(program: Path) -> int:

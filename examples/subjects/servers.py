@@ -4,6 +4,7 @@ import atexit
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from tempfile import mkdtemp
 
 import psycopg
 import redis
-from tools.find_servers import locate
+from tools.find_servers import SERVERS, locate
 
 PATIENCE_S = 30
 
@@ -26,6 +27,7 @@ def redis_socket() -> str:
     _serve(
         [_program("redis-server"), "--port", "0", "--unixsocket", socket, "--save", "", "--dir", str(folder)],
         redis.Redis(unix_socket_path=socket).ping,
+        folder / "log",
     )
     return socket
 
@@ -33,18 +35,22 @@ def redis_socket() -> str:
 @cache
 def postgres_address() -> str:
     """Where the database of a PostgreSQL is that trusts whoever reaches its socket and does not wait for the disk."""
-    postgres, folder = _program("postgres"), _folder()
+    folder = _folder()
     data = str(folder / "data")
     # PostgreSQL refuses to run as root.
     user = _unprivileged() if os.geteuid() == 0 else None
+    postgres = Path(_program("postgres")).resolve()  # what is on the path may be a link
     if user is not None:
         shutil.chown(folder, user)
-    initdb = [str(Path(postgres).with_name("initdb")), "--pgdata", data, "--username=kit", "--auth=trust", "--no-sync"]
-    subprocess.run([*initdb, "--encoding=UTF8", "--locale=C"], user=user, stdout=subprocess.DEVNULL, check=True)
+        postgres = _where_all_may_go(postgres, folder)
+    initdb = [str(postgres.with_name("initdb")), "--pgdata", data, "--username=kit", "--auth=trust", "--no-sync"]
+    initdb += ["--encoding=UTF8", "--locale=C"]
+    subprocess.run(initdb, user=user, cwd=folder, stdout=subprocess.DEVNULL, check=True)
     settings = ["listen_addresses=", f"unix_socket_directories={folder}", "fsync=off", "synchronous_commit=off"]
+    settings.append("autovacuum=off")  # it counts rows, and the planner would choose another plan half-way
     flags = [word for setting in settings for word in ("-c", setting)]
     address = f"host={folder} user=kit dbname=postgres"
-    _serve([postgres, "-D", data, *flags], lambda: psycopg.connect(address).close(), user)
+    _serve([str(postgres), "-D", data, *flags], lambda: psycopg.connect(address).close(), folder / "log", user)
     return address
 
 
@@ -54,6 +60,18 @@ def _program(name: str) -> str:
         message = f"there is no {name}; type: make servers"
         raise FileNotFoundError(message)
     return str(program)
+
+
+def _where_all_may_go(program: Path, folder: Path) -> Path:
+    """The program; or a copy, if it comes from a wheel in an environment that only root may enter, such as in /root."""
+    module = SERVERS["postgres"].wheel_module
+    package = next((each for each in program.parents if each.name == module), None)
+    if package is None or all(each.stat().st_mode & stat.S_IXOTH for each in program.parents):
+        return program
+    for each in (package, package.with_name(f"{module}.libs")):  # the loader looks for libraries beside the package
+        if each.is_dir():
+            shutil.copytree(each, folder / each.name, symlinks=True)
+    return folder / program.relative_to(package.parent)
 
 
 def _unprivileged() -> str:
@@ -67,16 +85,18 @@ def _folder() -> Path:
     return folder
 
 
-def _serve(command: Sequence[str], ask: Callable[[], object], user: str | None = None) -> None:
+def _serve(command: Sequence[str], ask: Callable[[], object], log: Path, user: str | None = None) -> None:
     """Start a server that ends with this process, and wait until it answers."""
-    server = subprocess.Popen(command, user=user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with log.open("wb") as said:
+        server = subprocess.Popen(command, user=user, cwd=log.parent, stdout=said, stderr=subprocess.STDOUT)
     atexit.register(_stop, server)
     give_up = time.monotonic() + PATIENCE_S
     while True:
         try:
             ask()
-        except (psycopg.OperationalError, redis.ConnectionError):
+        except (psycopg.OperationalError, redis.ConnectionError) as error:
             if server.poll() is not None or time.monotonic() > give_up:
+                error.add_note(f"{command[0]} said: {log.read_text('utf-8', 'replace')[-2_000:] or 'nothing'}")
                 raise
             time.sleep(0.02)
         else:

@@ -15,10 +15,12 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final, TypeAlias
 
+from keyshared.arguments import check_int
 from keyshared.buckets import BucketLayout
 from keyshared.errors import ConfigError
 from keyshared.ranges import Weight
-from keyshared.segments import DEFAULT_MAX_BUCKETS, Segment, SegmentMap
+from keyshared.segment import Segment
+from keyshared.segments import DEFAULT_MAX_BUCKETS, SegmentMap
 
 __all__ = [
     "AutoScale",
@@ -169,10 +171,10 @@ class AutoScale:
 
     def __post_init__(self) -> None:
         for name in ("min_segments", "max_buckets"):
-            _check_int(name, getattr(self, name), 1)
+            check_int(name, getattr(self, name), 1)
         for name in ("max_merges", "split_cooldown_ms", "rebucket_cooldown_ms", "merge_cooldown_ms", "merge_window_ms"):
-            _check_int(name, getattr(self, name), 0)
-        _check_int("max_segments", self.max_segments, self.min_segments)
+            check_int(name, getattr(self, name), 0)
+        check_int("max_segments", self.max_segments, self.min_segments)
         BucketLayout.equal_width(self.max_buckets)  # raises
         _check_rate("split_floor", self.split_floor)
         for thresholds in (self.split, self.merge):
@@ -334,7 +336,7 @@ def decide(
     if type(now_ms) is not int:
         raise ConfigError("now_ms", now_ms, "be an int")
     for name, count in consumers.items():
-        _check_int(f"consumers of {name!r}", count, 0)
+        check_int(f"consumers of {name!r}", count, 0)
     most = max(consumers.values(), default=0)
     situation = _Situation(segments, loads, most, policy, now_ms, last)
     for_consumers = _serve_consumers(situation)
@@ -439,11 +441,6 @@ def _may_merge(now: _Situation, lower: Segment, upper: Segment) -> bool:
     together = len(lower.layout) + len(upper.layout)
     left = now.capacity - together + min(together, now.policy.max_buckets)
     return left >= min(now.consumers, now.capacity)
-
-
-def _check_int(name: str, value: object, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise ConfigError(name, value, f"be an int of at least {least}")
 
 
 def _check_rates(name: str, value: object) -> None:

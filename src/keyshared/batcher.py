@@ -19,6 +19,7 @@ from fractions import Fraction
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from keyshared.arguments import check_int
 from keyshared.buckets import HASH_STOP, BucketLayout
 from keyshared.errors import ClockError, ConfigError, InvariantError, SequenceOrderError
 
@@ -155,8 +156,7 @@ class BatchLimits:
             ("max_bytes", self.max_bytes, 1),
             ("max_delay_ms", 0 if self.max_delay_ms is None else self.max_delay_ms, 0),
         ):
-            if type(value) is not int or value < least:
-                raise ConfigError(name, value, f"be an int of at least {least}")
+            check_int(name, value, least)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 from zlib import crc32
 
+from keyshared.arguments import check_int
 from keyshared.copyflags import CopyFlags
 from keyshared.errors import ConfigError
 
@@ -155,8 +156,7 @@ def compose_metadata(
     _check_text("foreign", foreign)
     if not isinstance(envelope, OffsetEnvelope):
         raise ConfigError("envelope", envelope, "be an OffsetEnvelope")
-    if type(max_bytes) is not int or max_bytes < 1:
-        raise ConfigError("max_bytes", max_bytes, "be an int of at least 1")
+    check_int("max_bytes", max_bytes, 1)
     text = foreign + _written(envelope)
     try:
         size = len(text.encode())

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 
+from keyshared.arguments import check_int
 from keyshared.errors import ConfigError, SnapshotError
 from keyshared.retry import Backoff, Poison, RetryPolicy
 
@@ -19,7 +20,6 @@ __all__ = [
     "DrainUnit",
     "OnEvict",
     "Unmatched",
-    "check_int",
 ]
 
 DEFAULT_WINDOW: Final = (
@@ -220,13 +220,6 @@ class DispatcherConfig:
             raise ConfigError("poison", self.poison, "be BLOCK or BLOCK_AND_DEAD_LETTER with ordering_required")
         if self.unit is not DrainUnit.KEY:
             raise ConfigError("unit", self.unit, "be KEY with ordering_required: its one lane is all there is to drain")
-
-
-def check_int(parameter: str, value: object, least: int, alternative: str = "") -> None:
-    """Raise `ConfigError` unless a value is an int of at least ``least``; ``alternative`` ends the sentence."""
-    # A bool is an int to Python, but never a limit that somebody meant.
-    if type(value) is not int or value < least:
-        raise ConfigError(parameter, value, f"be an int of at least {least}{alternative}")
 
 
 def _names(kind: type[DispatcherConfig | RetryPolicy]) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self, TypeAlias
 
+from keyshared.arguments import check_text
 from keyshared.errors import ConfigError, SnapshotError
 
 __all__ = [
@@ -304,8 +305,7 @@ class FlagsHeader:
     codec: FlagsCodec = field(default_factory=BigEndian)
 
     def __post_init__(self) -> None:
-        if type(self.name) is not str or not self.name:
-            raise ConfigError("name", self.name, "be a text that is not empty")
+        check_text("name", self.name)
         if not all(callable(getattr(self.codec, method, None)) for method in ("encode", "decode")):
             raise ConfigError("codec", self.codec, "be a FlagsCodec such as BigEndian()")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Self, cast
 
 from keyshared.admission import Admission, Message
+from keyshared.arguments import check_int
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.drains import Drain, DrainDeadlines, due_order
@@ -168,8 +169,7 @@ class KeySharedDispatcher:
             >>> again.outstanding_effects() == d.outstanding_effects()
             True
         """
-        if type(epoch) is not int or epoch < 0:
-            raise ConfigError("epoch", epoch, "be an int of at least 0")
+        check_int("epoch", epoch, 0)
         if type(now_ms) is not int or now_ms < 0:
             raise ClockError(now_ms, 0)
         data = Reader(state)
@@ -604,8 +604,7 @@ class KeySharedDispatcher:
             [0, 1]
         """
         now = self._checked_now(now_ms)
-        if type(most) is not int or most < 1:
-            raise ConfigError("most", most, "be an int of at least 1")
+        check_int("most", most, 1)
         if only is not None:
             check_offset("only", only)
         member = self._membership.connected(name)

@@ -12,8 +12,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from keyshared.arguments import check_text
 from keyshared.copyflags import CopyFlags
-from keyshared.distributor import Copy, Distributor, Hop, check_cluster, check_flags
+from keyshared.distributor import Copy, Distributor, Hop, check_flags
 from keyshared.errors import ConfigError, InvariantError, TopologyError
 from keyshared.quiesce import Change, Moved, Quiesced
 from keyshared.treeshape import (
@@ -312,7 +313,7 @@ which get nothing from there otherwise
             >>> tree.apply(change).levels("c5")
             (32, 16, 8)
         """
-        check_cluster("cluster", cluster)
+        check_text("cluster", cluster)
         if cluster in self._hops:
             raise ConfigError("cluster", cluster, f"not be one of {_shown(self.clusters)}")
         asked = (near,) if isinstance(near, str) else tuple(near)

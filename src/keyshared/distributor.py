@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from keyshared.arguments import check_text
 from keyshared.copyflags import CopyFlags
 from keyshared.errors import ConfigError
 
-__all__ = ["Copy", "Distributor", "Hop", "check_cluster", "check_flags"]
+__all__ = ["Copy", "Distributor", "Hop", "check_flags"]
 
 
 class Copy(NamedTuple):
@@ -94,7 +95,7 @@ class Distributor:
     targets: Sequence[str]
 
     def __post_init__(self) -> None:
-        check_cluster("cluster", self.cluster)
+        check_text("cluster", self.cluster)
         CopyFlags.bit(self.level)
         if isinstance(self.targets, str):
             raise ConfigError("targets", self.targets, "be a collection of clusters, not one name")
@@ -103,7 +104,7 @@ class Distributor:
         if not targets:
             raise ConfigError("targets", targets, "name a cluster of each sibling subtree")
         for target in targets:
-            check_cluster("target", target)
+            check_text("target", target)
         if len(set(targets)) < len(targets) or self.cluster in targets:
             raise ConfigError("targets", targets, f"be different clusters, and not {self.cluster!r} itself")
 
@@ -138,9 +139,3 @@ def check_flags(flags: object) -> None:
     """Refuse a plain int: it may be anything, and flags that are wrong lose records."""
     if type(flags) is not CopyFlags:
         raise ConfigError("flags", flags, "be CopyFlags, such as CopyFlags(0)")
-
-
-def check_cluster(parameter: str, name: object) -> None:
-    """Refuse what cannot be the name of a cluster."""
-    if type(name) is not str or not name:
-        raise ConfigError(parameter, name, "be a text that is not empty")

@@ -12,131 +12,19 @@ which begin to drain, and at the new owner's, which have come home.
 
 from collections import deque
 from collections.abc import Iterable
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
+from keyshared.arguments import check_int, check_text
 from keyshared.draining import DrainingEntry, DrainingStats, add_up
+from keyshared.drainvalues import Acked, Change, HandedOver, HashState, Receipt, Refusal, Returned
 from keyshared.errors import ClockError, ConfigError, ConsumerExistsError, UnknownConsumerError
 from keyshared.invariants import require
 from keyshared.pendingacks import PendingAck, PendingAcks, Position, check_position
 from keyshared.ranges import Moved, RangeMap
 
-__all__ = ["Acked", "Change", "DrainTracker", "HandedOver", "HashState", "Receipt", "Refusal", "Returned"]
+__all__ = ["DrainTracker"]
 
 _SLACK: Final = 64  # numbers of ended drains that a wave may keep beyond one for each live one
-
-
-class Refusal(StrEnum):
-    """Why a message must not be sent."""
-
-    GONE = "the consumer is not connected"
-    NOT_OWNER = "the hash belongs to somebody else: ask owner again"
-    DRAINING = "its previous owner has not acked everything of the hash: keep it until the hash is unblocked"
-
-
-class Receipt(NamedTuple):
-    """Names one sending of one entry. Give it back with the ack.
-
-    Attributes:
-        consumer: To whom.
-        position: What.
-        generation: Number of the sending: never the same for two, so an ack of an earlier one settles nothing.
-    """
-
-    consumer: str
-    position: Position
-    generation: int
-
-
-class Acked(NamedTuple):
-    """What an ack has done.
-
-    Attributes:
-        settled: Whether the entry is off the books.
-        entry: What is known of it; None if the ack was late, double or foreign, and did nothing.
-        unblocked: Hashes that somebody was refused and that can go out now.
-    """
-
-    settled: bool
-    entry: PendingAck | None
-    unblocked: tuple[int, ...] = ()
-
-
-class Returned(NamedTuple):
-    """What was taken off the books without an ack.
-
-    Attributes:
-        entries: What it was, in ascending order of position, each with its hash.
-        unblocked: Hashes that somebody was refused and that can go out now.
-    """
-
-    entries: tuple[PendingAck, ...] = ()
-    unblocked: tuple[int, ...] = ()
-
-
-class Change(NamedTuple):
-    """What a change of owners has done.
-
-    Attributes:
-        moved: Which slots have another owner now: gained by ``new``, lost by ``old``. Messages that waited because
-            nobody owned their hash can go out where ``old`` is None.
-        replay: What the leaver held, in ascending order of position: to be sent again. Whoever waited for one of these
-            hashes can go on, and is told by this list only.
-        unblocked: Hashes that somebody was refused and that can go out now, because they came home.
-    """
-
-    moved: tuple[Moved, ...] = ()
-    replay: tuple[PendingAck, ...] = ()
-    unblocked: tuple[int, ...] = ()
-
-
-class HandedOver(NamedTuple):
-    """The drain of a hash took too long, so it is over: from here on the hash is delivered *at least once*.
-
-    Whatever is in ``entries`` has to be sent again, to the new owner, before anything newer of the hash. The old owner
-    may still be working on it, and its late acks settle nothing but its own books.
-
-    Attributes:
-        hash: Which hash.
-        consumer: Who did not ack in time.
-        owner: Who owns the hash now; None if nobody does.
-        entries: What is unacked there, in ascending order of position.
-        refused: How often somebody was refused meanwhile.
-        since_ms: When the drain began.
-    """
-
-    hash: int
-    consumer: str
-    owner: str | None
-    entries: tuple[PendingAck, ...]
-    refused: int
-    since_ms: int
-
-
-class HashState(NamedTuple):
-    """Everything that is known of one hash: why its messages do not arrive.
-
-    Attributes:
-        hash: Which hash.
-        owner: Whose it is; None if nobody's.
-        holder: Who has unacked entries of it that count; None if nobody has.
-        draining: Whether the owner has to wait for the holder.
-        positions: Where those entries are, in ascending order.
-        refused: How often somebody was refused because of this drain.
-        since_ms: When the drain began; None if there is none.
-        deadline_ms: When it will be handed over; None if never.
-        late: Who still holds entries that were handed over, and which. They block nobody.
-    """
-
-    hash: int
-    owner: str | None
-    holder: str | None
-    draining: bool
-    positions: tuple[Position, ...]
-    refused: int
-    since_ms: int | None
-    deadline_ms: int | None
-    late: tuple[tuple[str, tuple[Position, ...]], ...]
 
 
 class _Member:
@@ -211,8 +99,8 @@ class DrainTracker:
     def __init__(self, owners: RangeMap, *, drain_timeout_ms: int | None = None, now_ms: int = 0) -> None:
         if not isinstance(owners, RangeMap):
             raise ConfigError("owners", owners, "be a RangeMap")
-        if drain_timeout_ms is not None and (type(drain_timeout_ms) is not int or drain_timeout_ms < 1):
-            raise ConfigError("drain_timeout_ms", drain_timeout_ms, "be an int of at least 1, or None for no deadline")
+        if drain_timeout_ms is not None:
+            check_int("drain_timeout_ms", drain_timeout_ms, 1, ", or None for no deadline")
         if type(now_ms) is not int or now_ms < 0:
             raise ClockError(now_ms, 0)
         self._owners = owners
@@ -243,7 +131,7 @@ class DrainTracker:
         Complexity:
             O(r + m log n), r runs of both maps, m moved slots with pending entries, n entries pending.
         """
-        _check_name(consumer)
+        check_text("consumer", consumer)
         if consumer in self._members:
             raise ConsumerExistsError(consumer)
         moved = self._checked_moves(owners, joining=consumer)
@@ -271,7 +159,7 @@ class DrainTracker:
         Complexity:
             O(r + m log n + k), k entries that it held; see `add_consumer`.
         """
-        _check_name(consumer)
+        check_text("consumer", consumer)
         moved = self._checked_moves(owners, leaving=consumer)
         self._now = self._checked_now(now_ms)
         leaver = self._members.pop(consumer, None)
@@ -391,8 +279,8 @@ class DrainTracker:
             O(log n), n entries pending there.
         """
         check_position(position)
-        if messages is not None and (type(messages) is not int or messages < 1):
-            raise ConfigError("messages", messages, "be an int of at least 1, or None for all of them")
+        if messages is not None:
+            check_int("messages", messages, 1, ", or None for all of them")
         member = self._members.get(consumer)
         if member is None:
             return Acked(settled=False, entry=None)
@@ -680,8 +568,3 @@ def _book_of(member: _Member, position: Position, generation: int | None) -> Pen
     if entry is None or (generation is not None and generation != entry.generation):
         return member.late
     return member.pending
-
-
-def _check_name(consumer: object) -> None:
-    if type(consumer) is not str or not consumer:
-        raise ConfigError("consumer", consumer, "be a text that is not empty")

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, overload
 
 from xxhash import xxh64_intdigest
 
+from keyshared.arguments import check_text
 from keyshared.celeriant import big_endian_slot, little_endian_slot
 from keyshared.errors import ConfigError, KeyTypeError
 from keyshared.pulsar import murmur3_32, range_slot, ring_slot
@@ -188,8 +189,7 @@ class KeyHash:
     function: Callable[[bytes], int] = field(compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if type(self.name) is not str or not self.name:
-            raise ConfigError("name", self.name, "be a text that is not empty")
+        check_text("name", self.name)
         if type(self.bits) is not int or not 1 <= self.bits <= 64:  # noqa: PLR2004 - the widest hash in use
             raise ConfigError("bits", self.bits, "be an int from 1 to 64")
         if not callable(self.function):

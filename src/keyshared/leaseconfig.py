@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from keyshared.arguments import check_int
 from keyshared.config import (
     DEFAULT_ACK_TIMEOUT_MS,
     DEFAULT_MAX_IN_FLIGHT_PER_CONSUMER,
@@ -13,7 +14,6 @@ from keyshared.config import (
     DispatcherConfig,
     DrainUnit,
     Unmatched,
-    check_int,
 )
 from keyshared.errors import ConfigError
 from keyshared.retry import Backoff, Poison, RetryPolicy

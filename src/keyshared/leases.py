@@ -10,6 +10,7 @@ reservations that expire by themselves, caps that are answers instead of waiting
 from collections.abc import Iterable, Mapping
 from typing import Final, Self, TypeAlias
 
+from keyshared.arguments import check_int
 from keyshared.dedup import Produced, ProducerSequences
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
@@ -450,8 +451,7 @@ class LeaseQueue:
             ClockError: ``now_ms`` went back.
             ConfigError: That cannot be a handle, or the delay is not an int of at least 0.
         """
-        if type(delay_ms) is not int or delay_ms < 0:
-            raise ConfigError("delay_ms", delay_ms, "be an int of at least 0")
+        check_int("delay_ms", delay_ms, 0)
         effects, delivery = self._leased(version, lease_id, now_ms)
         if delivery is None:
             return Outcome(self._ledger.invalid(version, lease_id), effects)
@@ -476,8 +476,7 @@ class LeaseQueue:
             ClockError: ``now_ms`` went back.
             ConfigError: That cannot be a handle, or the time is not an int of at least 1.
         """
-        if type(additional_ms) is not int or additional_ms < 1:
-            raise ConfigError("additional_ms", additional_ms, "be an int of at least 1")
+        check_int("additional_ms", additional_ms, 1)
         effects, delivery = self._leased(version, lease_id, now_ms)
         if delivery is None:
             return Outcome(self._ledger.invalid(version, lease_id), effects)
@@ -723,8 +722,7 @@ class LeaseQueue:
     def _take(self, consumer: str, most: int, now_ms: int | None) -> tuple[list[Effect], list[Deliver] | Nothing]:
         """What time did, and the deliveries that a consumer gets now."""
         self._check_consumer(consumer)
-        if type(most) is not int or most < 1:
-            raise ConfigError("most", most, "be an int of at least 1")
+        check_int("most", most, 1)
         effects = self._at(now_ms)
         taken, others = self._ledger.take(consumer, most)
         return effects + others, taken

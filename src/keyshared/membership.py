@@ -7,6 +7,7 @@ of the messages that a consumer held is decided by `Endings`, and the window's `
 from collections.abc import Iterable
 from typing import Final
 
+from keyshared.arguments import check_int
 from keyshared.config import DispatcherConfig, DrainUnit, Unmatched
 from keyshared.effects import Effect, Evicted, ReleaseReason
 from keyshared.endings import Endings
@@ -90,8 +91,8 @@ class Membership:
 
     def leave(self, name: str, now: int, drain_ms: int | None, notices: list[Effect]) -> None:
         """End a session, at once or when what it holds is finished."""
-        if drain_ms is not None and (type(drain_ms) is not int or drain_ms < 0):
-            raise ConfigError("drain_ms", drain_ms, "be an int of at least 0, or None for no limit")
+        if drain_ms is not None:
+            check_int("drain_ms", drain_ms, 0, ", or None for no limit")
         _check_name(name)
         member = self.members.get(name)
         if member is None:
@@ -255,6 +256,5 @@ def _check_name(name: object) -> None:
 
 
 def _checked_limit(limit: int) -> int:
-    if type(limit) is not int or limit < 0:
-        raise ConfigError("limit", limit, "be an int of at least 0")
+    check_int("limit", limit, 0)
     return limit

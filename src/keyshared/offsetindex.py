@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
+from keyshared.arguments import check_int
 from keyshared.errors import ConfigError, OffsetOrderError
 from keyshared.invariants import require
 
@@ -82,8 +83,7 @@ class OffsetIndex:
     __slots__ = (*_COLUMNS, "_cut", "_end", "_filled", "_interval", "_offsets", "_start", "_timestamps", "_tops")
 
     def __init__(self, interval: int = DEFAULT_INTERVAL, *, start: int = 0) -> None:
-        if type(interval) is not int or interval < 1:
-            raise ConfigError("interval", interval, "be an int of at least 1")
+        check_int("interval", interval, 1)
         _check_offset("start", start)
         self._interval = interval
         self._start = start

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
+from keyshared.arguments import check_int, check_text
 from keyshared.commitmetadata import (
     MAX_METADATA_BYTES,
     CommitMetadata,
@@ -119,10 +120,8 @@ class GroupPartition:
     def __post_init__(self) -> None:
         for parameter in ("topic", "group"):
             value = getattr(self, parameter)
-            if type(value) is not str or not value:
-                raise ConfigError(parameter, value, "be a text that is not empty")
-        if type(self.partition) is not int or self.partition < 0:
-            raise ConfigError("partition", self.partition, "be an int of at least 0")
+            check_text(parameter, value)
+        check_int("partition", self.partition, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +247,7 @@ class OffsetDistributor:
 
     def __post_init__(self) -> None:
         CopyFlags.bit(self.level)
-        if type(self.margin_ms) is not int or self.margin_ms < 0:
-            raise ConfigError("margin_ms", self.margin_ms, "be an int of at least 0")
+        check_int("margin_ms", self.margin_ms, 0)
 
     def translate(self, commit: GroupCommit, log: OffsetLookup) -> GroupTimestamp | Declined:
         """Translate a commit.
@@ -323,8 +321,7 @@ class OffsetCommitter:
     def __post_init__(self) -> None:
         if type(self.keep_foreign) is not bool:
             raise ConfigError("keep_foreign", self.keep_foreign, "be a bool")
-        if type(self.max_metadata_bytes) is not int or self.max_metadata_bytes < 1:
-            raise ConfigError("max_metadata_bytes", self.max_metadata_bytes, "be an int of at least 1")
+        check_int("max_metadata_bytes", self.max_metadata_bytes, 1)
 
     def plan(
         self, sent: GroupTimestamp, group: TargetGroup, log: OffsetLookup, *, offset: int | None = None
@@ -428,8 +425,7 @@ def margin_for(*, lag_ms: int, outage_ms: int = 0, skew_ms: int = 0) -> int:
         157000
     """
     for parameter, value in (("lag_ms", lag_ms), ("outage_ms", outage_ms), ("skew_ms", skew_ms)):
-        if type(value) is not int or value < 0:
-            raise ConfigError(parameter, value, "be an int of at least 0")
+        check_int(parameter, value, 0)
     return lag_ms + outage_ms + skew_ms
 
 

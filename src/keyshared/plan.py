@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from keyshared.config import DispatcherConfig, check_int
+from keyshared.arguments import check_int, check_text
+from keyshared.config import DispatcherConfig
 from keyshared.errors import ConfigError
 from keyshared.glob import KeyFilter
 from keyshared.hashing import Key, key_bytes
@@ -89,8 +90,7 @@ class ConsumerPlan:
     concurrency: int = 1
 
     def __post_init__(self) -> None:
-        if type(self.name) is not str or not self.name:
-            raise ConfigError("name", self.name, "be a text that is not empty")
+        check_text("name", self.name)
         check_service("service", self.service)
         object.__setattr__(self, "filters", KeyFilter(self.filters).patterns)
         if self.limit is not None:

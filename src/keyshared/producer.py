@@ -13,7 +13,8 @@ from typing import NamedTuple
 from keyshared.batcher import BatchLimits, BatchMessage, BatchStats, BucketBatcher, EntryBatch, check_message
 from keyshared.errors import ClockError, ConfigError, InvariantError, SequenceOrderError
 from keyshared.ranges import HashRange
-from keyshared.segments import Segment, SegmentMap
+from keyshared.segment import Segment
+from keyshared.segments import SegmentMap
 
 __all__ = ["Publish", "SegmentProducer"]
 

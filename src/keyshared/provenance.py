@@ -11,6 +11,7 @@ offsets anew and needs another name.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
+from keyshared.arguments import check_text
 from keyshared.errors import ConfigError, SnapshotError
 
 __all__ = ["ProvenanceVector"]
@@ -225,7 +226,6 @@ class ProvenanceVector:
 
 
 def _check(origin: object, offset: object) -> None:
-    if type(origin) is not str or not origin:
-        raise ConfigError("origin", origin, "be a text that is not empty")
+    check_text("origin", origin)
     if type(offset) is not int or offset not in _OFFSETS:
         raise ConfigError("offset", offset, "be an int from 0 up to 63 bits")

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Self, TypeAlias
 
 from xxhash import xxh64_intdigest
 
+from keyshared.arguments import check_int
 from keyshared.errors import ConfigError, InvariantError, SnapshotError
 from keyshared.hashing import (
     DEFAULT_SLOT_BITS,
@@ -57,8 +58,7 @@ class HashRange:
     stop: int
 
     def __post_init__(self) -> None:
-        if type(self.start) is not int or self.start < 0:
-            raise ConfigError("start", self.start, "be an int of at least 0")
+        check_int("start", self.start, 0)
         if type(self.stop) is not int or self.stop <= self.start:
             raise ConfigError("stop", self.stop, f"be an int greater than start ({self.start})")
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
+from keyshared.arguments import check_int
 from keyshared.effects import AckIgnored, AckIgnoredReason
 from keyshared.errors import ConfigError
 from keyshared.lanes import Entry, State
@@ -29,8 +30,8 @@ def check_receipt(offset: object, consumer: object, attempt: object) -> None:
 
 def check_length(parameter: str, value: object, *, at_least: int) -> None:
     """Raise `ConfigError` unless that is a stretch of time, or None for the default."""
-    if value is not None and (type(value) is not int or value < at_least):
-        raise ConfigError(parameter, value, f"be an int of at least {at_least}, or None")
+    if value is not None:
+        check_int(parameter, value, at_least, ", or None")
 
 
 def check_offset(parameter: str, value: object) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias, TypeVar
 
+from keyshared.arguments import check_int, check_text
 from keyshared.errors import ConfigError
 
 __all__ = ["DEFAULT_COMPATIBILITY", "Compatibility", "Mode", "Reference", "Registration", "RegistryView"]
@@ -58,9 +59,9 @@ class Reference:
     version: int
 
     def __post_init__(self) -> None:
-        _check_text("name", self.name)
-        _check_text("subject", self.subject)
-        _check_number("version", self.version)
+        check_text("name", self.name)
+        check_text("subject", self.subject)
+        check_int("version", self.version, 1)
 
     @property
     def slot(self) -> tuple[str, int]:
@@ -96,9 +97,9 @@ class Registration:
 
     def __post_init__(self) -> None:
         for name in ("subject", "schema", "schema_type"):
-            _check_text(name, getattr(self, name))
-        _check_number("version", self.version)
-        _check_number("id", self.id)
+            check_text(name, getattr(self, name))
+        check_int("version", self.version, 1)
+        check_int("id", self.id, 1)
         object.__setattr__(self, "references", _instances("references", self.references, Reference))
         if type(self.deleted) is not bool:
             raise ConfigError("deleted", self.deleted, "be True or False")
@@ -169,17 +170,6 @@ class RegistryView:
         return self.modes.get(subject, self.modes.get(None, Mode.READWRITE))
 
 
-def _check_text(parameter: str, value: object) -> None:
-    if type(value) is not str or not value:
-        raise ConfigError(parameter, value, "be a text that is not empty")
-
-
-def _check_number(parameter: str, value: object) -> None:
-    # A bool is an int to Python, but never a number that somebody meant.
-    if type(value) is not int or value < 1:
-        raise ConfigError(parameter, value, "be an int of at least 1")
-
-
 def _instances(parameter: str, values: Iterable[_T], kind: type[_T]) -> tuple[_T, ...]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ConfigError(parameter, values, "be a sequence")
@@ -199,7 +189,7 @@ def _settings(
     checked: dict[str | None, _Setting] = {}
     for subject, value in values.items():
         if subject is not None:
-            _check_text(parameter, subject)
+            check_text(parameter, subject)
         try:
             checked[subject] = kind(value)
         except ValueError:

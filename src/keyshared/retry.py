@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final
 
+from keyshared.arguments import check_int
 from keyshared.errors import ConfigError
 
 __all__ = [
@@ -64,9 +65,9 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if self.max_redeliveries is not None:
-            _check_count("max_redeliveries", self.max_redeliveries, "be an int of at least 0, or None for no limit")
-        _check_count("base_delay_ms", self.base_delay_ms)
-        _check_count("max_delay_ms", self.max_delay_ms)
+            check_int("max_redeliveries", self.max_redeliveries, 0, ", or None for no limit")
+        check_int("base_delay_ms", self.base_delay_ms, 0)
+        check_int("max_delay_ms", self.max_delay_ms, 0)
         if not isinstance(self.backoff, Backoff):
             raise ConfigError("backoff", self.backoff, "be Backoff.FIXED or Backoff.EXPONENTIAL")
 
@@ -86,9 +87,9 @@ class RetryPolicy:
         Complexity:
             O(1).
         """
-        _check_count("failures", failures)
+        check_int("failures", failures, 0)
         if requested_ms is not None:
-            _check_count("requested_ms", requested_ms)
+            check_int("requested_ms", requested_ms, 0)
         if self.max_redeliveries is not None and failures > self.max_redeliveries:
             return None
         delay = self.base_delay_ms
@@ -195,9 +196,3 @@ _POISON_NAMES: Final = {
     Poison.BLOCK_AND_DEAD_LETTER: "BLOCK_AND_DEAD_LETTER",
     Poison.QUARANTINE: "QUARANTINE",
 }
-
-
-def _check_count(parameter: str, value: object, requirement: str = "be an int of at least 0") -> None:
-    # A bool is an int to Python, but never a count that somebody meant.
-    if type(value) is not int or value < 0:
-        raise ConfigError(parameter, value, requirement)

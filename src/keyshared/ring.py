@@ -19,6 +19,7 @@ from fractions import Fraction
 from itertools import count, islice
 from typing import Final, Self, TypeAlias
 
+from keyshared.arguments import check_int
 from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError
 from keyshared.hashing import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
 from keyshared.placement import find_consumer
@@ -290,6 +291,11 @@ class HashRing:
         """Every virtual node as ``(full hash, consumer)``, in ring order; equal hashes in the order of their claims."""
         return tuple((point, name) for point, _, name in self._points)
 
+    @property
+    def separator(self) -> str | None:
+        """What ends the part of a name that points are made of, see `pulsar`; with one, who was here before matters."""
+        return self._rules.separator
+
     def weight_of(self, name: str) -> Weight:
         """Give a consumer's weight.
 
@@ -337,8 +343,7 @@ class HashRing:
             >>> HashRing(["a", "b", "c"]).owners("order-1", 2)
             ['a', 'b']
         """
-        if type(n) is not int or n < 0:
-            raise ConfigError("n", n, "be an int of at least 0")
+        check_int("n", n, 0)
         return list(islice(self.ranges.walk(self.ranges.slot_of(key)), n))
 
     def copy(self) -> Self:

@@ -11,19 +11,26 @@ Order of a key survives a change because readers that care for order finish the 
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final, NamedTuple
 
+from keyshared.arguments import check_int, check_text
 from keyshared.buckets import HASH_STOP, BucketLayout
 from keyshared.errors import ConfigError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
 from keyshared.ranges import HashRange
+from keyshared.segment import (
+    Segment,
+    check_families,
+    check_segment,
+    check_tiles,
+    children_of,
+    plain_segment,
+    segment_in,
+)
 
 __all__ = [
     "DEFAULT_BUCKET_BUDGET",
     "DEFAULT_MAX_BUCKETS",
     "Location",
-    "Segment",
     "SegmentMap",
     "SegmentStats",
     "assign_round_robin",
@@ -35,9 +42,6 @@ DEFAULT_MAX_BUCKETS: Final = 1_024  # Pulsar's scalableTopicEntryBucketMaxPerSeg
 
 _FORMAT_VERSION: Final = 1
 _FIELDS: Final = frozenset({"version", "epoch", "next_id", "rollovers", "segments"})
-_SEGMENT_FIELDS: Final = ("id", "start", "stop", "splits", "parents", "epoch", "merges")
-_MOST_PARENTS: Final = 2
-_MOST_CHILDREN: Final = 2
 _NARROWEST_SPLIT: Final = 2
 
 
@@ -61,7 +65,7 @@ def buckets_for_budget(budget: int, segments: int) -> int:
         >>> [buckets_for_budget(4, segments) for segments in (1, 2, 3, 8)]
         [4, 2, 1, 1]
     """
-    return max(1, _checked_count("budget", budget) // _checked_count("segments", segments))
+    return max(1, check_int("budget", budget, 1) // check_int("segments", segments, 1))
 
 
 class Location(NamedTuple):
@@ -74,30 +78,6 @@ class Location(NamedTuple):
 
     segment: int
     bucket: int
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One segment, as it was born and as it stays.
-
-    Attributes:
-        id: Never used again. Children have greater ids than their parents.
-        range: The segment hashes that it covers.
-        layout: Its buckets, for life: its entries were batched by them.
-        parents: Whose range it took over: none at first, one after a split or a rebucketing, two after a merge.
-        epoch: Epoch of the map in which it first appeared.
-        merges: Most merges on any way from it back to the beginning, its own included.
-
-    Source:
-        PIP-468; differs: ranges are half-open.
-    """
-
-    id: int
-    range: HashRange
-    layout: BucketLayout
-    parents: tuple[int, ...] = ()
-    epoch: int = 0
-    merges: int = 0
 
 
 class SegmentStats(NamedTuple):
@@ -161,21 +141,21 @@ class SegmentMap:
     ) -> None:
         given = list(segments)
         for segment in given:
-            _check_segment(segment)
+            check_segment(segment)
         self._segments = {segment.id: segment for segment in sorted(given, key=lambda s: s.id)}
         if not given or len(self._segments) < len(given):
             raise ConfigError("segments", given, "be at least one, each with an id of its own")
-        self._children = _children_of(self._segments.values())
+        self._children = children_of(self._segments.values())
         latest = max(segment.epoch for segment in given)
-        self._epoch = latest if epoch is None else _checked_count("epoch", epoch, latest)
+        self._epoch = latest if epoch is None else check_int("epoch", epoch, latest)
         above = max(self._segments) + 1
-        self._next_id = above if next_id is None else _checked_count("next_id", next_id, above)
-        self._rollovers = _checked_count("rollovers", rollovers, 0)
+        self._next_id = above if next_id is None else check_int("next_id", next_id, above)
+        self._rollovers = check_int("rollovers", rollovers, 0)
         active = (segment for segment in given if segment.id not in self._children)
         self._active = tuple(sorted(active, key=lambda s: s.range))
         self._stops = tuple(segment.range.stop for segment in self._active)
-        _check_families(self._segments, self._children)
-        _check_tiles(self._active)
+        check_families(self._segments, self._children)
+        check_tiles(self._active)
 
     @classmethod
     def equal_width(cls, n: int = 1, *, budget: int = DEFAULT_BUCKET_BUDGET) -> "SegmentMap":
@@ -266,7 +246,7 @@ class SegmentMap:
         lower, upper = sorted((self._open(first), self._open(second)), key=lambda s: s.range)
         if lower.range.stop != upper.range.start:
             raise ConfigError("second", second, f"be a neighbour of segment {first}, which covers {lower.range}")
-        most = _checked_count("max_buckets", max_buckets)
+        most = check_int("max_buckets", max_buckets, 1)
         total = min(len(lower.layout) + len(upper.layout), most)
         buckets = BucketLayout.equal_width(total) if layout is None else layout
         return self._with([lower, upper], [HashRange(lower.range.start, upper.range.stop)], buckets)
@@ -534,7 +514,7 @@ class SegmentMap:
             "epoch": self._epoch,
             "next_id": self._next_id,
             "rollovers": self._rollovers,
-            "segments": [_plain(segment) for segment in self._segments.values()],
+            "segments": [plain_segment(segment) for segment in self._segments.values()],
         }
 
     @classmethod
@@ -562,8 +542,8 @@ class SegmentMap:
         if type(data["segments"]) is not list:
             raise SnapshotError("segments", data["segments"], "be a list")
         try:
-            segments = [_segment_in(one) for one in data["segments"]]
-            epoch, next_id = _checked_count("epoch", data["epoch"], 0), _checked_count("next_id", data["next_id"], 0)
+            segments = [segment_in(one) for one in data["segments"]]
+            epoch, next_id = check_int("epoch", data["epoch"], 0), check_int("next_id", data["next_id"], 0)
             built = cls(segments, epoch=epoch, next_id=next_id, rollovers=data["rollovers"])
         except SnapshotError:
             raise
@@ -652,8 +632,7 @@ def assign_round_robin(segments: SegmentMap, consumers: Iterable[str]) -> dict[i
     """
     given = list(consumers)
     for name in given:
-        if type(name) is not str or not name:
-            raise ConfigError("consumer", name, "be a text that is not empty")
+        check_text("consumer", name)
     names = sorted(set(given))
     if len(names) < len(given):
         raise ConfigError("consumers", given, "be named once each")
@@ -662,97 +641,3 @@ def assign_round_robin(segments: SegmentMap, consumers: Iterable[str]) -> dict[i
 
 def _unpickle(epoch: int, next_id: int, rollovers: int, segments: tuple[Segment, ...]) -> SegmentMap:
     return SegmentMap(segments, epoch=epoch, next_id=next_id, rollovers=rollovers)
-
-
-def _checked_count(parameter: str, value: object, least: int = 1) -> int:
-    if type(value) is not int or value < least:
-        raise ConfigError(parameter, value, f"be an int of at least {least}")
-    return value
-
-
-def _check_segment(segment: object) -> None:
-    if not isinstance(segment, Segment):
-        raise ConfigError("segment", segment, "be a Segment")
-    _checked_count("id", segment.id, 0)
-    _checked_count("epoch", segment.epoch, 0)
-    _checked_count("merges", segment.merges, 0)
-    if not isinstance(segment.layout, BucketLayout):
-        raise ConfigError("layout", segment.layout, "be a BucketLayout")
-    if not _on_ring(segment.range):
-        raise ConfigError("range", segment.range, f"be a HashRange that ends at {HASH_STOP} or before")
-    parents = segment.parents
-    if type(parents) is not tuple or len(parents) > _MOST_PARENTS or any(type(parent) is not int for parent in parents):
-        raise ConfigError("parents", parents, f"be a tuple of at most {_MOST_PARENTS} ids")
-    if list(parents) != sorted(set(parents)) or not all(0 <= parent < segment.id for parent in parents):
-        raise ConfigError("parents", parents, f"be distinct ids below {segment.id}, lowest first")
-
-
-def _on_ring(piece: object) -> bool:
-    return isinstance(piece, HashRange) and piece.stop <= HASH_STOP
-
-
-def _children_of(segments: Collection[Segment]) -> dict[int, tuple[int, ...]]:
-    present = {segment.id for segment in segments}
-    children: dict[int, tuple[int, ...]] = {}
-    for segment in sorted(segments, key=lambda s: s.range):
-        for parent in segment.parents:
-            if parent in present:
-                children[parent] = (*children.get(parent, ()), segment.id)
-    return children
-
-
-def _check_families(segments: Mapping[int, Segment], children: Mapping[int, tuple[int, ...]]) -> None:
-    """Check that whoever has children gave exactly its range away, in one step, later than it was born."""
-    for parent_id, ids in children.items():
-        parent, heirs = segments[parent_id], [segments[each] for each in ids]
-        if any(heir.epoch != heirs[0].epoch or heir.epoch <= parent.epoch for heir in heirs):
-            raise ConfigError("epoch", heirs[0].epoch, f"be one for all children of {parent_id}, and after its own")
-        if len(heirs) > 1 and [heir.parents for heir in heirs] != [(parent_id,)] * _MOST_CHILDREN:
-            raise ConfigError("parents", heirs[0].parents, f"tell how {parent_id} was split, merged or rebucketed")
-    for segment in segments.values():
-        known = sorted((segments[each] for each in segment.parents if each in segments), key=lambda s: s.range)
-        if len(known) == len(segment.parents):
-            _check_birth(segment, known, [segments[each] for each in children[known[0].id]] if known else [])
-
-
-def _check_birth(segment: Segment, parents: list[Segment], siblings: list[Segment]) -> None:
-    merges = max((parent.merges for parent in parents), default=0) + max(0, len(parents) - 1)
-    if segment.merges != merges:
-        raise ConfigError("merges", segment.merges, f"be {merges}, as its parents tell")
-    given = _hull([parent.range for parent in parents])
-    if given != _hull([sibling.range for sibling in siblings]) or (parents and given is None):
-        raise ConfigError("range", segment.range, f"be what its parents {segment.parents} gave away")
-
-
-def _hull(ranges: list[HashRange]) -> HashRange | None:
-    """Give the range that neighbours cover together; None if there are none, or they do not follow one another."""
-    for lower, upper in pairwise(ranges):
-        if lower.stop != upper.start:
-            return None
-    return HashRange(ranges[0].start, ranges[-1].stop) if ranges else None
-
-
-def _check_tiles(active: tuple[Segment, ...]) -> None:
-    end = 0
-    for segment in active:
-        if segment.range.start != end:
-            raise ConfigError("start", segment.range.start, f"be {end}, where the active segment before it ends")
-        end = segment.range.stop
-    if end != HASH_STOP:
-        raise ConfigError("last stop", end, f"be {HASH_STOP}: the active segments cover the whole ring")
-
-
-def _plain(segment: Segment) -> dict[str, object]:
-    span, splits = segment.range, list(segment.layout.splits)
-    values = (segment.id, span.start, span.stop, splits, list(segment.parents), segment.epoch, segment.merges)
-    return dict(zip(_SEGMENT_FIELDS, values, strict=True))
-
-
-def _segment_in(data: object) -> Segment:
-    if not isinstance(data, Mapping) or tuple(data) != _SEGMENT_FIELDS:
-        raise SnapshotError("segment", data, f"be a mapping with the fields {', '.join(_SEGMENT_FIELDS)}")
-    splits, parents = data["splits"], data["parents"]
-    if type(splits) is not list or type(parents) is not list:
-        raise SnapshotError("segment", data, "have lists of splits and parents")
-    piece, layout = HashRange(data["start"], data["stop"]), BucketLayout.from_splits(splits)
-    return Segment(data["id"], piece, layout, tuple(parents), data["epoch"], data["merges"])

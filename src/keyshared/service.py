@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from xxhash import xxh64_intdigest
 
+from keyshared.arguments import check_int
 from keyshared.errors import ConfigError
 from keyshared.hashing import required_key_bytes
 
@@ -282,8 +283,7 @@ class FailFirst:
     reply: Answer = Answer.NACK
 
     def __post_init__(self) -> None:
-        if type(self.attempts) is not int or self.attempts < 0:
-            raise ConfigError("attempts", self.attempts, "be an int of at least 0")
+        check_int("attempts", self.attempts, 0)
         _check_reply(self.reply)
 
     def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:  # noqa: ARG002 - of the protocol

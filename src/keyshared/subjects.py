@@ -21,6 +21,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
+from keyshared.arguments import check_text
 from keyshared.errors import ConfigError
 
 __all__ = [
@@ -129,7 +130,7 @@ class NamePattern:
         plain: Collection[str] | None = None,
         suffixes: Sequence[str] = (),
     ) -> None:
-        self._text = _checked_text("text", text)
+        self._text = check_text("text", text)
         pieces = _FIELD.split(text)
         self._literals: tuple[str, ...] = tuple(pieces[::2])
         self._fields: tuple[str, ...] = tuple(pieces[1::2])
@@ -183,8 +184,8 @@ class NamePattern:
             >>> NamePattern.from_brackets("[tenant|environment]-topic").text
             '{tenant}-{environment}-{topic}'
         """
-        _checked_text("separator", separator)
-        flat = _BRACKETS.sub(lambda group: group[1].replace("|", separator), _checked_text("text", text))
+        check_text("separator", separator)
+        flat = _BRACKETS.sub(lambda group: group[1].replace("|", separator), check_text("text", text))
         braced = separator.join(f"{{{field}}}" for field in flat.split(separator))
         if _FIELD.sub("", braced) != separator * (braced.count("{") - 1):
             raise ConfigError("text", text, f"be names of fields such as [tenant|environment]{separator}topic")
@@ -275,7 +276,7 @@ class NamePattern:
         Complexity:
             O(s f n**2), s suffixes, f fields, n characters.
         """
-        readings = tuple(islice(self._readings(_checked_text("name", name)), 2))
+        readings = tuple(islice(self._readings(check_text("name", name)), 2))
         if len(readings) == 1:
             return readings[0]
         return NameProblem(name, Problem.AMBIGUOUS if readings else Problem.NO_MATCH, readings)
@@ -565,16 +566,10 @@ class NameTranslation:
         return {field: value for field, value in filled.items() if value is not None}
 
 
-def _checked_text(parameter: str, value: object) -> str:
-    if type(value) is not str or not value:
-        raise ConfigError(parameter, value, "be a text that is not empty")
-    return value
-
-
 def _checked_names(parameter: str, values: object) -> list[str]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ConfigError(parameter, values, "be several texts, such as a list")
-    return [_checked_text(parameter, value) for value in values]
+    return [check_text(parameter, value) for value in values]
 
 
 def _checked_values(parameter: str, values: object) -> tuple[str, ...]:

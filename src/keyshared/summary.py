@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
-from keyshared.errors import ConfigError
+from keyshared.arguments import check_int
 from keyshared.history import Event, Row
 
 __all__ = ["BacklogPoint", "ConsumerSummary", "MovedKeys", "Summary", "Tally", "WaitHistogram", "Waits"]
@@ -295,8 +295,7 @@ class Tally:
 
     def __init__(self, *, points: int = DEFAULT_POINTS, hottest: int = DEFAULT_HOTTEST) -> None:
         for name, value, least in (("points", points, 1), ("hottest", hottest, 0)):
-            if type(value) is not int or value < least:
-                raise ConfigError(name, value, f"be an int of at least {least}")
+            check_int(name, value, least)
         self._hottest = hottest
         self._curve = _Curve(points)
         self._events: Counter[Event] = Counter()

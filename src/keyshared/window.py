@@ -434,7 +434,7 @@ class InFlightWindow(WindowBooks):
             if self._step(lane, granted):
                 turns.append(lane)
 
-    def _step(self, lane: Lane, granted: list[Entry]) -> bool:  # noqa: PLR0911  # one return for each place
+    def _step(self, lane: Lane, granted: list[Entry]) -> bool:  # noqa: C901, PLR0911  # one return for each place
         """Let one message go out, or list the lane. True if one went out and the lane may have another."""
         entry = lane.back[0] if lane.back else lane.fresh
         if entry is None or entry.state > _SPILLED:
@@ -459,6 +459,8 @@ class InFlightWindow(WindowBooks):
                 return False
         if owner.free <= 0 or owner.ready or (owner.keyless and self.shared):
             self._list(lane, owner.ready)
+            if owner.free > 0:
+                self._freed[owner] = None  # what it stands back behind may yet go to somebody else
             return False
         return self._send(lane, entry, owner, granted)
 

@@ -146,3 +146,20 @@ def test_one_that_stood_back_behind_a_busy_consumer_goes_to_an_idle_one_in_the_s
     released = Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT)
     expected = [released, deliver(1, "aa", "ann"), deliver(2, None, "bob", 2, failures=1)]
     assert expected == dispatcher.handle_timeout(now_ms=10)
+
+
+def test_what_stands_back_behind_one_that_a_busy_consumer_takes_goes_to_its_idle_owner_in_the_same_call() -> None:
+    # When both are put back, the one without a key is in nobody's hands yet, so bob's waits its turn behind it.
+    dispatcher = subscription(
+        "ann", max_in_flight_per_consumer=2, ack_timeout_ms=10, retry=RetryPolicy(base_delay_ms=0)
+    )
+    assert [(0, "ann"), (1, "ann")] == delivered(fill(dispatcher, None, "b", "a"))
+    assert [] == dispatcher.add_consumer("bob", limit=1)
+
+    assert [
+        Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT),
+        Released(1, "ann", 1, ReleaseReason.ACK_TIMEOUT),
+        deliver(2, "a", "ann"),
+        deliver(0, None, "ann", 2, failures=1),
+        deliver(1, "b", "bob", 2, failures=1),
+    ] == dispatcher.handle_timeout(now_ms=10)

@@ -1,17 +1,23 @@
-"""The library's own dispatcher and router as the kit tries them: each machine claims what its setting promises."""
+"""What the library itself offers as the kit tries it: each machine claims what its setting promises."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from tests.kit.small_broker import SmallMachine
 
 from keyshared.config import OnEvict
+from keyshared.leasevalues import Outcome, Reservation
 from keyshared.retry import Poison
-from keyshared.testing import Guarantees, Promise
+from keyshared.testing import Delivery, Guarantees, Promise
+from keyshared.testing.driver import AnyDriver
 from keyshared.testing.drivers import DispatcherDriver, RouterDriver
+from keyshared.testing.leasedriver import LeaseQueueDriver
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.strategies import keys
+from keyshared.testing.windowdriver import WindowDriver
 
-__all__ = ["MACHINES"]
+__all__ = ["MACHINES", "DispatcherMachine", "LeaseQueueMachine", "WindowMachine"]
 
 SHOWN = SmallMachine.guarantees.promises
 
@@ -19,7 +25,7 @@ SHOWN = SmallMachine.guarantees.promises
 class DispatcherMachine(KeySharedMachine):
     """The dispatcher with one delivery of a key at a time, and messages without a key among the others."""
 
-    driver_class = DispatcherDriver
+    driver_class: ClassVar[type[AnyDriver]] = DispatcherDriver
     guarantees = Guarantees(promises=SHOWN, per_consumer=2, may_dead_letter=True, cursor_keeps_up=True)
     retry_ms = 10
     rest_ms = 100
@@ -37,9 +43,6 @@ class PipelinedMachine(DispatcherMachine):
 
     driver_class = PipelinedDriver
     guarantees = replace(DispatcherMachine.guarantees, per_key=2)
-
-    def stop_reading(self, which: int) -> None:
-        """Not tried: what was sent with a message, and is read after its nack, looks as if it had overtaken it."""
 
 
 class TotalOrderDriver(DispatcherDriver):
@@ -63,4 +66,74 @@ class RouterMachine(KeySharedMachine):
     guarantees = Guarantees(promises={Promise.AFFINITY, Promise.MINIMAL_MOVE})
 
 
-MACHINES = (SmallMachine, DispatcherMachine, PipelinedMachine, TotalOrderMachine, RouterMachine)
+class LeaseQueueMachine(DispatcherMachine):
+    """The lease queue, asked for as much as each consumer may have."""
+
+    driver_class = LeaseQueueDriver
+
+
+class AbortingDriver(LeaseQueueDriver):
+    """Gives everything back once before it leases it: as if the write of the lease had failed."""
+
+    def receive(self, consumer: str) -> Sequence[Delivery]:
+        planned, effects = self.queue.plan(consumer, 1)
+        self._apply(Outcome(None, effects))
+        if isinstance(planned, Reservation):
+            self._apply(self.queue.abort(planned.id))
+        return super().receive(consumer)
+
+
+class AbortingMachine(LeaseQueueMachine):
+    """The lease queue of a host whose writes fail half of the time."""
+
+    driver_class = AbortingDriver
+
+
+class LineDriver(LeaseQueueDriver):
+    """One line for whoever asks first."""
+
+    config = replace(LeaseQueueDriver.config, ordering_required=True, poison=Poison.BLOCK)
+
+
+class LineMachine(LeaseQueueMachine):
+    """The lease queue with the whole queue in order; nobody owns anything."""
+
+    driver_class = LineDriver
+    guarantees = replace(
+        LeaseQueueMachine.guarantees,
+        promises=SHOWN - {Promise.AFFINITY, Promise.MINIMAL_MOVE},
+        total_order=True,
+    )
+
+
+class WindowMachine(DispatcherMachine):
+    """The bare window, with retries around it and nothing stored but its cursor."""
+
+    driver_class = WindowDriver
+
+
+class PipelinedWindowDriver(WindowDriver):
+    """Two of a key at once."""
+
+    per_key = 2
+
+
+class PipelinedWindowMachine(WindowMachine):
+    """The bare window with two deliveries of a key at a time."""
+
+    driver_class = PipelinedWindowDriver
+    guarantees = replace(WindowMachine.guarantees, per_key=2)
+
+
+MACHINES = (
+    SmallMachine,
+    DispatcherMachine,
+    PipelinedMachine,
+    TotalOrderMachine,
+    RouterMachine,
+    LeaseQueueMachine,
+    AbortingMachine,
+    LineMachine,
+    WindowMachine,
+    PipelinedWindowMachine,
+)

@@ -165,8 +165,8 @@ def test_a_driver_that_does_not_open_leaves_no_loop_open() -> None:
 
 def test_the_machine_owns_the_loop_of_an_asynchronous_driver() -> None:
     machine = type("EveryCallMachine", (KeySharedMachine,), {"driver_class": EveryCall})()
-    assert machine.abilities == frozenset(ABILITIES)
-    machine.driver.close()
+    assert machine.bench.abilities == frozenset(ABILITIES)
+    machine.bench.driver.close()
 
 
 @pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))

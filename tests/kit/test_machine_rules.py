@@ -32,6 +32,7 @@ from keyshared.testing.history import (
     Released,
 )
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
+from keyshared.testing.steps import Join
 
 
 class CursorOnlyDriver(SmallDriver):
@@ -96,8 +97,8 @@ class ScriptedMachine(KeySharedMachine):
 
 def scripted() -> tuple[ScriptedMachine, ScriptedDriver]:
     machine = ScriptedMachine()
-    assert isinstance(machine.driver, ScriptedDriver)
-    return machine, machine.driver
+    assert isinstance(machine.bench.driver, ScriptedDriver)
+    return machine, machine.bench.driver
 
 
 def fail_in(machine: KeySharedMachine) -> None:
@@ -108,11 +109,11 @@ def fail_in(machine: KeySharedMachine) -> None:
 
 
 def kinds(machine: KeySharedMachine) -> list[type[Happening]]:
-    return [type(happening) for happening in machine.history]
+    return [type(happening) for happening in machine.bench.history]
 
 
 def told(machine: KeySharedMachine, *kind: type[Happening]) -> list[Happening]:
-    return [happening for happening in machine.history if isinstance(happening, kind)]
+    return [happening for happening in machine.bench.history if isinstance(happening, kind)]
 
 
 # --- consumers ------------------------------------------------------------------------------------------------------
@@ -122,9 +123,9 @@ def test_a_consumer_joins_once() -> None:
     machine = SmallMachine()
     machine.connect("c1", ("a",))
     machine.connect("c1", ())
-    assert {"c1": ("a",)} == machine.members
+    assert {"c1": ("a",)} == machine.bench.members
     assert [Connected(consumer="c1", at_ms=0)] == told(machine, Connected)
-    assert machine.steps == 1
+    assert [Join("c1", ("a",))] == machine.bench.taken
 
 
 def test_a_consumer_that_leaves_is_gone_and_what_it_had_is_over() -> None:
@@ -133,7 +134,7 @@ def test_a_consumer_that_leaves_is_gone_and_what_it_had_is_over() -> None:
     machine.publish(b"a")
     machine.disconnect(0)
     assert [Gone(consumer="c1", at_ms=0)] == told(machine, Gone)
-    assert ({}, {}, 1) == (machine.members, machine.open, len(machine.over))
+    assert ({}, {}, 1) == (machine.bench.members, machine.bench.open, len(machine.bench.over))
 
 
 def test_a_consumer_that_flaps_is_back_with_its_filters_and_has_its_message_again() -> None:
@@ -141,8 +142,8 @@ def test_a_consumer_that_flaps_is_back_with_its_filters_and_has_its_message_agai
     machine.connect("c1", ("a",))
     machine.publish(b"a")
     machine.flap(0)
-    assert {"c1": ("a",)} == machine.members
-    attempts = [happening.attempt for happening in machine.history if isinstance(happening, Delivered)]
+    assert {"c1": ("a",)} == machine.bench.members
+    attempts = [happening.attempt for happening in machine.bench.history if isinstance(happening, Delivered)]
     assert [1, 2] == attempts
 
 
@@ -153,7 +154,7 @@ def test_who_does_not_read_gets_it_later_and_the_checker_knows() -> None:
     machine.publish(b"a")
     assert [] == told(machine, Delivered)
     machine.read_on()
-    assert [0, None] == [each.limit for each in machine.history if isinstance(each, LimitChanged)]
+    assert [0, None] == [each.limit for each in machine.bench.history if isinstance(each, LimitChanged)]
     assert 1 == len(told(machine, Delivered))
 
 
@@ -174,7 +175,7 @@ def test_no_more_is_published_than_may_be_outstanding() -> None:
     machine.publish_some(b"a", 4)
     machine.publish_some(b"b", 3)
     machine.publish_some(b"c", 4)
-    assert machine.max_outstanding == len(machine.outstanding) == len(told(machine, Published))
+    assert machine.max_outstanding == len(machine.bench.outstanding) == len(told(machine, Published))
 
 
 def test_an_ack_ends_a_delivery_and_a_late_one_changes_nothing() -> None:
@@ -182,9 +183,9 @@ def test_an_ack_ends_a_delivery_and_a_late_one_changes_nothing() -> None:
     machine.connect("c1", ())
     machine.publish(b"a")
     machine.ack(7)
-    assert (set(), {}) == (machine.outstanding, machine.open)
+    assert (set(), {}) == (machine.bench.outstanding, machine.bench.open)
     machine.ack_late(0)
-    assert [True, False] == [each.counted for each in machine.history if isinstance(each, Acked)]
+    assert [True, False] == [each.counted for each in machine.bench.history if isinstance(each, Acked)]
 
 
 def test_a_late_ack_that_counts_ends_the_message() -> None:
@@ -193,7 +194,7 @@ def test_a_late_ack_that_counts_ends_the_message() -> None:
     machine.publish(b"a")
     machine.disconnect(0)
     machine.ack_late(0)
-    assert set() == machine.outstanding
+    assert set() == machine.bench.outstanding
 
 
 def test_a_nack_ends_a_delivery_until_its_retry_and_a_late_one_changes_nothing() -> None:
@@ -201,12 +202,12 @@ def test_a_nack_ends_a_delivery_until_its_retry_and_a_late_one_changes_nothing()
     machine.connect("c1", ())
     machine.publish(b"a")
     machine.nack(0)
-    assert {} == machine.open
-    assert [RETRY_MS] == [each.until_ms for each in machine.history if isinstance(each, Held)]
+    assert {} == machine.bench.open
+    assert [RETRY_MS] == [each.until_ms for each in machine.bench.history if isinstance(each, Held)]
     machine.nack_late(0)
-    assert [True, False] == [each.counted for each in machine.history if isinstance(each, Nacked)]
+    assert [True, False] == [each.counted for each in machine.bench.history if isinstance(each, Nacked)]
     machine.advance(RETRY_MS)
-    assert 1 == len(machine.open)
+    assert 1 == len(machine.bench.open)
 
 
 def test_a_nack_that_does_not_count_leaves_the_delivery_open() -> None:
@@ -215,7 +216,7 @@ def test_a_nack_that_does_not_count_leaves_the_delivery_open() -> None:
     driver.inbox = [Delivery(0, "a", 1)]
     machine.publish(b"a")
     machine.nack(0)
-    assert [("c1", 0)] == [*machine.open]
+    assert [("c1", 0)] == [*machine.bench.open]
 
 
 def test_poison_is_nacked_until_it_is_dead() -> None:
@@ -227,7 +228,7 @@ def test_poison_is_nacked_until_it_is_dead() -> None:
     machine.fail_again_and_again(0, 6)
     assert 4 == len(told(machine, Nacked))
     assert 1 == len(told(machine, DeadLettered))
-    assert set() == machine.outstanding
+    assert set() == machine.bench.outstanding
 
 
 # --- time and crashes -----------------------------------------------------------------------------------------------
@@ -238,9 +239,9 @@ def test_what_is_not_answered_in_time_is_over() -> None:
     machine.connect("c1", ())
     machine.publish(b"a")
     machine.advance(ACK_TIMEOUT_MS - 1)
-    assert 1 == len(machine.open)
+    assert 1 == len(machine.bench.open)
     machine.advance(1)
-    assert ({}, 1) == (machine.open, len(machine.over))
+    assert ({}, 1) == (machine.bench.open, len(machine.bench.over))
 
 
 def test_after_a_crash_everybody_is_back() -> None:
@@ -248,10 +249,10 @@ def test_after_a_crash_everybody_is_back() -> None:
     machine.connect("c1", ("a",))
     machine.publish(b"a")
     machine.restart()
-    assert {"c1": ("a",)} == machine.members
+    assert {"c1": ("a",)} == machine.bench.members
     assert ["Connected", "Gone", "Connected"] == [type(each).__name__ for each in told(machine, Connected, Gone)]
     machine.ack(0)
-    assert set() == machine.outstanding
+    assert set() == machine.bench.outstanding
 
 
 def test_a_broker_with_nothing_but_its_cursor_is_judged_from_there() -> None:
@@ -262,10 +263,10 @@ def test_a_broker_with_nothing_but_its_cursor_is_judged_from_there() -> None:
     machine.publish(b"c")
     machine.ack(0)
     machine.restart()
-    assert [1, 2] == [each.offset for each in machine.history if isinstance(each, Published)]
-    assert {b"a": "c1", b"b": "c1", b"c": "c1"} == machine.owners
-    assert {1, 2} == machine.outstanding
-    assert [] == machine.over
+    assert [1, 2] == [each.offset for each in machine.bench.history if isinstance(each, Published)]
+    assert {b"a": "c1", b"b": "c1", b"c": "c1"} == machine.bench.owners
+    assert {1, 2} == machine.bench.outstanding
+    assert [] == machine.bench.over
 
 
 def test_a_broker_that_has_committed_nothing_is_judged_from_the_beginning() -> None:
@@ -273,7 +274,7 @@ def test_a_broker_that_has_committed_nothing_is_judged_from_the_beginning() -> N
     machine = type("NoCursorMachine", (CursorOnlyMachine,), {"driver_class": driver})()
     machine.publish(b"a")
     machine.restart()
-    assert {0} == machine.outstanding
+    assert {0} == machine.bench.outstanding
 
 
 # --- what the broker does -------------------------------------------------------------------------------------------
@@ -284,8 +285,8 @@ def test_a_second_copy_takes_the_place_of_the_first() -> None:
     machine.connect("c1", ())
     driver.inbox = [Delivery(0, b"a", 1), Delivery(0, b"a", 2)]
     machine.publish(b"a")
-    assert [2] == [receipt.delivery.attempt for receipt in machine.open.values()]
-    assert [1] == [receipt.delivery.attempt for receipt in machine.over]
+    assert [2] == [receipt.delivery.attempt for receipt in machine.bench.open.values()]
+    assert [1] == [receipt.delivery.attempt for receipt in machine.bench.over]
 
 
 def test_keys_may_be_text() -> None:
@@ -293,7 +294,7 @@ def test_keys_may_be_text() -> None:
     machine.connect("c1", ())
     driver.inbox = [Delivery(0, "ключ", 1)]
     machine.publish("ключ".encode())
-    assert ["ключ".encode()] == [each.key for each in machine.history if isinstance(each, Delivered)]
+    assert ["ключ".encode()] == [each.key for each in machine.bench.history if isinstance(each, Delivered)]
 
 
 @pytest.mark.parametrize("kind", [Expired, Released])
@@ -304,10 +305,10 @@ def test_what_the_broker_has_taken_back_is_over(kind: type[Expired | Released]) 
     machine.publish(b"a")
     driver.said = [kind(offset=0, consumer="c1", attempt=2), kind(offset=1, consumer="c1", attempt=1)]
     machine.publish(b"b")
-    assert [("c1", 0)] == [*machine.open], "that was another delivery"
+    assert [("c1", 0)] == [*machine.bench.open], "that was another delivery"
     driver.said = [kind(offset=0, consumer="c1", attempt=1)]
     machine.publish(b"c")
-    assert [] == [*machine.open]
+    assert [] == [*machine.bench.open]
     assert 1 == len(told(machine, kind))
 
 
@@ -316,8 +317,8 @@ def test_what_the_broker_has_dropped_is_no_longer_outstanding() -> None:
     machine.publish(b"a")
     driver.said = [Dropped(offset=0), Owned(key=b"a", consumer="c1"), Held(offset=1, reason=HoldReason.BLOCKED)]
     machine.publish(b"b")
-    assert {1} == machine.outstanding
-    assert {b"a": "c1"} == machine.owners
+    assert {1} == machine.bench.outstanding
+    assert {b"a": "c1"} == machine.bench.owners
 
 
 # --- the end --------------------------------------------------------------------------------------------------------
@@ -331,7 +332,7 @@ def test_in_the_end_everything_is_answered_and_the_broker_is_stopped(monkeypatch
     machine.publish_some(b"a", 3)
     machine.publish(b"b")
     machine.teardown()
-    assert set() == machine.outstanding
+    assert set() == machine.bench.outstanding
     assert AtRest is kinds(machine)[-1]
     assert [] == said
 
@@ -343,7 +344,7 @@ def test_what_nobody_could_judge_is_told_in_the_end(monkeypatch: pytest.MonkeyPa
     machine.connect("c1", ())
     machine.teardown()
     assert driver.is_closed
-    assert [str(unjudged) for unjudged in machine.checker.unjudged()] == said != []
+    assert [str(unjudged) for unjudged in machine.bench.checker.unjudged()] == said != []
 
 
 def test_a_broker_without_time_and_with_a_due_date_is_healed_by_answers_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,12 +352,12 @@ def test_a_broker_without_time_and_with_a_due_date_is_healed_by_answers_only(mon
     claims = replace(ScriptedMachine.guarantees, progress_ms=10)
     machine = type("NoTime", (ScriptedMachine,), {"guarantees": claims})()
     machine.connect("c1", ())
-    driver = machine.driver
+    driver = machine.bench.driver
     assert isinstance(driver, ScriptedDriver)
     driver.inbox = [Delivery(0, b"a", 1)]
     machine.publish(b"a")
     machine.teardown()
-    assert ["c1"] == [*machine.members], "somebody is there, and wants everything"
+    assert ["c1"] == [*machine.bench.members], "somebody is there, and wants everything"
     assert [AtRest, Acked] == kinds(machine)[:-3:-1]
 
 
@@ -387,10 +388,10 @@ def test_time_takes_nothing_back_where_no_timeout_is_claimed() -> None:
     driver = type("Timed", (ScriptedDriver,), {"advance": lambda _, __: None})
     machine = type("TimedMachine", (ScriptedMachine,), {"driver_class": driver})()
     machine.connect("c1", ())
-    machine.driver.inbox = [Delivery(0, b"a", 1)]
+    machine.bench.driver.inbox = [Delivery(0, b"a", 1)]
     machine.publish(b"a")
     machine.advance(1_000)
-    assert (1_000, [("c1", 0)]) == (machine.now, [*machine.open])
+    assert (1_000, [("c1", 0)]) == (machine.bench.now, [*machine.bench.open])
 
 
 def test_a_broker_that_is_broken_is_stopped_and_not_healed() -> None:
@@ -401,7 +402,7 @@ def test_a_broker_that_is_broken_is_stopped_and_not_healed() -> None:
         machine.publish(b"a")
     machine.teardown()
     assert AtRest not in kinds(machine)
-    assert machine.driver.is_closed
+    assert machine.bench.driver.is_closed
 
 
 def test_an_example_that_is_abandoned_is_not_healed() -> None:
@@ -409,4 +410,4 @@ def test_an_example_that_is_abandoned_is_not_healed() -> None:
     with pytest.raises(ValueError, match="abandoned"):
         fail_in(machine)
     assert driver.is_closed
-    assert [] == machine.history
+    assert [] == machine.bench.history

@@ -11,7 +11,7 @@ from keyshared.spark.lanes import Attempt
 LaneHistory: TypeAlias = Callable[[Random, int, int], list[Attempt]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def lane_history() -> LaneHistory:
     return _lane_history
 

@@ -5,6 +5,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields
+from itertools import product
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -153,31 +154,54 @@ def by_spark(result: Audit) -> tuple[dict[str, list[Any]], dict[str, Any]]:
         return grouped(result.violations.collect(), result.verdicts.collect())
 
 
-@pytest.mark.parametrize("claims", [STRICT, LOOSE, TOTAL], ids=["strict", "loose", "total"])
+def by_batches(
+    found: Histories, claims: Guarantees, random: Random, *, most: int | None = None
+) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """The same in process, from the function that a worker runs."""
+    rows: dict[str, list[Any]] = {"violations": [], "verdicts": []}
+    for packet in audit_batches(batches(flat(found, random), random), claims, most=most):
+        for name, kind in (("violations", ViolationRow), ("verdicts", VerdictRow)):
+            rows[name] += [kind(**row) for row in packet.column(name).to_pylist()[0]]
+    return grouped(**rows)
+
+
+@pytest.fixture(scope="module")
+def many_histories(spark: "SparkSession") -> Iterator[tuple[Histories, "DataFrame"]]:
+    """Twenty histories, and their rows in a frame that is kept."""
+    found = random_histories(7, 20)
+    log = frame(spark, flat(found, Random(1))).persist()
+    yield found, log
+    log.unpersist()
+
+
+CLAIMS = {"strict": STRICT, "loose": LOOSE, "total": TOTAL}
+EVERY_RUN = {("strict", 1), ("loose", 21), ("total", None)}
+
+
+# How rows are spread has nothing to do with what is claimed: each once in every run, all pairs at night.
+@pytest.mark.parametrize(
+    ("claimed", "partitions"),
+    [
+        pytest.param(*pair, marks=[] if pair in EVERY_RUN else [pytest.mark.slow])
+        for pair in product(CLAIMS, (1, 3, 21, None))
+    ],
+)
 def test_the_job_says_what_the_checker_says_of_each_history_however_rows_are_spread(
-    spark: "SparkSession", claims: Guarantees
+    many_histories: tuple[Histories, "DataFrame"], claimed: str, partitions: int | None
 ) -> None:
-    found = random_histories(7, 60)
-    expected = checked(found, claims)
+    found, log = many_histories
+    expected = checked(found, CLAIMS[claimed])
     kinds = {violation[0] for broken in expected[0].values() for violation in broken}
     assert {"one-holder", "safe-cursor", "no-loss", "fence"} <= kinds
-    assert 5 < len(expected[0]) < 60, "some histories are clean, and some are not"
-    log = frame(spark, flat(found, Random(1))).persist()
-    for partitions in (1, 3, 61, None):
-        assert expected == by_spark(audit(log, claims, partitions=partitions))
-    log.unpersist()
+    assert 2 < len(expected[0]) < 20, "some histories are clean, and some are not"
+    assert expected == by_spark(audit(log, CLAIMS[claimed], partitions=partitions))
 
 
 def test_arrow_batches_may_be_cut_anywhere() -> None:
     for seed in range(40):
         random = Random(seed)
         found, claims = random_histories(seed, 4), random.choice([STRICT, LOOSE, TOTAL])
-        packets = list(audit_batches(batches(flat(found, random), random), claims))
-        rows: dict[str, list[Any]] = {"violations": [], "verdicts": []}
-        for packet in packets:
-            for name, kind in (("violations", ViolationRow), ("verdicts", VerdictRow)):
-                rows[name] += [kind(**row) for row in packet.column(name).to_pylist()[0]]
-        assert checked(found, claims) == grouped(**rows)
+        assert checked(found, claims) == by_batches(found, claims, random)
 
 
 def test_a_checker_that_is_shared_by_topic_partitions_would_be_noticed() -> None:
@@ -241,8 +265,10 @@ class TestViolations:
         rows = frame(spark, flat(found, Random(0)))
         every, verdicts = checked(found, STRICT)
         for most in (0, 1, 2):
-            with audit(rows, STRICT, most=most) as result:
-                kept, told = grouped(result.violations.collect(), result.verdicts.collect())
+            if most == 1:
+                kept, told = by_spark(audit(rows, STRICT, most=most))
+            else:
+                kept, told = by_batches(found, STRICT, Random(most), most=most)
             assert verdicts == told
             expected = {
                 name: [row for n, row in enumerate(broken) if [each[0] for each in broken[:n]].count(row[0]) < most]

@@ -34,29 +34,32 @@ LAYOUTS = {
     "uneven": BucketLayout.from_splits(sorted(Random(3).sample(range(2, HASH_STOP), 200))),
     "edges": BucketLayout.from_splits([2, 3, HASH_STOP - 1]),
 }
-layouts = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 hashes = pytest.mark.parametrize("key_hash", [XXH64_SEED_42, MURMUR3_32, DANUBE_32], ids=lambda one: one.name)
 
 
-@layouts
+@pytest.mark.parametrize(("keys", "kind"), [(TEXTS, "string"), (BYTES, "binary")], ids=["texts", "bytes"])
 @hashes
 def test_the_bucket_of_a_key_is_the_one_of_python(
-    spark: "SparkSession", layout: BucketLayout, key_hash: KeyHash
+    spark: "SparkSession", key_hash: KeyHash, keys: list[str] | list[bytes], kind: str
 ) -> None:
-    texts = spark.createDataFrame([(key,) for key in TEXTS], "key string")
-    binary = spark.createDataFrame([(key,) for key in BYTES], "key binary")
-    for keys, frame in ((TEXTS, texts), (BYTES, binary)):
-        expected = [layout.bucket_of(key_halves(key, key_hash).bucket) for key in keys]
-        assert expected == [row.bucket for row in with_bucket(frame, layout, key_hash=key_hash).collect()]
+    frame = spark.createDataFrame([(key,) for key in keys], f"key {kind}")
+    for name, layout in LAYOUTS.items():
+        frame = with_bucket(frame, layout, key_hash=key_hash, into=name)
+    rows = frame.collect()
+    assert {
+        name: [layout.bucket_of(key_halves(key, key_hash).bucket) for key in keys] for name, layout in LAYOUTS.items()
+    } == {name: [row[name] for row in rows] for name in LAYOUTS}
 
 
-@layouts
-def test_every_bucket_hash_is_in_its_bucket(spark: "SparkSession", layout: BucketLayout) -> None:
+def test_every_bucket_hash_is_in_its_bucket(spark: "SparkSession") -> None:
     """Keys cannot be made for a given hash, so an identity stands in for one: all 65,536 in one batch of keys."""
     as_is = KeyHash("as-is", 32, lambda key: int.from_bytes(key, "big"))
     keys = spark.range(HASH_STOP).select("id", F.unhex(F.lpad(F.hex("id"), 8, "0")).alias("key"))
-    rows = keys.select("id", bucket(F.col("key"), layout, key_hash=as_is)).collect()
-    assert [] == [row for row in rows if row.bucket != layout.bucket_of(row.id)]
+    numbers = {name: bucket(F.col("key"), layout, key_hash=as_is) for name, layout in LAYOUTS.items()}
+    rows = keys.withColumns(numbers).collect()
+    assert HASH_STOP == len(rows)
+    for name, layout in LAYOUTS.items():
+        assert [] == [row for row in rows if row[name] != layout.bucket_of(row.id)]
 
 
 @hashes

@@ -84,8 +84,18 @@ def test_ints_are_numbers_too(spark: "SparkSession") -> None:
     assert [[(2, "1", 6), (1, "2", 5)], exactly(tree, "3", 0)] == [list(map(tuple, row.copies)) for row in df.collect()]
 
 
-@pytest.mark.parametrize("codec", [BigEndian(), BigEndian(width=8), BigEndian(width=11)], ids=repr)
-@some_tree
+CODECS = [BigEndian(), BigEndian(width=8), BigEndian(width=11)]
+
+
+# Each tree with one codec, and each codec with a tree, in every run; all pairs at night.
+@pytest.mark.parametrize(
+    ("tree", "codec"),
+    [
+        pytest.param(tree, codec, id=f"{name}-{codec!r}", marks=[] if i % 3 == j else [pytest.mark.slow])
+        for i, (name, tree) in enumerate(TREES.items())
+        for j, codec in enumerate(CODECS)
+    ],
+)
 def test_copies_of_headers_are_those_of_python(spark: "SparkSession", tree: DistributionTree, codec: BigEndian) -> None:
     numbers = [*range(1 << 9), *some_flags(64)]
     values = [None, *(codec.encode(CopyFlags(flags)) for flags in numbers)]

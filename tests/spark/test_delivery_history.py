@@ -1,8 +1,8 @@
 """Delivery logs as histories: what each row tells, in order, and two audits of one log that agree."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
 
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-LaneHistory = Callable[[Random, int, int], list[Attempt]]
-Row = tuple[Any, ...]
+LaneHistory: TypeAlias = Callable[[Random, int, int], list[Attempt]]
+Row: TypeAlias = tuple[Any, ...]
+Audited: TypeAlias = list[Any]  # rows of violations
 
 FULL = (
     "topic_partition string, offset long, key binary, consumer string, attempt int, delivered_ms long, ended_ms long, "
@@ -64,15 +65,71 @@ def told(history: "DataFrame") -> dict[str, list[Happening]]:
     return found
 
 
-def test_a_delivery_says_what_happened_to_its_message(spark: "SparkSession") -> None:
-    rows = [
-        ("p", 5, b"k", "a", 1, 10, 20, "nacked", 1, 2, None),
-        ("p", 5, b"k", "b", 2, 21, 30, "timed_out", 3, 4, 9),  # a late ack, or a policy: the log does not say
-        ("p", 2, None, "a", 1, 12, 13, "evicted", 5, 6, None),
-        ("p", 2, None, "b", 2, 14, 15, "acked", 7, 8, 8),
-        ("q", 2, b"", "b", 1, 14, None, "open", 0, None, None),
-    ]
-    log = spark.createDataFrame(rows, FULL)
+# Each topic-partition is a case of its own: a job of Spark costs far more than the rows in it.
+LOG: list[Row] = [
+    ("p", 5, b"k", "a", 1, 10, 20, "nacked", 1, 2, None),
+    ("p", 5, b"k", "b", 2, 21, 30, "timed_out", 3, 4, 9),  # a late ack, or a policy: the log does not say
+    ("p", 2, None, "a", 1, 12, 13, "evicted", 5, 6, None),
+    ("p", 2, None, "b", 2, 14, 15, "acked", 7, 8, 8),
+    ("q", 2, b"", "b", 1, 14, None, "open", 0, None, None),
+    ("ends", 1, b"k", "a", 1, None, None, None, 0, 4, 5),
+    ("ends", 2, b"k", "b", 1, None, None, None, 5, 6, 6),
+    ("ends", 3, b"l", "a", 1, None, None, None, 4, 5, 5),
+    ("keys", 1, b"k", "a", 1, None, None, None, 0, 1, 1),
+    ("keys", 1, b"l", "a", 2, None, None, None, 2, 3, 3),
+]
+LOG_OF_OFFERED: list[Row] = [
+    ("over", 3, b"k", "a", 1, 0, 1, 1),
+    ("over", 8, b"k", "a", 1, 2, None, None),
+    ("over", 6, b"l", "a", 1, 2, 3, 3),
+    ("keys", 1, b"k", "a", 1, 0, 1, 1),
+    ("keys", 1, b"l", "a", 2, 2, 3, 3),
+    ("stray", 1, b"k", "a", 1, 0, 1, 1),
+    ("stray", 2, b"k", "a", 1, 2, 3, 3),
+]
+WAS_OFFERED: list[Row] = [
+    *(("over", offset, key) for offset, key in ((3, b"k"), (4, None), (6, b"l"), (8, b"k"), (9, b"m"))),
+    ("keys", 1, b"m"),
+    ("stray", 2, b"k"),
+]
+
+
+@pytest.fixture(scope="module")
+def plain(spark: "SparkSession") -> "Iterator[DataFrame]":
+    """The history of a log with all columns, of which nobody knows what was offered."""
+    history = delivery_history(spark.createDataFrame(LOG, FULL)).persist()
+    yield history
+    history.unpersist()
+
+
+@pytest.fixture(scope="module")
+def plain_told(plain: "DataFrame") -> dict[str, list[Happening]]:
+    return told(plain)
+
+
+@pytest.fixture(scope="module")
+def over(spark: "SparkSession") -> "Iterator[DataFrame]":
+    """The history of a log without times, with all that was offered."""
+    log, offered = spark.createDataFrame(LOG_OF_OFFERED, SLIM), spark.createDataFrame(WAS_OFFERED, OFFERED)
+    history = delivery_history(log, offered=offered).persist()
+    yield history
+    history.unpersist()
+
+
+@pytest.fixture(scope="module")
+def over_told(over: "DataFrame") -> dict[str, list[Happening]]:
+    return told(over)
+
+
+@pytest.fixture(scope="module")
+def over_found(over: "DataFrame") -> Audited:
+    with audit(over, DELIVERY_GUARANTEES) as found:
+        return found.violations.collect()
+
+
+def test_a_delivery_says_what_happened_to_its_message(
+    plain: "DataFrame", plain_told: dict[str, list[Happening]]
+) -> None:
     expected: dict[str, list[Happening]] = {
         "p": [
             Published(offset=2),  # the lowest first, and none later than a newer one
@@ -89,21 +146,14 @@ def test_a_delivery_says_what_happened_to_its_message(spark: "SparkSession") -> 
         ],
         "q": [Published(offset=2, key=b""), Delivered(offset=2, key=b"", consumer="b", attempt=1, at_ms=14)],
     }
-    history = delivery_history(log)
-    assert expected == told(history)
-    positions = history.filter("topic_partition = 'p' and happening = 'delivered'").select("x_position").collect()
+    assert expected == {name: plain_told[name] for name in ("p", "q")}
+    positions = plain.filter("topic_partition = 'p' and happening = 'delivered'").select("x_position").collect()
     assert [1, 3, 5, 7] == sorted(row[0] for row in positions)
 
 
-def test_what_was_offered_is_published_in_time_and_the_history_is_over(spark: "SparkSession") -> None:
-    rows = [
-        ("p", 3, b"k", "a", 1, 0, 1, 1),
-        ("p", 8, b"k", "a", 1, 2, None, None),
-        ("p", 6, b"l", "a", 1, 2, 3, 3),
-    ]
-    offered = spark.createDataFrame(
-        [("p", o, k) for o, k in ((3, b"k"), (4, None), (6, b"l"), (8, b"k"), (9, b"m"))], OFFERED
-    )
+def test_what_was_offered_is_published_in_time_and_the_history_is_over(
+    over_told: dict[str, list[Happening]], over_found: Audited
+) -> None:
     expected: list[Happening] = [
         Published(offset=3, key=b"k"),
         Delivered(offset=3, key=b"k", consumer="a", attempt=1),
@@ -119,38 +169,34 @@ def test_what_was_offered_is_published_in_time_and_the_history_is_over(spark: "S
         Connected(consumer="(anybody)"),
         AtRest(),
     ]
-    history = delivery_history(spark.createDataFrame(rows, SLIM), offered=offered)
-    assert {"p": expected} == told(history)
-    with audit(history, DELIVERY_GUARANTEES) as found:
-        lost = found.violations.orderBy("explanation").collect()
-    assert [[4], [8], [9]] == [row.offsets for row in lost]
-    assert {"no-loss"} == {row.promise for row in lost}
+    assert expected == over_told["over"]
+    lost = sorted((row.promise, row.offsets) for row in over_found if row.topic_partition == "over")
+    assert [("no-loss", [4]), ("no-loss", [8]), ("no-loss", [9])] == lost
 
 
-def test_ends_come_before_settlements_and_those_before_starts_at_one_position(spark: "SparkSession") -> None:
-    rows = [("p", 1, b"k", "a", 1, 0, 4, 5), ("p", 2, b"k", "b", 1, 5, 6, 6), ("p", 3, b"l", "a", 1, 4, 5, 5)]
-    history = told(delivery_history(spark.createDataFrame(rows, SLIM)))["p"]
+def test_ends_come_before_settlements_and_those_before_starts_at_one_position(
+    plain_told: dict[str, list[Happening]],
+) -> None:
+    history = plain_told["ends"]
     assert [] == check_history(history, DELIVERY_GUARANTEES)
     names = [type(happening).__name__ for happening in history]
     assert ["Released", "Published", "Published", "Delivered", "Acked", "Settled", "Delivered", "Acked"] == names[2:]
 
 
-def test_keys_of_messages_are_those_that_were_offered_or_else_delivered(spark: "SparkSession") -> None:
-    log = spark.createDataFrame([("p", 1, b"k", "a", 1, 0, 1, 1), ("p", 1, b"l", "a", 2, 2, 3, 3)], SLIM)
-    offered = spark.createDataFrame([("p", 1, b"m")], OFFERED)
-    for options, key in (({}, b"k"), ({"offered": offered}, b"m"), ({"offered": offered.drop("key")}, b"k")):
-        assert Published(offset=1, key=key) == told(delivery_history(log, **options))["p"][0]
-    text = log.withColumn("key", F.col("key").cast("string"))
-    assert told(delivery_history(log, offered=offered)) == told(delivery_history(text, offered=offered))
+def test_keys_of_messages_are_those_that_were_offered_or_else_delivered(
+    spark: "SparkSession", plain_told: dict[str, list[Happening]], over_told: dict[str, list[Happening]]
+) -> None:
+    assert Published(offset=1, key=b"k") == plain_told["keys"][0]
+    assert Published(offset=1, key=b"m") == over_told["keys"][0]
+    log = spark.createDataFrame([row for row in LOG_OF_OFFERED if row[0] == "keys"], SLIM)
+    offered = spark.createDataFrame([("keys", 1)], "topic_partition string, offset long")
+    keys_are_texts = told(delivery_history(log.withColumn("key", F.col("key").cast("string")), offered=offered))
+    assert [Published(offset=1, key=b"k"), *over_told["keys"][1:]] == keys_are_texts["keys"]
 
 
-def test_what_was_never_offered_is_accused_even_if_it_is_the_first(spark: "SparkSession") -> None:
-    log = spark.createDataFrame([("p", 1, b"k", "a", 1, 0, 1, 1), ("p", 2, b"k", "a", 1, 2, 3, 3)], SLIM)
-    offered = spark.createDataFrame([("p", 2, b"k")], OFFERED)
-    with audit(delivery_history(log, offered=offered), DELIVERY_GUARANTEES) as found:
-        assert [("no-loss", [1])] == [
-            (row.promise, row.offsets) for row in found.violations.orderBy("sequence").limit(1).collect()
-        ]
+def test_what_was_never_offered_is_accused_even_if_it_is_the_first(over_found: Audited) -> None:
+    accused = sorted((row.sequence, row.promise, row.offsets) for row in over_found if row.topic_partition == "stray")
+    assert ("no-loss", [1]) == accused[0][1:]
 
 
 @pytest.mark.parametrize(
@@ -171,10 +217,10 @@ def test_a_wrong_column_is_refused_before_any_job(spark: "SparkSession", change:
         delivery_history(log, offered=log.withColumn("key", F.lit(1)))
 
 
-def lanes(lane_history: LaneHistory, random: Random, *, damage: bool) -> list[Row]:
+def lanes(lane_history: LaneHistory, name: str, random: Random, *, damage: bool) -> list[Row]:
     """A log of many lanes, whose positions are drawn from one counter for each topic-partition."""
     rows: list[Row] = []
-    for where in (f"t-{number}" for number in range(12)):
+    for where in (f"{name}-{number}" for number in range(12)):
         base = 0
         for key in (b"a", b"b", b"\xff"):
             lane = lane_history(random, 14, random.choice([1, 3]))
@@ -208,42 +254,57 @@ def damaged(lane: Sequence[Attempt], random: Random) -> list[Attempt]:
     return found
 
 
-def blamed_by_both(log: "DataFrame") -> tuple[set[Row], set[Row]]:
-    """Which deliveries broke one-holder or key-order, by `check_order` and by the checker."""
-    history = delivery_history(log).persist()
+def blamed(log: "DataFrame", history: "DataFrame") -> tuple[set[Row], set[Row], Audited]:
+    """Which deliveries broke one-holder or key-order, by `check_order` and by the checker, and all that it said."""
     with audit(history, DELIVERY_GUARANTEES) as found:
-        at = history.select("topic_partition", "sequence", F.col("x_position").alias("at"))
-        slow = places(found.violations.join(at, ["topic_partition", "sequence"]))
+        violations = found.violations.collect()
+    delivered = history.filter("x_position is not null").select("topic_partition", "sequence", "x_position").collect()
+    at = {(row.topic_partition, row.sequence): row.x_position for row in delivered}
+    slow = {(row.promise, row.topic_partition, at[row.topic_partition, row.sequence]) for row in order_only(violations)}
+    fast = {(row.promise, row.topic_partition, row.sequence) for row in order_only(check_order(log).collect())}
+    return fast, slow, violations
+
+
+def order_only(violations: Audited) -> Audited:
+    return [row for row in violations if row.promise in {"one-holder", "key-order"}]
+
+
+class Both(NamedTuple):
+    """What came of one log."""
+
+    told: dict[str, list[Happening]]
+    fast: set[Row]
+    slow: set[Row]
+    violations: Audited
+
+
+@pytest.fixture(scope="module")
+def both(spark: "SparkSession", lane_history: LaneHistory) -> Both:
+    """A log that is in order in twelve topic-partitions, and damaged in twelve more; its history and two audits."""
+    rows = [
+        *lanes(lane_history, "clean", Random(4), damage=False),
+        *lanes(lane_history, "damaged", Random(9), damage=True),
+    ]
+    log = spark.createDataFrame(rows, SLIM)
+    history = delivery_history(log).persist()
+    fast, slow, violations = blamed(log, history)
+    found = Both(told(history), fast, slow, violations)
     history.unpersist()
-    return places(check_order(log).withColumn("at", F.col("sequence"))), slow
+    return found
 
 
-def places(violations: "DataFrame") -> set[Row]:
-    rows = violations.filter(F.col("promise").isin("one-holder", "key-order")).collect()
-    return {(row["promise"], row["topic_partition"], row["at"]) for row in rows}
+def test_two_audits_of_one_log_blame_the_same_deliveries(both: Both) -> None:
+    assert both.fast == both.slow
+    assert {("one-holder", "damaged"), ("key-order", "damaged")} == {
+        (promise, where.partition("-")[0]) for promise, where, _ in both.slow
+    }
 
 
-@pytest.mark.parametrize("damage", [False, True])
-def test_two_audits_of_one_log_blame_the_same_deliveries(
-    spark: "SparkSession", lane_history: LaneHistory, *, damage: bool
-) -> None:
-    log = spark.createDataFrame(lanes(lane_history, Random(4), damage=damage), SLIM)
-    fast, slow = blamed_by_both(log)
-    assert fast == slow
-    assert ({"one-holder", "key-order"} if damage else set()) == {promise for promise, *_ in slow}
-
-
-def test_the_history_of_a_log_is_what_the_checker_reads_in_process(
-    spark: "SparkSession", lane_history: LaneHistory
-) -> None:
-    log = spark.createDataFrame(lanes(lane_history, Random(9), damage=True), SLIM)
-    history = delivery_history(log)
+def test_the_history_of_a_log_is_what_the_checker_reads_in_process(both: Both) -> None:
     found: dict[str, list[Violation]] = {
-        where: check_history(happenings, DELIVERY_GUARANTEES) for where, happenings in told(history).items()
+        where: check_history(happenings, DELIVERY_GUARANTEES) for where, happenings in both.told.items()
     }
-    with audit(history, DELIVERY_GUARANTEES) as audited:
-        rows = audited.violations.collect()
     assert {(where, each.explanation, each.proof) for where, broken in found.items() for each in broken} == {
-        (row.topic_partition, row.explanation, tuple(row.proof)) for row in rows
+        (row.topic_partition, row.explanation, tuple(row.proof)) for row in both.violations
     }
-    assert rows
+    assert both.violations

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
 from keyshared.spark.buckets import with_bucket, with_bucket_owner  # noqa: E402 - needs pyspark
 from keyshared.spark.histogram import KeyHistogram, SlotCount, collect_histogram, key_histogram  # noqa: E402
+from keyshared.spark.histogram import balanced_boundaries as boundaries_of_frame  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -219,3 +220,37 @@ def test_a_weight_that_is_none_fails_the_job_and_is_named(spark: "SparkSession",
 def test_something_else_than_a_histogram_is_refused(spark: "SparkSession") -> None:
     with pytest.raises(ConfigError, match=r"'slot'; it must be a column of the frame \(id\)"):
         collect_histogram(spark.range(1))
+
+
+def test_boundaries_of_a_frame_are_those_of_its_histogram(spark: "SparkSession") -> None:
+    rows = [(slot, slot % 5 + 1, Decimal(slot % 7) / 4) for slot in range(0, 65_536, 97)] + [(None, 9, Decimal(9))]
+    frame = spark.createDataFrame(rows, "slot bigint, messages bigint, weight decimal(10, 2)")
+    messages = {row[0]: row[1] for row in rows if row[0] is not None}
+    weights = {row[0]: Fraction(row[2]) for row in rows if row[0] is not None}
+    assert balanced_boundaries(weights, 16) == boundaries_of_frame(frame, 16)
+    assert balanced_boundaries(messages, 16) == boundaries_of_frame(frame, 16, by="messages")
+    assert balanced_boundaries(messages, 16) != balanced_boundaries(weights, 16)
+
+
+@pytest.mark.parametrize(
+    ("schema", "n", "by", "told"),
+    [
+        ("slot bigint, weight bigint", 0, "weight", "it must be an int from 1 to 32768"),
+        ("slot bigint, weight bigint", 4, "keys", "by is 'keys'; it must be one of weight, messages"),
+        ("slot bigint, messages bigint", 4, "weight", "'weight'; it must be a column of the frame"),
+        ("slot bigint, weight double", 4, "weight", "'weight'; it must be whole numbers or decimals, and it is double"),
+        ("slot string, weight bigint", 4, "weight", "'slot'; it must be long or int .* and it is string"),
+    ],
+    ids=["buckets", "measure", "missing", "floats", "slots"],
+)
+def test_boundaries_of_what_is_no_histogram_are_refused_before_any_job(
+    spark: "SparkSession", schema: str, n: int, by: str, told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        boundaries_of_frame(spark.createDataFrame([], schema), n, by=by)
+
+
+def test_slots_that_are_no_bucket_hashes_are_refused(spark: "SparkSession") -> None:
+    frame = spark.createDataFrame([(65_536, 1)], "slot bigint, weight bigint")
+    with pytest.raises(ConfigError, match="slot is 65536; it must be an int from 0 to 65535"):
+        boundaries_of_frame(frame, 4)

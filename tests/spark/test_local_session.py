@@ -1,8 +1,6 @@
-"""The session that the package starts is quiet, local and complete; the line of progress tells the truth."""
+"""The session that the package starts is quiet, local and complete."""
 
-import io
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from keyshared.errors import ConfigError
-from keyshared.spark.session import Progress, local_session
+from keyshared.spark.session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,12 +19,13 @@ import sys
 from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from keyshared.spark.session import Progress, local_session
+from keyshared.spark.progress import watch
+from keyshared.spark.session import local_session
 
 log = Path(sys.argv[1])
 spark = local_session("t", master="local[1]", log=log, jvm_options="-XX:TieredStopAtLevel=1")
 try:
-    with Progress(spark, "working"):
+    with watch(spark, "working", every_s=1, quiet_s=0):
         spark.range(3).select(F.raise_error(F.lit("on purpose"))).collect()
 except PySparkException:
     pass
@@ -46,11 +45,6 @@ try:
 except ConfigError as error:
     sys.stdout.write(str(error))
 """
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_whole_run_writes_nothing_of_spark_to_the_screen_not_even_when_a_job_fails(tmp_path: Path) -> None:
@@ -105,40 +99,8 @@ def test_without_a_master_the_one_that_spark_was_told_stays(spark: "SparkSession
     assert local_session(master=None).sparkContext is spark.sparkContext
 
 
-def test_progress_before_there_is_a_session_shows_the_time() -> None:
-    file = io.StringIO()
-    with Progress(None, "starting", stream=file):
-        pass
-    assert re.fullmatch(r"starting: done in \d+\.\d s\n", file.getvalue())
-
-
-def test_progress_on_a_terminal_redraws_one_line_with_the_tasks_done(
-    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("keyshared.spark.session._REDRAW_SECONDS", 0.05)
-    screen = Terminal()
-    with Progress(spark, "counting", stream=screen):
-        spark.sparkContext.range(6, numSlices=6).foreach(_wait)
-    *drawn, last = screen.getvalue().removesuffix("\n").split("\r")[1:]
-    assert "\n" not in "".join(drawn)
-    assert any(" of 6 tasks, " in line for line in drawn)
-    assert last.startswith("counting: done in ")
-    assert len(last) >= len(drawn[-1].rstrip())  # wipes what was there
-
-
-def test_progress_elsewhere_prints_whole_lines_now_and_then(
-    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("keyshared.spark.session._LINE_SECONDS", 0.1)
-    file = io.StringIO()
-    with Progress(spark, "counting", stream=file):
-        spark.sparkContext.range(6, numSlices=6).foreach(_wait)
-    lines = file.getvalue().splitlines()
-    assert len(lines) >= 2
-    assert all(line.startswith("counting: ") and "\r" not in line for line in lines)
-
-
-def _wait(_: object) -> None:
-    from time import sleep  # noqa: PLC0415 - it is sent to the worker by value
-
-    sleep(0.1)
+@pytest.mark.usefixtures("spark")
+def test_a_connect_server_is_refused_where_this_process_has_a_jvm_already() -> None:
+    with pytest.raises(ConfigError, match=r"'sc://127.0.0.1:1'; it must be a master that Spark can start with"):
+        local_session(master="sc://127.0.0.1:1")
+    assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ

@@ -176,9 +176,9 @@ def by_spark(translated: "DataFrame") -> Found:
 
 
 @pytest.mark.parametrize("provenance", [False, True])
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seed", "spreads"), [(1, [5]), pytest.param(2, [1, 5], marks=pytest.mark.slow)])
 def test_translations_are_those_of_the_pure_functions_however_rows_are_spread(
-    spark: "SparkSession", seed: int, *, provenance: bool
+    spark: "SparkSession", seed: int, spreads: list[int], *, provenance: bool
 ) -> None:
     rng = Random(seed)
     world = [some_partition(number, rng) for number in range(40)]
@@ -192,7 +192,7 @@ def test_translations_are_those_of_the_pure_functions_however_rows_are_spread(
         "METADATA_NOT_UTF8",
         *(["FOREIGN_METADATA"] if keep_foreign else []),
     }
-    for spread in (1, 5):
+    for spread in spreads:
         logs = [log.repartition(spread, F.rand(seed)) for log in (source, target)]
         found = translate_offsets(
             commits.repartition(spread),

@@ -20,7 +20,7 @@ from keyshared.ring import HashRing
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
-from keyshared.spark.owner import owner, with_owner  # noqa: E402
+from keyshared.spark.owner import owner, owner_number, with_owner  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,10 +55,8 @@ def test_owner_of_a_binary_key_is_the_one_of_python(spark: "SparkSession", slot_
 
 def test_every_boundary_is_on_the_right_side(spark: "SparkSession") -> None:
     slots = spark.range(1 << 16).select((F.col("id") * (1 << 4) + F.col("id") % 16).alias("slot"))
-    from keyshared.spark.owner import _owner_number  # noqa: PLC0415 - a key cannot be made for a given slot
-
     ranges = RangeMap.from_stops([1, 2, 15, 16, 17, 4096, 4111, 1 << 20], [*"abcdefg", None], slot_bits=20)
-    numbers = slots.select("slot", _owner_number(F.col("slot"), ranges).alias("number")).collect()
+    numbers = slots.select("slot", owner_number(F.col("slot"), ranges).alias("number")).collect()
     wrong = [
         row.slot
         for row in numbers

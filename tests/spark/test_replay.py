@@ -36,7 +36,7 @@ from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 from keyshared.spark.deliveries import DELIVERY_SCHEMA, SUMMARY_SCHEMA  # noqa: E402 - needs pyspark
 from keyshared.spark.order import check_order, count_by_promise  # noqa: E402 - needs pyspark
 from keyshared.spark.packing import _bins  # noqa: E402 - needs pyspark
-from keyshared.spark.replay import Replay, _summary_fields, replay  # noqa: E402 - needs pyspark
+from keyshared.spark.replay import Replay, replay, summary_fields  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,7 +120,7 @@ def by_spark(result: Replay) -> tuple[list[DeliveryRow], list[Any]]:
 def assert_same(expected: tuple[list[DeliveryRow], list[SummaryRow]], result: Replay) -> None:
     deliveries, summaries = by_spark(result)
     assert expected[0] == deliveries
-    assert [_summary_fields(row) for row in expected[1]] == summaries
+    assert [summary_fields(row) for row in expected[1]] == summaries
 
 
 @pytest.mark.parametrize("plan", [STORMY, BACKLOG], ids=["stormy", "backlog"])

@@ -8,7 +8,7 @@ from tests.placements import RankedPlacement
 from tests.properties.driving import drive
 from tests.properties.schedules import CALLS, random_world
 
-from keyshared.config import DispatcherConfig, OnEvict
+from keyshared.config import DispatcherConfig, DrainUnit, OnEvict
 from keyshared.retry import Poison
 from keyshared.testing import Checker, Guarantees, Violation
 from keyshared.testing.history import (
@@ -40,6 +40,7 @@ def guarantees_of(config: DispatcherConfig) -> Guarantees:
         per_consumer=config.max_in_flight_per_consumer,
         window=config.window,
         max_tracked=config.max_tracked,
+        unit_of=RankedPlacement().ranges.slot_of if config.unit is DrainUnit.HASH else None,
         total_order=config.ordering_required,
         cursor_keeps_up=True,
         may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,

@@ -17,6 +17,11 @@ from keyshared.testing import Guarantees, GuaranteesError, HistoryError, Promise
         ({"ack_timeout_ms": 0}, "ack_timeout_ms is 0; it must be an int of at least 1, or None"),
         ({"progress_ms": -1}, "progress_ms is -1; it must be an int of at least 0, or None"),
         ({"total_order": 1}, "total_order is 1; it must be True or False"),
+        ({"unit_of": 5}, "unit_of is 5; it must be a function of a key, or None"),
+        (
+            {"unit_of": len, "total_order": True},
+            f"unit_of is {len!r}; it must be None with total_order, where everything is one unit",
+        ),
         ({"may_drop": None}, "may_drop is None; it must be True or False"),
     ],
 )

@@ -87,6 +87,8 @@ class Case(NamedTuple):
 
 A, B = connected("a"), connected("b")
 PAIRS = Guarantees(per_key=2)
+UNITS = Guarantees(unit_of=lambda key: key[:1])
+K2 = b"k2"
 CASES = [
     Case(
         "a key moves when its last delivery has ended",
@@ -135,6 +137,61 @@ CASES = [
         "messages without a key have no holder",
         Promise.ONE_HOLDER,
         [A, B, published(0, None), published(1, None), delivered(0, key=None), delivered(1, "b", key=None)],
+    ),
+    Case(
+        "a unit moves when its last delivery has ended",
+        Promise.ONE_HOLDER,
+        [A, B, published(0), published(1, K2), delivered(0), acked(0), delivered(1, "b", key=K2)],
+        None,
+        UNITS,
+    ),
+    Case(
+        "a unit moves while another key of it is at work elsewhere",
+        Promise.ONE_HOLDER,
+        [A, B, published(0), published(1, K2), delivered(0), delivered(1, "b", key=K2)],
+        (4, 5),
+        UNITS,
+    ),
+    Case(
+        "the first end frees a unit of which there is more",
+        Promise.ONE_HOLDER,
+        [
+            *(A, B, published(0), published(1, b"k1"), published(2, K2)),
+            *(delivered(0), delivered(1, key=b"k1"), acked(0), delivered(2, "b", key=K2)),
+        ],
+        (6, 8),
+        UNITS,
+    ),
+    Case(
+        "all of a unit may be at one consumer, and other units and keyless messages at another",
+        Promise.ONE_HOLDER,
+        [
+            *(A, B, published(0), published(1, K2), published(2, L), published(3, None)),
+            *(delivered(0), delivered(1, key=K2), delivered(2, "b", key=L), delivered(3, "b", key=None)),
+        ],
+        None,
+        UNITS,
+    ),
+    Case(
+        "a key that waits for another one of its unit does so rightly",
+        Promise.PROGRESS,
+        [A, B, published(0), delivered(0), published(1, K2), owned("b", K2), Quiet()],
+        None,
+        UNITS,
+    ),
+    Case(
+        "a key waits though its unit is free again",
+        Promise.PROGRESS,
+        [A, B, published(0), delivered(0), published(1, K2), owned("b", K2), Quiet(), acked(0), Quiet()],
+        (1, 4, 5, 8),
+        UNITS,
+    ),
+    Case(
+        "since when a unit is free nobody can say",
+        Promise.PROGRESS,
+        [connected("a", at_ms=0), published(0, at_ms=0), owned("a", at_ms=0), Committed(resume_offset=0, at_ms=100)],
+        None,
+        Guarantees(unit_of=UNITS.unit_of, progress_ms=10),
     ),
     Case(
         "a total order has one holder",

@@ -9,7 +9,16 @@ from tests.properties.driving import Factory, Fast, outcome
 from tests.properties.schedules import CALLS, random_world
 from tests.testing.recorded import guarantees_of
 
-from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher, Poison, RetryPolicy
+from keyshared import (
+    AssignedRanges,
+    DispatcherConfig,
+    DrainUnit,
+    HashRange,
+    HashRing,
+    KeySharedDispatcher,
+    Poison,
+    RetryPolicy,
+)
 from keyshared.effects import Effect
 from keyshared.errors import UnknownConsumerError
 from keyshared.testing import check_history
@@ -153,6 +162,18 @@ def test_a_message_that_is_loaded_again_is_freed() -> None:
         Freed(offset=1, at_ms=0),
         Delivered(offset=1, key=K, consumer="a", attempt=1, at_ms=0),
     ] == since(mine, start)
+
+
+def test_what_is_spilled_stays_so_while_it_drains_with_its_unit() -> None:
+    ranges = AssignedRanges([(HashRange(0, 65_536), "a")])
+    mine: Any = Recorder(KeySharedDispatcher(ranges, DispatcherConfig(unit=DrainUnit.HASH, max_loaded_per_key=1)))
+    mine.add_consumer("a", now_ms=0)
+    mine.add_consumer("b")
+    mine.offer(0, "k")
+    mine.offer(1, "k")
+    mine.set_placement(AssignedRanges([(HashRange(0, 65_536), "b")]))
+    assert "draining" == mine.why_blocked(1).reason
+    assert [HoldReason.SPILLED] == [happening.reason for happening in mine.history if isinstance(happening, Held)]
 
 
 def test_an_ack_that_names_a_delivery_in_advance_comes_after_it() -> None:

@@ -22,11 +22,11 @@ def executable(path: Path) -> Path:
     return path
 
 
-def test_the_path_comes_first_and_links_are_followed(tmp_path: Path) -> None:
-    program = executable(tmp_path / "lib" / "redis-server")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "redis-server").symlink_to(program)
-    assert program == find_servers.locate("redis-server", {"PATH": str(tmp_path / "bin")})
+def test_the_path_comes_first_and_a_link_keeps_its_name_which_says_what_to_be(tmp_path: Path) -> None:
+    executable(tmp_path / "redis-check-rdb")
+    link = tmp_path / "redis-server"
+    link.symlink_to("redis-check-rdb")
+    assert link == find_servers.locate("redis-server", {"PATH": str(tmp_path)})
 
 
 def test_the_newest_postgres_of_debian_is_taken_by_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

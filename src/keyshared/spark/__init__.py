@@ -3,4 +3,94 @@
 Needs the extra ``keyshared[spark]`` and Java. Nothing mutable is shipped to the workers: a placement goes along as a
 frozen value, state is built inside the partition. Where Spark can do the work without Python, it is a native column
 expression.
+
+Everything that a job calls is here::
+
+    from keyshared import spark as ks
+
+    owned = log.transform(ks.with_owner, ring)
 """
+
+# Not lazily: a function may have the name of its module, and a module that is loaded later would take its place.
+from keyshared.spark.audit import AUDIT_SCHEMA, VERDICT_SCHEMA, Audit, audit, audit_partition
+from keyshared.spark.buckets import bucket, bucket_owner, with_bucket, with_bucket_owner
+from keyshared.spark.colocation import colocate
+from keyshared.spark.comparison import what_if_partition
+from keyshared.spark.copies import copies_due, flags_header, with_copy_due
+from keyshared.spark.counting import histogram_of, histogram_partition
+from keyshared.spark.deliveries import DELIVERY_SCHEMA, SUMMARY_SCHEMA, VIOLATION_SCHEMA
+from keyshared.spark.delivery_history import DELIVERY_GUARANTEES, delivery_history
+from keyshared.spark.distribution import FAULT_SCHEMA, audit_distribution, count_by_fault
+from keyshared.spark.histogram import KeyHistogram, balanced_boundaries, collect_histogram, key_histogram
+from keyshared.spark.iterators import (
+    bucket_owner_partition,
+    bucket_partition,
+    copies_partition,
+    owner_partition,
+    slot_partition,
+)
+from keyshared.spark.offsets import TRANSLATION_SCHEMA, translate_offsets
+from keyshared.spark.order import check_order, count_by_promise
+from keyshared.spark.owner import owner, with_owner
+from keyshared.spark.partition import replay_partition
+from keyshared.spark.progress import watch
+from keyshared.spark.replay import Replay, replay
+from keyshared.spark.session import local_session
+from keyshared.spark.slots import bucket_hash, slot, with_slot
+from keyshared.spark.source import load_flights, load_log
+from keyshared.spark.what_if import WHAT_IF_SCHEMA, WhatIf, what_if
+
+__all__ = [
+    "AUDIT_SCHEMA",
+    "DELIVERY_GUARANTEES",
+    "DELIVERY_SCHEMA",
+    "FAULT_SCHEMA",
+    "SUMMARY_SCHEMA",
+    "TRANSLATION_SCHEMA",
+    "VERDICT_SCHEMA",
+    "VIOLATION_SCHEMA",
+    "WHAT_IF_SCHEMA",
+    "Audit",
+    "KeyHistogram",
+    "Replay",
+    "WhatIf",
+    "audit",
+    "audit_distribution",
+    "audit_partition",
+    "balanced_boundaries",
+    "bucket",
+    "bucket_hash",
+    "bucket_owner",
+    "bucket_owner_partition",
+    "bucket_partition",
+    "check_order",
+    "collect_histogram",
+    "colocate",
+    "copies_due",
+    "copies_partition",
+    "count_by_fault",
+    "count_by_promise",
+    "delivery_history",
+    "flags_header",
+    "histogram_of",
+    "histogram_partition",
+    "key_histogram",
+    "load_flights",
+    "load_log",
+    "local_session",
+    "owner",
+    "owner_partition",
+    "replay",
+    "replay_partition",
+    "slot",
+    "slot_partition",
+    "translate_offsets",
+    "watch",
+    "what_if",
+    "what_if_partition",
+    "with_bucket",
+    "with_bucket_owner",
+    "with_copy_due",
+    "with_owner",
+    "with_slot",
+]

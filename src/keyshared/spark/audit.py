@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
 
-from keyshared.config import check_int
+from keyshared.arguments import check_int
 from keyshared.errors import ConfigError
 from keyshared.spark.audit_figures import audit_report
 from keyshared.spark.audit_report import html
@@ -268,9 +268,14 @@ def audit(
         and one batch, the driver's O(topic-partitions).
 
     Example:
-        >>> with audit(spark.read.parquet("history.parquet"), Guarantees(per_key=8)) as found:  # doctest: +SKIP
+        >>> rows = [("p", 0, "published", 0, None), ("p", 1, "committed", None, 1)]
+        >>> columns = "topic_partition string, sequence long, happening string, offset long, resume_offset long"
+        >>> history = spark.createDataFrame(rows, columns).withColumn("version", F.lit(1))
+        >>> with audit(history, Guarantees(promises={"safe-cursor"})) as found:
         ...     found.counts(), found.unjudged()
-        ...     found.violations.select("topic_partition", "explanation", "excerpt").show(truncate=False)
+        ...     found.violations.select("explanation", "proof").collect()
+        ({'safe-cursor': 1}, {})
+        [Row(explanation='cursor 1 passed outstanding offset 0', proof=[0, 1])]
     """
     check_history_columns(df, topic_partition=topic_partition, sequence=sequence)
     check_partitions(partitions)

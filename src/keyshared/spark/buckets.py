@@ -17,7 +17,7 @@ from keyshared.spark.owner import owner_of_slot
 from keyshared.spark.slots import bucket_hash, ranges_of
 from keyshared.spark.tables import constant
 
-__all__ = ["bucket", "bucket_owner", "with_bucket", "with_bucket_owner"]
+__all__ = ["bucket", "bucket_owner", "bucket_ranges_of", "check_layout", "with_bucket", "with_bucket_owner"]
 
 
 def with_bucket(
@@ -47,7 +47,7 @@ def with_bucket(
 
     Example:
         >>> layout = BucketLayout.equal_width(4)
-        >>> with_bucket(spark.createDataFrame([("order-1",)], ["key"]), layout).collect()  # doctest: +SKIP
+        >>> with_bucket(spark.createDataFrame([("order-1",)], ["key"]), layout).collect()
         [Row(key='order-1', bucket=3)]
     """
     check_key(df, key)
@@ -74,10 +74,11 @@ def bucket(key: Column, layout: BucketLayout, *, key_hash: KeyHash = XXH64_SEED_
         O(len(key)) a row. The constant takes up to 400 kB of the plan: do not print it.
 
     Example:
-        >>> df.groupBy(bucket(F.col("key"), layout)).count()  # doctest: +SKIP
+        >>> df = spark.createDataFrame([("order-1",), ("order-1",)], ["key"])
+        >>> df.groupBy(bucket(F.col("key"), BucketLayout.equal_width(4))).count().collect()
+        [Row(bucket=3, count=2)]
     """
-    if not isinstance(layout, BucketLayout):
-        raise ConfigError("layout", layout, "be a BucketLayout")
+    check_layout(layout)
     numbers = [number for number, hashes in enumerate(layout.ranges) for _ in range(len(hashes))]
     return F.get(constant(numbers, "array<int>"), bucket_hash(key, key_hash=key_hash)).alias("bucket")
 
@@ -114,8 +115,9 @@ def with_bucket_owner(
         O(len(key)) a row.
 
     Example:
-        >>> placement = BucketPlacement(BucketLayout.equal_width(4), ["ann", "bob"])  # doctest: +SKIP
-        >>> with_bucket_owner(spark.createDataFrame([("order-1",)], ["key"]), placement).collect()  # doctest: +SKIP
+        >>> from keyshared import BucketPlacement
+        >>> placement = BucketPlacement(BucketLayout.equal_width(4), ["ann", "bob"])
+        >>> with_bucket_owner(spark.createDataFrame([("order-1",)], ["key"]), placement).collect()
         [Row(key='order-1', owner='bob')]
     """
     check_key(df, key)
@@ -140,9 +142,45 @@ def bucket_owner(key: Column, placement: Placement | RangeMap, *, key_hash: KeyH
 
     Complexity:
         O(len(key)) a row.
+
+    Example:
+        >>> from keyshared import BucketPlacement
+        >>> placement = BucketPlacement(BucketLayout.equal_width(4), ["ann", "bob"])
+        >>> df = spark.createDataFrame([("order-1",), (None,)], "key string")
+        >>> df.select(bucket_owner(F.col("key"), placement)).collect()
+        [Row(owner='bob'), Row(owner=None)]
+    """
+    ranges = bucket_ranges_of(placement)
+    return owner_of_slot(bucket_hash(key, key_hash=key_hash), ranges).alias("owner")
+
+
+def bucket_ranges_of(placement: object) -> RangeMap:
+    """Take a placement of buckets as it stands now.
+
+    Args:
+        placement: A `BucketPlacement` over `BUCKET_HASH`, or its ranges.
+
+    Returns:
+        The value.
+
+    Raises:
+        ConfigError: It is none, or not of buckets.
     """
     ranges = ranges_of(placement)
     if ranges.key_hash != BUCKET_HASH or ranges.slot_bits != BUCKET_HASH.bits:
         requirement = f"be {BUCKET_HASH.name} with {BUCKET_HASH.bits} bits; for any other placement use with_owner"
         raise ConfigError("key_hash of the placement", ranges.key_hash, requirement)
-    return owner_of_slot(bucket_hash(key, key_hash=key_hash), ranges).alias("owner")
+    return ranges
+
+
+def check_layout(layout: object) -> None:
+    """Check that something is a layout.
+
+    Args:
+        layout: What is to be checked.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if not isinstance(layout, BucketLayout):
+        raise ConfigError("layout", layout, "be a BucketLayout")

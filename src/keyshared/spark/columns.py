@@ -1,24 +1,30 @@
 """Looking at a frame's columns before a job starts, so that what is wrong is said at once and by its name."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructType
 
 from keyshared.errors import ConfigError
 
-__all__ = ["check_columns", "check_key", "check_new", "type_of"]
+__all__ = ["WHOLE", "check_columns", "check_key", "check_new", "type_of"]
+
+WHOLE: Final = ("bigint", "int", "smallint", "tinyint")
+"""Types of whole numbers, for `check_columns`."""
 
 _SPARK_NAMES: Final = {"bigint": "long"}
+_PARTS: Final = re.compile(r"(?:[^.`]+|`(?:[^`]|``)+`)(?:\.|$)")  # of a path; what has a dot in its name is quoted
 
 
 def type_of(df: DataFrame, column: str) -> DataType:
-    """Find the type of a column, or of a field of a struct (``"event.key"``).
+    """Find the type of a column, of a field of a struct (``"event.key"``), or of a value in a map (``"headers.user"``).
 
     Args:
         df: The frame.
-        column: Its name; upper and lower case are the same, as in Spark.
+        column: Its name, as Spark reads it: upper and lower case are the same, except among the keys of a map, and a
+            name with a dot in it stands in backticks.
 
     Returns:
         The type.
@@ -85,13 +91,29 @@ def check_columns(df: DataFrame, expected: Mapping[str, tuple[str, ...]]) -> Non
 
 
 def _field(kind: DataType, path: str) -> DataType | None:
-    if not isinstance(kind, StructType) or not isinstance(path, str):
+    parts = _parts(path)
+    return _descend(kind, parts) if parts else None
+
+
+def _parts(path: object) -> list[str]:
+    """The names along a path; none if it is no path."""
+    if not isinstance(path, str):
+        return []
+    parts = [found.group() for found in _PARTS.finditer(path)]
+    if "".join(parts) != path or path.endswith("."):
+        return []
+    names = [part.removesuffix(".") for part in parts]
+    return [name[1:-1].replace("``", "`") if name.startswith("`") else name for name in names]
+
+
+def _descend(kind: DataType, names: Sequence[str]) -> DataType | None:
+    if not names:
+        return kind
+    if isinstance(kind, MapType):
+        return _descend(kind.valueType, names[1:]) if kind.keyType == StringType() else None
+    if not isinstance(kind, StructType):
         return None
     for field in kind.fields:
-        if field.name.casefold() == path.casefold():
-            return field.dataType
-    head, dot, rest = path.partition(".")
-    if not dot:
-        return None
-    inner = _field(kind, head)
-    return None if inner is None else _field(inner, rest)
+        if field.name.casefold() == names[0].casefold():
+            return _descend(field.dataType, names[1:])
+    return None

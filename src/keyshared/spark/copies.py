@@ -63,7 +63,7 @@ def with_copy_due(
 
     Example:
         >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
-        >>> with_copy_due(records, tree, "c3").select("flags", "copies").collect()  # doctest: +SKIP
+        >>> with_copy_due(spark.createDataFrame([(4,)], "flags int"), tree, "c3").collect()
         [Row(flags=4, copies=[Row(level=1, target='c4', flags=5)])]
     """
     kind = type_of(df, flags)
@@ -93,7 +93,10 @@ def copies_due(flags: Column, tree: DistributionTree, cluster: str, *, codec: Bi
             cluster does not fit into 63 bits, or into the codec's width.
 
     Example:
-        >>> records.select(F.explode(copies_due(F.col("flags"), tree, "c3")))  # doctest: +SKIP
+        >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
+        >>> records = spark.createDataFrame([(None,)], "flags int")
+        >>> records.select(F.explode(copies_due(F.col("flags"), tree, "c3")).alias("copy")).select("copy.*").collect()
+        [Row(level=3, target='c1', flags=4), Row(level=1, target='c4', flags=1)]
     """
     hops = [hop for distributor in tree.distributors(cluster) for hop in distributor.hops]
     highest = max((hop.level for hop in hops), default=0)
@@ -127,7 +130,9 @@ def flags_header(headers: Column, name: str = COPY_FLAGS_HEADER) -> Column:
         ConfigError: The name is not a text that is not empty.
 
     Example:
-        >>> df.withColumn("flags", flags_header(F.col("headers")))  # doctest: +SKIP
+        >>> df = spark.sql("select array(named_struct('key', 'Axual-Copy-Flags', 'value', X'04')) as headers")
+        >>> df.select(F.hex(flags_header(F.col("headers"))).alias("flags")).collect()
+        [Row(flags='04')]
     """
     if type(name) is not str or not name:
         raise ConfigError("name", name, "be a text that is not empty")

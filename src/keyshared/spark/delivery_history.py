@@ -75,9 +75,11 @@ def delivery_history(deliveries: DataFrame, *, offered: DataFrame | None = None)
         Two shuffles and sorts; a topic-partition is numbered by one task.
 
     Example:
-        >>> history = delivery_history(spark.read.parquet("deliveries.parquet"))  # doctest: +SKIP
-        >>> audit(history, DELIVERY_GUARANTEES).counts()  # doctest: +SKIP
-        {'one-holder': 0, 'key-order': 0, 'no-loss': 0, 'fence': 0}
+        >>> columns = "topic_partition string, offset long, key string, consumer string, attempt int, sequence long, "
+        >>> columns += "end_sequence long, settled_sequence long"
+        >>> delivered = spark.createDataFrame([("p", 0, "k", "ann", 1, 0, 2, 2)], columns)
+        >>> [row.happening for row in delivery_history(delivered).orderBy("sequence").collect()]
+        ['published', 'delivered', 'acked']
     """
     check_deliveries(deliveries)
     optional = {"outcome": ("string",), "delivered_ms": _MILLIS, "ended_ms": _MILLIS}

@@ -27,7 +27,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TextIO
@@ -48,10 +48,11 @@ from keyshared.spark.deliveries import SUMMARY_SCHEMA
 from keyshared.spark.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo_plan import CONCURRENCY, LOAD, Story, Workload
 from keyshared.spark.demo_text import columns, summary
+from keyshared.spark.progress import watch
 from keyshared.spark.replay import replay as replayed
 from keyshared.spark.replay_figures import replay_report
 from keyshared.spark.replay_report import ReplayReport, html
-from keyshared.spark.session import Progress, local_session, reason
+from keyshared.spark.session import local_session, reason
 from keyshared.spark.source import load_flights, load_log, log_columns
 
 __all__ = ["main"]
@@ -66,6 +67,7 @@ _BACKLOG_POINTS: Final = 720  # what the page can show
 _SHOWN_PROOFS: Final = 3  # of each promise
 _PROOF_WIDTH: Final = 120
 _MINUTE_MS: Final = 60_000
+_LINE_S: Final = 5
 _DEFAULT_CONSUMERS: Final = 8
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit says so, and has a master of its own
 _NO_WORK: Final = Workload(first_ms=0, span_ms=0, busiest=0.0, mean=0.0, largest=0.0)
@@ -108,7 +110,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         return _fail(str(error))
     except (PySparkException, Py4JJavaError) as error:
-        return _fail(f"{reason(error)}; details are in {_spark_log(options)}")
+        log = _spark_log(options)
+        return _fail(f"{reason(error)}; details are in {log}" if log.exists() else reason(error))
 
 
 def _fail(text: str) -> int:
@@ -157,7 +160,7 @@ def _common(name: str, about: str) -> argparse.ArgumentParser:
     add("--limit", type=int, metavar="N", help="only the first N messages")
     add("--out", type=Path, default=Path("demo-output"), metavar="DIR", help="where results go (demo-output)")
     add("--deliveries", metavar="PATH", help="where the delivery log goes, if not below --out: workers must reach it")
-    add("--master", metavar="URL", help="Spark master (local[*], or what spark-submit was told)")
+    add("--master", metavar="URL", help="Spark master, or sc://host:port (local[*], or what spark-submit was told)")
     add("--partitions", type=int, metavar="N", help="Spark partitions of the replay (one for each topic-partition)")
     add("--quiet", action="store_true", help="print nothing but violations and errors")
     return parser
@@ -178,7 +181,8 @@ def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argp
     with os.fdopen(os.dup(2), "w") as screen, _progress(None, "starting Spark", options, screen):
         spark = local_session("keyshared demo", master=master, log=_spark_log(options))
     try:
-        spark.sparkContext.setLogLevel("ERROR")  # a JVM that spark-submit started has its own idea
+        with suppress(AttributeError):  # Connect has no context: its server's log is not ours
+            spark.sparkContext.setLogLevel("ERROR")  # a JVM that spark-submit started has its own idea
         return job(spark, options)
     finally:
         spark.stop()
@@ -367,7 +371,8 @@ def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argpa
 def _progress(
     spark: SparkSession | None, doing: str, options: argparse.Namespace, stream: TextIO | None = None
 ) -> AbstractContextManager[object]:
-    return nullcontext() if options.quiet else Progress(spark, doing, stream=stream)
+    # every step is told, however short
+    return nullcontext() if options.quiet else watch(spark, doing, every_s=_LINE_S, quiet_s=0, out=stream)
 
 
 def _spark_log(options: argparse.Namespace) -> Path:

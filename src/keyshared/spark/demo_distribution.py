@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     add("--fault", choices=FAULTS, help="break something: a link that loses copies, or a rule that looks at too little")
     add("--out", type=Path, default=Path("demo-output"), metavar="DIR", help="where results go (demo-output)")
     add("--records", metavar="PATH", help="where the records go, if not below --out: workers must reach it")
-    add("--master", metavar="URL", help="Spark master (local[*], or what spark-submit was told)")
+    add("--master", metavar="URL", help="Spark master, or sc://host:port (local[*], or what spark-submit was told)")
     add("--quiet", action="store_true", help="print nothing but violations and errors")
     return made
 

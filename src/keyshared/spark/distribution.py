@@ -82,8 +82,10 @@ def audit_distribution(df: DataFrame, tree: DistributionTree, *, produced: DataF
         One shuffle of the rows, native; Python sees only messages with faults.
 
     Example:
-        >>> audit_distribution(spark.read.parquet("records.parquet"), tree).count()  # doctest: +SKIP
-        0
+        >>> tree = DistributionTree({1: ["c1", "c2"]})
+        >>> records = spark.createDataFrame([("m", "c1", None)], "message_id string, cluster string, flags int")
+        >>> audit_distribution(records, tree).select("fault", "cluster", "explanation").collect()
+        [Row(fault='lost', cluster='c2', explanation='c1 did not copy it to c2 at level 1')]
     """
     check_columns(df, {"message_id": _IDS, "cluster": ("string",), "flags": ("int", "bigint", "binary")})
     copies = df.select(_identified(), "cluster", _digits(type_of(df, "flags")).alias("flags"))
@@ -108,8 +110,8 @@ def count_by_fault(faults: DataFrame) -> dict[str, int]:
         A count for each of `FAULTS`, 0 included.
 
     Example:
-        >>> count_by_fault(audit_distribution(records, tree))  # doctest: +SKIP
-        {'lost': 0, 'duplicated': 0, 'looped': 0}
+        >>> count_by_fault(spark.createDataFrame([("lost",)], ["fault"]))
+        {'lost': 1, 'duplicated': 0, 'looped': 0}
     """
     counts = {row[0]: row[1] for row in faults.groupBy("fault").count().collect()}
     return {fault: counts.get(fault, 0) for fault in FAULTS}

@@ -18,21 +18,24 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import DecimalType, IntegralType
 
+from keyshared.arguments import check_int
 from keyshared.boundaries import Load
-from keyshared.config import check_int
+from keyshared.boundaries import balanced_boundaries as boundaries_of
+from keyshared.buckets import BucketLayout
 from keyshared.errors import ConfigError
 from keyshared.hashing import XXH64_SEED_42, KeyHash, required_key_bytes
 from keyshared.placement import Placement
 from keyshared.ranges import RangeMap
 from keyshared.spark.bucket_figures import BUCKETS, CONSUMERS
-from keyshared.spark.columns import check_key, type_of
+from keyshared.spark.columns import WHOLE, check_columns, check_key, type_of
 from keyshared.spark.histogram_report import html
 from keyshared.spark.page import checked_target
 from keyshared.spark.slots import bucket_hash, ranges_of, slot
 from keyshared.summary import DEFAULT_HOTTEST
 
-__all__ = ["KeyHistogram", "SlotCount", "collect_histogram", "key_histogram"]
+__all__ = ["KeyHistogram", "SlotCount", "balanced_boundaries", "collect_histogram", "key_histogram"]
 
+_MEASURES: Final = ("weight", "messages")
 _COLUMNS: Final = ("slot", "messages", "weight", "keys", "hot_key", "hot_messages", "hot_weight")
 
 
@@ -167,7 +170,9 @@ def key_histogram(
         fails the job (in ANSI mode, Spark's default).
 
     Example:
-        >>> key_histogram(df, weight="bytes").orderBy(F.desc("weight")).show(3)  # doctest: +SKIP
+        >>> df = spark.createDataFrame([("order-1", 700), ("order-1", 20)], ["key", "bytes"])
+        >>> key_histogram(df, weight="bytes").select("slot", "messages", "weight", "keys", "hot_key").collect()
+        [Row(slot=50421, messages=2, weight=720, keys=1, hot_key='order-1')]
     """
     check_key(df, key)
     weighed = F.lit(1).cast("bigint") if weight is None else _weight(df, weight)
@@ -205,8 +210,10 @@ def collect_histogram(counted: DataFrame) -> KeyHistogram:
         ConfigError: A column of `key_histogram` is missing. No job was started.
 
     Example:
-        >>> statistics = collect_histogram(key_histogram(df, weight="bytes"))  # doctest: +SKIP
-        >>> layout = balanced_boundaries(statistics.weights, 64)  # doctest: +SKIP
+        >>> counted = key_histogram(spark.createDataFrame([("order-1",), (None,)], "key string"))
+        >>> statistics = collect_histogram(counted)
+        >>> statistics.weights, statistics.keyless_messages
+        ({50421: 1}, 1)
     """
     for column in _COLUMNS:
         type_of(counted, column)
@@ -218,6 +225,44 @@ def collect_histogram(counted: DataFrame) -> KeyHistogram:
         sum(row["messages"] for row in keyless),
         sum(_load(row["weight"]) for row in keyless),
     )
+
+
+def balanced_boundaries(counted: DataFrame, n: int, *, by: str = "weight") -> BucketLayout:
+    """Place the boundaries of buckets by a histogram that is a frame; runs the job.
+
+    The same as `keyshared.balanced_boundaries` over ``collect_histogram(counted).weights``, but only two columns come
+    to the driver.
+
+    Args:
+        counted: What `key_histogram` gave for a hash, the bucket hashes. Slots of a placement are another part of the
+            hash and say nothing of buckets; a frame does not show which they are.
+        n: How many buckets, from 1 to 32,768.
+        by: What is to be even: the column ``weight``, or ``messages``.
+
+    Returns:
+        The layout. Messages without a key do not count.
+
+    Raises:
+        ConfigError: ``by`` is another one, or a column is missing or of another type; no job was started. Or ``n`` is
+            no such number, or a slot is no bucket hash.
+
+    Complexity:
+        At most 65,536 rows come to the driver; then see `keyshared.balanced_boundaries`.
+
+    Example:
+        >>> log = spark.range(100).selectExpr("'user-' || id % 7 as key")
+        >>> balanced_boundaries(key_histogram(log), 4).splits
+        (29392, 43797, 52897)
+    """
+    BucketLayout.equal_width(n)  # says what is wrong with it
+    if by not in _MEASURES:
+        raise ConfigError("by", by, f"be one of {', '.join(_MEASURES)}")
+    kind = type_of(counted, by)
+    if not isinstance(kind, IntegralType | DecimalType):
+        raise ConfigError("column", by, f"be whole numbers or decimals, and it is {kind.simpleString()}")
+    check_columns(counted, {"slot": WHOLE})
+    rows = counted.select("slot", by).filter("slot is not null").collect()
+    return boundaries_of({row["slot"]: _load(row[by]) for row in rows}, n)
 
 
 def _weight(df: DataFrame, name: str) -> Column:

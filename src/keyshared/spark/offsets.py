@@ -170,7 +170,13 @@ def translate_offsets(
         and no record.
 
     Example:
-        >>> translate_offsets(commits, here, there, provenance=True).filter("declined is null")  # doctest: +SKIP
+        >>> log = "topic_partition string, offset long, timestamp_epoch_ms long, origin string, origin_offset long"
+        >>> here = spark.createDataFrame([("p", 25, 900, "eu", 0), ("p", 26, 950, "eu", 1)], log)
+        >>> there = spark.createDataFrame([("p", 0, 900, "eu", 0), ("p", 1, 950, "eu", 1)], log)
+        >>> commits = spark.createDataFrame([("g", "p", 26)], "group string, topic_partition string, offset long")
+        >>> translated = translate_offsets(commits, here, there, provenance=True)
+        >>> translated.select("offset", "target_offset", "declined").collect()
+        [Row(offset=26, target_offset=1, declined=None)]
     """
     distributor = OffsetDistributor(level=level, margin_ms=margin_ms)
     committer = OffsetCommitter(keep_foreign=keep_foreign)

@@ -78,8 +78,11 @@ def check_order(deliveries: DataFrame, *, offered: DataFrame | None = None) -> D
         the other, one lane in memory at a time. ``offered`` costs one more shuffle.
 
     Example:
-        >>> check_order(spark.read.parquet("deliveries.parquet")).count()  # doctest: +SKIP
-        0
+        >>> columns = "topic_partition string, offset long, key string, consumer string, attempt int, sequence long, "
+        >>> columns += "end_sequence long, settled_sequence long"
+        >>> rows = [("p", 0, "k", "ann", 1, 0, 2, 2), ("p", 1, "k", "bob", 1, 1, 3, 3)]
+        >>> check_order(spark.createDataFrame(rows, columns)).select("promise", "offset", "other_offset").collect()
+        [Row(promise='one-holder', offset=1, other_offset=0)]
     """
     check_deliveries(deliveries)
     if offered is not None:
@@ -109,8 +112,8 @@ def count_by_promise(violations: DataFrame) -> dict[str, int]:
         A count for each of `PROMISES`, 0 included.
 
     Example:
-        >>> count_by_promise(check_order(deliveries))  # doctest: +SKIP
-        {'one-holder': 0, 'key-order': 0, 'no-loss': 0, 'fence': 0}
+        >>> count_by_promise(spark.createDataFrame([("fence",)], ["promise"]))
+        {'one-holder': 0, 'key-order': 0, 'no-loss': 0, 'fence': 1}
     """
     counts = {row[0]: row[1] for row in violations.groupBy("promise").count().collect()}
     return {promise: counts.get(promise, 0) for promise in PROMISES}

@@ -24,7 +24,7 @@ from keyshared.spark.columns import check_key, check_new
 from keyshared.spark.slots import ranges_of, slot
 from keyshared.spark.tables import constant
 
-__all__ = ["owner", "owner_of_slot", "with_owner"]
+__all__ = ["owner", "owner_number", "owner_of_slot", "with_owner"]
 
 # 65,536 numbers: 130 kB of plan, and a ring of 10,000 runs has about one start in each part
 _DIRECTORY_BITS: Final = 16
@@ -57,7 +57,7 @@ def with_owner(df: DataFrame, placement: Placement | RangeMap, *, key: str = "ke
 
     Example:
         >>> halves = RangeMap.from_stops([32768, 65536], ["a", "b"])
-        >>> with_owner(spark.createDataFrame([("order-1",)], ["key"]), halves).collect()  # doctest: +SKIP
+        >>> with_owner(spark.createDataFrame([("order-1",)], ["key"]), halves).collect()
         [Row(key='order-1', owner='b')]
     """
     check_key(df, key)
@@ -85,7 +85,10 @@ def owner(key: Column, placement: Placement | RangeMap) -> Column:
         16 bits: do not print the plan.
 
     Example:
-        >>> df.filter(owner(F.col("key"), ranges) == "consumer-3")  # doctest: +SKIP
+        >>> halves = RangeMap.from_stops([32768, 65536], ["a", "b"])
+        >>> df = spark.createDataFrame([("order-1",), ("order-2",), (None,)], "key string")
+        >>> df.filter(owner(F.col("key"), halves) == "b").collect()
+        [Row(key='order-1')]
     """
     ranges = ranges_of(placement)
     return owner_of_slot(slot(key, ranges), ranges).alias("owner")
@@ -107,11 +110,25 @@ def owner_of_slot(slots: Column, ranges: RangeMap) -> Column:
     Complexity:
         O(1) a row.
     """
-    return F.get(constant(ranges.owners, "array<string>"), _owner_number(slots, ranges))
+    return F.get(constant(ranges.owners, "array<string>"), owner_number(slots, ranges))
 
 
-def _owner_number(slots: Column, ranges: RangeMap) -> Column:
-    """Position of a slot's owner in ``ranges.owners``, NULL in a hole."""
+def owner_number(slots: Column, ranges: RangeMap) -> Column:
+    """Give the position of a slot's owner in ``ranges.owners`` as a column expression.
+
+    Args:
+        slots: Whole numbers in the space of the map, or NULL.
+        ranges: Who owns which slot.
+
+    Returns:
+        An int column: NULL for NULL, and in a hole.
+
+    Raises:
+        ConfigError: More than 64 runs start within one 65,536th of the space.
+
+    Complexity:
+        O(1) a row.
+    """
     number = {name: index for index, name in enumerate(ranges.owners)}
     starts = [start for start, _, _ in ranges.runs]
     owners = [None if name is None else number[name] for _, _, name in ranges.runs]

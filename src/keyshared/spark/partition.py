@@ -17,7 +17,7 @@ from keyshared.history import Event, Row
 from keyshared.simulate import Arrival, Plan, Simulation, Summary, Tally
 from keyshared.summary import DEFAULT_HOTTEST, DEFAULT_POINTS
 
-__all__ = ["OPEN", "DeliveryRow", "Message", "SummaryRow", "replay_partition"]
+__all__ = ["OPEN", "DeliveryRow", "Message", "SummaryRow", "arrivals_of", "replay_partition"]
 
 OPEN: Final = "open"
 """The outcome of a delivery that has not ended when the history does."""
@@ -131,17 +131,33 @@ def replay_partition(
         q 0
         q at_rest
     """
+    for topic_partition, arrivals in arrivals_of(rows):
+        simulation = Simulation(plan, arrivals)
+        tally = Tally(points=points, hottest=hottest)
+        yield from _deliveries(topic_partition, simulation, tally)
+        outcome = simulation.outcome
+        yield SummaryRow(topic_partition, str(outcome.stop), outcome.outstanding, tally.summary())
+
+
+def arrivals_of(rows: Iterable[tuple[str, int, Key, int, int | None]]) -> Iterator[tuple[str, Iterator[Arrival]]]:
+    """Cut the rows of a Spark partition into topic-partitions.
+
+    Args:
+        rows: As in `replay_partition`.
+
+    Yields:
+        Each topic-partition, and its messages; what is not read of them when the next one is asked for is skipped.
+
+    Raises:
+        ConfigError: Rows of a topic-partition do not stand together.
+    """
     done: set[str] = set()
     for topic_partition, group in groupby(rows, key=itemgetter(0)):
         if topic_partition in done:
             requirement = "come in one piece: sort the partition by topic-partition and offset first"
             raise ConfigError("topic_partition", topic_partition, requirement)
         done.add(topic_partition)
-        simulation = Simulation(plan, (Arrival(*row[1:]) for row in group))
-        tally = Tally(points=points, hottest=hottest)
-        yield from _deliveries(topic_partition, simulation, tally)
-        outcome = simulation.outcome
-        yield SummaryRow(topic_partition, str(outcome.stop), outcome.outstanding, tally.summary())
+        yield topic_partition, (Arrival(*row[1:]) for row in group)
 
 
 class _Open(NamedTuple):

@@ -16,29 +16,26 @@ from typing import Final, Self
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
 
+from keyshared.arguments import check_int
 from keyshared.buckets import BucketLayout
-from keyshared.config import check_int
 from keyshared.errors import ConfigError
 from keyshared.simulate import Plan, Tally
 from keyshared.spark.bucket_figures import BUCKETS
-from keyshared.spark.columns import check_columns, check_key
 from keyshared.spark.deliveries import DELIVERY_SCHEMA, SUMMARY_SCHEMA
-from keyshared.spark.packing import check_partitions, packed
+from keyshared.spark.messages import packed_messages, read_messages
 from keyshared.spark.page import checked_target
-from keyshared.spark.partition import DeliveryRow, Message, SummaryRow, replay_partition
+from keyshared.spark.partition import DeliveryRow, SummaryRow, replay_partition
 from keyshared.spark.replay_figures import replay_report
 from keyshared.spark.replay_report import html
 from keyshared.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Waits
 
-__all__ = ["Replay", "replay"]
+__all__ = ["Replay", "replay", "replay_batches", "summary_fields"]
 
 _PACKET_ROWS: Final = 4_000  # some hundred kilobytes: small beside a batch of Spark's, large beside its overhead
-_WHOLE: Final = ("bigint", "int", "smallint", "tinyint")
 
 _PACKET_SCHEMA: Final = StructType(
     [
@@ -187,28 +184,30 @@ def replay(
         outstanding at once. A worker's memory is O(outstanding messages + keys), the driver's O(topic-partitions).
 
     Example:
-        >>> plan = Plan(consumers=[ConsumerPlan("a", Fixed(20)), ConsumerPlan("b", Fixed(20))])  # doctest: +SKIP
-        >>> with replay(log, plan) as result:  # doctest: +SKIP
-        ...     result.deliveries.write.parquet("deliveries.parquet")
-        ...     result.summaries.select("topic_partition", "wait_p99_ms", "largest_backlog").show()
+        >>> from keyshared.simulate import ConsumerPlan, Fixed
+        >>> plan = Plan(consumers=[ConsumerPlan("a", Fixed(20)), ConsumerPlan("b", Fixed(20))])
+        >>> log = spark.range(5).selectExpr("'p' as topic_partition", "id as offset", "'k' as key", "id as at_ms")
+        >>> with replay(log, plan) as result:
+        ...     result.deliveries.filter("offset > 2").orderBy("offset").select("offset", "delivered_ms").collect()
+        ...     result.summaries.select("messages", "wait_max_ms", "largest_backlog").collect()
+        [Row(offset=3, delivered_ms=60), Row(offset=4, delivered_ms=80)]
+        [Row(messages=5, wait_max_ms=76, largest_backlog=5)]
     """
-    columns = {"topic_partition": topic_partition, "offset": offset, "at_ms": at_ms, "service_ms": service_ms}
     work = _Work(plan, points, hottest)
-    _check(df, columns, key, partitions)
-    messages = df.select(
-        F.col(topic_partition).alias("topic_partition"),
-        F.col(offset).cast("bigint").alias("offset"),
-        F.col(key).cast("binary").alias("key"),
-        _millis(at_ms, 0).alias("at_ms"),
-        _millis(service_ms, None).alias("service_ms"),
+    messages = packed_messages(
+        df,
+        topic_partition=topic_partition,
+        key=key,
+        offset=offset,
+        at_ms=at_ms,
+        service_ms=service_ms,
+        partitions=partitions,
     )
-    sizes = _count(messages, columns)
-    spread = packed(messages, sizes, partitions, order="offset")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return replay_batches(batches, work)
 
-    return Replay(spread.mapInArrow(run, _PACKET_SCHEMA), plan)
+    return Replay(messages.mapInArrow(run, _PACKET_SCHEMA), plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,24 +225,26 @@ class _Work:
 
 
 def replay_batches(batches: Iterable[pa.RecordBatch], work: _Work) -> Iterator[pa.RecordBatch]:
-    """Replay topic-partitions that arrive as Arrow batches, cut anywhere: the function for ``mapInArrow``."""
+    """Replay topic-partitions that arrive as Arrow batches, cut anywhere: the function for ``mapInArrow``.
+
+    Args:
+        batches: With the columns of `packed_messages`.
+        work: What is to be replayed, and how much is to be told of it.
+
+    Yields:
+        Packets: one row each, with a list of deliveries and a list of one summary or none.
+    """
     schema = to_arrow_schema(_PACKET_SCHEMA)
     rows: list[DeliveryRow] = []
-    for row in replay_partition(_messages(batches), work.plan, points=work.points, hottest=work.hottest):
+    for row in replay_partition(read_messages(batches), work.plan, points=work.points, hottest=work.hottest):
         if isinstance(row, SummaryRow):
-            yield _packet(schema, rows, [_summary_fields(row)])
+            yield _packet(schema, rows, [summary_fields(row)])
             rows.clear()
             continue
         rows.append(row)
         if len(rows) == _PACKET_ROWS:
             yield _packet(schema, rows, [])
             rows.clear()
-
-
-def _messages(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
-    """The columns stand in the order of `Message`."""
-    for batch in batches:
-        yield from map(Message, *(column.to_pylist() for column in batch.columns))
 
 
 def _packet(schema: pa.Schema, deliveries: list[DeliveryRow], summaries: list[dict[str, object]]) -> pa.RecordBatch:
@@ -258,7 +259,15 @@ def _packet(schema: pa.Schema, deliveries: list[DeliveryRow], summaries: list[di
     return pa.RecordBatch.from_arrays([packed, pa.array([summaries], schema.field("summaries").type)], schema=schema)
 
 
-def _summary_fields(row: SummaryRow) -> dict[str, object]:
+def summary_fields(row: SummaryRow) -> dict[str, object]:
+    """Give figures as a row of `SUMMARY_SCHEMA`.
+
+    Args:
+        row: The figures of one topic-partition.
+
+    Returns:
+        The columns by name.
+    """
     summary = row.summary
     return {
         **{name: getattr(summary, name) for name in SUMMARY_SCHEMA.names if hasattr(summary, name)},
@@ -286,36 +295,3 @@ def _summary_fields(row: SummaryRow) -> dict[str, object]:
 
 def _wait_fields(waits: Waits) -> dict[str, int]:
     return {"wait_p50_ms": waits.p50_ms, "wait_p99_ms": waits.p99_ms, "wait_max_ms": waits.max_ms}
-
-
-def _check(df: DataFrame, columns: dict[str, str | None], key: str, partitions: int | None) -> None:
-    check_columns(df, {str(columns["topic_partition"]): ("string",)})
-    check_key(df, key)
-    check_columns(
-        df, {str(columns[name]): _WHOLE for name in ("offset", "at_ms", "service_ms") if columns[name] is not None}
-    )
-    check_partitions(partitions)
-
-
-def _millis(column: str | None, otherwise: int | None) -> Column:
-    return F.lit(otherwise).cast("bigint") if column is None else F.col(column).cast("bigint")
-
-
-def _count(messages: DataFrame, columns: dict[str, str | None]) -> dict[str, int]:
-    """Count the messages of each topic-partition, and refuse rows that cannot be replayed: the first such column."""
-    bad = {
-        "topic_partition": (F.col("topic_partition").isNull(), "NULL"),
-        "offset": (F.col("offset").isNull(), "NULL"),
-        "at_ms": (F.coalesce(F.col("at_ms") < 0, F.lit(True)), "NULL or negative"),
-        "service_ms": (F.coalesce(F.col("service_ms") < 0, F.lit(False)), "negative"),
-    }
-    counts = (
-        messages.groupBy("topic_partition")
-        .agg(F.count("*").alias("size"), *(F.count_if(wrong).alias(f"bad_{name}") for name, (wrong, _) in bad.items()))
-        .collect()
-    )
-    for name, (_, what) in bad.items():
-        rows = sum(row[f"bad_{name}"] for row in counts)
-        if rows:
-            raise ConfigError(f"column {name}", columns[name], f"not be {what} in any row, and it is in {rows}")
-    return {row["topic_partition"]: row["size"] for row in counts}

@@ -26,7 +26,7 @@ from keyshared.placement import Placement
 from keyshared.ranges import RangeMap, check_space
 from keyshared.spark.columns import check_key, check_new
 
-__all__ = ["bucket_hash", "hashed_once", "ranges_of", "slot", "with_slot"]
+__all__ = ["bucket_hash", "check_wide", "hashed_once", "ranges_of", "slot", "with_slot"]
 
 _KEY_TYPES: Final = ("string", "binary")
 _RAW_BITS: Final = 32  # of the hash whose lower half is the bucket's
@@ -54,7 +54,7 @@ def with_slot(df: DataFrame, placement: Placement | RangeMap, *, key: str = "key
 
     Example:
         >>> halves = RangeMap.from_stops([32768, 65536], ["a", "b"])
-        >>> with_slot(spark.createDataFrame([("order-1",)], ["key"]), halves).collect()  # doctest: +SKIP
+        >>> with_slot(spark.createDataFrame([("order-1",)], ["key"]), halves).collect()
         [Row(key='order-1', slot=34068)]
     """
     check_key(df, key)
@@ -79,7 +79,9 @@ def slot(key: Column, placement: Placement | RangeMap) -> Column:
         O(len(key)) a row; native or through Arrow, see the module.
 
     Example:
-        >>> df.groupBy(slot(F.col("key"), ring)).count()  # doctest: +SKIP
+        >>> df = spark.createDataFrame([("order-1",), ("order-1",)], ["key"])
+        >>> df.groupBy(slot(F.col("key"), RangeMap())).count().collect()
+        [Row(slot=34068, count=2)]
     """
     ranges = ranges_of(placement)
     return _hashed(key, ranges.key_hash, ranges.slot_bits).alias("slot")
@@ -107,9 +109,11 @@ def bucket_hash(key: Column, *, key_hash: KeyHash = XXH64_SEED_42) -> Column:
         slot of a placement with 65,536 slots.
 
     Example:
-        >>> batches = df.groupBy("batch").agg(F.min(bucket_hash(F.col("key"))))  # doctest: +SKIP
+        >>> df = spark.createDataFrame([("order-1",), (None,)], "key string")
+        >>> df.select(bucket_hash(F.col("key"))).collect()
+        [Row(bucket_hash=50421), Row(bucket_hash=None)]
     """
-    _check_wide(key_hash)
+    check_wide(key_hash)
     return _hashed(key, key_hash, _RAW_BITS, HASH_STOP - 1).cast("int").alias("bucket_hash")
 
 
@@ -131,7 +135,16 @@ def ranges_of(placement: object) -> RangeMap:
     return ranges
 
 
-def _check_wide(key_hash: object) -> None:
+def check_wide(key_hash: object) -> None:
+    """Check that a hash has two halves, and that its package is there.
+
+    Args:
+        key_hash: What is to be checked.
+
+    Raises:
+        ConfigError: It is no hash of at least 32 bits.
+        MissingExtraError: It needs a package that is not installed.
+    """
     if not isinstance(key_hash, KeyHash) or key_hash.bits < _RAW_BITS:
         raise ConfigError("key_hash", key_hash, f"be a KeyHash of at least {_RAW_BITS} bits")
     check_space(key_hash, _RAW_BITS)  # a package that is missing is missed here, not on a worker

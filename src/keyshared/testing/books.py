@@ -38,6 +38,7 @@ from keyshared.testing.history import (
     Skipped,
     Suspended,
 )
+from keyshared.testing.unitbook import UnitBook
 
 __all__ = ["Books"]
 
@@ -59,6 +60,7 @@ class Books:
         self.changed: dict[LaneId, Lane] = {}  # lanes that this happening may have made ready, or unready
         self.members: dict[str, Member] = {}
         self.open_at: dict[str, dict[int, Message]] = {}
+        self.units = UnitBook(guarantees.unit_of)
         self.open = self.spilled = self.loading = self.doubtful = 0
         self.last_published: Seen | None = None
         self.committed: Seen | None = None
@@ -167,7 +169,7 @@ class Books:
     def entries(self) -> int:
         """How much is kept, in entries of all books."""
         lanes = sum(1 + len(lane.listed) + len(lane.holders) for lane in self.lanes.values())
-        people = len(self.members) + len(self.open_at) + len(self.changes)
+        people = len(self.members) + len(self.open_at) + len(self.changes) + len(self.units)
         return (
             lanes + people + len(self.places) + len(self.messages) + self.open + len(self._lowest) + len(self._leases)
         )
@@ -223,6 +225,7 @@ class Books:
         lane.holders.setdefault(name, {})[message.offset] = message
         self.open += 1
         self.open_at.setdefault(name, {})[message.offset] = message
+        self.units.opened(message, name)
         self.changed[lane.id] = lane
         self._note_room(name, seen)
         timeout = self.guarantees.ack_timeout_ms
@@ -242,6 +245,7 @@ class Books:
             del books[name][message.offset]
             if not books[name]:
                 del books[name]
+        self.units.closed(message, name)
         self.changed[lane.id] = lane
 
     def _end(self, message: Message, seen: Seen) -> None:

@@ -32,7 +32,7 @@ NO_PUBLISHED = "the history tells of no Published, so it does not say what was o
 
 
 class OneHolder(Judge):
-    """All open deliveries of a key are at one consumer."""
+    """All open deliveries of a key, or of a unit of keys, are at one consumer."""
 
     promise = Promise.ONE_HOLDER
 
@@ -49,12 +49,16 @@ class OneHolder(Judge):
             text = f"offset {offset} went to {name!r} while a delivery of it was open at {message.consumer!r}"
             yield self.blame(text, message.since, seen)
             return
-        lane = message.lane if message else self.books.lanes.get(self.books.lane_id(offset, happening.key))
-        if lane is None or not lane.holders.keys() - {name}:
-            return
-        other = next(message for holder, held in lane.holders.items() if holder != name for message in held.values())
-        text = f"offset {offset} went to {name!r} while offset {other.offset} of its key was open at {other.consumer!r}"
-        yield self.blame(text, other.since, seen)
+        lane_id = message.lane.id if message else self.books.lane_id(offset, happening.key)
+        lane, what = self.books.lanes.get(lane_id), "key"
+        holders = {} if lane is None else lane.holders
+        other = next((each for holder, held in holders.items() if holder != name for each in held.values()), None)
+        if other is None:
+            other, what = self.books.units.open_besides(lane_id, name), "unit"
+        if other is not None:
+            at = other.consumer
+            text = f"offset {offset} went to {name!r} while offset {other.offset} of its {what} was open at {at!r}"
+            yield self.blame(text, other.since, seen)
 
 
 class KeyOrder(Judge):

@@ -1,8 +1,11 @@
-"""Drivers of keyshared's own dispatcher and router: the kit proves the library, and they are examples to copy."""
+"""Drivers of keyshared's own dispatcher and router: the kit proves the library, and they are examples to copy.
+
+Those of the lease queue and of the bare window stand in modules of their own.
+"""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
@@ -27,7 +30,13 @@ from keyshared.testing import history as past
 from keyshared.testing.driver import Delivery, Driver
 from keyshared.testing.history import Happening, HoldReason, SettledBy
 
-__all__ = ["DispatcherDriver", "RouterDriver"]
+__all__ = ["DispatcherDriver", "RouterDriver", "owners_told", "told_of"]
+
+
+class _Owners(Protocol):
+    """Whoever can say where a key belongs."""
+
+    def owner(self, key: bytes, /) -> str | None: ...
 
 
 class DispatcherDriver(Driver):
@@ -122,7 +131,7 @@ class DispatcherDriver(Driver):
 
     def notices(self) -> Sequence[Happening]:
         """Give who owns which key, and what was settled, held or released."""
-        told = [*self._owners(), *self.told]
+        told = [*owners_told(self.dispatcher, self.log, self.owners), *self.told]
         self.told.clear()
         return told
 
@@ -158,26 +167,8 @@ class DispatcherDriver(Driver):
                 self.told.append(kind(offset=offset, consumer=consumer, attempt=attempt))
                 inbox = self.inboxes[consumer]
                 self.inboxes[consumer] = [each for each in inbox if (each.offset, each.attempt) != (offset, attempt)]
-            case Dropped(offset):
-                self.told.append(past.Dropped(offset=offset))
-            case Skipped(offset):
-                self.told.append(past.Skipped(offset=offset))
-            case Settled(offset, _, reason):
-                how = SettledBy.LATE_ACK if reason is SettleReason.LATE_ACK else SettledBy.OPERATOR
-                self.told.append(past.Settled(offset=offset, reason=how))
-            case Blocked(offset):
-                self.told.append(past.Held(offset=offset, reason=HoldReason.BLOCKED))
             case _:
-                pass  # of no consequence for what consumers see
-
-    def _owners(self) -> list[Happening]:
-        told: list[Happening] = []
-        for key in dict.fromkeys(key for key in self.log if key is not None):
-            owner = self.dispatcher.owner(key)
-            if key not in self.owners or self.owners[key] != owner:
-                self.owners[key] = owner
-                told.append(past.Owned(key=key, consumer=owner))
-        return told
+                self.told += told_of(effect)
 
 
 class RouterDriver(Driver):
@@ -215,3 +206,42 @@ class RouterDriver(Driver):
     def ack(self, consumer: str, delivery: Delivery) -> bool | None:  # noqa: ARG002  # nobody listens
         """Do nothing."""
         return None
+
+
+def told_of(effect: Effect) -> list[Happening]:
+    """What an effect says of a message that is no longer open.
+
+    Args:
+        effect: Any; of most there is nothing to tell.
+    """
+    match effect:
+        case Dropped(offset):
+            return [past.Dropped(offset=offset)]
+        case Skipped(offset):
+            return [past.Skipped(offset=offset)]
+        case Settled(offset, _, reason):
+            how = SettledBy.LATE_ACK if reason is SettleReason.LATE_ACK else SettledBy.OPERATOR
+            return [past.Settled(offset=offset, reason=how)]
+        case Blocked(offset):
+            return [past.Held(offset=offset, reason=HoldReason.BLOCKED)]
+        case _:
+            return []
+
+
+def owners_told(
+    placement: _Owners, log: Sequence[bytes | None], known: MutableMapping[bytes, str | None]
+) -> list[Happening]:
+    """Who owns the keys of a log now, where that is not known yet.
+
+    Args:
+        placement: Asked for each key.
+        log: Keys, in any order and more than once.
+        known: Who is known to own which; brought up to date.
+    """
+    told: list[Happening] = []
+    for key in dict.fromkeys(key for key in log if key is not None):
+        owner = placement.owner(key)
+        if key not in known or known[key] != owner:
+            known[key] = owner
+            told.append(past.Owned(key=key, consumer=owner))
+    return told

@@ -1,5 +1,6 @@
 """What a system claims to promise, and what the checker says about that."""
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Final
@@ -43,6 +44,9 @@ class Guarantees:
         window: How many outstanding messages may be in memory at once (those that are not spilled); None: any number,
             for instance because `Published` tells of the whole log.
         max_tracked: How many messages may be outstanding at once; None: any number.
+        unit_of: Which unit a key is in, if several keys are handed over as a whole (those of a slot, say): then
+            one-holder is judged for units, and progress where the history says `Quiet`. None: a key. It has to be the
+            same for ever; runs of slots, which change with the placement, cannot be told.
         total_order: Whether the whole log is ordered as if it had one key, which is written ``b""`` in `Owned`.
         nack_holds_key: Whether a message that was given back, expired or released holds the newer ones of its key.
         ack_timeout_ms: Set it only if the history does not tell of expiries: a delivery that is this old may have
@@ -70,6 +74,7 @@ class Guarantees:
     per_consumer: int | None = None
     window: int | None = None
     max_tracked: int | None = None
+    unit_of: Callable[[bytes], Hashable] | None = None
     total_order: bool = False
     nack_holds_key: bool = True
     ack_timeout_ms: int | None = None
@@ -88,6 +93,10 @@ class Guarantees:
             value = getattr(self, each.name)
             if each.type is bool and type(value) is not bool:
                 raise GuaranteesError(each.name, value, "be True or False")
+        if self.unit_of is not None and not callable(self.unit_of):
+            raise GuaranteesError("unit_of", self.unit_of, "be a function of a key, or None")
+        if self.unit_of is not None and self.total_order:
+            raise GuaranteesError("unit_of", self.unit_of, "be None with total_order, where everything is one unit")
         try:
             claimed = frozenset(Promise(promise) for promise in self.promises)
         except (TypeError, ValueError):

@@ -361,7 +361,9 @@ class Recorder:
             if why is None:
                 self._finish(offset)
             elif (reason := self._reasons.get(why.reason)) is not None:
-                if reason is not self._holds.get(offset):
+                # What is spilled stays so while it waits for anything else that a history does not tell.
+                known = self._holds.get(offset)
+                if reason is not known and not (known is HoldReason.SPILLED and reason is HoldReason.OTHER):
                     self._hold(offset, reason)
             elif self._holds.get(offset) is not HoldReason.SPILLED:
                 self._free(offset)

@@ -6,6 +6,25 @@ from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 
+from keyshared.testing.driver import ABILITIES, AnyDriver, abilities
+from keyshared.testing.steps import (
+    Ack,
+    AckLate,
+    Fail,
+    Flap,
+    Join,
+    Leave,
+    Nack,
+    NackLate,
+    Publish,
+    ReadOn,
+    Restart,
+    Schedule,
+    Step,
+    StopReading,
+    Wait,
+)
+
 __all__ = [
     "COLLIDING",
     "FILTERS",
@@ -17,6 +36,7 @@ __all__ = [
     "delays_ms",
     "filters",
     "keys",
+    "schedules",
 ]
 
 ClusterTree: TypeAlias = str | Sequence["ClusterTree"]
@@ -78,6 +98,64 @@ def delays_ms(*limits: int | None) -> st.SearchStrategy[int]:
     """
     near = [limit + step for limit in limits if limit is not None for step in (-1, 0, 1) if limit + step > 0]
     return st.sampled_from([*_DELAYS_MS, *near])
+
+
+def schedules(
+    driver: type[AnyDriver] | None = None,
+    *,
+    keys: st.SearchStrategy[bytes | None] = keys(),  # noqa: B008  # a strategy is a value
+    names: st.SearchStrategy[str] = st.sampled_from(NAMES[:3]),  # noqa: B008  # likewise
+    delays: st.SearchStrategy[int] = delays_ms(),  # noqa: B008  # likewise
+    most: int = 50,
+) -> st.SearchStrategy[Schedule]:
+    """Whole schedules: publishes, joins, leaves, flaps, acks, nacks, poison, timeouts, restarts, in any order.
+
+    For `keyshared.testing.replay.run_schedule`, or for a test of your own that takes the steps in its own way. The
+    machine sees what the broker does before it draws the next step, so it needs fewer tries; a schedule is drawn first.
+
+    Args:
+        driver: Only steps that it can take; None: all kinds.
+        keys: What is published.
+        names: What consumers are called. Few, or most steps of theirs are of somebody who is not there.
+        delays: Milliseconds that pass; see `delays_ms`.
+        most: How many steps at most. The first is a join.
+    """
+    can = frozenset(ABILITIES) if driver is None else abilities(driver)
+    wanted = filters() if driver is None or driver.takes_filters else st.just(())
+    joins = st.builds(Join, names, wanted)
+    steps = _steps(can, joins, keys, names, delays)
+    # The length is drawn first: left to itself, Hypothesis draws five steps on average.
+    more = st.integers(0, most - 1).flatmap(lambda length: st.lists(steps, min_size=length, max_size=length))
+    return st.tuples(joins, more).map(lambda drawn: (drawn[0], *drawn[1]))
+
+
+def _steps(
+    can: frozenset[str],
+    joins: st.SearchStrategy[Join],
+    keys: st.SearchStrategy[bytes | None],
+    names: st.SearchStrategy[str],
+    delays: st.SearchStrategy[int],
+) -> st.SearchStrategy[Step]:
+    """Steps, messages and their acks more often than the rest."""
+    open_now, over = st.integers(0, 7), st.integers(0, 3)
+    messages: list[st.SearchStrategy[Step]] = [st.builds(Publish, keys, st.integers(1, 4)), st.builds(Ack, open_now)]
+    rare: list[st.SearchStrategy[Step]] = [
+        joins,
+        st.builds(Leave, names),
+        st.builds(Flap, names),
+        st.builds(StopReading, names),
+        st.just(ReadOn()),
+        st.builds(AckLate, over),
+    ]
+    if "nack" in can:
+        rare += [st.builds(Nack, open_now), st.builds(NackLate, over)]
+    if "advance" in can:
+        rare.append(st.builds(Wait, delays))
+    if {"nack", "advance"} <= can:
+        rare.append(st.builds(Fail, open_now, st.integers(2, 6)))
+    if "restart" in can:
+        rare.append(st.just(Restart()))
+    return st.one_of(*messages, *messages, *rare)
 
 
 def cluster_trees(most: int = 6) -> st.SearchStrategy[ClusterTree]:

@@ -53,9 +53,15 @@ class Progress(Judge):
             return NO_PUBLISHED
         if Connected not in kinds:
             return "nobody is Connected in the history, so it does not say who has room"
-        if self.guarantees.progress_ms is None:
-            return None if kinds & {Quiet, AtRest} else "the history never says Quiet, and no progress_ms is claimed"
+        if self.guarantees.progress_ms is None or self.guarantees.unit_of is not None:
+            return None if kinds & {Quiet, AtRest} else self._never_quiet
         return None if kinds & {Quiet, AtRest} or self.books.now is not None else "the history has no times"
+
+    @property
+    def _never_quiet(self) -> str:
+        claimed = self.guarantees.progress_ms is not None
+        reason = "units are judged only there" if claimed else "no progress_ms is claimed"
+        return f"the history never says Quiet, and {reason}"
 
     def entries(self) -> int:
         """How much is kept."""
@@ -66,8 +72,8 @@ class Progress(Judge):
         for lane in self.books.changed.values():
             self._update(lane)
         within, now = self.guarantees.progress_ms, self.books.now
-        if within is None or now is None or now == self.seen_ms:
-            return ()
+        if within is None or now is None or now == self.seen_ms or self.guarantees.unit_of is not None:
+            return ()  # since when a unit is free nobody has noted
         self.seen_ms = now
         return self._overdue(seen, now - within)
 
@@ -76,7 +82,8 @@ class Progress(Judge):
         for owner, lanes in list(self.ready.items()):
             if takers := self._takers(owner):
                 for lane_id, entry in list(lanes.items()):
-                    yield self._blame_lane(seen, lane_id, entry, takers)
+                    if self.books.units.open_besides(lane_id, owner) is None:  # else it drains with its unit
+                        yield self._blame_lane(seen, lane_id, entry, takers)
 
     def _overdue(self, seen: Seen, latest_ms: int) -> Iterator[Violation]:
         """Lanes that have been ready, at consumers that have had room, since before that time."""

@@ -1,9 +1,33 @@
 """What the strategies of the kit draw."""
 
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
+from tests.kit.all_faults import FAULTS
+from tests.kit.fault import Fault
+from tests.kit.own_machines import DispatcherMachine
+from tests.kit.small_broker import SmallDriver, SmallMachine
 
 from keyshared.distribution import DistributionTree
+from keyshared.testing.driver import Driver
+from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.replay import Replay, run_schedule
+from keyshared.testing.steps import (
+    Ack,
+    AckLate,
+    Fail,
+    Flap,
+    Join,
+    Leave,
+    Nack,
+    NackLate,
+    Publish,
+    ReadOn,
+    Restart,
+    Schedule,
+    StopReading,
+    Wait,
+)
 from keyshared.testing.strategies import (
     FILTERS,
     KEYS,
@@ -14,7 +38,19 @@ from keyshared.testing.strategies import (
     delays_ms,
     filters,
     keys,
+    schedules,
 )
+
+EVERY_KIND = {
+    *(Join, Leave, Flap, StopReading, ReadOn, Publish, Ack, AckLate, Nack, NackLate, Fail, Wait, Restart),
+}
+FOUND_BY_SCHEDULES = ("PutsBackAtTheTail", "EvictionLoses", "MovesWithoutDraining", "CrashForgetsAcks", "SendsTwice")
+
+
+def replayed(machine: type[KeySharedMachine], schedule: Schedule) -> Replay:
+    claimed, most, retry_ms, rest_ms = machine.world()
+    driver = machine.driver_class
+    return run_schedule(driver, schedule, claimed, max_outstanding=most, retry_ms=retry_ms, rest_ms=rest_ms)
 
 
 @given(keys(), keys(keyless=True), consumer_names(), filters())
@@ -36,3 +72,65 @@ def test_time_passes(ms: int) -> None:
 def test_trees_of_clusters_can_be_built(data: st.DataObject) -> None:
     tree: ClusterTree = data.draw(cluster_trees())
     assert DistributionTree(tree).plan()
+
+
+@given(schedules(most=10))
+def test_a_schedule_begins_with_a_join_and_is_as_long_as_it_may_be(schedule: Schedule) -> None:
+    assert isinstance(schedule[0], Join)
+    assert len(schedule) <= 10
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: kind.__name__)
+def test_every_kind_of_step_is_drawn(kind: type) -> None:
+    def has(schedule: Schedule) -> bool:
+        return any(isinstance(step, kind) for step in schedule[1:])
+
+    assert has(find(schedules(SmallDriver), has, settings=settings(database=None, phases=[Phase.generate])))
+
+
+class Bare(SmallDriver):
+    """Can do what every driver has to, and no more."""
+
+    takes_filters = False
+    nack, advance, cursor, restart, notices = (
+        *(Driver.nack, Driver.advance, Driver.cursor, Driver.restart, Driver.notices),
+    )
+
+
+@given(schedules(Bare))
+def test_only_steps_that_the_driver_can_take_are_drawn(schedule: Schedule) -> None:
+    assert not any(isinstance(step, Nack | NackLate | Fail | Wait | Restart) for step in schedule)
+    assert not any(step.filters for step in schedule if isinstance(step, Join))
+
+
+@given(schedules(SmallDriver, delays=delays_ms(*SmallMachine.world().timeouts)))
+def test_a_correct_broker_keeps_its_promises_whatever_the_schedule(schedule: Schedule) -> None:
+    assert replayed(SmallMachine, schedule).violation is None
+
+
+@given(schedules(DispatcherMachine.driver_class, keys=keys(keyless=True)))
+def test_the_dispatcher_keeps_its_promises_whatever_the_schedule(schedule: Schedule) -> None:
+    assert replayed(DispatcherMachine, schedule).violation is None
+
+
+def caught(fault: Fault, examples: int) -> Replay:
+    machine = fault.small_machine
+    tries = settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    drawn = schedules(machine.driver_class, delays=delays_ms(*machine.world().timeouts))
+    found = find(drawn, lambda schedule: replayed(machine, schedule).violation is not None, settings=tries)
+    return replayed(machine, found)
+
+
+@pytest.mark.parametrize("name", FOUND_BY_SCHEDULES)
+def test_a_broken_broker_is_caught_by_a_schedule(name: str) -> None:
+    fault = next(fault for fault in FAULTS if fault.name == name)
+    found = caught(fault, 2_000).violation
+    assert found is not None
+    assert found.promise in fault.promises

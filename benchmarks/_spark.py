@@ -1,0 +1,111 @@
+"""What the benchmarks on Spark share: a session, a log, turns of cases, and processor time of a tree of processes.
+
+The work is done in other processes (the JVM, Python workers), so both clocks are taken: the wall's, and the processor
+time of this process and all below it. On a busy machine the second is the one to trust. Cases take turns, the first
+turn only warms up, and ratios are medians of the ratios within a turn. Needs Linux (``/proc``).
+"""
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from keyshared.spark.session import local_session
+
+__all__ = ["Seconds", "Turns", "bench_parser", "bench_session", "noop", "take_turns", "zipf_key"]
+
+
+class Seconds(NamedTuple):
+    """What a case took in one turn."""
+
+    processor: float
+    wall: float
+
+
+class Turns:
+    """Seconds of each case, turn by turn."""
+
+    def __init__(self, seconds: Mapping[str, list[Seconds]]) -> None:
+        self._seconds = seconds
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._seconds)
+
+    def median(self, case: str) -> Seconds:
+        return Seconds(*(median(each) for each in zip(*self._seconds[case], strict=True)))
+
+    def ratio(self, case: str, to: str) -> Seconds:
+        """Median of the ratios within a turn."""
+        pairs = zip(self._seconds[case], self._seconds[to], strict=True)
+        ratios = [(one.processor / other.processor, one.wall / other.wall) for one, other in pairs]
+        return Seconds(*(median(each) for each in zip(*ratios, strict=True)))
+
+
+def bench_parser(module: str, description: str, *, rows: int, repeats: int) -> ArgumentParser:
+    """The arguments that every benchmark on Spark takes."""
+    parser = ArgumentParser(prog=f"python -m benchmarks.{module}", description=description)
+    parser.add_argument("--rows", type=int, default=rows, help=f"how many ({rows:,})")
+    parser.add_argument("--repeats", type=int, default=repeats, help=f"how often each case takes its turn ({repeats})")
+    parser.add_argument("--master", default="local[2]", help="Spark master (local[2])")
+    return parser
+
+
+@contextmanager
+def bench_session(options: Namespace) -> Iterator[tuple[SparkSession, Path]]:
+    """A quiet session, and a folder that is gone afterwards."""
+    with TemporaryDirectory() as folder:
+        spark = local_session("keyshared benchmark", master=options.master, log=Path(folder, "spark.log"))
+        try:
+            yield spark, Path(folder)
+        finally:
+            spark.stop()
+
+
+def take_turns(cases: Mapping[str, Callable[[], object]], repeats: int) -> Turns:
+    """Run each case once to warm up, then each ``repeats`` times, one after the other."""
+    seconds: dict[str, list[Seconds]] = {name: [] for name in cases}
+    for turn in range(repeats + 1):
+        for name, case in cases.items():
+            started, before = perf_counter(), _processor_seconds()
+            case()
+            if turn:
+                seconds[name].append(Seconds(_processor_seconds() - before, perf_counter() - started))
+    return Turns(seconds)
+
+
+def noop(frame: DataFrame) -> None:
+    """Compute every row and column, and write them nowhere."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def zipf_key(keys: int) -> Column:
+    """A text key from the column ``id``: the n-th hottest has about 1/n of the messages of the hottest."""
+    uniform = (F.xxhash64(F.col("id")) % 1_000_003 + 1_000_003) / 2_000_006
+    return F.concat(F.lit("user-"), F.pow(F.lit(float(keys)), uniform).cast("bigint").cast("string"))
+
+
+def _processor_seconds() -> float:
+    """Of this process and of all below it: the JVM, its Python workers, and children that have ended."""
+    ticks = sum(_ticks(pid) for pid in (os.getpid(), *_below(os.getpid())))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _below(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            yield child
+            yield from _below(child)
+
+
+def _ticks(pid: int) -> int:
+    """User and system time, its own and of children that have ended: fields 14 to 17 of ``/proc/PID/stat``."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15]))

@@ -1,0 +1,192 @@
+"""What whole jobs cost on Spark: a replay beside the same replay in plain Python, co-location beside a sort.
+
+Needs pyspark and Java, so it is not one of `python -m benchmarks`: run it by ``make bench-spark``. A replay is compared
+with one Python process per core that reads the same files and replays the same topic-partitions; co-location with what
+Spark does for ``repartition`` and ``sortWithinPartitions``. ``--grow`` measures the replay again with more rows, more
+keys and more consumers.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+from benchmarks._harness import Report
+from benchmarks._spark import Turns, bench_parser, bench_session, noop, take_turns, zipf_key
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from keyshared.ring import HashRing
+from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Pace, Plan
+from keyshared.spark.colocation import colocate
+from keyshared.spark.partition import Message, replay_partition
+from keyshared.spark.replay import replay
+
+ROWS = 1_000_000
+KEYS = 100_000
+CONSUMERS = 10
+TOPIC_PARTITIONS = 8
+SERVICE_MS = 5
+CORES = os.cpu_count() or 1
+REPLAY_TARGET = 0.6
+COLOCATE_TARGET = 1.2
+
+
+class Load(NamedTuple):
+    """The size of a log and of the group that replays it."""
+
+    rows: int
+    keys: int = KEYS
+    consumers: int = CONSUMERS
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} rows, {self.keys:,} keys, {self.consumers:,} consumers"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = bench_parser("bench_spark_jobs", str(__doc__), rows=ROWS, repeats=3)
+    parser.add_argument("--grow", action="store_true", help="replays of other sizes too")
+    options = parser.parse_args(arguments)
+    with bench_session(options) as (spark, folder):
+        load = Load(options.rows)
+        log = written(spark, load, folder / "log")
+        print(replays(load, measured(log, load, folder / "log", options.repeats)), flush=True)
+        print(colocations(options.rows, take_turns(co_located(log), options.repeats)), flush=True)
+        if options.grow:
+            print(growth(spark, options.rows, folder))
+    return 0
+
+
+def written(spark: SparkSession, load: Load, path: Path) -> DataFrame:
+    """A log that a group of its size is busy with two thirds of the time, one file for each topic-partition."""
+    gap = SERVICE_MS * TOPIC_PARTITIONS * 3 / (2 * load.consumers)  # between messages of all topic-partitions
+    number = F.col("id") % TOPIC_PARTITIONS
+    spark.range(load.rows).select(
+        F.concat(F.lit("p"), number.cast("string")).alias("topic_partition"),
+        F.floor(F.col("id") / TOPIC_PARTITIONS).alias("offset"),
+        zipf_key(load.keys).alias("key"),
+        F.floor(F.col("id") * (gap / TOPIC_PARTITIONS)).alias("at_ms"),
+        F.repeat(F.lit("x"), 50).alias("payload"),
+        number.alias("file"),
+    ).repartitionById(TOPIC_PARTITIONS, F.col("file").cast("int")).sortWithinPartitions("offset").drop(
+        "file"
+    ).write.parquet(str(path))
+    return spark.read.parquet(str(path))
+
+
+def plan_of(load: Load) -> Plan:
+    """A group from which one crashes and which one joins, a third and two thirds of the way."""
+    end_ms = load.rows * SERVICE_MS * 3 // (2 * load.consumers)
+    names = [f"c{number}" for number in range(load.consumers)]
+    return Plan(
+        consumers=[ConsumerPlan(name, Fixed(SERVICE_MS)) for name in names],
+        changes=[Crash(end_ms // 3, names[0]), Join(end_ms * 2 // 3, ConsumerPlan("newcomer", Fixed(SERVICE_MS)))],
+        placement=HashRing(),
+        pace=Pace.ARRIVALS,
+        count_moved_keys=False,
+    )
+
+
+def measured(log: DataFrame, load: Load, path: Path, repeats: int) -> Turns:
+    plan = plan_of(load)
+    # handed out largest first would matter only if they differed: each has as many rows
+    files = [str(file) for file in sorted(path.glob("*.parquet"))]
+    with ProcessPoolExecutor(CORES, mp_context=get_context("spawn")) as pool:
+        cases: dict[str, Callable[[], None]] = {
+            "one Python process per core": lambda: check(load, sum(pool.map(replayed, files, [plan] * len(files)))),
+            "replay on Spark": lambda: check(load, on_spark(log, plan)),
+            "read, sort and pass through Python": lambda: noop(
+                log.select("topic_partition", "offset", "key", "at_ms")
+                .repartition("topic_partition")
+                .sortWithinPartitions("topic_partition", "offset")
+                .mapInArrow(lambda batches: batches, "topic_partition string, offset long, key string, at_ms long")
+            ),
+        }
+        return take_turns(cases, repeats)
+
+
+def replayed(file: str, plan: Plan) -> int:
+    """Replay the topic-partition of one file, and count what came out: in a process of its own."""
+    return sum(1 for _ in replay_partition(messages(file), plan))
+
+
+def messages(file: str) -> Iterator[Message]:
+    for batch in pq.ParquetFile(file).iter_batches(columns=["topic_partition", "offset", "key", "at_ms"]):
+        yield from map(Message, *(column.to_pylist() for column in batch.columns))
+
+
+def on_spark(log: DataFrame, plan: Plan) -> int:
+    with replay(log, plan) as result:
+        noop(result.deliveries)
+        return sum(row.deliveries for row in result.summaries.select("deliveries").collect())
+
+
+def check(load: Load, deliveries: int) -> None:
+    """Every message was delivered at least once: nothing was skipped to be fast."""
+    if deliveries < load.rows:
+        sys.exit(f"only {deliveries:,} deliveries of {load.rows:,} messages")
+
+
+def replays(load: Load, turns: Turns) -> Report:
+    found = Report("replay on Spark", ("cpu us/row", "wall us/row", "of Python"), [str(load)])
+    alone = "one Python process per core"
+    for case in turns:
+        seconds = turns.median(case)
+        found.add(case, *(each / load.rows * 1e6 for each in seconds), turns.ratio(alone, case).processor)
+    share = turns.ratio(alone, "replay on Spark").processor
+    found.judge("of one Python process per core", share, REPLAY_TARGET, at_most=False)
+    found.notes.extend(map(str, found.verdicts))
+    return found
+
+
+def co_located(log: DataFrame) -> dict[str, Callable[[], None]]:
+    ring = HashRing([f"c{number}" for number in range(CONSUMERS)])
+    order = ("topic_partition", "offset")
+    frames = {
+        "noop": log,
+        "repartition by key, and sort": log.repartition(CONSUMERS, "key").sortWithinPartitions(*order),
+        "colocate by key": colocate(log, partitions=CONSUMERS),
+        "colocate by owner": colocate(log, ring),
+    }
+    return {name: _run(frame) for name, frame in frames.items()}
+
+
+def _run(frame: DataFrame) -> Callable[[], None]:
+    return lambda: noop(frame)
+
+
+def colocations(rows: int, turns: Turns) -> Report:
+    found = Report("co-location on Spark", ("x plain cpu", "x plain wall", "x noop cpu"), [f"{rows:,} messages"])
+    plain = "repartition by key, and sort"
+    for case in turns:
+        found.add(case, *turns.ratio(case, plain), turns.ratio(case, "noop").processor)
+    for case in ("colocate by key", "colocate by owner"):
+        found.judge(f"{case}, x plain cpu", turns.ratio(case, plain).processor, COLOCATE_TARGET)
+    found.notes.extend(map(str, found.verdicts))
+    return found
+
+
+def growth(spark: SparkSession, rows: int, folder: Path) -> Report:
+    """One thing at a time: what a row costs when there are more of them, of the keys, of the consumers."""
+    found = Report("how replays grow", ("cpu us/row", "of Python"), ["one turn after a warm one"])
+    loads = [
+        Load(rows // 10),
+        Load(rows),
+        Load(rows, keys=KEYS // 100),
+        Load(rows, keys=KEYS * 10),
+        Load(rows, consumers=CONSUMERS * 10),
+    ]
+    for number, load in enumerate(loads):
+        path = folder / f"grow-{number}"
+        turns = measured(written(spark, load, path), load, path, 1)
+        seconds = turns.median("replay on Spark").processor / load.rows * 1e6
+        found.add(str(load), seconds, turns.ratio("one Python process per core", "replay on Spark").processor)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,346 @@
+"""A dispatcher that is driven by a log of commands, and kept as bytes between one piece of the log and the next.
+
+For hosts that live in pieces: a stream job that is called with a few rows and must put its state away, a function that
+runs for a second. Cut the log anywhere, store the state at the cuts, let a piece come twice or in disorder: the
+outcomes are those of the uncut log (promises resume and determinism).
+
+Time is the commands' own. What falls due between two commands acts at the instant at which it does, so that no call
+more or less to `Journal.advance` changes anything.
+"""
+
+import json
+import zlib
+from base64 import b64encode
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from typing import Final, Self
+
+from keyshared.commands import OFFER, REFUSED, Command, Fields, Outcome, call, fields_of
+from keyshared.config import DispatcherConfig
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.effects import Effect, Load, Skipped, SkipReason
+from keyshared.errors import ConfigError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError
+from keyshared.hashing import key_bytes
+from keyshared.ring import HashRing
+from keyshared.snapshot import Reader
+
+__all__ = ["Journal"]
+
+JOURNAL_VERSION: Final = 1
+_FASTEST: Final = 1  # a tenth of the text at level 1; higher levels save a little more and cost several times as much
+
+_SHOWN_BYTES: Final = 16
+
+_new: Final = tuple.__new__  # builds an Outcome in half the time that its own constructor takes
+
+
+class Journal:
+    """One dispatcher and what it needs to go on: the instant, the last command, the messages that do not fit yet.
+
+    It is the dispatcher's host, and keeps offsets and keys only. So a `Load` is answered at once, and a message for
+    which there is no room waits here, in the order of the log, until there is. Neither is an outcome.
+
+    A command that the dispatcher refuses changes nothing and is an outcome, "refused": a log cannot take a row back,
+    and one wrong row must not stop all that follow it.
+
+    Args:
+        ring: Where keys go; nobody is on it, consumers come as commands. Other placements are their own history, which
+            the state does not hold.
+        config: The dispatcher's limits, times and policies.
+
+    Raises:
+        ConfigError: ``ring`` is no such ring, or ``config`` is no `DispatcherConfig`.
+
+    Complexity:
+        That of the dispatcher, and O(log n) for each deadline that passes.
+
+    Example:
+        >>> journal = Journal(HashRing())
+        >>> log = [
+        ...     Command(0, 0, "add_consumer", consumer="c1"),
+        ...     Command(1, 5, "offer", offset=0, key="order-1"),
+        ...     Command(2, 9, "offer", offset=1, key="order-1"),
+        ...     Command(3, 9, "ack", offset=0, consumer="c1", attempt=1),
+        ... ]
+        >>> [(told.at_ms, told.effect, told.offset) for told in journal.apply_all(log)]
+        [(5, 'deliver', 0), (9, 'deliver', 1), (9, 'cursor_advanced', 0)]
+        >>> again = Journal.from_bytes(journal.to_bytes(), HashRing())
+        >>> [(told.at_ms, told.effect, told.reason) for told in again.advance(40_000)][:1]
+        [(30009, 'released', 'ack_timeout')]
+    """
+
+    __slots__ = ("_dispatcher", "_last", "_now", "_position", "_sequence", "_unread")
+
+    def __init__(self, ring: HashRing, config: DispatcherConfig | None = None) -> None:
+        _check(ring, config)
+        self._dispatcher = KeySharedDispatcher(ring, config)
+        self._now = 0
+        self._sequence: int | None = None
+        self._position = 0
+        self._last: int | None = None  # the greatest offset that the dispatcher has taken
+        self._unread: OrderedDict[int, bytes | None] = OrderedDict()
+
+    @classmethod
+    def from_bytes(cls, state: bytes, ring: HashRing, config: DispatcherConfig | None = None) -> Self:
+        """Go on where `to_bytes` was called.
+
+        Args:
+            state: What it returned.
+            ring: As the original's.
+            config: To go on with. Another one than the original's is legal if all that is outstanding fits into it.
+
+        Returns:
+            A journal with the same future.
+
+        Raises:
+            SnapshotError: The state is truncated, forged, of another version, or of another kind of ring.
+            ConfigError: As for the constructor.
+
+        Complexity:
+            O(n log n), n messages outstanding.
+        """
+        _check(ring, config)
+        data = Reader(_parsed(state), "state")
+        if data.field("version").integer() != JOURNAL_VERSION:
+            raise data.field("version").refuse(f"be {JOURNAL_VERSION}, the version that this release writes")
+        new = cls(ring, config)
+        new._load(data, ring, config)
+        return new
+
+    def to_bytes(self) -> bytes:
+        """The whole state. O(n), n messages outstanding."""
+        state = {
+            "version": JOURNAL_VERSION,
+            "now_ms": self._now,
+            "sequence": self._sequence,
+            "position": self._position,
+            "unread": [
+                [offset, None if key is None else b64encode(key).decode("ascii")]
+                for offset, key in self._unread.items()
+            ],
+            "dispatcher": self._dispatcher.snapshot(),
+        }
+        return zlib.compress(json.dumps(state, separators=(",", ":")).encode(), _FASTEST)
+
+    # inputs
+
+    def apply(self, command: Command) -> list[Outcome]:
+        """Let time pass until a command, and carry it out.
+
+        Args:
+            command: The next one. One whose sequence is not above the last one's has been here before: it is ignored.
+
+        Returns:
+            What was said, in order.
+
+        Raises:
+            ConfigError: ``sequence`` or ``at_ms`` is not an int. Nothing has changed.
+
+        Complexity:
+            That of the dispatcher's method, and O(log n) for each deadline that passed.
+        """
+        for name, value in (("sequence", command.sequence), ("at_ms", command.at_ms)):
+            if type(value) is not int:
+                raise ConfigError(name, value, "be an int")
+        if self._sequence is not None and command.sequence <= self._sequence:
+            return []
+        now = max(command.at_ms, self._now)
+        out: list[Outcome] = []
+        self._pass_to(now, out)
+        self._now, self._sequence = now, command.sequence
+        try:
+            effects = self._call(command)
+        except InvariantError:
+            raise
+        except KeySharedError as error:
+            self._refuse(command.offset, command.consumer, command.attempt, error, out)
+            effects = self._dispatcher.handle_timeout(now_ms=now)  # nothing is due: its clock has to be this one
+        self._take(effects, out)
+        self._pass_to(now, out)  # what fell due by the command itself
+        return out
+
+    def apply_all(self, commands: Iterable[Command]) -> Iterator[Outcome]:
+        """Carry out commands that come in any order, lazily.
+
+        Args:
+            commands: Some of the next ones, and perhaps some of before. Two with one sequence are one command.
+
+        Yields:
+            What was said, in order.
+
+        Raises:
+            ConfigError: As `apply`.
+
+        Complexity:
+            O(n log n) for sorting n commands, O(n) memory, and that of `apply`.
+        """
+        for command in sorted(commands, key=_sequence_of):
+            yield from self.apply(command)
+
+    def advance(self, until_ms: int) -> list[Outcome]:
+        """Let time pass without a command: everything that is due up to an instant acts, each thing at its own.
+
+        The journal's own instant moves to the last deadline that was due, and no further: a command that comes later
+        acts at its own time if that is not before.
+
+        Args:
+            until_ms: Up to when, this instant included. One that has passed does nothing.
+
+        Returns:
+            What was said, in order.
+
+        Raises:
+            ConfigError: ``until_ms`` is not an int.
+
+        Complexity:
+            O(log n) for each deadline, and for each time that it comes again: a message that may be retried for ever
+            times out and goes out once more for each ``ack_timeout_ms`` that passes.
+        """
+        if type(until_ms) is not int:
+            raise ConfigError("until_ms", until_ms, "be an int")
+        out: list[Outcome] = []
+        self._pass_to(until_ms, out)
+        return out
+
+    # queries
+
+    @property
+    def dispatcher(self) -> KeySharedDispatcher:
+        """The dispatcher, for its queries: call nothing that changes it."""
+        return self._dispatcher
+
+    @property
+    def sequence(self) -> int | None:
+        """The last command that was carried out or refused."""
+        return self._sequence
+
+    @property
+    def unread(self) -> int:
+        """How many messages wait for room in the dispatcher."""
+        return len(self._unread)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `advance` has something to do next, or None. O(log n) amortised."""
+        return self._dispatcher.next_deadline_ms()
+
+    # inside
+
+    def _load(self, data: Reader, ring: HashRing, config: DispatcherConfig | None) -> None:
+        self._now = data.field("now_ms").count()
+        self._sequence = data.field("sequence").maybe(Reader.integer)
+        self._position = data.field("position").count()
+        dispatcher = data.field("dispatcher")
+        self._dispatcher = KeySharedDispatcher.restore(dispatcher.raw, ring, config, now_ms=self._now)
+        self._last = dispatcher.field("last").maybe(Reader.integer)
+        for message in data.field("unread").items():
+            offset, key = message.items(2)
+            newest = self._newest
+            if newest is not None and offset.integer() <= newest:
+                raise offset.refuse(f"be greater than {newest}")
+            self._unread[offset.integer()] = key.maybe(Reader.binary)
+
+    @property
+    def _newest(self) -> int | None:
+        return next(reversed(self._unread), self._last)
+
+    def _pass_to(self, until: int, out: list[Outcome]) -> None:
+        dispatcher = self._dispatcher
+        while (deadline := dispatcher.next_deadline_ms()) is not None and deadline <= until:
+            self._now = max(deadline, self._now)
+            self._take(dispatcher.handle_timeout(now_ms=self._now), out)
+
+    def _call(self, command: Command) -> list[Effect]:
+        if command.command == OFFER:
+            return self._read(command)
+        effects = call(self._dispatcher, command, self._now)
+        if self._unread and command.offset is not None:
+            if command.command == "gone" and command.offset in self._unread:
+                effects.append(self._skip(command.offset))
+            elif command.command == "truncate":
+                effects.extend(self._skip_before(command.offset))
+        return effects
+
+    def _read(self, command: Command) -> list[Effect]:
+        """Put a message behind those that wait; if there is room, `_take` offers it at once."""
+        offset, key = command.offset, key_bytes(command.key)
+        newest = self._newest
+        # Not left to the dispatcher: once restored it takes old offsets for those of a log that is read again.
+        if type(offset) is not int or (newest is not None and offset <= newest):
+            raise OffsetOrderError(offset, newest)
+        start = self._dispatcher.config.start
+        if start is None or offset >= start:  # what lies below counts as settled
+            self._unread[offset] = key
+            if self._dispatcher.free_slots:
+                return []
+        return self._dispatcher.handle_timeout(now_ms=self._now)
+
+    def _take(self, effects: list[Effect], out: list[Outcome]) -> None:
+        """Write effects down, load what they ask for, and offer what waits while there is room."""
+        loads: deque[int] = deque()
+        self._write(effects, loads, out)
+        while True:
+            if loads:
+                effects = self._dispatcher.loaded(loads.popleft(), now_ms=self._now)
+            elif self._unread and self._dispatcher.free_slots:
+                effects = self._offer_next(out)
+            else:
+                return
+            self._write(effects, loads, out)
+
+    def _write(self, effects: list[Effect], loads: deque[int], out: list[Outcome]) -> None:
+        for effect in effects:
+            fields = fields_of(effect)
+            if fields is not None:
+                self._tell(fields, out)
+            elif isinstance(effect, Load):
+                loads.append(effect.offset)
+
+    def _offer_next(self, out: list[Outcome]) -> list[Effect]:
+        offset, key = self._unread.popitem(last=False)
+        try:
+            effects = self._dispatcher.offer(offset, key, now_ms=self._now)
+        except InvariantError:
+            raise
+        except KeySharedError as error:
+            self._refuse(offset, None, None, error, out)
+            return self._dispatcher.handle_timeout(now_ms=self._now)
+        self._last = offset
+        return effects
+
+    def _skip(self, offset: int) -> Skipped:
+        return Skipped(offset, self._unread.pop(offset), SkipReason.GONE)
+
+    def _skip_before(self, before: int) -> Iterator[Skipped]:
+        while self._unread and (offset := next(iter(self._unread))) < before:
+            yield self._skip(offset)
+
+    def _refuse(
+        self, offset: int | None, consumer: str | None, attempt: int | None, error: KeySharedError, out: list[Outcome]
+    ) -> None:
+        self._tell((REFUSED, offset, None, consumer, attempt, None, str(error)), out)
+
+    def _tell(self, fields: Fields, out: list[Outcome]) -> None:
+        out.append(_new(Outcome, (self._position, self._sequence, self._now, *fields)))
+        self._position += 1
+
+
+def _sequence_of(command: Command) -> int:
+    return command.sequence
+
+
+def _check(ring: object, config: object) -> None:
+    if not isinstance(ring, HashRing) or ring.separator is not None:
+        raise ConfigError("ring", ring, "be a HashRing without a separator: any other placement is its own history")
+    if ring.consumers:
+        raise ConfigError("ring", ring.consumers, "have nobody on it: consumers come as commands")
+    if config is not None and not isinstance(config, DispatcherConfig):
+        raise ConfigError("config", config, "be a DispatcherConfig, or None")
+
+
+def _parsed(state: object) -> object:
+    if not isinstance(state, bytes):
+        raise SnapshotError("state", state, "be bytes")
+    try:
+        return json.loads(zlib.decompress(state))
+    except (zlib.error, ValueError, RecursionError):
+        raise SnapshotError("state", state[:_SHOWN_BYTES], "begin what Journal.to_bytes wrote") from None

@@ -1,0 +1,136 @@
+"""What a line of progress says, and when it is due: plain values, no Spark, no clock."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+__all__ = ["ProgressLines", "StageSeen"]
+
+_REDRAW_S: Final = 0.25
+_LOOK_S: Final = 1.0
+_SPARSE: Final = 0.1  # of the time that has passed: an hour has some 50 lines, a day 80
+
+
+class StageSeen(NamedTuple):
+    """A stage of a running job, at one moment.
+
+    Attributes:
+        number: Which; a stage keeps its number.
+        tasks: How many tasks it has, one for each of its partitions.
+        done: How many are done. A task that had to run again may count twice.
+        rows: Rows that its tasks have told of so far; None if Spark does not say.
+    """
+
+    number: int
+    tasks: int
+    done: int
+    rows: int | None
+
+
+class ProgressLines:
+    r"""Decides what to write, and when.
+
+    On a terminal one line is drawn again and again. Elsewhere whole lines come, fewer the longer it takes: they stay in
+    a notebook or a log. What is over soon writes nothing at all.
+
+    Args:
+        doing: What is being done, for the reader.
+        started_s: When it began, in seconds of any clock that never goes back; so are all other times.
+        every_s: Seconds between two whole lines; later a tenth of the time that has passed, if that is more.
+        quiet_s: Seconds in which nothing is written.
+        width: Columns of the terminal; None where it is none.
+
+    Example:
+        >>> lines = ProgressLines("replaying", 0.0, every_s=5.0, quiet_s=2.0)
+        >>> lines.look(1.0, [StageSeen(1, 8, 0, 0)])
+        ''
+        >>> lines.look(5.0, [StageSeen(1, 8, 3, 60_000)])
+        'replaying: 3 of 8 tasks, 60,000 rows, 12,000 rows/s, 5.0 s\n'
+        >>> lines.end(16.0, failed=False)
+        'replaying: done in 16.0 s\n'
+    """
+
+    def __init__(
+        self, doing: str, started_s: float, *, every_s: float, quiet_s: float, width: int | None = None
+    ) -> None:
+        self._doing = doing
+        self._started_s = started_s
+        self._every_s = every_s
+        self._quiet_s = quiet_s
+        self._width = width
+        self._looked_s = started_s
+        self._wrote_s: float | None = None
+        self._drawn = 0
+        self._began_s: dict[int, float] = {}  # of each running stage, at the latest
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait between two looks, in seconds."""
+        return _LOOK_S if self._width is None else _REDRAW_S
+
+    def look(self, now_s: float, stages: Iterable[StageSeen]) -> str:
+        """Take what is running now.
+
+        Rows count as those of the running stages, and their rate since the first of these began, which is as long ago
+        as it can have been: since the look before the one that saw it first.
+
+        Args:
+            now_s: The time.
+            stages: The stages that are running.
+
+        Returns:
+            What to write; often nothing.
+
+        Complexity:
+            O(stages that are running).
+        """
+        running = list(stages)
+        self._began_s = {stage.number: self._began_s.get(stage.number, self._looked_s) for stage in running}
+        self._looked_s = now_s
+        if now_s < self._due_s():
+            return ""
+        self._wrote_s = now_s
+        told = [*self._told(now_s, running), f"{now_s - self._started_s:.1f} s"]
+        return self._line(", ".join(told), ends=False)
+
+    def end(self, now_s: float, *, failed: bool) -> str:
+        """Say that it is over.
+
+        Args:
+            now_s: The time.
+            failed: Whether there is no result.
+
+        Returns:
+            What to write: nothing if nothing was written before, and it took less than the quiet time.
+        """
+        passed_s = now_s - self._started_s
+        if self._wrote_s is None and passed_s < self._quiet_s:
+            return ""
+        return self._line(f"{'failed after' if failed else 'done in'} {passed_s:.1f} s", ends=True)
+
+    def _due_s(self) -> float:
+        """When the next line may be written."""
+        quiet_s = self._started_s + self._quiet_s
+        if self._width is not None:
+            return quiet_s
+        if self._wrote_s is None:
+            return max(quiet_s, self._started_s + self._every_s)
+        return self._wrote_s + max(self._every_s, _SPARSE * (self._wrote_s - self._started_s))
+
+    def _told(self, now_s: float, running: list[StageSeen]) -> list[str]:
+        if not running:
+            return []
+        tasks = sum(stage.tasks for stage in running)
+        told = [f"{sum(min(stage.done, stage.tasks) for stage in running):,} of {tasks:,} tasks"]
+        rows = sum(stage.rows or 0 for stage in running)
+        seconds = now_s - min(self._began_s.values())
+        if rows and seconds > 0:
+            told += [f"{rows:,} rows", f"{rows / seconds:,.0f} rows/s"]
+        return told
+
+    def _line(self, state: str, *, ends: bool) -> str:
+        line = f"{self._doing}: {state}"
+        if self._width is None:
+            return f"{line}\n"
+        line = line[: max(self._width - 1, 1)]  # a line that wraps cannot be drawn over
+        drawn, self._drawn = line.ljust(self._drawn), len(line)  # blanks wipe what a longer one left behind
+        return f"\r{drawn}\n" if ends else f"\r{drawn}"

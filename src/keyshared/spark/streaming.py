@@ -1,0 +1,193 @@
+"""A dispatcher for each topic-partition of a stream of commands, and the same over a batch.
+
+Commands go in as rows, what the dispatchers say comes out as rows: deliveries, cursors, dead letters. In a streaming
+frame the dispatchers are kept in the state store from micro-batch to micro-batch, with a timer at the next deadline;
+in a batch frame each lives as long as its rows. The outcomes are the same, row for row.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from keyshared.config import DispatcherConfig, check_int
+from keyshared.errors import ConfigError
+from keyshared.journal import Journal
+from keyshared.ring import HashRing
+from keyshared.spark.columns import check_columns, check_key
+from keyshared.spark.stream_state import DispatchProcessor, dispatch_partition
+
+__all__ = ["COMMAND_SCHEMA", "OUTCOME_SCHEMA", "STATE_STORE", "stream_dispatch"]
+
+DEFAULT_DELAY_MS: Final = 10_000
+
+_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STATE_STORE: Final = {_PROVIDER: _ROCKSDB}
+"""The settings that a session needs for the streaming form; give them to `local_session` or ``spark.conf.set``."""
+
+COMMAND_SCHEMA: Final = StructType(
+    [
+        StructField("topic_partition", StringType(), nullable=False),
+        StructField("sequence", LongType(), nullable=False),
+        StructField("at_ms", LongType(), nullable=False),
+        StructField("command", StringType(), nullable=False),  # one of keyshared.commands.COMMANDS
+        StructField("offset", LongType()),
+        StructField("key", BinaryType()),  # or string
+        StructField("consumer", StringType()),
+        StructField("attempt", LongType()),
+        StructField("duration_ms", LongType()),
+        StructField("limit", LongType()),
+        StructField("weight", LongType()),
+        StructField("filters", ArrayType(StringType())),
+        StructField("resumed", BooleanType()),
+    ]
+)
+"""The columns that are read, the fields of `keyshared.commands.Command`; all but the first four may be missing."""
+
+OUTCOME_SCHEMA: Final = StructType(
+    [
+        StructField("topic_partition", StringType(), nullable=False),
+        StructField("position", LongType(), nullable=False),  # with topic_partition it names the row
+        StructField("sequence", LongType(), nullable=False),
+        StructField("at_ms", LongType(), nullable=False),
+        StructField("effect", StringType(), nullable=False),
+        StructField("offset", LongType()),
+        StructField("key", BinaryType()),
+        StructField("consumer", StringType()),
+        StructField("attempt", LongType()),
+        StructField("failures", IntegerType()),
+        StructField("reason", StringType()),
+    ]
+)
+"""The columns that come out, the fields of `keyshared.commands.Outcome`."""
+
+_NEEDED: Final = ("topic_partition", "sequence", "at_ms", "command")
+_WHOLE: Final = ("bigint", "int", "smallint", "tinyint")
+_BATCH_ROWS: Final = 10_000
+
+
+def stream_dispatch(
+    df: DataFrame, ring: HashRing, config: DispatcherConfig | None = None, *, delay_ms: int = DEFAULT_DELAY_MS
+) -> DataFrame:
+    """Give every topic-partition a dispatcher, and carry out the commands in the rows; for ``df.transform``.
+
+    Within a micro-batch rows may come in any order. From one to the next the sequences of a topic-partition grow: what
+    is not above the last one has been there before and is ignored. So a source that repeats itself does no harm.
+
+    Time is the commands' ``at_ms``. A deadline acts at its own instant: before the first command that is later, or when
+    the watermark passes it, which is ``delay_ms`` behind the greatest ``at_ms`` of all topic-partitions. In a batch
+    time passes to that same instant, once all commands are carried out.
+
+    Args:
+        df: `COMMAND_SCHEMA`, streaming or not; other columns are left out. A streaming one needs `STATE_STORE`.
+        ring: Where keys go; nobody is on it, consumers come as commands.
+        config: The dispatchers' limits, times and policies.
+        delay_ms: How far a topic-partition may lag behind the others, in milliseconds of ``at_ms``. A command that lags
+            more is not lost: should time have passed it already, it acts at the instant that was reached.
+
+    Returns:
+        `OUTCOME_SCHEMA`; the output mode of a stream of them is append.
+
+    Raises:
+        ConfigError: A column is missing or of another type, ``ring``, ``config`` or ``delay_ms`` can never work, or the
+            session keeps its state elsewhere. While it runs, NULL in one of the first four columns fails the job.
+
+    Complexity:
+        One shuffle, and that of `Journal`. A micro-batch reads and writes the state of each topic-partition that
+        commands or deadlines touch, O(n) for n messages outstanding, and holds its commands in memory. In a batch one
+        sort, and memory O(outstanding messages).
+
+    Example:
+        >>> commands = spark.readStream.schema(COMMAND_SCHEMA).json("commands")  # doctest: +SKIP
+        >>> outcomes = commands.transform(stream_dispatch, HashRing())  # doctest: +SKIP
+        >>> outcomes.writeStream.option("checkpointLocation", "state").start("outcomes")  # doctest: +SKIP
+    """
+    check_int("delay_ms", delay_ms, 0)
+    Journal(ring, config)  # says what is wrong with them
+    _check_frame(df)
+    rows = df.select(*(_column(df, field) for field in COMMAND_SCHEMA.fields))
+    if df.isStreaming:
+        return _streaming(rows, ring, config, delay_ms)
+    return _batch(rows, ring, config, delay_ms)
+
+
+def _streaming(rows: DataFrame, ring: HashRing, config: DispatcherConfig | None, delay_ms: int) -> DataFrame:
+    provider = rows.sparkSession.conf.get(_PROVIDER)
+    if provider != _ROCKSDB:
+        raise ConfigError(_PROVIDER, provider, f"be {_ROCKSDB}: other stores cannot hold this state")
+    # The watermark is taken of a column that then goes: else Spark would drop rows that are late, commands lost unseen.
+    marked = rows.withColumn("_at", F.timestamp_millis("at_ms")).withWatermark("_at", f"{delay_ms} milliseconds")
+    return (
+        marked.drop("_at")
+        .groupBy("topic_partition")
+        .transformWithState(
+            statefulProcessor=DispatchProcessor(ring, config),
+            outputStructType=OUTCOME_SCHEMA,
+            outputMode="append",
+            timeMode="eventTime",
+        )
+    )
+
+
+def _batch(rows: DataFrame, ring: HashRing, config: DispatcherConfig | None, delay_ms: int) -> DataFrame:
+    until = rows.agg(F.greatest(F.max("at_ms") - delay_ms, F.lit(0))).scalar()  # as the watermark, which begins at 0
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return dispatch_batches(batches, ring, config)
+
+    topic_partition, *fields = COMMAND_SCHEMA.names
+    return (
+        rows.select(topic_partition, until.alias("until"), *fields)
+        .repartition(topic_partition)
+        .sortWithinPartitions(topic_partition, "sequence")
+        .mapInArrow(run, OUTCOME_SCHEMA)
+    )
+
+
+def dispatch_batches(
+    batches: Iterable[pa.RecordBatch], ring: HashRing, config: DispatcherConfig | None
+) -> Iterator[pa.RecordBatch]:
+    """Carry out commands that arrive as Arrow batches, cut anywhere: the function for ``mapInArrow``."""
+    schema = to_arrow_schema(OUTCOME_SCHEMA)
+    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    outcomes = dispatch_partition(rows, ring, config)
+    while chunk := list(islice(outcomes, _BATCH_ROWS)):
+        columns: Iterable[tuple[Any, ...]] = zip(*chunk, strict=True)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _check_frame(df: DataFrame) -> None:
+    there = {name.casefold() for name in df.columns}
+    wanted = {
+        field.name: _WHOLE if field.dataType == LongType() else (field.dataType.simpleString(),)
+        for field in COMMAND_SCHEMA.fields
+        if field.name in _NEEDED or (field.name in there and field.name != "key")
+    }
+    check_columns(df, wanted)
+    if "key" in there:
+        check_key(df, "key")
+
+
+def _column(df: DataFrame, field: StructField) -> Column:
+    if field.name in _NEEDED:
+        error = F.raise_error(F.lit(f"column {field.name} is NULL; commands must have a {field.name}"))
+        return F.coalesce(F.col(field.name).cast(field.dataType), error).alias(field.name)
+    there = {name.casefold() for name in df.columns}
+    column = F.col(field.name) if field.name in there else F.lit(None)
+    return column.cast(field.dataType).alias(field.name)

@@ -1,0 +1,172 @@
+"""The steps of a schedule: what happens to a broker from outside, as plain values.
+
+A schedule is any sequence of them. It can be drawn (`keyshared.testing.strategies.schedules`), written by hand, or be
+what a machine has found; `keyshared.testing.replay.run_schedule` runs it. Consumers are called by their names,
+deliveries by their place among those that are open when the step comes, because only the broker knows which those are.
+What cannot be done when its turn comes (a consumer leaves that is not there) is passed over: so any part of a schedule
+is a schedule.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = [
+    "Ack",
+    "AckLate",
+    "Fail",
+    "Flap",
+    "Join",
+    "Leave",
+    "Nack",
+    "NackLate",
+    "Publish",
+    "ReadOn",
+    "Restart",
+    "Schedule",
+    "Step",
+    "StopReading",
+    "Wait",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A consumer joins, unless it is there.
+
+    Attributes:
+        consumer: Its name.
+        filters: Patterns of the keys that it wants; all keys if there are none, or if the driver takes no filters.
+    """
+
+    consumer: str
+    filters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A consumer leaves with whatever it has.
+
+    Attributes:
+        consumer: Its name.
+    """
+
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flap:
+    """A consumer loses its connection and comes back at once.
+
+    Attributes:
+        consumer: Its name.
+    """
+
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopReading:
+    """A consumer stays connected and reads nothing, until others come or go, or time passes.
+
+    Attributes:
+        consumer: Its name.
+    """
+
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOn:
+    """Everybody reads again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Messages of one key enter the log, one after the other, as many as may be outstanding.
+
+    Attributes:
+        key: Their key, or None if they have none.
+        count: How many.
+    """
+
+    key: bytes | None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """A consumer is done with a message.
+
+    Attributes:
+        which: Place of its delivery among the open ones, oldest first; counted round.
+    """
+
+    which: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AckLate:
+    """A consumer answers for a delivery that is over.
+
+    Attributes:
+        which: Place of the delivery among those that are over, latest first; counted round.
+    """
+
+    which: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """A consumer gives a message back, if the driver can.
+
+    Attributes:
+        which: Place of its delivery among the open ones, oldest first; counted round.
+    """
+
+    which: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NackLate:
+    """A consumer gives a message back that it no longer has, if the driver can.
+
+    Attributes:
+        which: Place of the delivery among those that are over, latest first; counted round.
+    """
+
+    which: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """A message fails wherever it goes, and its retries are waited for: poison. For drivers that nack and wait.
+
+    Attributes:
+        which: Place of its delivery among the open ones, oldest first; counted round.
+        times: How often it fails, at most.
+    """
+
+    which: int = 0
+    times: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Time passes, if the driver can let it: what is due by then expires, or is tried again.
+
+    Attributes:
+        ms: How many milliseconds.
+    """
+
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The broker crashes and comes back, and so do its consumers; if the driver can."""
+
+
+Step: TypeAlias = (
+    Join | Leave | Flap | StopReading | ReadOn | Publish | Ack | AckLate | Nack | NackLate | Fail | Wait | Restart
+)
+Schedule: TypeAlias = tuple[Step, ...]

@@ -1,0 +1,83 @@
+"""The library's lease queue and window with one fault each: what their drivers have to show."""
+
+from typing import NamedTuple
+
+from tests.kit.own_machines import LeaseQueueMachine, WindowMachine
+
+from keyshared.lanes import Entry
+from keyshared.leases import LeaseQueue
+from keyshared.leasevalues import InvalidHandle, Nothing, Outcome, Reservation
+from keyshared.testing import Promise
+from keyshared.testing.leasedriver import LeaseQueueDriver
+from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.windowdriver import WindowDriver
+from keyshared.window import InFlightWindow
+
+__all__ = ["OWN_FAULTS", "OwnFault"]
+
+
+class OwnFault(NamedTuple):
+    """A machine of a broken part of the library, and the promises that it breaks: one of them shows first."""
+
+    machine: type[KeySharedMachine]
+    promises: frozenset[Promise]
+
+
+class TakesOldLeases(LeaseQueue):
+    """An ack names a version: one of a lease that has ended settles what somebody else has leased since."""
+
+    def ack(self, version: int, lease_id: int, *, now_ms: int | None = None) -> Outcome[InvalidHandle | None]:
+        current = next((lease.id for lease in self.leases() if version in lease.versions), lease_id)
+        return super().ack(version, current, now_ms=now_ms)
+
+
+class StealsWork(LeaseQueue):
+    """Who has nothing to do gets what belongs to another."""
+
+    def plan(self, consumer: str, most: int = 1, *, now_ms: int | None = None) -> Outcome[Reservation | Nothing]:
+        planned = super().plan(consumer, most, now_ms=now_ms)
+        for other in self.stats().held if isinstance(planned.result, Nothing) else ():
+            stolen = super().plan(other, most)
+            if isinstance(stolen.result, Reservation):
+                return Outcome(stolen.result, planned.effects + stolen.effects)
+        return planned
+
+
+class TrimsOneTooFar(LeaseQueue):
+    """The trim cursor takes the lowest outstanding version along."""
+
+    @property
+    def keep_from(self) -> int | None:
+        keep_from = super().keep_from
+        return None if keep_from is None else keep_from + 1
+
+
+class SettlesAndWakesNobody(InFlightWindow):
+    """What an ack makes possible waits for the next change."""
+
+    def settle(self, entry: Entry) -> list[Entry]:
+        self.remove(entry)
+        return []
+
+
+def _queue(broken: type[LeaseQueue], *promises: Promise) -> OwnFault:
+    return _fault(broken, LeaseQueueMachine, LeaseQueueDriver, "queue_class", *promises)
+
+
+def _fault(
+    broken: type,
+    machine: type[KeySharedMachine],
+    driver: type,
+    what: str,
+    *promises: Promise,
+) -> OwnFault:
+    operated = type(f"{broken.__name__}Driver", (driver,), {what: broken})
+    return OwnFault(type(f"{broken.__name__}Machine", (machine,), {"driver_class": operated}), frozenset(promises))
+
+
+OWN_FAULTS = (
+    _queue(TakesOldLeases, Promise.FENCE),
+    _queue(StealsWork, Promise.AFFINITY, Promise.BOUNDS),
+    _queue(TrimsOneTooFar, Promise.SAFE_CURSOR),
+    _fault(SettlesAndWakesNobody, WindowMachine, WindowDriver, "window_class", Promise.PROGRESS),
+)

@@ -1,0 +1,286 @@
+"""Schedules: steps as plain values, taken again without the machine, and made shorter."""
+
+# ruff: noqa: ARG002  # a driver that does nothing looks at nothing that it is told
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import Phase, find, settings
+from tests.kit.all_faults import FAULTS
+from tests.kit.small_broker import RETRY_MS, WINDOW, SmallBroker, SmallDriver, SmallMachine
+from tests.properties.kit.test_kit_finds_faults import OneLoopBroker
+
+from keyshared.testing import Driver, Guarantees, Promise, check_history
+from keyshared.testing.driver import AnyDriver
+from keyshared.testing.history import Acked, AtRest, Connected, Delivered, Gone, Happening, Nacked, Published
+from keyshared.testing.replay import Replay, run_schedule, shorten
+from keyshared.testing.steps import (
+    Ack,
+    AckLate,
+    Fail,
+    Flap,
+    Join,
+    Leave,
+    Nack,
+    NackLate,
+    Publish,
+    ReadOn,
+    Restart,
+    Schedule,
+    StopReading,
+    Wait,
+)
+from keyshared.testing.strategies import schedules
+
+EVERYTHING: Schedule = (
+    Join("c1"),
+    Join("c2", ("a",)),
+    Publish(b"a", 3),
+    StopReading("c2"),
+    Publish(b"b"),
+    ReadOn(),
+    Ack(0),
+    AckLate(0),
+    Nack(1),
+    NackLate(1),
+    Fail(0, 6),
+    Flap("c1"),
+    Wait(100),
+    Restart(),
+    Leave("c2"),
+)
+CAUGHT: dict[str, tuple[Promise, Schedule]] = {
+    "NackedLetsNewerOnesPass": (Promise.KEY_ORDER, (Join("c1"), Publish(b"a", 2), Nack())),
+    "EvictionLoses": (Promise.SAFE_CURSOR, (Join("c1"), Publish(b"a"), Leave("c1"))),
+    "CursorIsTheGreatestAck": (Promise.SAFE_CURSOR, (Join("c1"), Publish(b"a"), Publish(b"b"), Ack(1))),
+    "MovesWithoutDraining": (Promise.ONE_HOLDER, (Join("c2"), Publish(b"a", 2), Join("c1"), Join("c3"))),
+    "ParksWhileItReads": (Promise.PROGRESS, (Join("c1"), Publish(b"a", 2), Ack())),
+    "AttemptsStandStill": (Promise.FENCE, (Join("c1"), Publish(b"a"), Flap("c1"))),
+    "TimeoutForgetsTheMessage": (Promise.PROGRESS, (Join("c1"), Publish(b"a"), Wait(100), Wait(10))),
+    "RestartsAtTheLatest": (Promise.PROGRESS, (Join("c1"), Publish(b"a"), Restart())),
+    "LimitForgottenOnRetry": (
+        Promise.BOUNDS,
+        (Join("c1"), Publish(b"a"), Publish(b"b"), Publish(b"c"), Publish(b"d"), Nack(), Wait(RETRY_MS)),
+    ),
+}
+"""What is wrong with each broker, written down by hand."""
+
+
+def small(schedule: Sequence[object], driver: type[SmallDriver] = SmallDriver, **claims: object) -> Replay:
+    guarantees = replace(SmallMachine.guarantees, **claims)  # type: ignore[arg-type]  # each call names its own
+    return run_schedule(driver, schedule, guarantees, max_outstanding=WINDOW, retry_ms=RETRY_MS)  # type: ignore[arg-type]  # of steps
+
+
+def broken(name: str) -> type[SmallDriver]:
+    fault = next(fault for fault in FAULTS if fault.name == name)
+    return type("Broken", (SmallDriver,), {"broker_class": fault.broker})
+
+
+def kinds(history: Sequence[Happening]) -> list[type[Happening]]:
+    return [type(happening) for happening in history]
+
+
+# --- run ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_correct_broker_keeps_its_promises_in_a_schedule_of_every_step() -> None:
+    replay = small(EVERYTHING)
+    assert replay.violation is None
+    assert EVERYTHING == replay.taken
+    assert replay.in_the_end
+    assert AtRest is kinds(replay.history)[-1]
+    assert 4 == kinds(replay.history).count(Published)
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_a_schedule_written_by_hand_shows_what_is_wrong(name: str) -> None:
+    promise, schedule = CAUGHT[name]
+    assert small(schedule).violation is None
+    found = small(schedule, broken(name))
+    assert found.violation is not None
+    assert promise is found.violation.promise
+
+
+def test_a_replay_ends_with_what_it_shows_and_the_broker_is_stopped() -> None:
+    closed: list[SmallBroker] = []
+
+    class Closing(broken("ParksWhileItReads")):  # type: ignore[misc]  # a class made here
+        def close(self) -> None:
+            closed.append(self.broker)
+
+    replay = small((Join("c1"), Publish(b"a", 2), Ack(), Publish(b"b")), Closing)
+    assert (Join("c1"), Publish(b"a", 2), Ack()) == replay.taken
+    assert not replay.in_the_end
+    assert AtRest not in kinds(replay.history)
+    assert 1 == len(closed)
+
+
+def test_a_broker_of_which_nothing_is_claimed_is_recorded_to_the_end_and_judged_afterwards() -> None:
+    _, schedule = CAUGHT["EvictionLoses"]
+    replay = small(schedule, broken("EvictionLoses"), promises=frozenset())
+    assert replay.violation is None
+    found = check_history(replay.history, SmallMachine.guarantees)
+    assert Promise.SAFE_CURSOR in {violation.promise for violation in found}
+
+
+def test_what_the_driver_raises_is_raised_after_it_was_stopped() -> None:
+    closed: list[bool] = []
+
+    class Failing(SmallDriver):
+        def publish(self, key: bytes | None) -> int:
+            raise OSError(key)
+
+        def close(self) -> None:
+            closed.append(True)
+
+    with pytest.raises(OSError, match="a"):
+        small((Publish(b"a"),), Failing)
+    assert [True] == closed
+
+
+def test_a_broker_of_coroutines_takes_the_same_steps() -> None:
+    replay = run_schedule(OneLoopBroker, EVERYTHING, SmallMachine.guarantees, max_outstanding=WINDOW, retry_ms=RETRY_MS)
+    assert small(EVERYTHING).history == replay.history
+
+
+def test_everything_is_claimed_by_default() -> None:
+    assert run_schedule(SmallDriver, (Join("c1"), Publish(b"a")), retry_ms=RETRY_MS).violation is None
+    _, schedule = CAUGHT["EvictionLoses"]
+    assert run_schedule(broken("EvictionLoses"), schedule, retry_ms=RETRY_MS).violation is not None
+
+
+# --- what cannot be done --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Leave("c2"),
+        Flap("c2"),
+        StopReading("c2"),
+        Join("c1"),
+        ReadOn(),
+        Ack(),
+        AckLate(),
+        Nack(),
+        NackLate(),
+        Fail(),
+    ],
+    ids=str,
+)
+def test_a_step_that_cannot_be_taken_is_passed_over(step: object) -> None:
+    assert (Join("c1"),) == small((Join("c1"), step)).taken
+
+
+def test_no_more_is_published_than_may_be_outstanding() -> None:
+    replay = small((Publish(b"a", WINDOW + 1), Publish(b"b")))
+    assert [b"a"] * WINDOW == [each.key for each in replay.history if isinstance(each, Published)]
+    assert 1 == len(replay.taken)
+
+
+def test_who_does_not_read_can_not_stop_again() -> None:
+    assert 2 == len(small((Join("c1"), StopReading("c1"), StopReading("c1"))).taken)
+
+
+class Bare(Driver):
+    """Can do what every driver has to, and no more, and loses everything."""
+
+    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:
+        assert not filters, "it takes none"
+
+    def disconnect(self, consumer: str) -> None: ...
+
+    def publish(self, key: bytes | None) -> int:
+        return 0
+
+    def receive(self, consumer: str) -> Sequence[object]:  # type: ignore[override]  # never anything
+        return ()
+
+
+def test_what_the_driver_cannot_do_is_passed_over() -> None:
+    schedule = (Join("c1", ("a",)), Nack(), NackLate(), Fail(), Wait(1), Restart())
+    replay = run_schedule(Bare, schedule, Guarantees(promises=set()))
+    assert (Join("c1", ("a",)),) == replay.taken
+
+
+@pytest.mark.parametrize("driver", [None, SmallDriver, Bare])
+def test_a_schedule_can_be_drawn_for_any_driver(driver: type[AnyDriver] | None) -> None:
+    drawn = find(schedules(driver, most=3), lambda _: True, settings=settings(database=None, phases=[Phase.generate]))
+    assert isinstance(drawn[0], Join)
+
+
+# --- more than one of a key -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per_key", [2, None])
+def test_what_was_sent_before_a_nack_is_read_before_it_where_two_of_a_key_may_be_out(per_key: int | None) -> None:
+    class Eager(SmallBroker):
+        """Sends two of a key while both are at their owner."""
+
+        def is_held(self, message: object) -> bool:
+            return False
+
+    driver = type("EagerDriver", (SmallDriver,), {"broker_class": Eager})
+    schedule = (Join("c1"), Publish(b"a"), StopReading("c1"), Publish(b"a"), Nack())
+    replay = small(schedule, driver, per_key=per_key)
+    assert replay.violation is None
+    order = [kind for kind in kinds(replay.history) if kind in {Delivered, Nacked, Connected, Gone}]
+    assert [Connected, Delivered, Delivered, Nacked] == order[:4]
+
+
+# --- shorten --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_needed_is_left_out_and_numbers_are_lowered() -> None:
+    def breaks(schedule: Schedule) -> bool:
+        found = small(schedule, broken("CursorIsTheGreatestAck")).violation
+        return found is not None and found.promise is Promise.SAFE_CURSOR
+
+    long = (Join("c1"), Publish(b"b"), Flap("c1"), Publish(b"a", 2), Wait(1), Fail(0, 2), Ack(0), Publish(b"c", 4))
+    assert breaks(long)
+    shortest = shorten(long, breaks)
+    assert len(shortest) <= 3
+    assert breaks(shortest)
+    assert not any(breaks(shortest[:place] + shortest[place + 1 :]) for place in range(len(shortest)))
+
+
+@pytest.mark.parametrize(
+    ("step", "wanted", "easiest"),
+    [
+        (Fail(3, 4), (Fail, Nack), Nack(0)),
+        (Fail(2, 4), (Fail,), Fail(0, 2)),
+        (Publish(b"a", 4), (Publish,), Publish(b"a", 1)),
+        (Publish(b"c"), (Publish,), Publish(b"a")),
+        (Publish(b"plumless"), (Publish,), Publish(b"a")),
+        (Publish(None, 2), (Publish,), Publish(None)),
+        (Wait(1_001), (Wait,), Wait(1)),
+        (Ack(3), (Ack,), Ack(0)),
+        (NackLate(2), (NackLate,), NackLate(0)),
+        (Leave("c1"), (Leave,), Leave("c1")),
+    ],
+    ids=str,
+)
+def test_each_kind_of_step_is_made_easier(step: object, wanted: tuple[type, ...], easiest: object) -> None:
+    kept = shorten((step,), lambda steps: len(steps) == 1 and isinstance(steps[0], wanted))  # type: ignore[arg-type]  # of steps
+    assert (easiest,) == kept
+
+
+def test_a_step_may_go_if_a_later_answer_means_another_delivery() -> None:
+    answers = {(Nack(0), Ack(0)), (Ack(1),)}
+    assert (Ack(1),) == shorten((Nack(0), Ack(0)), lambda steps: steps in answers)
+
+
+def test_long_schedules_are_not_tried_in_pairs() -> None:
+    long: Schedule = (*[Join("c1")] * 12, Nack(0), Ack(0))
+    assert long == shorten(long, lambda steps: steps in {long, (*[Join("c1")] * 12, Ack(1))})
+
+
+def test_what_cannot_be_shortened_stays() -> None:
+    assert (Join("c1"), Ack()) == shorten((Join("c1"), Ack()), lambda _: False)
+    assert () == shorten((), lambda _: True)
+
+
+def test_answers_are_recorded_with_the_deliveries_that_they_name() -> None:
+    replay = small((Join("c1"), Publish(b"a"), Publish(b"b"), Ack(1), Ack(0)))
+    assert [1, 0] == [each.offset for each in replay.history if isinstance(each, Acked)]

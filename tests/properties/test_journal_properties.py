@@ -1,0 +1,191 @@
+"""Wherever the log of commands is cut, and whatever comes twice or in disorder: the outcomes are those of the whole."""
+
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.command_logs import Log, pieces_of, ring, written_log
+
+from keyshared.commands import COMMANDS, REFUSED, Command, Outcome, call, fields_of
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.effects import Effect, Load
+from keyshared.errors import KeySharedError
+from keyshared.journal import Journal
+
+# ruff: noqa: S311 - seeded on purpose
+
+LENGTH = 60
+SEEDS = range(300)
+
+
+def whole(log: Log) -> list[Outcome]:
+    return list(Journal(ring(), log.config).apply_all(log.commands))
+
+
+def cut(log: Log, rng: Random, kind: type[Journal] = Journal) -> tuple[list[Outcome], Journal]:
+    """Piece by piece, stored and read again in between; time may pass there as far as what comes next allows it."""
+    journal = kind(ring(), log.config)
+    told: list[Outcome] = []
+    left = set(log.commands)
+    for piece in pieces_of(rng, log.commands):
+        told += journal.apply_all(piece)
+        left -= set(piece)
+        earliest = min((command.at_ms for command in left), default=0)
+        told += journal.advance(rng.choice([earliest, earliest - 5, 0]))
+        journal = kind.from_bytes(journal.to_bytes(), ring(), log.config)
+        journal.dispatcher.check_invariants()
+    return told, journal
+
+
+@given(st.integers(0, 1 << 32))  # a seed: to draw every choice would cost many times what is tested
+def test_wherever_the_log_is_cut_the_outcomes_and_the_state_are_those_of_the_whole(seed: int) -> None:
+    rng = Random(seed)
+    log = written_log(rng, LENGTH)
+    told, journal = cut(log, rng)
+    uncut = Journal(ring(), log.config)
+
+    assert list(uncut.apply_all(log.commands)) == told
+    assert uncut.to_bytes() == journal.to_bytes()
+    assert uncut.advance(10_000) == journal.advance(10_000)
+
+
+def by_hand(log: Log) -> Iterator[tuple[Any, ...]]:
+    """A host that shares nothing with the journal but the names of commands, and has room for everything."""
+    dispatcher, now = KeySharedDispatcher(ring(), log.config), 0
+
+    def done(effects: list[Effect]) -> Iterator[tuple[Any, ...]]:
+        yield from ((now, *fields) for effect in effects if (fields := fields_of(effect)))
+        for load in [effect for effect in effects if isinstance(effect, Load)]:
+            yield from done(dispatcher.loaded(load.offset))
+
+    for command in log.commands:
+        reached = max(now, command.at_ms)
+        for at in range(now, reached + 1):
+            now = at
+            yield from done(dispatcher.handle_timeout(now_ms=now))
+        try:
+            if command.command == "offer":
+                effects = dispatcher.offer(command.offset, command.key, now_ms=now)  # type: ignore[arg-type]  # None too
+            else:
+                effects = call(dispatcher, command, now)
+        except KeySharedError:
+            yield now, REFUSED
+        else:
+            yield from done(effects)
+        yield from done(dispatcher.handle_timeout(now_ms=now))
+
+
+def roomy(seed: int) -> Log:
+    rng = Random(seed)
+    log = written_log(rng, 0)
+    return written_log(
+        rng, LENGTH, log.config.__class__.from_json({**log.config.to_json(), "max_tracked": 500, "window": 500})
+    )
+
+
+def shown(outcome: Outcome) -> tuple[Any, ...]:
+    return (outcome.at_ms, REFUSED) if outcome.effect == REFUSED else outcome[2:]
+
+
+def test_the_outcomes_are_what_the_dispatcher_says_to_a_host_that_ticks_every_millisecond() -> None:
+    for seed in range(60):
+        log = roomy(seed)
+        assert list(by_hand(log)) == [shown(outcome) for outcome in whole(log)]
+
+
+def test_the_logs_reach_every_command_and_every_effect() -> None:
+    commands: Counter[str] = Counter()
+    told: Counter[str] = Counter()
+    waited = 0
+    for seed in range(150):
+        log = written_log(Random(seed), LENGTH)
+        commands.update(command.command for command in log.commands)
+        journal = Journal(ring(), log.config)
+        for command in log.commands:
+            told.update(outcome.effect for outcome in journal.apply(command))
+            waited += journal.unread
+
+    assert set(COMMANDS) <= set(commands)
+    assert 11 == len(told)
+    assert waited > 1_000
+
+
+class Forgetful(Journal):
+    """Stores nothing."""
+
+    @classmethod
+    def from_bytes(cls, *state_and_rest: Any) -> Any:
+        return cls(*state_and_rest[1:])
+
+
+class Credulous(Journal):
+    """Carries out whatever comes, also again."""
+
+    def apply(self, command: Command) -> list[Outcome]:
+        self._sequence = None
+        return super().apply(command)
+
+
+class Hasty(Journal):
+    """Takes a piece as it comes."""
+
+    def apply_all(self, commands: Any) -> Iterator[Outcome]:
+        for command in commands:
+            yield from self.apply(command)
+
+
+class Coarse(Journal):
+    """Lets what is due act when somebody looks."""
+
+    def _pass_to(self, until: int, out: list[Outcome]) -> None:
+        if (deadline := self.next_deadline_ms()) is not None and deadline <= until:
+            self._now = max(self._now, until)
+            self._take(self._dispatcher.handle_timeout(now_ms=self._now), out)
+
+
+class Rereading(Journal):
+    """Leaves the order of offsets to the dispatcher, which forgives old ones after a restore."""
+
+    @property
+    def _newest(self) -> int | None:
+        return next(reversed(self._unread), None)
+
+
+def forgetting(field: str, value: object) -> type[Journal]:
+    class Partial(Journal):
+        def to_bytes(self) -> bytes:
+            state = json.loads(zlib.decompress(super().to_bytes()))
+            return zlib.compress(json.dumps({**state, field: value}).encode())
+
+    Partial.__name__ = f"without_{field}"
+    return Partial
+
+
+BROKEN: list[type[Journal]] = [
+    *(Forgetful, Credulous, Hasty, Coarse, Rereading),
+    *(forgetting("unread", []), forgetting("sequence", None), forgetting("position", 0), forgetting("now_ms", 0)),
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda kind: kind.__name__)
+def test_a_journal_that_is_broken_is_caught(broken: type[Journal]) -> None:
+    assert any(differs(seed, broken) for seed in SEEDS)
+
+
+def differs(seed: int, kind: type[Journal]) -> bool:
+    rng = Random(seed)
+    log = written_log(rng, LENGTH)
+    try:
+        return cut(log, rng, kind)[0] != whole(log)
+    except (KeySharedError, TypeError):
+        return True
+
+
+def test_none_is_found_in_the_one_that_is_not_broken() -> None:
+    assert not any(differs(seed, Journal) for seed in SEEDS[:20])

@@ -1,0 +1,215 @@
+"""Real streams over real files and a real state store; and what is refused before one starts."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.command_logs import ring, written_log
+
+from keyshared.commands import Command
+from keyshared.config import DispatcherConfig
+from keyshared.errors import ConfigError
+from keyshared.retry import Backoff, Poison, RetryPolicy
+from keyshared.ring import HashRing
+
+# ruff: noqa: S311 - seeded on purpose
+pyspark = pytest.importorskip("pyspark")
+import pyarrow as pa  # noqa: E402 - comes with pyspark
+import pyarrow.parquet as pq  # noqa: E402 - as above
+from pyspark.errors import PySparkException  # noqa: E402 - needs pyspark
+from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402 - needs pyspark
+
+from keyshared.spark.stream_state import dispatch_partition  # noqa: E402 - needs pyspark
+from keyshared.spark.streaming import (  # noqa: E402 - needs pyspark
+    COMMAND_SCHEMA,
+    OUTCOME_SCHEMA,
+    STATE_STORE,
+    dispatch_batches,
+    stream_dispatch,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+CONFIG = DispatcherConfig(
+    window=4,
+    max_tracked=6,
+    max_in_flight_per_consumer=2,
+    ack_timeout_ms=10,
+    retry=RetryPolicy(max_redeliveries=1, base_delay_ms=5, backoff=Backoff.FIXED),
+    poison=Poison.DEAD_LETTER,
+    inactive_grace_ms=12,
+    drain_timeout_ms=4,
+)
+FILES = 4
+NEEDED = "topic_partition string, sequence int, at_ms int, command string"
+
+
+@pytest.fixture
+def store(spark: "SparkSession") -> Iterator["SparkSession"]:
+    """The session with the settings that a stream needs, and as few tasks as will show something."""
+    settings = {**STATE_STORE, "spark.sql.shuffle.partitions": "2"}
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def logs(rng: Random) -> dict[str, list[Command]]:
+    """Two that are busy, and one that falls silent with a message in flight."""
+    silent = [Command(0, 0, "add_consumer", consumer="x"), Command(1, 3, "offer", offset=0, key=b"a")]
+    return {"p": written_log(rng, 80, CONFIG).commands, "q": written_log(rng, 70, CONFIG).commands, "r": silent}
+
+
+def files_of(rng: Random, commands: dict[str, list[Command]]) -> list[list[tuple[Any, ...]]]:
+    """A file for each stretch of time; its rows in any order, and some of the file before."""
+    files: list[list[tuple[Any, ...]]] = [[] for _ in range(FILES)]
+    latest = max(command.at_ms for mine in commands.values() for command in mine)
+    for name, mine in commands.items():
+        reached = 0
+        for command in mine:
+            reached = max(reached, command.at_ms)
+            files[reached * FILES // (latest + 1)].append((name, *command))
+    for number in range(FILES - 1, 0, -1):
+        files[number] += rng.sample(files[number - 1], 9)
+    for rows in files:
+        rng.shuffle(rows)
+    return files
+
+
+def lag_of(files: Sequence[Sequence[tuple[Any, ...]]]) -> int:
+    """How far any row lies behind one of an earlier file."""
+    latest, lag = 0, 0
+    for rows in files:
+        lag = max(lag, latest - min(row[2] for row in rows))
+        latest = max(latest, *(row[2] for row in rows))
+    return lag
+
+
+def put(folder: Path, number: int, rows: Sequence[tuple[Any, ...]]) -> None:
+    plain = [[key.encode() if isinstance(key, str) and at == 5 else key for at, key in enumerate(row)] for row in rows]
+    schema = to_arrow_schema(COMMAND_SCHEMA)
+    columns = [pa.array(values, field.type) for values, field in zip(zip(*plain, strict=True), schema, strict=True)]
+    hidden = folder / f".{number}.parquet"
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), hidden)
+    hidden.rename(folder / f"{number}.parquet")  # a file appears whole or not at all
+
+
+class Sink:
+    """Keeps what it gets of each micro-batch, unless it is told to fail."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+        self.fails_at: int | None = None
+
+    def __call__(self, batch: "DataFrame", number: int) -> None:
+        rows = sorted(map(tuple, batch.collect()))
+        if number == self.fails_at:
+            message = "the sink is gone"
+            raise OSError(message)
+        self.rows += rows
+
+
+def test_a_stream_that_crashes_and_is_stopped_gives_each_row_of_the_batch_once(
+    store: "SparkSession", tmp_path: Path
+) -> None:
+    rng = Random(5)
+    commands = logs(rng)
+    files = files_of(rng, commands)
+    delay_ms = lag_of(files)
+    source, sink = tmp_path / "in", Sink()
+    source.mkdir()
+
+    def run() -> None:
+        stream = store.readStream.schema(COMMAND_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(source))
+        outcomes = stream.transform(stream_dispatch, ring(), CONFIG, delay_ms=delay_ms)
+        writer = outcomes.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    put(source, 0, files[0])
+    put(source, 1, files[1])
+    sink.fails_at = 1
+    with pytest.raises(PySparkException, match="the sink is gone"):
+        run()  # the first file is through, the second was carried out and got lost behind it
+    before = list(sink.rows)
+    sink.fails_at = None
+    run()  # the second again, from the state of the first
+    put(source, 2, files[2])
+    put(source, 3, files[3])
+    run()
+
+    batch = store.read.schema(COMMAND_SCHEMA).parquet(str(source))
+    expected = sorted(map(tuple, batch.transform(stream_dispatch, ring(), CONFIG, delay_ms=delay_ms).collect()))
+    until = max(command.at_ms for mine in commands.values() for command in mine) - delay_ms
+    rows = [(name, until, *command) for name, mine in commands.items() for command in mine]
+    assert sorted(dispatch_partition(rows, ring(), CONFIG)) == expected
+    assert expected == sorted(sink.rows)
+    assert 0 < len(before) < len(expected)
+    # time goes on for a topic-partition that has fallen silent
+    assert ["deliver", "released", "deliver", "released", "dead_letter"] == [
+        row[4] for row in expected if row[0] == "r"
+    ]
+
+
+def test_the_batch_form_of_arrow_takes_and_gives_any_size_of_batches() -> None:
+    rows = [(name, 500, *command) for name, mine in logs(Random(7)).items() for command in mine]
+    schema = pa.schema([*to_arrow_schema(COMMAND_SCHEMA)]).insert(1, pa.field("until", pa.int64()))
+    plain = [[key.encode() if isinstance(key, str) and at == 6 else key for at, key in enumerate(row)] for row in rows]
+    table = pa.Table.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(zip(*plain, strict=True), schema, strict=True)],
+        schema=schema,
+    )
+    expected = list(dispatch_partition(rows, ring(), CONFIG))
+
+    for size in (1, 13, 1_000):
+        batches = list(dispatch_batches(table.to_batches(max_chunksize=size), ring(), CONFIG))
+        assert [to_arrow_schema(OUTCOME_SCHEMA)] * len(batches) == [batch.schema for batch in batches]
+        assert expected == [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    assert [] == list(dispatch_batches([], ring(), CONFIG))
+
+
+def frame(
+    spark: "SparkSession", schema: str = "topic_partition string, sequence int, at_ms int, command string"
+) -> Any:
+    return spark.createDataFrame([], schema)
+
+
+def test_a_frame_that_lacks_a_column_or_has_one_of_another_type_is_refused_at_once(spark: "SparkSession") -> None:
+    for schema, match in (
+        ("topic_partition string, sequence long, at_ms long", "command"),
+        ("topic_partition int, sequence long, at_ms long, command string", "topic_partition"),
+        ("topic_partition string, sequence long, at_ms timestamp, command string", "at_ms"),
+        ("topic_partition string, sequence long, at_ms long, command string, key int", "key"),
+        ("topic_partition string, sequence long, at_ms long, command string, filters string", "filters"),
+    ):
+        with pytest.raises(ConfigError, match=match):
+            stream_dispatch(frame(spark, schema), HashRing())
+
+
+def test_what_can_never_work_is_refused_at_once(spark: "SparkSession") -> None:
+    with pytest.raises(ConfigError, match="ring"):
+        stream_dispatch(frame(spark), HashRing(["c1"]))
+    with pytest.raises(ConfigError, match="config"):
+        stream_dispatch(frame(spark), HashRing(), {})  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ConfigError, match="delay_ms"):
+        stream_dispatch(frame(spark), HashRing(), delay_ms=-1)
+
+
+def test_a_stream_without_its_state_store_is_refused_at_once(spark: "SparkSession", tmp_path: Path) -> None:
+    stream = spark.readStream.schema(COMMAND_SCHEMA).parquet(str(tmp_path))
+
+    with pytest.raises(ConfigError, match=r"providerClass is .*HDFS.*; it must be .*RocksDB"):
+        stream_dispatch(stream, HashRing())
+
+
+def test_a_command_without_a_place_in_the_order_fails_the_job_and_says_so(store: "SparkSession") -> None:
+    rows = store.createDataFrame([("p", None, 0, "handle_timeout")], frame(store).schema)
+
+    with pytest.raises(PySparkException, match="sequence is NULL"):
+        stream_dispatch(rows, HashRing()).collect()

@@ -1,0 +1,34 @@
+"""One wording for one fault."""
+
+from enum import IntEnum
+
+import pytest
+
+from keyshared.arguments import check_int, check_text
+from keyshared.errors import ConfigError
+
+
+class Small(IntEnum):
+    ONE = 1
+
+
+def test_a_number_that_is_large_enough_comes_back() -> None:
+    assert (3, 7) == (check_int("limit", 3, 3), check_int("limit", 7, 3))
+
+
+@pytest.mark.parametrize("value", [2, -1, 3.0, "3", None, True, Small.ONE])
+def test_what_is_no_int_or_too_small_is_refused_by_name(value: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_int("limit", value, 3, " or None for never")
+    assert f"limit is {value!r}; it must be an int of at least 3 or None for never" == str(caught.value)
+
+
+def test_a_text_comes_back() -> None:
+    assert check_text("topic", "orders") == "orders"
+
+
+@pytest.mark.parametrize("value", ["", b"orders", 1, None])
+def test_what_is_no_text_or_empty_is_refused_by_name(value: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_text("topic", value)
+    assert f"topic is {value!r}; it must be a text that is not empty" == str(caught.value)
