@@ -81,7 +81,7 @@ class Replay:
     ) -> None:
         """Write a page about it: load, backlog and waits over time, moved keys, hot keys, bucket boundaries.
 
-        Runs the replay, if nothing has yet, and eight jobs over what it gave.
+        Runs the replay, if nothing has yet, and up to nine jobs over what it gave.
 
         Args:
             path: Where, on this machine; an older file is replaced.
@@ -98,7 +98,7 @@ class Replay:
                 range. No job was started.
 
         Complexity:
-            Eight passes over the deliveries or the summaries. The driver gets what the page shows: O(consumers and
+            Up to nine passes over the deliveries or the summaries. The driver gets what the page shows: O(consumers and
             changes of the plan, points of eight topic-partitions, hot keys), and one row for each of 65,536 slots at
             most. The file stays below 400 kB for 200 consumers.
 

@@ -38,7 +38,7 @@ def replay_report(
     hottest: int,
     buckets: int | None,
 ) -> ReplayReport:
-    """Find what a report of a replay shows; runs eight jobs, each of them a pass over what the replay wrote.
+    """Find what a report of a replay shows; runs up to nine jobs, each of them a pass over what the replay wrote.
 
     Args:
         deliveries: The delivery log.
