@@ -1,6 +1,7 @@
 """Reports of real jobs: the figures on a page are those of the frames, and only bounded data leaves them."""
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,7 +101,8 @@ def test_a_replay_writes_its_page_and_replaces_an_older_one(
         asked.extend((deliveries.columns, summaries.columns, plan, options.pop("hottest"), options.pop("buckets")))
         return full(**options)
 
-    monkeypatch.setattr("keyshared.spark.replay.replay_report", figures)
+    # by import_module: as an attribute of the package, the name is the function
+    monkeypatch.setattr(import_module("keyshared.spark.replay"), "replay_report", figures)
     path = tmp_path / "replay.html"
     path.write_text("old" * 1_000_000)
     replayed.report(
