@@ -9,6 +9,7 @@ checker's for each of them, whatever the number of Spark partitions and the size
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
+from os import PathLike
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
 
@@ -19,9 +20,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
 
+from keyshared.arguments import check_int
 from keyshared.errors import ConfigError
+from keyshared.spark.audit_figures import audit_report
+from keyshared.spark.audit_report import html
 from keyshared.spark.histories import Run, check_history_columns, history_columns, runs
 from keyshared.spark.packing import check_partitions, packed
+from keyshared.spark.page import checked_target
 from keyshared.testing.checker import DEFAULT_REMEMBERED_KEYS, Checker
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.guarantees import Guarantees, Promise, Violation
@@ -64,6 +69,8 @@ VERDICT_SCHEMA: Final = StructType(
     ]
 )
 """One row for each claimed promise of each topic-partition."""
+
+DEFAULT_PROOFS: Final = 3
 
 _ROW: Final = itemgetter(1, 2)
 _SELDOM: Final = ("counted", "reason", "until_ms", "limit", "drains")  # columns that many histories leave empty
@@ -166,6 +173,43 @@ class Audit:
         for promise, reason, topic_partitions in sorted(reasons):
             found[promise][reason] = topic_partitions
         return {promise: told for promise, told in found.items() if told}
+
+    def report(
+        self, path: str | PathLike[str], *, title: str = "Audit", about: str = "", proofs: int = DEFAULT_PROOFS
+    ) -> None:
+        """Write a page about it: which promises were kept, broken or not judged, where, and what proves it.
+
+        Runs the audit, if nothing has yet, and up to five jobs over what it gave.
+
+        Args:
+            path: Where, on this machine; an older file is replaced.
+            title: Headline.
+            about: What was audited, for the reader.
+            proofs: How many violations of each promise are shown in full.
+
+        Raises:
+            ConfigError: ``path`` is in no folder, or ``proofs`` is no int of at least 0. No job was started.
+
+        Complexity:
+            Up to five passes over the verdicts or the violations that were kept. The driver gets what the page shows:
+            a row for each promise and reason, ``proofs`` violations of each promise, 20 topic-partitions, 10 keys.
+
+        Example:
+            >>> with audit(history) as found:  # doctest: +SKIP
+            ...     found.report("audit.html", about="the broker's log of May")
+        """
+        target = checked_target(path)
+        check_int("proofs", proofs, 0)
+        found = audit_report(
+            self.violations,
+            self.verdicts,
+            [str(promise) for promise in self._claimed],
+            self.unjudged(),
+            title=title,
+            source=about,
+            proofs=proofs,
+        )
+        target.write_text(html(found), encoding="utf-8")
 
     def close(self) -> None:
         """Give back what is kept. Closing twice is fine."""

@@ -24,7 +24,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from keyshared.config import DispatcherConfig, check_int
+from keyshared.arguments import check_int
+from keyshared.config import DispatcherConfig
 from keyshared.errors import ConfigError
 from keyshared.journal import Journal
 from keyshared.ring import HashRing
