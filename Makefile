@@ -32,7 +32,7 @@ export PIP_NO_INPUT := 1
 .PHONY: help
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
-		printf '%-12s %s\n' "$$target" "$$text"; done
+		printf '%-13s %s\n' "$$target" "$$text"; done
 
 .PHONY: install
 install: $(SPARK) java ## make .venv with everything in it (the other targets do so themselves)
@@ -126,9 +126,10 @@ bench: $(DEV) ## benchmarks and their targets; ARGS="--help" shows how to run so
 	@"$(BIN)/python" -m benchmarks $(ARGS)
 
 .PHONY: bench-spark
-bench-spark: $(DEV) $(SPARK) java ## what columns, audit and streams cost on Spark; ARGS="--repeats 1" measures each once
+bench-spark: $(DEV) $(SPARK) java ## what columns, jobs, audit and streams cost on Spark; ARGS="--repeats 1" measures each once
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_columns $(ARGS)
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_audit $(ARGS)
+	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_jobs $(ARGS)
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_streaming $(ARGS)
 
 # ARGS may select tests of one half only: pytest's 5, nothing selected, is an error only if both halves say so.
@@ -142,6 +143,10 @@ nightly: $(DEV) $(SPARK) $(CONNECT) java servers ## the same tests with 10,000 e
 .PHONY: demo
 demo: $(DEV) $(SPARK) java ## the Spark job over real flights; ARGS="--help" shows its options
 	@$(SPARK_ENV) "$(BIN)/python" -m keyshared.spark.demo $(ARGS)
+
+.PHONY: demo-airports
+demo-airports: $(DEV) $(SPARK) java ## the same over 3,000,000 flights with hot keys, which npm fetches
+	@$(SPARK_ENV) "$(BIN)/python" -m keyshared.spark.demo airports $(ARGS)
 
 # ARGS=--upgrade takes newer versions; without it only what pyproject.toml no longer allows changes.
 .PHONY: lock

@@ -32,6 +32,18 @@ def test_bars_are_as_long_as_their_values_and_marks_stand_at_the_ideal() -> None
     assert ["a", "ten", "b", "forty", "c", "none"] == texts(drawn)
 
 
+def test_a_bar_without_an_ideal_has_no_mark_and_its_text_behind_it() -> None:
+    drawn = bars([Bar("a", 10, None, "ten")], title="t")
+    assert [] == with_class(drawn, "ideal")
+    [bar], [text] = with_class(drawn, "bar"), with_class(drawn, "soft")
+    assert float(bar.attrib["x"]) + float(bar.attrib["width"]) + 8 == float(text.attrib["x"])
+
+
+def test_values_are_written_as_asked_for() -> None:
+    drawn = panels([Line("a", ((0, 3), (1, 3)))], title="t", scale=lambda value: f"{value:.0f} <s>")
+    assert ["a: at most 3 <s>", "0 <s>", "2 <s>", "4 <s>"] == texts(drawn)[:4]
+
+
 def test_no_bars_are_an_empty_drawing() -> None:
     assert texts(bars([], title="t")) == []
 
@@ -43,7 +55,7 @@ def test_names_are_escaped_and_long_ones_shortened_with_the_whole_in_the_tooltip
     root = ET.fromstring(f"<all>{drawn}</all>")  # noqa: S314 - our own output
     assert [NASTY, NASTY] == [svg.attrib["aria-label"] for svg in root]
     assert [f"{NASTY}: {NASTY}", NASTY] == [title.text for title in root.iter("title")]
-    assert NASTY[:11] + "…" == next(root.iter("text")).text
+    assert NASTY[:10] + "…" == next(root.iter("text")).text
 
 
 def test_panels_hold_a_value_until_the_next_and_share_their_axes() -> None:
@@ -51,8 +63,8 @@ def test_panels_hold_a_value_until_the_next_and_share_their_axes() -> None:
         [Line("a", ((0, 0), (50, 4), (100, 0))), Line("b", ((0, 2), (100, 2)))], title="t", unit=lambda t: f"{t:.0f} s"
     )
     first, second = (area.attrib["d"] for area in with_class(drawn, "area"))
-    assert first.startswith("M64.0 180.0V180.0H386.0V90.0H708.0V180.0")
-    assert second.startswith("M64.0 310.0V265.0H708.0")  # half as high on the same scale
+    assert first.startswith("M64.0 108.0V108.0H386.0V28.0H708.0V108.0")
+    assert second.startswith("M64.0 228.0V188.0H708.0")  # half as high on the same scale
     assert ["a: at most 4", "b: at most 2"] == [text for text in texts(drawn) if "at most" in text]
     assert ["0 s", "50 s", "100 s"] == texts(drawn)[-3:]
 

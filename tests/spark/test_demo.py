@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.spark.test_delivery_history import blamed
-from tests.spark.test_report import Page
+from tests.spark.test_replay_report import Page
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from tests.spark.test_report import Page
+from tests.spark.test_replay_report import Page
 
 from keyshared.distribution import DistributionTree
 from keyshared.distributor import Hop

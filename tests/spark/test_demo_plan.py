@@ -5,6 +5,7 @@ import pytest
 from keyshared.errors import ConfigError
 from keyshared.simulate import Arrival, Event, Simulation, Stop, summarize
 from keyshared.spark.demo_plan import CONCURRENCY, LOAD, Story, Workload
+from keyshared.spark.presence import everybody
 
 MESSAGES = 4_000
 
@@ -47,9 +48,9 @@ def test_one_crashes_is_evicted_and_what_it_had_goes_out_again_and_one_joins() -
     assert lost <= {row.offset for row in rows if row.event is Event.DELIVERED and (row.attempt or 0) > 1}
 
 
-def test_the_phases_name_who_is_there() -> None:
-    assert (("c1", "c2", "c3"), ("c2", "c3"), ("c2", "c3", "c4")) == even_story(consumers=3).phases()
-    assert ("c1", "c2", "c3", "c4") == even_story(consumers=3).names
+def test_the_plan_has_the_consumers_of_the_story() -> None:
+    story = even_story(consumers=3)
+    assert ("c1", "c2", "c3", "c4") == story.names == everybody(story.plan())
 
 
 @pytest.mark.parametrize("span_ms", [0, 1, 50])

@@ -7,13 +7,17 @@ from tests.distribution import UNBALANCED
 
 from keyshared.distribution import DistributionTree
 from keyshared.distributor import Hop
+from keyshared.spark.charts import NARROW, WIDE
 from keyshared.spark.treechart import tree_chart
 
 TREE = DistributionTree(UNBALANCED)
 
 
-def drawn(tree: DistributionTree, copies: dict[Hop, int], **options: tuple[Hop, ...]) -> ET.Element:
-    return ET.fromstring(tree_chart(tree, copies, title="a <tree>", **options))  # noqa: S314 - our own text
+def drawn(
+    tree: DistributionTree, copies: dict[Hop, int], marked: tuple[Hop, ...] = (), width: int = WIDE
+) -> ET.Element:
+    svg = tree_chart(tree, copies, title="a <tree>", marked=marked, width=width)
+    return ET.fromstring(svg)  # noqa: S314 - our own text
 
 
 def test_every_cluster_level_and_link_is_drawn() -> None:
@@ -37,11 +41,13 @@ def test_links_that_carry_more_are_thicker_and_marked_ones_have_another_class() 
 
 def test_everything_lies_inside_the_picture() -> None:
     for tree in (TREE, DistributionTree([[["a", "b"], "c"], "d"]), DistributionTree("alone")):
-        svg = drawn(tree, dict.fromkeys(tree.plan(), 1))
-        width, height = map(float, str(svg.get("viewBox")).split()[2:])
-        drawings = [str(path.get("d")) for path in svg.findall("path")]
-        points = [tuple(map(float, pair)) for d in drawings for pair in re.findall(r"([\d.]+) ([\d.]+)", d)]
-        assert all(0 <= x <= width and 0 <= y <= height for x, y in points)
+        for wanted in (WIDE, NARROW):
+            svg = drawn(tree, dict.fromkeys(tree.plan(), 1), width=wanted)
+            width, height = map(float, str(svg.get("viewBox")).split()[2:])
+            assert wanted == width
+            drawings = [str(path.get("d")) for path in svg.findall("path")]
+            points = [tuple(map(float, pair)) for d in drawings for pair in re.findall(r"([\d.]+) ([\d.]+)", d)]
+            assert all(0 <= x <= width and 0 <= y <= height for x, y in points)
 
 
 def test_names_may_contain_anything() -> None:

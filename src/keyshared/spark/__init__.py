@@ -12,6 +12,7 @@ Everything that a job calls is here::
 """
 
 # Not lazily: a function may have the name of its module, and a module that is loaded later would take its place.
+from keyshared.spark.airports import load_airport_flights
 from keyshared.spark.audit import AUDIT_SCHEMA, VERDICT_SCHEMA, Audit, audit, audit_partition
 from keyshared.spark.buckets import bucket, bucket_owner, with_bucket, with_bucket_owner
 from keyshared.spark.colocation import colocate
@@ -37,7 +38,7 @@ from keyshared.spark.progress import watch
 from keyshared.spark.replay import Replay, replay
 from keyshared.spark.session import local_session
 from keyshared.spark.slots import bucket_hash, slot, with_slot
-from keyshared.spark.source import load_flights, load_log
+from keyshared.spark.source import as_log, load_flights, load_log
 from keyshared.spark.stream_state import dispatch_partition
 from keyshared.spark.streaming import COMMAND_SCHEMA, OUTCOME_SCHEMA, STATE_STORE, stream_dispatch
 from keyshared.spark.what_if import WHAT_IF_SCHEMA, WhatIf, what_if
@@ -59,6 +60,7 @@ __all__ = [
     "KeyHistogram",
     "Replay",
     "WhatIf",
+    "as_log",
     "audit",
     "audit_distribution",
     "audit_partition",
@@ -81,6 +83,7 @@ __all__ = [
     "histogram_of",
     "histogram_partition",
     "key_histogram",
+    "load_airport_flights",
     "load_flights",
     "load_log",
     "local_session",

@@ -6,9 +6,10 @@ checker as it is, while its rows stream by; topic-partitions are judged side by 
 checker's for each of them, whatever the number of Spark partitions and the size of batches.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
+from os import PathLike
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
 
@@ -19,9 +20,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
 
+from keyshared.arguments import check_int
 from keyshared.errors import ConfigError
+from keyshared.spark.audit_figures import audit_report
+from keyshared.spark.audit_report import html
 from keyshared.spark.histories import Run, check_history_columns, history_columns, runs
 from keyshared.spark.packing import check_partitions, packed
+from keyshared.spark.page import checked_target
 from keyshared.testing.checker import DEFAULT_REMEMBERED_KEYS, Checker
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.guarantees import Guarantees, Promise, Violation
@@ -65,7 +70,10 @@ VERDICT_SCHEMA: Final = StructType(
 )
 """One row for each claimed promise of each topic-partition."""
 
+DEFAULT_PROOFS: Final = 3
+
 _ROW: Final = itemgetter(1, 2)
+_SELDOM: Final = ("counted", "reason", "until_ms", "limit", "drains")  # columns that many histories leave empty
 _PACKET_ROWS: Final = 1_000  # an excerpt may have a kilobyte
 _PACKET_SCHEMA: Final = StructType(
     [
@@ -166,6 +174,43 @@ class Audit:
             found[promise][reason] = topic_partitions
         return {promise: told for promise, told in found.items() if told}
 
+    def report(
+        self, path: str | PathLike[str], *, title: str = "Audit", about: str = "", proofs: int = DEFAULT_PROOFS
+    ) -> None:
+        """Write a page about it: which promises were kept, broken or not judged, where, and what proves it.
+
+        Runs the audit, if nothing has yet, and up to five jobs over what it gave.
+
+        Args:
+            path: Where, on this machine; an older file is replaced.
+            title: Headline.
+            about: What was audited, for the reader.
+            proofs: How many violations of each promise are shown in full.
+
+        Raises:
+            ConfigError: ``path`` is in no folder, or ``proofs`` is no int of at least 0. No job was started.
+
+        Complexity:
+            Up to five passes over the verdicts or the violations that were kept. The driver gets what the page shows:
+            a row for each promise and reason, ``proofs`` violations of each promise, 20 topic-partitions, 10 keys.
+
+        Example:
+            >>> with audit(history) as found:  # doctest: +SKIP
+            ...     found.report("audit.html", about="the broker's log of May")
+        """
+        target = checked_target(path)
+        check_int("proofs", proofs, 0)
+        found = audit_report(
+            self.violations,
+            self.verdicts,
+            [str(promise) for promise in self._claimed],
+            self.unjudged(),
+            title=title,
+            source=about,
+            proofs=proofs,
+        )
+        target.write_text(html(found), encoding="utf-8")
+
     def close(self) -> None:
         """Give back what is kept. Closing twice is fine."""
         self._packets.unpersist()
@@ -197,7 +242,7 @@ def audit(
         df: The histories: one row for each happening, with the columns of `keyshared.testing.rows.COLUMNS` (see
             docs/history.md). Columns that may be null may be missing, ``key`` may be a text, and whole numbers may be
             int or long. Columns whose names begin with ``x_`` are yours. It is read twice: once to count and to look
-            for rows without a place, once to judge; ``persist`` it if reading is dear.
+            for rows without a place and columns without values, once to judge; ``persist`` it if reading is dear.
         guarantees: What the system claims; None: every promise that a history can show, one delivery of a key at a
             time.
         topic_partition: String column; no NULL. What has a cursor of its own is a history of its own: with several
@@ -238,7 +283,8 @@ def audit(
     work = _Work(Guarantees() if guarantees is None else guarantees, remembered_keys, most)
     work.check()
     rows = history_columns(df, topic_partition=topic_partition, sequence=sequence)
-    spread = packed(rows, _count(rows, topic_partition, sequence), partitions, order="sequence")
+    counted = _count(rows, topic_partition, sequence)
+    spread = packed(rows.drop(*counted.empty), counted.sizes, partitions, order="sequence")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return audit_batches(batches, *work)
@@ -332,21 +378,21 @@ class _Trial:
 
     def take(self, piece: Iterable[tuple[int, Happening]]) -> Iterator[ViolationRow]:
         """One loop with little in it: it runs for every row."""
-        feed, last = self._checker.feed, self._last
+        feed, last, happenings = self._checker.feed, self._last, self._happenings
         for sequence, happening in piece:
             try:
                 if last is not None and sequence <= last:
                     requirement = f"be greater than {last}, that of the row before"
-                    raise HistoryError(self._happenings, "row", "sequence", sequence, requirement)  # noqa: TRY301
+                    raise HistoryError(happenings, "row", "sequence", sequence, requirement)  # noqa: TRY301
                 found = feed(happening)
             except HistoryError as error:
                 error.add_note(f"in topic_partition {self._topic_partition!r}")
                 raise
             last = sequence
-            self._happenings += 1
+            happenings += 1
             if found:
                 yield from self._kept(found, sequence)
-        self._last = last
+        self._last, self._happenings = last, happenings
 
     def verdicts(self, guarantees: Guarantees) -> Iterator[VerdictRow]:
         unjudged = {each.promise: each.reason for each in self._checker.unjudged()}
@@ -418,10 +464,30 @@ def _packet(schema: pa.Schema, violations: list[ViolationRow], verdicts: list[Ve
     return pa.RecordBatch.from_pylist([rows], schema=schema)
 
 
-def _count(rows: DataFrame, topic_partition: str, sequence: str) -> dict[str, int]:
+class _Counted(NamedTuple):
+    """What there is to audit.
+
+    Attributes:
+        sizes: Rows of each topic-partition.
+        empty: Columns in which nothing stands: to carry them would cost as much as to carry others.
+    """
+
+    sizes: dict[str, int]
+    empty: Sequence[str]
+
+
+def _count(rows: DataFrame, topic_partition: str, sequence: str) -> _Counted:
     """Count the rows of each topic-partition, and refuse those that have no place."""
-    missing = F.count_if(F.col("sequence").isNull())
-    counts = rows.groupBy("topic_partition").agg(F.count("*").alias("size"), missing.alias("missing")).collect()
+    seldom = [name for name in _SELDOM if name in rows.columns]
+    counts = (
+        rows.groupBy("topic_partition")
+        .agg(
+            F.count("*").alias("size"),
+            F.count_if(F.col("sequence").isNull()).alias("missing"),
+            *(F.bool_or(F.col(name).isNotNull()).alias(name) for name in seldom),
+        )
+        .collect()
+    )
     nowhere = sum(row["size"] for row in counts if row["topic_partition"] is None)
     for name, column, found in (
         ("topic_partition", topic_partition, nowhere),
@@ -429,4 +495,5 @@ def _count(rows: DataFrame, topic_partition: str, sequence: str) -> dict[str, in
     ):
         if found:
             raise ConfigError(f"column {name}", column, f"not be NULL in any row, and it is in {found}")
-    return {row["topic_partition"]: row["size"] for row in counts}
+    empty = [name for name in seldom if not any(row[name] for row in counts)]
+    return _Counted({row["topic_partition"]: row["size"] for row in counts}, empty)

@@ -3,16 +3,13 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
-from typing import Final
 
 from keyshared.boundaries import imbalance
 from keyshared.buckets import HASH_STOP
-from keyshared.spark.charts import Line, panels, thinned
+from keyshared.spark.charts import Line, on_every_screen, panels
 from keyshared.spark.page import Part, clipped, section, table
 
 __all__ = ["BucketReport", "HotSlotKeys", "LayoutLoads", "bucket_section", "times"]
-
-_CHART: Final = "messages of each bucket, over the bucket hashes"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,9 +19,9 @@ class LayoutLoads:
     Attributes:
         name: What to call the layout.
         starts: The first hash of each bucket.
-        buckets: Messages of each bucket.
-        by_number: Messages of each consumer if all own as many buckets.
-        by_load: Messages of each consumer if buckets are given out by load.
+        buckets: Load of each bucket.
+        by_number: Load of each consumer if all own as many buckets.
+        by_load: Load of each consumer if buckets are given out by load.
     """
 
     name: str
@@ -45,19 +42,19 @@ class HotSlotKeys:
 
     Attributes:
         slot: The bucket hash.
-        messages: What it carries.
+        load: What it carries.
         times_mean: That by the mean of a bucket.
         keys: How many keys share it.
         hot_key: The hottest of them, as text for people.
-        hot_messages: How many messages that one has.
+        hot_load: What that one carries.
     """
 
     slot: int
-    messages: int
+    load: int
     times_mean: Fraction
     keys: int
     hot_key: str
-    hot_messages: int
+    hot_load: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,11 +62,13 @@ class BucketReport:
     """Ways to lay out buckets, compared on one log.
 
     Attributes:
+        unit: What loads are in.
         layouts: The ways, all with as many buckets and consumers.
         hot_slots: The hottest of the slots that exceed the mean of a bucket, hottest first.
         hot_slot_count: How many such slots there are.
     """
 
+    unit: str = "messages"
     layouts: tuple[LayoutLoads, ...]
     hot_slots: tuple[HotSlotKeys, ...]
     hot_slot_count: int
@@ -112,27 +111,31 @@ def bucket_section(report: BucketReport) -> str:
     Complexity:
         O(buckets), drawn with a number of points that has a limit.
     """
-    lines = [Line(layout.name, thinned(_points(layout))) for layout in report.layouts]
+    lines = [Line(layout.name, tuple(_points(layout))) for layout in report.layouts]
     ratios = table(
+        "The heaviest by the mean",
         ("boundaries", "heaviest bucket / mean", "heaviest consumer / mean", "with owners by load"),
         ((layout.name, *(Part(times(ratio)) for ratio in layout.imbalances)) for layout in report.layouts),
     )
     hottest = table(
-        ("slot", "messages", "by mean bucket", "keys", "hottest key", "its messages"),
+        "Slots that carry more than the mean of a bucket",
+        ("slot", report.unit, "by mean bucket", "keys", "hottest key", f"its {report.unit}"),
         (
             (
                 slot.slot,
-                slot.messages,
+                slot.load,
                 Part(times(slot.times_mean)),
                 slot.keys,
                 clipped(slot.hot_key),
-                slot.hot_messages,
+                slot.hot_load,
             )
             for slot in report.hot_slots
         ),
     )
-    note = f"{report.title}: of equal width, and placed by how many messages each hash has. {report.about_hot_slots}"
-    return section("Bucket boundaries", note, panels(lines, title=_CHART, unit="{:,.0f}".format), ratios, hottest)
+    note = f"{report.title}: of equal width, and placed by the {report.unit} of each hash. {report.about_hot_slots}"
+    chart = f"{report.unit} of each bucket, over the bucket hashes"
+    drawn = on_every_screen(lambda width: panels(lines, title=chart, unit="{:,.0f}".format, width=width))
+    return section("Bucket boundaries", note, drawn, ratios, hottest)
 
 
 def _points(layout: LayoutLoads) -> list[tuple[float, float]]:

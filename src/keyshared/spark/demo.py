@@ -4,6 +4,9 @@ The log is replayed (`keyshared.spark.replay`), the delivery log that came out i
 audited (`keyshared.spark.audit`), and what happened is printed and written as a page of HTML. Its keys are counted
 (`keyshared.spark.histogram`) to compare bucket boundaries of equal width with balanced ones.
 
+``python -m keyshared.spark.demo airports`` does the same with a log of 3,000,000 flights and few keys, some of them hot
+(`keyshared.spark.airports`); npm fetches it.
+
 ``python -m keyshared.spark.demo distribution`` shows something else: the flights on five clusters that copy to one
 another (`keyshared.spark.demo_distribution`).
 
@@ -26,28 +29,29 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Final, TextIO
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import NumericType
 
 from keyshared.errors import ConfigError
 from keyshared.spark import demo_distribution
-from keyshared.spark import demo_figures as figures
+from keyshared.spark.airports import KEYS, load_airport_flights
 from keyshared.spark.audit import audit
+from keyshared.spark.bucket_figures import BUCKETS
 from keyshared.spark.columns import type_of
+from keyshared.spark.deliveries import SUMMARY_SCHEMA
 from keyshared.spark.delivery_history import DELIVERY_GUARANTEES, delivery_history
-from keyshared.spark.demo_buckets import bucket_report
 from keyshared.spark.demo_plan import CONCURRENCY, LOAD, Story, Workload
 from keyshared.spark.demo_text import columns, summary
 from keyshared.spark.progress import watch
 from keyshared.spark.replay import replay as replayed
-from keyshared.spark.report import ReplayReport, write_html
+from keyshared.spark.replay_figures import replay_report
+from keyshared.spark.replay_report import ReplayReport, html
 from keyshared.spark.session import local_session, reason
 from keyshared.spark.source import load_flights, load_log, log_columns
 
@@ -56,9 +60,9 @@ __all__ = ["main"]
 _KEPT: Final = 0
 _BROKEN: Final = 1
 _FAILED: Final = 2
+_AIRPORTS: Final = "airports"
 _DISTRIBUTION: Final = "distribution"
 _HOT_KEYS: Final = 10
-_HOT_SLOTS: Final = 5
 _BACKLOG_POINTS: Final = 720  # what the page can show
 _SHOWN_PROOFS: Final = 3  # of each promise
 _PROOF_WIDTH: Final = 120
@@ -98,10 +102,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     arguments = sys.argv[1:] if argv is None else argv
-    other = [*arguments[:1]] == [_DISTRIBUTION]
-    options = demo_distribution.parser().parse_args(arguments[1:]) if other else _parser().parse_args(arguments)
+    name = arguments[0] if arguments else ""
+    parsers = {_AIRPORTS: _airports_parser, _DISTRIBUTION: demo_distribution.parser}
+    options = parsers[name]().parse_args(arguments[1:]) if name in parsers else _parser().parse_args(arguments)
     try:
-        return _with_session(options, _run_distribution if other else _run)
+        return _with_session(options, _run_distribution if name == _DISTRIBUTION else _run)
     except ConfigError as error:
         return _fail(str(error))
     except (PySparkException, Py4JJavaError) as error:
@@ -115,20 +120,43 @@ def _fail(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m keyshared.spark.demo",
-        description="Replay a log over a group of consumers that loses one and gains one, and audit what happened. "
+    parser = _common(
+        "python -m keyshared.spark.demo",
+        "Replay a log over a group of consumers that loses one and gains one, and audit what happened. "
         "Without --input: the 336,776 flights that left New York in 2013.",
-        epilog="Exit status: 0 every promise kept, 1 a promise broken, 2 the job could not run.",
     )
     add = parser.add_argument
-    add("--consumers", type=int, default=_DEFAULT_CONSUMERS, metavar="N", help="consumers in the beginning (8)")
     add("--input", metavar="PATH", help="your own log: .parquet, .csv, .json (lines), or a folder of Parquet")
     add("--key", metavar="COL", help="its column with the key; empty for a message without one")
     add("--partition", metavar="COL", help="its column with the topic-partition")
     add("--order", metavar="COL", help="its column that orders a topic-partition: whole numbers, dates or times")
     add("--order-ms", type=int, default=1, metavar="MS", help="milliseconds of one unit of a whole-number --order (1)")
     add("--service", metavar="COL", help="its column with the work of a message; by default all have the same")
+    parser.set_defaults(log=_given_log)
+    return parser
+
+
+def _airports_parser() -> argparse.ArgumentParser:
+    parser = _common(
+        "python -m keyshared.spark.demo airports",
+        "Replay the 3,000,000 flights within the United States of January to June 2001 over a group of consumers that "
+        "loses one and gains one, and audit what happened. npm fetches them (18 MB).",
+    )
+    parser.add_argument("--key", choices=KEYS, default=KEYS[0], help="few keys and hot ones, or many (airport)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="where the flights are kept (what --out says)")
+    parser.set_defaults(log=_airport_flights)
+    return parser
+
+
+def _common(name: str, about: str) -> argparse.ArgumentParser:
+    """What every replay can be told."""
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=about,
+        epilog="Exit status: 0 every promise kept, 1 a promise broken, 2 the job could not run.",
+    )
+    add = parser.add_argument
+    add("--consumers", type=int, default=_DEFAULT_CONSUMERS, metavar="N", help="consumers in the beginning (8)")
     add("--limit", type=int, metavar="N", help="only the first N messages")
     add("--out", type=Path, default=Path("demo-output"), metavar="DIR", help="where results go (demo-output)")
     add("--deliveries", metavar="PATH", help="where the delivery log goes, if not below --out: workers must reach it")
@@ -169,11 +197,11 @@ def _run_distribution(spark: SparkSession, options: argparse.Namespace) -> int:
 
 def _check_options(options: argparse.Namespace) -> None:
     for name in ("limit", "partitions", "order_ms"):
-        value = getattr(options, name)
+        value = getattr(options, name, None)
         if value is not None and value < 1:
             raise ConfigError(f"--{name.replace('_', '-')}", value, "be at least 1")
     Story(consumers=options.consumers, workload=_NO_WORK)
-    if options.input is None:
+    if options.log is _given_log and options.input is None:
         for name in (*_COLUMN_OPTIONS, "service"):
             if getattr(options, name) is not None:
                 raise ConfigError(f"--{name}", getattr(options, name), "come with --input: the flights have their own")
@@ -181,22 +209,23 @@ def _check_options(options: argparse.Namespace) -> None:
 
 def _run(spark: SparkSession, options: argparse.Namespace) -> int:
     with _progress(spark, "reading the log", options):
-        log = _own_log(spark, options) if options.input else _flights(spark)
+        log = options.log(spark, options)
         if options.limit is not None:
             log = replace(log, rows=log.rows.orderBy("at_ms", "topic_partition", "offset").limit(options.limit))
         log = replace(log, rows=log.rows.persist())
         story = Story(consumers=options.consumers, workload=_measure(log))
+        plan = story.plan()
         messages = _with_service(log.rows, story)
     path = options.deliveries or (options.out / "deliveries").resolve().as_uri()
     started = time.monotonic()
     with (
         _progress(spark, "replaying", options),
         replayed(
-            messages, story.plan(), service_ms="service_ms", partitions=options.partitions, points=_BACKLOG_POINTS
+            messages, plan, service_ms="service_ms", partitions=options.partitions, points=_BACKLOG_POINTS
         ) as result,
     ):
         result.deliveries.write.mode("overwrite").parquet(path)
-        summaries = result.summaries.orderBy("topic_partition").collect()
+        summaries = spark.createDataFrame(result.summaries.collect(), SUMMARY_SCHEMA)  # a row for each topic-partition
     seconds = time.monotonic() - started
     deliveries = spark.read.parquet(path)
     with _progress(spark, "auditing every delivery", options):
@@ -204,8 +233,18 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
         audited = audit(history, DELIVERY_GUARANTEES, partitions=options.partitions, most=_SHOWN_PROOFS)
         broken = audited.counts()
     with _progress(spark, "counting", options):
-        report = _report(log, story, deliveries, summaries, broken=broken, seconds=seconds)
-        write_html(report, options.out / "report.html")
+        report = replay_report(
+            deliveries,
+            summaries,
+            plan,
+            title=log.title,
+            source=_told(log, story),
+            violations=tuple(broken.items()),
+            seconds=seconds,
+            hottest=_HOT_KEYS,
+            buckets=BUCKETS,
+        )
+        (options.out / "report.html").write_text(html(report), encoding="utf-8")
     _tell(report, audited.violations, path, options)
     audited.close()
     history.unpersist()
@@ -213,33 +252,24 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
     return _BROKEN if report.violation_count else _KEPT
 
 
-def _report(
-    log: _Log, story: Story, deliveries: DataFrame, summaries: list[Row], *, broken: dict[str, int], seconds: float
-) -> ReplayReport:
-    found = figures.totals(deliveries, story)
-    everybody = found.get(None)
-    keys, keyless = log.rows.agg(F.count_distinct("key"), F.count_if(F.col("key").isNull())).collect()[0]
-    return ReplayReport(
-        title=log.title,
-        source=_told(log, story),
-        messages=sum(row["messages"] for row in summaries),
-        keys=keys,
-        keyless=keyless,
-        deliveries=everybody["deliveries"] if everybody else 0,
-        redeliveries=everybody["redeliveries"] if everybody else 0,
-        seconds=seconds,
-        wait_p50_ms=everybody["p50"] if everybody else 0,
-        wait_p99_ms=everybody["p99"] if everybody else 0,
-        violations=tuple(broken.items()),
-        consumers=figures.consumer_loads(found, story),
-        changes=figures.changes(summaries, story),
-        hot_keys=figures.hot_keys(log.rows, deliveries, _HOT_KEYS),
-        backlogs=figures.backlogs(summaries),
-        buckets=bucket_report(log.rows, story.names[:-1], hottest=_HOT_SLOTS),
-    )
-
-
 # logs
+
+
+def _given_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
+    return _own_log(spark, options) if options.input else _flights(spark)
+
+
+def _airport_flights(spark: SparkSession, options: argparse.Namespace) -> _Log:
+    folder = options.out if options.data is None else options.data
+    if not folder.is_dir():
+        raise ConfigError("--data", str(folder), "be a folder that is there")
+    flights = load_airport_flights(spark, folder, key=options.key)
+    rows = flights.select(*_PLACE, F.col("order").alias("at_ms"), _as_work(F.col("distance")))
+    about = (
+        "The flights within the United States from January to June 2001 (Bureau of Transportation Statistics, by way "
+        f"of vega-datasets); key = {options.key}, topic-partition = its hash modulo 8"
+    )
+    return _Log(f"Flights of 2001 by {options.key}", about, "distance", rows)
 
 
 def _flights(spark: SparkSession) -> _Log:
@@ -329,7 +359,7 @@ def _told(log: _Log, story: Story) -> str:
 def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argparse.Namespace) -> None:
     if report.violation_count:
         proofs = [("promise", "in", "what happened")]
-        for promise, _ in filter(itemgetter(1), report.violations):
+        for promise in (name for name, count in report.violations or () if count):
             first = violations.filter(F.col("promise") == promise).orderBy("topic_partition", "sequence")
             proofs += [(promise, *row) for row in first.select("topic_partition", "explanation").head(_SHOWN_PROOFS)]
         sys.stderr.write(f"{report.violation_count:,} violations, such as\n")

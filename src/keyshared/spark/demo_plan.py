@@ -104,12 +104,6 @@ class Story:
         """Everybody, in the order of joining."""
         return tuple(f"c{number}" for number in range(1, self.consumers + 2))
 
-    def phases(self) -> tuple[tuple[str, ...], ...]:
-        """Who is there before the crash, between the crash and the join, and after the join."""
-        first = self.names[:-1]
-        left = tuple(name for name in first if name != self.crashed)
-        return first, left, (*left, self.joined)
-
     def plan(self) -> Plan:
         """The group as a plan; times count from the first message of the log.
 

@@ -5,8 +5,8 @@ from textwrap import fill
 from typing import Final
 
 from keyshared.spark.bucket_report import BucketReport, times
-from keyshared.spark.page import duration
-from keyshared.spark.report import ReplayReport
+from keyshared.spark.page import duration, listed
+from keyshared.spark.replay_report import ReplayReport
 
 __all__ = ["columns", "summary"]
 
@@ -23,6 +23,7 @@ def summary(report: ReplayReport) -> str:
     Returns:
         Lines, the last one ended.
     """
+    violations = [(name, f"{count:,}") for name, count in report.violations or ()]
     parts = (
         f"{report.title}\n{fill(report.source, _LINE)}\n",
         _facts(report),
@@ -30,7 +31,7 @@ def summary(report: ReplayReport) -> str:
         "keys moved\n" + _moves(report),
         "hottest keys\n" + _hottest(report),
         *(() if report.buckets is None else (_boundaries(report.buckets), _hot_slots(report.buckets))),
-        "violations\n" + columns([("promise", "violations"), *((name, f"{n:,}") for name, n in report.violations)]),
+        "violations\n" + columns([("promise", "violations"), *violations]),
     )
     return "\n".join(parts)
 
@@ -64,22 +65,28 @@ def columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), widest
 
 
 def _facts(report: ReplayReport) -> str:
-    largest = max(report.backlogs, key=lambda backlog: backlog.largest, default=None)
+    largest = report.backlogs[0] if report.backlogs else None
     facts = (
         ("messages", f"{report.messages:,}"),
         ("keys", f"{report.keys:,}"),
         ("keyless messages", f"{report.keyless:,}"),
-        ("topic-partitions", f"{len(report.backlogs):,}"),
+        ("topic-partitions", f"{report.topic_partitions:,}"),
         ("deliveries", f"{report.deliveries:,}"),
         ("redeliveries", f"{report.redeliveries:,}"),
         ("wait p50", duration(report.wait_p50_ms)),
         ("wait p99", duration(report.wait_p99_ms)),
         ("largest backlog", f"{largest.largest:,} in {largest.topic_partition}" if largest else "0"),
-        ("replayed in", f"{report.seconds:.1f} s"),
-        ("throughput", f"{report.throughput:,.0f} messages a second"),
+        ("from first to last", duration(report.span_ms)),
+        *_speed(report),
         ("violations", f"{report.violation_count:,}"),
     )
     return columns(facts, left=(0, 1))
+
+
+def _speed(report: ReplayReport) -> tuple[tuple[str, str], ...]:
+    if report.seconds is None:
+        return ()
+    return (("replayed in", f"{report.seconds:.1f} s"), ("throughput", f"{report.throughput:,.0f} messages a second"))
 
 
 def _loads(report: ReplayReport) -> str:
@@ -120,9 +127,9 @@ def _hottest(report: ReplayReport) -> str:
         (
             hot.key,
             f"{hot.messages:,}",
-            f"{hot.messages / report.messages:.2%}",
+            f"{hot.messages / report.messages:.2%}" if report.messages else "",
             duration(hot.wait_p99_ms),
-            " → ".join(hot.owners),
+            listed(hot.owners, " → "),
         )
         for hot in report.hot_keys
     ]
@@ -139,13 +146,13 @@ def _hot_slots(report: BucketReport) -> str:
     rows = [
         (
             str(hot.slot),
-            f"{hot.messages:,}",
+            f"{hot.load:,}",
             times(hot.times_mean),
             f"{hot.keys:,}",
             hot.hot_key,
-            f"{hot.hot_messages:,}",
+            f"{hot.hot_load:,}",
         )
         for hot in report.hot_slots
     ]
-    heads = ("slot", "messages", "by mean bucket", "keys", "hottest key", "its messages")
+    heads = ("slot", report.unit, "by mean bucket", "keys", "hottest key", f"its {report.unit}")
     return fill(f"hot slots: {report.about_hot_slots}", _LINE) + "\n" + columns([heads, *rows], left=(4,))

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from textwrap import fill
 from typing import Final
 
 from keyshared.distribution import DistributionTree
 from keyshared.distributor import Hop
+from keyshared.spark.charts import on_every_screen
 from keyshared.spark.demo_text import columns
-from keyshared.spark.page import duration, page, section, table
+from keyshared.spark.page import duration, header, page, section, table, verdict
 from keyshared.spark.treechart import tree_chart
 
 __all__ = ["ClusterLog", "DistributionReport", "Failover", "html", "summary"]
@@ -136,21 +136,7 @@ def html(report: DistributionReport) -> str:
     Complexity:
         O(size of the report).
     """
-    return page(report.title, "".join((_header(report), *_sections(report))))
-
-
-def _header(report: DistributionReport) -> str:
-    kept = report.broken_count == 0
-    verdict = "every promise kept" if kept else f"{report.broken_count:,} violations"
-    promises = "".join(
-        f'<li class="{"bad" if count else "good"}">{escape(name)} <b>{count:,}</b></li>'
-        for name, count in report.broken
-    )
-    return (
-        f"<header><h1>{escape(report.title)}</h1><p>{escape(report.source)}</p>"
-        f'<p class="verdict {"good" if kept else "bad"}">{verdict}</p>'
-        f'<ul class="promises" aria-label="violations by promise">{promises}</ul></header>'
-    )
+    return page(report.title, header(report.title, report.source, verdict(report.broken)) + "".join(_sections(report)))
 
 
 def _sections(report: DistributionReport) -> Iterator[str]:
@@ -159,18 +145,23 @@ def _sections(report: DistributionReport) -> Iterator[str]:
         f"{report.messages:,} messages, {copies:,} copies in {duration(report.seconds * 1_000)}. Arcs are links, "
         "thicker the more they carried; those that the change of a target has touched are solid."
     )
-    chart = tree_chart(report.tree, dict(report.links), title="the tree and its links", marked=report.moved)
+    carried, title = dict(report.links), "the tree and its links"
+    chart = on_every_screen(
+        lambda width: tree_chart(report.tree, carried, title=title, marked=report.moved, width=width)
+    )
     rows: Sequence[tuple[object, ...]] = [(hop.cluster, hop.level, hop.target, count) for hop, count in report.links]
-    yield section("The tree", note, chart, table(("from", "level", "to", "copies"), rows))
+    yield section("The tree", note, chart, table("Copies of each link", ("from", "level", "to", "copies"), rows))
     logs = [(log.cluster, log.produced, log.received, log.sent) for log in report.clusters]
     note = "Produced and received together are all messages, on every cluster."
-    yield section("Records of each cluster", note, table(("cluster", "produced", "received", "sent"), logs))
+    yield section("Records of each cluster", note, table("Records", ("cluster", "produced", "received", "sent"), logs))
     ways = [(way.way, way.lost, way.again, _promised(way)) for way in report.failovers]
     note = (
         f"{report.groups} groups and topic-partitions went on at another cluster. A margin promises nothing if lag and "
         "outage exceed it."
     )
-    yield section("Failover", note, table(("offsets by", "lost", "read again", "promise"), ways))
+    yield section(
+        "Failover", note, table("Ways to translate offsets", ("offsets by", "lost", "read again", "promise"), ways)
+    )
 
 
 def _promised(way: Failover) -> str:

@@ -7,16 +7,18 @@ What comes out is what `keyshared.boundaries` starts from: bucket boundaries, ow
 boundary can help.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from os import PathLike
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import DecimalType, IntegralType
 
+from keyshared.arguments import check_int
 from keyshared.boundaries import Load
 from keyshared.boundaries import balanced_boundaries as boundaries_of
 from keyshared.buckets import BucketLayout
@@ -24,8 +26,12 @@ from keyshared.errors import ConfigError
 from keyshared.hashing import XXH64_SEED_42, KeyHash, required_key_bytes
 from keyshared.placement import Placement
 from keyshared.ranges import RangeMap
+from keyshared.spark.bucket_figures import BUCKETS, CONSUMERS
 from keyshared.spark.columns import WHOLE, check_columns, check_key, type_of
-from keyshared.spark.slots import bucket_hash, slot
+from keyshared.spark.histogram_report import html
+from keyshared.spark.page import checked_target
+from keyshared.spark.slots import bucket_hash, ranges_of, slot
+from keyshared.summary import DEFAULT_HOTTEST
 
 __all__ = ["KeyHistogram", "SlotCount", "balanced_boundaries", "collect_histogram", "key_histogram"]
 
@@ -81,6 +87,52 @@ class KeyHistogram:
     def weights(self) -> dict[int, Load]:
         """Weight by slot, likewise."""
         return {slot: count.weight for slot, count in self.slots.items()}
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        *,
+        title: str = "Keys of a log",
+        about: str = "",
+        placement: Placement | RangeMap | None = None,
+        consumers: Sequence[str] = CONSUMERS,
+        buckets: int = BUCKETS,
+        hottest: int = DEFAULT_HOTTEST,
+    ) -> None:
+        """Write a page about the hottest keys, and about what owners or buckets carry. Starts no job.
+
+        Args:
+            path: Where, on this machine; an older file is replaced.
+            title: Headline.
+            about: What log it is of, for the reader.
+            placement: The placement over whose slots the histogram is, if it is: what each owner carries is shown
+                then; otherwise bucket boundaries of equal width are compared with balanced ones.
+            consumers: Who shares the buckets.
+            buckets: How many buckets there are.
+            hottest: How many of the hottest keys are shown.
+
+        Raises:
+            ConfigError: ``path`` is in no folder, ``consumers`` is empty, or ``buckets``, ``hottest`` or ``placement``
+                cannot be. Nothing is written.
+
+        Complexity:
+            O(slots log slots); the file stays below 400 kB.
+
+        Example:
+            >>> collect_histogram(key_histogram(df)).report("keys.html", about="orders of May")  # doctest: +SKIP
+        """
+        target = checked_target(path)
+        check_int("hottest", hottest, 0)
+        made = html(
+            self,
+            title=title,
+            about=about,
+            hottest=hottest,
+            consumers=consumers,
+            buckets=buckets if placement is None else None,
+            owners=None if placement is None else ranges_of(placement),
+        )
+        target.write_text(made, encoding="utf-8")
 
 
 def key_histogram(

@@ -8,8 +8,9 @@ Each topic-partition is one run of rows in one Spark partition, in offset order,
 result depends on nothing but its rows and the plan: neither on the number of partitions nor on the size of batches.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from types import TracebackType
 from typing import Final, Self
 
@@ -19,11 +20,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
 
+from keyshared.arguments import check_int
+from keyshared.buckets import BucketLayout
 from keyshared.errors import ConfigError
 from keyshared.simulate import Plan, Tally
+from keyshared.spark.bucket_figures import BUCKETS
 from keyshared.spark.deliveries import DELIVERY_SCHEMA, SUMMARY_SCHEMA
 from keyshared.spark.messages import packed_messages, read_messages
+from keyshared.spark.page import checked_target
 from keyshared.spark.partition import DeliveryRow, SummaryRow, replay_partition
+from keyshared.spark.replay_figures import replay_report
+from keyshared.spark.replay_report import html
 from keyshared.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Waits
 
 __all__ = ["Replay", "replay", "replay_batches", "summary_fields"]
@@ -45,10 +52,12 @@ class Replay:
 
     Args:
         packets: What came out of Python; kept from now on.
+        plan: What was replayed.
     """
 
-    def __init__(self, packets: DataFrame) -> None:
+    def __init__(self, packets: DataFrame, plan: Plan) -> None:
         self._packets = packets.persist(StorageLevel.MEMORY_AND_DISK)
+        self._plan = plan
 
     @property
     def deliveries(self) -> DataFrame:
@@ -59,6 +68,61 @@ class Replay:
     def summaries(self) -> DataFrame:
         """One row for each topic-partition, see `SUMMARY_SCHEMA`."""
         return self._packets.selectExpr("inline(summaries)")
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        *,
+        title: str = "Replay",
+        about: str = "",
+        violations: Mapping[str, int] | None = None,
+        hottest: int = DEFAULT_HOTTEST,
+        buckets: int | None = BUCKETS,
+    ) -> None:
+        """Write a page about it: load, backlog and waits over time, moved keys, hot keys, bucket boundaries.
+
+        Runs the replay, if nothing has yet, and up to nine jobs over what it gave.
+
+        Args:
+            path: Where, on this machine; an older file is replaced.
+            title: Headline.
+            about: What log it is of, for the reader.
+            violations: Broken promises by id, zeros included, as `keyshared.spark.audit.Audit.counts` gives them; None
+                if nobody has looked, and the page says so.
+            hottest: How many of the keys with most messages are shown.
+            buckets: With how many buckets boundaries of equal width are compared with balanced ones, for the consumers
+                of the plan's beginning; None for no comparison.
+
+        Raises:
+            ConfigError: ``path`` is in no folder, ``violations`` is empty, or ``hottest`` or ``buckets`` is out of
+                range. No job was started.
+
+        Complexity:
+            Up to nine passes over the deliveries or the summaries. The driver gets what the page shows: O(consumers and
+            changes of the plan, points of eight topic-partitions, hot keys), and one row for each of 65,536 slots at
+            most. The file stays below 400 kB for 200 consumers.
+
+        Example:
+            >>> with replay(log, plan) as result:  # doctest: +SKIP
+            ...     result.report("replay.html", about="orders of May, by customer")
+        """
+        target = checked_target(path)
+        check_int("hottest", hottest, 0)
+        if violations is not None and not violations:
+            raise ConfigError("violations", violations, "name every promise that was checked")
+        if buckets is not None:
+            BucketLayout.equal_width(buckets)  # says what is wrong with it
+        found = replay_report(
+            self.deliveries,
+            self.summaries,
+            self._plan,
+            title=title,
+            source=about,
+            violations=None if violations is None else tuple(violations.items()),
+            hottest=hottest,
+            buckets=buckets,
+        )
+        target.write_text(html(found), encoding="utf-8")
 
     def close(self) -> None:
         """Give back what is kept. Closing twice is fine."""
@@ -143,7 +207,7 @@ def replay(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return replay_batches(batches, work)
 
-    return Replay(messages.mapInArrow(run, _PACKET_SCHEMA))
+    return Replay(messages.mapInArrow(run, _PACKET_SCHEMA), plan)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 from keyshared.errors import ConfigError
 from keyshared.spark.columns import type_of
 
-__all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "load_flights", "load_log", "log_columns"]
+__all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "as_log", "load_flights", "load_log", "log_columns"]
 
 FLIGHTS: Final = 336_776
 FLIGHTS_WITHOUT_KEY: Final = 2_512  # no tail number was recorded
@@ -73,12 +73,36 @@ def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order:
     Example:
         >>> log = load_log(spark, "events.parquet", key="user", partition="shard", order="ts")  # doctest: +SKIP
     """
-    frame = _read(spark, path, as_text=(key, partition))
-    kept = [F.col(name) for name in _columns(frame, exclude=(key, partition, order, *_LOG_COLUMNS))]
-    log = frame.select(
+    return as_log(_read(spark, path, as_text=(key, partition)), key=key, partition=partition, order=order)
+
+
+def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
+    """Bring a frame into the form of a log.
+
+    Args:
+        df: One row for each message.
+        key: As in `load_log`.
+        partition: As in `load_log`.
+        order: As in `load_log`.
+
+    Returns:
+        As `load_log`.
+
+    Raises:
+        ConfigError: A column is missing, ``order`` is of a type without whole numbers, or rows have no topic-partition
+            or no order.
+
+    Complexity:
+        One pass to look for rows that lack something; the frame itself is lazy, and sorts by topic-partition.
+
+    Example:
+        >>> log = as_log(events, key="user", partition="shard", order="ts")  # doctest: +SKIP
+    """
+    kept = [F.col(name) for name in _columns(df, exclude=(key, partition, order, *_LOG_COLUMNS))]
+    log = df.select(
         F.col(partition).cast("string").alias("topic_partition"),
-        _as_key(frame, key).alias("key"),
-        _as_order(frame, order).alias("order"),
+        _as_key(df, key).alias("key"),
+        _as_order(df, order).alias("order"),
         *kept,
     )
     _refuse_incomplete(log, {"topic_partition": partition, "order": order})

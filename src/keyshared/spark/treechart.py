@@ -9,22 +9,29 @@ from typing import Final
 
 from keyshared.distribution import DistributionTree
 from keyshared.distributor import Hop
+from keyshared.spark.charts import WIDE
 from keyshared.treeshape import Branch
 
 __all__ = ["tree_chart"]
 
-_WIDTH: Final = 720  # units of the drawing; the page scales it to the screen
 _STEP: Final = 46  # from one generation to the next
 _TOP: Final = 24
 _ARC: Final = 26  # how deep an arc hangs for each cluster that it spans
-_LABEL_CHARACTERS: Final = 12
+_LETTER: Final = 8  # its width, about
 _ARROW: Final = (
     '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
     'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8Z" class="bar"/></marker></defs>'
 )
 
 
-def tree_chart(tree: DistributionTree, copies: Mapping[Hop, int], *, title: str, marked: Collection[Hop] = ()) -> str:
+def tree_chart(
+    tree: DistributionTree,
+    copies: Mapping[Hop, int],
+    *,
+    title: str,
+    marked: Collection[Hop] = (),
+    width: int = WIDE,
+) -> str:
     """Draw a tree and who copies to whom.
 
     Args:
@@ -33,6 +40,7 @@ def tree_chart(tree: DistributionTree, copies: Mapping[Hop, int], *, title: str,
             as well, such as one that has got another target.
         title: For readers who hear the page.
         marked: Links to point out.
+        width: `keyshared.spark.charts.WIDE` or `NARROW`.
 
     Returns:
         An ``<svg>`` element.
@@ -49,15 +57,16 @@ def tree_chart(tree: DistributionTree, copies: Mapping[Hop, int], *, title: str,
         4
     """
     clusters = tree.clusters
-    x = {name: _WIDTH * (i + 0.5) / len(clusters) for i, name in enumerate(clusters)}
+    x = {name: width * (i + 0.5) / len(clusters) for i, name in enumerate(clusters)}
     floor = _TOP + _STEP * tree.max_hops
     most = max(copies.values(), default=0) or 1
     shape = "".join(_branch(tree.root, x, 0, floor))
-    names = "".join(_cluster(name, at, floor) for name, at in x.items())
+    most_characters = max(3, width // len(clusters) // _LETTER)
+    names = "".join(_cluster(name, at, floor, most_characters) for name, at in x.items())
     arcs = "".join(
         _arc(
             (x[hop.cluster], x[hop.target]),
-            floor,
+            (floor, width),
             1 + 4 * count / most,
             "ideal" if hop in marked else "mark",
             _told(hop, count),
@@ -66,7 +75,7 @@ def tree_chart(tree: DistributionTree, copies: Mapping[Hop, int], *, title: str,
     )
     height = floor + 30 + _ARC * (len(clusters) + 1)
     inside = f"{_ARROW}{shape}{arcs}{names}"
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(title)}">{inside}</svg>'
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">{inside}</svg>'
 
 
 def _branch(branch: Branch, x: Mapping[str, float], depth: int, floor: int) -> Iterator[str]:
@@ -87,8 +96,8 @@ def _middle(branch: Branch, x: Mapping[str, float]) -> float:
     return (x[names[0]] + x[names[-1]]) / 2
 
 
-def _cluster(name: str, at: float, floor: int) -> str:
-    short = name if len(name) <= _LABEL_CHARACTERS else name[: _LABEL_CHARACTERS - 1] + "…"
+def _cluster(name: str, at: float, floor: int, most: int) -> str:
+    short = name if len(name) <= most else name[: most - 1] + "…"
     return f'<text x="{at:.1f}" y="{floor}" class="middle">{escape(short)}<title>{escape(name)}</title></text>'
 
 
@@ -96,13 +105,14 @@ def _told(hop: Hop, count: int) -> str:
     return escape(f"{hop}: {count:,} copies")
 
 
-def _arc(ends: tuple[float, float], floor: int, width: float, kind: str, title: str) -> str:
+def _arc(ends: tuple[float, float], corner: tuple[int, int], thickness: float, kind: str, title: str) -> str:
     """From the left of one name to the left of another, or from right to right: there and back lie side by side."""
+    floor, width = corner
     side = -6 if ends[0] < ends[1] else 6
     start, stop = ends[0] + side, ends[1] + side
-    depth = floor + 42 + _ARC * 5 * abs(stop - start) / _WIDTH + (6 if side > 0 else 0)
+    depth = floor + 42 + _ARC * 5 * abs(stop - start) / width + (6 if side > 0 else 0)
     return (
         f'<path d="M{start:.1f} {floor + 8}C{start:.1f} {depth:.1f} {stop:.1f} {depth:.1f} {stop:.1f} {floor + 9}" '
-        f'class="{kind}" style="fill:none;stroke-width:{width:.1f}" marker-end="url(#arrow)">'
+        f'class="{kind}" style="fill:none;stroke-width:{thickness:.1f}" marker-end="url(#arrow)">'
         f"<title>{title}</title></path>"
     )

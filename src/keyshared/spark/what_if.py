@@ -5,6 +5,7 @@ out is a row of figures for each plan and topic-partition; who wants the deliver
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -15,11 +16,15 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from keyshared.arguments import check_int
 from keyshared.simulate import Plan, Tally
 from keyshared.spark.comparison import check_plans, what_if_partition
 from keyshared.spark.deliveries import SUMMARY_SCHEMA
 from keyshared.spark.messages import packed_messages, read_messages
+from keyshared.spark.page import checked_target
 from keyshared.spark.replay import summary_fields
+from keyshared.spark.what_if_figures import what_if_report
+from keyshared.spark.what_if_report import html
 from keyshared.summary import DEFAULT_HOTTEST, DEFAULT_POINTS
 
 __all__ = ["WHAT_IF_SCHEMA", "WhatIf", "what_if", "what_if_batches"]
@@ -39,10 +44,12 @@ class WhatIf:
 
     Args:
         rows: With `WHAT_IF_SCHEMA`; kept from now on.
+        plans: What was compared.
     """
 
-    def __init__(self, rows: DataFrame) -> None:
+    def __init__(self, rows: DataFrame, plans: Mapping[str, Plan]) -> None:
         self._rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        self._plans = plans
 
     @property
     def summaries(self) -> DataFrame:
@@ -82,6 +89,40 @@ class WhatIf:
         do not count.
         """
         return self._rows.selectExpr("plan", "topic_partition", "inline(moved_keys)")
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        *,
+        title: str = "What if",
+        about: str = "",
+        hottest: int = DEFAULT_HOTTEST,
+    ) -> None:
+        """Write a page that shows the plans side by side: waits, backlog over time, load, moved keys, hot keys.
+
+        Runs the comparison, if nothing has yet, and four jobs over what it gave.
+
+        Args:
+            path: Where, on this machine; an older file is replaced.
+            title: Headline.
+            about: What log it is of, for the reader.
+            hottest: How many of the keys with most messages are shown.
+
+        Raises:
+            ConfigError: ``path`` is in no folder, or ``hottest`` is no int of at least 0. No job was started.
+
+        Complexity:
+            Four passes over the summaries. The driver gets what the page shows: for each plan a few rows for each
+            consumer and change, and the backlog of one topic-partition.
+
+        Example:
+            >>> with what_if(log, {"ring": today, "split": tomorrow}) as compared:  # doctest: +SKIP
+            ...     compared.report("plans.html", about="orders of May")
+        """
+        target = checked_target(path)
+        check_int("hottest", hottest, 0)
+        found = what_if_report(self._rows, self._plans, title=title, source=about, hottest=hottest)
+        target.write_text(html(found), encoding="utf-8")
 
     def close(self) -> None:
         """Give back what is kept. Closing twice is fine."""
@@ -169,7 +210,7 @@ def what_if(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return what_if_batches(batches, *sent)
 
-    return WhatIf(messages.mapInArrow(run, WHAT_IF_SCHEMA))
+    return WhatIf(messages.mapInArrow(run, WHAT_IF_SCHEMA), sent.plans)
 
 
 class _Work(NamedTuple):

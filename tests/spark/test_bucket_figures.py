@@ -3,12 +3,12 @@
 from fractions import Fraction
 
 import pytest
-from tests.spark.test_report import NASTY, Page
+from tests.spark.test_replay_report import NASTY, Page
 
 from keyshared.spark.bucket_report import BucketReport, HotSlotKeys, LayoutLoads, bucket_section, times
 
 pytest.importorskip("pyspark")
-from keyshared.spark.demo_buckets import compare_layouts
+from keyshared.spark.bucket_figures import compare_layouts
 from keyshared.spark.histogram import KeyHistogram, SlotCount
 
 CONSUMERS = ["a", "b"]
@@ -46,7 +46,7 @@ def test_hot_slots_are_named_with_the_keys_that_share_them_hottest_first() -> No
     slots = {5: count(50, keys=3, hot_key=b"x", hot=30), 9: count(60, hot_key=b"\xff"), 70: count(1), 40_000: count(9)}
     found = compare_layouts(histogram(slots), CONSUMERS, hottest=1, buckets=4)
     assert 2 == found.hot_slot_count
-    hottest = HotSlotKeys(slot=9, messages=60, times_mean=Fraction(2), keys=1, hot_key="\\xff", hot_messages=60)
+    hottest = HotSlotKeys(slot=9, load=60, times_mean=Fraction(2), keys=1, hot_key="\\xff", hot_load=60)
     assert (hottest,) == found.hot_slots
     assert "2 slots carry more than the mean of a bucket" in found.about_hot_slots
 
@@ -56,12 +56,12 @@ def test_hashes_0_and_1_are_one_slot(zero: dict[int, SlotCount]) -> None:
     slots = {**zero, 1: count(4, hot_key=b"one"), 99: count(1)}
     [hot] = compare_layouts(histogram(slots), CONSUMERS, hottest=5, buckets=2).hot_slots
     expected = (1, 9, 2, "zero") if zero else (1, 4, 1, "one")
-    assert expected == (hot.slot, hot.messages, hot.keys, hot.hot_key)
+    assert expected == (hot.slot, hot.load, hot.keys, hot.hot_key)
 
 
 def test_hash_0_alone_is_hot_as_well() -> None:
     [hot] = compare_layouts(histogram({0: count(5)}), CONSUMERS, hottest=5, buckets=2).hot_slots
-    assert (1, 5, Fraction(2)) == (hot.slot, hot.messages, hot.times_mean)
+    assert (1, 5, Fraction(2)) == (hot.slot, hot.load, hot.times_mean)
 
 
 def test_a_log_without_keys_has_nothing_to_compare_and_no_division_by_zero() -> None:
@@ -73,7 +73,7 @@ def test_a_log_without_keys_has_nothing_to_compare_and_no_division_by_zero() -> 
 
 
 def test_the_section_shows_every_figure() -> None:
-    hot = HotSlotKeys(slot=9, messages=1_060, times_mean=Fraction(17, 8), keys=3, hot_key="x<y", hot_messages=1_030)
+    hot = HotSlotKeys(slot=9, load=1_060, times_mean=Fraction(17, 8), keys=3, hot_key="x<y", hot_load=1_030)
     page = bucket_section(report(hot_slots=(hot,), hot_slot_count=7))
     text = Page(page).text
     for fact in ("equal widths", "2 buckets, 2 consumers", "1.50", "1.00", "1,060", "2.12", "x<y", "1,030", "7 slots"):
@@ -82,7 +82,7 @@ def test_the_section_shows_every_figure() -> None:
 
 
 def test_a_key_is_text_whatever_it_contains_and_clipped() -> None:
-    hot = HotSlotKeys(slot=9, messages=1, times_mean=Fraction(1), keys=1, hot_key=NASTY + "k" * 500, hot_messages=1)
+    hot = HotSlotKeys(slot=9, load=1, times_mean=Fraction(1), keys=1, hot_key=NASTY + "k" * 500, hot_load=1)
     page = bucket_section(report(hot_slots=(hot,)))
     assert "script" not in Page(page).seen
     assert "k" * 80 not in page

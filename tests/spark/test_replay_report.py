@@ -3,13 +3,12 @@
 import re
 from fractions import Fraction
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
 from keyshared.errors import ConfigError
 from keyshared.spark.bucket_report import BucketReport, HotSlotKeys, LayoutLoads
-from keyshared.spark.report import Backlog, Change, ConsumerLoad, HotKey, ReplayReport, html, write_html
+from keyshared.spark.replay_report import Backlog, Change, ConsumerLoad, HotKey, ReplayReport, Wait, html
 
 NASTY = "</td><script>alert('1')</script>&\""
 VOID = {"meta"}
@@ -19,6 +18,9 @@ def report(**changed: object) -> ReplayReport:
     fields: dict[str, object] = {
         "title": "Flights",
         "source": "nycflights13",
+        "topic_partitions": 3,
+        "stopped": 0,
+        "span_ms": 31_536_000_000,
         "messages": 336_776,
         "keys": 4_043,
         "keyless": 2_512,
@@ -34,6 +36,8 @@ def report(**changed: object) -> ReplayReport:
 
 def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str = "c") -> ReplayReport:
     return report(
+        topic_partitions=partitions,
+        waits=tuple(Wait(t * 1_000, t % 7, t * 61) for t in range(points)),
         consumers=tuple(
             ConsumerLoad(consumer=f"{name}{i}", deliveries=100 + i, ideal=100.0, keys=9, wait_p50_ms=0, wait_p99_ms=5)
             for i in range(consumers)
@@ -48,7 +52,7 @@ def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str
         ),
         backlogs=tuple(
             Backlog(topic_partition=f"{name}{i}", points=tuple((t * 1000, t * 7919 % 1000 + i) for t in range(points)))
-            for i in range(partitions)
+            for i in reversed(range(min(8, partitions)))
         ),
         buckets=BucketReport(
             layouts=tuple(
@@ -64,11 +68,11 @@ def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str
             hot_slots=(
                 HotSlotKeys(
                     slot=46_865,
-                    messages=1_575,
+                    load=1_575,
                     times_mean=Fraction(7, 4),
                     keys=2,
                     hot_key=f"{name}hot",
-                    hot_messages=1_175,
+                    hot_load=1_175,
                 ),
             ),
             hot_slot_count=68,
@@ -103,7 +107,8 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.text += f"{data}\n"
+        if self.open[-1:] != ["style"]:
+            self.text += f"{data}\n"
 
 
 def test_the_page_shows_every_number_of_the_report() -> None:
@@ -125,6 +130,9 @@ def test_the_page_shows_every_number_of_the_report() -> None:
         "1,024 buckets, 2 consumers",
         "1,575",
         "68 slots",
+        "365 d",
+        "p99: at most 549 ms",
+        "p50: at most 6 ms",
     ):
         assert fact in text, fact
 
@@ -158,14 +166,29 @@ def test_the_page_refers_to_nothing_outside_itself() -> None:
 
 
 def test_the_page_stays_small_however_long_the_log_is() -> None:
-    assert len(html(full(consumers=200, partitions=60, points=20_000)).encode()) < 300_000
+    assert len(html(full(consumers=200, partitions=60, points=20_000)).encode()) < 400_000
 
 
-def test_only_the_largest_backlogs_are_drawn_and_the_page_says_so() -> None:
-    text = Page(html(full(partitions=12))).text
-    assert "The 8 largest of 12 topic-partitions." in text
-    assert "c11: at most" in text
-    assert "c3: at most" not in text
+def test_the_page_says_that_only_the_largest_backlogs_are_drawn() -> None:
+    assert "The 8 largest of 12 topic-partitions." in Page(html(full(partitions=12))).text
+    assert "largest of" not in Page(html(full(partitions=8))).text
+
+
+def test_what_did_not_come_to_rest_is_told_and_only_then() -> None:
+    assert "not at rest\n7\n" in Page(html(report(stopped=7))).text
+    assert "not at rest" not in Page(html(report())).text
+
+
+def test_a_replay_that_nobody_audited_is_not_said_to_keep_promises() -> None:
+    text = Page(html(report(violations=None, seconds=None))).text
+    assert "promises not audited" in text
+    assert "every promise kept" not in text
+    assert "messages a second" not in text
+
+
+def test_a_key_of_very_many_owners_names_the_first_of_them() -> None:
+    hot = HotKey(key="k", messages=1, owners=tuple(f"c{i}" for i in range(100)), wait_p99_ms=0)
+    assert "c6 → c7 and 92 more\n" in Page(html(report(hot_keys=(hot,)))).text
 
 
 def test_a_very_long_key_is_clipped() -> None:
@@ -176,13 +199,6 @@ def test_a_very_long_key_is_clipped() -> None:
 def test_a_consumer_that_should_have_got_nothing_has_no_percentage() -> None:
     load = ConsumerLoad(consumer="c", deliveries=0, ideal=0, keys=0, wait_p50_ms=0, wait_p99_ms=0)
     assert "0 (no share)" in Page(html(report(consumers=(load,)))).text
-
-
-def test_the_file_replaces_an_older_one(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_text("old" * 100_000)
-    write_html(full(name="é"), path)
-    assert html(full(name="é")) == path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("changed", "parameter"), [({"seconds": 0.0}, "seconds"), ({"violations": ()}, "violations")])

@@ -1,45 +1,35 @@
-"""From the log to what its keys mean for bucket boundaries: one job, the rest are the core's own functions."""
+"""From the key statistics of a log to what they mean for bucket boundaries. Starts no job."""
 
 from collections.abc import Sequence
 from fractions import Fraction
 from operator import attrgetter
-from typing import Final
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Final
 
 from keyshared.boundaries import Histogram, balanced_boundaries, bucket_loads, hot_slots, owner_loads
 from keyshared.buckets import BucketLayout
 from keyshared.spark.bucket_report import BucketReport, HotSlotKeys, LayoutLoads
-from keyshared.spark.histogram import KeyHistogram, collect_histogram, key_histogram
+from keyshared.spark.page import as_text
 from keyshared.spread import BucketPlacement
 
-__all__ = ["BUCKETS", "bucket_report", "compare_layouts"]
+if TYPE_CHECKING:
+    from keyshared.spark.histogram import KeyHistogram  # which imports this
+
+__all__ = ["BUCKETS", "CONSUMERS", "compare_layouts"]
 
 BUCKETS: Final = 1_024
 """So many that hot keys show: with a few buckets for each consumer they drown in their neighbours."""
 
-
-def bucket_report(log: DataFrame, consumers: Sequence[str], *, hottest: int) -> BucketReport:
-    """Compare boundaries of equal width with balanced ones; runs one job.
-
-    Args:
-        log: The messages, with ``key``.
-        consumers: Who shares the buckets.
-        hottest: How many hot slots are wanted.
-
-    Returns:
-        The comparison.
-    """
-    return compare_layouts(collect_histogram(key_histogram(log)), consumers, hottest=hottest)
+CONSUMERS: Final = tuple(f"c{number}" for number in range(1, 9))
+"""Who shares buckets where nobody is named."""
 
 
 def compare_layouts(
-    counted: KeyHistogram, consumers: Sequence[str], *, hottest: int, buckets: int = BUCKETS
+    counted: "KeyHistogram", consumers: Sequence[str], *, hottest: int, buckets: int = BUCKETS
 ) -> BucketReport:
-    """Compare boundaries of equal width with balanced ones; needs no Spark.
+    """Compare boundaries of equal width with balanced ones.
 
     Args:
-        counted: Messages by bucket hash.
+        counted: Weight by bucket hash.
         consumers: Who shares the buckets.
         hottest: How many hot slots are wanted.
         buckets: How many buckets there are.
@@ -47,11 +37,12 @@ def compare_layouts(
     Returns:
         The comparison.
     """
-    loads = counted.messages
+    loads = counted.weights
     layouts = {"equal widths": BucketLayout.equal_width(buckets), "balanced": balanced_boundaries(loads, buckets)}
     hot = hot_slots(loads, buckets)
-    mean = Fraction(sum(loads.values()), buckets)
+    mean = Fraction(sum(loads.values())) / buckets
     return BucketReport(
+        unit="messages" if loads == counted.messages else "weight",
         layouts=tuple(_layout_loads(name, layout, loads, consumers) for name, layout in layouts.items()),
         hot_slots=tuple(_hot_slot(counted, one.slot, mean) for one in hot[:hottest]),
         hot_slot_count=len(hot),
@@ -73,16 +64,16 @@ def _layout_loads(name: str, layout: BucketLayout, histogram: Histogram, consume
     )
 
 
-def _hot_slot(counted: KeyHistogram, slot: int, mean: Fraction) -> HotSlotKeys:
+def _hot_slot(counted: "KeyHistogram", slot: int, mean: Fraction) -> HotSlotKeys:
     shared = (0, 1) if slot == 1 else (slot,)  # hashes 0 and 1 are one to every layout
     counts = [counted.slots[one] for one in shared if one in counted.slots]
-    hottest = max(counts, key=attrgetter("hot_messages"))
-    messages = sum(count.messages for count in counts)
+    hottest = max(counts, key=attrgetter("hot_weight"))
+    load = sum(count.weight for count in counts)
     return HotSlotKeys(
         slot=slot,
-        messages=messages,
-        times_mean=messages / mean,
+        load=int(load),
+        times_mean=Fraction(load) / mean,
         keys=sum(count.keys for count in counts),
-        hot_key=hottest.hot_key.decode(errors="backslashreplace"),
-        hot_messages=hottest.hot_messages,
+        hot_key=as_text(hottest.hot_key),
+        hot_load=int(hottest.hot_weight),
     )
