@@ -89,7 +89,7 @@ def cases(spark: SparkSession, folder: Path, files: Sequence[Sequence[Command]])
 
 
 def dispatched(frame: DataFrame) -> DataFrame:
-    return frame.transform(stream_dispatch, HashRing(), CONFIG)
+    return frame.transform(stream_dispatch, HashRing(), config=CONFIG)
 
 
 def in_process(files: Sequence[Sequence[Command]], *, stored: bool) -> None:
