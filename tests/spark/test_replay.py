@@ -142,7 +142,7 @@ def test_neither_partitions_nor_batches_change_anything(spark: "SparkSession", p
     try:
         rows = frame(spark, log).repartition(3)
         with replay(rows, STORMY, service_ms="service_ms", partitions=partitions, points=10, hottest=3) as result:
-            assert partitions == result._packets.rdd.getNumPartitions()
+            assert partitions == result._rows.rdd.getNumPartitions()
             assert_same(in_process(log, STORMY), result)
     finally:
         spark.conf.set(option, kept)
@@ -151,7 +151,7 @@ def test_neither_partitions_nor_batches_change_anything(spark: "SparkSession", p
 def test_a_topic_partition_longer_than_a_packet_is_whole(spark: "SparkSession") -> None:
     log = [Message("p", offset, b"k%d" % (offset % 50), offset) for offset in range(9_001)]
     with replay(frame(spark, log), CALM, points=10, hottest=3) as result:
-        assert 3 == result._packets.count()
+        assert 3 == result._rows.count()
         assert_same(in_process(log, CALM), result)
 
 
@@ -171,7 +171,7 @@ def test_the_replay_runs_once_for_both_frames_and_topic_partitions_run_side_by_s
         assert 6 == result.deliveries.count()
         assert 3 == result.summaries.count()
         assert 6 == result.deliveries.count()
-        assert 3 == result._packets.rdd.getNumPartitions()  # one for each, whatever their names hash to
+        assert 3 == result._rows.rdd.getNumPartitions()  # one for each, whatever their names hash to
     calls = [line for file in tmp_path.iterdir() for line in file.read_text().splitlines()]
     assert 6 == len(calls)
 
@@ -292,5 +292,5 @@ def test_more_topic_partitions_than_shuffle_partitions_share_them(spark: "SparkS
     log = random_log(8, 11, most=4)
     kept = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     with replay(frame(spark, log), CALM) as result:
-        assert kept == result._packets.rdd.getNumPartitions()
+        assert kept == result._rows.rdd.getNumPartitions()
         assert 11 == result.summaries.count()

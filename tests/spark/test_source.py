@@ -10,7 +10,14 @@ from keyshared.errors import ConfigError
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
-from keyshared.spark.source import FLIGHTS, FLIGHTS_WITHOUT_KEY, load_flights, load_log, log_columns  # noqa: E402
+from keyshared.spark.source import (  # noqa: E402
+    FLIGHTS,
+    FLIGHTS_WITHOUT_KEY,
+    as_log,
+    load_flights,
+    load_log,
+    log_columns,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +60,13 @@ def test_a_parquet_log_keeps_binary_keys_and_orders_by_time(spark: "SparkSession
     frame.write.parquet(str(tmp_path / "log"))
     log = load_log(spark, str(tmp_path / "log"), key="key", partition="order", order="ts")
     assert [("p", b"", 1000, 0), ("p", b"\xff\x00", 2000, 1)] == log_rows(log)
+
+
+def test_a_log_may_have_columns_with_dots_in_their_names(spark: "SparkSession") -> None:
+    events = spark.createDataFrame([("p", "k", 2, "b"), ("p", "k", 1, "a")], ["shard", "user", "ts", "trace.id"])
+    log = as_log(events, key="user", partition="shard", order="ts")
+    assert ["topic_partition", "key", "order", "offset", "trace.id"] == log.columns
+    assert [("p", "k", 1, 0, "a"), ("p", "k", 2, 1, "b")] == log_rows(log)
 
 
 def test_rows_of_equal_order_always_get_the_same_offsets(spark: "SparkSession", tmp_path: Path) -> None:

@@ -10,11 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from os import PathLike
-from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -25,6 +23,7 @@ from keyshared.errors import ConfigError
 from keyshared.spark.audit_figures import audit_report
 from keyshared.spark.audit_report import html
 from keyshared.spark.histories import Run, check_history_columns, history_columns, runs
+from keyshared.spark.kept import Kept
 from keyshared.spark.packing import check_partitions, packed
 from keyshared.spark.page import checked_target
 from keyshared.testing.checker import DEFAULT_REMEMBERED_KEYS, Checker
@@ -128,7 +127,7 @@ class VerdictRow(NamedTuple):
 AuditRow: TypeAlias = ViolationRow | VerdictRow
 
 
-class Audit:
+class Audit(Kept):
     """What an audit gives: frames over one pass, which runs when the first of them is asked for rows.
 
     Close it, or use it as a context manager, to give the kept rows back; the frames audit again after that.
@@ -139,18 +138,18 @@ class Audit:
     """
 
     def __init__(self, packets: DataFrame, guarantees: Guarantees) -> None:
-        self._packets = packets.persist(StorageLevel.MEMORY_AND_DISK)
+        super().__init__(packets)
         self._claimed = [promise for promise in Promise if promise in guarantees.promises]
 
     @property
     def violations(self) -> DataFrame:
         """One row for each broken promise, see `AUDIT_SCHEMA`; none if all were kept."""
-        return self._packets.selectExpr("inline(violations)")
+        return self._rows.selectExpr("inline(violations)")
 
     @property
     def verdicts(self) -> DataFrame:
         """One row for each claimed promise of each topic-partition, see `VERDICT_SCHEMA`."""
-        return self._packets.selectExpr("inline(verdicts)")
+        return self._rows.selectExpr("inline(verdicts)")
 
     def counts(self) -> dict[str, int]:
         """Count violations by promise, in all topic-partitions; runs the job.
@@ -210,18 +209,6 @@ class Audit:
             proofs=proofs,
         )
         target.write_text(html(found), encoding="utf-8")
-
-    def close(self) -> None:
-        """Give back what is kept. Closing twice is fine."""
-        self._packets.unpersist()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def audit(

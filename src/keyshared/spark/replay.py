@@ -11,11 +11,9 @@ result depends on nothing but its rows and the plan: neither on the number of pa
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
@@ -26,6 +24,7 @@ from keyshared.errors import ConfigError
 from keyshared.simulate import Plan, Tally
 from keyshared.spark.bucket_figures import BUCKETS
 from keyshared.spark.deliveries import DELIVERY_SCHEMA, SUMMARY_SCHEMA
+from keyshared.spark.kept import Kept
 from keyshared.spark.messages import packed_messages, read_messages
 from keyshared.spark.page import checked_target
 from keyshared.spark.partition import DeliveryRow, SummaryRow, replay_partition
@@ -45,7 +44,7 @@ _PACKET_SCHEMA: Final = StructType(
 )
 
 
-class Replay:
+class Replay(Kept):
     """What a replay gives: frames over one pass, which runs when the first of them is asked for rows.
 
     Close it, or use it as a context manager, to give the kept rows back; the frames replay again after that.
@@ -56,18 +55,18 @@ class Replay:
     """
 
     def __init__(self, packets: DataFrame, plan: Plan) -> None:
-        self._packets = packets.persist(StorageLevel.MEMORY_AND_DISK)
+        super().__init__(packets)
         self._plan = plan
 
     @property
     def deliveries(self) -> DataFrame:
         """One row for each delivery, see `DELIVERY_SCHEMA`."""
-        return self._packets.selectExpr("inline(deliveries)")
+        return self._rows.selectExpr("inline(deliveries)")
 
     @property
     def summaries(self) -> DataFrame:
         """One row for each topic-partition, see `SUMMARY_SCHEMA`."""
-        return self._packets.selectExpr("inline(summaries)")
+        return self._rows.selectExpr("inline(summaries)")
 
     def report(
         self,
@@ -123,18 +122,6 @@ class Replay:
             buckets=buckets,
         )
         target.write_text(html(found), encoding="utf-8")
-
-    def close(self) -> None:
-        """Give back what is kept. Closing twice is fine."""
-        self._packets.unpersist()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def replay(

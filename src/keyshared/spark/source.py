@@ -176,7 +176,7 @@ def _with_text(schema: StructType, names: Sequence[str]) -> StructType:
 
 def _columns(frame: DataFrame, *, exclude: Sequence[str]) -> list[str]:
     excluded = {name.casefold() for name in exclude}
-    return [f"`{name.replace('`', '``')}`" for name in frame.columns if name.casefold() not in excluded]
+    return [_quoted(name) for name in frame.columns if name.casefold() not in excluded]
 
 
 def _as_key(frame: DataFrame, key: str) -> Column:
@@ -203,9 +203,16 @@ def _refuse_incomplete(log: DataFrame, columns: dict[str, str]) -> None:
 
 
 def _with_offset(log: DataFrame, order: Sequence[str]) -> DataFrame:
-    first = Window.partitionBy("topic_partition").orderBy("order", *(name for name in order if name != "order"))
+    first = Window.partitionBy("topic_partition").orderBy(
+        "order", *(_quoted(name) for name in order if name != "order")
+    )
     numbered = log.withColumn("offset", F.row_number().over(first).cast("bigint") - 1)
-    return numbered.select(*_LOG_COLUMNS, *(name for name in log.columns if name not in _LOG_COLUMNS))
+    return numbered.select(*_LOG_COLUMNS, *(_quoted(name) for name in log.columns if name not in _LOG_COLUMNS))
+
+
+def _quoted(name: str) -> str:
+    """A name as Spark reads it back as one, whatever is in it: dots, for example."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def _flights_table() -> pa.Table:

@@ -6,11 +6,9 @@ out is a row of figures for each plan and topic-partition; who wants the deliver
 
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -20,6 +18,7 @@ from keyshared.arguments import check_int
 from keyshared.simulate import Plan, Tally
 from keyshared.spark.comparison import check_plans, what_if_partition
 from keyshared.spark.deliveries import SUMMARY_SCHEMA
+from keyshared.spark.kept import Kept
 from keyshared.spark.messages import packed_messages, read_messages
 from keyshared.spark.page import checked_target
 from keyshared.spark.replay import summary_fields
@@ -37,7 +36,7 @@ _ADDED: Final = ("messages", "outstanding", "deliveries", "redeliveries", "acked
 _WORST: Final = ("wait_p50_ms", "wait_p99_ms", "wait_max_ms", "largest_backlog")
 
 
-class WhatIf:
+class WhatIf(Kept):
     """What a comparison gives: frames over one pass, which runs when the first of them is asked for rows.
 
     Close it, or use it as a context manager, to give the kept rows back; the frames simulate again after that.
@@ -48,7 +47,7 @@ class WhatIf:
     """
 
     def __init__(self, rows: DataFrame, plans: Mapping[str, Plan]) -> None:
-        self._rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        super().__init__(rows)
         self._plans = plans
 
     @property
@@ -123,18 +122,6 @@ class WhatIf:
         check_int("hottest", hottest, 0)
         found = what_if_report(self._rows, self._plans, title=title, source=about, hottest=hottest)
         target.write_text(html(found), encoding="utf-8")
-
-    def close(self) -> None:
-        """Give back what is kept. Closing twice is fine."""
-        self._rows.unpersist()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def what_if(

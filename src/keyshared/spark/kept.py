@@ -1,0 +1,34 @@
+"""What a job keeps between the frames it gives: the rows that came out of Python, until somebody gives them back."""
+
+from types import TracebackType
+from typing import Self
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+
+__all__ = ["Kept"]
+
+
+class Kept:
+    """Rows that several frames are views of: computed when the first of them is asked, and kept from then on.
+
+    Close it, or use it as a context manager, to give the kept rows back; the frames compute them again after that.
+
+    Args:
+        rows: What is kept: in memory, and on disk where that is short.
+    """
+
+    def __init__(self, rows: DataFrame) -> None:
+        self._rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+
+    def close(self) -> None:
+        """Give back what is kept. Closing twice is fine."""
+        self._rows.unpersist()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
