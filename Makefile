@@ -126,9 +126,11 @@ bench: $(DEV) ## benchmarks and their targets; ARGS="--help" shows how to run so
 	@"$(BIN)/python" -m benchmarks $(ARGS)
 
 .PHONY: bench-spark
-bench-spark: $(DEV) $(SPARK) java ## what the Spark columns and the audit cost; ARGS="--repeats 1" measures each once
+bench-spark: $(DEV) $(SPARK) java ## what columns, jobs, audit and streams cost on Spark; ARGS="--repeats 1" measures each once
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_columns $(ARGS)
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_audit $(ARGS)
+	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_jobs $(ARGS)
+	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_streaming $(ARGS)
 
 # ARGS may select tests of one half only: pytest's 5, nothing selected, is an error only if both halves say so.
 .PHONY: nightly

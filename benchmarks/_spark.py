@@ -6,6 +6,7 @@ turn only warms up, and ratios are medians of the ratios within a turn. Needs Li
 """
 
 import os
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -42,6 +43,10 @@ class Turns:
     def median(self, case: str) -> Seconds:
         return Seconds(*(median(each) for each in zip(*self._seconds[case], strict=True)))
 
+    def each(self, case: str) -> list[Seconds]:
+        """What a case took, turn by turn."""
+        return self._seconds[case]
+
     def ratio(self, case: str, to: str) -> Seconds:
         """Median of the ratios within a turn."""
         pairs = zip(self._seconds[case], self._seconds[to], strict=True)
@@ -72,12 +77,15 @@ def bench_session(options: Namespace) -> Iterator[tuple[SparkSession, Path]]:
 def take_turns(cases: Mapping[str, Callable[[], object]], repeats: int) -> Turns:
     """Run each case once to warm up, then each ``repeats`` times, one after the other."""
     seconds: dict[str, list[Seconds]] = {name: [] for name in cases}
+    meter = _Meter()
     for turn in range(repeats + 1):
         for name, case in cases.items():
-            started, before = perf_counter(), _processor_seconds()
+            started, before = perf_counter(), meter.read()
             case()
+            took = Seconds(meter.read() - before, perf_counter() - started)
+            print(f"turn {turn} of {repeats}: {name}, {took.processor:.1f} s", file=sys.stderr, flush=True)
             if turn:
-                seconds[name].append(Seconds(_processor_seconds() - before, perf_counter() - started))
+                seconds[name].append(took)
     return Turns(seconds)
 
 
@@ -92,20 +100,33 @@ def zipf_key(keys: int) -> Column:
     return F.concat(F.lit("user-"), F.pow(F.lit(float(keys)), uniform).cast("bigint").cast("string"))
 
 
-def _processor_seconds() -> float:
-    """Of this process and of all below it: the JVM, its Python workers, and children that have ended."""
-    ticks = sum(_ticks(pid) for pid in (os.getpid(), *_below(os.getpid())))
-    return ticks / os.sysconf("SC_CLK_TCK")
+class _Meter:
+    """Processor seconds of this process and of all below it: the JVM and its Python workers.
+
+    What a process had used when it was last seen stays counted after its end: Spark ends idle workers after a minute,
+    and what they had used must not be missing from what another case takes.
+    """
+
+    def __init__(self) -> None:
+        self._ticks: dict[tuple[int, int], int] = {}  # by number and start: numbers come again
+
+    def read(self) -> float:
+        for pid in (os.getpid(), *_below(os.getpid())):
+            try:
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has just ended
+            user, system, start = (int(fields[index]) for index in (11, 12, 19))
+            self._ticks[pid, start] = user + system
+        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
 
 
 def _below(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
+        try:
+            children = task.read_text().split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+        for child in map(int, children):
             yield child
             yield from _below(child)
-
-
-def _ticks(pid: int) -> int:
-    """User and system time, its own and of children that have ended: fields 14 to 17 of ``/proc/PID/stat``."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15]))

@@ -279,9 +279,9 @@ class TestState:
     ids=["split", "none", "taken", "names"],
 )
 def test_only_an_empty_ring_will_do_whose_history_does_not_matter(ring: Any) -> None:
-    with pytest.raises(ConfigError, match="ring"):
+    with pytest.raises(ConfigError, match="placement"):
         Journal(ring)
-    with pytest.raises(ConfigError, match="ring"):
+    with pytest.raises(ConfigError, match="placement"):
         Journal.from_bytes(joined().to_bytes(), ring)
 
 

@@ -44,12 +44,12 @@ class Journal:
     and one wrong row must not stop all that follow it.
 
     Args:
-        ring: Where keys go; nobody is on it, consumers come as commands. Other placements are their own history, which
-            the state does not hold.
+        placement: Where keys go; nobody is on it, consumers come as commands. Placements other than a ring are their
+            own history, which the state does not hold.
         config: The dispatcher's limits, times and policies.
 
     Raises:
-        ConfigError: ``ring`` is no such ring, or ``config`` is no `DispatcherConfig`.
+        ConfigError: ``placement`` is no such ring, or ``config`` is no `DispatcherConfig`.
 
     Complexity:
         That of the dispatcher, and O(log n) for each deadline that passes.
@@ -71,9 +71,9 @@ class Journal:
 
     __slots__ = ("_dispatcher", "_last", "_now", "_position", "_sequence", "_unread")
 
-    def __init__(self, ring: HashRing, config: DispatcherConfig | None = None) -> None:
-        _check(ring, config)
-        self._dispatcher = KeySharedDispatcher(ring, config)
+    def __init__(self, placement: HashRing, config: DispatcherConfig | None = None) -> None:
+        _check(placement, config)
+        self._dispatcher = KeySharedDispatcher(placement, config)
         self._now = 0
         self._sequence: int | None = None
         self._position = 0
@@ -81,12 +81,12 @@ class Journal:
         self._unread: OrderedDict[int, bytes | None] = OrderedDict()
 
     @classmethod
-    def from_bytes(cls, state: bytes, ring: HashRing, config: DispatcherConfig | None = None) -> Self:
+    def from_bytes(cls, state: bytes, placement: HashRing, config: DispatcherConfig | None = None) -> Self:
         """Go on where `to_bytes` was called.
 
         Args:
             state: What it returned.
-            ring: As the original's.
+            placement: As the original's.
             config: To go on with. Another one than the original's is legal if all that is outstanding fits into it.
 
         Returns:
@@ -99,12 +99,12 @@ class Journal:
         Complexity:
             O(n log n), n messages outstanding.
         """
-        _check(ring, config)
+        _check(placement, config)
         data = Reader(_parsed(state), "state")
         if data.field("version").integer() != JOURNAL_VERSION:
             raise data.field("version").refuse(f"be {JOURNAL_VERSION}, the version that this release writes")
-        new = cls(ring, config)
-        new._load(data, ring, config)
+        new = cls(placement, config)
+        new._load(data, placement, config)
         return new
 
     def to_bytes(self) -> bytes:
@@ -225,12 +225,12 @@ class Journal:
 
     # inside
 
-    def _load(self, data: Reader, ring: HashRing, config: DispatcherConfig | None) -> None:
+    def _load(self, data: Reader, placement: HashRing, config: DispatcherConfig | None) -> None:
         self._now = data.field("now_ms").count()
         self._sequence = data.field("sequence").maybe(Reader.integer)
         self._position = data.field("position").count()
         dispatcher = data.field("dispatcher")
-        self._dispatcher = KeySharedDispatcher.restore(dispatcher.raw, ring, config, now_ms=self._now)
+        self._dispatcher = KeySharedDispatcher.restore(dispatcher.raw, placement, config, now_ms=self._now)
         self._last = dispatcher.field("last").maybe(Reader.integer)
         for message in data.field("unread").items():
             offset, key = message.items(2)
@@ -328,11 +328,13 @@ def _sequence_of(command: Command) -> int:
     return command.sequence
 
 
-def _check(ring: object, config: object) -> None:
-    if not isinstance(ring, HashRing) or ring.separator is not None:
-        raise ConfigError("ring", ring, "be a HashRing without a separator: any other placement is its own history")
-    if ring.consumers:
-        raise ConfigError("ring", ring.consumers, "have nobody on it: consumers come as commands")
+def _check(placement: object, config: object) -> None:
+    if not isinstance(placement, HashRing) or placement.separator is not None:
+        raise ConfigError(
+            "placement", placement, "be a HashRing without a separator: any other placement is its own history"
+        )
+    if placement.consumers:
+        raise ConfigError("placement", placement.consumers, "have nobody on it: consumers come as commands")
     if config is not None and not isinstance(config, DispatcherConfig):
         raise ConfigError("config", config, "be a DispatcherConfig, or None")
 

@@ -100,8 +100,12 @@ def audited(spark: SparkSession) -> list[object]:
     )
     offered = told.select("topic_partition", "offset", "key")
     fast = check_order(log, offered=offered)
+    # with all columns that there may be, and below with those that there must be
+    times = {"delivered_ms": "sequence", "ended_ms": "end_sequence"}
+    timed = log.withColumns({name: F.col(of) for name, of in times.items()}).withColumn("outcome", F.lit("nacked"))
+    timed_counts = delivery_history(timed).groupBy("happening").agg(F.count("*"), F.sum("at_ms")).collect()
     with audit(delivery_history(log, offered=offered), DELIVERY_GUARANTEES) as found:
-        counts = [count_by_promise(fast), found.counts(), found.unjudged()]
+        counts = [count_by_promise(fast), found.counts(), found.unjudged(), *timed_counts]
         return [*counts, *fast.collect(), *found.violations.collect(), *found.verdicts.collect()]
 
 

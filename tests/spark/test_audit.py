@@ -1,5 +1,6 @@
 """The audit as a Spark job: what the in-process checker says of each history, however the rows are spread."""
 
+import gc
 import subprocess
 import sys
 from collections import defaultdict
@@ -42,6 +43,7 @@ from keyshared.spark.audit import (  # noqa: E402 - needs pyspark
     Audit,
     VerdictRow,
     ViolationRow,
+    _count,
     audit,
     audit_batches,
     audit_partition,
@@ -325,6 +327,15 @@ class TestColumns:
             [row] = found.violations.collect()
         assert ("s", "é".encode(), 7) == (row.topic_partition, bytes(row.key), row.sequence)
 
+    def test_columns_in_which_nothing_stands_are_not_carried(self, spark: "SparkSession") -> None:
+        held = Held(offset=0, reason=HoldReason.RETRY, until_ms=5)
+        told: Histories = {"p": [*PLAIN], "q": [PLAIN[0], held]}
+        for histories_, empty in (({"p": told["p"]}, {"reason", "until_ms"}), (told, set())):
+            log = frame(spark, flat(histories_, Random(0))).drop("version")
+            counted = _count(log, "topic_partition", "sequence")
+            assert {"counted", "limit", "drains"} | empty == set(counted.empty)
+            assert {name: len(history) for name, history in histories_.items()} == counted.sizes
+
     @pytest.mark.parametrize(
         ("change", "told"),
         [
@@ -433,6 +444,34 @@ class TestDecoding:
             else:
                 assert expected == histories._decode_columns(batch)
         assert 300 < wrong < 1_200
+
+    @pytest.mark.parametrize("is_enabled", [True, False])
+    def test_the_collector_is_left_as_it_was(self, monkeypatch: pytest.MonkeyPatch, *, is_enabled: bool) -> None:
+        seen: list[bool] = []
+
+        def fail(batch: pa.RecordBatch) -> None:
+            seen.append(gc.isenabled())
+            raise OSError(len(batch))
+
+        batch = pa.RecordBatch.from_pylist(list(to_rows(PLAIN)), schema=HISTORY)
+        monkeypatch.setattr(histories, "_decode_columns", fail)
+        before = gc.isenabled()
+        try:
+            (gc.enable if is_enabled else gc.disable)()
+            with pytest.raises(OSError, match="3"):
+                histories.decode(batch)
+            seen.append(gc.isenabled())
+        finally:
+            (gc.enable if before else gc.disable)()
+        assert [False, is_enabled] == seen
+
+    def test_texts_that_come_again_are_made_once(self) -> None:
+        names = [f"consumer {number % 3}" for number in range(60)]
+        told: list[Happening] = [Delivered(offset=number, consumer=name) for number, name in enumerate(names)]
+        batch = pa.RecordBatch.from_pylist(list(to_rows(told)), schema=HISTORY)
+        found = [each.consumer for each in histories.decode(batch) if isinstance(each, Delivered)]
+        assert names == found
+        assert 3 == len(set(map(id, found)))
 
     def test_values_survive_at_their_limits(self) -> None:
         most = (1 << 63) - 1

@@ -62,6 +62,11 @@ def obvious(rows: list[Attempt]) -> set[tuple[str, int, int | None, int]]:
             o.offset == row.offset and o.settled_sequence is not None and o.settled_sequence < again for o in rows
         ):
             found.add(("no-loss", row.offset, None, again))
+        newer = [o for o in rows if o.offset == row.offset and o.sequence > now]
+        if again is not None and any(
+            o.sequence < again and (o.end_sequence is None or o.end_sequence > again) for o in newer
+        ):
+            found.add(("fence", row.offset, None, again))
     return found
 
 
@@ -114,7 +119,14 @@ PLANTED = {
     ),
     "two acks of two attempts": (
         [Attempt(1, "a", 1, 0, 1, 4), acked(1, "a", 2, 6, attempt=2)],
-        [Finding("no-loss", 1, None, 6, "1 was settled once more, by attempt 2 at 'a'")],
+        [
+            Finding("fence", 1, None, 4, "1 was settled by attempt 1 while attempt 2 was open"),
+            Finding("no-loss", 1, None, 6, "1 was settled once more, by attempt 2 at 'a'"),
+        ],
+    ),
+    "a late ack that settles although the message is out again": (
+        [Attempt(1, "a", 1, 0, 1, 4), Attempt(1, "b", 2, 2, 6, None)],
+        [Finding("fence", 1, None, 4, "1 was settled by attempt 1 while attempt 2 was open")],
     ),
     "an attempt number that comes again": (
         [Attempt(1, "a", 1, 0, 1, None), acked(1, "a", 2, 3)],

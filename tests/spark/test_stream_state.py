@@ -58,7 +58,9 @@ def streamed(log: Log, rng: Random, kind: type[DispatchProcessor] = DispatchProc
 
 
 def whole(log: Log) -> list[Outcome]:
-    return [Outcome(*row[1:]) for row in dispatch_partition((("p", 0, *c) for c in log.commands), ring(), log.config)]
+    return [
+        Outcome(*row[1:]) for row in dispatch_partition((("p", 0, *c) for c in log.commands), ring(), config=log.config)
+    ]
 
 
 @given(st.integers(0, 1 << 32))  # a seed: to draw every choice would cost many times what is tested
@@ -73,7 +75,7 @@ class Forgetful(DispatchProcessor):
     """Every micro-batch is its first."""
 
     def _opened(self) -> tuple[Journal, int | None]:
-        return Journal(self._ring, self._config), None
+        return Journal(self._placement, self._config), None
 
 
 class Silent(DispatchProcessor):
@@ -180,5 +182,5 @@ def test_the_state_is_bytes_of_the_journal_and_no_live_object() -> None:
 
 
 def test_a_ring_that_cannot_be_kept_is_refused_before_anything_runs() -> None:
-    with pytest.raises(ConfigError, match="ring"):
+    with pytest.raises(ConfigError, match="placement"):
         DispatchProcessor(HashRing(["c1"]), None)

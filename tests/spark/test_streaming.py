@@ -1,6 +1,6 @@
 """Real streams over real files and a real state store; and what is refused before one starts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -101,6 +101,19 @@ def put(folder: Path, number: int, rows: Sequence[tuple[Any, ...]]) -> None:
     hidden.rename(folder / f"{number}.parquet")  # a file appears whole or not at all
 
 
+def start_again(run: Callable[[], object]) -> None:
+    """Spark waits 10 s for a Python process to start, and no setting changes that: too little on a busy machine."""
+    for _ in range(5):
+        try:
+            run()
+        except PySparkException as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
+        else:
+            return
+    pytest.skip("this machine takes more than 10 s to start a Python process")
+
+
 class Sink:
     """Keeps what it gets of each micro-batch, unless it is told to fail."""
 
@@ -128,9 +141,9 @@ def test_a_stream_that_crashes_and_is_stopped_gives_each_row_of_the_batch_once(
 
     def run() -> None:
         stream = store.readStream.schema(COMMAND_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(source))
-        outcomes = stream.transform(stream_dispatch, ring(), CONFIG, delay_ms=delay_ms)
+        outcomes = stream.transform(stream_dispatch, ring(), config=CONFIG, delay_ms=delay_ms)
         writer = outcomes.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
-        writer.trigger(availableNow=True).start().awaitTermination()
+        start_again(lambda: writer.trigger(availableNow=True).start().awaitTermination())
 
     put(source, 0, files[0])
     put(source, 1, files[1])
@@ -145,10 +158,10 @@ def test_a_stream_that_crashes_and_is_stopped_gives_each_row_of_the_batch_once(
     run()
 
     batch = store.read.schema(COMMAND_SCHEMA).parquet(str(source))
-    expected = sorted(map(tuple, batch.transform(stream_dispatch, ring(), CONFIG, delay_ms=delay_ms).collect()))
+    expected = sorted(map(tuple, batch.transform(stream_dispatch, ring(), config=CONFIG, delay_ms=delay_ms).collect()))
     until = max(command.at_ms for mine in commands.values() for command in mine) - delay_ms
     rows = [(name, until, *command) for name, mine in commands.items() for command in mine]
-    assert sorted(dispatch_partition(rows, ring(), CONFIG)) == expected
+    assert sorted(dispatch_partition(rows, ring(), config=CONFIG)) == expected
     assert expected == sorted(sink.rows)
     assert 0 < len(before) < len(expected)
     # time goes on for a topic-partition that has fallen silent
@@ -165,7 +178,7 @@ def test_the_batch_form_of_arrow_takes_and_gives_any_size_of_batches() -> None:
         [pa.array(values, field.type) for values, field in zip(zip(*plain, strict=True), schema, strict=True)],
         schema=schema,
     )
-    expected = list(dispatch_partition(rows, ring(), CONFIG))
+    expected = list(dispatch_partition(rows, ring(), config=CONFIG))
 
     for size in (1, 13, 1_000):
         batches = list(dispatch_batches(table.to_batches(max_chunksize=size), ring(), CONFIG))
@@ -193,10 +206,10 @@ def test_a_frame_that_lacks_a_column_or_has_one_of_another_type_is_refused_at_on
 
 
 def test_what_can_never_work_is_refused_at_once(spark: "SparkSession") -> None:
-    with pytest.raises(ConfigError, match="ring"):
+    with pytest.raises(ConfigError, match="placement"):
         stream_dispatch(frame(spark), HashRing(["c1"]))
     with pytest.raises(ConfigError, match="config"):
-        stream_dispatch(frame(spark), HashRing(), {})  # type: ignore[arg-type]  # on purpose
+        stream_dispatch(frame(spark), HashRing(), config={})  # type: ignore[arg-type]  # on purpose
     with pytest.raises(ConfigError, match="delay_ms"):
         stream_dispatch(frame(spark), HashRing(), delay_ms=-1)
 

@@ -1,12 +1,11 @@
-"""Jobs whose tasks fail, or are slow enough to be run twice, on their first attempt; run by test_unlucky_tasks.
+"""Jobs whose tasks fail on their first attempt; run by test_unlucky_tasks.
 
-Arguments: a Spark master, ``fail`` or ``dawdle``, and a folder. Prints one JSON object: for each job whether its rows
-were those of the same job on undisturbed input, and how many first and later attempts its input has seen.
+Arguments: a Spark master that lets tasks fail more than once, and a folder. Prints one JSON object: for each job
+whether its rows were those of the same job on undisturbed input, and how many first and later attempts that has seen.
 """
 
 import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,30 +22,17 @@ from keyshared.simulate import ConsumerPlan, Fixed, Plan
 
 RING = HashRing.pulsar(["ann", "bob"])  # its hash runs in Python
 PLAN = Plan(consumers=[ConsumerPlan("ann", Fixed(3)), ConsumerPlan("bob", Fixed(4))])
-DAWDLE_S = 6.0
-SETTINGS = {
-    "spark.task.maxFailures": "3",
-    "spark.speculation": "true",
-    "spark.speculation.interval": "50ms",
-    "spark.speculation.quantile": "0.3",
-    "spark.speculation.multiplier": "1.1",
-    "spark.speculation.minTaskRuntime": "50ms",
-    "spark.executor.memory": "512m",
-}
 
 
-def unlucky(how: str, trace: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Let some rows through, then fail or dawdle on the first attempt, in every second partition."""
+def unlucky(trace: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Let some rows through, then fail on the first attempt, in every second partition."""
     task = TaskContext.get()
     assert task is not None
-    attempt = task.attemptNumber()
     with Path(trace).open("a") as file:
-        file.write(f"{min(attempt, 1)}\n")
+        file.write("later\n" if task.attemptNumber() else "first\n")
     for number, batch in enumerate(batches):
-        if number == 1 and attempt == 0 and task.partitionId() % 2 == 0:
-            if how == "fail":
-                raise OSError("as planned")
-            time.sleep(DAWDLE_S)
+        if number == 1 and task.attemptNumber() == 0 and task.partitionId() % 2 == 0:
+            raise OSError("as planned")
         yield batch
 
 
@@ -83,8 +69,8 @@ def rows_of(df: DataFrame) -> Counter[str]:
     return Counter(map(repr, df.collect()))
 
 
-def main(master: str, how: str, folder: str) -> None:
-    settings = {**SETTINGS, "spark.sql.execution.arrow.maxRecordsPerBatch": "20", "spark.sql.shuffle.partitions": "3"}
+def main(master: str, folder: str) -> None:
+    settings = {"spark.sql.execution.arrow.maxRecordsPerBatch": "20", "spark.sql.shuffle.partitions": "3"}
     spark = ks.local_session("unlucky", master=master, log=Path(folder, "spark.log"), settings=settings)
     key = F.when(F.col("id") % 7 > 0, F.concat(F.lit("user-"), (F.col("id") % 13).cast("string")))
     log = spark.range(0, 240, 1, 4).select(
@@ -96,14 +82,14 @@ def main(master: str, how: str, folder: str) -> None:
     told = {}
     for name, job in JOBS.items():
         trace = Path(folder, name)
-        disturbed = log.mapInArrow(partial(unlucky, how, str(trace)), log.schema)
+        disturbed = log.mapInArrow(partial(unlucky, str(trace)), log.schema)
         expected, found = rows_of(job(log)), rows_of(job(disturbed))
         attempts = Counter(trace.read_text().split())
         told[name] = {
             "rows": sum(expected.values()),
             "same": expected == found,
-            "first": attempts["0"],
-            "later": attempts["1"],
+            "first": attempts["first"],
+            "later": attempts["later"],
         }
     spark.stop()
     print(json.dumps(told))  # noqa: T201 - that is how the test reads it

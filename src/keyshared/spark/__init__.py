@@ -39,13 +39,18 @@ from keyshared.spark.replay import Replay, replay
 from keyshared.spark.session import local_session
 from keyshared.spark.slots import bucket_hash, slot, with_slot
 from keyshared.spark.source import as_log, load_flights, load_log
+from keyshared.spark.stream_state import dispatch_partition
+from keyshared.spark.streaming import COMMAND_SCHEMA, OUTCOME_SCHEMA, STATE_STORE, stream_dispatch
 from keyshared.spark.what_if import WHAT_IF_SCHEMA, WhatIf, what_if
 
 __all__ = [
     "AUDIT_SCHEMA",
+    "COMMAND_SCHEMA",
     "DELIVERY_GUARANTEES",
     "DELIVERY_SCHEMA",
     "FAULT_SCHEMA",
+    "OUTCOME_SCHEMA",
+    "STATE_STORE",
     "SUMMARY_SCHEMA",
     "TRANSLATION_SCHEMA",
     "VERDICT_SCHEMA",
@@ -73,6 +78,7 @@ __all__ = [
     "count_by_fault",
     "count_by_promise",
     "delivery_history",
+    "dispatch_partition",
     "flags_header",
     "histogram_of",
     "histogram_partition",
@@ -87,6 +93,7 @@ __all__ = [
     "replay_partition",
     "slot",
     "slot_partition",
+    "stream_dispatch",
     "translate_offsets",
     "watch",
     "what_if",

@@ -6,7 +6,7 @@ checker as it is, while its rows stream by; topic-partitions are judged side by 
 checker's for each of them, whatever the number of Spark partitions and the size of batches.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from os import PathLike
@@ -73,6 +73,7 @@ VERDICT_SCHEMA: Final = StructType(
 DEFAULT_PROOFS: Final = 3
 
 _ROW: Final = itemgetter(1, 2)
+_SELDOM: Final = ("counted", "reason", "until_ms", "limit", "drains")  # columns that many histories leave empty
 _PACKET_ROWS: Final = 1_000  # an excerpt may have a kilobyte
 _PACKET_SCHEMA: Final = StructType(
     [
@@ -241,7 +242,7 @@ def audit(
         df: The histories: one row for each happening, with the columns of `keyshared.testing.rows.COLUMNS` (see
             docs/history.md). Columns that may be null may be missing, ``key`` may be a text, and whole numbers may be
             int or long. Columns whose names begin with ``x_`` are yours. It is read twice: once to count and to look
-            for rows without a place, once to judge; ``persist`` it if reading is dear.
+            for rows without a place and columns without values, once to judge; ``persist`` it if reading is dear.
         guarantees: What the system claims; None: every promise that a history can show, one delivery of a key at a
             time.
         topic_partition: String column; no NULL. What has a cursor of its own is a history of its own: with several
@@ -282,7 +283,8 @@ def audit(
     work = _Work(Guarantees() if guarantees is None else guarantees, remembered_keys, most)
     work.check()
     rows = history_columns(df, topic_partition=topic_partition, sequence=sequence)
-    spread = packed(rows, _count(rows, topic_partition, sequence), partitions, order="sequence")
+    counted = _count(rows, topic_partition, sequence)
+    spread = packed(rows.drop(*counted.empty), counted.sizes, partitions, order="sequence")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return audit_batches(batches, *work)
@@ -376,21 +378,21 @@ class _Trial:
 
     def take(self, piece: Iterable[tuple[int, Happening]]) -> Iterator[ViolationRow]:
         """One loop with little in it: it runs for every row."""
-        feed, last = self._checker.feed, self._last
+        feed, last, happenings = self._checker.feed, self._last, self._happenings
         for sequence, happening in piece:
             try:
                 if last is not None and sequence <= last:
                     requirement = f"be greater than {last}, that of the row before"
-                    raise HistoryError(self._happenings, "row", "sequence", sequence, requirement)  # noqa: TRY301
+                    raise HistoryError(happenings, "row", "sequence", sequence, requirement)  # noqa: TRY301
                 found = feed(happening)
             except HistoryError as error:
                 error.add_note(f"in topic_partition {self._topic_partition!r}")
                 raise
             last = sequence
-            self._happenings += 1
+            happenings += 1
             if found:
                 yield from self._kept(found, sequence)
-        self._last = last
+        self._last, self._happenings = last, happenings
 
     def verdicts(self, guarantees: Guarantees) -> Iterator[VerdictRow]:
         unjudged = {each.promise: each.reason for each in self._checker.unjudged()}
@@ -462,10 +464,30 @@ def _packet(schema: pa.Schema, violations: list[ViolationRow], verdicts: list[Ve
     return pa.RecordBatch.from_pylist([rows], schema=schema)
 
 
-def _count(rows: DataFrame, topic_partition: str, sequence: str) -> dict[str, int]:
+class _Counted(NamedTuple):
+    """What there is to audit.
+
+    Attributes:
+        sizes: Rows of each topic-partition.
+        empty: Columns in which nothing stands: to carry them would cost as much as to carry others.
+    """
+
+    sizes: dict[str, int]
+    empty: Sequence[str]
+
+
+def _count(rows: DataFrame, topic_partition: str, sequence: str) -> _Counted:
     """Count the rows of each topic-partition, and refuse those that have no place."""
-    missing = F.count_if(F.col("sequence").isNull())
-    counts = rows.groupBy("topic_partition").agg(F.count("*").alias("size"), missing.alias("missing")).collect()
+    seldom = [name for name in _SELDOM if name in rows.columns]
+    counts = (
+        rows.groupBy("topic_partition")
+        .agg(
+            F.count("*").alias("size"),
+            F.count_if(F.col("sequence").isNull()).alias("missing"),
+            *(F.bool_or(F.col(name).isNotNull()).alias(name) for name in seldom),
+        )
+        .collect()
+    )
     nowhere = sum(row["size"] for row in counts if row["topic_partition"] is None)
     for name, column, found in (
         ("topic_partition", topic_partition, nowhere),
@@ -473,4 +495,5 @@ def _count(rows: DataFrame, topic_partition: str, sequence: str) -> dict[str, in
     ):
         if found:
             raise ConfigError(f"column {name}", column, f"not be NULL in any row, and it is in {found}")
-    return {row["topic_partition"]: row["size"] for row in counts}
+    empty = [name for name in seldom if not any(row[name] for row in counts)]
+    return _Counted({row["topic_partition"]: row["size"] for row in counts}, empty)

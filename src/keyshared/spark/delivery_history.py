@@ -87,7 +87,9 @@ def delivery_history(deliveries: DataFrame, *, offered: DataFrame | None = None)
     check_columns(deliveries, {name: kinds for name, kinds in optional.items() if name in there})
     if offered is not None:
         check_offered(offered)
-    log = deliveries.withColumns({name: _nothing() for name in optional if name not in there})
+    # one by one: Connect refuses to add no columns at all
+    missing = (name for name in optional if name not in there)
+    log = reduce(lambda frame, name: frame.withColumn(name, _nothing()), missing, deliveries)
     parts = [_of_deliveries(log, is_over=offered is not None), _published(log, offered)]
     if offered is not None:
         parts.append(_the_end(offered))

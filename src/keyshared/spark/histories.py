@@ -5,8 +5,10 @@ cost more than judging them. What is wrong in a batch is for `keyshared.testing.
 row by row. So there is one reader that decides what a history is, and this one only ever agrees.
 """
 
+import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from enum import StrEnum
 from itertools import pairwise, repeat
@@ -36,11 +38,19 @@ _SPARK_TYPES: Final = {
     "binary": ("binary", "string"),
     "bool": ("boolean",),
 }
+_ARROW_TYPES: Final = {
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "bool": pa.bool_(),
+}
 _CASTS: Final = {"int32": "int", "int64": "bigint", "string": "string", "binary": "binary", "bool": "boolean"}
 _OWN_PREFIX: Final = "x_"
 _NAMES: Final = tuple(column.name for column in COLUMNS)
 _REASONS: Final[dict[type[Happening], type[StrEnum]]] = {Held: HoldReason, Settled: SettledBy}
 _Values: TypeAlias = Sequence[object] | Iterable[object]
+_Places: TypeAlias = np.ndarray[tuple[int], np.dtype[np.intp]]
 
 
 class _Kind(NamedTuple):
@@ -94,17 +104,16 @@ def history_columns(df: DataFrame, *, topic_partition: str, sequence: str) -> Da
         sequence: As there.
 
     Returns:
-        ``topic_partition``, ``sequence``, and all columns of a history in their order; what was missing is NULL.
+        ``topic_partition``, ``sequence``, and those columns of a history that are there, in their order.
     """
     there = {name.casefold() for name in df.columns}
     return df.select(
         F.col(topic_partition).alias("topic_partition"),
         F.col(sequence).cast("bigint").alias("sequence"),
         *(
-            (F.col(column.name) if column.name in there else F.lit(None))
-            .cast(_CASTS[column.arrow])
-            .alias(f"_{column.name}")  # the user's sequence may have any name
+            F.col(column.name).cast(_CASTS[column.arrow]).alias(column.name)
             for column in COLUMNS
+            if column.name in there
         ),
     )
 
@@ -113,7 +122,7 @@ def runs(batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:
     """Read Arrow batches with the columns of `history_columns`, cut anywhere.
 
     Args:
-        batches: Rows of a topic-partition stand next to each other, in order.
+        batches: Rows of a topic-partition stand next to each other, in order. A column that may be null may be missing.
 
     Yields:
         The rows of a batch that belong to one topic-partition.
@@ -132,14 +141,22 @@ def runs(batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:
             if topic_partition != last:
                 last, position = topic_partition, 0
             rows = batch.slice(start, stop - start)
-            history = pa.RecordBatch.from_arrays(rows.columns[2:], names=_NAMES)
             try:
-                happenings = decode(history, position)
+                happenings = decode(_with_all_columns(rows), position)
             except HistoryError as error:
                 error.add_note(f"in topic_partition {topic_partition!r}")
                 raise
             yield topic_partition, zip(rows.column(1).to_numpy().tolist(), happenings, strict=True)
             position += stop - start
+
+
+def _with_all_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
+    there = set(rows.schema.names)
+    columns = [
+        rows.column(each.name) if each.name in there else pa.nulls(len(rows), _ARROW_TYPES[each.arrow])
+        for each in COLUMNS
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=_NAMES)
 
 
 def decode(batch: pa.RecordBatch, position: int = 0) -> list[Happening]:
@@ -158,8 +175,21 @@ def decode(batch: pa.RecordBatch, position: int = 0) -> list[Happening]:
     Complexity:
         O(rows).
     """
-    happenings = _decode_columns(batch)
+    with _collector_at_rest():
+        happenings = _decode_columns(batch)
     return list(_decode_rows(batch, position)) if happenings is None else happenings
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """Keep the garbage collector from going through thousands of new objects again and again: none is garbage yet."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _decode_rows(batch: pa.RecordBatch, position: int) -> Iterator[Happening]:
@@ -177,29 +207,30 @@ def _decode_columns(batch: pa.RecordBatch) -> list[Happening] | None:
         return None
     kinds = names.dictionary_encode()
     numbers = kinds.indices.to_numpy()
+    columns = {name: _encoded(batch.column(name)) for name in _NAMES[2:]}
     found = np.empty(len(batch), dtype=object)
-    told = dict.fromkeys(_NAMES[2:], 0)
+    told = dict.fromkeys(columns, 0)
     for number, name in enumerate(kinds.dictionary.to_pylist()):
         kind = _KINDS.get(name)
         places = np.flatnonzero(numbers == number)
-        columns = None if kind is None else _columns_of(batch, kind, places, told)
-        if kind is None or columns is None:
+        values = None if kind is None else _fields_of(columns, kind, places, told)
+        if kind is None or values is None:
             return None
-        found[places] = _built(kind, len(places), columns)
+        found[places] = _built(kind, len(places), values)
     # a value that no field has taken stands where there must be none
-    if any(len(batch) - batch.column(name).null_count != count for name, count in told.items()):
+    if any(len(column) - column.null_count != told[name] for name, column in columns.items()):
         return None
-    return list(found)
+    return found.tolist()
 
 
-def _columns_of(
-    batch: pa.RecordBatch, kind: _Kind, places: np.ndarray[tuple[int], np.dtype[np.intp]], told: dict[str, int]
+def _fields_of(
+    columns: Mapping[str, pa.Array], kind: _Kind, places: _Places, told: dict[str, int]
 ) -> list[_Values] | None:
     """The fields of all happenings of a kind; counts the values of each column. None if one is missing or unknown."""
-    columns: list[_Values] = []
+    found: list[_Values] = []
     rows = pa.array(places)
     for name in kind.fields:
-        column = batch.column(name).take(rows)
+        column = columns[name].take(rows)
         told[name] += len(column) - column.null_count
         if column.null_count and name in kind.required:
             return None
@@ -211,22 +242,31 @@ def _columns_of(
             values = [reasons.get(str(value)) for value in values]
             if None in values:
                 return None
-        columns.append(values)
-    return columns
+        found.append(values)
+    return found
 
 
-def _built(kind: _Kind, count: int, columns: list[_Values]) -> list[Happening]:
+def _built(kind: _Kind, count: int, columns: list[_Values]) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
     """Make happenings field by field, as unpickling does: their constructor only assigns, at five times the cost."""
-    made = [object.__new__(kind.cls) for _ in range(count)]
+    made = list(map(object.__new__, repeat(kind.cls, count)))
     for assign, values in zip(kind.slots, columns, strict=True):
         deque(map(assign, made, values), maxlen=0)
-    return made
+    # assigning the list itself, NumPy would ask every happening whether it is a sequence
+    return np.fromiter(made, object, count)
+
+
+def _encoded(column: pa.Array) -> pa.Array:
+    """Texts are few and come again: names of consumers and reasons. Each is made once, and its hash too."""
+    return column.dictionary_encode() if pa.types.is_string(column.type) else column
 
 
 def _values(column: pa.Array) -> _Values:
     """As Python's values; NumPy is several times as fast as `to_pylist` where it loses nothing."""
     if column.null_count == len(column):
         return repeat(None, len(column))
+    if pa.types.is_dictionary(column.type):
+        words = np.array([*column.dictionary.to_pylist(), None], object)  # NULL is the last one
+        return words[column.indices.fill_null(-1).to_numpy()].tolist()  # type: ignore[no-any-return]  # as below
     if pa.types.is_integer(column.type) and column.null_count:
         return column.to_pylist()  # type: ignore[no-any-return]  # NumPy would make floats of them
     return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]  # pyarrow has no types

@@ -2,7 +2,8 @@
 
 The history is replayed event by event. At every delivery three questions are asked: is the key open at another consumer
 (one-holder), is an older message of the key neither open nor settled (key-order), and may this attempt exist at all
-(fence, no-loss)? Works for any per-key limit, and for logs of any origin.
+(fence, no-loss)? At every settlement two: is it the first one (no-loss), and is no newer attempt open (fence)? Works
+for any per-key limit, and for logs of any origin.
 """
 
 from collections import Counter
@@ -65,13 +66,13 @@ def audit_lane(attempts: Iterable[Attempt]) -> list[Finding]:
         attempts: All deliveries of one key in one topic-partition, in any order.
 
     Returns:
-        Findings in the order in which they happened; at most one of each promise for a delivery.
+        Findings in the order in which they happened; at most one of each promise for a delivery, and for a settlement.
 
     Raises:
         ConfigError: A delivery that ends before it starts, or settles its message before it ends.
 
     Complexity:
-        O(n log n), n deliveries; proving a one-holder violation also looks at what is open then.
+        O(n log n), n deliveries; proving a one-holder or fence violation also looks at what is open then.
 
     Example:
         >>> early = Attempt(2, "b", 1, 1, None, None)
@@ -88,7 +89,7 @@ def audit_lane(attempts: Iterable[Attempt]) -> list[Finding]:
         elif kind == _END:
             lane.end(index, row)
         else:
-            findings += lane.settle(position, row)
+            findings += lane.settle(index, position, row)
     return findings
 
 
@@ -142,11 +143,16 @@ class _Lane:
         self._open_of[row.offset] -= 1
         heappush(self._held, row.offset)
 
-    def settle(self, position: int, row: Attempt) -> Iterator[Finding]:
+    def settle(self, index: int, position: int, row: Attempt) -> Iterator[Finding]:
         if row.offset in self._settled:
             text = f"{row.offset} was settled once more, by attempt {row.attempt} at {row.consumer!r}"
             yield Finding("no-loss", row.offset, None, position, text)
         self._settled.add(row.offset)
+        if self._open_of[row.offset]:
+            newer = (other for at, other in self._open.items() if at > index and other.offset == row.offset)
+            if (other := next(newer, None)) is not None:
+                text = f"{row.offset} was settled by attempt {row.attempt} while attempt {other.attempt} was open"
+                yield Finding("fence", row.offset, None, position, text)
 
     def _check_attempt(self, row: Attempt) -> Iterator[Finding]:
         if row.offset in self._settled:

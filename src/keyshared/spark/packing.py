@@ -49,16 +49,21 @@ def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *,
     if partitions is None:
         partitions = max(1, min(len(sizes), int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))))
     bins = rows.sparkSession.createDataFrame(_bins(sizes, partitions), f"topic_partition string, {_BIN} int")
+    # a number alone Spark sorts by radix, and without looking at rows
+    by = (order,) if len(sizes) <= partitions else ("topic_partition", order)
     return (
         rows.join(F.broadcast(bins), "topic_partition")
         .repartitionById(partitions, _BIN)
-        .sortWithinPartitions("topic_partition", order)
+        .sortWithinPartitions(*by)
         .select(*rows.columns)
     )
 
 
 def _bins(sizes: Mapping[str, int], partitions: int) -> list[tuple[str, int]]:
-    """The largest first, each into the bin that has least: at most a third above the best there is (Graham 1969)."""
+    """The largest first, each into the bin that has least: at most a third above the best there is (Graham 1969).
+
+    An empty bin has least, so each is alone where there are bins enough.
+    """
     load = [(0, number) for number in range(partitions)]
     heapify(load)
     placed = []

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeGuard, cast
 
 from py4j.protocol import Py4JError
@@ -134,19 +134,15 @@ def _write(out: TextIO, text: str) -> bool:
     return True
 
 
-@contextmanager
-def _looking(spark: SparkSession | None) -> Iterator[_Look]:
+def _looking(spark: SparkSession | None) -> AbstractContextManager[_Look]:
     """How to see what runs on this session."""
     if spark is None:
-        yield list
-        return
+        return nullcontext(list)
     try:
         context = spark.sparkContext
     except AttributeError:  # Connect has none
-        with _told_by_server(spark) as look:
-            yield look
-    else:
-        yield lambda: _active_stages(context)
+        return _told_by_server(spark)
+    return nullcontext(lambda: _active_stages(context))
 
 
 def _active_stages(context: SparkContext) -> list[StageSeen]:

@@ -30,14 +30,14 @@ _OutcomeRow: Final[Any] = Row("topic_partition", *Outcome._fields)
 
 
 def dispatch_partition(
-    rows: Iterable[tuple[Any, ...]], ring: HashRing, config: DispatcherConfig | None
+    rows: Iterable[tuple[Any, ...]], placement: HashRing, *, config: DispatcherConfig | None = None
 ) -> Iterator[tuple[Any, ...]]:
     """Carry out the commands of one Spark partition, each topic-partition from its beginning to its end.
 
     Args:
         rows: Topic-partition, until when time passes, then the fields of `Command`. The rows of a topic-partition
             stand next to each other, in order of sequence.
-        ring: See `Journal`.
+        placement: See `Journal`.
         config: See `Journal`.
 
     Yields:
@@ -51,11 +51,11 @@ def dispatch_partition(
 
     Example:
         >>> rows = [("p", 90, 0, 5, "add_consumer", None, None, "c1"), ("p", 90, 1, 6, "offer", 0, b"order-1")]
-        >>> [row[:5] for row in dispatch_partition(rows, HashRing(), None)]
+        >>> [row[:5] for row in dispatch_partition(rows, HashRing())]
         [('p', 0, 1, 6, 'deliver')]
     """
     for topic_partition, mine in groupby(rows, _topic_partition):
-        journal, until = Journal(ring, config), 0
+        journal, until = Journal(placement, config), 0
         for row in mine:
             until = row[1]
             for outcome in journal.apply(Command(*row[2:])):
@@ -71,7 +71,7 @@ class DispatchProcessor(StatefulProcessor):
     What is due by the watermark acts at its own instant, when rows come or the timer expires, whichever is first.
 
     Args:
-        ring: See `Journal`.
+        placement: See `Journal`.
         config: See `Journal`.
 
     Raises:
@@ -84,9 +84,9 @@ class DispatchProcessor(StatefulProcessor):
     # Spark passes all arguments by keyword, so their names are not ours to choose.
     # ruff: noqa: N802, N803
 
-    def __init__(self, ring: HashRing, config: DispatcherConfig | None) -> None:
-        Journal(ring, config)  # says what is wrong with them
-        self._ring = ring
+    def __init__(self, placement: HashRing, config: DispatcherConfig | None) -> None:
+        Journal(placement, config)  # says what is wrong with them
+        self._placement = placement
         self._config = config
         self._handle: StatefulProcessorHandle
         self._kept: ValueState
@@ -118,8 +118,8 @@ class DispatchProcessor(StatefulProcessor):
     def _opened(self) -> tuple[Journal, int | None]:
         kept = self._kept.get()
         if kept is None:
-            return Journal(self._ring, self._config), None
-        return Journal.from_bytes(bytes(kept[0]), self._ring, self._config), kept[1]
+            return Journal(self._placement, self._config), None
+        return Journal.from_bytes(bytes(kept[0]), self._placement, self._config), kept[1]
 
     def _put_away(self, journal: Journal, timer: int | None) -> None:
         deadline = journal.next_deadline_ms()

@@ -24,7 +24,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from keyshared.config import DispatcherConfig, check_int
+from keyshared.arguments import check_int
+from keyshared.config import DispatcherConfig
 from keyshared.errors import ConfigError
 from keyshared.journal import Journal
 from keyshared.ring import HashRing
@@ -82,7 +83,11 @@ _BATCH_ROWS: Final = 10_000
 
 
 def stream_dispatch(
-    df: DataFrame, ring: HashRing, config: DispatcherConfig | None = None, *, delay_ms: int = DEFAULT_DELAY_MS
+    df: DataFrame,
+    placement: HashRing,
+    *,
+    config: DispatcherConfig | None = None,
+    delay_ms: int = DEFAULT_DELAY_MS,
 ) -> DataFrame:
     """Give every topic-partition a dispatcher, and carry out the commands in the rows; for ``df.transform``.
 
@@ -95,7 +100,7 @@ def stream_dispatch(
 
     Args:
         df: `COMMAND_SCHEMA`, streaming or not; other columns are left out. A streaming one needs `STATE_STORE`.
-        ring: Where keys go; nobody is on it, consumers come as commands.
+        placement: Where keys go; nobody is on it, consumers come as commands.
         config: The dispatchers' limits, times and policies.
         delay_ms: How far a topic-partition may lag behind the others, in milliseconds of ``at_ms``. A command that lags
             more is not lost: should time have passed it already, it acts at the instant that was reached.
@@ -104,8 +109,8 @@ def stream_dispatch(
         `OUTCOME_SCHEMA`; the output mode of a stream of them is append.
 
     Raises:
-        ConfigError: A column is missing or of another type, ``ring``, ``config`` or ``delay_ms`` can never work, or the
-            session keeps its state elsewhere. While it runs, NULL in one of the first four columns fails the job.
+        ConfigError: A column is missing or of another type, ``placement``, ``config`` or ``delay_ms`` can never work,
+            or the session keeps its state elsewhere. While it runs, NULL in one of the first four columns fails it.
 
     Complexity:
         One shuffle, and that of `Journal`. A micro-batch reads and writes the state of each topic-partition that
@@ -114,19 +119,19 @@ def stream_dispatch(
 
     Example:
         >>> commands = spark.readStream.schema(COMMAND_SCHEMA).json("commands")  # doctest: +SKIP
-        >>> outcomes = commands.transform(stream_dispatch, HashRing())  # doctest: +SKIP
+        >>> outcomes = stream_dispatch(commands, HashRing(), delay_ms=60_000)  # doctest: +SKIP
         >>> outcomes.writeStream.option("checkpointLocation", "state").start("outcomes")  # doctest: +SKIP
     """
     check_int("delay_ms", delay_ms, 0)
-    Journal(ring, config)  # says what is wrong with them
+    Journal(placement, config)  # says what is wrong with them
     _check_frame(df)
     rows = df.select(*(_column(df, field) for field in COMMAND_SCHEMA.fields))
     if df.isStreaming:
-        return _streaming(rows, ring, config, delay_ms)
-    return _batch(rows, ring, config, delay_ms)
+        return _streaming(rows, placement, config, delay_ms)
+    return _batch(rows, placement, config, delay_ms)
 
 
-def _streaming(rows: DataFrame, ring: HashRing, config: DispatcherConfig | None, delay_ms: int) -> DataFrame:
+def _streaming(rows: DataFrame, placement: HashRing, config: DispatcherConfig | None, delay_ms: int) -> DataFrame:
     provider = rows.sparkSession.conf.get(_PROVIDER)
     if provider != _ROCKSDB:
         raise ConfigError(_PROVIDER, provider, f"be {_ROCKSDB}: other stores cannot hold this state")
@@ -136,7 +141,7 @@ def _streaming(rows: DataFrame, ring: HashRing, config: DispatcherConfig | None,
         marked.drop("_at")
         .groupBy("topic_partition")
         .transformWithState(
-            statefulProcessor=DispatchProcessor(ring, config),
+            statefulProcessor=DispatchProcessor(placement, config),
             outputStructType=OUTCOME_SCHEMA,
             outputMode="append",
             timeMode="eventTime",
@@ -144,11 +149,11 @@ def _streaming(rows: DataFrame, ring: HashRing, config: DispatcherConfig | None,
     )
 
 
-def _batch(rows: DataFrame, ring: HashRing, config: DispatcherConfig | None, delay_ms: int) -> DataFrame:
+def _batch(rows: DataFrame, placement: HashRing, config: DispatcherConfig | None, delay_ms: int) -> DataFrame:
     until = rows.agg(F.greatest(F.max("at_ms") - delay_ms, F.lit(0))).scalar()  # as the watermark, which begins at 0
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return dispatch_batches(batches, ring, config)
+        return dispatch_batches(batches, placement, config)
 
     topic_partition, *fields = COMMAND_SCHEMA.names
     return (
@@ -160,12 +165,12 @@ def _batch(rows: DataFrame, ring: HashRing, config: DispatcherConfig | None, del
 
 
 def dispatch_batches(
-    batches: Iterable[pa.RecordBatch], ring: HashRing, config: DispatcherConfig | None
+    batches: Iterable[pa.RecordBatch], placement: HashRing, config: DispatcherConfig | None
 ) -> Iterator[pa.RecordBatch]:
     """Carry out commands that arrive as Arrow batches, cut anywhere: the function for ``mapInArrow``."""
     schema = to_arrow_schema(OUTCOME_SCHEMA)
     rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
-    outcomes = dispatch_partition(rows, ring, config)
+    outcomes = dispatch_partition(rows, placement, config=config)
     while chunk := list(islice(outcomes, _BATCH_ROWS)):
         columns: Iterable[tuple[Any, ...]] = zip(*chunk, strict=True)
         arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]

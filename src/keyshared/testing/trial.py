@@ -96,7 +96,7 @@ def _shortened(finding: Finding, machine: type[KeySharedMachine]) -> Finding:
     if not _is_like(found, found, finding):
         return finding
     shortest = _replay(machine, shorten(finding.schedule, breaks))
-    if shortest.violation is None:
+    if shortest.violation is None or not _is_like(shortest, found, finding):
         return finding
     return Finding(shortest.violation, finding.examples, shortest.history, shortest.taken)
 
