@@ -21,7 +21,7 @@ pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
 from keyshared.spark import demo, demo_clusters, demo_distribution  # noqa: E402 - needs pyspark
-from keyshared.spark.charts import NARROW, WIDE
+from keyshared.spark.charts import NARROW, WIDE  # noqa: E402
 from keyshared.spark.demo_clusters import FAILED, GROUPS, REFUGE, TREE, Year  # noqa: E402
 from keyshared.spark.distribution_report import ClusterLog, DistributionReport, Failover, html, summary  # noqa: E402
 
