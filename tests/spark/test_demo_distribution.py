@@ -21,6 +21,7 @@ pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
 from keyshared.spark import demo, demo_clusters, demo_distribution  # noqa: E402 - needs pyspark
+from keyshared.spark.charts import NARROW, WIDE  # noqa: E402
 from keyshared.spark.demo_clusters import FAILED, GROUPS, REFUGE, TREE, Year  # noqa: E402
 from keyshared.spark.distribution_report import ClusterLog, DistributionReport, Failover, html, summary  # noqa: E402
 
@@ -70,7 +71,8 @@ def test_every_promise_is_kept(told: Told) -> None:
     assert "every promise kept" in page
     assert "<script" not in page
     assert "http" not in page.replace("http://www.w3.org", "")
-    assert page.count('marker-end="url(#arrow)"') == 13  # twelve links, one of which has had two targets
+    for width in (WIDE, NARROW):
+        assert page.count(f'marker-end="url(#arrow{width})"') == 13  # twelve links, one of which has had two targets
 
 
 def test_the_judge_of_the_core_finds_nothing_either(records: "DataFrame") -> None:

@@ -19,7 +19,7 @@ _TOP: Final = 24
 _ARC: Final = 26  # how deep an arc hangs for each cluster that it spans
 _LETTER: Final = 8  # its width, about
 _ARROW: Final = (
-    '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+    '<defs><marker id="arrow{width}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
     'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8Z" class="bar"/></marker></defs>'
 )
 
@@ -74,7 +74,7 @@ def tree_chart(
         for hop, count in copies.items()
     )
     height = floor + 30 + _ARC * (len(clusters) + 1)
-    inside = f"{_ARROW}{shape}{arcs}{names}"
+    inside = f"{_ARROW.format(width=width)}{shape}{arcs}{names}"
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">{inside}</svg>'
 
 
@@ -113,6 +113,6 @@ def _arc(ends: tuple[float, float], corner: tuple[int, int], thickness: float, k
     depth = floor + 42 + _ARC * 5 * abs(stop - start) / width + (6 if side > 0 else 0)
     return (
         f'<path d="M{start:.1f} {floor + 8}C{start:.1f} {depth:.1f} {stop:.1f} {depth:.1f} {stop:.1f} {floor + 9}" '
-        f'class="{kind}" style="fill:none;stroke-width:{thickness:.1f}" marker-end="url(#arrow)">'
+        f'class="{kind}" style="fill:none;stroke-width:{thickness:.1f}" marker-end="url(#arrow{width})">'
         f"<title>{title}</title></path>"
     )
