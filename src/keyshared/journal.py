@@ -27,7 +27,7 @@ from keyshared.snapshot import Reader
 __all__ = ["Journal"]
 
 JOURNAL_VERSION: Final = 1
-_FASTEST: Final = 1  # a tenth of the text at level 1; higher levels save a little more and cost several times as much
+_FASTEST: Final = 1  # a fifth to a ninth of the text; higher levels save a sixth of that and cost three times as much
 
 _SHOWN_BYTES: Final = 16
 
