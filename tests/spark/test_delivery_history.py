@@ -343,12 +343,19 @@ CONTRADICTIONS: dict[str, tuple[list[Row], set[Row], set[Row]]] = {
 
 
 def blamed(log: "DataFrame", history: "DataFrame") -> tuple[set[Row], set[Row], Audited]:
-    """What was broken where, by `check_order` and by the checker, and all that it said."""
+    """Which deliveries broke what, by `check_order` and by the checker, and all that it said.
+
+    What is stuck when a history is at rest is no delivery's fault: it is among all that was said only.
+    """
     with audit(history, DELIVERY_GUARANTEES) as found:
         violations = found.violations.collect()
     delivered = history.filter("x_position is not null").select("topic_partition", "sequence", "x_position").collect()
     at = {(row.topic_partition, row.sequence): row.x_position for row in delivered}
-    slow = {(row.promise, row.topic_partition, at[row.topic_partition, row.sequence]) for row in violations}
+    slow = {
+        (row.promise, row.topic_partition, at[row.topic_partition, row.sequence])
+        for row in violations
+        if "AtRest()" not in row.excerpt
+    }
     fast = {(row.promise, row.topic_partition, row.sequence) for row in check_order(log).collect()}
     return fast, slow, violations
 

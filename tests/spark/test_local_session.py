@@ -100,7 +100,9 @@ def test_without_a_master_the_one_that_spark_was_told_stays(spark: "SparkSession
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_connect_server_is_refused_where_this_process_has_a_jvm_already() -> None:
+def test_a_connect_server_is_refused_where_this_process_has_a_jvm_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without a file pyspark takes the main module of a pytest-xdist worker for one of its doctests, and exits.
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
     with pytest.raises(ConfigError, match=r"'sc://127.0.0.1:1'; it must be a master that Spark can start with"):
         local_session(master="sc://127.0.0.1:1")
     assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
