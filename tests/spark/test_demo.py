@@ -177,6 +177,7 @@ def test_a_log_of_ones_own_is_replayed(
     assert 199_000 <= (deliveries.agg(F.max("delivered_ms")).collect()[0][0])  # a unit is a second
 
 
+@pytest.mark.slow
 def test_a_log_without_keys_and_of_one_instant_is_replayed_quietly(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -122,7 +122,8 @@ def test_what_is_told_adds_up(told: Told) -> None:
 
 
 # one in every run, and without the failover, which has nothing to do with it: each takes a quarter of a minute
-@pytest.mark.parametrize("fault", ["lossy", pytest.param("own-bit", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["lossy", "own-bit"])
 def test_a_broken_distribution_exits_with_1_and_says_what_happened(
     fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

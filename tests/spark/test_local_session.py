@@ -47,6 +47,7 @@ except ConfigError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_whole_run_writes_nothing_of_spark_to_the_screen_not_even_when_a_job_fails(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
     run = subprocess.run(  # the only way to see what a JVM says while it starts

@@ -112,6 +112,7 @@ def test_a_path_that_cannot_be_read_is_refused(spark: "SparkSession", tmp_path: 
         load_log(spark, str(tmp_path / name), key="k", partition="p", order="o")
 
 
+@pytest.mark.slow
 def test_the_flights_are_all_there_in_the_order_of_scheduled_departure(spark: "SparkSession") -> None:
     flights = load_flights(spark).cache()
     assert FLIGHTS == flights.count()

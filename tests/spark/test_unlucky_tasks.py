@@ -33,5 +33,6 @@ def assert_undisturbed(told: dict[str, dict[str, Any]]) -> None:
     assert all(job["later"] > 0 for job in told.values()), told  # or nothing was disturbed
 
 
+@pytest.mark.slow
 def test_tasks_that_fail_on_their_first_attempt_change_no_row(tmp_path: Path) -> None:
     assert_undisturbed(run("local[2,3]", tmp_path))
