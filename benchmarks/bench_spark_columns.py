@@ -63,6 +63,7 @@ BY_HAND: dict[str, Case] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = bench_parser("bench_spark_columns", str(__doc__), rows=ROWS, repeats=5)
     parser.add_argument("--by-hand", action="store_true", help="the ways by hand too: up to 30 noop passes each")
+    parser.add_argument("--only", default="", help="just the cases with this in their name, beside the noop pass")
     options = parser.parse_args(arguments)
     with bench_session(options) as (spark, folder):
         path = str(folder / "log")
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keyed.write.parquet(path)
         log = spark.read.parquet(path)
         ways = CASES | BY_HAND if options.by_hand else CASES
+        ways = {name: way for name, way in ways.items() if name == "noop" or options.only in name}
         print(report(options.rows, take_turns(runs(ways, log), options.repeats)))
     return 0
 
@@ -114,9 +116,9 @@ def report(rows: int, turns: Turns) -> Report:
     for case in turns:
         ratio, seconds = turns.ratio(case, "noop"), turns.median(case)
         found.add(case, *ratio, *seconds)
-    found.judge("owner, native, x noop cpu", turns.ratio("owner, native", "noop").processor, OWNER_TARGET)
-    for verdict in found.verdicts:
-        found.notes.append(str(verdict))
+    if "owner, native" in turns:
+        found.judge("owner, native, x noop cpu", turns.ratio("owner, native", "noop").processor, OWNER_TARGET)
+    found.notes.extend(map(str, found.verdicts))
     return found
 
 

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared.ring import HashRing
 from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Pace, Plan
 from keyshared.spark.colocation import colocate
+from keyshared.spark.owner import with_owner
 from keyshared.spark.partition import Message, replay_partition
 from keyshared.spark.replay import replay
 
@@ -150,6 +151,9 @@ def co_located(log: DataFrame) -> dict[str, Callable[[], None]]:
         "noop": log,
         "repartition by key, and sort": log.repartition(CONSUMERS, "key").sortWithinPartitions(*order),
         "colocate by key": colocate(log, partitions=CONSUMERS),
+        "with_owner, repartition by owner, and sort": with_owner(log, ring)
+        .repartition(CONSUMERS, "owner")
+        .sortWithinPartitions(*order),
         "colocate by owner": colocate(log, ring),
     }
     return {name: _run(frame) for name, frame in frames.items()}
@@ -161,10 +165,11 @@ def _run(frame: DataFrame) -> Callable[[], None]:
 
 def colocations(rows: int, turns: Turns) -> Report:
     found = Report("co-location on Spark", ("x plain cpu", "x plain wall", "x noop cpu"), [f"{rows:,} messages"])
-    plain = "repartition by key, and sort"
+    by_key, by_owner = "repartition by key, and sort", "with_owner, repartition by owner, and sort"
     for case in turns:
+        plain = by_owner if "owner" in case else by_key
         found.add(case, *turns.ratio(case, plain), turns.ratio(case, "noop").processor)
-    for case in ("colocate by key", "colocate by owner"):
+    for case, plain in (("colocate by key", by_key), ("colocate by owner", by_owner)):
         found.judge(f"{case}, x plain cpu", turns.ratio(case, plain).processor, COLOCATE_TARGET)
     found.notes.extend(map(str, found.verdicts))
     return found
