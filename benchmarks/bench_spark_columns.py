@@ -8,6 +8,7 @@ The other ways (*by hand*) are what people write: the same look-up in a Python U
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 from benchmarks._harness import Report
@@ -78,11 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def runs(cases: Mapping[str, Case], log: DataFrame) -> dict[str, Callable[[], None]]:
     """The frames are built here: building the table of a placement is no part of a pass."""
-    return {name: _run(case(log)) for name, case in cases.items()}
-
-
-def _run(frame: DataFrame) -> Callable[[], None]:
-    return lambda: noop(frame)
+    return {name: partial(noop, case(log)) for name, case in cases.items()}
 
 
 def ring_of(consumers: int) -> HashRing:

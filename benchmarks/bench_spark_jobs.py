@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -156,11 +157,7 @@ def co_located(log: DataFrame) -> dict[str, Callable[[], None]]:
         .sortWithinPartitions(*order),
         "colocate by owner": colocate(log, ring),
     }
-    return {name: _run(frame) for name, frame in frames.items()}
-
-
-def _run(frame: DataFrame) -> Callable[[], None]:
-    return lambda: noop(frame)
+    return {name: partial(noop, frame) for name, frame in frames.items()}
 
 
 def colocations(rows: int, turns: Turns) -> Report:

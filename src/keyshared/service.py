@@ -341,8 +341,7 @@ def _check_reply(reply: object) -> None:
 
 
 def _check_ms(parameter: str, value: object) -> None:
-    if type(value) is not int or value < 0:
-        raise ConfigError(parameter, value, "be an int of at least 0, in milliseconds")
+    check_int(parameter, value, 0, ", in milliseconds")
 
 
 def _check_seed(seed: object) -> None:

@@ -289,8 +289,8 @@ class _Work(NamedTuple):
     def check(self) -> None:
         if not isinstance(self.guarantees, Guarantees):
             raise ConfigError("guarantees", self.guarantees, "be Guarantees, or None")
-        if self.most is not None and (type(self.most) is not int or self.most < 0):
-            raise ConfigError("most", self.most, "be an int of at least 0, or None")
+        if self.most is not None:
+            check_int("most", self.most, 0, ", or None")
         Checker(self.guarantees, remembered_keys=self.remembered_keys)  # says what is wrong with them
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.errors import ConfigError
+from keyshared.arguments import check_int
 
 __all__ = ["check_partitions", "packed"]
 
@@ -23,8 +23,8 @@ def check_partitions(partitions: int | None) -> None:
     Raises:
         ConfigError: It is no int of at least 1.
     """
-    if partitions is not None and (type(partitions) is not int or partitions < 1):
-        raise ConfigError("partitions", partitions, "be an int of at least 1, or None")
+    if partitions is not None:
+        check_int("partitions", partitions, 1, ", or None")
 
 
 def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *, order: str) -> DataFrame:
