@@ -1,11 +1,12 @@
 """One wording for one fault."""
 
 from enum import IntEnum
+from typing import Any
 
 import pytest
 
-from keyshared.arguments import check_int, check_text
-from keyshared.errors import ConfigError
+from keyshared.arguments import check_int, check_text, checked_now
+from keyshared.errors import ClockError, ConfigError
 
 
 class Small(IntEnum):
@@ -32,3 +33,13 @@ def test_what_is_no_text_or_empty_is_refused_by_name(value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         check_text("topic", value)
     assert f"topic is {value!r}; it must be a text that is not empty" == str(caught.value)
+
+
+def test_a_clock_goes_on_or_stands() -> None:
+    assert (5, 5, 6) == (checked_now(None, 5), checked_now(5, 5), checked_now(6, 5))
+
+
+@pytest.mark.parametrize("value", [4, -1, 6.0, "6", True])
+def test_a_clock_that_goes_back_or_is_none_is_refused(value: Any) -> None:
+    with pytest.raises(ClockError):
+        checked_now(value, 5)

@@ -1,8 +1,8 @@
 """What callers may pass: the checks that many modules share, each with one wording for one fault."""
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ClockError, ConfigError
 
-__all__ = ["check_int", "check_text"]
+__all__ = ["check_int", "check_text", "checked_now"]
 
 
 def check_int(parameter: str, value: object, least: int, alternative: str = "") -> int:
@@ -54,3 +54,27 @@ def check_text(parameter: str, value: object) -> str:
     if type(value) is not str or not value:
         raise ConfigError(parameter, value, "be a text that is not empty")
     return value
+
+
+def checked_now(now_ms: int | None, last_ms: int) -> int:
+    """Check an instant of a clock that never goes back.
+
+    Args:
+        now_ms: The instant; None for that of the last call.
+        last_ms: That of the last call.
+
+    Returns:
+        The instant.
+
+    Raises:
+        ClockError: It is no int, or before the last one.
+
+    Example:
+        >>> checked_now(None, 5), checked_now(7, 5)
+        (5, 7)
+    """
+    if now_ms is None:
+        return last_ms
+    if type(now_ms) is not int or now_ms < last_ms:
+        raise ClockError(now_ms, last_ms)
+    return now_ms

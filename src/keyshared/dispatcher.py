@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Self, cast
 
 from keyshared.admission import Admission, Message
-from keyshared.arguments import check_int
+from keyshared.arguments import check_int, checked_now
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.drains import Drain, DrainDeadlines, due_order
@@ -244,7 +244,7 @@ class KeySharedDispatcher:
             ConfigError: Something else than such tuples was given.
             MisuseError: As `offer`, for any of them; then none was taken.
         """
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         batch = self._admission.check_batch(messages)
         self._now = now
         return self._outbox.merge([self.offer(*message) for message in batch])
@@ -306,7 +306,7 @@ class KeySharedDispatcher:
             ClockError: ``now_ms`` went back.
             ConfigError: Something else than receipts was given; then nothing was settled.
         """
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         batch = checked_receipts(receipts)
         self._now = now
         return self._outbox.merge([self.ack(*receipt) for receipt in batch])
@@ -419,7 +419,7 @@ class KeySharedDispatcher:
         Returns:
             The deliveries that are possible now.
         """
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         data = key_bytes(key)
         self._now = now
         self._endings.unblock(data)
@@ -449,7 +449,7 @@ class KeySharedDispatcher:
         Returns:
             `Skipped`, and what its key may deliver now; ``[]`` if it is in flight or not outstanding.
         """
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         check_offset("offset", offset)
         self._now = now
         notices: list[Effect] = []
@@ -460,7 +460,7 @@ class KeySharedDispatcher:
 
     def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect]:
         """Say that the log now begins at an offset: `gone` for everything outstanding below it."""
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         check_offset("before", before)
         self._now = now
         notices: list[Effect] = []
@@ -499,7 +499,7 @@ class KeySharedDispatcher:
         Complexity:
             O(vnodes log n + lanes that wait or drain + what is delivered).
         """
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
         self._membership.join(name, filters, weight, limit, notices)
         self._now = now
@@ -521,7 +521,7 @@ class KeySharedDispatcher:
             ClockError: ``now_ms`` went back.
             ConfigError: The time is not an int of at least 0.
         """
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
         self._membership.leave(name, now, drain_ms, notices)
         self._now = now
@@ -532,7 +532,7 @@ class KeySharedDispatcher:
 
         What it holds stays open, and acks count. An unknown name is ignored.
         """
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         self._membership.deactivate(name, now)
         self._now = now
         return self._outbox.wake([], now)
@@ -552,7 +552,7 @@ class KeySharedDispatcher:
             ClockError: ``now_ms`` went back.
             UnknownConsumerError: It is not connected, or only drains.
         """
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
         self._membership.activate(name, notices, resumed=resumed)
         self._now = now
@@ -569,7 +569,7 @@ class KeySharedDispatcher:
             ConfigError: The limit is not an int of at least 0.
             UnknownConsumerError: It is not connected, or only drains.
         """
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         self._membership.set_limit(name, limit)
         self._now = now
         return self._outbox.wake([], now)
@@ -603,7 +603,7 @@ class KeySharedDispatcher:
             >>> [effect.offset for effect in d.pull("c1", 10)]      # 2 waits for 0
             [0, 1]
         """
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         check_int("most", most, 1)
         if only is not None:
             check_offset("only", only)
@@ -616,21 +616,21 @@ class KeySharedDispatcher:
 
     def set_filters(self, name: str, filters: Iterable[str], *, now_ms: int | None = None) -> list[Effect]:
         """Replace a consumer's key filters. Cost and result as `add_consumer`; raises also `UnknownConsumerError`."""
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         self._membership.set_filters(name, filters)
         self._now = now
         return self._outbox.wake([], now)
 
     def set_weight(self, name: str, weight: Weight, *, now_ms: int | None = None) -> list[Effect]:
         """Change a consumer's share. Cost and result as `add_consumer`; raises also `UnknownConsumerError`."""
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         self._membership.set_weight(name, weight)
         self._now = now
         return self._outbox.wake([], now)
 
     def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> list[Effect]:
         """Place keys in another way; connected consumers that the placement lacks are added to a copy of it."""
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         self._membership.set_placement(placement)
         self._now = now
         return self._outbox.wake([], now)
@@ -657,7 +657,7 @@ class KeySharedDispatcher:
         Complexity:
             O(log n) for each deadline that is due; never a scan.
         """
-        now = self._now = self._checked_now(now_ms)
+        now = self._now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
         for timed in due_order(self._timers.pop_due(now)):
             if isinstance(timed, Entry):
@@ -813,16 +813,9 @@ class KeySharedDispatcher:
         if self._window.cursor.last is not None:
             self._admission.known_until = self._window.cursor.last
 
-    def _checked_now(self, now_ms: int | None) -> int:
-        if now_ms is None:
-            return self._now
-        if type(now_ms) is not int or now_ms < self._now:
-            raise ClockError(now_ms, self._now)
-        return now_ms
-
     def _answer(self, receipt: Receipt, now_ms: int | None, act: Callable[[Entry, list[Effect]], None]) -> list[Effect]:
         """Act on the delivery that a receipt names, if it is current."""
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         check_receipt(*receipt)
         self._now = now
         entry = current(self._members, *receipt)
@@ -855,7 +848,7 @@ class KeySharedDispatcher:
         act: Callable[[Entry, list[Effect]], None],
     ) -> list[Effect]:
         """Act on a message that waits in a state for the host to say something."""
-        now = self._checked_now(now_ms)
+        now = checked_now(now_ms, self._now)
         check_offset("offset", offset)
         self._now = now
         entry = self._window.find(offset)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from keyshared.arguments import check_int, check_text
+from keyshared.arguments import check_int, check_text, checked_now
 from keyshared.draining import DrainingEntry, DrainingStats, add_up
 from keyshared.drainvalues import Acked, Change, HandedOver, HashState, Receipt, Refusal, Returned
 from keyshared.errors import ClockError, ConfigError, ConsumerExistsError, UnknownConsumerError
@@ -135,7 +135,7 @@ class DrainTracker:
         if consumer in self._members:
             raise ConsumerExistsError(consumer)
         moved = self._checked_moves(owners, joining=consumer)
-        self._now = self._checked_now(now_ms)
+        self._now = checked_now(now_ms, self._now)
         self._members[consumer] = _Member(consumer)
         return Change(tuple(moved), (), self._move(owners, moved))
 
@@ -161,7 +161,7 @@ class DrainTracker:
         """
         check_text("consumer", consumer)
         moved = self._checked_moves(owners, leaving=consumer)
-        self._now = self._checked_now(now_ms)
+        self._now = checked_now(now_ms, self._now)
         leaver = self._members.pop(consumer, None)
         replay: tuple[PendingAck, ...] = ()
         if leaver is not None:
@@ -190,7 +190,7 @@ class DrainTracker:
             As `add_consumer`.
         """
         moved = self._checked_moves(owners)
-        self._now = self._checked_now(now_ms)
+        self._now = checked_now(now_ms, self._now)
         return Change(tuple(moved), (), self._move(owners, moved))
 
     def refusal(self, consumer: str, hash_: int) -> Refusal | None:
@@ -367,7 +367,7 @@ class DrainTracker:
         Complexity:
             O((1 + k) log n), k entries handed over, n pending.
         """
-        self._now = now = self._checked_now(now_ms)
+        self._now = now = checked_now(now_ms, self._now)
         handed: list[HandedOver] = []
         while (due := self.next_deadline_ms()) is not None and due <= now:
             wave = self._waves.popleft()
@@ -493,13 +493,6 @@ class DrainTracker:
         require(since == sorted(since), "deadlines are in order")
         expected = set() if self._timeout_ms is None else set(waves)
         require({id(wave) for wave in timed} == expected, "every drain has a deadline, if there are any")
-
-    def _checked_now(self, now_ms: int | None) -> int:
-        if now_ms is None:
-            return self._now
-        if type(now_ms) is not int or now_ms < self._now:
-            raise ClockError(now_ms, self._now)
-        return now_ms
 
     def _checked_moves(
         self, owners: RangeMap, *, joining: str | None = None, leaving: str | None = None

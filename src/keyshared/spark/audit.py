@@ -26,6 +26,7 @@ from keyshared.spark.histories import Run, check_history_columns, history_column
 from keyshared.spark.kept import Kept
 from keyshared.spark.packing import check_partitions, packed
 from keyshared.spark.page import checked_target
+from keyshared.spark.pieces import in_one_piece
 from keyshared.testing.checker import DEFAULT_REMEMBERED_KEYS, Checker
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.guarantees import Guarantees, Promise, Violation
@@ -340,12 +341,7 @@ def _judged(
     pieces: Iterable[Run], guarantees: Guarantees, remembered_keys: int, most: int | None
 ) -> Iterator[AuditRow]:
     """Judge histories that come in pieces: a batch may end within one."""
-    done: set[str] = set()
-    for topic_partition, own in groupby(pieces, key=itemgetter(0)):
-        if topic_partition in done:
-            requirement = "come in one piece: sort the partition by topic-partition and sequence first"
-            raise ConfigError("topic_partition", topic_partition, requirement)
-        done.add(topic_partition)
+    for topic_partition, own in in_one_piece(pieces, "sequence"):
         trial = _Trial(topic_partition, Checker(guarantees, remembered_keys=remembered_keys), most)
         for _, piece in own:
             yield from trial.take(piece)

@@ -7,14 +7,12 @@ topic-partition's rows.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
-from operator import itemgetter
 from typing import Final, NamedTuple
 
-from keyshared.errors import ConfigError
 from keyshared.hashing import Key
 from keyshared.history import Event, Row
 from keyshared.simulate import Arrival, Plan, Simulation, Summary, Tally
+from keyshared.spark.pieces import in_one_piece
 from keyshared.summary import DEFAULT_HOTTEST, DEFAULT_POINTS
 
 __all__ = ["OPEN", "DeliveryRow", "Message", "SummaryRow", "arrivals_of", "replay_partition"]
@@ -151,12 +149,7 @@ def arrivals_of(rows: Iterable[tuple[str, int, Key, int, int | None]]) -> Iterat
     Raises:
         ConfigError: Rows of a topic-partition do not stand together.
     """
-    done: set[str] = set()
-    for topic_partition, group in groupby(rows, key=itemgetter(0)):
-        if topic_partition in done:
-            requirement = "come in one piece: sort the partition by topic-partition and offset first"
-            raise ConfigError("topic_partition", topic_partition, requirement)
-        done.add(topic_partition)
+    for topic_partition, group in in_one_piece(rows, "offset"):
         yield topic_partition, (Arrival(*row[1:]) for row in group)
 
 
