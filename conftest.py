@@ -35,7 +35,9 @@ pytest_collect_file = SybilCollection(
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """One quiet session for all tests and documents of this process that need one."""
     pytest.importorskip("pyspark")
-    from keyshared.spark.session import local_session  # noqa: PLC0415 - other tests run without pyspark
+    from tests.spark import literal_rows  # noqa: PLC0415 - other tests run without pyspark
+
+    from keyshared.spark.session import local_session  # noqa: PLC0415 - as above
 
     folder = tmp_path_factory.mktemp("spark")
     session = local_session(
@@ -47,8 +49,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         settings={
             "spark.sql.warehouse.dir": str(folder),
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM six times for each column
+            **literal_rows.SETTINGS,
         },
     )
+    session.createDataFrame = literal_rows.of_literal_rows(session)  # type: ignore[method-assign]
     yield session
     session.stop()
 
