@@ -225,7 +225,7 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
         ) as result,
     ):
         result.deliveries.write.mode("overwrite").parquet(path)
-        summaries = spark.createDataFrame(result.summaries.collect(), SUMMARY_SCHEMA)  # a row for each topic-partition
+        summaries = spark.createDataFrame(result.summaries.toArrow(), SUMMARY_SCHEMA)  # a row for each topic-partition
     seconds = time.monotonic() - started
     deliveries = spark.read.parquet(path)
     with _progress(spark, "auditing every delivery", options):
