@@ -44,5 +44,5 @@ def of_literal_rows(session: "SparkSession") -> Callable[..., "DataFrame"]:
 
 def _table(rows: list[Any], columns: StructType) -> "pa.Table":
     if not rows:
-        return to_arrow_schema(columns).empty_table()
+        return to_arrow_schema(columns, timezone="UTC").empty_table()
     return LocalDataToArrowConversion.convert(rows, columns, use_large_var_types=False)
