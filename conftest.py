@@ -15,8 +15,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent
-# Whole runs of the demo: begun last, they would keep one worker busy while the other has nothing left to do.
-LONGEST = {"test_demo.py", "test_demo_distribution.py"}
+# Whole runs of the demo and much else: begun last, one would keep a worker busy while the other has nothing left to do.
+LONGEST = {
+    "test_copies.py",
+    "test_demo.py",
+    "test_demo_distribution.py",
+    "test_offsets.py",
+    "test_replay.py",
+    "test_streaming.py",
+}
 
 # Chosen with --hypothesis-profile; tests never set max_examples themselves, or the choice would not reach them.
 settings.register_profile("ci", max_examples=200, derandomize=True, deadline=None)

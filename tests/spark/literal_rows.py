@@ -1,7 +1,6 @@
 """Frames of literal rows that reach the JVM as Arrow.
 
-The usual way makes an RDD of them, and every job that reads it has a Python worker hand the rows over: a third of the
-time of this lane.
+The usual way makes an RDD of them, and in every job that reads it a Python worker hands the rows over.
 """
 
 from collections.abc import Callable
