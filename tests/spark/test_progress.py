@@ -201,6 +201,19 @@ def test_a_spark_without_the_store_still_shows_tasks() -> None:
 
 
 @pytest.mark.usefixtures("often")
+def test_a_spark_that_writes_its_figures_otherwise_shows_tasks() -> None:
+    stage = SimpleNamespace(numTasks=4, numCompletedTasks=1)
+    tracker = SimpleNamespace(getActiveStageIds=lambda: [7], getStageInfo={7: stage}.get)
+
+    def store() -> object:
+        raise ValueError
+
+    jvm = SimpleNamespace(sharedState=lambda: SimpleNamespace(statusStore=store))
+    session = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker), _jsparkSession=jvm)
+    assert shown(session, io.StringIO(), "working: 1 of 4 tasks, 0.")
+
+
+@pytest.mark.usefixtures("often")
 def test_connect_tells_tasks_by_itself() -> None:
     session: Any = Remote()
     file = io.StringIO()

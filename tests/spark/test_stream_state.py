@@ -185,6 +185,8 @@ def test_topic_partitions_have_nothing_in_common() -> None:
     assert [] == fed(stream, [Command(2, 2, "offer", offset=0, key=b"a")], "q")
     (joined,) = fed(stream, [Command(3, 3, "add_consumer", consumer="c2")], "q")
     assert ("q", 0, "c2") == (joined.topic_partition, joined.position, joined.consumer)
+    (more,) = fed(stream, [Command(4, 4, "offer", offset=1, key=b"b")])
+    assert ("p", 1, "c1") == (more.topic_partition, more.position, more.consumer)
 
 
 def test_the_state_is_bytes_of_the_journal_and_no_live_object() -> None:

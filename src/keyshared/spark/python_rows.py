@@ -30,7 +30,8 @@ class PythonRows:
         """Give the rows by counter, one for each plan node that runs Python in a query that is running.
 
         Raises:
-            PySparkException, Py4JError, OSError, AttributeError, TypeError: This Spark does not answer, or otherwise.
+            PySparkException, Py4JError, OSError, AttributeError, TypeError, ValueError: This Spark does not answer, or
+                otherwise.
 
         Complexity:
             O(nodes of the plans) calls of the JVM when a plan is new or has changed, else O(counters).
