@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent
-# Whole runs of the demo: begun last, they would keep one worker busy while the other has nothing left to do.
-LONGEST = {"test_demo.py", "test_demo_distribution.py"}
+# Whole runs of the demo and much else: begun last, one would keep a worker busy while the other has nothing left to do.
+LONGEST = {
+    "test_copies.py",
+    "test_demo.py",
+    "test_demo_distribution.py",
+    "test_offsets.py",
+    "test_replay.py",
+    "test_streaming.py",
+}
 
 # Chosen with --hypothesis-profile; tests never set max_examples themselves, or the choice would not reach them.
 settings.register_profile("ci", max_examples=200, derandomize=True, deadline=None)
@@ -36,7 +43,9 @@ pytest_collect_file = SybilCollection(
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """One quiet session for all tests and documents of this process that need one."""
     pytest.importorskip("pyspark")
-    from keyshared.spark.session import local_session  # noqa: PLC0415 - other tests run without pyspark
+    from tests.spark import literal_rows  # noqa: PLC0415 - other tests run without pyspark
+
+    from keyshared.spark.session import local_session  # noqa: PLC0415 - as above
 
     folder = tmp_path_factory.mktemp("spark")
     session = local_session(
@@ -48,8 +57,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         settings={
             "spark.sql.warehouse.dir": str(folder),
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM six times for each column
+            **literal_rows.SETTINGS,
         },
     )
+    session.createDataFrame = literal_rows.of_literal_rows(session)  # type: ignore[method-assign]
     yield session
     session.stop()
 

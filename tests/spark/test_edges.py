@@ -105,10 +105,12 @@ def test_a_missing_key_column_is_missed_by_every_job(spark: "SparkSession", job:
         JOBS[job](of_numbers(spark).drop("key"))
 
 
-@pytest.mark.parametrize("kind", ["large_string", "binary", "categories"])
-def test_frames_from_arrow_and_pandas_have_the_same_owners(spark: "SparkSession", kind: str) -> None:
+@pytest.mark.parametrize("kind", ["rdd", "large_string", "binary", "categories"])
+def test_frames_from_rdds_arrow_and_pandas_have_the_same_owners(spark: "SparkSession", kind: str) -> None:
     keys = ["é", None, "order-1", "é", ""]
-    if kind == "categories":
+    if kind == "rdd":  # what a list of rows becomes outside these tests
+        frame = spark.createDataFrame(spark.sparkContext.parallelize([(key,) for key in keys]), "key string")
+    elif kind == "categories":
         frame = spark.createDataFrame(pd.DataFrame({"key": pd.Categorical(keys)}), "key string")
     else:
         given = keys if kind == "large_string" else [as_bytes(key) for key in keys]

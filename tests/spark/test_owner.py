@@ -1,6 +1,6 @@
 """The owner as a Spark expression is the owner in Python, for every kind of key and every shape of map."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 from keyshared.spark.owner import owner, owner_number, with_owner  # noqa: E402
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -37,20 +37,33 @@ def random_map(slot_bits: int, runs: int, *, seed: int = 0) -> RangeMap:
     return RangeMap.from_stops([*stops, 1 << slot_bits], [rng.choice(names) for _ in range(runs)], slot_bits=slot_bits)
 
 
-@pytest.mark.parametrize(("slot_bits", "runs"), SHAPES)
-def test_owner_of_a_text_key_is_the_one_of_python(spark: "SparkSession", slot_bits: int, runs: int) -> None:
-    ranges = random_map(slot_bits, runs)
+def owners_of(frame: "DataFrame", placements: Mapping[str, RangeMap | Placement]) -> dict[str, list[str | None]]:
+    """The owner of each key in each placement, in one job."""
+    for name, placement in placements.items():
+        frame = with_owner(frame, placement, into=name)
+    rows = frame.collect()
+    return {name: [row[name] for row in rows] for name in placements}
+
+
+def test_owner_of_a_text_key_is_the_one_of_python_for_every_shape_of_map(spark: "SparkSession") -> None:
+    maps = {f"{runs} runs of {bits} bits": random_map(bits, runs) for bits, runs in SHAPES}
     keys = [*SOME_TEXTS, *random_texts(2_000)]
+    found = owners_of(spark.createDataFrame([(key,) for key in keys], "key string"), maps)
+    assert {name: [ranges.owner_of(key) for key in keys] for name, ranges in maps.items()} == found
+
+
+def test_owner_of_a_binary_key_is_the_one_of_python_for_every_shape_of_map(spark: "SparkSession") -> None:
+    maps = {f"{runs} runs of {bits} bits": random_map(bits, runs, seed=1) for bits, runs in SHAPES}
+    keys = [*SOME_BYTES, *random_bytes(2_000)]
+    found = owners_of(spark.createDataFrame([(key,) for key in keys], "key binary"), maps)
+    assert {name: [ranges.owner_of(key) for key in keys] for name, ranges in maps.items()} == found
+
+
+def test_a_column_of_owners_is_added_and_no_key_is_changed(spark: "SparkSession") -> None:
+    keys = [*SOME_TEXTS, *random_texts(50)]
+    ranges = random_map(16, 300)
     rows = with_owner(spark.createDataFrame([(key,) for key in keys], "key string"), ranges).collect()
     assert [(key, ranges.owner_of(key)) for key in keys] == [tuple(row) for row in rows]
-
-
-@pytest.mark.parametrize(("slot_bits", "runs"), SHAPES)
-def test_owner_of_a_binary_key_is_the_one_of_python(spark: "SparkSession", slot_bits: int, runs: int) -> None:
-    ranges = random_map(slot_bits, runs, seed=1)
-    keys = [*SOME_BYTES, *random_bytes(2_000)]
-    rows = with_owner(spark.createDataFrame([(key,) for key in keys], "key binary"), ranges).collect()
-    assert [ranges.owner_of(key) for key in keys] == [row.owner for row in rows]
 
 
 def test_every_boundary_is_on_the_right_side(spark: "SparkSession") -> None:
@@ -148,18 +161,16 @@ def celeriant_ranges() -> Placement:
     return AssignedRanges.celeriant([(HashRange(0, 20_000), "a"), (HashRange(30_000, 65_536), "b")])
 
 
-@pytest.mark.parametrize("build", [pulsar_ring, danube_ring, pulsar_splits, celeriant_ranges])
 @pytest.mark.parametrize("kind", ["string", "binary"])
-def test_a_placement_of_another_broker_answers_as_in_python(
-    spark: "SparkSession", build: Callable[[], Placement], kind: str
-) -> None:
-    placement = build()
+def test_a_placement_of_another_broker_answers_as_in_python(spark: "SparkSession", kind: str) -> None:
+    placements = {build.__name__: build() for build in (pulsar_ring, danube_ring, pulsar_splits, celeriant_ranges)}
     keys: list[str | bytes] = [*SOME_TEXTS, *random_texts(500)]
     if kind == "binary":
         keys = [*SOME_BYTES, *random_bytes(500)]
-    rows = with_owner(spark.createDataFrame([(key,) for key in keys] + [(None,)], f"key {kind}"), placement).collect()
-    assert [*map(placement.ranges.owner_of, keys), None] == [row.owner for row in rows]
-    assert {*placement.ranges.owners} <= {row.owner for row in rows}
+    found = owners_of(spark.createDataFrame([(key,) for key in keys] + [(None,)], f"key {kind}"), placements)
+    assert {name: [*map(placement.ranges.owner_of, keys), None] for name, placement in placements.items()} == found
+    for name, placement in placements.items():
+        assert {*placement.ranges.owners} <= {*found[name]}
 
 
 def test_a_hash_that_spark_lacks_is_computed_in_python_and_the_plan_says_so(spark: "SparkSession") -> None:

@@ -1,18 +1,21 @@
 """Logs from files of every kind, and the flights of 2013."""
 
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from keyshared.errors import ConfigError
 
 pyspark = pytest.importorskip("pyspark")
+import pyarrow.compute as pc  # noqa: E402 - comes with pyspark's extra
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
 from keyshared.spark.source import (  # noqa: E402
     FLIGHTS,
     FLIGHTS_WITHOUT_KEY,
+    _flights_table,
     as_log,
     load_flights,
     load_log,
@@ -132,6 +135,26 @@ def test_the_flights_are_all_there_in_the_order_of_scheduled_departure(spark: "S
     first = flights.filter("topic_partition = 'EWR' and offset = 0").drop("distance").first()
     assert ("EWR", "N14228", 5 * 60 + 15, 0, "UA", 1545, "IAH", 227) == tuple(first or ())
     flights.unpersist()
+
+
+def test_the_first_flights_are_the_first_ones_of_all(spark: "SparkSession") -> None:
+    """39 of them: that many end between two of one minute and one airport."""
+    early = pc.field("order") < 400
+    rows = _flights_table().filter(early).select(["order", "topic_partition", "line", "flight"]).to_pylist()
+    first = sorted(tuple(row.values()) for row in rows)[:39]
+    offsets = Counter[str]()
+    expected = []
+    for order, airport, _, flight in first:
+        expected.append((airport, offsets[airport], order, flight))
+        offsets[airport] += 1
+    found = load_flights(spark, limit=39).select("topic_partition", "offset", "order", "flight").collect()
+    assert sorted(expected) == sorted(map(tuple, found))
+
+
+@pytest.mark.parametrize("limit", [0, True, 1.5])
+def test_a_number_of_flights_that_is_none_is_refused(spark: "SparkSession", limit: Any) -> None:
+    with pytest.raises(ConfigError, match=f"limit is {limit}; it must be an int of at least 1, or None"):
+        load_flights(spark, limit=limit)
 
 
 def test_without_the_package_the_flights_are_refused_with_what_to_install(

@@ -148,7 +148,8 @@ def _of_numbers(flags: Column) -> Callable[[Hop], Column]:
 
     def copy(hop: Hop) -> Column:
         mask, bit = F.lit(CopyFlags.mask(hop.level)).cast("bigint"), F.lit(CopyFlags.bit(hop.level)).cast("bigint")
-        return F.when(crossed.bitwiseAND(mask) == 0, _copy(hop, crossed.bitwiseOR(bit)))
+        # what the condition has let through needs no second look
+        return F.when(crossed.bitwiseAND(mask) == 0, _copy(hop, given.bitwiseOR(bit)))
 
     return copy
 
@@ -157,29 +158,32 @@ def _of_bytes(flags: Column, codec: BigEndian) -> Callable[[Hop], Column]:
     """The same of flags as bytes, the most significant one first: as hexadecimal digits."""
     size = F.octet_length(flags)
     fits = size.between(1, MAX_LEVEL // 8) if codec.width is None else size == codec.width
-    given = F.when(fits, F.hex(flags)).otherwise(_refused(F.concat(size.cast("string"), F.lit(" bytes"))))
-    digits = F.when(flags.isNull(), F.lit("00" * (codec.width or 1))).otherwise(given)
+    refused = _refused(F.concat(size.cast("string"), F.lit(" bytes")))
+    given = F.coalesce(F.hex(flags), F.lit("00" * (codec.width or 1)))
+    digits = F.when(flags.isNull() | fits, given).otherwise(refused)
     upper = F.rtrim(digits, F.lit("0"))  # ends with the lowest digit that is not 0
     zeros = F.length(digits) - F.length(upper)
     in_digit = F.translate(F.right(upper, F.lit(1)), _DIGITS[1:], _LOWEST_BIT).try_cast("int")
     lowest = F.coalesce(zeros * 4 + in_digit + 1, F.lit(MAX_LEVEL + 1))
 
     def copy(hop: Hop) -> Column:
-        return F.when(lowest > hop.level, _copy(hop, F.unhex(_with_bit(digits, hop.level, codec))))
+        # what the condition has let through needs no second look
+        return F.when(lowest > hop.level, _copy(hop, F.unhex(_with_bit(given, hop.level, codec))))
 
     return copy
 
 
 def _with_bit(digits: Column, level: int, codec: BigEndian) -> Column:
-    """Hexadecimal digits with one more bit set; it was not."""
+    """Hexadecimal digits with one more bit set; neither it was set, nor any lower one."""
     place, bit = divmod(level - 1, 4)
-    needed = (level + 7) // 8 * 2
-    padded = F.lpad(digits, F.greatest(F.length(digits), F.lit(needed)), F.lit("0"))
-    at = F.length(padded) - place
-    changed = F.translate(F.substring(padded, at, F.lit(1)), _DIGITS, "".join(_DIGITS[d | 1 << bit] for d in range(16)))
-    result = F.overlay(padded, changed, at, 1)
-    # as few bytes as the flags need, as the codec writes them
-    return result if codec.width is not None else F.regexp_replace(result, "^(00)+", "")
+    above = F.length(digits) - (place + 1)  # digits, none if it is negative
+    digit = F.translate(
+        F.substring(digits, above + 1, F.lit(1)), _DIGITS, "".join(_DIGITS[d | 1 << bit] for d in range(16))
+    )
+    changed = F.when(above < 0, F.lit(_DIGITS[1 << bit])).otherwise(F.concat(F.left(digits, above), digit))
+    result = F.concat(changed, F.lit("0" * place))
+    # as few bytes as the flags need, as the codec writes them; the first may have one digit
+    return result if codec.width is not None else F.ltrim(result, F.lit("0"))
 
 
 def _copy(hop: Hop, flags: Column) -> Column:

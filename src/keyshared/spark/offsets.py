@@ -165,9 +165,9 @@ def translate_offsets(
         ConfigError: A column is missing or of another type; or ``margin_ms`` or ``level`` are none. No job was started.
 
     Complexity:
-        By timestamp each log is sorted once within its topic-partitions, by provenance within the origins of a
-        topic-partition. Commits at one offset are looked up once, however many groups have it. Python sees the commits
-        and no record.
+        By timestamp each log is sorted once within its topic-partitions, and the commits with it; by provenance within
+        the origins of a topic-partition, and there commits at one offset are looked up once, however many groups have
+        it. Python sees the commits and no record.
 
     Example:
         >>> log = "topic_partition string, offset long, timestamp_epoch_ms long, origin string, origin_offset long"
@@ -183,14 +183,12 @@ def translate_offsets(
     _check(commits, source_log, target_log, target_bounds, provenance=provenance)
     source, target = _log(source_log, provenance=provenance), _log(target_log, provenance=provenance)
     given = _given(commits)
-    asked = given.select("topic_partition", "offset").distinct()
-    sent = _joined(given, _last_timestamps(asked, source), "offset").select(*_GIVEN.names, "last_ms")
-    sent = sent.mapInArrow(_sending(distributor), _SENT)
+    sent = _last_timestamps(given, source).select(*_GIVEN.names, "last_ms").mapInArrow(_sending(distributor), _SENT)
     if provenance:
-        found = _joined(sent, _first_uncovered(asked, source, target), "offset")
+        asked = given.select("topic_partition", "offset").distinct()
+        found = sent.join(_first_uncovered(asked, source, target), ["topic_partition", "offset"], "left")
     else:
-        moments = sent.select("topic_partition", "timestamp_epoch_ms").dropna().distinct()
-        found = _joined(sent, _first_at_least(moments, target), "timestamp_epoch_ms")
+        found = _lowest(sent, target, within=("topic_partition",), by="timestamp_epoch_ms")
     found = found.join(_edges(target, target_bounds), "topic_partition", "left")
     facts = found.select(*_SENT.names, "found", "start", "end")
     return facts.mapInArrow(_planning(committer, provenance=provenance), TRANSLATION_SCHEMA)
@@ -231,36 +229,24 @@ def _complete(name: str) -> Column:
     return F.coalesce(wide, missing).alias(name)
 
 
-def _joined(rows: DataFrame, answers: DataFrame, on: str) -> DataFrame:
-    """Give each row its answer; NULL if nothing was asked."""
-    return rows.join(answers, ["topic_partition", on], "left")
-
-
 # what the logs know: questions among the records
 
 
-def _last_timestamps(asked: DataFrame, log: DataFrame) -> DataFrame:
-    """For each commit ``last_ms``: the timestamp of the last record below it, or else of the first record there is."""
-    records = log.select("topic_partition", "offset", "timestamp_epoch_ms", F.lit(None).cast("bigint").alias("asked"))
-    questions = asked.select(
-        "topic_partition",
-        "offset",
-        F.lit(None).cast("bigint").alias("timestamp_epoch_ms"),
-        F.col("offset").alias("asked"),
+def _last_timestamps(given: DataFrame, log: DataFrame) -> DataFrame:
+    """Each commit with ``last_ms``: the timestamp of the last record below it, or else of the first record there is."""
+    # in a struct, since the columns of a commit would make every record of the log as much longer
+    questions = given.select("topic_partition", "offset", F.struct("*").alias("asked"))
+    union = log.select("topic_partition", "offset", "timestamp_epoch_ms").unionByName(
+        questions, allowMissingColumns=True
     )
     # at one offset the question comes first: a commit is the next offset
     order = Window.partitionBy("topic_partition").orderBy("offset", F.col("asked").isNull())
-    last = F.last("timestamp_epoch_ms", ignorenulls=True).over(order.rowsBetween(Window.unboundedPreceding, 0))
-    answers = records.unionByName(questions).withColumn("below_ms", last).filter("asked is not null")
-    first = log.groupBy("topic_partition").agg(F.min_by("timestamp_epoch_ms", "offset").alias("first_ms"))
-    return answers.join(first, "topic_partition", "left").select(
-        "topic_partition", "offset", F.coalesce("below_ms", "first_ms").alias("last_ms")
-    )
-
-
-def _first_at_least(moments: DataFrame, log: DataFrame) -> DataFrame:
-    """For each timestamp ``found``: the lowest offset of a record that is not older, NULL if there is none."""
-    return _lowest(moments, log, within=("topic_partition",), by="timestamp_epoch_ms")
+    below = order.rowsBetween(Window.unboundedPreceding, 0)
+    everywhere = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    last = F.last("timestamp_epoch_ms", ignorenulls=True).over(below)
+    first = F.first("timestamp_epoch_ms", ignorenulls=True).over(everywhere)
+    answers = union.withColumn("last_ms", F.coalesce(last, first)).filter("asked is not null")
+    return answers.select("asked.*", "last_ms")
 
 
 def _first_uncovered(asked: DataFrame, source: DataFrame, target: DataFrame) -> DataFrame:
@@ -280,23 +266,23 @@ def _first_uncovered(asked: DataFrame, source: DataFrame, target: DataFrame) -> 
         .filter("asked is not null")
         .select("topic_partition", "offset", "origin", (F.col("done") + 1).alias("origin_offset"))
     )
-    wanted = vector.drop("offset").distinct()
-    first = _lowest(wanted, target, within=("topic_partition", "origin"), by="origin_offset")
-    return (
-        vector.join(first, ["topic_partition", "origin", "origin_offset"], "left")
-        .groupBy("topic_partition", "offset")
-        .agg(F.min("found").alias("found"))
-    )
+    first = _lowest(vector, target, within=("topic_partition", "origin"), by="origin_offset")
+    return first.groupBy("topic_partition", "offset").agg(F.min("found").alias("found"))
 
 
 def _lowest(questions: DataFrame, log: DataFrame, *, within: tuple[str, ...], by: str) -> DataFrame:
-    """For each question ``found``: the lowest offset of a record that is not below it in ``by``."""
-    records = log.select(*within, by, "offset")
-    union = records.unionByName(questions.select(*within, by, F.lit(None).cast("bigint").alias("offset")))
+    """Each question with ``found``: the lowest offset of a record that is not below it in ``by``.
+
+    NULL if there is none, or if ``by`` is NULL: then nothing was asked.
+    """
+    # in a struct, since the columns of a question would make every record of the log as much longer
+    asked = questions.select(*within, by, F.struct("*").alias("asked"))
+    union = log.select(*within, by, "offset").unionByName(asked, allowMissingColumns=True)
     # from the greatest down, and of equal ones the question last: what stands before it is not below it
-    order = Window.partitionBy(*within).orderBy(F.desc(by), F.col("offset").isNull())
+    order = Window.partitionBy(*within).orderBy(F.desc(by), F.col("asked").isNotNull())
     lowest = F.min("offset").over(order.rowsBetween(Window.unboundedPreceding, 0))
-    return union.withColumn("found", lowest).filter("offset is null").drop("offset")
+    found = F.when(F.col(by).isNotNull(), lowest)
+    return union.withColumn("found", found).filter("asked is not null").select("asked.*", "found")
 
 
 def _edges(log: DataFrame, bounds: DataFrame | None) -> DataFrame:

@@ -1,9 +1,10 @@
 """Puts the rows of whole topic-partitions into Spark partitions, in order, about as many into each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heapreplace
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
@@ -48,7 +49,7 @@ def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *,
     """
     if partitions is None:
         partitions = max(1, min(len(sizes), int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))))
-    bins = rows.sparkSession.createDataFrame(_bins(sizes, partitions), f"topic_partition string, {_BIN} int")
+    bins = rows.sparkSession.createDataFrame(_table(_bins(sizes, partitions)))
     # a number alone Spark sorts by radix, and without looking at rows
     by = (order,) if len(sizes) <= partitions else ("topic_partition", order)
     return (
@@ -57,6 +58,12 @@ def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *,
         .sortWithinPartitions(*by)
         .select(*rows.columns)
     )
+
+
+def _table(bins: Sequence[tuple[str, int]]) -> pa.Table:
+    """As Arrow it is part of the plan; as rows it would be a job of its own, with a Python worker to hand them over."""
+    names, numbers = zip(*bins, strict=True) if bins else ((), ())
+    return pa.table({"topic_partition": pa.array(names, pa.string()), _BIN: pa.array(numbers, pa.int32())})
 
 
 def _bins(sizes: Mapping[str, int], partitions: int) -> list[tuple[str, int]]:

