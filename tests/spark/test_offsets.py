@@ -268,7 +268,7 @@ def test_the_margin_is_a_minute_by_default(spark: "SparkSession") -> None:
     assert (30_000, 3) == (row.timestamp_epoch_ms, row.target_offset)
 
 
-def test_groups_with_one_offset_are_looked_up_once(spark: "SparkSession") -> None:
+def test_each_of_many_groups_at_one_offset_gets_its_answer(spark: "SparkSession") -> None:
     partition = Partition("t-0", log(10), log(70), [Commit(f"g{i}", 12) for i in range(50)])
     commits, source, target = frames(spark, [partition])
     found = translate_offsets(commits, source, target, margin_ms=0).collect()
