@@ -1,5 +1,6 @@
 """The three lanes of the test suite (core, Spark, slow), documents as tests, the session, the Hypothesis profiles."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,12 +55,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
 
 @pytest.fixture(autouse=True)
-def _session_of_doctests(request: pytest.FixtureRequest, doctest_namespace: dict[str, object]) -> None:
-    """Docstrings of the adapter name the session ``spark``, as documents do; only those that do need one."""
+def _names_of_doctests(request: pytest.FixtureRequest, doctest_namespace: dict[str, object]) -> None:
+    """Docstrings of the adapter name the session ``spark``, as documents do, and a ``folder``: where they do, only."""
     if not isinstance(request.node, pytest.DoctestItem) or not _in_spark_lane(request.node.path):
         return
-    if any("spark." in example.source for example in request.node.dtest.examples):
-        doctest_namespace["spark"] = request.getfixturevalue("spark")
+    code = "".join(example.source for example in request.node.dtest.examples)
+    for name, fixture in (("spark", "spark"), ("folder", "tmp_path")):
+        if re.search(rf"(?<![.\w]){name}\b", code):
+            doctest_namespace[name] = request.getfixturevalue(fixture)
 
 
 def _in_spark_lane(path: Path) -> bool:

@@ -2,8 +2,8 @@
 
 Needs pyspark and Java, so it is not one of `python -m benchmarks`: run it by ``make bench-spark``. A replay is compared
 with one Python process per core that reads the same files and replays the same topic-partitions; co-location with what
-Spark does for ``repartition`` and ``sortWithinPartitions``. ``--grow`` measures the replay again with more rows, more
-keys and more consumers.
+Spark does for ``repartition`` and ``sortWithinPartitions``. ``--grow`` measures both again with more rows, more keys
+and more consumers, ``--only`` one of them.
 """
 
 import os
@@ -36,6 +36,8 @@ SERVICE_MS = 5
 CORES = os.cpu_count() or 1
 REPLAY_TARGET = 0.6
 COLOCATE_TARGET = 1.2
+BY_KEY, PLAIN_BY_KEY = "colocate by key", "repartition by key, and sort"
+BY_OWNER, PLAIN_BY_OWNER = "colocate by owner", "with_owner, repartition by owner, and sort"
 
 
 class Load(NamedTuple):
@@ -51,16 +53,36 @@ class Load(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = bench_parser("bench_spark_jobs", str(__doc__), rows=ROWS, repeats=3)
-    parser.add_argument("--grow", action="store_true", help="replays of other sizes too")
+    parser.add_argument("--grow", action="store_true", help="other sizes too")
+    parser.add_argument("--only", choices=("replay", "colocate"), help="one of the two jobs")
     options = parser.parse_args(arguments)
     with bench_session(options) as (spark, folder):
         load = Load(options.rows)
         log = written(spark, load, folder / "log")
-        print(replays(load, measured(log, load, folder / "log", options.repeats)), flush=True)
-        print(colocations(options.rows, take_turns(co_located(log), options.repeats)), flush=True)
-        if options.grow:
-            print(growth(spark, options.rows, folder))
+        sizes = list(grown(spark, options.rows, folder)) if options.grow else []
+        if options.only != "colocate":
+            print(replays(load, measured(log, load, folder / "log", options.repeats)), flush=True)
+            if sizes:
+                print(replay_growth(sizes), flush=True)
+        if options.only != "replay":
+            print(colocations(load, take_turns(co_located(log, load), options.repeats)), flush=True)
+            if sizes:
+                print(colocation_growth(sizes), flush=True)
     return 0
+
+
+def grown(spark: SparkSession, rows: int, folder: Path) -> Iterator[tuple[Load, DataFrame, Path]]:
+    """Logs that differ in one thing at a time: in rows, in keys, in consumers."""
+    loads = [
+        Load(rows // 10),
+        Load(rows),
+        Load(rows, keys=KEYS // 100),
+        Load(rows, keys=KEYS * 10),
+        Load(rows, consumers=CONSUMERS * 10),
+    ]
+    for number, load in enumerate(loads):
+        path = folder / f"grown-{number}"
+        yield load, written(spark, load, path), path
 
 
 def written(spark: SparkSession, load: Load, path: Path) -> DataFrame:
@@ -145,48 +167,46 @@ def replays(load: Load, turns: Turns) -> Report:
     return found
 
 
-def co_located(log: DataFrame) -> dict[str, Callable[[], None]]:
-    ring = HashRing([f"c{number}" for number in range(CONSUMERS)])
+def co_located(log: DataFrame, load: Load) -> dict[str, Callable[[], None]]:
+    ring = HashRing([f"c{number}" for number in range(load.consumers)])
     order = ("topic_partition", "offset")
     frames = {
         "noop": log,
-        "repartition by key, and sort": log.repartition(CONSUMERS, "key").sortWithinPartitions(*order),
-        "colocate by key": colocate(log, partitions=CONSUMERS),
-        "with_owner, repartition by owner, and sort": with_owner(log, ring)
-        .repartition(CONSUMERS, "owner")
-        .sortWithinPartitions(*order),
-        "colocate by owner": colocate(log, ring),
+        PLAIN_BY_KEY: log.repartition(load.consumers, "key").sortWithinPartitions(*order),
+        BY_KEY: colocate(log, partitions=load.consumers),
+        PLAIN_BY_OWNER: with_owner(log, ring).repartition(load.consumers, "owner").sortWithinPartitions(*order),
+        BY_OWNER: colocate(log, ring),
     }
     return {name: partial(noop, frame) for name, frame in frames.items()}
 
 
-def colocations(rows: int, turns: Turns) -> Report:
-    found = Report("co-location on Spark", ("x plain cpu", "x plain wall", "x noop cpu"), [f"{rows:,} messages"])
-    by_key, by_owner = "repartition by key, and sort", "with_owner, repartition by owner, and sort"
+def colocations(load: Load, turns: Turns) -> Report:
+    found = Report("co-location on Spark", ("cpu us/row", "x plain cpu", "x plain wall", "x noop cpu"), [str(load)])
     for case in turns:
-        plain = by_owner if "owner" in case else by_key
-        found.add(case, *turns.ratio(case, plain), turns.ratio(case, "noop").processor)
-    for case, plain in (("colocate by key", by_key), ("colocate by owner", by_owner)):
+        plain = PLAIN_BY_OWNER if "owner" in case else PLAIN_BY_KEY
+        each = turns.median(case).processor / load.rows * 1e6
+        found.add(case, each, *turns.ratio(case, plain), turns.ratio(case, "noop").processor)
+    for case, plain in ((BY_KEY, PLAIN_BY_KEY), (BY_OWNER, PLAIN_BY_OWNER)):
         found.judge(f"{case}, x plain cpu", turns.ratio(case, plain).processor, COLOCATE_TARGET)
     found.notes.extend(map(str, found.verdicts))
     return found
 
 
-def growth(spark: SparkSession, rows: int, folder: Path) -> Report:
-    """One thing at a time: what a row costs when there are more of them, of the keys, of the consumers."""
+def replay_growth(logs: Sequence[tuple[Load, DataFrame, Path]]) -> Report:
     found = Report("how replays grow", ("cpu us/row", "of Python"), ["one turn after a warm one"])
-    loads = [
-        Load(rows // 10),
-        Load(rows),
-        Load(rows, keys=KEYS // 100),
-        Load(rows, keys=KEYS * 10),
-        Load(rows, consumers=CONSUMERS * 10),
-    ]
-    for number, load in enumerate(loads):
-        path = folder / f"grow-{number}"
-        turns = measured(written(spark, load, path), load, path, 1)
-        seconds = turns.median("replay on Spark").processor / load.rows * 1e6
-        found.add(str(load), seconds, turns.ratio("one Python process per core", "replay on Spark").processor)
+    for load, log, path in logs:
+        turns = measured(log, load, path, 1)
+        each = turns.median("replay on Spark").processor / load.rows * 1e6
+        found.add(str(load), each, turns.ratio("one Python process per core", "replay on Spark").processor)
+    return found
+
+
+def colocation_growth(logs: Sequence[tuple[Load, DataFrame, Path]]) -> Report:
+    found = Report("how co-location by owner grows", ("cpu us/row", "x plain cpu"), ["one turn after a warm one"])
+    for load, log, _ in logs:
+        turns = take_turns(co_located(log, load), 1)
+        each = turns.median(BY_OWNER).processor / load.rows * 1e6
+        found.add(str(load), each, turns.ratio(BY_OWNER, PLAIN_BY_OWNER).processor)
     return found
 
 

@@ -6,6 +6,7 @@ plan has one Exchange and one Sort. After it, ``mapInArrow`` reads a consumer's 
 no group has to fit into memory.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -89,20 +90,20 @@ def colocate(
     if df.isStreaming:
         raise ConfigError("frame", "a stream", "be batch, for Spark sorts no stream; colocate within foreachBatch")
     check_new(df, _PLACE)
-    order = [_ordered(topic_partition), _ordered(offset)]
+    order = (topic_partition, offset)
     if placement is None:
         count = _shuffle_partitions(df) if partitions is None else partitions
         # what has no key is in no order with anything: it fills up evenly instead of making one partition heavy
         spread = F.when(F.col(key).isNull(), F.xxhash64(offset)).otherwise(F.xxhash64(key))
-        return _placed(df, F.pmod(spread, F.lit(count)), count).sortWithinPartitions(*order).drop(_PLACE)
+        return _placed(df, F.pmod(spread, F.lit(count)), count, order).sortWithinPartitions(*order).drop(_PLACE)
     check_new(df, into)
     ranges = ranges_of(placement) if key_hash is None else bucket_ranges_of(placement)
     slots = slot(F.col(key), ranges) if key_hash is None else bucket_hash(F.col(key), key_hash=key_hash)
     nobody = len(ranges.owners)
     count = nobody + 1 if partitions is None else partitions
-    placed = _placed(df, F.coalesce(owner_number(slots, ranges), F.lit(nobody)), count)
+    placed = _placed(df, F.coalesce(owner_number(slots, ranges), F.lit(nobody)), count, order)
     # a number that is the same in the whole partition would only make the sort slower
-    shared = [F.col(_PLACE)] if count <= nobody else []
+    shared = [_PLACE] if count <= nobody else []
     owners = F.get(constant(ranges.owners, "array<string>"), F.col(_PLACE))
     return placed.sortWithinPartitions(*shared, *order).withColumn(into, owners).drop(_PLACE)
 
@@ -111,12 +112,13 @@ def _shuffle_partitions(df: DataFrame) -> int:
     return int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
 
 
-def _placed(df: DataFrame, place: Column, count: int) -> DataFrame:
-    """Shuffle rows by the number of their place; a column of its own, because Connect takes no expression there."""
+def _placed(df: DataFrame, place: Column, count: int, order: Sequence[str]) -> DataFrame:
+    """Shuffle rows by the number of their place; a column of its own, because Connect takes no expression there.
+
+    A row without a value to sort by has no place in the order, and must not get one in silence. It is looked for here,
+    once for each row: in the sort it would be once for each comparison, in a filter Spark could move it below a join.
+    """
+    for column in order:
+        missing = F.raise_error(F.lit(f"keyshared: a row has no {column}, so it has no place in the order of messages"))
+        place = F.when(F.col(column).isNull(), missing).otherwise(place)
     return df.withColumn(_PLACE, place.cast("int")).repartitionById(count, _PLACE)
-
-
-def _ordered(column: str) -> Column:
-    """A column to sort by; a row without a value has no place in the order, and must not get one in silence."""
-    missing = F.raise_error(F.lit(f"keyshared: a row has no {column}, so it has no place in the order of messages"))
-    return F.coalesce(F.col(column), missing)

@@ -47,7 +47,7 @@ _UNORDERED: Final = (MapType, VariantType)  # Spark cannot sort by these
 
 
 def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order: str) -> DataFrame:
-    """Read a log from Parquet, CSV (with a header) or JSON lines, by its extension; a folder is read as Parquet.
+    r"""Read a log from Parquet, CSV (with a header) or JSON lines, by its extension; a folder is read as Parquet.
 
     Args:
         spark: The session.
@@ -71,7 +71,14 @@ def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order:
         frame itself is lazy, and sorts by topic-partition.
 
     Example:
-        >>> log = load_log(spark, "events.parquet", key="user", partition="shard", order="ts")  # doctest: +SKIP
+        >>> file = folder / "events.csv"
+        >>> _ = file.write_text("user,shard,ts\neve,7,12\nbob,7,11\n,8,15\n")
+        >>> log = load_log(spark, str(file), key="user", partition="shard", order="ts")
+        >>> for row in log.sort("topic_partition", "offset").collect():
+        ...     print(row.topic_partition, row.key, row.order, row.offset)
+        7 bob 11 0
+        7 eve 12 1
+        8 None 15 0
     """
     return as_log(_read(spark, path, as_text=(key, partition)), key=key, partition=partition, order=order)
 
@@ -96,7 +103,10 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
         One pass to look for rows that lack something; the frame itself is lazy, and sorts by topic-partition.
 
     Example:
-        >>> log = as_log(events, key="user", partition="shard", order="ts")  # doctest: +SKIP
+        >>> rows = [("eve", 7, 12, "in"), ("bob", 7, 11, "out")]
+        >>> events = spark.createDataFrame(rows, "user string, shard int, ts long, door string")
+        >>> as_log(events, key="user", partition="shard", order="ts").sort("offset").collect()[0]
+        Row(topic_partition='7', key='bob', order=11, offset=0, door='out')
     """
     kept = [F.col(name) for name in _columns(df, exclude=(key, partition, order, *_LOG_COLUMNS))]
     log = df.select(

@@ -118,6 +118,15 @@ def stream_dispatch(
         sort, and memory O(outstanding messages).
 
     Example:
+        >>> told = [("p", 1, 0, "add_consumer", None, None, "ann"), ("p", 2, 5, "offer", 0, "order-1", None)]
+        >>> names = "topic_partition string, sequence long, at_ms long, command string"
+        >>> commands = spark.createDataFrame(told, f"{names}, offset long, key string, consumer string")
+        >>> [outcome] = stream_dispatch(commands, HashRing()).collect()
+        >>> outcome.effect, outcome.offset, bytes(outcome.key), outcome.consumer, outcome.attempt
+        ('deliver', 0, b'order-1', 'ann', 1)
+
+        As a stream, with its state kept from run to run in a folder:
+
         >>> commands = spark.readStream.schema(COMMAND_SCHEMA).json("commands")  # doctest: +SKIP
         >>> outcomes = stream_dispatch(commands, HashRing(), delay_ms=60_000)  # doctest: +SKIP
         >>> outcomes.writeStream.option("checkpointLocation", "state").start("outcomes")  # doctest: +SKIP
