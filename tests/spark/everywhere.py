@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
-from tests.spark import rdd_jobs, small_jobs, stream_job
+from tests.spark import rdd_jobs, refusals, small_jobs, stream_jobs
 
 from keyshared.spark.session import local_session
 
@@ -28,7 +28,10 @@ JOBS: Final[Mapping[str, Job]] = {
     "distribution": small_jobs.distributed,
     "offsets": small_jobs.translated,
     "log": small_jobs.loaded,
-    "stream": stream_job.dispatched,
+    "refusals": refusals.refused,
+    "failures": refusals.failed,
+    "streams": stream_jobs.dispatched,
+    "micro-batches": stream_jobs.colocated,
 }
 RDD_JOBS: Final[Mapping[str, Job]] = {
     "rdd columns": rdd_jobs.columns,

@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import Row, SparkSession
 from tests.command_logs import ring
-from tests.spark import stream_job
+from tests.spark import stream_jobs
 from tests.spark.small_jobs import BUCKETS, LAYOUT, PLAN, PLANS, PULSAR, RING, TREE, broken_log, keyed, messages
 
 from keyshared import spark as ks
@@ -55,10 +55,10 @@ def audits(spark: SparkSession) -> list[AuditRow]:
 
 def streams(spark: SparkSession) -> list[tuple[object, ...]]:
     """A dispatcher for each topic-partition, until all of the log has happened."""
-    log = spark.createDataFrame(stream_job.commands(), ks.COMMAND_SCHEMA)
+    log = spark.createDataFrame(stream_jobs.commands(), ks.COMMAND_SCHEMA)
     rows = log.repartition(2, "topic_partition").sortWithinPartitions("topic_partition", "sequence").rdd
     told = rows.map(lambda row: (row.topic_partition, UNTIL_MS, *row[1:]))
-    return told.mapPartitions(partial(ks.dispatch_partition, placement=ring(), config=stream_job.CONFIG)).collect()
+    return told.mapPartitions(partial(ks.dispatch_partition, placement=ring(), config=stream_jobs.CONFIG)).collect()
 
 
 def placed(rows: Iterable[Row]) -> Iterator[tuple[str, int, Happening]]:

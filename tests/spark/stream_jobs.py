@@ -1,5 +1,6 @@
-"""A dispatcher for each topic-partition of a stream that is stopped and started again, and of a batch."""
+"""Streams: dispatchers that are stopped and started again, beside those of a batch; and micro-batches, co-located."""
 
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -7,11 +8,14 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from tests.command_logs import lag_of, ring, written_log
+from tests.spark.small_jobs import RING, messages
 
 from keyshared.commands import Command
 from keyshared.config import DispatcherConfig
 from keyshared.retry import Poison, RetryPolicy
+from keyshared.spark.colocation import colocate
 from keyshared.spark.streaming import COMMAND_SCHEMA, OUTCOME_SCHEMA, STATE_STORE, stream_dispatch
 
 CONFIG: Final = DispatcherConfig(
@@ -65,3 +69,20 @@ def run(spark: SparkSession, folder: Path, files: list[DataFrame], delay_ms: int
     query = writer.option("checkpointLocation", str(folder / "state")).trigger(availableNow=True).start()
     query.awaitTermination()
     return spark.read.schema(OUTCOME_SCHEMA).parquet(sink).collect()
+
+
+def colocated(spark: SparkSession) -> list[Row]:
+    """What can be done to no stream is done to its micro-batches: by each there is a file for each owner."""
+    log = messages(spark)
+    with TemporaryDirectory() as folder:
+        source, sink = f"{folder}/log", f"{folder}/colocated"
+        log.coalesce(1).write.parquet(source)
+        stream = spark.readStream.schema(log.schema).parquet(source)
+        writer = stream.writeStream.foreachBatch(partial(_colocate_into, sink)).trigger(availableNow=True)
+        writer.option("checkpointLocation", f"{folder}/state").start().awaitTermination()
+        return spark.read.parquet(sink).collect()
+
+
+def _colocate_into(path: str, batch: DataFrame, number: int) -> None:
+    place = F.monotonically_increasing_id().alias("place")
+    colocate(batch, RING).select("*", place, F.lit(number).alias("batch")).write.mode("append").parquet(path)
