@@ -13,8 +13,8 @@ from keyshared import HashRing
 from keyshared import spark as ks
 from keyshared.errors import KeySharedError
 
-# the line of what Spark says that says what is wrong: natively, or in Python; the others are of who ran it
-TELLING: Final = re.compile(r"^(?:\[USER_RAISED_EXCEPTION\]|keyshared\.).*", re.MULTILINE)
+# what is wrong and where, natively or in Python; the other lines are of who ran it
+TELLING: Final = re.compile(r"^(?:\[USER_RAISED_EXCEPTION\].*|keyshared\..*\nin topic_partition .*)", re.MULTILINE)
 
 
 def refused(spark: SparkSession) -> list[str]:
