@@ -25,7 +25,7 @@ from keyshared.spark.deliveries import DELIVERY_SCHEMA  # noqa: E402 - needs pys
 from keyshared.spark.partition import DeliveryRow, SummaryRow, replay_partition  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -166,24 +166,16 @@ def check_files(expected: "DataFrame", path: Path) -> None:
     """A file for each partition that has rows, which are in the order of the frame."""
     partitions = [rows for rows in expected.rdd.glom().collect() if rows]
     files = sorted(path.glob("*.parquet"))
-    assert [list(map(plain, rows)) for rows in partitions] == [
+    assert [list(map(tuple, rows)) for rows in partitions] == [
         [tuple(row.values()) for row in pq.read_table(file).to_pylist()] for file in files
     ]
     assert len(partitions) > 1
 
 
-def plain(row: "Row") -> tuple[Any, ...]:
-    """As pyarrow gives it."""
-    return tuple(bytes(value) if isinstance(value, bytearray) else value for value in row)
-
-
 def test_spark_submit_runs_the_demo_on_the_master_it_was_told(cluster: str, tmp_path: Path) -> None:
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     demo = str(ROOT / "src" / "keyshared" / "spark" / "demo.py")
-    few = (
-        "--conf",
-        "spark.sql.shuffle.partitions=3",
-    )  # as a cluster's owner might: 200 tasks for 200 rows take minutes
+    few = ("--conf", "spark.sql.shuffle.partitions=3")  # 200 tasks for 200 rows take minutes
     check_demo(run(submit, "--master", cluster, *few, demo, *own_log(tmp_path), cwd=tmp_path), tmp_path)
 
 
