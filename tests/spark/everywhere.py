@@ -16,6 +16,7 @@ from tests.spark import rdd_jobs, refusals, small_jobs, stream_jobs
 
 from keyshared.spark.session import local_session
 
+QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 Job = Callable[[SparkSession], list[Any]]
 
 JOBS: Final[Mapping[str, Job]] = {
@@ -47,10 +48,10 @@ def answers(spark: SparkSession, jobs: Mapping[str, Job]) -> dict[str, list[str]
 
 
 def session(master: str, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Make the session that is asked for; executors that start quickly, where it has some of its own."""
-    quick = {} if _is_remote(master) else {"spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-    made = {"spark.sql.shuffle.partitions": "3", **quick, **(settings or {})}
-    return local_session("everywhere", master=master, settings=made)
+    """Make the session that is asked for; its own driver and executors are such that start quickly."""
+    executors = {} if _is_remote(master) else {"spark.executor.extraJavaOptions": QUICK}
+    made = {"spark.sql.shuffle.partitions": "3", **executors, **(settings or {})}
+    return local_session("everywhere", master=master, jvm_options=QUICK, settings=made)
 
 
 def hosts(spark: SparkSession) -> list[str]:

@@ -17,7 +17,7 @@ import pytest
 pyspark = pytest.importorskip("pyspark")
 import pyarrow.parquet as pq  # noqa: E402 - comes with pyspark
 from tests.spark import lost_executor, speculative  # noqa: E402 - needs pyspark
-from tests.spark.everywhere import JOBS, RDD_JOBS, answers  # noqa: E402 - needs pyspark
+from tests.spark.everywhere import JOBS, QUICK, RDD_JOBS, answers  # noqa: E402 - needs pyspark
 from tests.spark.small_jobs import PLAN  # noqa: E402 - needs pyspark
 from tests.spark.standalone import HOSTS, standalone  # noqa: E402 - needs pyspark
 
@@ -175,8 +175,10 @@ def check_files(expected: "DataFrame", path: Path) -> None:
 def test_spark_submit_runs_the_demo_on_the_master_it_was_told(cluster: str, tmp_path: Path) -> None:
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     demo = str(ROOT / "src" / "keyshared" / "spark" / "demo.py")
-    few = ("--conf", "spark.sql.shuffle.partitions=3")  # 200 tasks for 200 rows take minutes
-    check_demo(run(submit, "--master", cluster, *few, demo, *own_log(tmp_path), cwd=tmp_path), tmp_path)
+    # 200 tasks for 200 rows take minutes, and so does machine code that is optimized for three JVMs
+    quick = ["--conf", "spark.sql.shuffle.partitions=3", "--driver-java-options", QUICK]
+    quick += ["--conf", f"spark.executor.extraJavaOptions={QUICK}"]
+    check_demo(run(submit, "--master", cluster, *quick, demo, *own_log(tmp_path), cwd=tmp_path), tmp_path)
 
 
 def own_log(folder: Path) -> list[str]:
