@@ -268,6 +268,34 @@ class TestState:
         with pytest.raises(SnapshotError, match="ranges"):
             Journal.from_bytes(journal.to_bytes(), HashRing(vnodes=7))
 
+    def test_a_ring_on_which_the_consumers_are_already_is_not_built_again(self) -> None:
+        journal = joined(weight=2)
+        other = joined(weight=2).ring
+
+        assert other.ranges is Journal.from_bytes(journal.to_bytes(), HashRing(), joined=other).ring.ranges
+
+    def test_a_ring_of_other_consumers_or_weights_or_another_order_of_joining_is_not_taken(self) -> None:
+        journal = joined()
+        journal.apply(Command(1, 0, "add_consumer", consumer="bob"))
+        there = HashRing(["bob", "ann"]), HashRing({"ann": 1, "bob": 2}), HashRing(["ann", "bob", "cy"]), HashRing()
+
+        for ring in there:
+            again = Journal.from_bytes(journal.to_bytes(), HashRing(), joined=ring)
+            assert journal.ring == again.ring
+            assert journal.ring.consumers == again.ring.consumers
+
+    def test_a_consumer_that_drains_is_not_on_the_ring(self) -> None:
+        journal = joined()
+        journal.apply(offer(1, 0))
+        journal.apply(Command(2, 0, "remove_consumer", consumer="ann"))
+        again = Journal.from_bytes(journal.to_bytes(), HashRing(), joined=joined().ring)
+
+        assert () == again.ring.consumers
+
+    def test_a_ring_is_one(self) -> None:
+        with pytest.raises(ConfigError, match="joined is 7; it must be the ring of a journal, or None"):
+            Journal.from_bytes(joined().to_bytes(), HashRing(), joined=7)  # type: ignore[arg-type]  # on purpose
+
     def test_a_dispatcher_that_cannot_exist_is_refused(self) -> None:
         with pytest.raises(SnapshotError, match=r"snapshot is \{\}"):
             Journal.from_bytes(packed({**state_of(joined()), "dispatcher": {}}), HashRing())

@@ -13,7 +13,7 @@ import zlib
 from base64 import b64encode
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from keyshared.commands import OFFER, REFUSED, Command, Fields, Outcome, call, fields_of
 from keyshared.config import DispatcherConfig
@@ -21,6 +21,7 @@ from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Effect, Load, Skipped, SkipReason
 from keyshared.errors import ConfigError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError
 from keyshared.hashing import key_bytes
+from keyshared.members import MemberState
 from keyshared.ring import HashRing
 from keyshared.snapshot import Reader
 
@@ -81,30 +82,40 @@ class Journal:
         self._unread: OrderedDict[int, bytes | None] = OrderedDict()
 
     @classmethod
-    def from_bytes(cls, state: bytes, placement: HashRing, config: DispatcherConfig | None = None) -> Self:
+    def from_bytes(
+        cls,
+        state: bytes,
+        placement: HashRing,
+        config: DispatcherConfig | None = None,
+        *,
+        joined: HashRing | None = None,
+    ) -> Self:
         """Go on where `to_bytes` was called.
 
         Args:
             state: What it returned.
             placement: As the original's.
             config: To go on with. Another one than the original's is legal if all that is outstanding fits into it.
+            joined: The `ring` of another journal made from ``placement``. If the same consumers joined this one, in the
+                same order and with the same weights, it is copied, and they need not join one by one.
 
         Returns:
             A journal with the same future.
 
         Raises:
             SnapshotError: The state is truncated, forged, of another version, or of another kind of ring.
-            ConfigError: As for the constructor.
+            ConfigError: As for the constructor, or ``joined`` is no `HashRing`.
 
         Complexity:
-            O(n log n), n messages outstanding.
+            O(n log n), n messages outstanding; and O(c p) for c consumers with p points together, O(p) if ``joined``
+            is of use.
         """
         _check(placement, config)
         data = Reader(_parsed(state), "state")
         if data.field("version").integer() != JOURNAL_VERSION:
             raise data.field("version").refuse(f"be {JOURNAL_VERSION}, the version that this release writes")
         new = cls(placement, config)
-        new._load(data, placement, config)
+        new._load(data, _ring_for(data, placement, joined), config)
         return new
 
     def to_bytes(self) -> bytes:
@@ -208,6 +219,11 @@ class Journal:
     def dispatcher(self) -> KeySharedDispatcher:
         """The dispatcher, for its queries: call nothing that changes it."""
         return self._dispatcher
+
+    @property
+    def ring(self) -> HashRing:
+        """A copy of the ring with the consumers that are on it now. O(points)."""
+        return cast("HashRing", self._dispatcher.placement)  # what `_check` has let in
 
     @property
     def sequence(self) -> int | None:
@@ -326,6 +342,21 @@ class Journal:
 
 def _sequence_of(command: Command) -> int:
     return command.sequence
+
+
+def _ring_for(state: Reader, placement: HashRing, joined: HashRing | None) -> HashRing:
+    """The ring that has the consumers of a state already, else the one that has nobody."""
+    if joined is None:
+        return placement
+    if not isinstance(joined, HashRing):
+        raise ConfigError("joined", joined, "be the ring of a journal, or None")
+    members = [
+        (consumer.field("name").text(), consumer.field("weight").maybe(Reader.weight))
+        for consumer in state.field("dispatcher").field("consumers").items()
+        if consumer.field("state").text() != MemberState.DRAINING
+    ]
+    there = [(name, joined.weight_of(name)) for name in joined.consumers]
+    return joined if there == [(name, 1 if weight is None else weight) for name, weight in members] else placement
 
 
 def _check(placement: object, config: object) -> None:

@@ -268,9 +268,11 @@ class HashRing:
         vnodes = self._vnodes_of(weight)
         before = self.ranges
         self._members[name] = _Member(weight, vnodes, member.rank, member.index)
+        if vnodes == member.vnodes:
+            return []
         if vnodes > member.vnodes:
             self._insert(self._points_of(name, member, member.vnodes, vnodes))
-        elif vnodes < member.vnodes:
+        else:
             self._discard(self._points_of(name, member, vnodes, member.vnodes))
         return before.moved(self.ranges)
 

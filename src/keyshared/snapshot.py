@@ -52,13 +52,23 @@ _MARKS: Final[dict[str, SettleReason | SkipReason]] = {
 class Reader:
     """Reads plain data that may be anything, and says where it is not what it should be."""
 
-    def __init__(self, data: object, place: str = "snapshot") -> None:
+    __slots__ = ("_data", "_inside", "_name")
+
+    def __init__(self, data: object, name: str | int = "snapshot", inside: "Reader | None" = None) -> None:
         self._data = data
-        self._place = place
+        self._name = name
+        self._inside = inside
 
     def refuse(self, requirement: str) -> SnapshotError:
         """The exception that says what this value should have been."""
-        return SnapshotError(self._place, self._data, requirement)
+        return SnapshotError(self.place(), self._data, requirement)
+
+    def place(self) -> str:
+        """Where this value stands: put together only when it is told, there are ten values for each message."""
+        if self._inside is None:
+            return str(self._name)
+        step = f"[{self._name}]" if isinstance(self._name, int) else f".{self._name}"
+        return f"{self._inside.place()}{step}"
 
     @property
     def raw(self) -> object:
@@ -69,13 +79,13 @@ class Reader:
         """The value under a name."""
         if not isinstance(self._data, Mapping) or name not in self._data:
             raise self.refuse(f"have a field {name!r}")
-        return Reader(self._data[name], f"{self._place}.{name}")
+        return Reader(self._data[name], name, self)
 
     def items(self, length: int | None = None) -> list["Reader"]:
         """The values of a list, of that length if one is given."""
         if not isinstance(self._data, list) or length not in {None, len(self._data)}:
             raise self.refuse("be a list" if length is None else f"be a list of {length}")
-        return [Reader(value, f"{self._place}[{index}]") for index, value in enumerate(self._data)]
+        return [Reader(value, index, self) for index, value in enumerate(self._data)]
 
     def maybe(self, read: Callable[["Reader"], _T]) -> _T | None:
         """None, or what ``read`` makes of it."""

@@ -38,7 +38,8 @@ def cut(log: Log, rng: Random, kind: type[Journal] = Journal) -> tuple[list[Outc
         left -= set(piece)
         earliest = min((command.at_ms for command in left), default=0)
         told += journal.advance(rng.choice([earliest, earliest - 5, 0]))
-        journal = kind.from_bytes(journal.to_bytes(), ring(), log.config)
+        joined = rng.choice([None, journal.ring])
+        journal = kind.from_bytes(journal.to_bytes(), ring(), log.config, joined=joined)
         journal.dispatcher.check_invariants()
     return told, journal
 
@@ -120,7 +121,7 @@ class Forgetful(Journal):
     """Stores nothing."""
 
     @classmethod
-    def from_bytes(cls, *state_and_rest: Any) -> Any:
+    def from_bytes(cls, *state_and_rest: Any, **_: Any) -> Any:
         return cls(*state_and_rest[1:])
 
 

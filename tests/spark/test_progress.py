@@ -9,6 +9,8 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +98,42 @@ def test_a_terminal_shows_tasks_and_rows_of_a_job_in_one_line(spark: "SparkSessi
     assert len(last) >= len(drawn[-1].rstrip())  # wipes what was there
 
 
+class Reader(io.StringIO):
+    """Leaves a file when it has read what it waits for."""
+
+    def __init__(self, pattern: str, file: Path) -> None:
+        super().__init__()
+        self.pattern = pattern
+        self.file = file
+
+    def write(self, text: str) -> int:
+        if re.search(self.pattern, text):
+            self.file.touch()
+        return super().write(text)
+
+
+def stuck_until(file: Path) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
+    """Give back some rows, then none until there is a file, for a minute at most."""
+
+    def run(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        yield from islice(batches, 4)
+        late = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < late:
+            time.sleep(0.05)
+        yield from batches
+
+    return run
+
+
+@pytest.mark.usefixtures("often")
+def test_a_task_that_passes_rows_through_python_tells_them_while_it_runs(spark: "SparkSession", tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    out = Reader(r"counting: 0 of 1 tasks, [1-4]0,000 rows from Python, [\d,]+ rows/s, \d", seen)
+    with watch(spark, "counting", every_s=0.01, quiet_s=0, out=out):
+        assert 80_000 == spark.range(0, 80_000, 1, 1).mapInArrow(stuck_until(seen), "id long").count()
+    assert seen.exists()
+
+
 def test_a_line_is_no_longer_than_the_terminal_is_wide() -> None:
     screen, keyboard = os.openpty()
     fcntl.ioctl(keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
@@ -159,6 +197,19 @@ def test_a_spark_without_the_store_still_shows_tasks() -> None:
     stage = SimpleNamespace(numTasks=4, numCompletedTasks=1)
     tracker = SimpleNamespace(getActiveStageIds=lambda: [7, 8], getStageInfo={7: stage, 8: None}.get)
     session = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
+    assert shown(session, io.StringIO(), "working: 1 of 4 tasks, 0.")
+
+
+@pytest.mark.usefixtures("often")
+def test_a_spark_that_writes_its_figures_otherwise_shows_tasks() -> None:
+    stage = SimpleNamespace(numTasks=4, numCompletedTasks=1)
+    tracker = SimpleNamespace(getActiveStageIds=lambda: [7], getStageInfo={7: stage}.get)
+
+    def store() -> object:
+        raise ValueError
+
+    jvm = SimpleNamespace(sharedState=lambda: SimpleNamespace(statusStore=store))
+    session = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker), _jsparkSession=jvm)
     assert shown(session, io.StringIO(), "working: 1 of 4 tasks, 0.")
 
 

@@ -54,6 +54,32 @@ def test_a_stage_that_reads_no_more_gets_slower() -> None:
     assert ["12,000 rows/s", "6,000 rows/s", "2,000 rows/s"] == [line.split(", ")[2] for line in found]
 
 
+def test_rows_from_python_are_told_beside_those_that_were_read() -> None:
+    told = lines(every_s=1, quiet_s=0)
+    stage = StageSeen(1, 2, 0, 0)
+    told.look(101.0, [stage], {7: 0})
+    assert "working: 0 of 2 tasks, 900 rows from Python, 300 rows/s, 3.0 s\n" == told.look(
+        103.0, [stage], {7: 600, 8: 300}
+    )
+    read = stage._replace(done=1, rows=1_000)
+    expected = "working: 1 of 2 tasks, 1,000 rows, 250 rows/s, 950 rows from Python, 4.0 s\n"
+    assert expected == told.look(104.0, [read], {7: 650, 8: 300})
+
+
+def test_rows_from_python_of_stages_before_are_left_out() -> None:
+    told = lines(every_s=1, quiet_s=0)
+    told.look(101.0, [StageSeen(1, 2, 1, None)], {7: 0})
+    assert "working: 0 of 2 tasks, 2.0 s\n" == told.look(102.0, [StageSeen(2, 2, 0, None)], {7: 500})
+    found = told.look(103.0, [StageSeen(2, 2, 0, None)], {7: 500, 8: 40})
+    assert "working: 0 of 2 tasks, 40 rows from Python, 20 rows/s, 3.0 s\n" == found
+
+
+def test_a_query_that_is_over_takes_its_rows_along() -> None:
+    told = lines(every_s=1, quiet_s=0)
+    told.look(101.0, [StageSeen(1, 2, 0, None)], {7: 500})
+    assert "working: 0 of 2 tasks, 2.0 s\n" == told.look(102.0, [StageSeen(1, 2, 0, None)], {})
+
+
 def test_a_new_stage_has_a_rate_of_its_own() -> None:
     told = lines(every_s=1, quiet_s=0)
     told.look(110.0, [StageSeen(1, 2, 1, 40)])

@@ -27,15 +27,28 @@ SECOND = DispatcherConfig(ack_timeout_ms=1_000)
 JOINED = Command(0, 0, "add_consumer", consumer="c1")
 
 
+CommandsRow: Any = Row("topic_partition", *Command._fields)
+OutcomeRow: Any = Row("topic_partition", *Outcome._fields)
+
+
 def stream_of(processor: DispatchProcessor) -> Any:
     # no row is ever late: stream_dispatch takes the column away by which Spark would tell
     return TwsTester(processor, timeMode="EventTime", eventTimeExtractor=lambda _: 1 << 62)
 
 
 def fed(stream: Any, commands: list[Command], topic_partition: str = "p") -> list[Row]:
-    command_row: Any = Row("topic_partition", *Command._fields)
-    rows: list[Row] = stream.test(topic_partition, [command_row(topic_partition, *command) for command in commands])
-    return rows
+    """Give commands in two rows of arrays, as they come from two tasks."""
+    pieces = [piece for piece in (commands[:2], commands[2:]) if piece]
+    rows = [CommandsRow(topic_partition, *map(list, zip(*piece, strict=True))) for piece in pieces]
+    return unbundled(stream.test(topic_partition, rows))
+
+
+def passed(stream: Any, watermark: int) -> list[Row]:
+    return unbundled(stream.setWatermark(watermark))
+
+
+def unbundled(rows: list[Row]) -> list[Row]:
+    return [OutcomeRow(row.topic_partition, *outcome) for row in rows for outcome in zip(*row[1:], strict=True)]
 
 
 def told(rows: list[Row]) -> list[Outcome]:
@@ -53,7 +66,7 @@ def streamed(log: Log, rng: Random, kind: type[DispatchProcessor] = DispatchProc
         earliest = min((command.at_ms for command in left), default=0)
         if earliest > watermark and rng.choice([True, False]):
             watermark = earliest
-            outcomes += told(stream.setWatermark(watermark))
+            outcomes += told(passed(stream, watermark))
     return outcomes
 
 
@@ -90,7 +103,9 @@ class Unsorted(DispatchProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802, N803  # Spark's names
         for row in rows:
-            yield from super().handleInputRows(key, iter([row]), timerValues)
+            for command in zip(*row[1:], strict=True):
+                alone = CommandsRow(row[0], *([field] for field in command))
+                yield from super().handleInputRows(key, iter([alone]), timerValues)
 
 
 class Repeating(DispatchProcessor):
@@ -115,8 +130,8 @@ def timed_out(kind: type[DispatchProcessor]) -> list[tuple[int, str]]:
     stream = stream_of(kind(HashRing(), SECOND))
     fed(stream, [JOINED, Command(1, 500, "offer", offset=0)])
     fed(stream, [JOINED], "q")
-    assert [] == stream.setWatermark(1_499)
-    return [(row.at_ms, row.effect) for row in stream.setWatermark(9_000) if row.topic_partition == "p"]
+    assert [] == passed(stream, 1_499)
+    return [(row.at_ms, row.effect) for row in passed(stream, 9_000) if row.topic_partition == "p"]
 
 
 def test_the_watermark_makes_due_what_no_command_would_and_each_at_its_own_instant() -> None:
@@ -157,7 +172,7 @@ def test_a_command_that_lags_acts_at_its_own_time_if_nothing_was_due_since() -> 
 def test_else_it_acts_at_the_instant_that_was_reached() -> None:
     stream = stream_of(DispatchProcessor(HashRing(), SECOND))
     fed(stream, [JOINED, Command(1, 500, "offer", offset=0, key=b"a")])
-    assert [(1_500, "released")] == seen(stream.setWatermark(1_500))
+    assert [(1_500, "released")] == seen(passed(stream, 1_500))
 
     late = Command(2, 700, "offer", offset=1, key=b"b")
     assert [(1_500, "deliver")] == seen(fed(stream, [late]))
@@ -170,6 +185,8 @@ def test_topic_partitions_have_nothing_in_common() -> None:
     assert [] == fed(stream, [Command(2, 2, "offer", offset=0, key=b"a")], "q")
     (joined,) = fed(stream, [Command(3, 3, "add_consumer", consumer="c2")], "q")
     assert ("q", 0, "c2") == (joined.topic_partition, joined.position, joined.consumer)
+    (more,) = fed(stream, [Command(4, 4, "offer", offset=1, key=b"b")])
+    assert ("p", 1, "c1") == (more.topic_partition, more.position, more.consumer)
 
 
 def test_the_state_is_bytes_of_the_journal_and_no_live_object() -> None:

@@ -61,10 +61,17 @@ def store(spark: "SparkSession") -> Iterator["SparkSession"]:
         spark.conf.set(name, value)
 
 
+HUGE = (1 << 53) + 1  # no float is that number
+
+
 def logs(rng: Random) -> dict[str, list[Command]]:
-    """Two that are busy, and one that falls silent with a message in flight."""
+    """Two that are busy, one of them with huge offsets, and one that falls silent with a message in flight."""
     silent = [Command(0, 0, "add_consumer", consumer="x"), Command(1, 3, "offer", offset=0, key=b"a")]
-    return {"p": written_log(rng, 80, CONFIG).commands, "q": written_log(rng, 70, CONFIG).commands, "r": silent}
+    huge = [
+        command if command.offset is None else command._replace(offset=command.offset + HUGE)
+        for command in written_log(rng, 70, CONFIG).commands
+    ]
+    return {"p": written_log(rng, 80, CONFIG).commands, "q": huge, "r": silent}
 
 
 def files_of(rng: Random, commands: dict[str, list[Command]]) -> list[list[tuple[Any, ...]]]:
@@ -149,7 +156,8 @@ def test_a_stream_that_crashes_and_is_stopped_gives_each_row_of_the_batch_once(
     run()
 
     batch = store.read.schema(COMMAND_SCHEMA).parquet(str(source))
-    expected = sorted(map(tuple, batch.transform(stream_dispatch, ring(), config=CONFIG, delay_ms=delay_ms).collect()))
+    outcomes = batch.transform(stream_dispatch, ring(), config=CONFIG, delay_ms=delay_ms)
+    expected = sorted(map(tuple, outcomes.collect()))
     until = max(command.at_ms for mine in commands.values() for command in mine) - delay_ms
     rows = [(name, until, *command) for name, mine in commands.items() for command in mine]
     assert sorted(dispatch_partition(rows, ring(), config=CONFIG)) == expected
@@ -176,6 +184,13 @@ def test_the_batch_form_of_arrow_takes_and_gives_any_size_of_batches() -> None:
         assert [to_arrow_schema(OUTCOME_SCHEMA)] * len(batches) == [batch.schema for batch in batches]
         assert expected == [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
     assert [] == list(dispatch_batches([], ring(), CONFIG))
+
+
+def test_a_stream_has_the_schema_of_a_batch(store: "SparkSession", tmp_path: Path) -> None:
+    stream = store.readStream.schema(COMMAND_SCHEMA).parquet(str(tmp_path))
+
+    assert OUTCOME_SCHEMA == stream_dispatch(stream, HashRing()).schema
+    assert OUTCOME_SCHEMA == stream_dispatch(frame(store), HashRing()).schema
 
 
 def frame(

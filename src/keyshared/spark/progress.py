@@ -1,6 +1,6 @@
 """A line that says how far Spark is: tasks done, rows and rows per second; in place of Spark's own.
 
-On a Spark master, local or not, a thread asks Spark's status tracker, and its status store for rows. On Spark Connect
+On a Spark master, local or not, a thread asks Spark's status tracker, and its status stores for rows. On Spark Connect
 the server tells by itself, tasks only.
 """
 
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from keyshared.errors import ConfigError
 from keyshared.spark.progress_lines import ProgressLines, StageSeen
+from keyshared.spark.python_rows import PythonRows
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.shell.progress import ProgressHandler
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["watch"]
 
 _COLUMNS: Final = 80  # of a terminal that does not say
-_Look: TypeAlias = Callable[[], list[StageSeen]]
+_Look: TypeAlias = Callable[[], tuple[list[StageSeen], dict[int, int]]]  # and rows from Python, by counter
 
 # a context that is being stopped, a JVM that is gone, a Spark whose store is another one
 _NO_ANSWER: Final = (PySparkException, Py4JError, AttributeError, OSError)
@@ -46,9 +47,11 @@ def watch(
     fewer the longer it takes. What is over within ``quiet_s`` writes nothing. The display never fails the job: where
     Spark does not answer, or nobody reads, it shows less.
 
-    Rows are what the tasks of the running stages have read from files, caches and shuffles, and their rate is that by
-    the time since the first of these stages began. Tasks that pass rows through Python tell them when they end, so
-    a job of a few long ones shows none for a while. On Spark Connect rows are unknown.
+    Rows are what the tasks of the running stages have read from files, caches and shuffles; on a local master Spark
+    tells them when a task ends. Rows from Python are what its functions have given back meanwhile, which may be more
+    or fewer than they were given; executors tell them with their heartbeats, every 10 s, or every second in a local
+    session of `local_session`. The rate is by the time since the first of these stages began. On Spark Connect rows
+    are unknown.
 
     Args:
         spark: The session, classic or Connect; None while there is none, then only the time is shown. All running jobs
@@ -118,8 +121,8 @@ def _width(out: TextIO) -> int | None:
 
 def _show(lines: ProgressLines, look: _Look, over: threading.Event, out: TextIO) -> None:
     while not over.wait(lines.pause_s):
-        stages = look()
-        if not _write(out, lines.look(time.monotonic(), stages)):
+        stages, from_python = look()
+        if not _write(out, lines.look(time.monotonic(), stages, from_python)):
             return
 
 
@@ -137,12 +140,13 @@ def _write(out: TextIO, text: str) -> bool:
 def _looking(spark: SparkSession | None) -> AbstractContextManager[_Look]:
     """How to see what runs on this session."""
     if spark is None:
-        return nullcontext(list)
+        return nullcontext(lambda: ([], {}))
     try:
         context = spark.sparkContext
     except AttributeError:  # Connect has none
         return _told_by_server(spark)
-    return nullcontext(lambda: _active_stages(context))
+    returned = PythonRows(spark)
+    return nullcontext(lambda: (_active_stages(context), _from_python(returned)))
 
 
 def _active_stages(context: SparkContext) -> list[StageSeen]:
@@ -167,6 +171,13 @@ def _rows(context: SparkContext, stage: int) -> int | None:
         return None
 
 
+def _from_python(returned: PythonRows) -> dict[int, int]:
+    try:
+        return returned.look()
+    except (*_NO_ANSWER, TypeError, ValueError):  # as above; ValueError: figures are written otherwise
+        return {}
+
+
 @contextmanager
 def _told_by_server(spark: SparkSession) -> Iterator[_Look]:
     """Remember what the Connect server says of each operation that runs."""
@@ -186,7 +197,7 @@ def _told_by_server(spark: SparkSession) -> Iterator[_Look]:
     handler = cast("ProgressHandler", hear)
     spark.registerProgressHandler(handler)
     try:
-        yield lambda: [stage for stages in list(running.values()) for stage in stages]
+        yield lambda: ([stage for stages in list(running.values()) for stage in stages], {})
     finally:
         try:
             spark.removeProgressHandler(handler)

@@ -1,12 +1,14 @@
 """What a line of progress says, and when it is due: plain values, no Spark, no clock."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 __all__ = ["ProgressLines", "StageSeen"]
 
 _REDRAW_S: Final = 0.25
 _LOOK_S: Final = 1.0
+_NONE: Final[Mapping[int, int]] = MappingProxyType({})
 _SPARSE: Final = 0.1  # of the time that has passed: an hour has some 50 lines, a day 80
 
 
@@ -24,6 +26,13 @@ class StageSeen(NamedTuple):
     tasks: int
     done: int
     rows: int | None
+
+
+class _Begin(NamedTuple):
+    """The look before a stage was seen, and the rows from Python that were there when it was."""
+
+    at_s: float
+    from_python: Mapping[int, int]
 
 
 class ProgressLines:
@@ -60,14 +69,14 @@ class ProgressLines:
         self._looked_s = started_s
         self._wrote_s: float | None = None
         self._drawn = 0
-        self._began_s: dict[int, float] = {}  # of each running stage, at the latest
+        self._began: dict[int, _Begin] = {}  # of each running stage, at the latest
 
     @property
     def pause_s(self) -> float:
         """How long to wait between two looks, in seconds."""
         return _LOOK_S if self._width is None else _REDRAW_S
 
-    def look(self, now_s: float, stages: Iterable[StageSeen]) -> str:
+    def look(self, now_s: float, stages: Iterable[StageSeen], from_python: Mapping[int, int] = _NONE) -> str:
         """Take what is running now.
 
         Rows count as those of the running stages, and their rate since the first of these began, which is as long ago
@@ -76,6 +85,8 @@ class ProgressLines:
         Args:
             now_s: The time.
             stages: The stages that are running.
+            from_python: Rows that Python has given back, by counter. Those that were there when the first of the
+                running stages was seen belong to stages before it, and are left out.
 
         Returns:
             What to write; often nothing.
@@ -84,12 +95,13 @@ class ProgressLines:
             O(stages that are running).
         """
         running = list(stages)
-        self._began_s = {stage.number: self._began_s.get(stage.number, self._looked_s) for stage in running}
+        new = _Begin(self._looked_s, from_python)
+        self._began = {stage.number: self._began.get(stage.number, new) for stage in running}
         self._looked_s = now_s
         if now_s < self._due_s():
             return ""
         self._wrote_s = now_s
-        told = [*self._told(now_s, running), f"{now_s - self._started_s:.1f} s"]
+        told = [*self._told(now_s, running, from_python), f"{now_s - self._started_s:.1f} s"]
         return self._line(", ".join(told), ends=False)
 
     def end(self, now_s: float, *, failed: bool) -> str:
@@ -116,15 +128,20 @@ class ProgressLines:
             return max(quiet_s, self._started_s + self._every_s)
         return self._wrote_s + max(self._every_s, _SPARSE * (self._wrote_s - self._started_s))
 
-    def _told(self, now_s: float, running: list[StageSeen]) -> list[str]:
+    def _told(self, now_s: float, running: list[StageSeen], from_python: Mapping[int, int]) -> list[str]:
         if not running:
             return []
         tasks = sum(stage.tasks for stage in running)
         told = [f"{sum(min(stage.done, stage.tasks) for stage in running):,} of {tasks:,} tasks"]
+        began = min(self._began.values(), key=lambda begin: begin.at_s)
+        seconds = now_s - began.at_s
         rows = sum(stage.rows or 0 for stage in running)
-        seconds = now_s - min(self._began_s.values())
-        if rows and seconds > 0:
-            told += [f"{rows:,} rows", f"{rows / seconds:,.0f} rows/s"]
+        returned = sum(count - began.from_python.get(counter, 0) for counter, count in from_python.items())
+        counts = [(count, what) for count, what in ((rows, "rows"), (returned, "rows from Python")) if count > 0]
+        if counts and seconds > 0:
+            (first, what), *others = counts
+            told += [f"{first:,} {what}", f"{first / seconds:,.0f} rows/s"]
+            told += [f"{count:,} {what}" for count, what in others]
         return told
 
     def _line(self, state: str, *, ends: bool) -> str:

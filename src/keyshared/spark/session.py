@@ -30,6 +30,7 @@ _LOCAL: Final = {
     # never ask the network for this machine's own name
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.heartbeatInterval": "1s",  # within this process: `watch` has rows to show ten times as often
     "spark.sql.shuffle.partitions": "4",  # 200 is for clusters; adaptive execution does not split what is too small
 }
 

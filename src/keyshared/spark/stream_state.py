@@ -5,7 +5,7 @@ adds nothing to them but where the state lies and when Spark has to come back.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ from keyshared.journal import Journal
 from keyshared.ring import HashRing
 
 __all__ = ["DispatchProcessor", "dispatch_partition"]
+
+_ROWS: Final = 10_000  # outcomes in one row
 
 _topic_partition: Final = itemgetter(0)
 _OutcomeRow: Final[Any] = Row("topic_partition", *Outcome._fields)
@@ -67,6 +69,8 @@ def dispatch_partition(
 class DispatchProcessor(StatefulProcessor):
     """What ``transformWithState`` calls, in event time, for each topic-partition.
 
+    Rows come and go as `bundled` describes: the fields of many commands or outcomes in one row of arrays.
+
     The value of the state is the journal as bytes, and the instant of the one timer that is set: the next deadline.
     What is due by the watermark acts at its own instant, when rows come or the timer expires, whichever is first.
 
@@ -90,6 +94,7 @@ class DispatchProcessor(StatefulProcessor):
         self._config = config
         self._handle: StatefulProcessorHandle
         self._kept: ValueState
+        self._ring: HashRing | None = None  # of the topic-partition before: most have the same consumers
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -99,7 +104,8 @@ class DispatchProcessor(StatefulProcessor):
     def handleInputRows(self, key: tuple[str], rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
         """Carry out the commands of a micro-batch, in order of sequence whatever order they come in."""
         journal, timer = self._opened()
-        yield from _rows(key, journal.apply_all(Command(*row[1:]) for row in rows))
+        commands = (Command(*fields) for row in rows for fields in zip(*row[1:], strict=True))
+        yield from _rows(key, journal.apply_all(commands))
         yield from _rows(key, journal.advance(timerValues.getCurrentWatermarkInMs()))
         self._put_away(journal, timer)
 
@@ -119,9 +125,10 @@ class DispatchProcessor(StatefulProcessor):
         kept = self._kept.get()
         if kept is None:
             return Journal(self._placement, self._config), None
-        return Journal.from_bytes(bytes(kept[0]), self._placement, self._config), kept[1]
+        return Journal.from_bytes(bytes(kept[0]), self._placement, self._config, joined=self._ring), kept[1]
 
     def _put_away(self, journal: Journal, timer: int | None) -> None:
+        self._ring = journal.ring
         deadline = journal.next_deadline_ms()
         if deadline != timer:
             if timer is not None:
@@ -133,5 +140,6 @@ class DispatchProcessor(StatefulProcessor):
 
 def _rows(key: tuple[str], outcomes: Iterable[Outcome]) -> Iterator[Row]:
     (topic_partition,) = key
-    for outcome in outcomes:
-        yield _OutcomeRow(topic_partition, *outcome)
+    rest = iter(outcomes)
+    while chunk := list(islice(rest, _ROWS)):
+        yield _OutcomeRow(topic_partition, *zip(*chunk, strict=True))

@@ -30,6 +30,7 @@ from keyshared.errors import ConfigError
 from keyshared.journal import Journal
 from keyshared.ring import HashRing
 from keyshared.spark.columns import check_columns, check_key
+from keyshared.spark.stream_rows import bundle_batches, bundled, unbundled
 from keyshared.spark.stream_state import DispatchProcessor, dispatch_partition
 
 __all__ = ["COMMAND_SCHEMA", "OUTCOME_SCHEMA", "STATE_STORE", "stream_dispatch"]
@@ -113,9 +114,10 @@ def stream_dispatch(
             or the session keeps its state elsewhere. While it runs, NULL in one of the first four columns fails it.
 
     Complexity:
-        One shuffle, and that of `Journal`. A micro-batch reads and writes the state of each topic-partition that
-        commands or deadlines touch, O(n) for n messages outstanding, and holds its commands in memory. In a batch one
-        sort, and memory O(outstanding messages).
+        One shuffle, and that of `Journal`. A stream goes through Python twice: before the shuffle, where the rows of a
+        topic-partition are put together, and behind it. A micro-batch reads and writes the state of each
+        topic-partition that commands or deadlines touch, O(n) for n messages outstanding, and holds its commands in
+        memory. In a batch one sort, and memory O(outstanding messages).
 
     Example:
         >>> told = [("p", 1, 0, "add_consumer", None, None, "ann"), ("p", 2, 5, "offer", 0, "order-1", None)]
@@ -148,13 +150,15 @@ def _streaming(rows: DataFrame, placement: HashRing, config: DispatcherConfig | 
     marked = rows.withColumn("_at", F.timestamp_millis("at_ms")).withWatermark("_at", f"{delay_ms} milliseconds")
     return (
         marked.drop("_at")
+        .mapInArrow(bundle_batches, bundled(COMMAND_SCHEMA))
         .groupBy("topic_partition")
         .transformWithState(
             statefulProcessor=DispatchProcessor(placement, config),
-            outputStructType=OUTCOME_SCHEMA,
+            outputStructType=bundled(OUTCOME_SCHEMA),
             outputMode="append",
             timeMode="eventTime",
         )
+        .transform(unbundled, OUTCOME_SCHEMA)
     )
 
 
