@@ -88,7 +88,7 @@ test-properties: $(DEV) ## oracles, state machines and broken variants
 test-spark: $(DEV) $(SPARK) java ## the Spark tests, two processes at most, no coverage
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m "spark and not slow" $(ARGS)
 
-# Two worker JVMs, a lost executor, Spark Connect and spark-submit: minutes, so no part of `make test`.
+# A cluster of two workers, a lost executor, speculation, Spark Connect and spark-submit: minutes, so no part of `make test`.
 .PHONY: test-cluster
 test-cluster: $(DEV) $(SPARK) $(CONNECT) java ## the Spark jobs where driver and workers share nothing; part of nightly
 	$(SPARK_ENV) "$(BIN)/python" -m pytest -m "spark and slow" tests/spark/test_cluster.py $(ARGS)

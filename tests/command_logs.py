@@ -12,7 +12,7 @@ from keyshared.effects import BlockReason
 from keyshared.journal import Journal
 from keyshared.ring import HashRing
 
-__all__ = ["Log", "pieces_of", "ring", "written_log"]
+__all__ = ["Log", "lag_of", "pieces_of", "ring", "written_log"]
 
 NAMES = ("x", "y", "z")
 KEYS = ("a", b"a", b"b", "c", None, "d")
@@ -46,6 +46,15 @@ def pieces_of(rng: Random, commands: Sequence[Command]) -> list[list[Command]]:
         pieces.append(piece)
         start = stop
     return pieces
+
+
+def lag_of(files: Sequence[Sequence[tuple[Any, ...]]]) -> int:
+    """How far any row lies behind one of an earlier file; a row is its topic-partition and a command's fields."""
+    latest, lag = 0, 0
+    for rows in files:
+        lag = max(lag, latest - min(row[2] for row in rows))
+        latest = max(latest, *(row[2] for row in rows))
+    return lag
 
 
 class _Writer:

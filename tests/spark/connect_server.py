@@ -12,7 +12,7 @@ SETTINGS = {
 }
 
 if __name__ == "__main__":
-    spark = local_session("connect", master="local[2]", settings=SETTINGS)
+    spark = local_session("connect", master="local[2]", jvm_options="-XX:TieredStopAtLevel=1", settings=SETTINGS)
     # a Scala object: its port is known to the JVM alone
     service = getattr(spark.sparkContext._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
     sys.stdout.write(f"{getattr(service, 'MODULE$').localPort()}\n")

@@ -1,4 +1,4 @@
-"""A replay on two executors of which one is killed on the way: ``python -m tests.spark.lost_executor FOLDER``.
+"""A replay on two executors of which one is killed on the way: ``python -m tests.spark.lost_executor MASTER FOLDER``.
 
 The deliveries go to FOLDER/deliveries as Parquet; FOLDER/found.json has the summaries, and what the loss looked like.
 """
@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import Final
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
-from tests.spark.everywhere import PLAN, session
+from tests.spark.everywhere import session
+from tests.spark.small_jobs import PLAN
 
 from keyshared.spark.partition import Message
 from keyshared.spark.replay import replay
 
-MASTER: Final = "local-cluster[2,1,1024]"
 TOPIC_PARTITIONS: Final = 4
 MESSAGES: Final = 40_000
 KEYS: Final = 97
 READ_PARTITIONS: Final = 3  # other than the replay's, so that its stage can be told from those before it
+SUMMARIES: Final = ("topic_partition", "messages", "deliveries", "safe_cursor", "outstanding")
 _LOOK_S: Final = 0.02
 
 
@@ -36,24 +37,27 @@ def messages() -> Iterator[Message]:
             yield Message(f"p{topic_partition}", number, f"k{number % KEYS}".encode(), number, None)
 
 
-def run(spark: SparkSession, folder: Path) -> None:
-    """Replay, and kill the executor as soon as one topic-partition is done and another one is not."""
+def log(spark: SparkSession) -> DataFrame:
+    """The same as a frame."""
     number = F.col("id")
-    log = spark.range(0, MESSAGES, 1, READ_PARTITIONS).select(
+    return spark.range(0, MESSAGES, 1, READ_PARTITIONS).select(
         F.concat(F.lit("p"), number % TOPIC_PARTITIONS).alias("topic_partition"),
         number.alias("offset"),
         F.concat(F.lit("k"), number % KEYS).alias("key"),
         number.alias("at_ms"),
     )
+
+
+def run(spark: SparkSession, folder: Path) -> None:
+    """Replay, and kill the executor as soon as one topic-partition is done and another one is not."""
     found: dict[str, object] = {}
     over = threading.Event()
     killer = threading.Thread(target=_kill_one, args=(spark.sparkContext, over, found))
-    with replay(log, PLAN, partitions=TOPIC_PARTITIONS) as result:
+    with replay(log(spark), PLAN, partitions=TOPIC_PARTITIONS) as result:
         killer.start()
         try:
             result.deliveries.write.parquet(str(folder / "deliveries"))
-            names = ("topic_partition", "messages", "deliveries", "safe_cursor", "outstanding")
-            found["summaries"] = sorted(tuple(row) for row in result.summaries.select(*names).collect())
+            found["summaries"] = sorted(tuple(row) for row in result.summaries.select(*SUMMARIES).collect())
         finally:
             over.set()
             killer.join()
@@ -76,17 +80,17 @@ def _kill_one(context: SparkContext, over: threading.Event, found: dict[str, obj
 
 
 def _executors(context: SparkContext) -> list[int]:
-    """Process ids of the executors' JVMs: children of the driver's, because the workers are threads of that one."""
-    driver = context._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]  # there is a JVM
-    command = ["ps", "-eo", "pid=,ppid=,args="]
+    """Process ids of this application's executors."""
+    command = ["ps", "-eo", "pid=,args="]
     listing = subprocess.run(command, capture_output=True, text=True, check=True)
-    rows = [line.split(maxsplit=2) for line in listing.stdout.splitlines()]
-    return sorted(int(pid) for pid, parent, *args in rows if int(parent) == driver and "ExecutorBackend" in str(args))
+    rows = [line.split(maxsplit=1) for line in listing.stdout.splitlines()]
+    mine = ("CoarseGrainedExecutorBackend", f"--app-id {context.applicationId}")
+    return sorted(int(pid) for pid, *args in rows if all(word in str(args) for word in mine))
 
 
 if __name__ == "__main__":
-    made = session(MASTER)
+    made = session(sys.argv[1])
     try:
-        run(made, Path(sys.argv[1]))
+        run(made, Path(sys.argv[2]))
     finally:
         made.stop()

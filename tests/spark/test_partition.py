@@ -167,10 +167,11 @@ def test_rows_of_a_topic_partition_must_stand_together() -> None:
         list(replay_partition(log, Plan(consumers=[WORKER])))
 
 
-def test_offsets_must_grow() -> None:
-    log = [Message("p", 1, "k"), Message("p", 1, "k")]
-    with pytest.raises(OffsetOrderError, match="cannot take offset 1 after 1"):
+def test_offsets_must_grow_and_the_error_says_where_they_do_not() -> None:
+    log = [Message("p", 1, "k"), Message("q", 1, "k"), Message("q", 1, "k")]
+    with pytest.raises(OffsetOrderError, match="cannot take offset 1 after 1") as caught:
         list(replay_partition(log, Plan(consumers=[WORKER])))
+    assert ["in topic_partition 'q'"] == caught.value.__notes__
 
 
 def test_no_rows_give_no_rows() -> None:

@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.command_logs import ring, written_log
+from tests.command_logs import lag_of, ring, written_log
 
 from keyshared.commands import Command
 from keyshared.config import DispatcherConfig
@@ -88,15 +88,6 @@ def files_of(rng: Random, commands: dict[str, list[Command]]) -> list[list[tuple
     for rows in files:
         rng.shuffle(rows)
     return files
-
-
-def lag_of(files: Sequence[Sequence[tuple[Any, ...]]]) -> int:
-    """How far any row lies behind one of an earlier file."""
-    latest, lag = 0, 0
-    for rows in files:
-        lag = max(lag, latest - min(row[2] for row in rows))
-        latest = max(latest, *(row[2] for row in rows))
-    return lag
 
 
 def put(folder: Path, number: int, rows: Sequence[tuple[Any, ...]]) -> None:

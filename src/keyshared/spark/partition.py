@@ -9,6 +9,7 @@ topic-partition's rows.
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from keyshared.errors import KeySharedError
 from keyshared.hashing import Key
 from keyshared.history import Event, Row
 from keyshared.simulate import Arrival, Plan, Simulation, Summary, Tally
@@ -111,7 +112,7 @@ def replay_partition(
 
     Raises:
         ConfigError: Rows of a topic-partition do not stand together; or see `Simulation`.
-        MisuseError: Offsets do not grow; see `Simulation`.
+        MisuseError: Offsets do not grow; see `Simulation`. A note says in which topic-partition.
 
     Complexity:
         O(log n) for each thing that happens, n messages outstanding at once. Memory O(outstanding messages + keys) of
@@ -132,7 +133,11 @@ def replay_partition(
     for topic_partition, arrivals in arrivals_of(rows):
         simulation = Simulation(plan, arrivals)
         tally = Tally(points=points, hottest=hottest)
-        yield from _deliveries(topic_partition, simulation, tally)
+        try:
+            yield from _deliveries(topic_partition, simulation, tally)
+        except KeySharedError as error:
+            error.add_note(f"in topic_partition {topic_partition!r}")
+            raise
         outcome = simulation.outcome
         yield SummaryRow(topic_partition, str(outcome.stop), outcome.outstanding, tally.summary())
 

@@ -164,7 +164,8 @@ def replay(
     Raises:
         ConfigError: A column is missing or of another type, or has NULL or negative values where it must not;
             ``partitions``, ``points`` or ``hottest`` is out of range; or ``plan`` is no `Plan`. While it runs, errors
-            of `Simulation` come as Spark's ``PythonException``: offsets that are there twice, for example.
+            of `Simulation` come as Spark's ``PythonException``, which names the topic-partition: offsets that are there
+            twice, for example.
 
     Complexity:
         One shuffle and sort of the log; then O(log n) for each thing that happens in a topic-partition, n messages
