@@ -204,7 +204,7 @@ def _check_frame(df: DataFrame) -> None:
 
 def _column(df: DataFrame, field: StructField) -> Column:
     if field.name in _NEEDED:
-        error = F.raise_error(F.lit(f"column {field.name} is NULL; commands must have a {field.name}"))
+        error = F.raise_error(F.lit(f"keyshared: column {field.name} is NULL; commands must have a {field.name}"))
         return F.coalesce(F.col(field.name).cast(field.dataType), error).alias(field.name)
     there = {name.casefold() for name in df.columns}
     column = F.col(field.name) if field.name in there else F.lit(None)
