@@ -4,12 +4,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructType
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, StructType
 
 from keyshared.errors import ConfigError
 
-__all__ = ["WHOLE", "check_columns", "check_key", "check_new", "type_of"]
+__all__ = ["WHOLE", "as_declared", "check_columns", "check_key", "check_new", "type_of"]
 
 WHOLE: Final = ("bigint", "int", "smallint", "tinyint")
 """Types of whole numbers, for `check_columns`."""
@@ -36,6 +37,22 @@ def type_of(df: DataFrame, column: str) -> DataType:
     if found is None:
         raise ConfigError("column", column, f"be a column of the frame ({', '.join(df.columns)})")
     return found
+
+
+def as_declared(field: StructField) -> Column:
+    """Give a column that never is NULL, where its field says so.
+
+    Spark forgets that of what it takes out of arrays, as soon as one of them might be shorter or empty.
+
+    Args:
+        field: Of a plain type, neither array nor struct.
+
+    Returns:
+        The column of that name, as it is.
+    """
+    column = F.col(field.name)
+    # never taken: a constant is what tells Spark
+    return column if field.nullable else F.coalesce(column, F.lit(0).cast(field.dataType)).alias(field.name)
 
 
 def check_key(df: DataFrame, column: str) -> None:

@@ -1,8 +1,8 @@
 """Runs every topic-partition of a log through the dispatcher and a simulated consumer group, in parallel.
 
 One pass gives both results, the deliveries and the summaries: what comes out of Python are *packets* of a few thousand
-delivery rows, the last of a topic-partition with its summary row. They are kept (in memory, and on disk where that is
-short), and `Replay.deliveries` and `Replay.summaries` are native views of them.
+delivery rows, or of one summary row. Their rows are kept (in memory, and on disk where that is short), and
+`Replay.deliveries` and `Replay.summaries` are native views of them.
 
 Each topic-partition is one run of rows in one Spark partition, in offset order, and is read once, batch by batch. Its
 result depends on nothing but its rows and the plan: neither on the number of partitions nor on the size of batches.
@@ -15,6 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
 
@@ -23,6 +24,7 @@ from keyshared.buckets import BucketLayout
 from keyshared.errors import ConfigError
 from keyshared.simulate import Plan, Tally
 from keyshared.spark.bucket_figures import BUCKETS
+from keyshared.spark.columns import as_declared
 from keyshared.spark.deliveries import DELIVERY_SCHEMA, SUMMARY_SCHEMA
 from keyshared.spark.kept import Kept
 from keyshared.spark.messages import packed_messages, read_messages
@@ -39,7 +41,7 @@ _PACKET_ROWS: Final = 4_000  # some hundred kilobytes: small beside a batch of S
 _PACKET_SCHEMA: Final = StructType(
     [
         StructField("deliveries", ArrayType(DELIVERY_SCHEMA, containsNull=False), nullable=False),
-        StructField("summaries", ArrayType(SUMMARY_SCHEMA, containsNull=False), nullable=False),
+        StructField("summaries", ArrayType(SUMMARY_SCHEMA, containsNull=False), nullable=True),
     ]
 )
 
@@ -50,23 +52,24 @@ class Replay(Kept):
     Close it, or use it as a context manager, to give the kept rows back; the frames replay again after that.
 
     Args:
-        packets: What came out of Python; kept from now on.
+        rows: Deliveries, and among them summaries, each in a row of its own; kept from now on.
         plan: What was replayed.
     """
 
-    def __init__(self, packets: DataFrame, plan: Plan) -> None:
-        super().__init__(packets)
+    def __init__(self, rows: DataFrame, plan: Plan) -> None:
+        super().__init__(rows)
         self._plan = plan
 
     @property
     def deliveries(self) -> DataFrame:
         """One row for each delivery, see `DELIVERY_SCHEMA`."""
-        return self._rows.selectExpr("inline(deliveries)")
+        rows = self._rows.filter("topic_partition is not null")
+        return rows.select(*(as_declared(field) for field in DELIVERY_SCHEMA.fields))
 
     @property
     def summaries(self) -> DataFrame:
         """One row for each topic-partition, see `SUMMARY_SCHEMA`."""
-        return self._rows.selectExpr("inline(summaries)")
+        return self._rows.filter("summaries is not null").selectExpr("inline(summaries)")
 
     def report(
         self,
@@ -195,7 +198,10 @@ def replay(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return replay_batches(batches, work)
 
-    return Replay(messages.mapInArrow(run, _PACKET_SCHEMA), plan)
+    packets = messages.mapInArrow(run, _PACKET_SCHEMA)
+    # Rows are kept, not packets: while Spark writes what it keeps, it holds a hundred pieces of it in memory. Of plain
+    # columns a piece is 10,000 rows; of packets it would be 4 MB, too much for two tasks in a heap of 1 GB.
+    return Replay(packets.select("summaries", F.inline_outer("deliveries")), plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,23 +226,26 @@ def replay_batches(batches: Iterable[pa.RecordBatch], work: _Work) -> Iterator[p
         work: What is to be replayed, and how much is to be told of it.
 
     Yields:
-        Packets: one row each, with a list of deliveries and a list of one summary or none.
+        Packets: one row each, with a list of deliveries, or with none and a list of one summary.
     """
     schema = to_arrow_schema(_PACKET_SCHEMA)
     rows: list[DeliveryRow] = []
     for row in replay_partition(read_messages(batches), work.plan, points=work.points, hottest=work.hottest):
+        if isinstance(row, DeliveryRow):
+            rows.append(row)
+            if len(rows) < _PACKET_ROWS:
+                continue
+        if rows:
+            yield _packet(schema, rows, None)
+            rows.clear()
         if isinstance(row, SummaryRow):
-            yield _packet(schema, rows, [summary_fields(row)])
-            rows.clear()
-            continue
-        rows.append(row)
-        if len(rows) == _PACKET_ROWS:
-            yield _packet(schema, rows, [])
-            rows.clear()
+            yield _packet(schema, [], [summary_fields(row)])
 
 
-def _packet(schema: pa.Schema, deliveries: list[DeliveryRow], summaries: list[dict[str, object]]) -> pa.RecordBatch:
-    """One row: a list of deliveries, and a list of one summary or none."""
+def _packet(
+    schema: pa.Schema, deliveries: list[DeliveryRow], summaries: list[dict[str, object]] | None
+) -> pa.RecordBatch:
+    """One row: a list of deliveries, and a list of one summary or nothing."""
     kind = schema.field("deliveries").type
     columns = zip(*deliveries, strict=True) if deliveries else [()] * kind.value_type.num_fields
     fields = list(kind.value_type)

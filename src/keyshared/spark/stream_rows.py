@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import ArrayType, StructField, StructType
+
+from keyshared.spark.columns import as_declared
 
 __all__ = ["bundle_batches", "bundled", "unbundled"]
 
@@ -72,10 +74,4 @@ def unbundled(df: DataFrame, schema: StructType) -> DataFrame:
     """
     first, *names = schema.names
     rows = df.select(first, F.inline(F.arrays_zip(*names)))
-    return rows.select(*(_typed(field) for field in schema.fields))
-
-
-def _typed(field: StructField) -> Column:
-    """A column as it is. Spark forgets which elements of zipped arrays are never NULL: a constant reminds it."""
-    column = F.col(field.name)
-    return column if field.nullable else F.coalesce(column, F.lit(0).cast(field.dataType)).alias(field.name)
+    return rows.select(*(as_declared(field) for field in schema.fields))
