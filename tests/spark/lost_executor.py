@@ -1,6 +1,6 @@
 """A replay on two executors of which one is killed on the way: ``python -m tests.spark.lost_executor MASTER FOLDER``.
 
-The deliveries go to FOLDER/deliveries as Parquet; FOLDER/found.json has the summaries, and what the loss looked like.
+The deliveries go to FOLDER/deliveries as Parquet; FOLDER/found.json has the summaries, and who was killed with what.
 """
 
 import json
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +18,10 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from tests.spark.everywhere import session
+from tests.spark.holding import HeldOnce
 from tests.spark.small_jobs import PLAN
 
+from keyshared.simulate import Plan
 from keyshared.spark.partition import Message
 from keyshared.spark.replay import replay
 
@@ -49,11 +52,12 @@ def log(spark: SparkSession) -> DataFrame:
 
 
 def run(spark: SparkSession, folder: Path) -> None:
-    """Replay, and kill the executor as soon as one topic-partition is done and another one is not."""
+    """Replay, and kill an executor in the middle of a topic-partition, when another one is done."""
     found: dict[str, object] = {}
+    held = folder / "held"
     over = threading.Event()
-    killer = threading.Thread(target=_kill_one, args=(spark.sparkContext, over, found))
-    with replay(log(spark), PLAN, partitions=TOPIC_PARTITIONS) as result:
+    killer = threading.Thread(target=_kill_one, args=(spark.sparkContext, held, over, found))
+    with replay(log(spark), _plan(held), partitions=TOPIC_PARTITIONS) as result:
         killer.start()
         try:
             result.deliveries.write.parquet(str(folder / "deliveries"))
@@ -64,19 +68,28 @@ def run(spark: SparkSession, folder: Path) -> None:
     (folder / "found.json").write_text(json.dumps(found))
 
 
-def _kill_one(context: SparkContext, over: threading.Event, found: dict[str, object]) -> None:
+def _plan(held: Path) -> Plan:
+    consumers = [replace(each, service=HeldOnce(each.service, MESSAGES // 2, held)) for each in PLAN.consumers]
+    return replace(PLAN, consumers=consumers)
+
+
+def _kill_one(context: SparkContext, held: Path, over: threading.Event, found: dict[str, object]) -> None:
     tracker = context.statusTracker()
     while not over.wait(_LOOK_S):
-        for number in tracker.getActiveStageIds():
-            stage = tracker.getStageInfo(number)
-            if stage is None or stage.numTasks != TOPIC_PARTITIONS:
-                continue
-            if "killed" not in found and stage.numCompletedTasks >= 1 and stage.numActiveTasks >= 1:
-                found["executors"] = executors = _executors(context)
-                found["killed"] = executors[0]
-                os.kill(executors[0], signal.SIGKILL)
-            # what was lost fails, or its stage is tried again
-            found["lost"] = bool(found.get("lost")) or stage.numFailedTasks > 0 or stage.currentAttemptId > 0
+        stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
+        done = any(stage.numTasks == TOPIC_PARTITIONS and stage.numCompletedTasks for stage in stages if stage)
+        if done and held.exists() and (worker := held.read_text()).endswith("\n"):
+            found["executors"] = executors = _executors(context)
+            found["killed"] = killed = next(pid for pid in _above(int(worker)) if pid in executors)
+            os.kill(killed, signal.SIGKILL)
+            return
+
+
+def _above(pid: int) -> Iterator[int]:
+    """A process and those that it descends from."""
+    while pid > 1:
+        yield pid
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _executors(context: SparkContext) -> list[int]:
