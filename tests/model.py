@@ -543,8 +543,7 @@ class ModelDispatcher:
             assert not [listing for listing in self.listings if listing.queue == Queue.LOAD]
         for lane in map(self._lane, self.messages.values()):
             assert len({message.consumer for message in self._open_in(lane)}) <= 1
-            waits = self._is_listed(lane, Queue.DRAINING) and lane not in self.quarantined
-            assert not waits or self._awaited(lane), f"{lane!r} drains from nobody"
+            assert not self._is_listed(lane, Queue.DRAINING) or self._awaited(lane), f"{lane!r} drains from nobody"
 
     # --- snapshot ---------------------------------------------------------------------------------------------------
 
@@ -964,6 +963,7 @@ class ModelDispatcher:
         for deadline, offset, is_lane, lane in sorted(due):
             timed = self.messages.get(offset)
             if is_lane:
+                del self.drain_deadlines[lane]  # if it then waits for others, its time begins anew
                 for message in self._awaited(lane):
                     self._end(message, ReleaseReason.DRAIN_TIMEOUT)
             elif timed and timed.deadline == deadline:  # else something due before it has ended it
@@ -1021,11 +1021,10 @@ class ModelDispatcher:
         lanes = [listing.lane for listing in self.listings]
         self.listings = []
         self._examine_in_turns(lanes)
-        if self.config.drain_timeout_ms is not None:
-            for lane in dict.fromkeys(map(self._lane, self.messages.values())):
-                left_behind = not self._is_keyless(lane) and self._drains(lane)
-                if left_behind and not self._listing(lane):
-                    self._examine_fully(lane)
+        for lane in dict.fromkeys(map(self._lane, self.messages.values())):
+            left_behind = not self._is_keyless(lane) and self._drains(lane)
+            if left_behind and not self._listing(lane):
+                self._examine_fully(lane)
 
     def _shared_listings(self) -> list[Listing]:
         return [listing for listing in self.listings if listing.queue == Queue.SHARED]
@@ -1063,8 +1062,7 @@ class ModelDispatcher:
     def _examine_quarantined(self, lane: Lane, message: Message) -> None:
         """The dead-letter store owns the key: one at a time, after what is still open elsewhere."""
         if self._open_in(lane):
-            self.drain_deadlines.pop(lane, None)
-            self._list(lane, Queue.DRAINING)
+            self._unlist(lane)
         elif message.state == State.SPILLED:
             self._request_load(lane, message, None)
         else:

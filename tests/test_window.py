@@ -15,7 +15,7 @@ from keyshared.errors import (
     UnknownConsumerError,
     WindowFullError,
 )
-from keyshared.lanes import ALONE, LEGAL_MOVES, NEXT_STATE, Change, Consumer, Entry, Lane, State
+from keyshared.lanes import ALONE, LEGAL_MOVES, NEXT_STATE, Change, Consumer, Entry, Lane, State, WatchedList
 from keyshared.window import InFlightWindow
 
 
@@ -33,7 +33,7 @@ class ByLetter:
 class Desk:
     """A window whose keys a.. belong to ann and b.. to bob, and what a test wants to say in one word about it."""
 
-    def __init__(self, *, ann: int = 5, bob: int = 5, capacity: int = 20, **config: int | bool) -> None:
+    def __init__(self, *, ann: int = 5, bob: int = 5, capacity: int = 20, **config: int | WatchedList) -> None:
         self.owners = ByLetter(a="ann", b="bob")
         self.window = InFlightWindow(self.owners, capacity=capacity, **config)  # type: ignore[arg-type]
         self.ann = self.window.add(Consumer("ann", 0, ann))
@@ -520,7 +520,7 @@ class TestQuarantine:
         desk.window.quarantine(b"a1")
 
         assert [] == desk.wake()
-        assert [b"a1"] == [lane.key for lane in desk.window.draining]
+        assert {} == desk.window.draining
         assert [(1, "DEAD_LETTERING")] == desk.settle(0)
 
     def test_what_waits_for_room_waits_no_more(self) -> None:
@@ -681,37 +681,66 @@ class TestConsumers:
         assert [(0, "bob"), (1, "bob")] == desk.wake()
 
     def test_drains_are_noted_as_they_begin_and_end(self) -> None:
-        desk = Desk(track_drains=True)
+        draining = WatchedList()
+        desk = Desk(draining=draining)
         desk.offer(b"a1", b"a1", b"a2", b"b1", b"b1")
         desk.owners.names["a"] = "bob"
         desk.window.reassign()
         desk.wake()
 
         lane = desk.at(0).lane
-        assert [lane] == list(desk.window.drain_changes)
-        desk.window.drain_changes.clear()
+        assert [lane] == list(draining.changed)
+        draining.changed.clear()
         assert [(1, "bob")] == desk.settle(0)
-        assert [lane] == list(desk.window.drain_changes)
+        assert [lane] == list(draining.changed)
 
     def test_a_drain_that_turns_into_a_quarantine_is_noted(self) -> None:
-        desk = Desk(track_drains=True)
+        draining = WatchedList()
+        desk = Desk(draining=draining)
         desk.offer(b"a1", b"a1")
+        desk.owners.names["a"] = "bob"
+        desk.window.reassign()
+        desk.wake()
+        draining.changed.clear()
         desk.window.quarantine(b"a1")
         desk.wake()
 
-        assert [desk.at(0).lane] == list(desk.window.drain_changes)
+        assert ([desk.at(0).lane], {}) == (list(draining.changed), draining)
 
-    def test_without_tracking_a_lane_at_its_limit_is_seen_to_drain_at_its_next_message(self) -> None:
+    def test_a_lane_at_its_limit_drains_from_the_moment_in_which_its_key_moves(self) -> None:
         desk = Desk()
         desk.offer(b"a1", b"a1")
         desk.owners.names["a"] = "bob"
         desk.window.reassign()
 
         assert [] == desk.wake()
-        assert {} == desk.window.draining
+        assert [b"a1"] == [lane.key for lane in desk.window.draining]
+
+    def test_a_message_drains_although_one_before_it_has_done_so_and_was_settled(self) -> None:
+        desk = Desk()
         desk.offer(b"a1")
-        assert 1 == len(desk.window.draining)
-        assert {} == desk.window.drain_changes
+        desk.owners.names["a"] = "bob"
+        desk.window.reassign()
+        desk.wake()
+        desk.offer(b"a1")
+        desk.remove(1)
+        assert {} == desk.window.draining
+
+        desk.offer(b"a1")
+        assert [b"a1"] == [lane.key for lane in desk.window.draining]
+        desk.window.check_invariants()
+
+    def test_asking_who_owns_a_lane_or_a_message_without_a_key_writes_nothing(self) -> None:
+        desk = Desk(ann=1, bob=0)
+        desk.offer(b"a1", b"a1", None)
+        desk.window.reassign()
+        lane, version = desk.at(1).lane, desk.at(1).lane.version
+
+        assert desk.ann is desk.window.owner_of(lane)
+        assert version == lane.version
+        assert None is desk.window.owner_of(desk.at(2).lane)
+        desk.window.set_limit(desk.bob, 1)
+        assert desk.bob is desk.window.owner_of(desk.at(2).lane)
 
 
 class TestKeyless:
@@ -832,6 +861,18 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
         lambda d: d.ann.ready.pop(d.at(4).lane),
         lambda d: setattr(d.at(4).lane, "listed", None),
     ),
+    "lane b'a2' drains exactly while": (
+        lambda d: d.ann.ready.pop(d.at(4).lane),
+        lambda d: setattr(d.at(4).lane, "listed", None),
+        lambda d: d.window.enlist(d.at(4).lane, d.window.draining),
+    ),
+    "lane b'a1' drains exactly while": lambda d: d.owners.names.update(a="bob") or d.window.reassign(),
+    "lane b'a2' waits for what it needs": (
+        lambda d: d.ann.ready.pop(d.at(4).lane),
+        lambda d: setattr(d.at(4).lane, "listed", None),
+        lambda d: d.window.enlist(d.at(4).lane, d.window.ownerless),
+    ),
+    "lane b'a1' knows its owner of now": lambda d: d.owners.names.update(a="bob"),
     "nothing starves while": (
         lambda d: d.ann.ready.pop(d.at(4).lane),
         lambda d: setattr(d.at(4).lane, "listed", None),

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import ConsumerExistsError, EntryStateError, UnknownConsumerError
-from keyshared.lanes import ALONE, Consumer, Entry, Lane, State, WorkList
+from keyshared.lanes import ALONE, Consumer, Entry, Lane, State, WatchedList, WorkList
 from keyshared.rooms import RoomIndex
 
 __all__ = ["Owners", "WindowBooks"]
@@ -40,7 +40,7 @@ class WindowBooks:
         per_key: int = 1,
         loaded_per_key: int = 1_000,
         one_lane: bool = False,
-        track_drains: bool = False,
+        draining: WatchedList | None = None,
         start: int | None = None,
     ) -> None:
         self.cursor = ContiguousCursor(start=start)
@@ -54,16 +54,14 @@ class WindowBooks:
         self.held = [0] * len(State)
         self.shared: WorkList = OrderedDict()
         self.ownerless: WorkList = OrderedDict()
-        self.draining: WorkList = OrderedDict()
+        self.draining: WorkList = OrderedDict() if draining is None else draining
         self.starved: WorkList = OrderedDict()
-        self.drain_changes: dict[Lane, None] = {}
         self.capacity = capacity
         self.max_tracked = max_tracked
         self._owners = owners
         self.per_key = per_key
         self.loaded_per_key = loaded_per_key
         self._one_lane = one_lane
-        self._track_drains = track_drains
         self._rooms = RoomIndex()
         self._orphaned: WorkList = OrderedDict()  # ready lanes of consumers that have left
         self._version = 0
@@ -209,10 +207,20 @@ class WindowBooks:
         return [cell for cell in takewhile(lambda cell: cell.offset < offset, self.cursor) if isinstance(cell, Entry)]
 
     def owner_of(self, lane: Lane) -> Consumer | None:
-        """Who would get the next message of a lane: for a keyless one, whoever has most room."""
+        """Who would get the next message of a lane: for a keyless one, whoever has most room; O(consumers) then."""
         if lane.key is None:
-            return self._rooms.roomiest()
-        return lane.owner if lane.version == self._version else self._ask_owner(lane, lane.key)
+            able = [consumer for consumer in self.consumers.values() if consumer.keyless and consumer.free > 0]
+            return max(able, key=_room_of, default=None)
+        return lane.owner if lane.version == self._version else self.owner_named(lane.key)
+
+    def owner_named(self, key: bytes) -> Consumer | None:
+        """The connected consumer that a key belongs to now, or None."""
+        name = self._owners.owner(key)
+        return None if name is None else self.consumers.get(name)
+
+    def unit_of(self, key: bytes) -> bytes | int:
+        """The drain unit that a key is in now: here the key itself."""
+        return key
 
     def holder_elsewhere(self, lane: Lane, owner: Consumer) -> Consumer | None:
         """Who besides its owner holds something that the lane has to wait for, or None."""
@@ -239,6 +247,12 @@ class WindowBooks:
 
     # where a lane is
 
+    def _owner_now(self, lane: Lane) -> Consumer | None:
+        """As `owner_of`, and remembered: for changes, never for queries."""
+        if lane.key is None:
+            return self._rooms.roomiest()
+        return lane.owner if lane.version == self._version else self._ask_owner(lane, lane.key)
+
     def _ask_owner(self, lane: Lane, key: bytes) -> Consumer | None:
         lane.version = self._version
         name = self._owners.owner(key)
@@ -258,11 +272,8 @@ class WindowBooks:
 
     def _touch_key(self, key: bytes) -> None:
         lane = self.lanes.get(key)
-        if not isinstance(lane, Lane):
-            return  # nothing of it waits
-        self._touched[lane] = None
-        if self._track_drains:
-            self.drain_changes[lane] = None
+        if isinstance(lane, Lane):  # else nothing of it waits
+            self._touched[lane] = None
 
     def _forget(self, lane: Lane) -> None:
         self._unlist(lane)
@@ -278,15 +289,11 @@ class WindowBooks:
         self._sequence += 1
         where[lane] = self._sequence
         lane.listed = where
-        if self._track_drains and where is self.draining:
-            self.drain_changes[lane] = None
 
     def _unlist(self, lane: Lane) -> None:
         if lane.listed is None:
             return
         del lane.listed[lane]
-        if self._track_drains and lane.listed is self.draining:
-            self.drain_changes[lane] = None
         lane.listed = None
 
     # what a message does
@@ -351,6 +358,10 @@ class WindowBooks:
         self._rooms.note(consumer)
         if not (consumer.free or consumer.limit):
             self.emptied.append(consumer)
+
+
+def _room_of(consumer: Consumer) -> tuple[int, int]:
+    return consumer.free, -consumer.order
 
 
 def _items(lanes: WorkList) -> ItemsView[Lane, int]:

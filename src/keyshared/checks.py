@@ -34,6 +34,7 @@ def check_window(window: WindowBooks) -> None:
         _check_consumer(window, consumer, entries)
     _check_counts(window, entries)
     _check_lists(window, lanes)
+    _check_places(window, lanes, entries)
 
 
 def _check_lane(window: WindowBooks, lane: Lane) -> None:
@@ -90,11 +91,40 @@ def _check_lists(window: WindowBooks, lanes: dict[Lane, None]) -> None:
     for lane in lanes:
         where = lane.listed
         require(where is places.get(lane), "a lane knows its work list")
-        candidate = lane.candidate
-        able = candidate is not None and candidate.state in {State.QUEUED, State.SPILLED}
+        able = _is_able(lane)
         require(able or where is None, "a lane that cannot go on stands in no work list")
-        require(not able or where is not None or lane.open >= window.per_key, "a lane that can go on stands in one")
+        waits_for_itself = lane.open >= window.per_key or (lane.open > 0 and lane.key in window.quarantined)
+        require(not able or where is not None or waits_for_itself, "a lane that can go on stands in one")
     require(not window.starved or window.loaded == window.capacity, "nothing starves while there is memory")
+
+
+def _check_places(window: WindowBooks, lanes: dict[Lane, None], entries: list[Entry]) -> None:
+    """Derive from the messages and the owners of now where every lane with a key belongs."""
+    holders: dict[bytes | int, dict[int, None]] = {}
+    for entry in entries:
+        key = entry.key if entry.lane is ALONE else entry.lane.key
+        if key is not None and entry.state == State.IN_FLIGHT:
+            holders.setdefault(window.unit_of(key), {})[id(entry.consumer)] = None
+    for lane in lanes:
+        if lane.key is None:
+            continue
+        owner = window.owner_named(lane.key)
+        require(window.owner_of(lane) is owner, f"lane {lane.key!r} knows its owner of now, or nothing")
+        kept = owner is not None and any(holder != id(owner) for holder in holders.get(window.unit_of(lane.key), ()))
+        at_limit = lane.open >= window.per_key and lane.holder is owner
+        waits = _is_able(lane) and lane.key not in window.quarantined
+        drains = waits and kept and not at_limit
+        require(
+            (lane.listed is window.draining) == drains, f"lane {lane.key!r} drains exactly while others are at work"
+        )
+        if waits and not drains:
+            homes = [window.ownerless] if owner is None else [None] if at_limit else [owner.ready, window.starved]
+            require(any(lane.listed is home for home in homes), f"lane {lane.key!r} waits for what it needs")
+
+
+def _is_able(lane: Lane) -> bool:
+    candidate = lane.candidate
+    return candidate is not None and candidate.state in {State.QUEUED, State.SPILLED}
 
 
 def _lanes_of(entries: list[Entry]) -> dict[Lane, None]:

@@ -28,7 +28,7 @@ from keyshared.endings import Endings
 from keyshared.errors import ClockError, ConfigError, ConsumerExistsError, InvariantError, SnapshotError
 from keyshared.explain import Blocking, DispatcherStats, Outstanding, describe, gather_stats, why_blocked
 from keyshared.hashing import Key, key_bytes
-from keyshared.lanes import Entry, State
+from keyshared.lanes import Entry, State, WatchedList
 from keyshared.members import Member, MemberState
 from keyshared.membership import Membership, held_by
 from keyshared.outbox import Outbox, delivery
@@ -111,14 +111,17 @@ class KeySharedDispatcher:
         drain_timeout_ms = config.drain_timeout_ms
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
-        self._window = window_for(config, self._routing)
+        draining = None if drain_timeout_ms is None else WatchedList()
+        self._window = window_for(config, self._routing, draining)
         timers = self._timers = Timers()
         self._endings = Endings(config, self._window, timers)
         self._marks = self._endings.marks
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership)
-        self._drains = None if drain_timeout_ms is None else DrainDeadlines(self._window, timers, drain_timeout_ms)
+        self._drains = None
+        if drain_timeout_ms is not None and draining is not None:
+            self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
         self._outbox = Outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
         self._now = 0
         self._epoch = 0
@@ -664,8 +667,8 @@ class KeySharedDispatcher:
                 self._endings.due(timed, notices, now)
             elif isinstance(timed, Member):
                 self._membership.deadline_reached(timed, notices)
-            else:  # nothing else has a deadline
-                for entry in cast("Drain", timed).open_entries():
+            elif self._drains is not None:  # nothing else has a deadline
+                for entry in self._drains.expire(cast("Drain", timed)):
                     self._endings.release(entry, notices, ReleaseReason.DRAIN_TIMEOUT)
         return self._outbox.wake(notices, now)
 
@@ -794,6 +797,8 @@ class KeySharedDispatcher:
         """Raise `InvariantError` if the books contradict one another. For tests; O(n)."""
         self._window.check_invariants()
         self._membership.check_invariants()
+        if self._drains is not None:
+            self._drains.check_invariants()
 
     # inside
 

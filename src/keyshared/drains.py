@@ -1,6 +1,12 @@
-"""How long a key that has moved may wait for the deliveries that its previous owner still holds."""
+"""How long a key that has moved may wait for the deliveries that others than its new owner still hold.
 
-from keyshared.lanes import Entry, Lane
+Which lanes drain is known in one place, the window's list of them. A lane has a deadline exactly while it stands there:
+the list itself notes who enters and who leaves (`WatchedList`), and what was noted is looked at once, at the end of each
+call. So a lane that leaves and comes back within one call has never stopped draining.
+"""
+
+from keyshared.invariants import require
+from keyshared.lanes import Entry, Lane, WatchedList
 from keyshared.members import Member
 from keyshared.timers import Timed, Timers
 from keyshared.window import InFlightWindow
@@ -31,13 +37,18 @@ class Drain:
 class DrainDeadlines:
     """Starts a timer for every lane that begins to drain, and stops it when the drain is over.
 
-    A quarantined key waits for its open deliveries too, but has not moved to another consumer: it gets no deadline.
+    Args:
+        window: Whose lanes.
+        draining: Its list of those that drain.
+        timers: Where their deadlines are kept.
+        timeout_ms: How long a lane may drain.
     """
 
-    __slots__ = ("_drains", "_timeout_ms", "_timers", "_window")
+    __slots__ = ("_draining", "_drains", "_timeout_ms", "_timers", "_window")
 
-    def __init__(self, window: InFlightWindow, timers: Timers, timeout_ms: int) -> None:
+    def __init__(self, window: InFlightWindow, draining: WatchedList, timers: Timers, timeout_ms: int) -> None:
         self._window = window
+        self._draining = draining
         self._timers = timers
         self._timeout_ms = timeout_ms
         self._drains: dict[Lane, Drain] = {}
@@ -48,22 +59,41 @@ class DrainDeadlines:
         return None if drain is None else drain.deadline
 
     def refresh(self, now: int) -> None:
-        """Look at the lanes that entered or left the draining list since the last call."""
-        changed = self._window.drain_changes
+        """Look at the lanes that entered or left the list since the last call. O(changes)."""
+        changed = self._draining.changed
         for lane in changed:
-            drains = lane.listed is self._window.draining and lane.key not in self._window.quarantined
-            drain = self._drains.get(lane)
-            if drains and drain is None:
+            if lane not in self._draining:
+                self._stop(lane)
+            elif lane not in self._drains:
                 self.start(lane, now + self._timeout_ms)
-            elif drain is not None and not drains:
-                drain.deadline = None
-                del self._drains[lane]
         changed.clear()
 
     def start(self, lane: Lane, deadline: int) -> None:
         """Let a lane that drains do so until that deadline."""
         drain = self._drains[lane] = Drain(self._window, lane)
         self._timers.start(drain, deadline)
+
+    def expire(self, drain: Drain) -> list[Entry]:
+        """End a drain whose deadline has come; if its lane has to wait for others after that, its time begins anew.
+
+        Returns:
+            The deliveries that it has waited for long enough.
+        """
+        del self._drains[drain.lane]
+        self._draining.changed[drain.lane] = None
+        return drain.open_entries()
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` unless every lane that drains has one timer, and nothing else has. For tests; O(n)."""
+        timed = [running.lane for running in self._timers.running() if isinstance(running, Drain)]
+        require(len(timed) == len(set(timed)), "a lane that drains has one timer")
+        require(set(timed) == set(self._draining), "lanes have a drain deadline exactly while they drain")
+        require(set(timed) == set(self._drains), "drain deadlines are known by their lanes")
+
+    def _stop(self, lane: Lane) -> None:
+        drain = self._drains.pop(lane, None)
+        if drain is not None:
+            drain.deadline = None
 
 
 def due_order(due: list[tuple[int, Timed]]) -> list[Timed]:
@@ -72,6 +102,7 @@ def due_order(due: list[tuple[int, Timed]]) -> list[Timed]:
 
 
 def _due_rank(due: tuple[int, Timed]) -> tuple[bool, int, int, bool]:
+    """By deadline, then by the lowest offset that it ends; of one offset its own deadline before that of a drain."""
     deadline, timed = due
     if isinstance(timed, Member):
         return True, deadline, timed.order, False

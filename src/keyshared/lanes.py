@@ -21,7 +21,7 @@ from typing import Final, final
 
 from keyshared.cursor import SETTLED, Cell
 
-__all__ = ["ALONE", "LEGAL_MOVES", "NEXT_STATE", "Change", "Consumer", "Entry", "Lane", "State"]
+__all__ = ["ALONE", "LEGAL_MOVES", "NEXT_STATE", "Change", "Consumer", "Entry", "Lane", "State", "WatchedList"]
 
 
 class State(IntEnum):
@@ -224,6 +224,26 @@ a lane would be a third of a message's memory and time. Never changed."""
 
 WorkList = OrderedDict[Lane, int]
 """Lanes that wait for something, oldest first, each with its place in the sequence over all lists."""
+
+
+class WatchedList(WorkList):
+    """A work list that notes who enters and who leaves: the list itself does, so no way in or out can forget it.
+
+    Attributes:
+        changed: Lanes that entered or left; clear it when you have seen them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: dict[Lane, None] = {}
+
+    def __setitem__(self, lane: Lane, place: int) -> None:
+        self.changed[lane] = None
+        super().__setitem__(lane, place)
+
+    def __delitem__(self, lane: Lane) -> None:
+        self.changed[lane] = None
+        super().__delitem__(lane)
 
 
 class Consumer:

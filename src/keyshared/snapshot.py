@@ -239,14 +239,17 @@ def _skip_to(fields: list[Reader], cursor: ContiguousCursor) -> None:
 
 
 def load_drains(data: Reader, window: InFlightWindow, drains: DrainDeadlines | None, now: int) -> None:
-    """Let lanes that were draining go on to do so until their deadlines."""
-    window.drain_changes.clear()
+    """Let lanes that were draining go on to do so until their deadlines; one without a deadline gets the whole time."""
     for drain in data.field("drains").items():
         first, remaining = drain.items(2)
         entry = window.find(first.integer())
         if drains is None or entry is None or entry.lane.listed is not window.draining:
             raise drain.refuse("be a lane that drains, in a dispatcher with drain_timeout_ms")
+        if drains.deadline_of(entry.lane) is not None:
+            raise drain.refuse("be the only deadline of its lane")
         drains.start(entry.lane, now + remaining.integer())
+    if drains is not None:
+        drains.refresh(now)
 
 
 def _dump_entry(entry: Entry, endings: Endings, now: int) -> list[object]:

@@ -7,6 +7,7 @@ record; so ending a timer is one assignment.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
@@ -111,6 +112,12 @@ class Timers:
             deadline, _, timed = heappop(heap)
             _take(due, deadline, timed)
         return due
+
+    def running(self) -> Iterator[Timed]:
+        """Whatever will fall due, once for each record that says so. For tests; O(records)."""
+        for due, records in self._queue:
+            yield from (timed for timed in records if timed.deadline == due)
+        yield from (timed for due, _, timed in self._heap if timed.deadline == due)
 
     def _is_live(self, due: int, records: list[Timed]) -> bool:
         """Whether anything in the records of one instant is not stale; drops stale ones from their end."""

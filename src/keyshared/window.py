@@ -52,9 +52,7 @@ class InFlightWindow(WindowBooks):
         per_key: Open deliveries per key.
         loaded_per_key: Messages of one key whose payload is in memory.
         one_lane: Treat everything as one key: total order.
-        track_drains: Note in ``drain_changes`` which lanes begin or end to drain; `reassign` then also looks at lanes
-            that have something in flight, because one at its limit would otherwise only be seen to drain at its next
-            message.
+        draining: The list for lanes that drain, if whoever composes the window wants to be told of them.
         start: What ``cursor.resume_offset`` says before the first offer.
 
     Attributes:
@@ -69,8 +67,7 @@ class InFlightWindow(WindowBooks):
         held: How many messages are in each state that only `move` or `remove` ends, by state.
         shared: Keyless messages for whom no consumer has room.
         ownerless: Lanes whose key nobody owns.
-        draining: Lanes that wait for the end of deliveries at their previous owner.
-        drain_changes: With ``track_drains``, lanes that entered or left ``draining``; clear it when you have seen them.
+        draining: Lanes that wait for the end of deliveries at somebody else than their owner.
         starved: Lanes whose turn has come but whose message cannot be loaded because every slot is taken.
 
     Complexity:
@@ -138,7 +135,8 @@ class InFlightWindow(WindowBooks):
         self.loaded += 1
         self.waiting += 1
         granted = []
-        if lane.open < self.per_key or lane.version != self._version or self.quarantined:
+        at_limit = lane.open >= self.per_key and lane.holder is lane.owner and lane.version == self._version
+        if not at_limit or self.quarantined:
             self._examine(lane, granted)
         if 2 * self.waiting > self.capacity:
             self._spill_if_crowded(lane, entry, granted)
@@ -339,7 +337,7 @@ class InFlightWindow(WindowBooks):
         self._touch_key(key)
 
     def reassign(self) -> None:
-        """Say that owners may have changed; `wake` then asks again for every lane that waits in a work list."""
+        """Say that owners may have changed; `wake` then asks again for every lane that waits."""
         self._version += 1
         self._stale = True
 
@@ -347,7 +345,8 @@ class InFlightWindow(WindowBooks):
         """Act on all changes since the last call.
 
         Touched lanes come first, by their lowest offset; after `reassign`, the lanes of all work lists, longest waiting
-        first; then consumers that have got room, in order of joining; then lanes that wait for a slot of the window.
+        first, and those that were at their limit, by lowest offset; then consumers that have got room, in order of
+        joining; then lanes that wait for a slot of the window.
 
         Returns:
             What was granted, in service order.
@@ -362,8 +361,7 @@ class InFlightWindow(WindowBooks):
             for lane in lanes:  # all of them first: a lane must not queue behind one that is about to go elsewhere
                 self._unlist(lane)
             self._examine_in_turns(lanes, granted)
-            if self._track_drains:
-                self._examine_in_turns(by_lowest_offset(self._held()), granted)
+            self._examine_in_turns(by_lowest_offset(self._at_limit()), granted)
         if self._freed:
             freed, self._freed = self._freed, {}
             for consumer in sorted(freed, key=_order_of):
@@ -472,8 +470,9 @@ class InFlightWindow(WindowBooks):
                 self._list(lane, self.shared)
             else:
                 self._send(lane, entry, consumer, granted)
-        elif lane.open:
-            self._list(lane, self.draining)
+        elif lane.open:  # the end of what is open looks at it again
+            if lane.listed is not None:
+                self._unlist(lane)
         elif entry.state == _SPILLED:
             self._load_in_turn(lane, entry, None, granted)
         else:
@@ -503,7 +502,7 @@ class InFlightWindow(WindowBooks):
         """Whether this consumer may be handed the lane's next message, room aside."""
         if lane.key is None:
             return consumer.keyless
-        if lane.key in self.quarantined or self.owner_of(lane) is not consumer:
+        if lane.key in self.quarantined or self._owner_now(lane) is not consumer:
             return False
         return not lane.open or (lane.holder is consumer and lane.open < self.per_key)
 
@@ -529,19 +528,25 @@ class InFlightWindow(WindowBooks):
             lane, _ = starved.popitem(last=False)
             lane.listed = None
             entry: Entry = lane.candidate  # type: ignore[assignment]  # a listed lane has one
-            if lane.key is not None and lane.key in self.quarantined:  # nothing of it is open, or it would drain
+            if lane.key is not None and lane.key in self.quarantined:  # nothing of it is open, or it would not starve
                 self._load(lane, entry, None, granted)
                 continue
-            owner = self.owner_of(lane)
+            owner = self._owner_now(lane)
             if owner is not None and owner.free > 0 and self._could_get(owner, lane):
                 self._load(lane, entry, owner, granted)
             else:
                 self._examine(lane, granted)
 
-    def _held(self) -> dict[Lane, None]:
-        """Lanes that have something in flight and may have something behind it."""
+    def _at_limit(self) -> dict[Lane, None]:
+        """Lanes that wait in no list because as much of them is in flight as may be.
+
+        O(open deliveries), O(1) if everything is open.
+        """
+        if self.cursor.outstanding == self.loaded - self.waiting:
+            return {}
         opened = chain.from_iterable(consumer.open.values() for consumer in self.consumers.values())
-        return {entry.lane: None for entry in opened if entry.lane is not ALONE}
+        lanes = {entry.lane: None for entry in opened if entry.lane is not ALONE}
+        return {lane: None for lane in lanes if lane.listed is None}
 
     def _spill_if_crowded(self, lane: Lane, entry: Entry, granted: list[Entry]) -> None:
         """Spill a message that has to wait while waiting ones, itself aside, take half the window."""

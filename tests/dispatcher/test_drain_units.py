@@ -391,7 +391,7 @@ class TestSnapshots:
         dispatcher.offer(1, "a2")
         state: dict[str, Any] = dispatcher.snapshot()
         assert [["draining", None, 1]] == state["waiting"]
-        with pytest.raises(SnapshotError, match="drains before its turn comes"):
+        with pytest.raises(SnapshotError, match="drains exactly while others are at work"):
             Watched.restore(state | {"waiting": [["ready", "ann", 1]]}, AlphabetRing(), dispatcher.config, now_ms=0)
 
     def test_a_forged_one_whose_lane_drains_from_nobody_is_refused(self) -> None:
@@ -399,5 +399,5 @@ class TestSnapshots:
         fill(dispatcher, "a1", "a2")
         state: dict[str, Any] = dispatcher.snapshot()
         assert [["ready", "ann", 1]] == state["waiting"]
-        with pytest.raises(SnapshotError, match="drains while somebody else holds something"):
+        with pytest.raises(SnapshotError, match="drains exactly while others are at work"):
             Watched.restore(state | {"waiting": [["draining", None, 1]]}, AlphabetRing(), dispatcher.config, now_ms=0)

@@ -164,7 +164,7 @@ class Model:
 
     def step_quarantined(self, message: Message, *, waits: bool) -> bool:
         if waits:
-            self.put(message.lane, "draining")
+            self.put(message.lane, None)
         elif message.state is State.SPILLED:
             self.load(message, None)
         else:
@@ -281,6 +281,9 @@ class Model:
             lanes = [lane for lane, _ in self.listings]
             self.listings = []
             self.examine(*lanes)
+            listed = [lane for lane, _ in self.listings]
+            others = dict.fromkeys(message.lane for message in self.messages)
+            self.examine(*(lane for lane in others if lane not in listed and not isinstance(lane, int)))
         freed, self.freed = self.freed, set()
         for name in NAMES:
             if name in freed:
