@@ -866,7 +866,7 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
         lambda d: setattr(d.at(4).lane, "listed", None),
         lambda d: d.window.enlist(d.at(4).lane, d.window.draining),
     ),
-    "lane b'a1' drains exactly while": lambda d: d.owners.names.update(a="bob") or d.window.reassign(),
+    "lane b'a1' drains exactly while": (lambda d: d.owners.names.update(a="bob"), lambda d: d.window.reassign()),
     "lane b'a2' waits for what it needs": (
         lambda d: d.ann.ready.pop(d.at(4).lane),
         lambda d: setattr(d.at(4).lane, "listed", None),

@@ -500,7 +500,7 @@ class KeySharedDispatcher:
             ConfigError: The name, a pattern, the weight or the limit can never work.
 
         Complexity:
-            O(vnodes log n + lanes that wait or drain + what is delivered).
+            O(vnodes log n + lanes that wait + what is delivered), and O(open deliveries) if anything waits at all.
         """
         now = checked_now(now_ms, self._now)
         notices: list[Effect] = []

@@ -1,8 +1,8 @@
 """How long a key that has moved may wait for the deliveries that others than its new owner still hold.
 
 Which lanes drain is known in one place, the window's list of them. A lane has a deadline exactly while it stands there:
-the list itself notes who enters and who leaves (`WatchedList`), and what was noted is looked at once, at the end of each
-call. So a lane that leaves and comes back within one call has never stopped draining.
+the list itself notes who enters and who leaves (`WatchedList`), and what was noted is looked at once, at the end of
+each call. So a lane that leaves and comes back within one call has never stopped draining.
 """
 
 from keyshared.invariants import require
