@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from functools import cache
 from itertools import groupby
 from typing import ClassVar, Self
 from zlib import crc32
@@ -40,7 +41,7 @@ class Ranking:
 
     def walk(self, slot: int) -> Iterator[str]:
         """The names that would own this slot, best first."""
-        return iter(sorted(self.weights, key=lambda name: self._rank(name, slot)))
+        return iter(sorted(self.weights, key=lambda name: _rank(name, slot, self.weights[name])))
 
     def owner(self, slot: int) -> str | None:
         """The first name of the walk."""
@@ -58,8 +59,10 @@ class Ranking:
         """`owner_of` for bytes."""
         return self.owner_of
 
-    def _rank(self, name: str, slot: int) -> int:
-        return min(crc32(f"{name}/{draw}/{slot}".encode()) for draw in range(self.weights[name]))
+
+@cache
+def _rank(name: str, slot: int, weight: int) -> int:
+    return min(crc32(f"{name}/{draw}/{slot}".encode()) for draw in range(weight))
 
 
 class RankedPlacement:

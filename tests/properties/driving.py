@@ -9,10 +9,20 @@ from tests.properties.schedules import World, config_rules, observe, random_worl
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import Effect
+from keyshared.effects import CursorAdvanced, Effect, Resumed
 from keyshared.errors import KeySharedError
 
-__all__ = ["Factory", "Fast", "drive", "outcome", "run_schedule"]
+__all__ = ["INPUTS", "Factory", "Fast", "drive", "outcome", "questions", "run_schedule"]
+
+INPUTS = frozenset(
+    {
+        *("offer", "offer_many", "ack", "ack_many", "nack", "reject", "release", "extend"),
+        *("dead_lettered", "loaded", "park", "unblock", "unblock_offset", "gone", "truncate"),
+        *("add_consumer", "remove_consumer", "set_inactive", "set_active", "set_limit", "pull"),
+        *("set_filters", "set_weight", "set_placement", "handle_timeout"),
+    }
+)
+"""What changes a dispatcher; everything else that can be called is a query."""
 
 Fast: Any = KeySharedDispatcher  # its placement here is one by shape, not by type
 Factory: TypeAlias = Callable[[RankedPlacement, DispatcherConfig], Any]
@@ -39,6 +49,16 @@ def drive(dispatcher: Any, world: World, call: Call) -> Step | None:  # any disp
     return step
 
 
+def questions(world: World) -> dict[str, Sequence[Any]]:
+    """What to ask a dispatcher's queries about."""
+    return {
+        "offset": [*world.offered[-6:], -3],
+        "key": ["a", None],
+        "consumer": [None, "x", "nobody"],
+        "effect": [*world.delivered[-2:], *world.obligations[:2], CursorAdvanced(1), Resumed(1)],
+    }
+
+
 def run_schedule(
     factory: Factory, seed: int, length: int, start: Callable[[], RankedPlacement] = RankedPlacement
 ) -> tuple[list[Step], list[Violation]]:
@@ -49,7 +69,7 @@ def run_schedule(
     judge = Judge(config_rules(world.config), placement)
     history: list[Step] = []
     for _ in range(length):
-        step = drive(dispatcher, world, world.choose(world.calls)(world))
+        step = drive(dispatcher, world, world.next_call())
         if step is None:
             continue
         history.append(step)

@@ -11,10 +11,10 @@ from tests.placements import RankedPlacement
 from tests.properties.promises import Call, Queries, Rules, Step
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Unmatched
-from keyshared.effects import BlockReason, DeadLetter, Deliver, DropReason, Effect, Load
+from keyshared.effects import BlockReason, DeadLetter, Deliver, DropReason, Effect, Evicted, Load
 from keyshared.retry import Backoff, Poison, RetryPolicy
 
-__all__ = ["CALLS", "Choose", "Dispatcher", "World", "any_config", "config_rules", "observe", "random_world"]
+__all__ = ["CALLS", "Choose", "Dispatcher", "World", "any_config", "any_mix", "config_rules", "observe", "random_world"]
 
 _Option = TypeVar("_Option")
 
@@ -29,9 +29,18 @@ Receipt: TypeAlias = tuple[int, str, int]
 MakePlacement: TypeAlias = Callable[[Sequence[str]], Any]
 """Builds a placement, real or not, with these names in it."""
 
-KEYS: tuple[bytes | str | None, ...] = ("a", b"a", b"b", "c", None, "h")  # c and h are in one slot
-OWNED_KEYS = (b"a", b"b", b"c", b"h", b"")
-NAMES = ("x", "y", "z")
+KEYS: tuple[bytes | str | None, ...] = (
+    "a",
+    b"a",
+    b"b",
+    "c",
+    None,
+    "h",
+    "j",
+    "d",
+)  # a and j share a slot, c and h another
+OWNED_KEYS = (b"a", b"b", b"c", b"h", b"j", b"d", b"")
+NAMES = ("x", "y", "z", "w", "v", "u", "t")
 FILTERS: tuple[tuple[str, ...], ...] = ((), (), ("a",), ("b", "c*"), ("*",), ("?",))
 
 
@@ -62,30 +71,33 @@ class Dispatcher(Protocol):
 
 def any_config(choose: Choose) -> DispatcherConfig:
     """A configuration so small that every limit is reached within a few calls."""
-    ordering = choose([False, False, False, True])
+    ordering = choose([False, False, False, False, False, True])
     poisons = [Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER]
     if not ordering:
         poisons += [Poison.DROP, Poison.DEAD_LETTER, Poison.QUARANTINE]
-    window = choose([1, 2, 3, 4, 8])
+    window = choose([1, 2, 3, 4, 8, 16, 16, 16])
     per_key = choose([1, 1, 2, 3])
     return DispatcherConfig(
         window=window,
         max_tracked=window + choose([0, 2, 6]),
-        max_in_flight_per_consumer=choose([1, 2, 3]),
+        max_in_flight_per_consumer=choose([1, 2, 3, 8]),
         max_in_flight_per_key=per_key,
-        max_loaded_per_key=per_key + choose([0, 1, 3]),
-        ack_timeout_ms=choose([10, 10, None]),
+        max_loaded_per_key=per_key + choose([0, 1, 3, 20]),
+        ack_timeout_ms=choose([10, 30, None, None]),
         retry=RetryPolicy(
-            max_redeliveries=choose([0, 1, 2, None]), base_delay_ms=choose([0, 5]), backoff=choose(list(Backoff))
+            max_redeliveries=choose([0, 1, 2, None]),
+            base_delay_ms=choose([0, 5]),
+            max_delay_ms=choose([60_000, 60_000, 6, 0]),
+            backoff=choose(list(Backoff)),
         ),
         poison=choose(poisons),
         on_evict=OnEvict.REDELIVER if ordering else choose(list(OnEvict)),
         unmatched=choose([Unmatched.HOLD, Unmatched.ERROR] + ([] if ordering else [Unmatched.SKIP])),
-        inactive_grace_ms=choose([3, 12, None]),
-        drain_timeout_ms=choose([None, None, 4]),
+        inactive_grace_ms=choose([3, 4, 12, None]),
+        drain_timeout_ms=choose([None, 4, 4, 9]),
         ordering_required=ordering,
         start=choose([None, 0]),
-        unit=DrainUnit.KEY if ordering else choose([DrainUnit.KEY, *DrainUnit]),
+        unit=DrainUnit.KEY if ordering else choose([*DrainUnit, DrainUnit.RANGE]),
     )
 
 
@@ -126,14 +138,21 @@ class World:
         self.config = config
         self.choose = choose
         self.make_placement = make_placement
-        self.filters = FILTERS
-        self.calls = choose([CALLS, CALLS, HANDOVERS])
+        self.filters = choose([FILTERS, FILTERS[:1]])
+        self.limits: Sequence[int | None] = choose([(None,), (None,), (None, None, 0, 0, 1, 2)])
+        self.crowd = choose([2, 2, 4])  # about as many are connected: of few, each leave moves much
+        self.late_ms = choose([0, 6, 20])  # how late the host is at most when it comes to the clock
+        self.joining = choose([0, 2, 3])  # how many consumers join before anything else happens
+        self.calls = any_mix(choose)
+        self.keys = tuple(choose(KEYS) for _ in range(choose([1, 2, 3, 12])))
+        self.restarts = choose([0, 0, 1, 8])  # how many of a hundred calls are followed by a crash and a restore
         self.now = 0
         self.offered: list[int] = []
         self.delivered: list[Deliver] = []
         self.obligations: Sequence[Effect] = ()
         self.free_slots = config.window
         self.next_deadline: int | None = None
+        self.connected: dict[str, None] = {}
 
     def learn(self, step: Step) -> None:
         """Take in what a call has done."""
@@ -141,17 +160,30 @@ class World:
         new = [args[0]] if name == "offer" else [message[0] for message in args[0]] if name == "offer_many" else []
         self.offered += [offset for offset in new if not self.offered or offset > self.offered[-1]]
         self.delivered += [effect for effect in step.effects if isinstance(effect, Deliver)]
+        if name == "add_consumer":
+            self.connected[args[0]] = None
+        gone = [args[0]] if name == "remove_consumer" else []
+        for left in [*gone, *(effect.consumer for effect in step.effects if isinstance(effect, Evicted))]:
+            self.connected.pop(left, None)
         if step.after:
             self.obligations = sorted(step.after.obligations, key=lambda effect: effect[0])
             self.free_slots = step.after.free_slots
             self.next_deadline = step.after.next_deadline
         self.now = step.now
 
+    def next_call(self) -> Call:
+        """What happens next."""
+        if len(self.connected) < self.joining and not self.offered:
+            return self.add_consumer()
+        return self.choose(self.calls)(self)
+
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def offer(self) -> Call:
+        if self.free_slots == 0 and self.choose([True, True, True, False]):
+            return self.choose([World.ack, World.oblige, World.gone])(self)
         offset = self._next_offset()
-        return self._timed("offer", offset, self.choose(KEYS), _item(offset))
+        return self._timed("offer", offset, self._key(), _item(offset))
 
     def offer_many(self) -> Call:
         messages = []
@@ -159,7 +191,7 @@ class World:
         # a batch that raises in the middle is a matter of its own
         most = 0 if self.config.unmatched == Unmatched.ERROR else min(self.free_slots, 4)
         for _ in range(self.choose(range(most + 1))):
-            messages.append((offset, self.choose(KEYS), _item(offset)))
+            messages.append((offset, self.choose(self.keys), _item(offset)))
             offset += self.choose([1, 1, 3])
         return self._timed("offer_many", messages)
 
@@ -185,7 +217,7 @@ class World:
         """Do what the dispatcher has asked for."""
         asked = [effect for effect in self.obligations if isinstance(effect, Load | DeadLetter)]
         if not asked:
-            return self.handle_timeout()
+            return self.ack()
         effect = self.choose(asked)
         if isinstance(effect, DeadLetter):
             return self._timed("dead_lettered", effect.offset)
@@ -193,58 +225,68 @@ class World:
 
     def confirm_anything(self) -> Call:
         offset = self._some_offset()
-        name = self.choose(["dead_lettered", "loaded", "park", "gone", "unblock_offset"])
+        name = self.choose(["dead_lettered", "loaded", "park", "unblock_offset"])
         if name == "unblock_offset":
             return self._timed(name, offset, reset_failures=self.choose([False, True]))
         return self._timed(name, offset, _item(offset)) if name == "loaded" else self._timed(name, offset)
+
+    def gone(self) -> Call:
+        return self._timed("gone", self._some_offset())
 
     def truncate(self) -> Call:
         return self._timed("truncate", self._some_offset())
 
     def unblock(self) -> Call:
-        return self._timed("unblock", self.choose(KEYS))
+        return self._timed("unblock", self.choose(self.keys))
 
     # --- consumers --------------------------------------------------------------------------------------------------
 
     def add_consumer(self) -> Call:
+        if len(self.connected) >= self.crowd and self.choose([True, True, True, False]):
+            return self.leave()
         filters = self._filters()
-        weight, limit = self.choose([1, 1, 2]), self.choose([None, None, 0, 0, 1, 2])
-        return self._timed("add_consumer", self.choose(NAMES), filters=filters, weight=weight, limit=limit)
+        weight, limit = self.choose([1, 1, 2]), self.choose(self.limits)
+        return self._timed("add_consumer", self._name(connected=False), filters=filters, weight=weight, limit=limit)
 
     def remove_consumer(self) -> Call:
-        return self._timed("remove_consumer", self.choose(NAMES), drain_ms=self.choose([0, 6, None]))
+        return self._timed("remove_consumer", self._name(), drain_ms=self.choose([0, 6, None]))
 
     def leave(self) -> Call:
-        return self._timed("remove_consumer", self.choose(NAMES), drain_ms=None)
+        """Somebody leaves who has something to finish."""
+        holders = [effect.consumer for effect in self._open()] or NAMES
+        return self._timed("remove_consumer", self.choose(holders), drain_ms=None)
 
     def set_inactive(self) -> Call:
-        return self._timed("set_inactive", self.choose(NAMES))
+        return self._timed("set_inactive", self._name())
 
     def set_active(self) -> Call:
-        return self._timed("set_active", self.choose(NAMES), resumed=self.choose([False, True]))
+        return self._timed("set_active", self._name(), resumed=self.choose([False, True]))
 
     def set_limit(self) -> Call:
-        return self._timed("set_limit", self.choose(NAMES), self.choose([0, 1, 2, 3]))
+        return self._timed("set_limit", self._name(), self.choose([0, 1, 2, 3]))
 
     def pull(self) -> Call:
         only = self.choose([None, None, self._some_offset()])
-        return self._timed("pull", self.choose(NAMES), self.choose([1, 2, 3]), only=only)
+        return self._timed("pull", self._name(), self.choose([1, 2, 3]), only=only)
 
     def set_filters(self) -> Call:
-        return self._timed("set_filters", self.choose(NAMES), self._filters())
+        return self._timed("set_filters", self._name(), self._filters())
 
     def set_weight(self) -> Call:
-        return self._timed("set_weight", self.choose(NAMES), self.choose([1, 2, 3]))
+        return self._timed("set_weight", self._name(), self.choose([1, 2, 3]))
 
     def set_placement(self) -> Call:
-        names = self.choose([(), ("x",), ("z", "y"), ("stranger", "x")])
+        names = self.choose([(), (), (), (), ("z", "y"), ("stranger", "x")])
         return self._timed("set_placement", self.make_placement(names))
 
     # --- time and misuse --------------------------------------------------------------------------------------------
 
     def handle_timeout(self) -> Call:
         due = self.now if self.next_deadline is None else max(self.now, self.next_deadline)
-        return Call("handle_timeout", kwargs={"now_ms": self.choose([due, due, self.now, self.now + 1, self.now + 20])})
+        return Call(
+            "handle_timeout",
+            kwargs={"now_ms": self.choose([due, due + self.late_ms, due + self.late_ms, self.now + 1])},
+        )
 
     def misuse(self) -> Call:
         """A call that must raise, whatever the state, and change nothing."""
@@ -273,7 +315,7 @@ class World:
     def offer_again(self) -> Call:
         """An old offset: an error, except when the host starts reading again after a restore."""
         offset = self.choose(self.offered) if self.offered else self._next_offset()
-        return self._timed("offer", offset, self.choose(KEYS), _item(offset))
+        return self._timed("offer", offset, self.choose(self.keys), _item(offset))
 
     # --- choices ----------------------------------------------------------------------------------------------------
 
@@ -286,15 +328,29 @@ class World:
         whole = self.config.ordering_required or self.config.unit != DrainUnit.KEY
         return self.choose([(), (), (), (), (), ("a",)] if whole else self.filters)
 
+    def _name(self, *, connected: bool = True) -> str:
+        """Mostly one that is connected, or one that is not."""
+        fitting = [name for name in NAMES if (name in self.connected) == connected]
+        return self.choose(fitting if fitting and self.choose([True, True, True, False]) else NAMES)
+
+    def _open(self) -> list[Deliver]:
+        return [effect for effect in self.obligations if isinstance(effect, Deliver)]
+
+    def _key(self) -> bytes | str | None:
+        """Often one that somebody works on: what comes behind that is where the rules are."""
+        held = [effect.key for effect in self._open()]
+        return self.choose(held if held and self.choose([True, False]) else self.keys)
+
     def _next_offset(self) -> int:
         return (self.offered[-1] if self.offered else -1) + self.choose([1, 1, 1, 4])
 
     def _some_offset(self) -> int:
-        return self.choose([*self.offered, -3])
+        """Mostly of one of the last messages."""
+        return self.choose(self.choose([self.offered[-3:], self.offered[-8:], [*self.offered, -3]]) or [-3])
 
     def _receipt(self) -> Receipt:
         """Mostly of an open delivery, sometimes of an old one, sometimes forged."""
-        open_now = [effect.receipt for effect in self.obligations if isinstance(effect, Deliver)]
+        open_now = [effect.receipt for effect in self._open()]
         known = [effect.receipt for effect in self.delivered]
         kind = self.choose(["open", "open", "open", "known", "forged"])
         if kind == "open" and open_now:
@@ -304,29 +360,106 @@ class World:
         return self._some_offset(), self.choose(NAMES), self.choose([0, 1, 2, 3])
 
 
-CALLS: tuple[Callable[[World], Call], ...] = (
+Kind: TypeAlias = Callable[[World], Call]
+
+CALLS: tuple[Kind, ...] = (
     *(World.offer, World.offer, World.offer, World.offer_many, World.ack, World.ack, World.ack_many, World.nack),
     *(World.reject, World.release, World.extend, World.oblige, World.oblige, World.confirm_anything, World.truncate),
-    *(World.unblock, World.add_consumer, World.add_consumer, World.remove_consumer, World.set_inactive),
-    *(
-        World.set_active,
-        World.set_limit,
-        World.pull,
-        World.pull,
-        World.set_filters,
-        World.set_weight,
-        World.set_placement,
-    ),
-    *(World.handle_timeout, World.handle_timeout, World.misuse, World.offer_again),
+    *(World.gone, World.unblock, World.add_consumer, World.add_consumer, World.remove_consumer, World.set_inactive),
+    *(World.set_active, World.set_limit, World.pull, World.pull, World.set_filters, World.set_weight),
+    *(World.set_placement, World.handle_timeout, World.handle_timeout, World.misuse, World.offer_again),
 )
+"""A little of everything, in the same proportions always."""
+
+_HAND_OVERS: Mapping[Kind, int] = {
+    World.offer: 10,
+    World.ack: 3,
+    World.add_consumer: 8,
+    World.leave: 4,
+    World.remove_consumer: 1,
+    World.set_placement: 2,
+    World.set_weight: 2,
+    World.set_filters: 1,
+    World.set_inactive: 3,
+    World.set_active: 2,
+    World.set_limit: 1,
+    World.handle_timeout: 4,
+    World.gone: 3,
+    World.truncate: 2,
+    World.release: 1,
+    World.reject: 1,
+    World.unblock: 1,
+    World.oblige: 3,
+}
+LONG_DRAINS: Mapping[Kind, int] = {
+    World.offer: 8,
+    World.leave: 5,
+    World.add_consumer: 6,
+    World.gone: 3,
+    World.truncate: 2,
+    World.set_weight: 3,
+    World.set_placement: 2,
+    World.set_inactive: 6,
+    World.handle_timeout: 6,
+    World.ack: 1,
+    World.oblige: 4,
+}
+"""Few answers and many changes: what drains goes on draining while keys move again."""
+
+_SPILLS: Mapping[Kind, int] = {
+    World.offer: 8,
+    World.offer_many: 3,
+    World.ack: 4,
+    World.ack_many: 1,
+    World.oblige: 5,
+    World.set_limit: 4,
+    World.pull: 4,
+    World.add_consumer: 2,
+    World.leave: 1,
+    World.set_placement: 1,
+    World.confirm_anything: 2,
+    World.gone: 1,
+    World.truncate: 1,
+    World.release: 1,
+    World.handle_timeout: 1,
+}
+_FAILURES: Mapping[Kind, int] = {
+    World.offer: 6,
+    World.ack: 2,
+    World.nack: 4,
+    World.reject: 4,
+    World.release: 1,
+    World.extend: 1,
+    World.oblige: 5,
+    World.confirm_anything: 4,
+    World.gone: 1,
+    World.truncate: 1,
+    World.unblock: 3,
+    World.add_consumer: 3,
+    World.leave: 2,
+    World.set_inactive: 2,
+    World.set_active: 2,
+    World.set_placement: 1,
+    World.handle_timeout: 4,
+}
+_EVERYTHING: Mapping[Kind, int] = {kind: CALLS.count(kind) for kind in CALLS}
+_NEVER_LEFT_OUT = (World.offer, World.add_consumer, World.ack)
 
 
-HANDOVERS: tuple[Callable[[World], Call], ...] = (
-    *(World.offer, World.offer, World.offer, World.offer_many, World.ack, World.ack, World.release, World.oblige),
-    *(World.add_consumer, World.add_consumer, World.remove_consumer, World.leave, World.leave, World.set_weight),
-    *(World.set_placement, World.set_active, World.handle_timeout, World.unblock),
-)
-"""What happens while consumers come and go and finish what they have; everything else is left out."""
+def any_mix(choose: Choose) -> tuple[Kind, ...]:
+    """The calls of one schedule, each as often as its weight: some kinds not at all, some far more than the others.
+
+    Faults hide where two rare things meet often. No fixed proportions bring every two of them together.
+    """
+    return mixed(choose([LONG_DRAINS, LONG_DRAINS, _HAND_OVERS, _SPILLS, _FAILURES, _EVERYTHING]), choose)
+
+
+def mixed(theme: Mapping[Kind, int], choose: Choose) -> tuple[Kind, ...]:
+    """The calls of a theme with weights of this schedule's own."""
+    mix: list[Kind] = []
+    for kind, weight in theme.items():
+        mix += [kind] * (weight * choose([1, 1, 3] if kind in _NEVER_LEFT_OUT else [0, 1, 1, 3]))
+    return tuple(mix)
 
 
 def random_world(seed: int, make_placement: MakePlacement = RankedPlacement) -> World:

@@ -70,7 +70,7 @@ def compared(make: MakePlacement, seed: int, *, filters: bool) -> list[Violation
     real: Any = Fast(placement, world.config)
     judge = Judge(config_rules(world.config), placement)
     for _ in range(LENGTH):
-        call = world.choose(world.calls)(world)
+        call = world.next_call()
         expected, actual = outcome(model, call), outcome(real, call)
         assert expected == actual, f"{call}: {expected} by the model, {actual} by the real one"
         real.check_invariants()
