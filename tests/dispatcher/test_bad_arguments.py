@@ -295,6 +295,17 @@ def test_a_full_window_names_the_limit_that_is_reached(
     assert before == dispatcher.snapshot()
 
 
+def test_of_two_limits_that_are_reached_at_once_the_window_is_named() -> None:
+    dispatcher = subscription("ann", window=2, max_tracked=3, max_loaded_per_key=1)
+    fill(dispatcher, "a1", "a1", "a2")
+    assert (2, 3) == (dispatcher.stats().loaded, dispatcher.stats().outstanding)
+
+    with pytest.raises(WindowFullError, match="all 2 slots"):
+        dispatcher.offer(9, "a3")
+    with pytest.raises(WindowFullError, match="all 2 slots"):
+        dispatcher.offer_many([(9, "a3", None)])
+
+
 def test_a_batch_beyond_the_tracked_offsets_names_that_limit() -> None:
     dispatcher = subscription("ann", window=2, max_tracked=3, max_loaded_per_key=1)
     fill(dispatcher, "a1", "a1", "a1")

@@ -2,8 +2,9 @@
 
 from tests.alphabet import AlphabetRing, advanced, deliver, fill, subscription
 
-from keyshared.effects import BlockReason, Released, ReleaseReason
+from keyshared.effects import BlockReason, DeadLetter, Released, ReleaseReason
 from keyshared.explain import Blocking
+from keyshared.retry import Poison, RetryPolicy
 
 
 def test_what_waits_for_a_full_consumer_goes_to_the_newcomer_in_the_call_that_adds_it() -> None:
@@ -157,6 +158,44 @@ class TestDrainTimeout:
 
         assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.ack(0, "bob", 1)
         assert None is dispatcher.next_deadline_ms()
+
+    def test_a_message_behind_one_that_was_settled_while_it_drained_has_a_deadline(self) -> None:
+        for settle in (lambda d: d.gone(1), lambda d: d.truncate(2)):
+            dispatcher = subscription("bob", drain_timeout_ms=100, ack_timeout_ms=None)
+            fill(dispatcher, "a1")
+            dispatcher.add_consumer("ann", now_ms=10)
+            dispatcher.offer(1, "a1", now_ms=20)
+            settle(dispatcher)
+            assert None is dispatcher.next_deadline_ms()
+
+            dispatcher.offer(2, "a1", now_ms=30)
+            assert (1, 130) == (dispatcher.stats().draining_keys, dispatcher.next_deadline_ms())
+            assert Released(0, "bob", 1, ReleaseReason.DRAIN_TIMEOUT) == dispatcher.handle_timeout(now_ms=130)[0]
+
+    def test_a_key_at_its_limit_is_counted_from_the_moment_in_which_it_moves(self) -> None:
+        dispatcher = subscription("bob")
+        fill(dispatcher, "a1", "a1")
+        dispatcher.add_consumer("ann")
+
+        assert 1 == dispatcher.stats().draining_keys
+
+    def test_a_quarantined_key_waits_for_its_own_deliveries_and_does_not_drain(self) -> None:
+        dispatcher = subscription(
+            "bob",
+            drain_timeout_ms=100,
+            ack_timeout_ms=None,
+            max_in_flight_per_key=2,
+            retry=RetryPolicy(max_redeliveries=0),
+            poison=Poison.QUARANTINE,
+        )
+        fill(dispatcher, "a1", "a1", "a1")
+        dispatcher.add_consumer("ann", now_ms=10)
+        assert (1, 110) == (dispatcher.stats().draining_keys, dispatcher.next_deadline_ms())
+
+        dispatcher.reject(0, "bob", 1)
+        assert (0, None) == (dispatcher.stats().draining_keys, dispatcher.next_deadline_ms())
+        assert Blocking(BlockReason.QUARANTINED, "bob") == dispatcher.why_blocked(0)
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == dispatcher.release(1, "bob", 1)
 
     def test_all_deliveries_of_the_key_end_together_and_come_back_in_order(self) -> None:
         dispatcher = subscription("bob", drain_timeout_ms=100, max_in_flight_per_key=2)

@@ -149,3 +149,12 @@ def test_unblocking_forgives_the_failures_and_keeps_the_numbers() -> None:
 
     assert [deliver(0, "a1", "ann", 2)] == dispatcher.unblock("a1")
     assert [advanced(0)] == dispatcher.ack(0, "ann", 2)
+
+
+def test_a_longest_delay_of_zero_means_at_once_whatever_else_is_asked_for() -> None:
+    for backoff in Backoff:
+        dispatcher = subscription("ann", retry=RetryPolicy(base_delay_ms=1_000, max_delay_ms=0, backoff=backoff))
+        fill(dispatcher, "a1")
+
+        assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.nack(0, "ann", 1)
+        assert [deliver(0, "a1", "ann", 3, failures=2)] == dispatcher.nack(0, "ann", 2, delay_ms=5_000)

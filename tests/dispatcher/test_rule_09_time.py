@@ -201,3 +201,41 @@ def test_what_a_late_call_has_put_back_does_not_time_out_a_second_time() -> None
         deliver(0, "a1", "ann", 2),
     ] == dispatcher.handle_timeout(now_ms=200)
     assert 300 == dispatcher.next_deadline_ms()
+
+
+def test_of_drains_that_are_over_at_one_instant_that_of_the_lowest_offset_acts_first() -> None:
+    dispatcher = subscription("bob", ack_timeout_ms=None, drain_timeout_ms=50)
+    fill(dispatcher, "a1", "a2")
+    dispatcher.add_consumer("ann")
+    dispatcher.offer(2, "a2")  # a2 begins to drain first
+    dispatcher.offer(3, "a1")
+
+    drain = ReleaseReason.DRAIN_TIMEOUT
+    assert [
+        Released(0, "bob", 1, drain),
+        Released(1, "bob", 1, drain),
+        deliver(0, "a1", "ann", 2),
+        deliver(1, "a2", "ann", 2),
+    ] == dispatcher.handle_timeout(now_ms=50)
+
+
+def test_of_drains_that_a_late_host_finds_over_the_one_that_was_over_first_acts_first() -> None:
+    dispatcher = subscription("bob", ack_timeout_ms=None, drain_timeout_ms=50)
+    fill(dispatcher, "a1", "a2")
+    dispatcher.add_consumer("ann", now_ms=0)
+    dispatcher.offer(2, "a2", now_ms=0)
+    dispatcher.offer(3, "a1", now_ms=1)
+
+    drain = ReleaseReason.DRAIN_TIMEOUT
+    assert [Released(1, "bob", 1, drain), Released(0, "bob", 1, drain)] == dispatcher.handle_timeout(now_ms=99)[:2]
+
+
+def test_an_ack_timeout_acts_before_a_drain_that_is_over_at_the_same_instant() -> None:
+    dispatcher = subscription("bob", ack_timeout_ms=50, drain_timeout_ms=50, retry=RetryPolicy(base_delay_ms=0))
+    fill(dispatcher, "a1", "a1")
+    dispatcher.add_consumer("ann")
+
+    assert [
+        Released(0, "bob", 1, TIMEOUT),
+        deliver(0, "a1", "ann", 2, failures=1),
+    ] == dispatcher.handle_timeout(now_ms=50)

@@ -167,15 +167,18 @@ SUBJECTS = {
             HashRing(), LeaseConfig(visibility_timeout_ms=20, reservation_timeout_ms=10, window=16)
         ),
         inputs(
-            *("offer", "forget_producer", "add_consumer", "remove_consumer", "set_placement", "plan", "commit", "abort"),
-            *("consume", "ack", "ack_many", "nack", "extend", "dead_lettered", "loaded", "park", "unblock"),
+            *("offer", "forget_producer", "add_consumer", "remove_consumer", "set_placement", "plan", "commit"),
+            *("abort", "consume", "ack", "ack_many", "nack", "extend", "dead_lettered", "loaded", "park", "unblock"),
             *("unblock_key", "gone", "truncate", "handle_timeout"),
         ),
         of_leases,
         {"wanted": [0, 5, 99], "version": [0, 5, 99], "consumer": NAMES, "effect": [CursorAdvanced(1)]},
     ),
     "ContiguousCursor": Subject(
-        ContiguousCursor, inputs("append", "close", "offer", "settle", "settle_many", "skip"), of_cursor, {"offset": [0, 4, 9]}
+        ContiguousCursor,
+        inputs("append", "close", "offer", "settle", "settle_many", "skip"),
+        of_cursor,
+        {"offset": [0, 4, 9]},
     ),
     "DrainingHashes": Subject(
         DrainingHashes,
@@ -308,8 +311,7 @@ def test_a_query_that_writes_or_hands_out_its_own_books_is_found(name: str, brok
     known = SUBJECTS[name]
     subject = Subject(broken, known.inputs, known.calls, known.arguments)
     with pytest.raises(AssertionError):
-        for seed in range(20):
-            compare(subject, Random(seed).choice)  # noqa: S311  # as above
+        sum(compare(subject, Random(seed).choice) for seed in range(20))  # noqa: S311  # as above
 
 
 def test_a_query_that_needs_something_new_says_so() -> None:

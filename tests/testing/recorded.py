@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from tests.placements import RankedPlacement
 from tests.properties.driving import drive
-from tests.properties.schedules import CALLS, random_world
+from tests.properties.schedules import random_world
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict
 from keyshared.retry import Poison
@@ -56,7 +56,7 @@ def recorded(
     world = random_world(seed)
     recorder: Any = Recorder(factory(start(), world.config))
     for _ in range(calls):
-        drive(recorder, world, world.choose(CALLS)(world))
+        drive(recorder, world, world.next_call())
     return guarantees_of(world.config), recorder.history
 
 
@@ -68,7 +68,7 @@ def first_broken(
     recorder: Any = Recorder(factory(start(), world.config))
     checker = Checker(guarantees_of(world.config))
     for _ in range(calls):
-        drive(recorder, world, world.choose(CALLS)(world))
+        drive(recorder, world, world.next_call())
         for happening in recorder.history:
             if found := checker.feed(happening):
                 return found
