@@ -121,3 +121,31 @@ class TestDescribe:
         dispatcher.nack(0, "ann", 1)
 
         assert [Outstanding(0, b"a1", 1, 1, True, 7, Blocking(BlockReason.RETRY_WAIT))] == [*dispatcher.outstanding()]
+
+
+def test_of_the_limits_of_a_key_and_of_its_consumer_that_of_the_key_is_named() -> None:
+    dispatcher = subscription("ann", max_in_flight_per_consumer=1)
+    fill(dispatcher, "a1", "a1", "a2")
+
+    assert Blocking(BlockReason.KEY_IN_FLIGHT, "ann") == dispatcher.why_blocked(1)
+    assert Blocking(BlockReason.CONSUMER_FULL, "ann") == dispatcher.why_blocked(2)
+
+
+def test_a_question_about_a_key_that_has_moved_does_not_change_the_order_of_what_comes_later() -> None:
+    def life(*, asked: bool) -> list[object]:
+        dispatcher = subscription("bob", max_in_flight_per_key=2, max_in_flight_per_consumer=3)
+        fill(dispatcher, "a1", "a1", "a1", "a2")
+        dispatcher.add_consumer("ann")
+        if asked:
+            assert Blocking(BlockReason.DRAINING, "bob") == dispatcher.why_blocked(2)
+            assert [0, 1, 2, 3] == [each.offset for each in dispatcher.outstanding()]
+        dispatcher.offer(4, "a1")
+        dispatcher.offer(5, "a2")
+        return [
+            dispatcher.stats(),
+            dispatcher.snapshot(),
+            dispatcher.ack(0, "bob", 1),
+            dispatcher.remove_consumer("ann"),
+        ]
+
+    assert life(asked=False) == life(asked=True)

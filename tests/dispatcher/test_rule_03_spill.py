@@ -172,6 +172,9 @@ class TestManyKeysForAFullConsumer:
 
         assert [] == dispatcher.set_limit("ann", 2)
         assert Blocking(BlockReason.WINDOW_FULL) == dispatcher.why_blocked(1)
+        dispatcher.set_limit("ann", 1)  # now it lacks both
+        assert Blocking(BlockReason.CONSUMER_FULL, "ann") == dispatcher.why_blocked(1)
+        dispatcher.set_limit("ann", 2)
         assert [Load(1, b"a1")] == dispatcher.ack(2, "bob", 1)
         assert [deliver(1, "a1", "ann", item="x")] == dispatcher.loaded(1, "x")
 
