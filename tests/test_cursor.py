@@ -78,7 +78,7 @@ def test_danube_unit_skipped_offsets_move_the_cursor_and_wait_behind_a_hole() ->
     assert 4 == cursor.safe_cursor
 
 
-@pytest.mark.parametrize("base", [-(2**255), -3, 0, 2**63 - 2, 2**64, 2**255])
+@pytest.mark.parametrize("base", [1 - 2**63, -3, 0, 2**53, 2**63 - 5])
 def test_negative_and_huge_offsets_are_offsets_like_any_other(base: int) -> None:
     cursor = offered(base, base + 1, base + 2)
     cursor.settle(base + 1)
@@ -134,15 +134,15 @@ def test_an_offset_that_is_no_int_is_refused_and_changes_nothing(offset: object)
     assert (None, 0) == (cursor.last, cursor.outstanding)
 
 
-@pytest.mark.parametrize("offset", [2**256, -(2**256)])
+@pytest.mark.parametrize("offset", [2**63, -(2**63)])
 def test_an_offset_that_no_token_could_hold_is_refused_and_changes_nothing(offset: int) -> None:
     cursor = ContiguousCursor()
-    with pytest.raises(ConfigError, match="256 bits"):
+    with pytest.raises(ConfigError, match="63 bits"):
         cursor.offer(offset)
     assert (None, 0) == (cursor.last, cursor.outstanding)
 
 
-@pytest.mark.parametrize("start", [True, "0", 1.5, 2**256])
+@pytest.mark.parametrize("start", [True, "0", 1.5, 2**63 + 1])
 def test_a_start_that_is_no_offset_is_refused(start: object) -> None:
     with pytest.raises(ConfigError, match=r"start is .* None or an int"):
         ContiguousCursor(start)  # type: ignore[arg-type]  # the mistake under test
@@ -178,19 +178,19 @@ def test_settling_below_the_cursor_again_does_not_wedge_it() -> None:
     assert (3, 0) == (cursor.safe_cursor, cursor.outstanding)
 
 
-@pytest.mark.parametrize("offset", [0, 2, 4, 2**70])
+@pytest.mark.parametrize("offset", [0, 2, 4, 2**62])
 def test_an_ack_of_an_offset_that_was_never_offered_is_not_remembered(offset: int) -> None:
     cursor = offered(1, 3)
     assert not cursor.settle(offset)
     assert [1, 3] == open_offsets(cursor)
-    assert cursor.offer(2**70)
-    assert [1, 3, 2**70] == open_offsets(cursor)
+    assert cursor.offer(2**62)
+    assert [1, 3, 2**62] == open_offsets(cursor)
 
 
-@pytest.mark.parametrize("offset", [True, "1", None, 1.0, 2**256])
+@pytest.mark.parametrize("offset", [True, "1", None, 1.0, 2**63, -(2**63)])
 def test_an_ack_that_is_no_offset_is_refused(offset: object) -> None:
     cursor = offered(1)
-    with pytest.raises(ConfigError, match=r"offset is .* an int of at most 256 bits"):
+    with pytest.raises(ConfigError, match=r"offset is .* an int of at most 63 bits"):
         cursor.settle(offset)  # type: ignore[arg-type]  # the mistake under test
     assert 1 == cursor.outstanding
 
@@ -365,7 +365,7 @@ def test_skipped_offsets_are_acked_ones() -> None:
 
 
 def test_a_restart_from_a_token_redelivers_exactly_what_is_open() -> None:
-    log = [*range(10, 40, 3), *range(100, 130), 2**63]
+    log = [*range(10, 40, 3), *range(100, 130), 2**62]
     cursor = offered(*log)
     cursor.settle_many([10, 16, 19, *range(104, 120)])
     token = cursor.token()
@@ -443,7 +443,7 @@ def test_a_late_ack_from_before_the_restart_is_not_remembered() -> None:
     assert [True, True] == [again.offer(1), again.offer(2)]
 
 
-@pytest.mark.parametrize("start", [None, 0, -7, 2**255])
+@pytest.mark.parametrize("start", [None, 0, -7, 2**63])
 def test_a_cursor_that_was_never_offered_anything_survives_a_restart(start: int | None) -> None:
     again = ContiguousCursor.from_token(ContiguousCursor(start).token().text)
     assert (None, start, None, []) == (again.safe_cursor, again.resume_offset, again.last, again.acked_ranges())
@@ -459,7 +459,7 @@ def test_the_gap_below_the_resume_offset_survives_a_restart() -> None:
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_outermost_offsets_fit_into_a_token(sign: int) -> None:
-    outermost = sign * (2**256 - 1)
+    outermost = sign * (2**63 - 1)
     cursor = offered(*sorted([outermost, 0]))
     for offset in sorted([outermost, 0]):
         again = ContiguousCursor.from_token(cursor.token().text)
@@ -548,9 +548,9 @@ def test_the_text_of_a_token_is_pinned_because_stores_keep_it() -> None:
         (sealed(bytes([0, 0, 0])), "position"),
         (sealed(bytes([23, 0x81])), "whole varint"),
         (sealed(bytes([23, 0x81, 0])), "shortest"),
-        (sealed(bytes([23, *[0x80] * 37, 1])), "37 bytes"),
-        (sealed(bytes([23, *[0xFF] * 36, 0x3F])), "256 bits"),
-        (sealed(bytes([23, 0, *[0xFF] * 36, 0x3F, 0])), "256 bits"),
+        (sealed(bytes([23, *[0x80] * 10, 1])), "10 bytes"),
+        (sealed(bytes([23, *[0xFF] * 9, 0x03])), "63 bits"),
+        (sealed(bytes([23, 0, *[0xFF] * 9, 0x03, 0])), "63 bits"),
     ],
 )
 def test_what_is_no_token_of_this_version_raises_one_error(text: object, requirement: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
+from keyshared.arguments import check_offset
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.errors import ConfigError, OffsetOrderError, UnmatchedKeyError, WindowFullError
 from keyshared.hashing import Key, key_bytes
@@ -37,7 +38,10 @@ class Admission:
 
     def is_known(self, offset: int) -> bool:
         """Whether the offset was offered in an earlier life."""
-        return self.known_until is not None and type(offset) is int and offset <= self.known_until
+        if self.known_until is None or type(offset) is not int:
+            return False
+        check_offset("offset", offset)
+        return offset <= self.known_until
 
     def remember(self, offset: int, item: object) -> None:
         """Take the passenger of a known message, in case it was lost with the process that held it."""
@@ -84,6 +88,7 @@ class Admission:
         for offset, _, _ in messages:
             if type(offset) is not int or (last is not None and offset <= last):
                 raise OffsetOrderError(offset, last)
+            check_offset("offset", offset)
             last = offset
         if len(messages) > self._window.free_slots:
             raise WindowFullError(self._window.tightest_limit)

@@ -21,17 +21,16 @@ from operator import attrgetter
 from typing import Final, Self
 from zlib import crc32
 
+from keyshared.arguments import OFFSET_BITS, OFFSET_STOP, check_offset, check_position
 from keyshared.errors import ConfigError, OffsetOrderError, SnapshotError
 from keyshared.invariants import require
 
-__all__ = ["DEFAULT_TOKEN_BYTES", "OFFSET_BITS", "SETTLED", "Cell", "ContiguousCursor", "CursorToken"]
+__all__ = ["DEFAULT_TOKEN_BYTES", "SETTLED", "Cell", "ContiguousCursor", "CursorToken"]
 
 SETTLED: Final = 0
-OFFSET_BITS: Final = 256  # Danube and Kafka 64, SQS FIFO 128, Kinesis 186; bounds what a forged token makes us compute
 DEFAULT_TOKEN_BYTES: Final = 4_096  # Kafka's offset.metadata.max.bytes
 
 _OPEN: Final = 1
-_OFFSET_BOUND: Final = 1 << OFFSET_BITS
 # Settled cells that may stay beyond one for each live cell: keeps a nearly empty list from being rebuilt all the time.
 _SLACK: Final = 64
 _offset_of: Final = attrgetter("offset")
@@ -100,7 +99,7 @@ _PASSED: Final = _Passed(0, SETTLED)
 class ContiguousCursor:
     """Tracks which of the offered offsets are settled, and up to where all of them are.
 
-    Offsets are ints that grow strictly, negative ones too, of at most 256 bits. Gaps are legal and cost nothing. Not
+    Offsets are ints that grow strictly, negative ones too, of at most 63 bits. Gaps are legal and cost nothing. Not
     thread-safe. The attributes are plain for speed: read them, never assign them.
 
     Args:
@@ -114,7 +113,7 @@ class ContiguousCursor:
         outstanding: How many offered offsets are not settled.
 
     Raises:
-        ConfigError: ``start`` is neither None nor an int, or has more than 256 bits.
+        ConfigError: ``start`` is neither None nor an int, or has more than 63 bits.
 
     Complexity:
         Memory O(outstanding), however much was settled above the lowest outstanding offset; after `from_token` also
@@ -138,7 +137,7 @@ class ContiguousCursor:
 
     def __init__(self, start: int | None = None) -> None:
         if start is not None:
-            _check_offset("start", start, "be None or an int")
+            check_position("start", start, "be None or an int")
         self.start = start
         self.last: int | None = None
         self.safe_cursor: int | None = None
@@ -260,7 +259,7 @@ class ContiguousCursor:
 
         Raises:
             OffsetOrderError: ``offset`` is no int, or not above `last`. Nothing was changed.
-            ConfigError: ``offset`` has more than 256 bits. Nothing was changed.
+            ConfigError: ``offset`` has more than 63 bits. Nothing was changed.
 
         Complexity:
             O(1) amortised.
@@ -268,7 +267,7 @@ class ContiguousCursor:
         last = self.last
         if type(offset) is not int:
             raise OffsetOrderError(offset, last)
-        _check_offset("offset", offset)
+        check_offset("offset", offset)
         start = self.start
         if start is not None and offset < start and (last is None or last < start):
             return False
@@ -294,12 +293,12 @@ class ContiguousCursor:
             remembered of it.
 
         Raises:
-            ConfigError: ``offset`` is no int, or has more than 256 bits. Nothing was changed.
+            ConfigError: ``offset`` is no int, or has more than 63 bits. Nothing was changed.
 
         Complexity:
             O(log n) amortised, n offsets outstanding.
         """
-        _check_offset("offset", offset)
+        check_offset("offset", offset)
         cell = self.find(offset)
         if cell is None:
             return False
@@ -316,14 +315,14 @@ class ContiguousCursor:
             How many of them were outstanding.
 
         Raises:
-            ConfigError: One of them is no int, or has more than 256 bits. Nothing was changed.
+            ConfigError: One of them is no int, or has more than 63 bits. Nothing was changed.
 
         Complexity:
             O(k log n) amortised, k offsets given, n outstanding.
         """
         wanted = list(offsets)
         for offset in wanted:
-            _check_offset("offsets", offset)
+            check_offset("offsets", offset)
         return sum(map(self.settle, wanted))
 
     @property
@@ -457,12 +456,6 @@ class ContiguousCursor:
         )
 
 
-def _check_offset(parameter: str, value: object, requirement: str = "be an int") -> None:
-    # A bool is an int to Python, but never an offset that somebody meant.
-    if type(value) is not int or not -_OFFSET_BOUND < value < _OFFSET_BOUND:
-        raise ConfigError(parameter, value, f"{requirement} of at most {OFFSET_BITS} bits")
-
-
 # The token: "ksc1." + base64url, unpadded, of varints and the CRC-32 of everything before it. The varints:
 #   1 + zigzag(resume offset), or a single 0 if no position is known;
 #   resume offset - safe cursor, 0 if there is no safe cursor;
@@ -519,7 +512,7 @@ def _read_token(text: str) -> tuple[int | None, int | None, list[tuple[int, int]
         stop = start + length + 1
         ranges.append((start, stop))
     # One beyond the greatest offset is a legal position.
-    if resume - back <= -_OFFSET_BOUND or stop > _OFFSET_BOUND:
+    if resume - back <= -OFFSET_STOP or stop > OFFSET_STOP:
         raise _bad_token(text, f"hold offsets of at most {OFFSET_BITS} bits")
     return resume, safe, ranges
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Self, cast
 
 from keyshared.admission import Admission, Message
-from keyshared.arguments import check_int, checked_now
+from keyshared.arguments import check_int, check_offset, check_position, checked_now
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.drains import Drain, DrainDeadlines, due_order
@@ -37,7 +37,6 @@ from keyshared.ranges import Weight
 from keyshared.receipts import (
     Receipt,
     check_length,
-    check_offset,
     check_receipt,
     checked_receipts,
     current,
@@ -205,6 +204,7 @@ class KeySharedDispatcher:
             ClockError: ``now_ms`` went back.
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
+            ConfigError: The offset has more than 63 bits.
             WindowFullError: `free_slots` is 0.
             UnmatchedKeyError: Nobody accepts the key or nobody owns its slot, and the policy is to raise.
 
@@ -461,7 +461,7 @@ class KeySharedDispatcher:
     def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect]:
         """Say that the log now begins at an offset: `gone` for everything outstanding below it."""
         now = checked_now(now_ms, self._now)
-        check_offset("before", before)
+        check_position("before", before)
         self._now = now
         notices: list[Effect] = []
         for entry in self._window.older_than(before):

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Final
 
-from keyshared.arguments import check_int
+from keyshared.arguments import check_int, check_offset
 from keyshared.effects import AckIgnored, AckIgnoredReason
 from keyshared.errors import ConfigError
 from keyshared.lanes import Entry, State
 from keyshared.members import Member
 
-__all__ = ["Receipt", "check_length", "check_offset", "check_receipt", "checked_receipts", "current", "explain_ignored"]
+__all__ = ["Receipt", "check_length", "check_receipt", "checked_receipts", "current", "explain_ignored"]
 
 Receipt = tuple[int, str, int]
 """Offset, consumer and attempt: what names one delivery."""
@@ -20,8 +20,7 @@ _BLOCKED: Final = int(State.BLOCKED)
 
 def check_receipt(offset: object, consumer: object, attempt: object) -> None:
     """Raise `ConfigError` unless these could be a receipt at all."""
-    if type(offset) is not int:
-        raise ConfigError("offset", offset, "be an int")
+    check_offset("offset", offset)
     if not isinstance(consumer, str):
         raise ConfigError("consumer", consumer, "be a str")
     if type(attempt) is not int:
@@ -32,12 +31,6 @@ def check_length(parameter: str, value: object, *, at_least: int) -> None:
     """Raise `ConfigError` unless that is a stretch of time, or None for the default."""
     if value is not None:
         check_int(parameter, value, at_least, ", or None")
-
-
-def check_offset(parameter: str, value: object) -> None:
-    """Raise `ConfigError` unless that could be an offset."""
-    if type(value) is not int:
-        raise ConfigError(parameter, value, "be an int")
 
 
 def checked_receipts(receipts: Iterable[object]) -> list[Receipt]:

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from xxhash import xxh64_hexdigest
 
+from keyshared.arguments import OFFSET_BITS, OFFSET_STOP
 from keyshared.cursor import ContiguousCursor
 from keyshared.drains import DrainDeadlines
 from keyshared.effects import SettleReason, SkipReason
@@ -96,6 +97,12 @@ class Reader:
         if type(self._data) is not int:
             raise self.refuse("be an int")
         return self._data
+
+    def offset(self) -> int:
+        """An offset of a log."""
+        if not -OFFSET_STOP < self.integer() < OFFSET_STOP:
+            raise self.refuse(f"be of at most {OFFSET_BITS} bits")
+        return self.integer()
 
     def count(self) -> int:
         """An int that is not negative."""
@@ -210,7 +217,7 @@ def _load_messages(
     cursor = window.cursor
     for message in data.field("messages").items():
         fields = message.items(10)
-        offset = fields[0].integer()
+        offset = fields[0].offset()
         _skip_to(fields, cursor)
         entry = _load_entry(fields, window, ghosts, items)
         _start(timers, entry, fields[8], now)
@@ -219,7 +226,7 @@ def _load_messages(
             endings.marks[offset] = mark
         if entry.state == State.BLOCKED:
             endings.blocked.setdefault(entry.key, {})[offset] = entry
-    last = data.field("last").maybe(Reader.integer)
+    last = data.field("last").maybe(Reader.offset)
     if last is not None and (cursor.last is None or last > cursor.last):
         cursor.skip(last)
     if last != cursor.last:
@@ -228,8 +235,8 @@ def _load_messages(
 
 def _skip_to(fields: list[Reader], cursor: ContiguousCursor) -> None:
     """Let the cursor know what was settled between the message before and this one."""
-    offset = fields[0].integer()
-    before = fields[1].maybe(Reader.integer)
+    offset = fields[0].offset()
+    before = fields[1].maybe(Reader.offset)
     if cursor.last is not None and offset <= cursor.last:
         raise fields[0].refuse(f"be greater than {cursor.last}")
     if before is not None and (cursor.last is None or before > cursor.last):
@@ -269,7 +276,7 @@ def _dump_entry(entry: Entry, endings: Endings, now: int) -> list[object]:
 def _load_entry(
     fields: list[Reader], window: InFlightWindow, ghosts: dict[str, Consumer], items: Mapping[int, object]
 ) -> Entry:
-    offset = fields[0].integer()
+    offset = fields[0].offset()
     state = fields[3].one_of(_STATES)
     delivered = fields[4].flag()
     consumer = fields[5].maybe(Reader.text)

@@ -25,6 +25,7 @@ from collections import deque
 from itertools import chain
 from typing import Final
 
+from keyshared.arguments import OFFSET_STOP, check_offset
 from keyshared.books import Owners, WindowBooks
 from keyshared.checks import check_window
 from keyshared.errors import EntryStateError, OffsetOrderError, WindowFullError
@@ -32,6 +33,7 @@ from keyshared.lanes import ALONE, LEGAL_MOVES, Consumer, Entry, Lane, State, Wo
 
 __all__ = ["InFlightWindow", "Owners"]
 
+_NO_OFFSET: Final = -OFFSET_STOP  # below all that there can be
 _SETTLED: Final = int(State.SETTLED)
 _QUEUED: Final = int(State.QUEUED)
 _SPILLED: Final = int(State.SPILLED)
@@ -108,13 +110,14 @@ class InFlightWindow(WindowBooks):
 
         Raises:
             OffsetOrderError: The offset is not an int greater than the last one.
+            ConfigError: The offset has more than 63 bits.
             WindowFullError: No slot is free.
         """
         cursor = self.cursor
         last = cursor.last
         if (
             type(offset) is not int
-            or (last is not None and offset <= last)
+            or not (_NO_OFFSET if last is None else last) < offset < OFFSET_STOP
             or self.loaded >= self.capacity
             or cursor.outstanding >= self.max_tracked
         ):
@@ -410,6 +413,7 @@ class InFlightWindow(WindowBooks):
         cursor = self.cursor
         if type(offset) is not int or (cursor.last is not None and offset <= cursor.last):
             raise OffsetOrderError(offset, cursor.last)
+        check_offset("offset", offset)
         if self.loaded >= self.capacity:
             raise WindowFullError(self.capacity)
         if cursor.outstanding >= self.max_tracked:

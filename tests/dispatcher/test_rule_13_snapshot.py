@@ -401,6 +401,7 @@ class TestForged:
             (("waiting", 0, 0), "nowhere", r"waiting\[0\]\[0\] .*be one of shared, "),
             (("consumers", 0, "weight"), [1, 0], r"consumers\[0\]\.weight .*be a fraction"),
             (("last",), 16, r"last .*be the greatest offset offered"),
+            (("last",), 1 << 63, r"last .*be of at most 63 bits"),
             (("messages", 1, 0), 0, r"messages\[1\]\[0\] .*be greater than 0"),
             (("messages", 0, 1), 0, r"messages\[0\]\[1\] .*be less than 0"),
             (("waiting", 0, 2), 99, r"waiting\[0\]\[2\] .*be the first offset of a lane that waits once"),

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from keyshared.cursor import Cell, ContiguousCursor
 from keyshared.errors import ConfigError, OffsetOrderError, SnapshotError
 
-BASES = (0, 10, -20, 2**63 - 5, -(2**70))
+BASES = (0, 10, -20, 2**63 - 2**50, -(2**62))
 
 
 def runs_of(integers: Iterable[int]) -> list[tuple[int, int]]:
