@@ -694,7 +694,7 @@ class ModelDispatcher:
             window_is_full = self._loaded_count() >= self.config.window
             raise WindowFullError(self.config.window if window_is_full else self.config.max_tracked)
         message = Message(offset, key, item)
-        if self.config.unmatched == Unmatched.ERROR and (self._is_unmatched(message) or self._is_in_hole(message)):
+        if self.config.unmatched == Unmatched.ERROR and (self._is_unmatched(message) or self._nobody_can_own(message)):
             raise UnmatchedKeyError(key)
         self.replaying = False
         self.offered.append(offset)
@@ -708,11 +708,20 @@ class ModelDispatcher:
         accepted = any(self._accepts(consumer, message.key) for consumer in self.consumers)
         return bool(self.consumers) and not accepted and not self._in_lane(self._lane(message))
 
-    def _is_in_hole(self, message: Message) -> bool:
-        """Whether somebody is connected, nobody owns the key's slot, and nothing of it is outstanding."""
+    def _nobody_can_own(self, message: Message) -> bool:
+        """Whether somebody is connected, nobody owns the key, and nothing of it is outstanding."""
         has_slot = message.key is not None or self.config.ordering_required
-        in_hole = has_slot and self._slot_owner(message.key) is None
-        return in_hole and bool(self._not_draining()) and not self._in_lane(self._lane(message))
+        unowned = has_slot and self._is_unowned(message.key)
+        return unowned and bool(self._not_draining()) and not self._in_lane(self._lane(message))
+
+    def _is_unowned(self, key: bytes | None) -> bool:
+        """Whether the slot is a hole, or all who own something are connected and none of them accepts the key."""
+        if self._slot_owner(key) is None:
+            return True
+        owning = list(self.placement.ranges.walk(self._slot(key)))
+        connected = [consumer for consumer in self._not_draining() if consumer.name in owning]
+        strangers = len(owning) - len(connected)
+        return not strangers and not any(self._accepts(consumer, key) for consumer in connected)
 
     def _track(self, message: Message) -> None:
         lane = self._lane(message)
@@ -1183,7 +1192,9 @@ class ModelDispatcher:
     def _reason_keyed(self, lane: Lane) -> BlockReason:
         owner = self._owner_of(lane)
         if owner is None:
-            return BlockReason.NO_CONSUMER
+            key = lane if isinstance(lane, bytes) else None
+            wanted = any(self._accepts(consumer, key) for consumer in self._not_draining())
+            return BlockReason.UNOWNED if wanted and self._is_unowned(key) else BlockReason.NO_CONSUMER
         if self._drains(lane):
             return BlockReason.DRAINING
         if len(self._open_in(lane)) >= self.config.max_in_flight_per_key:

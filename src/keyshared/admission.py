@@ -61,8 +61,8 @@ class Admission:
     def is_unmatched(self, key: bytes | None) -> bool:
         """Whether nothing of the key is outstanding, and there are consumers, but none for it.
 
-        None accepts it; or, where that is an error, none owns its slot. A hole is never skipped: somebody forgot to
-        assign it, and what it holds is wanted.
+        None accepts it; or, where that is an error, it is unowned: its slot is a hole, or those who accept it own
+        nothing. That is never skipped: somebody forgot to assign it, and what it holds is wanted.
         """
         membership = self._membership
         lane_key = b"" if self._config.ordering_required else key

@@ -52,12 +52,13 @@ class OnEvict(StrEnum):
 class Unmatched(StrEnum):
     """What becomes of a message that no consumer's filters accept.
 
-    A message that they accept, but whose slot nobody owns, waits. Only the policy to raise is asked about it too.
+    A message that they accept, but that nobody owns, waits: its slot is a hole, or those who accept it own nothing.
+    Only the policy to raise is asked about it too.
     """
 
     SKIP = "skip"  # settled and reported as skipped (Danube)
     HOLD = "hold"  # waits for a consumer that accepts it
-    ERROR = "error"  # the offer raises, also for a key whose slot nobody owns
+    ERROR = "error"  # the offer raises, also for a key that nobody owns
 
 
 class DrainUnit(StrEnum):

@@ -748,16 +748,18 @@ class KeySharedDispatcher:
             ([], 'no_consumer')
         """
         entry = self._window.find(offset)
-        return None if entry is None else why_blocked(self._window, entry)
+        return None if entry is None else why_blocked(self._window, self._membership, entry)
 
     def describe(self, offset: int) -> Outstanding | None:
         """What is known of an outstanding message; None if it is not outstanding. O(log n)."""
         entry = self._window.find(offset)
-        return None if entry is None else describe(self._window, entry)
+        return None if entry is None else describe(self._window, self._membership, entry)
 
     def outstanding(self) -> Iterator[Outstanding]:
         """All outstanding messages in offset order, lazily; make no calls meanwhile. O(log n) each."""
-        return (describe(self._window, entry) for entry in self._window.cursor if isinstance(entry, Entry))
+        return (
+            describe(self._window, self._membership, entry) for entry in self._window.cursor if isinstance(entry, Entry)
+        )
 
     def in_flight(self, consumer: str | None = None) -> list[Deliver]:
         """Open deliveries of one consumer, or of all in the order of joining, each in offset order. O(result)."""

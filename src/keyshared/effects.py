@@ -99,7 +99,8 @@ class BlockReason(StrEnum):
     BLOCKED = "blocked"
     QUARANTINED = "quarantined"
     DRAINING = "draining"  # the key has moved; its previous owner still holds deliveries of it
-    NO_CONSUMER = "no_consumer"
+    NO_CONSUMER = "no_consumer"  # nobody connected accepts the key, or its owner by the placement has not joined
+    UNOWNED = "unowned"  # its slot is a hole, or the connected consumers that accept it own nothing
     CONSUMER_INACTIVE = "consumer_inactive"
     CONSUMER_FULL = "consumer_full"
     LOADING = "loading"
