@@ -60,6 +60,7 @@ Unit: TypeAlias = Lane
 
 EVERYTHING = "everything"
 SNAPSHOT_VERSION = 1
+REMEMBERED_DELIVERIES = 8
 
 
 class Ranges(Protocol):
@@ -143,6 +144,7 @@ class Message:
     consumer: str | None = None  # of the last delivery
     deadline: int | None = None  # of the ack or of the retry wait
     reserved_by: str | None = None  # whose room a LOADING message takes
+    ended: tuple[tuple[int, str], ...] = ()  # attempt and consumer of deliveries that were not acked
     acked_late: bool = False
     gone: bool = False
 
@@ -619,6 +621,7 @@ class ModelDispatcher:
                 "item": item,
                 "state": State(stored["state"]),
                 "deadline": self._restored(stored["deadline"]),
+                "ended": tuple((attempt, consumer) for attempt, consumer in stored["ended"]),
             }
         )
 
@@ -767,16 +770,27 @@ class ModelDispatcher:
             reason = AckIgnoredReason.DEAD_LETTERING
         elif message.state == State.BLOCKED:
             reason = AckIgnoredReason.BLOCKED
-        elif not 1 <= attempt <= message.attempt:
-            reason = AckIgnoredReason.UNKNOWN_ATTEMPT
-        elif attempt == message.attempt and consumer != message.consumer:
-            reason = AckIgnoredReason.NOT_HOLDER
-        elif not late_ok and (attempt < message.attempt or message.state != State.IN_FLIGHT):
-            reason = AckIgnoredReason.STALE_ATTEMPT
+        elif message.state == State.IN_FLIGHT and attempt == message.attempt:
+            reason = None if consumer == message.consumer else AckIgnoredReason.NOT_HOLDER
+        else:
+            reason = self._why_not_late(message, consumer, attempt)
+            if late_ok and reason == AckIgnoredReason.STALE_ATTEMPT:
+                reason = None
         if reason is None:
             return message
         self.out.notices.append(AckIgnored(offset, consumer, attempt, reason))
         return None
+
+    def _why_not_late(self, message: Message, consumer: str, attempt: int) -> AckIgnoredReason:
+        """What is wrong with an answer to a delivery that is not open; a stale attempt if that consumer had it."""
+        remembered = message.ended[-REMEMBERED_DELIVERIES:]
+        if (attempt, consumer) in remembered:
+            return AckIgnoredReason.STALE_ATTEMPT
+        if attempt in dict(remembered):
+            return AckIgnoredReason.NOT_HOLDER
+        if len(remembered) == REMEMBERED_DELIVERIES and 1 <= attempt < remembered[0][0]:
+            return AckIgnoredReason.FORGOTTEN_ATTEMPT
+        return AckIgnoredReason.UNKNOWN_ATTEMPT
 
     def _expect(self, offset: int, state: State, otherwise: AckIgnoredReason) -> Message | None:
         """The message if it is in this state, or a notice that it is not."""
@@ -811,6 +825,7 @@ class ModelDispatcher:
     def _end(self, message: Message, reason: ReleaseReason | None = None) -> bool:
         """End an open delivery without an ack; whether the message is still outstanding: no late ack had come in."""
         self._close(message)
+        message.ended += ((message.attempt, message.consumer or ""),)
         if reason:
             assert message.consumer is not None
             self.out.notices.append(Released(message.offset, message.consumer, message.attempt, reason))

@@ -113,7 +113,7 @@ class KeySharedDispatcher:
         self._window = window_for(config, self._routing)
         timers = self._timers = Timers()
         self._endings = Endings(config, self._window, timers)
-        self._marks = self._endings.marks
+        self._notes = self._endings.notes
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership)
@@ -262,9 +262,9 @@ class KeySharedDispatcher:
 
         Returns:
             The deliveries that are possible now, then `CursorAdvanced` if the cursor moved. `AckIgnored` alone if the
-            receipt does not name the current delivery; but a late ack of a message that is not open at that moment
-            settles it, and one of a message that is open again is noted: however that delivery ends, it will count as
-            acked.
+            receipt does not name the current delivery; but a late ack, one of a delivery that was made to that consumer
+            and has ended, settles a message that is not open at that moment, and is noted of one that is open again:
+            however that delivery ends, it will count as acked.
 
         Raises:
             ClockError: ``now_ms`` went back.
@@ -288,8 +288,8 @@ class KeySharedDispatcher:
             return self._late_ack(offset, consumer, attempt, now_ms)
         self._now = now_ms
         entry.deadline = None
-        if self._marks:
-            self._marks.pop(offset, None)
+        if self._notes:
+            self._notes.pop(offset, None)
         return self._outbox.finish([], self._window.settle(entry), now_ms)
 
     def ack_many(self, receipts: Iterable[Receipt], *, now_ms: int | None = None) -> list[Effect]:
@@ -753,12 +753,14 @@ class KeySharedDispatcher:
     def describe(self, offset: int) -> Outstanding | None:
         """What is known of an outstanding message; None if it is not outstanding. O(log n)."""
         entry = self._window.find(offset)
-        return None if entry is None else describe(self._window, self._membership, entry)
+        return None if entry is None else describe(self._window, self._membership, self._endings, entry)
 
     def outstanding(self) -> Iterator[Outstanding]:
         """All outstanding messages in offset order, lazily; make no calls meanwhile. O(log n) each."""
         return (
-            describe(self._window, self._membership, entry) for entry in self._window.cursor if isinstance(entry, Entry)
+            describe(self._window, self._membership, self._endings, entry)
+            for entry in self._window.cursor
+            if isinstance(entry, Entry)
         )
 
     def in_flight(self, consumer: str | None = None) -> list[Deliver]:
@@ -822,7 +824,7 @@ class KeySharedDispatcher:
         self._now = now
         entry = current(self._members, *receipt)
         if entry is None:
-            return [explain_ignored(self._window.find(receipt[0]), *receipt)]
+            return [explain_ignored(self._window.find(receipt[0]), self._endings.ended(receipt[0]), *receipt)]
         notices: list[Effect] = []
         act(entry, notices)
         return self._outbox.wake(notices, now)
@@ -832,7 +834,7 @@ class KeySharedDispatcher:
         check_receipt(offset, consumer, attempt)
         self._now = now
         entry = self._window.find(offset)
-        ignored = explain_ignored(entry, offset, consumer, attempt)
+        ignored = explain_ignored(entry, self._endings.ended(offset), offset, consumer, attempt)
         if entry is None or ignored.reason is not AckIgnoredReason.STALE_ATTEMPT:
             return [ignored]
         if entry.state == _IN_FLIGHT:

@@ -50,6 +50,7 @@ class AckIgnoredReason(StrEnum):
     NOT_HOLDER = "not_holder"  # that attempt went to another consumer
     UNKNOWN_ATTEMPT = "unknown_attempt"  # no such attempt was ever delivered
     STALE_ATTEMPT = "stale_attempt"  # the attempt has ended on the books
+    FORGOTTEN_ATTEMPT = "forgotten_attempt"  # older than what is remembered: nobody can tell whether it was delivered
     LATE_ACK_NOTED = "late_ack_noted"  # a newer attempt is open: however that one ends, it will count as acked
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
     BLOCKED = "blocked"  # poisoned and waiting for unblock or park

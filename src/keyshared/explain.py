@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from keyshared.effects import BlockReason
+from keyshared.endings import Ended, Endings
 from keyshared.lanes import Consumer, Entry, State
 from keyshared.members import Member, MemberState
 from keyshared.membership import Membership
@@ -46,6 +47,7 @@ class Outstanding(NamedTuple):
         loaded: Whether its payload is, or will be, in memory.
         deadline_ms: When its delivery times out or its retry is due; None if it waits for something else.
         blocking: What it waits for; None while it is in flight.
+        ended: Its last deliveries that have ended, attempt and consumer, oldest first: a late ack of these counts.
     """
 
     offset: int
@@ -55,13 +57,15 @@ class Outstanding(NamedTuple):
     loaded: bool
     deadline_ms: int | None
     blocking: Blocking | None
+    ended: tuple[Ended, ...] = ()
 
 
-def describe(window: InFlightWindow, membership: Membership, entry: Entry) -> Outstanding:
+def describe(window: InFlightWindow, membership: Membership, endings: Endings, entry: Entry) -> Outstanding:
     """What is known of a message that is not settled. O(log n)."""
     why = why_blocked(window, membership, entry)
     loaded = entry.state != State.SPILLED
-    return Outstanding(entry.offset, entry.key, entry.attempt, entry.failures, loaded, entry.deadline, why)
+    ended = endings.ended(entry.offset)
+    return Outstanding(entry.offset, entry.key, entry.attempt, entry.failures, loaded, entry.deadline, why, ended)
 
 
 def why_blocked(  # noqa: PLR0911  # one return for each reason

@@ -120,4 +120,5 @@ class TestDescribe:
         fill(dispatcher, "a1")
         dispatcher.nack(0, "ann", 1)
 
-        assert [Outstanding(0, b"a1", 1, 1, True, 7, Blocking(BlockReason.RETRY_WAIT))] == [*dispatcher.outstanding()]
+        waits = Blocking(BlockReason.RETRY_WAIT)
+        assert [Outstanding(0, b"a1", 1, 1, True, 7, waits, ((1, "ann"),))] == [*dispatcher.outstanding()]

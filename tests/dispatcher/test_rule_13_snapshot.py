@@ -400,6 +400,8 @@ class TestForged:
             (("messages", 2, 9), "lost", r"messages\[2\]\[9\] .*be one of "),
             (("waiting", 0, 0), "nowhere", r"waiting\[0\]\[0\] .*be one of shared, "),
             (("consumers", 0, "weight"), [1, 0], r"consumers\[0\]\.weight .*be a fraction"),
+            (("messages", 0, 10), [[1, "ann"]], r"messages\[0\]\[10\] .*deliveries before the open one"),
+            (("messages", 2, 5), "ann", r"messages\[2\]\[5\] .*be None: nobody has it"),
             (("last",), 16, r"last .*be the greatest offset offered"),
             (("last",), 1 << 63, r"last .*be of at most 63 bits"),
             (("messages", 1, 0), 0, r"messages\[1\]\[0\] .*be greater than 0"),
