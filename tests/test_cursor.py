@@ -7,10 +7,11 @@ from zlib import crc32
 
 import pytest
 
-from keyshared.cursor import DEFAULT_TOKEN_BYTES, SETTLED, Cell, ContiguousCursor, CursorToken
+from keyshared.cursor import DEFAULT_TOKEN_BYTES, SETTLED, Cell, ContiguousCursor, CursorToken, OfferAnswer
 from keyshared.errors import ConfigError, InvariantError, OffsetOrderError, SnapshotError
 
 HEAD = "ksc1."
+WORK, KNOWN, REWIND = OfferAnswer.WORK, OfferAnswer.SETTLED, OfferAnswer.REWIND
 
 
 def offered(*offsets: int, start: int | None = None) -> ContiguousCursor:
@@ -150,7 +151,7 @@ def test_a_start_that_is_no_offset_is_refused(start: object) -> None:
 
 def test_what_lies_below_the_start_needs_no_work_so_the_resume_offset_cannot_move_back() -> None:
     cursor = ContiguousCursor(100)
-    assert [False, False, False] == [cursor.offer(98), cursor.offer(99), cursor.offer(98)]
+    assert [REWIND, REWIND, REWIND] == [cursor.offer(98), cursor.offer(99), cursor.offer(98)]
     assert (None, 100, 0) == (cursor.last, cursor.resume_offset, cursor.outstanding)
     assert cursor.offer(100)
 
@@ -380,7 +381,8 @@ def test_a_restart_that_reads_again_from_below_the_resume_offset_redelivers_noth
     cursor = offered(1, 2, 3, 4)
     cursor.settle_many([1, 2, 4])
     again = ContiguousCursor.from_token(cursor.token().text)
-    assert [False, False, True, False] == [again.offer(offset) for offset in (1, 2, 3, 4)]
+    assert [REWIND, REWIND, WORK, KNOWN] == [again.offer(offset) for offset in (1, 2, 3, 4)]
+    assert [False, True, False] == [bool(answer) for answer in (REWIND, WORK, KNOWN)]
 
 
 def test_a_second_restart_remembers_what_the_first_had_not_passed_yet() -> None:
@@ -407,7 +409,7 @@ def test_a_range_that_is_half_passed_joins_what_is_settled_below_it() -> None:
     cursor = offered(1, 2, 3, 4)
     cursor.settle_many([2, 3, 4])
     again = ContiguousCursor.from_token(cursor.token().text)
-    assert [True, False] == [again.offer(1), again.offer(2)]
+    assert [WORK, KNOWN] == [again.offer(1), again.offer(2)]
     assert [(2, 5)] == again.acked_ranges()
 
 
@@ -415,7 +417,7 @@ def test_a_range_that_begins_where_a_settled_stretch_ends_becomes_one_with_it() 
     cursor = offered(3, 5, 6, 7, 8)
     cursor.settle_many([6, 7, 8])
     again = ContiguousCursor.from_token(cursor.token().text)
-    assert [True, True, True] == [again.offer(3), again.offer(5), again.settle(5)]
+    assert [WORK, WORK, True] == [again.offer(3), again.offer(5), again.settle(5)]
     assert [(4, 9)] == again.acked_ranges()
 
 
@@ -427,20 +429,32 @@ def test_an_unchecked_skip_over_remembered_ranges_moves_nothing_back() -> None:
     assert (9, 10, []) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
 
 
-def test_a_range_that_was_compacted_away_is_forgotten() -> None:
+def test_a_range_that_is_not_read_again_stays_settled_until_the_position_has_passed_it() -> None:
+    # Compacted away, or not offered because it is known: the next life must not do it a second time.
     cursor = offered(1, 2, 3, 9)
     cursor.settle_many([2, 3])
     again = ContiguousCursor.from_token(cursor.token().text)
-    assert [True, True] == [again.offer(1), again.offer(9)]
-    assert [] == again.acked_ranges()
-    assert 1 == again.resume_offset
+    assert [WORK, WORK] == [again.offer(1), again.offer(9)]
+    assert [(2, 4)] == again.acked_ranges()
+    third = ContiguousCursor.from_token(again.token().text)
+    assert [WORK, KNOWN, KNOWN, WORK] == [third.offer(offset) for offset in (1, 2, 3, 9)]
+    again.settle(1)
+    assert (9, []) == (again.resume_offset, again.acked_ranges())
+
+
+def test_a_range_that_was_read_again_only_in_part_stays_one_range() -> None:
+    cursor = offered(*range(1, 9))
+    cursor.settle_many(range(2, 8))
+    again = ContiguousCursor.from_token(cursor.token().text)
+    assert [WORK, KNOWN, WORK] == [again.offer(1), again.offer(4), again.offer(8)]
+    assert [(2, 8)] == again.acked_ranges()
 
 
 def test_a_late_ack_from_before_the_restart_is_not_remembered() -> None:
     cursor = offered(1, 2)
     again = ContiguousCursor.from_token(cursor.token().text)
     assert not again.settle(1)
-    assert [True, True] == [again.offer(1), again.offer(2)]
+    assert [WORK, WORK] == [again.offer(1), again.offer(2)]
 
 
 @pytest.mark.parametrize("start", [None, 0, -7, 2**63])

@@ -117,7 +117,7 @@ class BucketCheckpoints:
         known.next = offset + 1
         # A restored cursor knows what is below its start only as a whole, and would take it for a step back.
         settled = cursor.start is not None and offset < cursor.start
-        return not settled and cursor.offer(offset)
+        return not settled and bool(cursor.offer(offset))
 
     def settle(self, segment: int, bucket: int, offset: int) -> bool:
         """Settle one entry.

@@ -80,6 +80,11 @@ class KeySharedDispatcher:
     Args:
         placement: Where keys go. Copied: consumers are added to the copy as they join.
         config: Limits, timeouts and policies.
+        resume_from: Text of a `cursor_token` of an earlier life: read on from `resume_offset` and offer everything. Its
+            position counts instead of ``config.start``.
+
+    Raises:
+        SnapshotError: ``resume_from`` is truncated, damaged, of another version, or no token at all.
 
     Complexity:
         O(1) amortised for each message and answer, O(log n) where a deadline or an owner is searched; never a scan of
@@ -105,12 +110,16 @@ class KeySharedDispatcher:
         0
     """
 
-    def __init__(self, placement: Placement, config: DispatcherConfig | None = None) -> None:
+    def __init__(
+        self, placement: Placement, config: DispatcherConfig | None = None, *, resume_from: str | None = None
+    ) -> None:
         config = DispatcherConfig() if config is None else config
         drain_timeout_ms = config.drain_timeout_ms
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
         self._window = window_for(config, self._routing)
+        if resume_from is not None:
+            self._window.cursor.go_on(resume_from)
         timers = self._timers = Timers()
         self._endings = Endings(config, self._window, timers)
         self._notes = self._endings.notes
@@ -119,6 +128,7 @@ class KeySharedDispatcher:
         self._admission = Admission(config, self._window, self._membership)
         self._drains = None if drain_timeout_ms is None else DrainDeadlines(self._window, timers, drain_timeout_ms)
         self._outbox = Outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
+        self._outbox.reported = self._window.cursor.safe_cursor
         self._now = 0
         self._epoch = 0
 
@@ -198,7 +208,8 @@ class KeySharedDispatcher:
 
         Returns:
             `Deliver` if it goes out at once; `Spilled` if its payload is not wanted now; `Skipped` if no consumer
-            accepts its key and the policy says so; ``[]`` if it waits, or was known before a restart.
+            accepts its key and the policy says so; ``[]`` if it waits, or was known before a restart. One that was
+            settled above the position of a token can let the cursor pass: `CursorAdvanced`.
 
         Raises:
             ClockError: ``now_ms`` went back.
@@ -217,11 +228,14 @@ class KeySharedDispatcher:
             raise ClockError(now_ms, self._now)
         if type(key) is not bytes:
             key = key_bytes(key)
-        if self._membership.picky or self._admission.known_until is not None:
+        if self._membership.picky or self._admission.looks_back:
             if self._admission.is_known(offset):
                 self._now = now_ms
                 self._admission.remember(offset, item)
                 return []
+            if self._admission.take_settled(offset):
+                self._now = now_ms
+                return self._outbox.finish([], [], now_ms)
             if not self._admission.admit(offset, key):
                 self._now = now_ms
                 self._window.cursor.skip(offset)
@@ -698,7 +712,8 @@ class KeySharedDispatcher:
     def cursor_token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
         """The position and what is acked above it as a short text, for a restart that has no snapshot. O(n).
 
-        `ContiguousCursor.from_token` reads it; what that cursor's ``offer`` answers with False is settled already.
+        ``KeySharedDispatcher(..., resume_from=token.text)`` goes on from it, any number of times: what one life
+        does not read again stays settled for the next.
 
         Args:
             max_bytes: Length that the text may have; the default fits the metadata of a Kafka commit.
@@ -710,15 +725,17 @@ class KeySharedDispatcher:
             ConfigError: Not even the position fits.
 
         Example:
-            >>> from keyshared import ContiguousCursor, HashRing
+            >>> from keyshared import HashRing
             >>> d = KeySharedDispatcher(HashRing())
             >>> _ = d.add_consumer("c1")
             >>> first, second = d.offer_many([(7, "a", None), (8, "b", None)])
             >>> d.ack(*second.receipt)
             []
-            >>> again = ContiguousCursor.from_token(d.cursor_token().text)
-            >>> [(offset, again.offer(offset)) for offset in (7, 8, 9)]
-            [(7, True), (8, False), (9, True)]
+            >>> again = KeySharedDispatcher(HashRing(), resume_from=d.cursor_token().text)
+            >>> _ = again.add_consumer("c1")
+            >>> effects = again.offer_many([(7, "a", None), (8, "b", None), (9, "c", None)])
+            >>> [effect.offset for effect in effects]
+            [7, 9]
         """
         return self._window.cursor.token(max_bytes)
 
@@ -814,8 +831,7 @@ class KeySharedDispatcher:
         load_drains(data, self._window, self._drains, self._now)
         self._outbox.reported = data.field("reported").maybe(Reader.integer)
         self._outbox.paused = data.field("paused").flag()
-        if self._window.cursor.last is not None:
-            self._admission.known_until = self._window.cursor.last
+        self._admission.begin()
 
     def _answer(self, receipt: Receipt, now_ms: int | None, act: Callable[[Entry, list[Effect]], None]) -> list[Effect]:
         """Act on the delivery that a receipt names, if it is current."""

@@ -107,6 +107,10 @@ class Reader:
             raise self.refuse(f"be of at most {OFFSET_BITS} bits")
         return self.integer()
 
+    def position(self) -> int:
+        """The next offset of a log."""
+        return OFFSET_STOP if self.integer() == OFFSET_STOP else self.offset()
+
     def count(self) -> int:
         """An int that is not negative."""
         if self.integer() < 0:
@@ -156,7 +160,9 @@ def dump_window(window: InFlightWindow, endings: Endings, drains: DrainDeadlines
     places: dict[int, tuple[str, str | None]] = {id(getattr(window, name)): (name, None) for name in _LISTS}
     places |= {id(consumer.ready): ("ready", consumer.name) for consumer in window.consumers.values()}
     return {
+        "start": window.cursor.start,
         "last": window.cursor.last,
+        "settled": [list(stretch) for stretch in window.cursor.remembered()],
         "messages": [_dump_entry(entry, endings, now) for entry in window.outstanding()],
         "waiting": [[*places[id(lane.listed)], _first(lane)] for lane in window.waiting_lanes()],
         "quarantined": [_text(key) for key in window.quarantined],
@@ -233,6 +239,14 @@ def _load_messages(
         cursor.skip(last)
     if last != cursor.last:
         raise data.field("last").refuse("be the greatest offset offered")
+    start = data.field("start").maybe(Reader.position)
+    stretches = [
+        (stretch.items(2)[0].offset(), stretch.items(2)[1].position()) for stretch in data.field("settled").items()
+    ]
+    if stretches and start is None:
+        raise data.field("settled").refuse("be empty where there was no start")
+    if start is not None or last is not None:
+        cursor.recall(start, stretches)
 
 
 def _skip_to(fields: list[Reader], cursor: ContiguousCursor) -> None:
