@@ -33,7 +33,6 @@ from keyshared.lanes import ALONE, LEGAL_MOVES, Consumer, Entry, Lane, State, Wo
 
 __all__ = ["InFlightWindow", "Owners"]
 
-_NO_OFFSET: Final = -OFFSET_STOP  # below all that there can be
 _SETTLED: Final = int(State.SETTLED)
 _QUEUED: Final = int(State.QUEUED)
 _SPILLED: Final = int(State.SPILLED)
@@ -117,7 +116,8 @@ class InFlightWindow(WindowBooks):
         last = cursor.last
         if (
             type(offset) is not int
-            or not (_NO_OFFSET if last is None else last) < offset < OFFSET_STOP
+            or last is None  # the first one has no bound below yet
+            or not last < offset < OFFSET_STOP
             or self.loaded >= self.capacity
             or cursor.outstanding >= self.max_tracked
         ):
