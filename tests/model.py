@@ -60,6 +60,7 @@ Unit: TypeAlias = Lane
 
 EVERYTHING = "everything"
 SNAPSHOT_VERSION = 1
+REMEMBERED_DELIVERIES = 8
 
 
 class Ranges(Protocol):
@@ -143,6 +144,7 @@ class Message:
     consumer: str | None = None  # of the last delivery
     deadline: int | None = None  # of the ack or of the retry wait
     reserved_by: str | None = None  # whose room a LOADING message takes
+    ended: tuple[tuple[int, str], ...] = ()  # attempt and consumer of deliveries that were not acked
     acked_late: bool = False
     gone: bool = False
 
@@ -618,6 +620,7 @@ class ModelDispatcher:
                 "item": item,
                 "state": State(stored["state"]),
                 "deadline": self._restored(stored["deadline"]),
+                "ended": tuple((attempt, consumer) for attempt, consumer in stored["ended"]),
             }
         )
 
@@ -693,7 +696,7 @@ class ModelDispatcher:
             window_is_full = self._loaded_count() >= self.config.window
             raise WindowFullError(self.config.window if window_is_full else self.config.max_tracked)
         message = Message(offset, key, item)
-        if self.config.unmatched == Unmatched.ERROR and (self._is_unmatched(message) or self._is_in_hole(message)):
+        if self.config.unmatched == Unmatched.ERROR and (self._is_unmatched(message) or self._nobody_can_own(message)):
             raise UnmatchedKeyError(key)
         self.replaying = False
         self.offered.append(offset)
@@ -707,11 +710,20 @@ class ModelDispatcher:
         accepted = any(self._accepts(consumer, message.key) for consumer in self.consumers)
         return bool(self.consumers) and not accepted and not self._in_lane(self._lane(message))
 
-    def _is_in_hole(self, message: Message) -> bool:
-        """Whether somebody is connected, nobody owns the key's slot, and nothing of it is outstanding."""
+    def _nobody_can_own(self, message: Message) -> bool:
+        """Whether somebody is connected, nobody owns the key, and nothing of it is outstanding."""
         has_slot = message.key is not None or self.config.ordering_required
-        in_hole = has_slot and self._slot_owner(message.key) is None
-        return in_hole and bool(self._not_draining()) and not self._in_lane(self._lane(message))
+        unowned = has_slot and self._is_unowned(message.key)
+        return unowned and bool(self._not_draining()) and not self._in_lane(self._lane(message))
+
+    def _is_unowned(self, key: bytes | None) -> bool:
+        """Whether the slot is a hole, or all who own something are connected and none of them accepts the key."""
+        if self._slot_owner(key) is None:
+            return True
+        owning = list(self.placement.ranges.walk(self._slot(key)))
+        connected = [consumer for consumer in self._not_draining() if consumer.name in owning]
+        strangers = len(owning) - len(connected)
+        return not strangers and not any(self._accepts(consumer, key) for consumer in connected)
 
     def _track(self, message: Message) -> None:
         lane = self._lane(message)
@@ -757,16 +769,27 @@ class ModelDispatcher:
             reason = AckIgnoredReason.DEAD_LETTERING
         elif message.state == State.BLOCKED:
             reason = AckIgnoredReason.BLOCKED
-        elif not 1 <= attempt <= message.attempt:
-            reason = AckIgnoredReason.UNKNOWN_ATTEMPT
-        elif attempt == message.attempt and consumer != message.consumer:
-            reason = AckIgnoredReason.NOT_HOLDER
-        elif not late_ok and (attempt < message.attempt or message.state != State.IN_FLIGHT):
-            reason = AckIgnoredReason.STALE_ATTEMPT
+        elif message.state == State.IN_FLIGHT and attempt == message.attempt:
+            reason = None if consumer == message.consumer else AckIgnoredReason.NOT_HOLDER
+        else:
+            reason = self._why_not_late(message, consumer, attempt)
+            if late_ok and reason == AckIgnoredReason.STALE_ATTEMPT:
+                reason = None
         if reason is None:
             return message
         self.out.notices.append(AckIgnored(offset, consumer, attempt, reason))
         return None
+
+    def _why_not_late(self, message: Message, consumer: str, attempt: int) -> AckIgnoredReason:
+        """What is wrong with an answer to a delivery that is not open; a stale attempt if that consumer had it."""
+        remembered = message.ended[-REMEMBERED_DELIVERIES:]
+        if (attempt, consumer) in remembered:
+            return AckIgnoredReason.STALE_ATTEMPT
+        if attempt in dict(remembered):
+            return AckIgnoredReason.NOT_HOLDER
+        if len(remembered) == REMEMBERED_DELIVERIES and 1 <= attempt < remembered[0][0]:
+            return AckIgnoredReason.FORGOTTEN_ATTEMPT
+        return AckIgnoredReason.UNKNOWN_ATTEMPT
 
     def _expect(self, offset: int, state: State, otherwise: AckIgnoredReason) -> Message | None:
         """The message if it is in this state, or a notice that it is not."""
@@ -801,6 +824,7 @@ class ModelDispatcher:
     def _end(self, message: Message, reason: ReleaseReason | None = None) -> bool:
         """End an open delivery without an ack; whether the message is still outstanding: no late ack had come in."""
         self._close(message)
+        message.ended += ((message.attempt, message.consumer or ""),)
         if reason:
             assert message.consumer is not None
             self.out.notices.append(Released(message.offset, message.consumer, message.attempt, reason))
@@ -1181,7 +1205,9 @@ class ModelDispatcher:
     def _reason_keyed(self, lane: Lane) -> BlockReason:
         owner = self._owner_of(lane)
         if owner is None:
-            return BlockReason.NO_CONSUMER
+            key = lane if isinstance(lane, bytes) else None
+            wanted = any(self._accepts(consumer, key) for consumer in self._not_draining())
+            return BlockReason.UNOWNED if wanted and self._is_unowned(key) else BlockReason.NO_CONSUMER
         if self._drains(lane):
             return BlockReason.DRAINING
         if len(self._open_in(lane)) >= self.config.max_in_flight_per_key:

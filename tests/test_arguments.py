@@ -1,11 +1,20 @@
 """One wording for one fault."""
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
 import pytest
 
-from keyshared.arguments import check_int, check_text, checked_now
+from keyshared.arguments import (
+    OFFSET_STOP,
+    check_int,
+    check_log_offset,
+    check_offset,
+    check_position,
+    check_text,
+    checked_now,
+)
 from keyshared.errors import ClockError, ConfigError
 
 
@@ -22,6 +31,23 @@ def test_what_is_no_int_or_too_small_is_refused_by_name(value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         check_int("limit", value, 3, " or None for never")
     assert f"limit is {value!r}; it must be an int of at least 3 or None for never" == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("check", "taken"),
+    [
+        (check_offset, [1 - OFFSET_STOP, OFFSET_STOP - 1]),
+        (check_position, [1 - OFFSET_STOP, OFFSET_STOP]),
+        (check_log_offset, [0, OFFSET_STOP - 1]),
+    ],
+)
+def test_offsets_and_positions_have_one_bound(check: Callable[[str, object], None], taken: list[int]) -> None:
+    lowest, highest = taken
+    for offset in taken:
+        check("before", offset)
+    for refused in (lowest - 1, highest + 1, True, 1.0, "1", None):
+        with pytest.raises(ConfigError, match=r"before is .*63 bits"):
+            check("before", refused)
 
 
 def test_a_text_comes_back() -> None:

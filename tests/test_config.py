@@ -98,7 +98,7 @@ def test_policies_are_values_of_their_type_and_never_text(name: str, value: obje
 @pytest.mark.parametrize("value", [True, "0", 1.5])
 def test_a_start_that_is_no_int_is_refused(value: object) -> None:
     assert "start" == refusal(start=value).parameter
-    assert [-5, None] == [DispatcherConfig(start=start).start for start in (-5, None)]
+    assert [-5, 2**63, None] == [DispatcherConfig(start=start).start for start in (-5, 2**63, None)]
 
 
 @pytest.mark.parametrize(

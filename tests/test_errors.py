@@ -129,7 +129,7 @@ RENDERED = [
         UnmatchedKeyError(b"order-1"),
         {"key": b"order-1"},
         (
-            "no consumer accepts key b'order-1', or nobody owns its slot; "
+            "no consumer accepts key b'order-1', or nobody owns its slot, or those who accept it own nothing; "
             "widen a filter, assign the slot, or choose Unmatched.HOLD or Unmatched.SKIP"
         ),
     ),
@@ -137,7 +137,7 @@ RENDERED = [
         UnmatchedKeyError(None),
         {"key": None},
         (
-            "no consumer accepts key None, or nobody owns its slot; "
+            "no consumer accepts key None, or nobody owns its slot, or those who accept it own nothing; "
             "widen a filter, assign the slot, or choose Unmatched.HOLD or Unmatched.SKIP"
         ),
     ),

@@ -959,7 +959,7 @@ class TestWhyEmpty:
     def test_nobody_owns_it(self) -> None:
         made = queue("ann", ranges=letters({"b-b": "ann"}))
         fill(made, "a1", "a2")
-        assert Nothing(EmptyReason.WAITING, 0, blocking=Blocking(BlockReason.NO_CONSUMER)) == made.why_empty("ann")
+        assert Nothing(EmptyReason.WAITING, 0, blocking=Blocking(BlockReason.UNOWNED)) == made.why_empty("ann")
 
     def test_it_is_poison(self) -> None:
         made = queue("ann", "bob", max_delivery_attempts=1, ranges=letters())

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
+from keyshared.arguments import check_offset
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.errors import ConfigError, OffsetOrderError, UnmatchedKeyError, WindowFullError
 from keyshared.hashing import Key, key_bytes
@@ -23,21 +24,46 @@ class Admission:
     """Decides the rare cases of an offer.
 
     Attributes:
-        known_until: Offers up to here are known already: they lie below ``config.start``, or a snapshot has seen them.
-            None once an offer came that is above.
+        looks_back: Whether an offer may be known already.
     """
 
-    __slots__ = ("_config", "_membership", "_window", "known_until")
+    __slots__ = ("_config", "_known_until", "_membership", "_window", "looks_back")
 
     def __init__(self, config: DispatcherConfig, window: InFlightWindow, membership: Membership) -> None:
         self._config = config
         self._window = window
         self._membership = membership
-        self.known_until: int | None = None if config.start is None else config.start - 1
+        self._known_until: int | None
+        self.begin()
+
+    def begin(self) -> None:
+        """Look at the cursor, which was set up or restored: what it knows is not new."""
+        cursor = self._window.cursor
+        known = [] if cursor.start is None else [cursor.start - 1]
+        known += [] if cursor.last is None else [cursor.last]
+        self._reach(max(known, default=None))
+
+    def _reach(self, known_until: int | None) -> None:
+        """Take offers up to there for known, until the first one that is above."""
+        self._known_until = known_until
+        self.looks_back = known_until is not None or self._window.cursor.looks_ahead
 
     def is_known(self, offset: int) -> bool:
-        """Whether the offset was offered in an earlier life."""
-        return self.known_until is not None and type(offset) is int and offset <= self.known_until
+        """Whether the offset lies below the start or the position, or a snapshot has seen it."""
+        if self._known_until is None or type(offset) is not int:
+            return False
+        check_offset("offset", offset)
+        return offset <= self._known_until
+
+    def take_settled(self, offset: int) -> bool:
+        """Pass over an offset that lies above the position and was settled before the restart; False if it was not."""
+        cursor = self._window.cursor
+        if type(offset) is not int or not cursor.recalls(offset):
+            return False
+        cursor.pass_to(offset)
+        cursor.skip(offset)
+        self._reach(None)
+        return True
 
     def remember(self, offset: int, item: object) -> None:
         """Take the passenger of a known message, in case it was lost with the process that held it."""
@@ -51,14 +77,15 @@ class Admission:
         unmatched = self.is_unmatched(key)
         if unmatched and self._config.unmatched is Unmatched.ERROR:
             raise UnmatchedKeyError(key)
-        self.known_until = None
+        self._window.cursor.pass_to(offset)
+        self._reach(None)
         return not unmatched or self._config.unmatched is Unmatched.HOLD
 
     def is_unmatched(self, key: bytes | None) -> bool:
         """Whether nothing of the key is outstanding, and there are consumers, but none for it.
 
-        None accepts it; or, where that is an error, none owns its slot. A hole is never skipped: somebody forgot to
-        assign it, and what it holds is wanted.
+        None accepts it; or, where that is an error, it is unowned: its slot is a hole, or those who accept it own
+        nothing. That is never skipped: somebody forgot to assign it, and what it holds is wanted.
         """
         membership = self._membership
         lane_key = b"" if self._config.ordering_required else key
@@ -84,10 +111,13 @@ class Admission:
         for offset, _, _ in messages:
             if type(offset) is not int or (last is not None and offset <= last):
                 raise OffsetOrderError(offset, last)
+            check_offset("offset", offset)
             last = offset
-        if len(messages) > self._window.free_slots:
+        recalls = self._window.cursor.recalls
+        new = [(offset, key) for offset, key, _ in messages if not recalls(offset)]
+        if len(new) > self._window.free_slots:
             raise WindowFullError(self._window.tightest_limit)
         if self._config.unmatched is Unmatched.ERROR:
-            for _, key, _ in messages:
+            for _, key in new:
                 if self.is_unmatched(key):
                     raise UnmatchedKeyError(key)

@@ -1,8 +1,25 @@
 """What callers may pass: the checks that many modules share, each with one wording for one fault."""
 
+from typing import Final
+
 from keyshared.errors import ClockError, ConfigError
 
-__all__ = ["check_int", "check_text", "checked_now"]
+__all__ = [
+    "OFFSET_BITS",
+    "OFFSET_STOP",
+    "check_int",
+    "check_log_offset",
+    "check_offset",
+    "check_position",
+    "check_text",
+    "checked_now",
+]
+
+OFFSET_BITS: Final = 63
+"""How many bits an offset may have besides its sign: what Kafka, Danube, a Parquet column and a cursor token hold."""
+
+OFFSET_STOP: Final = 1 << OFFSET_BITS
+"""Offsets lie between this, exclusively, and its negative. The next one to read may be just this."""
 
 
 def check_int(parameter: str, value: object, least: int, alternative: str = "") -> int:
@@ -30,6 +47,57 @@ def check_int(parameter: str, value: object, least: int, alternative: str = "") 
     if type(value) is not int or value < least:
         raise ConfigError(parameter, value, f"be an int of at least {least}{alternative}")
     return value
+
+
+def check_offset(parameter: str, value: object, wanted: str = "be an int") -> None:
+    """Check an offset of a log.
+
+    Args:
+        parameter: What it is called in the error.
+        value: The offset.
+        wanted: Begins the sentence that says what it must be.
+
+    Raises:
+        ConfigError: It is no int, or has more than 63 bits.
+
+    Example:
+        >>> check_offset("before", 1 << 63)
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ConfigError: before is 9223372036854775808; it must be an int of at most 63 bits
+    """
+    # A bool is an int to Python, but never an offset that somebody meant.
+    if type(value) is not int or not -OFFSET_STOP < value < OFFSET_STOP:
+        raise ConfigError(parameter, value, f"{wanted} of at most {OFFSET_BITS} bits")
+
+
+def check_position(parameter: str, value: object, wanted: str = "be an int") -> None:
+    """Check the next offset to read: an offset, or one beyond the greatest there can be.
+
+    Args:
+        parameter: What it is called in the error.
+        value: The position.
+        wanted: Begins the sentence that says what it must be.
+
+    Raises:
+        ConfigError: It is no int, or has more than 63 bits.
+    """
+    if type(value) is not int or value != OFFSET_STOP:
+        check_offset(parameter, value, wanted)
+
+
+def check_log_offset(parameter: str, value: object) -> None:
+    """Check an offset of a log whose offsets are never negative.
+
+    Args:
+        parameter: What it is called in the error.
+        value: The offset.
+
+    Raises:
+        ConfigError: It is no int, negative, or has more than 63 bits.
+    """
+    if type(value) is not int or not 0 <= value < OFFSET_STOP:
+        raise ConfigError(parameter, value, f"be an int from 0 up to {OFFSET_BITS} bits")
 
 
 def check_text(parameter: str, value: object) -> str:

@@ -8,8 +8,9 @@ bucket, and a restart redelivers nothing that was settled.
 from collections.abc import Mapping
 from typing import Final, Self
 
-from keyshared.cursor import OFFSET_BITS, ContiguousCursor
-from keyshared.errors import ConfigError, InvariantError, OffsetOrderError, SegmentBusyError, SnapshotError
+from keyshared.arguments import OFFSET_BITS, OFFSET_STOP, check_log_offset
+from keyshared.cursor import ContiguousCursor
+from keyshared.errors import InvariantError, OffsetOrderError, SegmentBusyError, SnapshotError
 
 __all__ = ["BucketCheckpoints"]
 
@@ -17,7 +18,6 @@ _FORMAT_VERSION: Final = 1
 _FIELDS: Final = frozenset({"version", "segments"})
 _SEGMENT_FIELDS: Final = frozenset({"segment", "resume", "buckets"})
 _TOKEN_BYTES: Final = 1 << 40  # no limit: a checkpoint that forgets what was settled is none
-_STOP: Final = 1 << OFFSET_BITS
 
 
 class _Segment:
@@ -99,7 +99,7 @@ class BucketCheckpoints:
             Whether it needs work; after a restart False for what was settled before.
 
         Raises:
-            ConfigError: A number is not an int of at least 0, or the offset has more than 256 bits.
+            ConfigError: A number is not an int of at least 0, or the offset has more than 63 bits.
             OffsetOrderError: The offset is not above the last one of the segment.
 
         Complexity:
@@ -117,7 +117,7 @@ class BucketCheckpoints:
         known.next = offset + 1
         # A restored cursor knows what is below its start only as a whole, and would take it for a step back.
         settled = cursor.start is not None and offset < cursor.start
-        return not settled and cursor.offer(offset)
+        return not settled and bool(cursor.offer(offset))
 
     def settle(self, segment: int, bucket: int, offset: int) -> bool:
         """Settle one entry.
@@ -131,7 +131,7 @@ class BucketCheckpoints:
             False if it was not outstanding there: settled before, never offered, or of another bucket.
 
         Raises:
-            ConfigError: A number is not an int of at least 0, or the offset has more than 256 bits.
+            ConfigError: A number is not an int of at least 0, or the offset has more than 63 bits.
 
         Complexity:
             O(log n) amortised, n entries of the bucket outstanding.
@@ -255,8 +255,7 @@ class BucketCheckpoints:
 
 def _check_place(segment: object, bucket: object, offset: object) -> None:
     for name, value in (("segment", segment), ("bucket", bucket), ("offset", offset)):
-        if type(value) is not int or not 0 <= value < _STOP:
-            raise ConfigError(name, value, f"be an int of at least 0 and at most {OFFSET_BITS} bits")
+        check_log_offset(name, value)
 
 
 def _read_segment(row: Mapping[str, object]) -> _Segment:
@@ -271,7 +270,7 @@ def _read_segment(row: Mapping[str, object]) -> _Segment:
 
 
 def _index(value: object, name: str) -> int:
-    if type(value) is not int or not 0 <= value <= _STOP:
+    if type(value) is not int or not 0 <= value <= OFFSET_STOP:
         raise SnapshotError(name, value, f"be an int of at least 0 and at most {OFFSET_BITS} bits")
     return value
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 from zlib import crc32
 
-from keyshared.arguments import check_int
+from keyshared.arguments import check_int, check_log_offset
 from keyshared.copyflags import CopyFlags
 from keyshared.errors import ConfigError
 
@@ -28,7 +28,6 @@ __all__ = [
 MAX_METADATA_BYTES: Final = 4_096  # Kafka's offset.metadata.max.bytes
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
-_OFFSETS: Final = range(1 << 63)
 _TAG: Final = "~kso"  # keyshared offset; then the format's number
 _FORMAT: Final = "1"
 _BEGINNING: Final = "b"
@@ -69,8 +68,7 @@ class OffsetEnvelope:
         timestamp = self.timestamp_epoch_ms
         if timestamp is not None and (type(timestamp) is not int or timestamp not in _INT64):
             raise ConfigError("timestamp_epoch_ms", timestamp, "be None or an int of at most 63 bits and a sign")
-        if type(self.offset) is not int or self.offset not in _OFFSETS:
-            raise ConfigError("offset", self.offset, "be an int from 0 up to 63 bits")
+        check_log_offset("offset", self.offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 
-from keyshared.arguments import check_int
+from keyshared.arguments import check_int, check_position
 from keyshared.errors import ConfigError, SnapshotError
 from keyshared.retry import Backoff, Poison, RetryPolicy
 
@@ -52,12 +52,13 @@ class OnEvict(StrEnum):
 class Unmatched(StrEnum):
     """What becomes of a message that no consumer's filters accept.
 
-    A message that they accept, but whose slot nobody owns, waits. Only the policy to raise is asked about it too.
+    A message that they accept, but that nobody owns, waits: its slot is a hole, or those who accept it own nothing.
+    Only the policy to raise is asked about it too.
     """
 
     SKIP = "skip"  # settled and reported as skipped (Danube)
     HOLD = "hold"  # waits for a consumer that accepts it
-    ERROR = "error"  # the offer raises, also for a key whose slot nobody owns
+    ERROR = "error"  # the offer raises, also for a key that nobody owns
 
 
 class DrainUnit(StrEnum):
@@ -207,8 +208,8 @@ class DispatcherConfig:
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise ConfigError(name, value, f"be of type {kind.__name__}")
-        if self.start is not None and type(self.start) is not int:
-            raise ConfigError("start", self.start, "be an int or None")
+        if self.start is not None:
+            check_position("start", self.start, "be None or an int")
 
     def _check_ordering(self) -> None:
         # Each of these would deliver a message although an older one was given up without the user's own settlement.

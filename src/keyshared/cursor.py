@@ -12,29 +12,29 @@ read off the cells that are left, never recorded a second time.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from bisect import bisect_left
-from collections import deque
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import islice, pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, Self
 from zlib import crc32
 
+from keyshared.arguments import OFFSET_BITS, OFFSET_STOP, check_offset, check_position
 from keyshared.errors import ConfigError, OffsetOrderError, SnapshotError
 from keyshared.invariants import require
 
-__all__ = ["DEFAULT_TOKEN_BYTES", "OFFSET_BITS", "SETTLED", "Cell", "ContiguousCursor", "CursorToken"]
+__all__ = ["DEFAULT_TOKEN_BYTES", "SETTLED", "Cell", "ContiguousCursor", "CursorToken", "OfferAnswer"]
 
 SETTLED: Final = 0
-OFFSET_BITS: Final = 256  # Danube and Kafka 64, SQS FIFO 128, Kinesis 186; bounds what a forged token makes us compute
 DEFAULT_TOKEN_BYTES: Final = 4_096  # Kafka's offset.metadata.max.bytes
 
 _OPEN: Final = 1
-_OFFSET_BOUND: Final = 1 << OFFSET_BITS
 # Settled cells that may stay beyond one for each live cell: keeps a nearly empty list from being rebuilt all the time.
 _SLACK: Final = 64
 _offset_of: Final = attrgetter("offset")
+_start_of: Final = itemgetter(0)
 
 _MAGIC: Final = "ksc1."  # keyshared cursor, format 1
 _CHECKSUM_BYTES: Final = 4
@@ -63,6 +63,17 @@ class Cell:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(offset={self.offset}, prev={self.prev}, state={self.state})"
+
+
+class OfferAnswer(Enum):
+    """What a cursor makes of an offset that is read; true if it needs work."""
+
+    WORK = "work"  # new: it is outstanding from now on
+    SETTLED = "settled"  # above the position, and settled before the restart
+    REWIND = "rewind"  # below the position: the log was read from further back than it had to be
+
+    def __bool__(self) -> bool:
+        return self is OfferAnswer.WORK
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +111,7 @@ _PASSED: Final = _Passed(0, SETTLED)
 class ContiguousCursor:
     """Tracks which of the offered offsets are settled, and up to where all of them are.
 
-    Offsets are ints that grow strictly, negative ones too, of at most 256 bits. Gaps are legal and cost nothing. Not
+    Offsets are ints that grow strictly, negative ones too, of at most 63 bits. Gaps are legal and cost nothing. Not
     thread-safe. The attributes are plain for speed: read them, never assign them.
 
     Args:
@@ -114,11 +125,11 @@ class ContiguousCursor:
         outstanding: How many offered offsets are not settled.
 
     Raises:
-        ConfigError: ``start`` is neither None nor an int, or has more than 256 bits.
+        ConfigError: ``start`` is neither None nor an int, or has more than 63 bits.
 
     Complexity:
         Memory O(outstanding), however much was settled above the lowest outstanding offset; after `from_token` also
-        the ranges of the token that have not been passed yet.
+        the ranges of the token.
 
     Source:
         Danube "Key-Shared Dispatch Architecture", Contiguous Cursor Advancement; differs: gaps do not stall it, and
@@ -126,26 +137,29 @@ class ContiguousCursor:
 
     Example:
         >>> cursor = ContiguousCursor()
-        >>> [cursor.offer(offset) for offset in (10, 11, 12, 13)]
-        [True, True, True, True]
+        >>> [cursor.offer(offset).value for offset in (10, 11, 12, 13)]
+        ['work', 'work', 'work', 'work']
         >>> cursor.settle_many([10, 12, 13]), cursor.safe_cursor, cursor.acked_ranges()
         (3, 10, [(12, 14)])
         >>> cursor.settle(11), cursor.safe_cursor, cursor.resume_offset
         (True, 13, 14)
     """
 
-    __slots__ = ("_head", "_known", "_order", "last", "outstanding", "safe_cursor", "start")
+    __slots__ = ("_head", "_known", "_order", "_passed", "last", "outstanding", "safe_cursor", "start")
 
     def __init__(self, start: int | None = None) -> None:
         if start is not None:
-            _check_offset("start", start, "be None or an int")
+            check_position("start", start, "be None or an int")
         self.start = start
         self.last: int | None = None
         self.safe_cursor: int | None = None
         self.outstanding = 0
         self._order: list[Cell] = []
         self._head = 0  # index of the lowest outstanding cell, 0 if there is none
-        self._known: deque[tuple[int, int]] = deque()  # settled before a restart, not yet passed by an offer
+        # Settled before a restart. Kept when they are passed, until the position has passed them too: what is not read
+        # again in this life, or not offered because it is known, is settled for the next one all the same.
+        self._known: list[tuple[int, int]] = []
+        self._passed = 0  # how many of them lie below the last offer
 
     @classmethod
     def from_token(cls, text: str) -> Self:
@@ -175,15 +189,34 @@ class ContiguousCursor:
             >>> [offset for offset in range(again.resume_offset, 14) if again.offer(offset)]
             [11, 13]
         """
-        resume, safe, ranges = _read_token(text)
         cursor = cls()
-        cursor.start = resume  # not by the constructor: one beyond the greatest offset is a position, but no offset
-        cursor.last = cursor.safe_cursor = safe
-        # Nothing that was offered lies between the two, so a restart never has to read there.
-        if resume is not None and safe is not None and safe + 1 < resume:
-            cursor._known.append((safe + 1, resume))
-        cursor._known.extend(ranges)
+        cursor.go_on(text)
         return cursor
+
+    def go_on(self, text: str) -> None:
+        """Take over what a token says, unchecked: nothing was offered to this cursor yet.
+
+        Args:
+            text: As for `from_token`. One of a cursor without a position changes nothing.
+
+        Raises:
+            SnapshotError: As `from_token`. Nothing was changed.
+        """
+        resume, safe, ranges = _read_token(text)
+        if resume is None:
+            return
+        self.start = resume
+        self.last = self.safe_cursor = safe
+        # Nothing that was offered lies between the two, so a restart never has to read there.
+        between = [] if safe is None or safe + 1 == resume else [(safe + 1, resume)]
+        self._known = [*between, *ranges]
+
+    def recall(self, start: int | None, ranges: list[tuple[int, int]]) -> None:
+        """Take over `start` and `remembered` of a stored cursor, unchecked, once everything else is restored."""
+        self.start = start
+        self._known = ranges
+        if self.last is not None:
+            self.pass_to(self.last)
 
     def append(self, cell: Cell) -> None:
         """Offer a cell, unchecked: it is outstanding, above `last`, not below `start`.
@@ -249,18 +282,44 @@ class ContiguousCursor:
         if not self.outstanding:
             self.safe_cursor = offset
 
-    def offer(self, offset: int) -> bool:
+    def recalls(self, offset: int) -> bool:
+        """Whether an offset above `last` was settled before the restart. O(log n), n ranges of the token."""
+        if self.last is not None and offset <= self.last:
+            return False
+        index = bisect_right(self._known, offset, lo=self._passed, key=_start_of) - 1
+        return index >= 0 and offset < self._known[index][1]
+
+    def pass_to(self, offset: int) -> None:
+        """Say that an offset is about to be offered by `append` or `skip`. O(1) amortised."""
+        known = self._known
+        while self._passed < len(known) and known[self._passed][1] <= offset:
+            self._passed += 1
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether anything above `last` was settled before the restart."""
+        return self._passed < len(self._known)
+
+    def remembered(self) -> list[tuple[int, int]]:
+        """Ranges that were settled before the restart and are not below all that is outstanding or was read. O(n)."""
+        # Not the position: it has passed the range that comes next, because this range is remembered.
+        read = self._order[self._head].offset if self.outstanding else self.last
+        return [(start, stop) for start, stop in self._known if read is None or stop > read + 1]
+
+    def offer(self, offset: int) -> OfferAnswer:
         """Take the next offset of the log.
 
         Args:
             offset: Above every offset offered before.
 
         Returns:
-            Whether it needs work. False if it lies below `start` or was settled before the restart.
+            Whether it needs work; if not, whether it was settled above the position before the restart, or lies below
+            the position. The latter is a rewind: of a log that is read from further back it is nothing, of a host that
+            wants to repeat old messages it says that this cursor will not.
 
         Raises:
             OffsetOrderError: ``offset`` is no int, or not above `last`. Nothing was changed.
-            ConfigError: ``offset`` has more than 256 bits. Nothing was changed.
+            ConfigError: ``offset`` has more than 63 bits. Nothing was changed.
 
         Complexity:
             O(1) amortised.
@@ -268,20 +327,19 @@ class ContiguousCursor:
         last = self.last
         if type(offset) is not int:
             raise OffsetOrderError(offset, last)
-        _check_offset("offset", offset)
+        check_offset("offset", offset)
         start = self.start
         if start is not None and offset < start and (last is None or last < start):
-            return False
+            return OfferAnswer.REWIND
         if last is not None and offset <= last:
             raise OffsetOrderError(offset, last)
-        known = self._known
-        while known and known[0][1] <= offset:
-            known.popleft()
-        if known and known[0][0] <= offset:
+        is_settled = self.recalls(offset)
+        self.pass_to(offset)
+        if is_settled:
             self.skip(offset)
-            return False
+            return OfferAnswer.SETTLED
         self.append(Cell(offset))
-        return True
+        return OfferAnswer.WORK
 
     def settle(self, offset: int) -> bool:
         """Settle one offset.
@@ -294,12 +352,12 @@ class ContiguousCursor:
             remembered of it.
 
         Raises:
-            ConfigError: ``offset`` is no int, or has more than 256 bits. Nothing was changed.
+            ConfigError: ``offset`` is no int, or has more than 63 bits. Nothing was changed.
 
         Complexity:
             O(log n) amortised, n offsets outstanding.
         """
-        _check_offset("offset", offset)
+        check_offset("offset", offset)
         cell = self.find(offset)
         if cell is None:
             return False
@@ -316,14 +374,14 @@ class ContiguousCursor:
             How many of them were outstanding.
 
         Raises:
-            ConfigError: One of them is no int, or has more than 256 bits. Nothing was changed.
+            ConfigError: One of them is no int, or has more than 63 bits. Nothing was changed.
 
         Complexity:
             O(k log n) amortised, k offsets given, n outstanding.
         """
         wanted = list(offsets)
         for offset in wanted:
-            _check_offset("offsets", offset)
+            check_offset("offsets", offset)
         return sum(map(self.settle, wanted))
 
     @property
@@ -338,7 +396,7 @@ class ContiguousCursor:
         if self.last is None:
             return self.start
         resume = self.last + 1
-        for start, stop in self._known:
+        for start, stop in islice(self._known, self._passed, None):
             if start > resume:
                 break
             resume = max(resume, stop)
@@ -372,7 +430,7 @@ class ContiguousCursor:
             highest one; stretches in which nothing was offered are left out. Bounds need not be offered offsets.
 
         Complexity:
-            O(n), n offsets outstanding, and after `from_token` the ranges of the token not passed yet.
+            O(n log n), n offsets outstanding, and after `from_token` the ranges of the token.
         """
         ranges: list[tuple[int, int]] = []
         below: int | None = None
@@ -380,19 +438,13 @@ class ContiguousCursor:
             if below is not None and cell.prev is not None and below < cell.prev:
                 ranges.append((below + 1, cell.prev + 1))
             below = cell.offset
-        low = self.resume_offset
-        if below is not None and self.last is not None:
-            low = self.last + 1
-            if below < self.last:
-                ranges.append((below + 1, low))
-        for start, stop in self._known:
-            if low is None or stop <= low:
-                continue
-            if ranges and start <= ranges[-1][1]:  # half passed: what is settled below reaches into it
-                ranges[-1] = (ranges[-1][0], stop)
-            else:
-                ranges.append((start, stop))
-        return ranges
+        if below is not None and self.last is not None and below < self.last:
+            ranges.append((below + 1, self.last + 1))
+        if not self._known:
+            return ranges
+        resume = self.resume_offset
+        ahead = [(start, stop) for start, stop in self.remembered() if resume is None or stop > resume]
+        return _united(ranges + ahead)
 
     def token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
         """Write down what a restart has to know: where to resume, and what is settled above that.
@@ -445,10 +497,14 @@ class ContiguousCursor:
         if live:
             require(self.safe_cursor == live[0].prev, "the safe cursor is what was offered before the head")
             require(self.last is not None and self.last >= live[-1].offset, "last is the greatest offset offered")
+            require(self.start is None or self.start <= live[0].offset, "what is below the start is not outstanding")
         else:
             require(self.safe_cursor == self.last, "the safe cursor is the last offset if nothing is outstanding")
         require(all(start < stop for start, stop in self._known), "no remembered range is empty")
         require(all(one[1] < other[0] for one, other in pairwise(self._known)), "remembered ranges do not touch")
+        for cell in live:
+            inside = any(start <= cell.offset < stop for start, stop in self._known)
+            require(not inside, "nothing outstanding was settled before")
 
     def __repr__(self) -> str:
         return (
@@ -457,10 +513,15 @@ class ContiguousCursor:
         )
 
 
-def _check_offset(parameter: str, value: object, requirement: str = "be an int") -> None:
-    # A bool is an int to Python, but never an offset that somebody meant.
-    if type(value) is not int or not -_OFFSET_BOUND < value < _OFFSET_BOUND:
-        raise ConfigError(parameter, value, f"{requirement} of at most {OFFSET_BITS} bits")
+def _united(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same stretches, lowest first, none touching the next."""
+    united: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if united and start <= united[-1][1]:
+            united[-1] = (united[-1][0], max(stop, united[-1][1]))
+        else:
+            united.append((start, stop))
+    return united
 
 
 # The token: "ksc1." + base64url, unpadded, of varints and the CRC-32 of everything before it. The varints:
@@ -519,7 +580,7 @@ def _read_token(text: str) -> tuple[int | None, int | None, list[tuple[int, int]
         stop = start + length + 1
         ranges.append((start, stop))
     # One beyond the greatest offset is a legal position.
-    if resume - back <= -_OFFSET_BOUND or stop > _OFFSET_BOUND:
+    if resume - back <= -OFFSET_STOP or stop > OFFSET_STOP:
         raise _bad_token(text, f"hold offsets of at most {OFFSET_BITS} bits")
     return resume, safe, ranges
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Self, cast
 
 from keyshared.admission import Admission, Message
-from keyshared.arguments import check_int, checked_now
+from keyshared.arguments import check_int, check_offset, check_position, checked_now
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.drains import Drain, DrainDeadlines, due_order
@@ -37,7 +37,6 @@ from keyshared.ranges import Weight
 from keyshared.receipts import (
     Receipt,
     check_length,
-    check_offset,
     check_receipt,
     checked_receipts,
     current,
@@ -81,6 +80,11 @@ class KeySharedDispatcher:
     Args:
         placement: Where keys go. Copied: consumers are added to the copy as they join.
         config: Limits, timeouts and policies.
+        resume_from: Text of a `cursor_token` of an earlier life: read on from `resume_offset` and offer everything. Its
+            position counts instead of ``config.start``.
+
+    Raises:
+        SnapshotError: ``resume_from`` is truncated, damaged, of another version, or no token at all.
 
     Complexity:
         O(1) amortised for each message and answer, O(log n) where a deadline or an owner is searched; never a scan of
@@ -106,16 +110,20 @@ class KeySharedDispatcher:
         0
     """
 
-    def __init__(self, placement: Placement, config: DispatcherConfig | None = None) -> None:
+    def __init__(
+        self, placement: Placement, config: DispatcherConfig | None = None, *, resume_from: str | None = None
+    ) -> None:
         config = DispatcherConfig() if config is None else config
         drain_timeout_ms = config.drain_timeout_ms
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
         draining = None if drain_timeout_ms is None else WatchedList()
         self._window = window_for(config, self._routing, draining)
+        if resume_from is not None:
+            self._window.cursor.go_on(resume_from)
         timers = self._timers = Timers()
         self._endings = Endings(config, self._window, timers)
-        self._marks = self._endings.marks
+        self._notes = self._endings.notes
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership)
@@ -123,6 +131,7 @@ class KeySharedDispatcher:
         if drain_timeout_ms is not None and draining is not None:
             self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
         self._outbox = Outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
+        self._outbox.reported = self._window.cursor.safe_cursor
         self._now = 0
         self._epoch = 0
 
@@ -202,12 +211,14 @@ class KeySharedDispatcher:
 
         Returns:
             `Deliver` if it goes out at once; `Spilled` if its payload is not wanted now; `Skipped` if no consumer
-            accepts its key and the policy says so; ``[]`` if it waits, or was known before a restart.
+            accepts its key and the policy says so; ``[]`` if it waits, or was known before a restart. One that was
+            settled above the position of a token can let the cursor pass: `CursorAdvanced`.
 
         Raises:
             ClockError: ``now_ms`` went back.
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
+            ConfigError: The offset has more than 63 bits.
             WindowFullError: `free_slots` is 0.
             UnmatchedKeyError: Nobody accepts the key or nobody owns its slot, and the policy is to raise.
 
@@ -220,11 +231,14 @@ class KeySharedDispatcher:
             raise ClockError(now_ms, self._now)
         if type(key) is not bytes:
             key = key_bytes(key)
-        if self._membership.picky or self._admission.known_until is not None:
+        if self._membership.picky or self._admission.looks_back:
             if self._admission.is_known(offset):
                 self._now = now_ms
                 self._admission.remember(offset, item)
                 return []
+            if self._admission.take_settled(offset):
+                self._now = now_ms
+                return self._outbox.finish([], [], now_ms)
             if not self._admission.admit(offset, key):
                 self._now = now_ms
                 self._window.cursor.skip(offset)
@@ -265,9 +279,9 @@ class KeySharedDispatcher:
 
         Returns:
             The deliveries that are possible now, then `CursorAdvanced` if the cursor moved. `AckIgnored` alone if the
-            receipt does not name the current delivery; but a late ack of a message that is not open at that moment
-            settles it, and one of a message that is open again is noted: however that delivery ends, it will count as
-            acked.
+            receipt does not name the current delivery; but a late ack, one of a delivery that was made to that consumer
+            and has ended, settles a message that is not open at that moment, and is noted of one that is open again:
+            however that delivery ends, it will count as acked.
 
         Raises:
             ClockError: ``now_ms`` went back.
@@ -291,8 +305,8 @@ class KeySharedDispatcher:
             return self._late_ack(offset, consumer, attempt, now_ms)
         self._now = now_ms
         entry.deadline = None
-        if self._marks:
-            self._marks.pop(offset, None)
+        if self._notes:
+            self._notes.pop(offset, None)
         return self._outbox.finish([], self._window.settle(entry), now_ms)
 
     def ack_many(self, receipts: Iterable[Receipt], *, now_ms: int | None = None) -> list[Effect]:
@@ -464,7 +478,7 @@ class KeySharedDispatcher:
     def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect]:
         """Say that the log now begins at an offset: `gone` for everything outstanding below it."""
         now = checked_now(now_ms, self._now)
-        check_offset("before", before)
+        check_position("before", before)
         self._now = now
         notices: list[Effect] = []
         for entry in self._window.older_than(before):
@@ -701,7 +715,8 @@ class KeySharedDispatcher:
     def cursor_token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
         """The position and what is acked above it as a short text, for a restart that has no snapshot. O(n).
 
-        `ContiguousCursor.from_token` reads it; what that cursor's ``offer`` answers with False is settled already.
+        ``KeySharedDispatcher(..., resume_from=token.text)`` goes on from it, any number of times: what one life
+        does not read again stays settled for the next.
 
         Args:
             max_bytes: Length that the text may have; the default fits the metadata of a Kafka commit.
@@ -713,15 +728,17 @@ class KeySharedDispatcher:
             ConfigError: Not even the position fits.
 
         Example:
-            >>> from keyshared import ContiguousCursor, HashRing
+            >>> from keyshared import HashRing
             >>> d = KeySharedDispatcher(HashRing())
             >>> _ = d.add_consumer("c1")
             >>> first, second = d.offer_many([(7, "a", None), (8, "b", None)])
             >>> d.ack(*second.receipt)
             []
-            >>> again = ContiguousCursor.from_token(d.cursor_token().text)
-            >>> [(offset, again.offer(offset)) for offset in (7, 8, 9)]
-            [(7, True), (8, False), (9, True)]
+            >>> again = KeySharedDispatcher(HashRing(), resume_from=d.cursor_token().text)
+            >>> _ = again.add_consumer("c1")
+            >>> effects = again.offer_many([(7, "a", None), (8, "b", None), (9, "c", None)])
+            >>> [effect.offset for effect in effects]
+            [7, 9]
         """
         return self._window.cursor.token(max_bytes)
 
@@ -751,16 +768,20 @@ class KeySharedDispatcher:
             ([], 'no_consumer')
         """
         entry = self._window.find(offset)
-        return None if entry is None else why_blocked(self._window, entry)
+        return None if entry is None else why_blocked(self._window, self._membership, entry)
 
     def describe(self, offset: int) -> Outstanding | None:
         """What is known of an outstanding message; None if it is not outstanding. O(log n)."""
         entry = self._window.find(offset)
-        return None if entry is None else describe(self._window, entry)
+        return None if entry is None else describe(self._window, self._membership, self._endings, entry)
 
     def outstanding(self) -> Iterator[Outstanding]:
         """All outstanding messages in offset order, lazily; make no calls meanwhile. O(log n) each."""
-        return (describe(self._window, entry) for entry in self._window.cursor if isinstance(entry, Entry))
+        return (
+            describe(self._window, self._membership, self._endings, entry)
+            for entry in self._window.cursor
+            if isinstance(entry, Entry)
+        )
 
     def in_flight(self, consumer: str | None = None) -> list[Deliver]:
         """Open deliveries of one consumer, or of all in the order of joining, each in offset order. O(result)."""
@@ -815,8 +836,7 @@ class KeySharedDispatcher:
         load_drains(data, self._window, self._drains, self._now)
         self._outbox.reported = data.field("reported").maybe(Reader.integer)
         self._outbox.paused = data.field("paused").flag()
-        if self._window.cursor.last is not None:
-            self._admission.known_until = self._window.cursor.last
+        self._admission.begin()
 
     def _answer(self, receipt: Receipt, now_ms: int | None, act: Callable[[Entry, list[Effect]], None]) -> list[Effect]:
         """Act on the delivery that a receipt names, if it is current."""
@@ -825,7 +845,7 @@ class KeySharedDispatcher:
         self._now = now
         entry = current(self._members, *receipt)
         if entry is None:
-            return [explain_ignored(self._window.find(receipt[0]), *receipt)]
+            return [explain_ignored(self._window.find(receipt[0]), self._endings.ended(receipt[0]), *receipt)]
         notices: list[Effect] = []
         act(entry, notices)
         return self._outbox.wake(notices, now)
@@ -835,7 +855,7 @@ class KeySharedDispatcher:
         check_receipt(offset, consumer, attempt)
         self._now = now
         entry = self._window.find(offset)
-        ignored = explain_ignored(entry, offset, consumer, attempt)
+        ignored = explain_ignored(entry, self._endings.ended(offset), offset, consumer, attempt)
         if entry is None or ignored.reason is not AckIgnoredReason.STALE_ATTEMPT:
             return [ignored]
         if entry.state == _IN_FLIGHT:

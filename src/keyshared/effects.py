@@ -50,6 +50,7 @@ class AckIgnoredReason(StrEnum):
     NOT_HOLDER = "not_holder"  # that attempt went to another consumer
     UNKNOWN_ATTEMPT = "unknown_attempt"  # no such attempt was ever delivered
     STALE_ATTEMPT = "stale_attempt"  # the attempt has ended on the books
+    FORGOTTEN_ATTEMPT = "forgotten_attempt"  # older than what is remembered: nobody can tell whether it was delivered
     LATE_ACK_NOTED = "late_ack_noted"  # a newer attempt is open: however that one ends, it will count as acked
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
     BLOCKED = "blocked"  # poisoned and waiting for unblock or park
@@ -99,7 +100,8 @@ class BlockReason(StrEnum):
     BLOCKED = "blocked"
     QUARANTINED = "quarantined"
     DRAINING = "draining"  # the key has moved; its previous owner still holds deliveries of it
-    NO_CONSUMER = "no_consumer"
+    NO_CONSUMER = "no_consumer"  # nobody connected accepts the key, or its owner by the placement has not joined
+    UNOWNED = "unowned"  # its slot is a hole, or the connected consumers that accept it own nothing
     CONSUMER_INACTIVE = "consumer_inactive"
     CONSUMER_FULL = "consumer_full"
     LOADING = "loading"

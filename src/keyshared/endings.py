@@ -4,7 +4,7 @@ One place for failures, retries, poison and the marks that a late ack or a lost 
 timeout, an eviction and a lost session cannot treat a message differently by accident.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from keyshared.config import DispatcherConfig, OnEvict
 from keyshared.effects import (
@@ -24,9 +24,33 @@ from keyshared.retry import Then
 from keyshared.timers import Timers
 from keyshared.window import InFlightWindow
 
-__all__ = ["Endings"]
+__all__ = ["REMEMBERED_DELIVERIES", "Ended", "Endings", "Note"]
+
+REMEMBERED_DELIVERIES: Final = 8
+"""Ended deliveries that are remembered of one message: with the default retries, which make six at most, all."""
+
+Ended: TypeAlias = tuple[int, str]
+"""A delivery that has ended: its attempt, and the consumer that had it."""
+
+_SETTLES: TypeAlias = SettleReason | SkipReason
 
 _IN_FLIGHT: Final = int(State.IN_FLIGHT)
+
+
+class Note:
+    """What is noted of an outstanding message beyond its place in the window.
+
+    Attributes:
+        ended: Its deliveries that have ended, oldest first: the last `REMEMBERED_DELIVERIES` of them. An ack of one of
+            these is a late success; anything else was never delivered, or is forgotten.
+        mark: What the end of its open delivery will count as, whichever way it ends.
+    """
+
+    __slots__ = ("ended", "mark")
+
+    def __init__(self, ended: tuple[Ended, ...] = (), mark: _SETTLES | None = None) -> None:
+        self.ended = ended
+        self.mark = mark
 
 
 class Endings:
@@ -35,17 +59,17 @@ class Endings:
     Every method appends what it decided to ``notices`` and changes only the books: the window's ``wake`` acts on them.
 
     Attributes:
-        marks: What the end of the current delivery of an offset will count as, whichever way it ends.
+        notes: What is noted of offsets: nothing of a message whose first delivery is open, or was not made yet.
         blocked: Blocked messages by key, then offset.
     """
 
-    __slots__ = ("_config", "_timers", "_window", "blocked", "marks")
+    __slots__ = ("_config", "_timers", "_window", "blocked", "notes")
 
     def __init__(self, config: DispatcherConfig, window: InFlightWindow, timers: Timers) -> None:
         self._config = config
         self._window = window
         self._timers = timers
-        self.marks: dict[int, SettleReason | SkipReason] = {}
+        self.notes: dict[int, Note] = {}
         self.blocked: dict[bytes | None, dict[int, Entry]] = {}
 
     def release(self, entry: Entry, notices: list[Effect], reason: ReleaseReason | None = None) -> None:
@@ -125,18 +149,25 @@ class Endings:
     def gone(self, entry: Entry, notices: list[Effect]) -> None:
         """The message can no longer be read: settle it, now or when the delivery that is open has ended."""
         if entry.state == _IN_FLIGHT:
-            self.marks.setdefault(entry.offset, SkipReason.GONE)
+            note = self.notes.setdefault(entry.offset, Note())
+            note.mark = note.mark or SkipReason.GONE
         else:
             notices.append(Skipped(entry.offset, entry.key, SkipReason.GONE))
             self.settle(entry)
 
     def mark_late(self, entry: Entry) -> None:
         """An earlier delivery of an open message turned out to have succeeded."""
-        self.marks[entry.offset] = SettleReason.LATE_ACK
+        self.notes[entry.offset].mark = SettleReason.LATE_ACK
+
+    def ended(self, offset: int) -> tuple[Ended, ...]:
+        """The deliveries of an outstanding message that have ended and are remembered, oldest first."""
+        note = self.notes.get(offset)
+        return () if note is None else note.ended
 
     def settle(self, entry: Entry) -> None:
         """Settle a message in any state and forget all that was noted about it."""
         entry.deadline = None
+        self.notes.pop(entry.offset, None)
         if entry.state == State.BLOCKED:
             self._forget_blocked(entry)
         self._window.remove(entry)
@@ -153,8 +184,11 @@ class Endings:
         entry.deadline = None
         if reason is not None and entry.consumer is not None:
             notices.append(Released(entry.offset, entry.consumer.name, entry.attempt, reason))
-        mark = self.marks.pop(entry.offset, None)
+        note = self.notes.setdefault(entry.offset, Note())
+        mark = note.mark
         if mark is None:
+            name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+            note.ended = (*note.ended[1 - REMEMBERED_DELIVERIES :], (entry.attempt, name))
             return False
         if isinstance(mark, SettleReason):
             notices.append(Settled(entry.offset, entry.key, mark))

@@ -425,7 +425,7 @@ class SegmentBusyError(MisuseError):
 class UnmatchedKeyError(MisuseError):
     """Nobody would get the key, and the policy is ``Unmatched.ERROR``.
 
-    No consumer's filters accept it, or consumers are connected and its slot belongs to none of them.
+    No consumer's filters accept it, or consumers are connected and none of those that accept it can own it.
 
     Attributes:
         key: The key.
@@ -438,7 +438,7 @@ class UnmatchedKeyError(MisuseError):
     def __str__(self) -> str:
         shown = self.key if self.key is None else self.key[:_SHOWN_KEY_BYTES]
         return (
-            f"no consumer accepts key {shown!r}, or nobody owns its slot; "
+            f"no consumer accepts key {shown!r}, or nobody owns its slot, or those who accept it own nothing; "
             "widen a filter, assign the slot, or choose Unmatched.HOLD or Unmatched.SKIP"
         )
 

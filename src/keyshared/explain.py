@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from keyshared.effects import BlockReason
+from keyshared.endings import Ended, Endings
 from keyshared.lanes import Consumer, Entry, State
 from keyshared.members import Member, MemberState
+from keyshared.membership import Membership
 from keyshared.window import InFlightWindow
 
 __all__ = ["Blocking", "ConsumerStats", "DispatcherStats", "Outstanding", "describe", "gather_stats", "why_blocked"]
@@ -45,6 +47,7 @@ class Outstanding(NamedTuple):
         loaded: Whether its payload is, or will be, in memory.
         deadline_ms: When its delivery times out or its retry is due; None if it waits for something else.
         blocking: What it waits for; None while it is in flight.
+        ended: Its last deliveries that have ended, attempt and consumer, oldest first: a late ack of these counts.
     """
 
     offset: int
@@ -54,16 +57,20 @@ class Outstanding(NamedTuple):
     loaded: bool
     deadline_ms: int | None
     blocking: Blocking | None
+    ended: tuple[Ended, ...] = ()
 
 
-def describe(window: InFlightWindow, entry: Entry) -> Outstanding:
+def describe(window: InFlightWindow, membership: Membership, endings: Endings, entry: Entry) -> Outstanding:
     """What is known of a message that is not settled. O(log n)."""
-    why = why_blocked(window, entry)
+    why = why_blocked(window, membership, entry)
     loaded = entry.state != State.SPILLED
-    return Outstanding(entry.offset, entry.key, entry.attempt, entry.failures, loaded, entry.deadline, why)
+    ended = endings.ended(entry.offset)
+    return Outstanding(entry.offset, entry.key, entry.attempt, entry.failures, loaded, entry.deadline, why, ended)
 
 
-def why_blocked(window: InFlightWindow, entry: Entry) -> Blocking | None:  # noqa: PLR0911  # one return for each reason
+def why_blocked(  # noqa: PLR0911  # one return for each reason
+    window: InFlightWindow, membership: Membership, entry: Entry
+) -> Blocking | None:
     """What an outstanding message waits for, or None if it is in flight. O(log n)."""
     if entry.state == State.IN_FLIGHT:
         return None
@@ -81,7 +88,8 @@ def why_blocked(window: InFlightWindow, entry: Entry) -> Blocking | None:  # noq
         return _why_keyless(window, entry)
     owner = window.owner_of(lane)
     if owner is None:
-        return Blocking(BlockReason.NO_CONSUMER)
+        unowned = membership.is_only_unowned(lane.key)
+        return Blocking(BlockReason.UNOWNED if unowned else BlockReason.NO_CONSUMER)
     if lane.holder is owner and lane.open >= window.per_key:
         return Blocking(BlockReason.KEY_IN_FLIGHT, holder)
     elsewhere = window.holder_elsewhere(lane, owner)

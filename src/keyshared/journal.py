@@ -15,6 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, Self, cast
 
+from keyshared.arguments import check_offset
 from keyshared.commands import OFFER, REFUSED, Command, Fields, Outcome, call, fields_of
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
@@ -251,9 +252,9 @@ class Journal:
         for message in data.field("unread").items():
             offset, key = message.items(2)
             newest = self._newest
-            if newest is not None and offset.integer() <= newest:
+            if newest is not None and offset.offset() <= newest:
                 raise offset.refuse(f"be greater than {newest}")
-            self._unread[offset.integer()] = key.maybe(Reader.binary)
+            self._unread[offset.offset()] = key.maybe(Reader.binary)
 
     @property
     def _newest(self) -> int | None:
@@ -283,6 +284,7 @@ class Journal:
         # Not left to the dispatcher: once restored it takes old offsets for those of a log that is read again.
         if type(offset) is not int or (newest is not None and offset <= newest):
             raise OffsetOrderError(offset, newest)
+        check_offset("offset", offset)
         start = self._dispatcher.config.start
         if start is None or offset >= start:  # what lies below counts as settled
             self._unread[offset] = key

@@ -10,7 +10,7 @@ reservations that expire by themselves, caps that are answers instead of waiting
 from collections.abc import Iterable, Mapping
 from typing import Final, Self, TypeAlias
 
-from keyshared.arguments import check_int
+from keyshared.arguments import check_int, check_offset, check_position
 from keyshared.dedup import Produced, ProducerSequences
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
@@ -622,7 +622,7 @@ class LeaseQueue:
         Raises:
             ConfigError: ``wanted`` is no int.
         """
-        _check_version("wanted", wanted)
+        check_position("wanted", wanted)
         keep_from = self.keep_from
         return wanted if keep_from is None else min(wanted, keep_from)
 
@@ -716,7 +716,7 @@ class LeaseQueue:
         return self._ledger.begin(self._ledger.checked_now(now_ms))
 
     def _before(self, version: int, now_ms: int | None) -> list[Effect]:
-        _check_version("version", version)
+        check_offset("version", version)
         return self._at(now_ms)
 
     def _take(self, consumer: str, most: int, now_ms: int | None) -> tuple[list[Effect], list[Deliver] | Nothing]:
@@ -760,7 +760,7 @@ def _confirmation(effects: list[Effect], answer: list[Effect]) -> Confirmation:
 
 
 def _check_handle(version: object, lease_id: object) -> None:
-    _check_version("version", version)
+    check_offset("version", version)
     if type(lease_id) is not int:
         raise ConfigError("lease_id", lease_id, "be an int")
 
@@ -771,11 +771,6 @@ def _checked_pair(handle: object) -> Handle:
     version, lease_id = handle
     _check_handle(version, lease_id)
     return version, lease_id
-
-
-def _check_version(parameter: str, value: object) -> None:
-    if type(value) is not int:
-        raise ConfigError(parameter, value, "be an int")
 
 
 def _check_text(parameter: str, value: object) -> None:

@@ -1,11 +1,15 @@
 """Why a consumer that asks gets nothing: read off the dispatcher, version by version."""
 
+from typing import Final
+
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason
 from keyshared.explain import Blocking, Outstanding
 from keyshared.leasevalues import EmptyReason, Nothing
 
 __all__ = ["explain_empty", "explain_lowest"]
+
+_NOBODY: Final = frozenset({BlockReason.NO_CONSUMER, BlockReason.UNOWNED})
 
 
 def explain_empty(dispatcher: KeySharedDispatcher, consumer: str) -> Nothing | None:
@@ -21,7 +25,7 @@ def explain_empty(dispatcher: KeySharedDispatcher, consumer: str) -> Nothing | N
             if message.loaded:
                 return None
             mine = mine or _unread(dispatcher, message)
-        elif why.reason is BlockReason.NO_CONSUMER:
+        elif why.reason in _NOBODY:
             ownerless = ownerless or message
         elif mine is None and _belongs_to(dispatcher, message, consumer):
             mine = message
@@ -49,7 +53,7 @@ def _asks_only(dispatcher: KeySharedDispatcher, message: Outstanding, consumer: 
     why = message.blocking
     if why is None:
         return False
-    if dispatcher.config.ordering_required and why.reason is BlockReason.NO_CONSUMER:
+    if dispatcher.config.ordering_required and why.reason in _NOBODY:
         return True  # nobody holds the line, so whoever asks is next
     in_line = dispatcher.config.ordering_required or why.consumer in {None, consumer}
     return why.reason is BlockReason.CONSUMER_FULL and in_line

@@ -64,8 +64,16 @@ class Membership:
         return any(member.accepts.accepts(key) for member in self.members.values())
 
     def owns_none_of(self, key: bytes | None) -> bool:
-        """Whether consumers are connected and the slot of the key belongs to nobody. Without a key there is no slot."""
-        return key is not None and self._anyone_connected() and self._routing.in_hole(key)
+        """Whether consumers are connected and the key belongs to nobody: a hole, or who accepts it owns nothing.
+
+        Without a key there is no slot to own.
+        """
+        return key is not None and self._anyone_connected() and self._routing.is_unowned(key)
+
+    def is_only_unowned(self, key: bytes) -> bool:
+        """Whether somebody connected accepts the key, and it belongs to nobody all the same."""
+        accepting = (m for m in self.members.values() if m.accepts.accepts(key))
+        return any(m.state is not MemberState.DRAINING for m in accepting) and self._routing.is_unowned(key)
 
     # changes
 

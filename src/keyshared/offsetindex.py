@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
-from keyshared.arguments import check_int
+from keyshared.arguments import check_int, check_log_offset
 from keyshared.errors import ConfigError, OffsetOrderError
 from keyshared.invariants import require
 
@@ -26,7 +26,6 @@ __all__ = ["DEFAULT_INTERVAL", "Bounds", "OffsetIndex"]
 DEFAULT_INTERVAL: Final = 64  # records; Kafka's index.interval.bytes is 4,096, so an entry for 4 records of a kilobyte
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
-_OFFSETS: Final = range(1 << 63)
 _LOOSE: Final = 0  # as the step of a piece; runs advance by at least 1
 _COLUMNS: Final = ("_first", "_last", "_step", "_low", "_high", "_top")
 
@@ -84,7 +83,7 @@ class OffsetIndex:
 
     def __init__(self, interval: int = DEFAULT_INTERVAL, *, start: int = 0) -> None:
         check_int("interval", interval, 1)
-        _check_offset("start", start)
+        check_log_offset("start", start)
         self._interval = interval
         self._start = start
         self._end = start
@@ -119,7 +118,7 @@ class OffsetIndex:
         """
         if type(offset) is not int or offset < self._end:
             raise OffsetOrderError(offset, self._end - 1)
-        _check_offset("offset", offset)
+        check_log_offset("offset", offset)
         if type(timestamp_epoch_ms) is not int or timestamp_epoch_ms not in _INT64:
             raise ConfigError("timestamp_epoch_ms", timestamp_epoch_ms, "be an int of at most 63 bits and a sign")
         if type(size) is not int or size < 1:
@@ -231,7 +230,7 @@ class OffsetIndex:
         Complexity:
             O(n), n pieces.
         """
-        _check_offset("before", before)
+        check_log_offset("before", before)
         if before <= self._start:
             return
         self._start = before
@@ -363,8 +362,3 @@ def _pace(offsets: Sequence[int], timestamps: Sequence[int]) -> tuple[int, int] 
         other - one == rise for one, other in pairwise(timestamps)
     )
     return (step, rise) if even else None
-
-
-def _check_offset(parameter: str, value: object) -> None:
-    if type(value) is not int or value not in _OFFSETS:
-        raise ConfigError(parameter, value, "be an int from 0 up to 63 bits")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from keyshared.arguments import check_int, check_text
+from keyshared.arguments import check_int, check_log_offset, check_text
 from keyshared.commitmetadata import (
     MAX_METADATA_BYTES,
     CommitMetadata,
@@ -48,7 +48,6 @@ __all__ = [
 DEFAULT_MARGIN_MS: Final = 60_000  # Axual's
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
-_OFFSETS: Final = range(1 << 63)
 
 
 class OffsetLookup(Protocol):
@@ -144,7 +143,7 @@ class GroupCommit:
 
     def __post_init__(self) -> None:
         _check_position(self.position)
-        _check_offset("offset", self.offset)
+        check_log_offset("offset", self.offset)
         _check_metadata(self.metadata)
 
 
@@ -198,7 +197,7 @@ class TargetGroup:
         if type(self.active) is not bool:
             raise ConfigError("active", self.active, "be a bool")
         if self.committed is not None:
-            _check_offset("committed", self.committed)
+            check_log_offset("committed", self.committed)
         _check_metadata(self.metadata)
 
 
@@ -347,7 +346,7 @@ class OffsetCommitter:
             One look-up in the log.
         """
         if offset is not None:
-            _check_offset("offset", offset)
+            check_log_offset("offset", offset)
         if group.active:
             return Declined(sent.position, Reason.ACTIVE_GROUP)
         found = _resume(sent.timestamp_epoch_ms, log) if offset is None else offset
@@ -442,11 +441,6 @@ def _checked_timestamp(parameter: str, value: object) -> int:
 def _check_position(value: object) -> None:
     if not isinstance(value, GroupPartition):
         raise ConfigError("position", value, "be a GroupPartition")
-
-
-def _check_offset(parameter: str, value: object) -> None:
-    if type(value) is not int or value not in _OFFSETS:
-        raise ConfigError(parameter, value, "be an int from 0 up to 63 bits")
 
 
 def _check_metadata(value: object) -> None:

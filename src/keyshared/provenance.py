@@ -11,14 +11,13 @@ offsets anew and needs another name.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
-from keyshared.arguments import check_text
+from keyshared.arguments import check_log_offset, check_text
 from keyshared.errors import ConfigError, SnapshotError
 
 __all__ = ["ProvenanceVector"]
 
 _FORMAT_VERSION: Final = 1
 _FIELDS: Final = frozenset({"version", "positions"})
-_OFFSETS: Final = range(1 << 63)
 
 
 class ProvenanceVector:
@@ -227,5 +226,4 @@ class ProvenanceVector:
 
 def _check(origin: object, offset: object) -> None:
     check_text("origin", origin)
-    if type(offset) is not int or offset not in _OFFSETS:
-        raise ConfigError("offset", offset, "be an int from 0 up to 63 bits")
+    check_log_offset("offset", offset)

@@ -1,27 +1,28 @@
 """What a receipt names: the current delivery of a message, an earlier one, or nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from keyshared.arguments import check_int
+from keyshared.arguments import check_int, check_offset
 from keyshared.effects import AckIgnored, AckIgnoredReason
+from keyshared.endings import REMEMBERED_DELIVERIES, Ended
 from keyshared.errors import ConfigError
 from keyshared.lanes import Entry, State
 from keyshared.members import Member
 
-__all__ = ["Receipt", "check_length", "check_offset", "check_receipt", "checked_receipts", "current", "explain_ignored"]
+__all__ = ["Receipt", "check_length", "check_receipt", "checked_receipts", "current", "explain_ignored"]
 
 Receipt = tuple[int, str, int]
 """Offset, consumer and attempt: what names one delivery."""
 
+_IN_FLIGHT: Final = int(State.IN_FLIGHT)
 _DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
 _BLOCKED: Final = int(State.BLOCKED)
 
 
 def check_receipt(offset: object, consumer: object, attempt: object) -> None:
     """Raise `ConfigError` unless these could be a receipt at all."""
-    if type(offset) is not int:
-        raise ConfigError("offset", offset, "be an int")
+    check_offset("offset", offset)
     if not isinstance(consumer, str):
         raise ConfigError("consumer", consumer, "be a str")
     if type(attempt) is not int:
@@ -32,12 +33,6 @@ def check_length(parameter: str, value: object, *, at_least: int) -> None:
     """Raise `ConfigError` unless that is a stretch of time, or None for the default."""
     if value is not None:
         check_int(parameter, value, at_least, ", or None")
-
-
-def check_offset(parameter: str, value: object) -> None:
-    """Raise `ConfigError` unless that could be an offset."""
-    if type(value) is not int:
-        raise ConfigError(parameter, value, "be an int")
 
 
 def checked_receipts(receipts: Iterable[object]) -> list[Receipt]:
@@ -58,21 +53,32 @@ def current(members: dict[str, Member], offset: int, consumer: str, attempt: int
     return entry if entry is not None and entry.attempt == attempt else None
 
 
-def explain_ignored(entry: Entry | None, offset: int, consumer: str, attempt: int) -> AckIgnored:
-    """Why an answer that does not name a current delivery does not apply to what is outstanding under its offset."""
-    return AckIgnored(offset, consumer, attempt, _reason(entry, consumer, attempt))
+def explain_ignored(
+    entry: Entry | None, ended: Sequence[Ended], offset: int, consumer: str, attempt: int
+) -> AckIgnored:
+    """Why an answer that does not name a current delivery does not apply to what is outstanding under its offset.
+
+    Args:
+        entry: What is outstanding there, if anything.
+        ended: Those of its deliveries that have ended and are remembered, oldest first.
+        offset: What the answer names.
+        consumer: Who answers.
+        attempt: Which delivery it answers.
+    """
+    return AckIgnored(offset, consumer, attempt, _reason(entry, ended, consumer, attempt))
 
 
-def _reason(entry: Entry | None, consumer: str, attempt: int) -> AckIgnoredReason:
+def _reason(entry: Entry | None, ended: Sequence[Ended], consumer: str, attempt: int) -> AckIgnoredReason:
     if entry is None:
         return AckIgnoredReason.UNKNOWN_OFFSET
     if entry.state == _DEAD_LETTERING:
         return AckIgnoredReason.DEAD_LETTERING
     if entry.state == _BLOCKED:
         return AckIgnoredReason.BLOCKED
-    if not 1 <= attempt <= entry.attempt:
-        return AckIgnoredReason.UNKNOWN_ATTEMPT
-    holder = entry.consumer
-    if attempt == entry.attempt and holder is not None and holder.name != consumer:
+    if entry.state == _IN_FLIGHT and attempt == entry.attempt:
         return AckIgnoredReason.NOT_HOLDER
-    return AckIgnoredReason.STALE_ATTEMPT
+    had = next((name for made, name in ended if made == attempt), None)
+    if had is not None:
+        return AckIgnoredReason.STALE_ATTEMPT if had == consumer else AckIgnoredReason.NOT_HOLDER
+    may_be_forgotten = len(ended) == REMEMBERED_DELIVERIES and 1 <= attempt < ended[0][0]
+    return AckIgnoredReason.FORGOTTEN_ATTEMPT if may_be_forgotten else AckIgnoredReason.UNKNOWN_ATTEMPT

@@ -50,9 +50,15 @@ class Routing:
         """The placement as it is now, to be changed or kept by the caller."""
         return self._placement.copy()
 
-    def in_hole(self, key: bytes) -> bool:
-        """Whether the key's slot belongs to nobody, filters aside."""
-        return self._ranges.owner_of(key) is None
+    def is_unowned(self, key: bytes) -> bool:
+        """Whether the key belongs to nobody, and no stranger is waited for.
+
+        Its slot is a hole, or those whose filters accept it own nothing: neither ends by itself.
+        """
+        if self.owner(key) is not None:
+            return False
+        slot = self._ranges.slot_of(key if self._one_key is None else self._one_key)
+        return self._ranges.owner(slot) is None or all(name in self.filters for name in self._ranges.walk(slot))
 
     def _owner(self, key: bytes) -> str | None:
         if self._one_key is not None:

@@ -9,18 +9,20 @@ it looks.
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from itertools import pairwise
 from json import dumps
 from typing import Final, TypeVar
 
 from xxhash import xxh64_hexdigest
 
+from keyshared.arguments import OFFSET_BITS, OFFSET_STOP
 from keyshared.cursor import ContiguousCursor
 from keyshared.drains import DrainDeadlines
 from keyshared.effects import SettleReason, SkipReason
-from keyshared.endings import Endings
+from keyshared.endings import REMEMBERED_DELIVERIES, Ended, Endings, Note
 from keyshared.errors import SnapshotError
 from keyshared.glob import KeyFilter
-from keyshared.lanes import Consumer, Entry, Lane, State
+from keyshared.lanes import Entry, Lane, State
 from keyshared.members import Member, MemberState
 from keyshared.ranges import RangeMap, Weight
 from keyshared.timers import Timed, Timers
@@ -43,6 +45,8 @@ EPOCH_BITS: Final = 32
 _T = TypeVar("_T")
 _LISTS: Final = ("shared", "ownerless", "draining", "starved")
 _STATES: Final = {state.name.lower(): state for state in State if state is not State.SETTLED}
+_HELD: Final = frozenset({int(State.IN_FLIGHT), int(State.LOADING)})
+_NOTHING_NOTED: Final = Note()
 _MARKS: Final[dict[str, SettleReason | SkipReason]] = {
     SettleReason.LATE_ACK.value: SettleReason.LATE_ACK,
     SkipReason.GONE.value: SkipReason.GONE,
@@ -97,6 +101,16 @@ class Reader:
             raise self.refuse("be an int")
         return self._data
 
+    def offset(self) -> int:
+        """An offset of a log."""
+        if not -OFFSET_STOP < self.integer() < OFFSET_STOP:
+            raise self.refuse(f"be of at most {OFFSET_BITS} bits")
+        return self.integer()
+
+    def position(self) -> int:
+        """The next offset of a log."""
+        return OFFSET_STOP if self.integer() == OFFSET_STOP else self.offset()
+
     def count(self) -> int:
         """An int that is not negative."""
         if self.integer() < 0:
@@ -146,7 +160,9 @@ def dump_window(window: InFlightWindow, endings: Endings, drains: DrainDeadlines
     places: dict[int, tuple[str, str | None]] = {id(getattr(window, name)): (name, None) for name in _LISTS}
     places |= {id(consumer.ready): ("ready", consumer.name) for consumer in window.consumers.values()}
     return {
+        "start": window.cursor.start,
         "last": window.cursor.last,
+        "settled": [list(stretch) for stretch in window.cursor.remembered()],
         "messages": [_dump_entry(entry, endings, now) for entry in window.outstanding()],
         "waiting": [[*places[id(lane.listed)], _first(lane)] for lane in window.waiting_lanes()],
         "quarantined": [_text(key) for key in window.quarantined],
@@ -206,30 +222,37 @@ def load_window(
 def _load_messages(
     data: Reader, window: InFlightWindow, endings: Endings, timers: Timers, *, now: int, items: Mapping[int, object]
 ) -> None:
-    ghosts: dict[str, Consumer] = {}
     cursor = window.cursor
     for message in data.field("messages").items():
-        fields = message.items(10)
-        offset = fields[0].integer()
+        fields = message.items(11)
+        offset = fields[0].offset()
         _skip_to(fields, cursor)
-        entry = _load_entry(fields, window, ghosts, items)
+        entry = _load_entry(fields, window, items)
         _start(timers, entry, fields[8], now)
-        mark = fields[9].maybe(_read_mark)
-        if mark is not None:
-            endings.marks[offset] = mark
+        ended, mark = _read_ended(fields[10], entry), fields[9].maybe(_read_mark)
+        if ended or mark is not None:
+            endings.notes[offset] = Note(ended, mark)
         if entry.state == State.BLOCKED:
             endings.blocked.setdefault(entry.key, {})[offset] = entry
-    last = data.field("last").maybe(Reader.integer)
+    last = data.field("last").maybe(Reader.offset)
     if last is not None and (cursor.last is None or last > cursor.last):
         cursor.skip(last)
     if last != cursor.last:
         raise data.field("last").refuse("be the greatest offset offered")
+    start = data.field("start").maybe(Reader.position)
+    stretches = [
+        (stretch.items(2)[0].offset(), stretch.items(2)[1].position()) for stretch in data.field("settled").items()
+    ]
+    if stretches and start is None:
+        raise data.field("settled").refuse("be empty where there was no start")
+    if start is not None or last is not None:
+        cursor.recall(start, stretches)
 
 
 def _skip_to(fields: list[Reader], cursor: ContiguousCursor) -> None:
     """Let the cursor know what was settled between the message before and this one."""
-    offset = fields[0].integer()
-    before = fields[1].maybe(Reader.integer)
+    offset = fields[0].offset()
+    before = fields[1].maybe(Reader.offset)
     if cursor.last is not None and offset <= cursor.last:
         raise fields[0].refuse(f"be greater than {cursor.last}")
     if before is not None and (cursor.last is None or before > cursor.last):
@@ -253,33 +276,30 @@ def load_drains(data: Reader, window: InFlightWindow, drains: DrainDeadlines | N
 
 
 def _dump_entry(entry: Entry, endings: Endings, now: int) -> list[object]:
-    consumer = None if entry.consumer is None else entry.consumer.name
-    mark = endings.marks.get(entry.offset)
+    holder = entry.consumer if entry.state in _HELD else None
+    note = endings.notes.get(entry.offset, _NOTHING_NOTED)
     return [
         entry.offset,
         entry.prev,
         None if entry.key is None else _text(entry.key),
         State(entry.state).name.lower(),
         entry.lane.was_delivered(entry),
-        consumer,
+        None if holder is None else holder.name,
         entry.attempt,
         entry.failures,
         _remaining(entry, now),
-        None if mark is None else mark.value,
+        None if note.mark is None else note.mark.value,
+        [list(ended) for ended in note.ended],
     ]
 
 
-def _load_entry(
-    fields: list[Reader], window: InFlightWindow, ghosts: dict[str, Consumer], items: Mapping[int, object]
-) -> Entry:
-    offset = fields[0].integer()
+def _load_entry(fields: list[Reader], window: InFlightWindow, items: Mapping[int, object]) -> Entry:
+    offset = fields[0].offset()
     state = fields[3].one_of(_STATES)
     delivered = fields[4].flag()
-    consumer = fields[5].maybe(Reader.text)
-    holder = None if consumer is None else window.consumers.get(consumer) or ghosts.get(consumer)
-    if holder is None and consumer is not None:
-        # Whoever had it last is gone; its name still tells whose acks of that attempt are genuine.
-        holder = ghosts[consumer] = Consumer(consumer, -1, 0, keyless=False)
+    holder = fields[5].maybe(lambda name: name.one_of(window.consumers))
+    if holder is not None and state not in _HELD:
+        raise fields[5].refuse("be None: nobody has it")
     item = None if state is State.SPILLED else items.get(offset)
     entry = window.readmit(offset, fields[2].maybe(Reader.binary), item, state, delivered=delivered, consumer=holder)
     entry.attempt = fields[6].count()
@@ -294,6 +314,16 @@ def _load_place(fields: list[Reader], window: InFlightWindow) -> None:
     if entry is None or entry.lane.listed is not None or (name == "ready") != (consumer is not None):
         raise fields[2].refuse("be the first offset of a lane that waits once")
     window.enlist(entry.lane, consumer.ready if consumer is not None else getattr(window, name))
+
+
+def _read_ended(data: Reader, entry: Entry) -> tuple[Ended, ...]:
+    rows = [row.items(2) for row in data.items()]
+    ended = tuple((attempt.count(), consumer.text()) for attempt, consumer in rows)
+    attempts = [0, *(attempt for attempt, _ in ended), entry.attempt + (entry.state != State.IN_FLIGHT)]
+    rising = all(one < other for one, other in pairwise(attempts))
+    if len(ended) > REMEMBERED_DELIVERIES or (ended and not rising):
+        raise data.refuse(f"be at most {REMEMBERED_DELIVERIES} deliveries before the open one, oldest first")
+    return ended
 
 
 def _read_mark(data: Reader) -> SettleReason | SkipReason:

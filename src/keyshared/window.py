@@ -25,6 +25,7 @@ from collections import deque
 from itertools import chain
 from typing import Final
 
+from keyshared.arguments import OFFSET_STOP, check_offset
 from keyshared.books import Owners, WindowBooks
 from keyshared.checks import check_window
 from keyshared.errors import EntryStateError, OffsetOrderError, WindowFullError
@@ -105,13 +106,15 @@ class InFlightWindow(WindowBooks):
 
         Raises:
             OffsetOrderError: The offset is not an int greater than the last one.
+            ConfigError: The offset has more than 63 bits.
             WindowFullError: No slot is free.
         """
         cursor = self.cursor
         last = cursor.last
         if (
             type(offset) is not int
-            or (last is not None and offset <= last)
+            or last is None  # the first one has no bound below yet
+            or not last < offset < OFFSET_STOP
             or self.loaded >= self.capacity
             or cursor.outstanding >= self.max_tracked
         ):
@@ -408,6 +411,7 @@ class InFlightWindow(WindowBooks):
         cursor = self.cursor
         if type(offset) is not int or (cursor.last is not None and offset <= cursor.last):
             raise OffsetOrderError(offset, cursor.last)
+        check_offset("offset", offset)
         if self.loaded >= self.capacity:
             raise WindowFullError(self.capacity)
         if cursor.outstanding >= self.max_tracked:

@@ -26,6 +26,7 @@ LATER = 2_000
 RECEIPT = (5, "ann", 1)
 
 COUNT = "be an int of at least 0"
+OFFSET = "be an int of at most 63 bits"
 COUNT_OR_NONE = "be an int of at least 0, or None"
 SEVERAL = "be several patterns, not one text"
 
@@ -63,6 +64,27 @@ BAD: list[tuple[str, Callable[[Any], object], type[KeySharedError], tuple[object
     ("an offset of the past", lambda d: d.offer(3, "a1", now_ms=LATER), OffsetOrderError, (3, 8), "grow strictly"),
     ("an offset as text", lambda d: d.offer("9", "a1", now_ms=LATER), OffsetOrderError, ("9", 8), "'9'"),
     ("an offset as bool", lambda d: d.offer(True, "a1", now_ms=LATER), OffsetOrderError, (True, 8), "True"),
+    (
+        "an offset beyond 63 bits",
+        lambda d: d.offer(1 << 63, "a1", now_ms=LATER),
+        ConfigError,
+        ("offset", 1 << 63, OFFSET),
+        "63 bits",
+    ),
+    (
+        "a receipt beyond 63 bits",
+        lambda d: d.ack(1 << 63, "ann", 1, now_ms=LATER),
+        ConfigError,
+        ("offset", 1 << 63, OFFSET),
+        "63 bits",
+    ),
+    (
+        "a batch beyond 63 bits",
+        lambda d: d.offer_many([(1 << 63, "a1", None)], now_ms=LATER),
+        ConfigError,
+        ("offset", 1 << 63, OFFSET),
+        "63 bits",
+    ),
     ("a key as int", lambda d: d.offer(9, 1, now_ms=LATER), KeyTypeError, ("int",), "pass bytes, str or None"),
     ("an unmatched key", lambda d: d.offer(9, "x", now_ms=LATER), UnmatchedKeyError, (b"x",), "b'x'"),
     (
@@ -187,7 +209,7 @@ BAD: list[tuple[str, Callable[[Any], object], type[KeySharedError], tuple[object
         "a pull of no offset",
         lambda d: d.pull("ann", 1, only="5", now_ms=LATER),
         ConfigError,
-        ("only", "5", "be an int"),
+        ("only", "5", OFFSET),
         "only is '5'",
     ),
     ("nobody's limit", lambda d: d.set_limit("zoe", 1, now_ms=LATER), UnknownConsumerError, ("zoe",), "'zoe'"),
@@ -320,11 +342,11 @@ class TestWrongTypes:
     @pytest.mark.parametrize("method", ["dead_lettered", "loaded", "park", "gone"])
     def test_an_offset(self, method: str) -> None:
         caught = assert_unchanged_by(lambda d: getattr(d, method)("5", now_ms=LATER), ConfigError)
-        assert ("offset", "5", "be an int") == caught.args
+        assert ("offset", "5", OFFSET) == caught.args
 
     def test_an_offset_to_truncate_before(self) -> None:
         caught = assert_unchanged_by(lambda d: d.truncate(None, now_ms=LATER), ConfigError)  # type: ignore[arg-type]
-        assert ("before", None, "be an int") == caught.args
+        assert ("before", None, OFFSET) == caught.args
 
     @pytest.mark.parametrize("method", ["ack", "nack", "reject", "release", "extend"])
     @pytest.mark.parametrize("receipt", [("5", "ann", 1), (5, "ann", "1"), (5, ["ann"], 1)], ids=repr)

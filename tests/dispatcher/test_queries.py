@@ -120,7 +120,8 @@ class TestDescribe:
         fill(dispatcher, "a1")
         dispatcher.nack(0, "ann", 1)
 
-        assert [Outstanding(0, b"a1", 1, 1, True, 7, Blocking(BlockReason.RETRY_WAIT))] == [*dispatcher.outstanding()]
+        waits = Blocking(BlockReason.RETRY_WAIT)
+        assert [Outstanding(0, b"a1", 1, 1, True, 7, waits, ((1, "ann"),))] == [*dispatcher.outstanding()]
 
 
 def test_of_the_limits_of_a_key_and_of_its_consumer_that_of_the_key_is_named() -> None:

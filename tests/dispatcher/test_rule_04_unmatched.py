@@ -136,7 +136,7 @@ def test_a_key_in_a_hole_waits_until_somebody_owns_its_slot(unmatched: Unmatched
 
     assert [] == dispatcher.offer(0, "zoo")
     assert [deliver(1, "apple", "ann")] == dispatcher.offer(1, "apple")
-    assert Blocking(BlockReason.NO_CONSUMER) == dispatcher.why_blocked(0)
+    assert Blocking(BlockReason.UNOWNED) == dispatcher.why_blocked(0)
     placement = half_assigned(a_to_m="ann", n_to_z="ann")
     assert [deliver(0, "zoo", "ann")] == dispatcher.set_placement(placement)
 
@@ -174,6 +174,48 @@ def test_error_holds_while_nobody_is_connected() -> None:
     assert [] == dispatcher.offer(1, "zoo")
     dispatcher.ack(0, "ann", 1)
     assert [] == dispatcher.offer(2, "zebra")
+
+
+def with_an_acceptor_that_owns_nothing(unmatched: Unmatched) -> Watched:
+    """Ann owns everything and wants keys of a; bob accepts those of z and owns nothing."""
+    dispatcher = Watched(half_assigned(a_to_m="ann", n_to_z="ann"), DispatcherConfig(unmatched=unmatched))
+    dispatcher.add_consumer("ann", filters=["a*"])
+    dispatcher.add_consumer("bob", filters=["z*"])
+    return dispatcher
+
+
+@pytest.mark.parametrize("unmatched", [Unmatched.SKIP, Unmatched.HOLD])
+def test_a_key_that_only_consumers_accept_that_own_nothing_waits_until_one_of_them_owns_something(
+    unmatched: Unmatched,
+) -> None:
+    dispatcher = with_an_acceptor_that_owns_nothing(unmatched)
+
+    assert [] == dispatcher.offer(0, "zoo")
+    assert Blocking(BlockReason.UNOWNED) == dispatcher.why_blocked(0)
+    assert [deliver(0, "zoo", "bob")] == dispatcher.set_placement(half_assigned(a_to_m="ann", n_to_z="bob"))
+
+
+def test_error_refuses_a_key_that_only_consumers_accept_that_own_nothing() -> None:
+    # Taken, it would wait for ever without a word: the very thing that this policy is chosen against.
+    dispatcher = with_an_acceptor_that_owns_nothing(Unmatched.ERROR)
+    before = dispatcher.snapshot()
+
+    with pytest.raises(UnmatchedKeyError, match="or those who accept it own nothing"):
+        dispatcher.offer(0, "zoo")
+    with pytest.raises(UnmatchedKeyError):
+        dispatcher.offer_many([(0, "zoo", None)])
+    assert before == dispatcher.snapshot()
+    assert [deliver(0, "apple", "ann")] == dispatcher.offer(0, "apple")
+
+
+def test_error_waits_for_a_consumer_that_the_placement_names_and_that_has_not_joined() -> None:
+    # It may accept the key, or leave the slot to bob: what can still end by a join is no fault of the assignment.
+    dispatcher = with_an_acceptor_that_owns_nothing(Unmatched.ERROR)
+    dispatcher.set_placement(half_assigned(a_to_m="ann", n_to_z="cat"))
+
+    assert [] == dispatcher.offer(0, "zoo")
+    assert Blocking(BlockReason.NO_CONSUMER) == dispatcher.why_blocked(0)
+    assert [deliver(0, "zoo", "cat")] == dispatcher.add_consumer("cat")
 
 
 def test_with_ordering_required_the_one_lane_is_in_a_hole_or_not() -> None:

@@ -120,6 +120,97 @@ class TestNewerAttemptOpen:
         assert [SETTLED, deliver(1, "a1", "bob"), advanced(0)] == dispatcher.nack(0, "bob", 2)
 
 
+def after_releases(times: int) -> Watched:
+    """0 was given back so often, by ann and bob in turns, who left then; it waits for somebody to come."""
+    dispatcher = subscription()
+    fill(dispatcher, "a1")
+    for attempt in range(1, times + 1):
+        holder = "ann" if attempt % 2 else "bob"
+        dispatcher.add_consumer(holder)
+        dispatcher.remove_consumer(holder)
+    return dispatcher
+
+
+def crashed(dispatcher: Watched) -> Watched:
+    return Watched.restore(dispatcher.snapshot(), dispatcher.placement, dispatcher.config, now_ms=0, epoch=1)
+
+
+class TestWhoSaysSo:
+    """A late ack counts only if that delivery was made, and to that consumer."""
+
+    @pytest.mark.parametrize(
+        ("receipt", "reason"),
+        [
+            ((0, "stranger", 1), AckIgnoredReason.NOT_HOLDER),
+            ((0, "bob", 1), AckIgnoredReason.NOT_HOLDER),
+            ((0, "ann", 2), AckIgnoredReason.NOT_HOLDER),
+            ((0, "ann", 77_777), AckIgnoredReason.UNKNOWN_ATTEMPT),
+            ((0, "ann", 0), AckIgnoredReason.UNKNOWN_ATTEMPT),
+        ],
+    )
+    @pytest.mark.parametrize("answer", ["ack", "nack", "reject", "release", "extend"])
+    def test_an_answer_by_who_never_had_it_changes_nothing(
+        self, answer: str, receipt: tuple[int, str, int], reason: AckIgnoredReason
+    ) -> None:
+        # Promise fence: believed, one guess of a stranger would settle work that nobody has done.
+        dispatcher = subscription("ann", "bob", retry=RetryPolicy(base_delay_ms=10))
+        fill(dispatcher, "a1")
+        dispatcher.set_filters("ann", ["x"])
+        dispatcher.release(0, "ann", 1)
+        dispatcher.nack(0, "bob", 2)
+        before = dispatcher.snapshot()
+
+        assert [AckIgnored(*receipt, reason)] == getattr(dispatcher, answer)(*receipt)
+        assert before == dispatcher.snapshot()
+
+    def test_an_attempt_that_an_epoch_passed_over_was_never_delivered(self) -> None:
+        dispatcher = subscription("ann", retry=RetryPolicy(base_delay_ms=10))
+        fill(dispatcher, "a1")
+        dispatcher.nack(0, "ann", 1)
+        again = crashed(dispatcher)
+        again.handle_timeout(now_ms=10)
+        again.nack(0, "ann", (1 << 32) + 1)
+
+        for attempt in (77_777, 1 << 32, (1 << 32) + 5):
+            unknown = AckIgnored(0, "ann", attempt, AckIgnoredReason.UNKNOWN_ATTEMPT)
+            assert [unknown] == again.ack(0, "ann", attempt)
+        assert [advanced(0)] == again.ack(0, "ann", 1)
+
+    def test_a_delivery_of_before_a_crash_still_counts_after_it(self) -> None:
+        dispatcher = after_releases(3)
+        again = crashed(dispatcher)
+
+        assert ((1, "ann"), (2, "bob"), (3, "ann")) == next(again.outstanding()).ended
+        assert [advanced(0)] == again.ack(0, "bob", 2)
+
+    def test_a_new_session_speaks_for_the_old_one_of_its_name(self) -> None:
+        dispatcher = subscription("ann", max_in_flight_per_consumer=1)
+        fill(dispatcher, "a1")
+        dispatcher.remove_consumer("ann")
+        dispatcher.add_consumer("ann", limit=0)
+
+        assert [advanced(0)] == dispatcher.ack(0, "ann", 1)
+
+    def test_the_last_eight_deliveries_are_remembered_and_older_ones_get_an_answer_of_their_own(self) -> None:
+        dispatcher = after_releases(9)
+
+        forgotten = AckIgnored(0, "ann", 1, AckIgnoredReason.FORGOTTEN_ATTEMPT)
+        assert [forgotten] == dispatcher.ack(0, "ann", 1)
+        assert [AckIgnored(0, "ann", 0, AckIgnoredReason.UNKNOWN_ATTEMPT)] == dispatcher.ack(0, "ann", 0)
+        assert [advanced(0)] == dispatcher.ack(0, "bob", 2)
+
+    def test_what_was_settled_leaves_nothing_behind(self) -> None:
+        # Remembered for ever, every retry of a subscription's life would cost memory.
+        dispatcher = after_releases(2)
+        dispatcher.ack(0, "ann", 1)
+        dispatcher.add_consumer("cat")
+        fill(dispatcher, "a2", start=1)
+        dispatcher.release(1, "cat", 1)
+        dispatcher.ack(1, "cat", 2)
+
+        assert {} == dispatcher._endings.notes
+
+
 class TestNeverMistaken:
     """What names no delivery that there was, or a message whose fate is decided, changes nothing."""
 

@@ -9,6 +9,7 @@ from tests.placements import RankedPlacement, Ranking
 from tests.properties.promises import Promise
 
 from keyshared.config import DispatcherConfig
+from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Effect, ReleaseReason
 
 __all__ = ["BROKEN"]
@@ -175,6 +176,24 @@ class AttemptsStandStill(ModelDispatcher):
     def _open(self, message: Message, consumer: str) -> None:
         message.attempt = min(message.attempt, 0)
         super()._open(message, consumer)
+
+
+class BelievesAnybody(KeySharedDispatcher):
+    """Takes an ack for one of an earlier delivery whoever sends it, and whatever attempt it names."""
+
+    def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect]:
+        if ended := self._endings.ended(offset):
+            attempt, consumer = ended[-1]
+        return super()._late_ack(offset, consumer, attempt, now)
+
+
+class ForgetsTooEarly(KeySharedDispatcher):
+    """Remembers only the last delivery of a message: work that took two timeouts is done once more for nothing."""
+
+    def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect]:
+        if note := self._notes.get(offset):
+            note.ended = note.ended[-1:]
+        return super()._late_ack(offset, consumer, attempt, now)
 
 
 class LimitForgottenOnRetry(ModelDispatcher):
@@ -354,6 +373,14 @@ class SnapshotForgetsFailures(ModelDispatcher):
         return {**state, "messages": [message | {"failures": 0} for message in state["messages"]]}
 
 
+class SnapshotForgetsEndedDeliveries(ModelDispatcher):
+    """After a crash no late ack counts any more."""
+
+    def snapshot(self) -> dict[str, Any]:
+        state = super().snapshot()
+        return {**state, "messages": [message | {"ended": []} for message in state["messages"]]}
+
+
 class OrderOfASet(ModelDispatcher):
     """Lanes wake in an order that changes from one process to the next, like that of a set of strings."""
 
@@ -367,7 +394,7 @@ class OrderOfASet(ModelDispatcher):
         return -super()._lowest_offset(lane) if self.backwards else super()._lowest_offset(lane)
 
 
-BROKEN: Mapping[Promise, Sequence[type[ModelDispatcher]]] = {
+BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.ONE_HOLDER: (MovesWithoutDraining, UnitIgnored, UnitFreedByItsFirstEnd),
     Promise.KEY_ORDER: (PutBackAtTheTail, RetryLetsNewerOnesPass, DeadLetterLetsNewerOnesPass),
     Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
@@ -385,7 +412,12 @@ BROKEN: Mapping[Promise, Sequence[type[ModelDispatcher]]] = {
         UnitOfTheMapBefore,
         RetryNeverWakes,
     ),
-    Promise.FENCE: (StaleAckSettles, AttemptsStandStill),
-    Promise.RESUME: (SnapshotForgetsAckedRanges, SnapshotForgetsReadyOrder, SnapshotForgetsFailures),
+    Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly),
+    Promise.RESUME: (
+        SnapshotForgetsAckedRanges,
+        SnapshotForgetsReadyOrder,
+        SnapshotForgetsFailures,
+        SnapshotForgetsEndedDeliveries,
+    ),
     Promise.DETERMINISM: (OrderOfASet,),
 }

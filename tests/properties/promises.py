@@ -39,6 +39,7 @@ Lane: TypeAlias = bytes | int | str
 Unit: TypeAlias = Lane | tuple[int, int]
 RECEIPT_CALLS = frozenset({"ack", "nack", "reject", "release", "extend"})
 ENDING_CALLS = frozenset({"nack", "reject", "release"})
+REMEMBERED_DELIVERIES = 8
 WHOLE_SUBSCRIPTION = "the whole subscription"
 
 
@@ -165,6 +166,7 @@ class Record:
     stage: Stage = Stage.WAITING
     attempt: int = 0
     consumer: str | None = None
+    ended: tuple[tuple[int, str | None], ...] = ()  # attempt and consumer of deliveries that have ended
     acked_late: bool = False
     said_gone: bool = False
 
@@ -172,11 +174,15 @@ class Record:
     def receipt(self) -> tuple[int, str | None, int]:
         return self.offset, self.consumer, self.attempt
 
-    def was_delivered(self, receipt: tuple[int, str, int]) -> bool:
-        """Whether the message waits for its next delivery, and the receipt may name an earlier one."""
+    def end(self) -> None:
+        """The open delivery has ended, and the message is still outstanding."""
+        self.stage = Stage.WAITING
+        self.ended += ((self.attempt, self.consumer),)
+
+    def remembers(self, receipt: tuple[int, str, int]) -> bool:
+        """Whether the receipt names one of the last ended deliveries: of those a late ack counts."""
         _, consumer, attempt = receipt
-        named = consumer == self.consumer if attempt == self.attempt else 1 <= attempt < self.attempt
-        return self.stage == Stage.WAITING and named
+        return (attempt, consumer) in self.ended[-REMEMBERED_DELIVERIES:]
 
 
 @dataclass
@@ -298,14 +304,17 @@ class Judge:
             elif name == "ack":
                 del self.outstanding[offset]
             elif name in ENDING_CALLS:
-                record.stage = Stage.WAITING
+                record.end()
             return
-        if name == "ack" and record and record.was_delivered(receipt) and not ignored:
+        is_late = bool(name == "ack" and record and record.remembers(receipt))
+        if record and is_late and record.stage == Stage.WAITING and not ignored:
             del self.outstanding[offset]  # a late success of a message that waits for its next delivery
             return
         noted = AckIgnored(offset, consumer, attempt, AckIgnoredReason.LATE_ACK_NOTED) in step.effects
         if record and noted:
             record.acked_late = True
+        if step.call.name == "ack":
+            self._judge_late_ack(receipt, noted=noted, must_count=is_late and _may_end_late(record))
         handed_out_now = any(isinstance(effect, Deliver) and effect.receipt == receipt for effect in step.effects)
         if not ignored and not (step.call.name == "ack_many" and handed_out_now):
             self._blame(Promise.FENCE, f"{name}{receipt} names no open delivery and was not refused")
@@ -314,6 +323,14 @@ class Judge:
         )
         if record and record.stage == Stage.OPEN and touched and step.call.name != "ack_many":
             self._blame(Promise.FENCE, f"{name}{receipt} is stale, but ended {record.receipt}")
+
+    def _judge_late_ack(self, receipt: tuple[int, str, int], *, noted: bool, must_count: bool) -> None:
+        if noted and not must_count:
+            self._blame(Promise.FENCE, f"ack{receipt} names no delivery that was made and is remembered, but was noted")
+        if must_count and not noted:
+            self._blame(
+                Promise.FENCE, f"ack{receipt} names a delivery that was made and is remembered, but was refused"
+            )
 
     def _see_membership(self, call: Call) -> None:
         name = call.args[0] if call.args else ""
@@ -389,7 +406,7 @@ class Judge:
     def _see_released(self, effect: Released) -> None:
         record = self.outstanding.get(effect.offset)
         if record and record.stage == Stage.OPEN and record.receipt == effect[:3]:
-            record.stage = Stage.WAITING
+            record.end()
             self.turns.ready_since.pop(self._lane(record), None)  # it may wait for its retry now
         else:
             self._blame(Promise.FENCE, f"{effect} ends a delivery that is not open")
@@ -663,6 +680,11 @@ def check_history(rules: Rules, placement: Placement, history: Iterable[Step]) -
     """
     judge = Judge(rules, placement)
     return [violation for step in history for violation in judge.see(step)]
+
+
+def _may_end_late(record: Record | None) -> bool:
+    """Whether the message may be settled by a late ack: it is open, or waits for its next delivery."""
+    return record is not None and record.stage in {Stage.OPEN, Stage.WAITING}
 
 
 def _as_bytes(key: str | bytes | None) -> bytes | None:

@@ -352,7 +352,10 @@ class World:
         """Mostly of an open delivery, sometimes of an old one, sometimes forged."""
         open_now = [effect.receipt for effect in self._open()]
         known = [effect.receipt for effect in self.delivered]
-        kind = self.choose(["open", "open", "open", "known", "forged"])
+        kind = self.choose(["open", "open", "open", "known", "forged", "swapped"])
+        if kind == "swapped" and known:
+            offset, _, attempt = self.choose(known)  # of a real delivery, but by anybody
+            return offset, self.choose(NAMES), attempt
         if kind == "open" and open_now:
             return self.choose(open_now)
         if kind != "forged" and known:

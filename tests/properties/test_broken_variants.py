@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.model import ModelDispatcher
@@ -46,7 +47,7 @@ def repeated(history: Sequence[Step], factory: Factory, seed: int) -> list[Viola
     return []
 
 
-def first_violations(factory: type[ModelDispatcher], promise: Promise) -> list[Violation]:
+def first_violations(factory: type[Any], promise: Promise) -> list[Violation]:
     placement = getattr(factory, "starts_with", RankedPlacement)
     for seed in SEEDS:
         history, found = run_schedule(factory, seed, CALLS, placement)
@@ -54,25 +55,24 @@ def first_violations(factory: type[ModelDispatcher], promise: Promise) -> list[V
             found = interrupted(history, factory, seed)
         elif promise == Promise.DETERMINISM:
             found = repeated(history, factory, seed)
-        if found:
+        # what breaks one promise may break another one first: the search goes on until it is named
+        if any(violation.promise == promise for violation in found):
             return found
     return []
 
 
 @pytest.mark.parametrize(("promise", "broken"), JUDGED, ids=lambda value: getattr(value, "__name__", str(value)))
-def test_the_judge_catches_a_broken_dispatcher_and_names_its_promise(
-    promise: Promise, broken: type[ModelDispatcher]
-) -> None:
+def test_the_judge_catches_a_broken_dispatcher_and_names_its_promise(promise: Promise, broken: type[Any]) -> None:
     assert promise in {violation.promise for violation in first_violations(broken, promise)}
 
 
 @pytest.mark.parametrize("broken", BROKEN[Promise.RESUME])
-def test_a_crash_after_every_call_shows_a_snapshot_that_forgets(broken: type[ModelDispatcher]) -> None:
+def test_a_crash_after_every_call_shows_a_snapshot_that_forgets(broken: type[Any]) -> None:
     assert [violation.promise for violation in first_violations(broken, Promise.RESUME)] == [Promise.RESUME]
 
 
 @pytest.mark.parametrize("broken", BROKEN[Promise.DETERMINISM])
-def test_a_second_run_shows_an_order_that_is_not_determined(broken: type[ModelDispatcher]) -> None:
+def test_a_second_run_shows_an_order_that_is_not_determined(broken: type[Any]) -> None:
     assert [violation.promise for violation in first_violations(broken, Promise.DETERMINISM)] == [Promise.DETERMINISM]
 
 

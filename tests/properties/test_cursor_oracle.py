@@ -20,10 +20,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from keyshared.cursor import Cell, ContiguousCursor
+from keyshared.cursor import Cell, ContiguousCursor, OfferAnswer
 from keyshared.errors import ConfigError, OffsetOrderError, SnapshotError
 
-BASES = (0, 10, -20, 2**63 - 5, -(2**70))
+BASES = (0, 10, -20, 2**63 - 2**50, -(2**62))
 
 
 def runs_of(integers: Iterable[int]) -> list[tuple[int, int]]:
@@ -73,7 +73,7 @@ class Model:
         resume, last = self.resume_offset, self.last
         if resume is None:
             return set()
-        ahead = {integer for integer in self.remembered if integer > resume and (last is None or integer > last)}
+        ahead = {integer for integer in self.remembered if integer > resume}
         here: set[int] = set()
         closed = False
         offered = set(self.offered)
@@ -86,17 +86,17 @@ class Model:
                 here.add(integer)
         return ahead | here
 
-    def offer(self, offset: int) -> bool | type[Exception]:
+    def offer(self, offset: int) -> OfferAnswer | type[Exception]:
         last = self.last
         if self.start is not None and offset < self.start and (last is None or last < self.start):
-            return False
+            return OfferAnswer.REWIND
         if last is not None and offset <= last:
             return OffsetOrderError
         self.offered.append(offset)
         if offset in self.remembered:
-            return False
+            return OfferAnswer.SETTLED
         self.open.add(offset)
-        return True
+        return OfferAnswer.WORK
 
     def restarted(self, kept: int) -> "Model":
         """After a restart from a token that held so many of the acked runs, lowest first."""
@@ -109,7 +109,7 @@ class Model:
         return again
 
 
-def attempt(cursor: ContiguousCursor, offset: int) -> bool | type[Exception]:
+def attempt(cursor: ContiguousCursor, offset: int) -> OfferAnswer | type[Exception]:
     try:
         return cursor.offer(offset)
     except OffsetOrderError as error:
@@ -306,8 +306,9 @@ class StoresUnknownAcks(ContiguousCursor):
             self.stored.add(offset)
         return super().settle(offset)
 
-    def offer(self, offset: int) -> bool:
-        return super().offer(offset) and not (offset in self.stored and super().settle(offset))
+    def offer(self, offset: int) -> OfferAnswer:
+        answer = super().offer(offset)
+        return OfferAnswer.SETTLED if offset in self.stored and super().settle(offset) else answer
 
 
 class HighestAck(ContiguousCursor):

@@ -1,18 +1,21 @@
 """Every placement under the dispatcher's random schedules: as the model says, and under the judge's eyes."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.model import ModelDispatcher
 from tests.properties.driving import Fast, outcome
-from tests.properties.promises import Judge, Promise, Step, Violation
-from tests.properties.schedules import MakePlacement, config_rules, observe, random_world
+from tests.properties.promises import Call, Judge, Promise, Step, Violation
+from tests.properties.schedules import FILTERS, NAMES, MakePlacement, config_rules, observe, random_world
 
 from keyshared.assigned import AssignedRanges
 from keyshared.autosplit import AutoSplit
+from keyshared.config import DrainUnit, Unmatched
 from keyshared.exclusive import ExclusiveRanges
-from keyshared.hashing import pulsar_range_hash
+from keyshared.hashing import key_bytes, pulsar_range_hash
+from keyshared.members import MemberState
 from keyshared.placement import Placement
 from keyshared.ranges import HashRange, Moved
 from keyshared.ring import HashRing
@@ -25,6 +28,11 @@ PLACES = {"x": (0, 2), "y": (2, 5), "z": (5, 7), "stranger": (1, 4)}
 
 def pulsar_ring(names: Iterable[str]) -> Placement:
     return HashRing.pulsar(names, points=2, range_size=1 << BITS)
+
+
+def few_points(names: Iterable[str]) -> Placement:
+    """A ring of four places with one point for each consumer: who comes late finds its place taken."""
+    return HashRing.pulsar(names, points=1, range_size=1 << 2)
 
 
 def split(names: Iterable[str]) -> Placement:
@@ -86,9 +94,51 @@ def compared(make: MakePlacement, seed: int, *, filters: bool) -> list[Violation
 
 
 @pytest.mark.parametrize("filters", [True, False], ids=["filters", "no filters"])
-@pytest.mark.parametrize("make", [pulsar_ring, split, pulsar_split, exclusive, assigned, assigned_above_a_ring])
+@pytest.mark.parametrize(
+    "make", [pulsar_ring, few_points, split, pulsar_split, exclusive, assigned, assigned_above_a_ring]
+)
 def test_the_dispatcher_keeps_its_promises_over_every_placement(make: MakePlacement, *, filters: bool) -> None:
     assert [] == [violation for seed in SEEDS for violation in compared(make, seed, filters=filters)]
+
+
+def halves(names: Iterable[str]) -> Placement:
+    """Without a hole, and nothing is left for z."""
+    places = {"x": HashRange(0, 4), "y": HashRange(4, 8)}
+    return AssignedRanges([(places[name], name) for name in names if name in places], slot_bits=BITS)
+
+
+def taken_and_owned_by_nobody(make: MakePlacement, seed: int) -> list[str]:
+    """Offers that `Unmatched.ERROR` let in although nobody can own the key, by the answers of the dispatcher alone."""
+    world = random_world(seed, make)
+    world.config = replace(
+        world.config, unmatched=Unmatched.ERROR, unit=DrainUnit.KEY, ordering_required=False, window=8, max_tracked=16
+    )
+    dispatcher = Fast(make(["x", "y"]), world.config)
+    for name in NAMES:
+        outcome(dispatcher, Call("add_consumer", (name,), {"filters": world.choose(FILTERS)}))
+    found: list[str] = []
+    for _ in range(LENGTH):
+        call = world.choose(world.calls)(world)
+        known = {message.key for message in dispatcher.outstanding()}
+        effects = outcome(dispatcher, call)
+        if isinstance(effects, type):
+            continue
+        now = call.kwargs.get("now_ms", world.now)
+        world.learn(Step(call, tuple(effects), observe(dispatcher, world.offered), now))
+        if call.name != "offer" or call.args[1] is None:
+            continue
+        states = {name: consumer.state for name, consumer in dispatcher.stats().consumers.items()}
+        connected = {name for name, state in states.items() if state is not MemberState.DRAINING}
+        all_here = connected and connected >= set(dispatcher.placement.ranges.owners)
+        new = key_bytes(call.args[1]) not in known and dispatcher.describe(call.args[0]) is not None
+        if all_here and new and dispatcher.owner(call.args[1]) is None:
+            found.append(f"#{seed} {call}")
+    return found
+
+
+@pytest.mark.parametrize("make", [few_points, exclusive, halves])
+def test_the_policy_to_raise_lets_nothing_in_that_nobody_can_own(make: MakePlacement) -> None:
+    assert [] == [call for seed in SEEDS for call in taken_and_owned_by_nobody(make, seed)]
 
 
 class Reshuffled(AutoSplit):
