@@ -158,6 +158,11 @@ class TestStarts:
         with pytest.raises(ConfigError, match="be an offset"):
             self.ADD.starts({"2": 1}, {**dict.fromkeys(self.LEADERS, 1), self.LEADERS[0]: wrong})
 
+    @pytest.mark.parametrize(("ends", "positions"), [(None, {}), ({"2": 1}, [1]), ("2", {})])
+    def test_what_is_no_mapping_is_refused(self, ends: Any, positions: Any) -> None:
+        with pytest.raises(ConfigError, match="be a mapping to offsets"):
+            self.ADD.starts(ends, positions)
+
     def test_leaders_stop_level_by_level_and_stand_until_the_cut_is_known(self) -> None:
         drain = Drain(self.ADD)
         stopped = []

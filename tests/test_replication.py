@@ -272,6 +272,7 @@ class TestReplication:
             (ConfigError, lambda: clusters.apply(moved)),
             (ConfigError, lambda: clusters.apply(twice)),
             (ConfigError, lambda: clusters.apply(wide, starts={})),
+            (ConfigError, lambda: clusters.apply(wide, starts=[7])),  # type: ignore[arg-type]  # that is the point
             (ConfigError, lambda: clusters.apply(wide, starts=starts | {Hop("3", 1, "5"): -1})),
             (ConfigError, lambda: clusters.apply(wide, starts=starts | {Hop("4", 1, "5"): 1})),
             (ConfigError, lambda: clusters.apply(wide, starts=starts | {Hop("5", 1, "4"): True})),

@@ -101,7 +101,7 @@ class Change(Generic[_Tree]):
             An offset for each link of ``added``. That of `fill` is where the filling ends.
 
         Raises:
-            ConfigError: One of them is missing, or is no offset.
+            ConfigError: They are no mappings, one that is needed is missing, or it is no offset.
 
         Example:
             >>> from keyshared.distribution import DistributionTree
@@ -114,6 +114,9 @@ class Change(Generic[_Tree]):
             7 'c2' at level 32 to 'c3'
             0 'c3' at level 32 to 'c1'
         """
+        for parameter, seen in (("log_ends", log_ends), ("positions", positions)):
+            if not isinstance(seen, Mapping):
+                raise ConfigError(parameter, seen, "be a mapping to offsets")
         found = dict.fromkeys(self.added, 0)
         for added, leader in self.follows:
             found[added] = _offset("positions", leader, positions.get(leader))

@@ -438,7 +438,9 @@ class Replication:
 
     def _begins(self, change: Change[DistributionTree], starts: Mapping[Hop, int] | None) -> dict[Hop, int]:
         """Where each added link begins, within the log that it reads."""
-        begins = change.starts(self.log_ends(), self.positions()) if starts is None else dict(starts)
+        begins = change.starts(self.log_ends(), self.positions()) if starts is None else starts
+        if not isinstance(begins, Mapping):
+            raise ConfigError("starts", starts, "be None or a mapping of links to offsets")
         for hop in change.added:
             end = len(self._logs.get(hop.cluster, ()))
             if type(begins.get(hop)) is not int or not 0 <= begins[hop] <= end:
