@@ -105,9 +105,11 @@ class Changing:
                 self.world.work(self.random.choices(ready, weights)[0])
 
     def drained(self, change: TreeChange) -> Drain[DistributionTree]:
-        drain = self.drain(change)
+        drain, left = self.drain(change), 60  # or each level would have more to read than the one above it
         while not drain.observe(self.world.log_ends(), self.world.positions()):
-            self.traffic(self.random.choice((0, 0, 4, 12)), drain.stop, drain.silent)
+            steps = min(left, self.random.choice((0, 0, 4, 12)))
+            left -= steps
+            self.traffic(steps, drain.stop, drain.silent)
             for hop in drain.watch:
                 if hop in self.world.ready() and hop not in drain.stop:
                     self.world.work(hop)
