@@ -106,13 +106,19 @@ class Changing:
 
     def drained(self, change: TreeChange) -> Drain[DistributionTree]:
         drain, left = self.drain(change), 60  # or each level would have more to read than the one above it
+        stopped = drain.stop
         while not drain.observe(self.world.log_ends(), self.world.positions()):
+            # what the observation stops takes a while to stand still
+            self.traffic(self.random.choice((0, 0, 3)), stopped, drain.silent)
+            stopped = drain.stop
             steps = min(left, self.random.choice((0, 0, 4, 12)))
             left -= steps
             self.traffic(steps, drain.stop, drain.silent)
             for hop in drain.watch:
                 if hop in self.world.ready() and hop not in drain.stop:
                     self.world.work(hop)
+        for still in (stopped, drain.stop):
+            self.traffic(self.random.choice((0, 0, 3)), still, drain.silent)
         return drain
 
     def change(self, kind: str) -> bool:
