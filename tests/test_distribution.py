@@ -10,11 +10,29 @@ from tests.distribution import BALANCED, UNBALANCED, links_of
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import DistributionTree
 from keyshared.distributor import Copy, Distributor, Hop
-from keyshared.errors import ConfigError, InvariantError, TopologyError
-from keyshared.quiesce import Change, Moved
+from keyshared.errors import ConfigError, InvariantError, QuiesceError, TopologyError
+from keyshared.quiesce import Change, Drain, Follows, Moved
+from keyshared.replication import Replication
 
 WIDE: Any = {2: ["a", {1: ["b", "c"]}, "d"]}
 ALONE = DistributionTree("c1")
+
+
+ROOMY = DistributionTree([["1", ["2", "3"]], ["4", "5"]])
+
+
+def in_good_order(world: Replication, change: Change[DistributionTree]) -> DistributionTree:
+    """Drain what has to be drained, and bring the change into force."""
+    token = None
+    if change.needs_drain:
+        drain = Drain(change)
+        while not drain.observe(world.log_ends(), world.positions()):
+            for hop in drain.watch:
+                if hop in world.ready():
+                    world.work(hop)
+        token = drain.token()
+    world.apply(change)
+    return change.before.apply(change, token)
 
 
 def names(hops: Any) -> list[tuple[str, int, str]]:
@@ -207,8 +225,37 @@ class TestAdding:
             change.rewind,
             change.needs_drain,
         )
+        assert (Hop("c2", 8, "c5"), ()) == (change.fill, change.follows)
         assert change.after == tree.apply(change)
         change.after.check_invariants()
+
+    def test_beside_several_the_links_that_lead_to_the_source_are_drained_and_followed(self) -> None:
+        change = ROOMY.plan_add("n", near=["2", "1"])  # the smallest subtree of both is that of 3, too
+
+        assert Hop("1", 40, "n") == change.fill
+        assert (
+            Follows(Hop("2", 40, "n"), Hop("2", 32, "1")),
+            Follows(Hop("3", 40, "n"), Hop("3", 32, "1")),
+        ) == change.follows
+        assert (Hop("2", 32, "1"), Hop("3", 32, "1")) == change.drains
+        assert ((), True) == (change.silent, change.needs_drain)
+        with pytest.raises(QuiesceError, match="to be drained: '2' at level 32 to '1', '3' at level 32 to '1'"):
+            ROOMY.apply(change)
+
+    def test_the_links_to_the_source_drain_the_highest_level_first(self) -> None:
+        wide = DistributionTree(UNBALANCED).plan_add("n", near="5", wide=True)
+        everywhere = ROOMY.plan_add("n", near=ROOMY.clusters, source="3")
+
+        assert (Hop("5", 1, "n"), (Follows(Hop("4", 1, "n"), Hop("4", 1, "5")),)) == (wide.fill, wide.follows)
+        assert [("4", 48), ("5", 48), ("1", 32), ("2", 16)] == [hop[:2] for hop in everywhere.drains]
+        assert Hop("3", 64, "n") == everywhere.fill
+
+    @pytest.mark.parametrize("source", ["1", "n", "", 5])
+    def test_the_source_is_one_that_copies_to_the_new_cluster(self, source: Any) -> None:
+        assert Hop("2", 24, "n") == ROOMY.plan_add("n", near=["3", "2"]).fill
+        assert Hop("3", 24, "n") == ROOMY.plan_add("n", near=["3", "2"], source="3").fill
+        with pytest.raises(ConfigError, match=r"source is .*; it must be one of '2', '3', which will copy to 'n'"):
+            ROOMY.plan_add("n", near=["2", "3"], source=source)
 
     def test_near_several_is_above_their_smallest_subtree(self) -> None:
         tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])
@@ -229,6 +276,51 @@ class TestAdding:
         assert {3: [{1: ["1", "2"]}, {1: ["3", "4", "5"]}]} == change.after.nested
         assert [("3", 1, "5"), ("4", 1, "5"), ("5", 3, "1"), ("5", 1, "3"), ("5", 1, "4")] == names(change.added)
         change.after.check_invariants()
+
+    @pytest.mark.parametrize(
+        ("shape", "near", "wide"),
+        [
+            ({3: ["c1", "c2"]}, "c2", False),
+            ({40: ["c1", {20: ["c2", "c3"]}]}, "c2", False),
+            ({40: ["c1", "c2"]}, "c2", True),
+            ({40: ["c1", {20: ["c2", "c3"]}]}, "c2", True),
+        ],
+    )
+    def test_a_cluster_that_is_added_after_a_renumbering_gets_all_of_the_history(
+        self, shape: Any, near: str, *, wide: bool
+    ) -> None:
+        tree = DistributionTree(shape)
+        world = Replication(tree.clusters, tree.plan())
+        for _ in range(3):
+            world.produce("c1")
+        world.settle()
+        tree = in_good_order(world, tree.plan_renumber())
+        world.produce("c1")
+        tree = in_good_order(world, tree.plan_add("new", near=near, wide=wide))
+        world.produce("c1")
+        world.settle()
+
+        assert world.report().exactly_once_in_order
+        assert 5 == world.log_ends()["new"]
+
+    @pytest.mark.parametrize(("near", "wide"), [("c0", True), (["c0", "c1"], False)])
+    def test_a_cluster_that_is_added_after_a_move_gets_the_records_of_an_origin_in_order(
+        self, near: Any, *, wide: bool
+    ) -> None:
+        tree = DistributionTree({22: [{2: ["c0", "c1"]}, "c2"]}, [Hop("c2", 22, "c0")])
+        world = Replication(tree.clusters, tree.plan())
+        world.produce("c2")
+        world.settle()
+        tree = in_good_order(world, tree.plan_move(Hop("c2", 22, "c0"), "c1"))
+        world.produce("c2")
+        world.settle()
+        in_good_order(world, tree.plan_add("n", near=near, wide=wide))
+        newer = next(hop for hop in world.positions() if (hop.cluster, hop.target) == ("c1", "n"))
+        while newer in world.ready():  # of what entered by c0 and by c1, the newer comes first
+            world.work(newer)
+        world.settle()
+
+        assert world.report().exactly_once_in_order
 
     def test_four_fit_one_below_the_other_and_then_the_warning_comes(self) -> None:
         tree = DistributionTree(["c0", "c1"])

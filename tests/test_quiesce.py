@@ -126,3 +126,50 @@ def test_a_change_that_needs_no_drain_has_none() -> None:
     for change in (DistributionTree(["a", "b"]).plan_add("c", near="a"), TREE.plan_loss("1")):
         with pytest.raises(ConfigError, match="apply the change without a token"):
             Drain(change)
+
+
+class TestStarts:
+    ADD = TREE.plan_add("n", near=TREE.clusters, source="2")
+    LEADERS = tuple(each.leader for each in ADD.follows)
+
+    def test_a_new_link_starts_where_its_leader_stands_and_the_one_that_fills_at_the_end_of_its_log(self) -> None:
+        positions = {hop: 10 + number for number, hop in enumerate(self.LEADERS)}
+        starts = self.ADD.starts({"2": 99}, positions)
+
+        assert [positions[each.leader] for each in self.ADD.follows] == [
+            starts[each.added] for each in self.ADD.follows
+        ]
+        assert [99] == [offset for hop, offset in starts.items() if hop == self.ADD.fill]
+        assert {0} == {offset for hop, offset in starts.items() if hop.cluster == "n"}
+        assert set(self.ADD.added) == set(starts)
+
+    def test_beside_one_cluster_only_the_end_of_its_log_counts(self) -> None:
+        change = DistributionTree("1").plan_add("n", near="1")
+
+        assert {Hop("1", 16, "n"): 7, Hop("n", 16, "1"): 0} == change.starts({"1": 7}, {})
+
+    def test_a_change_that_adds_nothing_starts_nothing(self) -> None:
+        assert {} == MOVE.starts({}, {})
+
+    @pytest.mark.parametrize("wrong", [None, -1, 1.0, True])
+    def test_what_is_no_offset_is_refused(self, wrong: Any) -> None:
+        with pytest.raises(ConfigError, match="be an offset"):
+            self.ADD.starts({"2": wrong}, dict.fromkeys(self.LEADERS, 1))
+        with pytest.raises(ConfigError, match="be an offset"):
+            self.ADD.starts({"2": 1}, {**dict.fromkeys(self.LEADERS, 1), self.LEADERS[0]: wrong})
+
+    @pytest.mark.parametrize(("ends", "positions"), [(None, {}), ({"2": 1}, [1]), ("2", {})])
+    def test_what_is_no_mapping_is_refused(self, ends: Any, positions: Any) -> None:
+        with pytest.raises(ConfigError, match="be a mapping to offsets"):
+            self.ADD.starts(ends, positions)
+
+    def test_leaders_stop_level_by_level_and_stand_until_the_cut_is_known(self) -> None:
+        drain = Drain(self.ADD)
+        stopped = []
+        while drain.watch:
+            stopped.append({hop.level for hop in drain.stop})
+            assert not drain.silent
+            drain.observe(dict.fromkeys(TREE.clusters, 0), dict.fromkeys(TREE.plan(), 0))
+
+        assert [set(), {3}, {3, 2}] == stopped
+        assert self.LEADERS == drain.stop

@@ -162,6 +162,41 @@ class TestReplication:
         clusters.settle()
         assert clusters.report().exactly_once_in_order
 
+    def test_a_new_cluster_is_filled_up_to_the_cut_as_if_everything_was_produced_at_its_source(self) -> None:
+        clusters = world()
+        clusters.produce("1")
+        clusters.settle()
+        change = TREE.plan_add("5", near="3", wide=True, source="4")
+        starts = change.starts(clusters.log_ends(), clusters.positions())
+        clusters.produce("4")
+        clusters.settle()
+        clusters.apply(change, starts=starts, now_ms=3)
+
+        assert [Arrival(3, "5", "1", 0, CopyFlags(0b1), Hop("4", 1, "5"))] == [
+            arrival for arrival in clusters.arrivals if arrival.cluster == "5"
+        ]
+        clusters.settle()
+        assert clusters.report().exactly_once_in_order
+
+    def test_a_new_cluster_is_not_filled_from_one_that_is_down_or_gone(self) -> None:
+        change = DistributionTree(["1", "2"]).plan_add("3", near="1")
+        clusters = Replication("12", change.before.plan())
+        clusters.down("1")
+        with pytest.raises(ConfigError, match="be up"):
+            clusters.apply(change)
+        clusters.destroy("1")
+        with pytest.raises(ConfigError, match="cluster is '1'; it must be one of '2'"):
+            clusters.apply(change)
+        assert ("2",) == clusters.clusters
+
+    def test_a_new_link_does_not_follow_one_whose_cluster_is_gone(self) -> None:
+        change = TREE.plan_add("5", near="3", wide=True)
+        clusters = world()
+        clusters.destroy("4")
+        with pytest.raises(ConfigError, match="be an offset"):
+            clusters.apply(change)
+        assert ("1", "2", "3") == clusters.clusters
+
     def test_a_destroyed_cluster_does_not_come_back_with_a_change_that_knows_nothing_of_it(self) -> None:
         clusters = world()
         clusters.destroy("4")
@@ -222,7 +257,9 @@ class TestReplication:
         clusters = world()
         clusters.produce("1", now_ms=5)
         before = (clusters.log_ends(), clusters.positions(), list(clusters.arrivals))
-        moved = TREE.apply(TREE.plan_add("5", near="3", wide=True)).plan_move(Hop("5", 3, "1"), "2")
+        wide = TREE.plan_add("5", near="3", wide=True)
+        moved = wide.after.plan_move(Hop("5", 3, "1"), "2")
+        starts = wide.starts(clusters.log_ends(), clusters.positions())
         twice = Change(TREE, TREE, added=(FIRST,))
         mistakes: list[tuple[type[Exception], Any]] = [
             (ConfigError, lambda: clusters.produce("9")),
@@ -234,6 +271,12 @@ class TestReplication:
             (ConfigError, lambda: clusters.destroy("9")),
             (ConfigError, lambda: clusters.apply(moved)),
             (ConfigError, lambda: clusters.apply(twice)),
+            (ConfigError, lambda: clusters.apply(wide, starts={})),
+            (ConfigError, lambda: clusters.apply(wide, starts=[7])),  # type: ignore[arg-type]  # that is the point
+            (ConfigError, lambda: clusters.apply(wide, starts=starts | {Hop("3", 1, "5"): -1})),
+            (ConfigError, lambda: clusters.apply(wide, starts=starts | {Hop("4", 1, "5"): 1})),
+            (ConfigError, lambda: clusters.apply(wide, starts=starts | {Hop("5", 1, "4"): True})),
+            (ConfigError, lambda: clusters.apply(wide, starts=starts | {Hop("5", 1, "4"): 1})),
             (ClockError, lambda: clusters.produce("1", now_ms=4)),
             (ClockError, lambda: clusters.work(FIRST, now_ms=4)),
             (ClockError, lambda: clusters.down("1", now_ms=4)),

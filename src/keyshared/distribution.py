@@ -16,7 +16,7 @@ from keyshared.arguments import check_text
 from keyshared.copyflags import CopyFlags
 from keyshared.distributor import Copy, Distributor, Hop, check_flags
 from keyshared.errors import ConfigError, InvariantError, TopologyError
-from keyshared.quiesce import Change, Moved, Quiesced
+from keyshared.quiesce import Change, Follows, Moved, Quiesced
 from keyshared.treeshape import (
     Branch,
     Nested,
@@ -287,22 +287,30 @@ which get nothing from there otherwise
                 arrived.extend(copies)
         return tuple(decisions)
 
-    def plan_add(self, cluster: str, *, near: str | Collection[str], wide: bool = False) -> "Change[DistributionTree]":
-        """Plan a new cluster. Safe at any time, without a drain: no level and no link that is there changes.
+    def plan_add(
+        self, cluster: str, *, near: str | Collection[str], wide: bool = False, source: str | None = None
+    ) -> "Change[DistributionTree]":
+        """Plan a new cluster. No level and no link that is there changes, and production goes on everywhere.
+
+        The new cluster is filled before it takes part: with everything that one cluster has, up to a cut, whatever
+        was moved, removed or renumbered before. Beside one cluster that can be done at any time. Beside a subtree of
+        several it needs a drain, during which the links that lead to the source of the history stop for a while.
 
         Args:
-            cluster: Its name.
+            cluster: Its name. Its log has to be empty.
             near: A cluster that it shall share most of its way with; or several, for the smallest subtree that holds
                 them all; all of them, to put it beside the whole tree.
             wide: Make it one more branch of the node above, instead of putting a new node with a free level there.
                 Needs no free level.
+            source: Whose log it is filled from: a cluster of the subtree beside it, with ``wide`` any one below the
+                node above. By default the first one of ``near``, in the order of the shape.
 
         Returns:
-            The change. Its added links start at the start of their logs: that fills the new cluster. Records that
-            entered the subtree beside it by a cluster that has gone since are not sent: only that one would have.
+            The change; see `Change.fill` and `Change.starts`.
 
         Raises:
-            ConfigError: The name is none or is taken, or ``near`` is not in the tree.
+            ConfigError: The name is none or is taken, ``near`` is not in the tree, or ``source`` would not copy to the
+                new cluster.
             TopologyError: There is no free level (see `crowded`), or no node to be a branch of.
 
         Example:
@@ -310,8 +318,12 @@ which get nothing from there otherwise
             >>> change = tree.plan_add("c5", near="c4")
             >>> change.after.nested
             {32: [{16: ['c1', 'c2']}, {16: ['c3', {8: ['c4', 'c5']}]}]}
+            >>> change.fill, change.needs_drain
+            (Hop(cluster='c4', level=8, target='c5'), False)
             >>> tree.apply(change).levels("c5")
             (32, 16, 8)
+            >>> [str(hop) for hop in tree.plan_add("c5", near=["c3", "c4"]).drains]
+            ["'c4' at level 16 to 'c3'"]
         """
         check_text("cluster", cluster)
         if cluster in self._hops:
@@ -324,7 +336,15 @@ which get nothing from there otherwise
         root = add(self._root, path_of(self._root, asked), cluster, wide=wide)
         after = DistributionTree._from_root(root, self._plan)
         there = set(self._plan)
-        return Change(self, after, added=tuple(hop for hop in after._plan if hop not in there))
+        added = tuple(hop for hop in after._plan if hop not in there)
+        feeds = {hop.cluster: hop for hop in added if hop.target == cluster}
+        first = next(name for name in self.clusters if name in asked)
+        fill = feeds.get(first if source is None else source)
+        if fill is None:
+            raise ConfigError("source", source, f"be one of {_shown(feeds)}, which will copy to {cluster!r}")
+        follows = tuple(Follows(feeds[hop.cluster], hop) for hop in self._leading_to(fill.cluster, feeds))
+        drains = tuple(each.leader for each in follows)
+        return Change(self, after, added=added, drains=drains, fill=fill, follows=follows)
 
     def plan_move(self, hop: Hop, target: str) -> "Change[DistributionTree]":
         """Plan another target for a link, such as before maintenance of the old one. Needs a drain.
@@ -462,6 +482,12 @@ which get nothing from there otherwise
             inside = set(slot.siblings)
             # a link between two clusters of a subtree belongs to a node of it: targets are across the link's own node
             found.update(dict.fromkeys(hop for hop in self._plan if hop.cluster in inside and hop.target in inside))
+        return tuple(sorted(found, key=_by_level))
+
+    def _leading_to(self, source: str, clusters: Collection[str]) -> tuple[Hop, ...]:
+        """The links by which what enters at these clusters comes to one of them, the highest level first."""
+        slots = zip(_slots(self._root), self._plan, strict=True)
+        found = [hop for slot, hop in slots if slot.cluster in clusters and source in slot.siblings]
         return tuple(sorted(found, key=_by_level))
 
     def _without(self, cluster: str) -> "Change[DistributionTree]":

@@ -5,7 +5,11 @@ newer records overtake older ones. When levels are numbered anew while records w
 lost or doubled; when a cluster goes with what it has not handed on, they are lost. So: stop what changes, drain what it
 has written, then change. A copy is due only at levels below the one that it came by, so levels drain from the highest
 to the lowest, each once. `Drain` walks through that, and only it makes the token (`Quiesced`) that a change asks for.
-Adding a cluster needs none of this.
+
+A cluster that is added gets its history from one place: the log of a cluster that has everything in the right order,
+whatever the flags of its records mean by now. What comes later it gets by flags. Between the two lies a cut, one
+position in each log that is read for the new cluster. Around one cluster any position will do. Around several, the
+links that lead to the source of the history stop one level after the other, and where each of them stands is the cut.
 """
 
 from collections.abc import Mapping
@@ -15,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 from keyshared.distributor import Hop
 from keyshared.errors import ConfigError, QuiesceError
 
-__all__ = ["Change", "Drain", "Moved", "Quiesced"]
+__all__ = ["Change", "Drain", "Follows", "Moved", "Quiesced"]
 
 _Tree = TypeVar("_Tree")
 
@@ -32,6 +36,18 @@ class Moved(NamedTuple):
     new: Hop
 
 
+class Follows(NamedTuple):
+    """A new link that takes up its work where another one of its cluster stands.
+
+    Attributes:
+        added: The new link.
+        leader: The link whose position it starts at: the one that leads to the source of the history.
+    """
+
+    added: Hop
+    leader: Hop
+
+
 @dataclass(frozen=True, slots=True)
 class Change(Generic[_Tree]):
     """A change of a tree, planned and not yet in force: a value, made by the ``plan_`` methods of `DistributionTree`.
@@ -39,14 +55,17 @@ class Change(Generic[_Tree]):
     Attributes:
         before: The tree that it starts from.
         after: The tree that it leads to.
-        added: Links that come into being. Each reads the log of its cluster from the start: flags keep it from copying
-            what others copy.
+        added: Links that come into being; `starts` says where each one starts.
         removed: Links that end.
         moved: Links that go on with another target or level.
         rewind: Whether moved links start again at the start of the log, because their old target is lost with what
             it had not handed on. Messages are then distributed twice; whoever reads them has to know them again.
         drains: Links that have to hand on what they have before the change, the highest level first.
         silent: Clusters on which nothing may be produced from the beginning of the drain until the change.
+        fill: For a new cluster, the link that fills it before the change comes into force: every record that its
+            cluster has, up to where `starts` says, goes to the new cluster as ``fill.forward(CopyFlags())``, in order,
+            whatever its own flags are. None if no cluster is added.
+        follows: New links that start where another one stands.
     """
 
     before: _Tree
@@ -57,16 +76,54 @@ class Change(Generic[_Tree]):
     rewind: bool = False
     drains: tuple[Hop, ...] = ()
     silent: tuple[str, ...] = ()
+    fill: Hop | None = None
+    follows: tuple[Follows, ...] = ()
 
     @property
     def needs_drain(self) -> bool:
         """Whether it may only come into force with a token."""
-        return bool(self.silent or self.moved) and not self.rewind
+        return bool(self.silent or self.moved or self.follows) and not self.rewind
 
     @property
     def renumbers(self) -> bool:
         """Whether a level changes, so that flags set before mean something else after."""
         return any(moved.old.level != moved.new.level for moved in self.moved)
+
+    def starts(self, log_ends: Mapping[str, int], positions: Mapping[Hop, int]) -> dict[Hop, int]:
+        """Tell where each added link starts: the cut between what `fill` copies and what goes by flags.
+
+        Args:
+            log_ends: The offset after the last record of the cluster that `fill` reads, seen while `Drain.stop` stood
+                still.
+            positions: For each leader of ``follows`` the offset that it reads next, seen while it stood still.
+
+        Returns:
+            An offset for each link of ``added``. That of `fill` is where the filling ends.
+
+        Raises:
+            ConfigError: They are no mappings, one that is needed is missing, or it is no offset.
+
+        Example:
+            >>> from keyshared.distribution import DistributionTree
+            >>> change = DistributionTree(["c1", "c2"]).plan_add("c3", near=["c1", "c2"])
+            >>> change.fill, [tuple(each.leader) for each in change.follows]
+            (Hop(cluster='c1', level=32, target='c3'), [('c2', 16, 'c1')])
+            >>> for hop, offset in change.starts({"c1": 9}, {Hop("c2", 16, "c1"): 7}).items():
+            ...     print(offset, hop)
+            9 'c1' at level 32 to 'c3'
+            7 'c2' at level 32 to 'c3'
+            0 'c3' at level 32 to 'c1'
+        """
+        for parameter, seen in (("log_ends", log_ends), ("positions", positions)):
+            if not isinstance(seen, Mapping):
+                raise ConfigError(parameter, seen, "be a mapping to offsets")
+        found = dict.fromkeys(self.added, 0)
+        for added, leader in self.follows:
+            found[added] = _offset("positions", leader, positions.get(leader))
+        if self.fill is not None:
+            source = self.fill.cluster
+            found[self.fill] = _offset("log_ends", source, log_ends.get(source))
+        return found
 
     def check_token(self, token: "Quiesced[_Tree] | None") -> None:
         """Refuse to come into force without proof that it may.
@@ -118,7 +175,7 @@ class Drain(Generic[_Tree]):
     Repeat: stop what `stop` names, then read the end of every log and the committed position of every link, in this
     order or at once, and hand both to `observe`, until it answers True. Logs go on growing meanwhile, that does not
     matter: at each level everything counts that was there when the level's turn came. What was stopped stays stopped
-    until the change is in force.
+    until the change is in force; where a cluster is added, until `Change.starts` has been told where it stands.
 
     Args:
         change: What is to come into force.
@@ -165,14 +222,16 @@ Hop(cluster='c4', level=1, target='c3')))
 
     @property
     def stop(self) -> tuple[Hop, ...]:
-        """The links that have to stand still from now on: those with a new target, above the level whose turn it is.
+        """The links that have to stand still from now on: above the level whose turn it is, those with a new target.
 
+        Where a cluster is added, those whose position a new link starts at: until `Change.starts` has been told.
         None if levels change: then nothing is produced anywhere, and all links have to read to the very end.
         """
         if self._change.renumbers:
             return ()
         level = self._stages[0].level if self._stages else 0
-        return tuple(moved.old for moved in self._change.moved if moved.old.level > level)
+        still = (*(moved.old for moved in self._change.moved), *(each.leader for each in self._change.follows))
+        return tuple(hop for hop in still if hop.level > level)
 
     @property
     def silent(self) -> tuple[str, ...]:

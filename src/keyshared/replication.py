@@ -7,7 +7,7 @@ flags: it looks at what arrived where, and says what was lost, doubled or overta
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
@@ -335,15 +335,20 @@ class Replication:
         self._tick(now_ms)
         self._forget(cluster)
 
-    def apply(self, change: Change[DistributionTree], *, now_ms: int | None = None) -> None:
-        """Bring a change of the tree into force, drained or not.
+    def apply(
+        self, change: Change[DistributionTree], *, starts: Mapping[Hop, int] | None = None, now_ms: int | None = None
+    ) -> None:
+        """Bring a change of the tree into force, drained or not. A cluster that it adds is filled at once.
 
         Args:
             change: Which.
+            starts: Where added links start: `Change.starts`, if links that stood still have gone on since. By default
+                as everything stands now.
             now_ms: When, not before the previous call.
 
         Raises:
-            ConfigError: The change moves a link that is not there, or adds one that is.
+            ConfigError: The change moves a link that is not there, or adds one that is; the cluster that a new one is
+                filled from is down or gone; or a start is none.
             ClockError: Time went back.
         """
         for moved in change.moved:
@@ -352,6 +357,9 @@ class Replication:
         for hop in change.added:
             if hop in self._positions:
                 raise ConfigError("change", hop, "add links that are not there yet")
+        if change.fill is not None:
+            self._usable(change.fill.cluster)
+        begins = self._begins(change, starts)
         self._tick(now_ms)
         new_of = dict(change.moved)
         removed = set(change.removed)
@@ -360,10 +368,11 @@ class Replication:
             for hop, position in self._positions.items()
             if hop not in removed
         }
-        for hop in change.added:
-            self._positions[hop] = 0
+        self._positions.update(begins)
         before, after = change.before.clusters, change.after.clusters
         self._logs.update((cluster, []) for cluster in after if cluster not in before)  # a destroyed one stays away
+        if change.fill is not None:
+            self._fill(change.fill, begins[change.fill])
         for cluster in before:
             if cluster not in after and cluster in self._logs:
                 self._forget(cluster)
@@ -426,6 +435,25 @@ class Replication:
 
     def _next_of(self, hop: Hop) -> _Record:
         return self._logs[hop.cluster][self._positions[hop]]
+
+    def _begins(self, change: Change[DistributionTree], starts: Mapping[Hop, int] | None) -> dict[Hop, int]:
+        """Where each added link begins, within the log that it reads."""
+        begins = change.starts(self.log_ends(), self.positions()) if starts is None else starts
+        if not isinstance(begins, Mapping):
+            raise ConfigError("starts", starts, "be None or a mapping of links to offsets")
+        for hop in change.added:
+            end = len(self._logs.get(hop.cluster, ()))
+            if type(begins.get(hop)) is not int or not 0 <= begins[hop] <= end:
+                raise ConfigError(
+                    f"starts[{hop!r}]", begins.get(hop), f"be an offset from 0 to {end}, where its log ends"
+                )
+        return {hop: begins[hop] for hop in change.added}
+
+    def _fill(self, hop: Hop, end: int) -> None:
+        """Copy everything before the cut to a new cluster, as if it was produced at the source just now."""
+        flags = CopyFlags.of(hop.level)
+        for record in self._logs[hop.cluster][:end]:
+            self._append(hop.target, record._replace(flags=flags), hop)
 
     def _forget(self, cluster: str) -> None:
         """A cluster is gone: its log, and the positions of the links from it."""

@@ -4,10 +4,13 @@ The kinds of damage are those that simulations of the page's model have: who cha
 is lost or doubled somewhere.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
 from random import Random
+from typing import Any
 
 import pytest
+from tests.changing import lived
 from tests.distribution import dice, drained, links_of, random_tree, traffic
 
 from keyshared.copyflags import CopyFlags, FlagsHeader, strip_distribution_headers
@@ -274,9 +277,18 @@ def renumbered_after_its_drain(world: Replication, tree: DistributionTree, rando
     world.apply(change)
 
 
-def grown(world: Replication, tree: DistributionTree, random: Random) -> None:
-    near = random.sample(tree.clusters, random.randint(1, len(tree.clusters)))
-    world.apply(tree.plan_add("new", near=near))
+def grown_beside_one(world: Replication, tree: DistributionTree, random: Random) -> None:
+    world.apply(tree.plan_add("new", near=random.choice(tree.clusters)))
+
+
+def grown_beside_several(world: Replication, tree: DistributionTree, random: Random) -> None:
+    world.apply(tree.plan_add("new", near=random.sample(tree.clusters, 2)))
+
+
+def grown_after_its_drain(world: Replication, tree: DistributionTree, random: Random) -> None:
+    change = tree.plan_add("new", near=random.sample(tree.clusters, 2))
+    drained(world, change, random)
+    world.apply(change)
 
 
 def nothing(world: Replication, tree: DistributionTree, random: Random) -> None:
@@ -295,7 +307,9 @@ def nothing(world: Replication, tree: DistributionTree, random: Random) -> None:
         (crashes, {DOUBLED}),
         (renumbered_in_flight, {LOST}),
         (renumbered_after_its_drain, set()),
-        (grown, set()),
+        (grown_beside_one, set()),
+        (grown_beside_several, {LOST}),
+        (grown_after_its_drain, set()),
     ],
 )
 def test_what_happens_to_a_running_distribution(event: Event, wanted: set[str]) -> None:
@@ -424,7 +438,80 @@ def test_a_drain_in_the_wrong_order_is_caught() -> None:
     assert (Case("d", 0, "c"),) == reordered(LowestLevelFirst(change))
 
 
-def test_what_had_entered_by_a_cluster_that_is_gone_is_not_sent_to_one_that_is_added_later() -> None:
+def from_the_start_by_flags(change: Change[DistributionTree]) -> Change[DistributionTree]:
+    """New links read all logs from the start and take old flags for what they would mean now."""
+    return replace(change, fill=None, follows=(), drains=()) if change.added else change
+
+
+class FromTheEndOfEachLog(Change[DistributionTree]):
+    """Takes the ends of the logs for the cut, not the places where the leaders stand."""
+
+    __slots__ = ()
+
+    def starts(self, log_ends: Mapping[str, int], positions: Mapping[Hop, int]) -> dict[Hop, int]:
+        ends = {each.added: log_ends[each.added.cluster] for each in self.follows}
+        return super().starts(log_ends, positions) | ends
+
+
+def from_the_end_of_each_log(change: Change[DistributionTree]) -> Change[DistributionTree]:
+    return FromTheEndOfEachLog(**{each.name: getattr(change, each.name) for each in fields(change)})
+
+
+class FillsWithOldFlags(Replication):
+    """Copies the history with the flags that it has."""
+
+    __slots__ = ()
+
+    def _fill(self, hop: Hop, end: int) -> None:
+        for record in self._logs[hop.cluster][:end]:
+            self._append(hop.target, record, hop)
+
+
+class NoDrain(Drain[DistributionTree]):
+    """Takes everything for drained."""
+
+    __slots__ = ()
+
+    def __init__(self, change: Change[DistributionTree]) -> None:
+        super().__init__(change)
+        self._stages = []
+
+
+def unless_added(fault: type[Drain[DistributionTree]]) -> Callable[[Change[DistributionTree]], Drain[DistributionTree]]:
+    """A drain that is broken for added clusters only."""
+    return lambda change: fault(change) if change.added else Drain(change)
+
+
+@pytest.mark.parametrize(
+    ("parts", "changes", "wanted"),
+    [
+        ({}, ["move", "remove", "renumber", "add"], set()),
+        ({"plan": from_the_start_by_flags}, ["renumber", "add"], {LOST, DOUBLED}),
+        ({"plan": from_the_start_by_flags}, ["remove"], {LOST}),
+        ({"plan": from_the_start_by_flags}, ["move"], {REORDERED}),
+        ({"plan": from_the_end_of_each_log}, ["move", "add"], {LOST}),
+        ({"replication": FillsWithOldFlags}, ["move", "add"], {DOUBLED}),
+        ({"drain": unless_added(NoDrain)}, ["move", "add"], {LOST}),
+        ({"drain": unless_added(StopsNothing)}, ["move", "add"], {LOST}),
+        ({"drain": unless_added(LowestLevelFirst)}, ["move", "add"], {LOST}),
+    ],
+)
+def test_a_cluster_that_is_added_in_another_way_is_caught(
+    parts: dict[str, Any], changes: list[str], wanted: set[str]
+) -> None:
+    found: set[str] = set()
+    for seed in range(1_000 if wanted else 200):
+        random = dice(seed)
+        before = random.choices(changes, k=random.randint(0, 3))
+        life = lived(random, [*before, random.choice(["add above", "add wide"])], random.randint(2, 6), **parts)
+        found |= kinds(life.end())
+        if wanted and wanted <= found:
+            break
+
+    assert wanted == found
+
+
+def test_what_had_entered_by_a_cluster_that_is_gone_comes_to_one_that_is_added_later_as_well() -> None:
     tree = DistributionTree([["a", "b"], ["c", "d"]])
     world = Replication(tree.clusters, tree.plan())
     world.produce("d")
@@ -434,7 +521,7 @@ def test_what_had_entered_by_a_cluster_that_is_gone_is_not_sent_to_one_that_is_a
     world.apply(gone.after.plan_add("e", near="c"))
     world.settle()
 
-    assert (Case("d", 0, "e"),) == world.report().lost
+    assert world.report().exactly_once_in_order
 
 
 def test_what_a_lost_cluster_had_handed_on_to_one_side_only_stays_there() -> None:

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.changing import movable
 from tests.distribution import (
     BALANCED,
     UNBALANCED,
@@ -15,31 +16,17 @@ from tests.distribution import (
     chosen_plan,
     dice,
     drained,
-    links_of,
     random_tree,
     shapes,
     traffic,
 )
 
 from keyshared.distribution import DistributionTree
-from keyshared.distributor import Hop
 from keyshared.quiesce import Change
 from keyshared.replication import Produced, Replication, Step, Work, run
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 seeds = st.integers(0, 1 << 32)
-
-
-def movable(tree: DistributionTree) -> list[tuple[Hop, str]]:
-    """Every link that could have another target, with each of those."""
-    return [
-        (hop, other)
-        for cluster, level, possible in links_of(tree.nested)
-        for hop in tree.plan()
-        if (hop.cluster, hop.level) == (cluster, level) and hop.target in possible
-        for other in possible
-        if other != hop.target
-    ]
 
 
 def assert_everywhere_once(tree: DistributionTree) -> None:
@@ -116,11 +103,14 @@ def a_change(tree: DistributionTree, kind: str, random: Random) -> Change[Distri
         return tree.plan_move(*random.choice(choices)) if choices else None
     if kind == "remove":
         return tree.plan_remove(random.choice(tree.clusters))
+    if kind == "add":
+        near = random.sample(tree.clusters, random.randint(1, len(tree.clusters)))
+        return tree.plan_add("new", near=near, wide=len(near) == 1 and random.random() < 0.5)
     # only levels that are not as they would be handed out change: those after a cluster was put in between
     return tree.plan_add("new", near=random.choice(tree.clusters)).after.plan_renumber()
 
 
-@given(st.sampled_from(["move", "remove", "renumber"]), st.integers(2, 9), seeds)
+@given(st.sampled_from(["move", "remove", "renumber", "add"]), st.integers(2, 9), seeds)
 def test_a_change_after_its_drain_loses_doubles_and_reorders_nothing(kind: str, leaves: int, seed: int) -> None:
     random = dice(seed)
     change = a_change(random_tree(random, leaves), kind, random)
@@ -140,15 +130,14 @@ def test_a_change_after_its_drain_loses_doubles_and_reorders_nothing(kind: str, 
 
 
 @given(st.integers(1, 9), seeds)
-def test_a_cluster_is_added_at_any_time_and_gets_everything(leaves: int, seed: int) -> None:
+def test_a_cluster_is_added_beside_one_at_any_time_and_gets_everything(leaves: int, seed: int) -> None:
     random = dice(seed)
     tree = random_tree(random, leaves)
-    near = random.sample(tree.clusters, random.randint(1, leaves))
-    wide = random.random() < 0.3 and len(near) == 1 < leaves
-    change = tree.plan_add("new", near=near, wide=wide)
+    change = tree.plan_add("new", near=random.choice(tree.clusters))
     world = Replication(tree.clusters, tree.plan())
     traffic(world, random, 30)
     world.apply(change)
+    assert change.after == tree.apply(change)
     traffic(world, random, 30)
     world.settle()
 
