@@ -56,6 +56,50 @@ def test_what_was_there_before_is_ignored_in_any_order() -> None:
     assert [] == list(journal.apply_all([offer(2, 1), ack(3, 0), offer(1, 0)]))
 
 
+class TestLate:
+    """A command whose turn has passed is not carried out, and leaves a trace."""
+
+    def test_it_is_said_once_and_changes_nothing(self) -> None:
+        journal = joined()
+        journal.apply_all([])
+        journal.apply(offer(3, 5, at_ms=9))
+        before = journal.dispatcher.snapshot()
+
+        (late,) = journal.apply(ack(2, 5, at_ms=20))
+        assert (1, 2, 9, "late", 5, None, "ann", 1, None) == late[:-1]
+        assert late.reason == "it comes after a command that stands behind it"
+        assert before == journal.dispatcher.snapshot()
+        assert 3 == journal.sequence
+        for journal_ in (journal, again(journal)):
+            assert [] == journal_.apply(ack(2, 5))
+            assert [("late", 8)] == seen(journal_.apply(offer(1, 8)))
+            assert [("late", None)] == seen(journal_.apply(Command(-4, 0, "pull", consumer="ann")))
+            assert [] == list(journal_.apply_all([offer(1, 8), ack(2, 5), offer(3, 5), Command(-4, 0, "pull")]))
+            assert [("cursor_advanced", 5)] == seen(journal_.apply(ack(4, 5)))
+
+    def test_only_so_much_is_remembered_and_what_is_older_counts_as_late_each_time(self) -> None:
+        journal = Journal(HashRing())
+        for sequence in range(0, 2 * 257, 2):
+            assert [] == journal.apply(Command(sequence, 0, "handle_timeout"))
+
+        assert 256 == len(state_of(journal)["seen"])
+        for journal_ in (journal, again(journal)):
+            assert [] == journal_.apply(Command(2, 0, "handle_timeout"))  # the oldest that is remembered
+            for _ in range(2):
+                (late,) = journal_.apply(Command(0, 0, "handle_timeout"))
+                assert late.reason is not None
+                assert late.reason.endswith("or once more: so far back is not remembered")
+
+    def test_one_that_is_late_may_be_the_one_too_many(self) -> None:
+        journal = Journal(HashRing())
+        for sequence in range(0, 3 * 256, 3):
+            journal.apply(Command(sequence, 0, "handle_timeout"))
+
+        assert [("late", None)] == seen(journal.apply(Command(-7, 0, "handle_timeout")))
+        assert 256 == len(state_of(journal)["seen"])
+        assert [("late", None)] == seen(journal.apply(Command(-7, 0, "handle_timeout")))
+
+
 class TestTime:
     def test_what_is_due_before_a_command_acts_at_its_own_instant_with_the_cause_before(self) -> None:
         journal = joined(AT_ONCE)
@@ -244,6 +288,12 @@ class TestState:
             ("unread", [[3, None]]),  # the dispatcher has taken it
             ("unread", [[5, None], [4, None]]),
             ("unread", [[5, "no base64"]]),
+            ("seen", [[1, 0]]),
+            ("seen", [[0, 0], [1, 1]]),  # one stretch
+            ("seen", [[0, 3]]),
+            ("seen", []),
+            ("seen", [*([at, at] for at in range(-1_000, 0, 2)), [0, 1]]),
+            ("seen_forgotten", 1),
         ],
     )
     def test_what_was_forged_is_refused_and_named(self, field: str, value: object) -> None:
@@ -253,7 +303,9 @@ class TestState:
         with pytest.raises(SnapshotError, match=field):
             Journal.from_bytes(packed({**state_of(journal), field: value}), HashRing())
 
-    @pytest.mark.parametrize("field", ["version", "now_ms", "sequence", "position", "unread", "dispatcher"])
+    @pytest.mark.parametrize(
+        "field", ["version", "now_ms", "sequence", "seen", "seen_forgotten", "position", "unread", "dispatcher"]
+    )
     def test_every_field_is_needed(self, field: str) -> None:
         state = state_of(joined())
         del state[field]

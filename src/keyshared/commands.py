@@ -25,13 +25,17 @@ from keyshared.errors import ConfigError
 from keyshared.hashing import Key
 from keyshared.ranges import Weight
 
-__all__ = ["COMMANDS", "OFFER", "REFUSED", "Command", "Fields", "Outcome", "call", "fields_of"]
+__all__ = ["COMMANDS", "LATE", "OFFER", "REFUSED", "Command", "Fields", "Outcome", "call", "fields_of"]
 
 OFFER: Final = "offer"
 """The command that brings a message; whoever keeps the messages that do not fit yet carries it out."""
 
 REFUSED: Final = "refused"
 """The outcome of a command that the dispatcher does not take: it has changed nothing."""
+
+
+LATE: Final = "late"
+"""The outcome of a command that comes after one that stands behind it: it is not carried out."""
 
 
 class Command(NamedTuple):
@@ -76,9 +80,9 @@ class Outcome(NamedTuple):
 
     Attributes:
         position: Its place among all outcomes of the dispatcher, from 0, without gaps.
-        sequence: The last command before it: its cause, unless time was.
+        sequence: The last command before it: its cause, unless time was; of `LATE` the command itself.
         at_ms: When; what fell due has the instant at which it did.
-        effect: Name of the effect, such as "deliver" or "cursor_advanced"; or `REFUSED`.
+        effect: Name of the effect, such as "deliver" or "cursor_advanced", `REFUSED`, or `LATE`.
         offset: The message; of "cursor_advanced" the safe cursor.
         key: Its key, where the effect names it.
         consumer: Who.

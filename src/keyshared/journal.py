@@ -11,12 +11,13 @@ more or less to `Journal.advance` changes anything.
 import json
 import zlib
 from base64 import b64encode
+from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, Self, cast
 
 from keyshared.arguments import check_offset
-from keyshared.commands import OFFER, REFUSED, Command, Fields, Outcome, call, fields_of
+from keyshared.commands import LATE, OFFER, REFUSED, Command, Fields, Outcome, call, fields_of
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Effect, Load, Skipped, SkipReason
@@ -32,6 +33,11 @@ JOURNAL_VERSION: Final = 1
 _FASTEST: Final = 1  # a fifth to a ninth of the text; higher levels save a sixth of that and cost three times as much
 
 _SHOWN_BYTES: Final = 16
+_MOST_STRETCHES: Final = (
+    256  # of sequences that have been here: 3 kB of state, and none but one where there are no gaps
+)
+_SKIPPED: Final = "it comes after a command that stands behind it"
+_FORGOTTEN: Final = "it comes after a command that stands behind it, or once more: so far back is not remembered"
 
 _new: Final = tuple.__new__  # builds an Outcome in half the time that its own constructor takes
 
@@ -44,6 +50,10 @@ class Journal:
 
     A command that the dispatcher refuses changes nothing and is an outcome, "refused": a log cannot take a row back,
     and one wrong row must not stop all that follow it.
+
+    A command that comes after one that stands behind it is not carried out either, for its turn has passed, and is an
+    outcome, "late". One that comes once more is none. To tell them apart, the journal remembers which sequences have
+    been here, as stretches without a gap: the newest 256. A command from before them counts as late each time.
 
     Args:
         placement: Where keys go; nobody is on it, consumers come as commands. Placements other than a ring are their
@@ -71,7 +81,7 @@ class Journal:
         [(30009, 'released', 'ack_timeout')]
     """
 
-    __slots__ = ("_dispatcher", "_last", "_now", "_position", "_sequence", "_unread")
+    __slots__ = ("_dispatcher", "_last", "_now", "_position", "_seen", "_seen_forgotten", "_sequence", "_unread")
 
     def __init__(self, placement: HashRing, config: DispatcherConfig | None = None) -> None:
         _check(placement, config)
@@ -79,6 +89,8 @@ class Journal:
         self._now = 0
         self._sequence: int | None = None
         self._position = 0
+        self._seen: list[list[int]] = []  # first and last of each stretch of sequences without a gap, in order
+        self._seen_forgotten = False  # stretches below the first one
         self._last: int | None = None  # the greatest offset that the dispatcher has taken
         self._unread: OrderedDict[int, bytes | None] = OrderedDict()
 
@@ -125,6 +137,8 @@ class Journal:
             "version": JOURNAL_VERSION,
             "now_ms": self._now,
             "sequence": self._sequence,
+            "seen": self._seen,
+            "seen_forgotten": self._seen_forgotten,
             "position": self._position,
             "unread": [
                 [offset, None if key is None else b64encode(key).decode("ascii")]
@@ -140,7 +154,8 @@ class Journal:
         """Let time pass until a command, and carry it out.
 
         Args:
-            command: The next one. One whose sequence is not above the last one's has been here before: it is ignored.
+            command: The next one. One that has been here before is ignored. Of one that has not, and whose sequence is
+                not above the last one's, all that comes is the outcome "late".
 
         Returns:
             What was said, in order.
@@ -154,12 +169,14 @@ class Journal:
         for name, value in (("sequence", command.sequence), ("at_ms", command.at_ms)):
             if type(value) is not int:
                 raise ConfigError(name, value, "be an int")
-        if self._sequence is not None and command.sequence <= self._sequence:
-            return []
-        now = max(command.at_ms, self._now)
         out: list[Outcome] = []
+        if self._sequence is not None and command.sequence <= self._sequence:
+            self._look_back(command, out)
+            return out
+        now = max(command.at_ms, self._now)
         self._pass_to(now, out)
         self._now, self._sequence = now, command.sequence
+        self._remember(command.sequence)
         try:
             effects = self._call(command)
         except InvariantError:
@@ -242,9 +259,47 @@ class Journal:
 
     # inside
 
+    def _remember(self, sequence: int) -> None:
+        """Note the newest sequence."""
+        seen = self._seen
+        if seen and seen[-1][1] == sequence - 1:
+            seen[-1][1] = sequence
+            return
+        seen.append([sequence, sequence])
+        if len(seen) > _MOST_STRETCHES:
+            del seen[0]
+            self._seen_forgotten = True
+
+    def _look_back(self, command: Command, out: list[Outcome]) -> None:
+        """Say that a command is late, unless it comes once more."""
+        seen, sequence = self._seen, command.sequence
+        place = bisect_right(seen, sequence, key=_first_of)  # of the first stretch behind it
+        if place and sequence <= seen[place - 1][1]:
+            return
+        reason = _SKIPPED
+        if place or not self._seen_forgotten:
+            seen.insert(place, [sequence, sequence])  # once more, it is nothing new
+            self._join(place)
+        else:
+            reason = _FORGOTTEN
+        fields = (LATE, command.offset, None, command.consumer, command.attempt, None, reason)
+        out.append(_new(Outcome, (self._position, sequence, self._now, *fields)))
+        self._position += 1
+
+    def _join(self, place: int) -> None:
+        """Make one of a stretch and those that touch it; forget the oldest if there are too many."""
+        seen = self._seen
+        for left in (place, place - 1):
+            if 0 <= left < len(seen) - 1 and seen[left][1] == seen[left + 1][0] - 1:
+                seen[left][1] = seen.pop(left + 1)[1]
+        if len(seen) > _MOST_STRETCHES:
+            del seen[0]
+            self._seen_forgotten = True
+
     def _load(self, data: Reader, placement: HashRing, config: DispatcherConfig | None) -> None:
         self._now = data.field("now_ms").count()
         self._sequence = data.field("sequence").maybe(Reader.integer)
+        self._load_seen(data)
         self._position = data.field("position").count()
         dispatcher = data.field("dispatcher")
         self._dispatcher = KeySharedDispatcher.restore(dispatcher.raw, placement, config, now_ms=self._now)
@@ -255,6 +310,17 @@ class Journal:
             if newest is not None and offset.offset() <= newest:
                 raise offset.refuse(f"be greater than {newest}")
             self._unread[offset.offset()] = key.maybe(Reader.binary)
+
+    def _load_seen(self, data: Reader) -> None:
+        self._seen_forgotten = data.field("seen_forgotten").flag()
+        for stretch in data.field("seen").items():
+            first, last = stretch.items(2)
+            if first.integer() > last.integer() or (self._seen and first.integer() <= self._seen[-1][1] + 1):
+                raise stretch.refuse("be the first and the last of a stretch, behind the one before and a gap")
+            self._seen.append([first.integer(), last.integer()])
+        if (self._seen[-1][1] if self._seen else None) != self._sequence or len(self._seen) > _MOST_STRETCHES:
+            requirement = f"be at most {_MOST_STRETCHES} stretches, and end with the last sequence"
+            raise data.field("seen").refuse(requirement)
 
     @property
     def _newest(self) -> int | None:
@@ -340,6 +406,10 @@ class Journal:
     def _tell(self, fields: Fields, out: list[Outcome]) -> None:
         out.append(_new(Outcome, (self._position, self._sequence, self._now, *fields)))
         self._position += 1
+
+
+def _first_of(stretch: list[int]) -> int:
+    return stretch[0]
 
 
 def _sequence_of(command: Command) -> int:

@@ -5,14 +5,14 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.command_logs import Log, pieces_of, ring, written_log
 
-from keyshared.commands import COMMANDS, REFUSED, Command, Outcome, call, fields_of
+from keyshared.commands import COMMANDS, LATE, REFUSED, Command, Outcome, call, fields_of
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Effect, Load
 from keyshared.errors import KeySharedError
@@ -129,7 +129,7 @@ class Credulous(Journal):
     """Carries out whatever comes, also again."""
 
     def apply(self, command: Command) -> list[Outcome]:
-        self._sequence = None
+        self._sequence, self._seen = None, []
         return super().apply(command)
 
 
@@ -172,6 +172,88 @@ BROKEN: list[type[Journal]] = [
     *(Forgetful, Credulous, Hasty, Coarse, Rereading),
     *(forgetting("unread", []), forgetting("sequence", None), forgetting("position", 0), forgetting("now_ms", 0)),
 ]
+
+
+def strayed(rng: Random, commands: list[Command]) -> list[list[Command]]:
+    """Pieces in which some commands come later than they should, some never, and some more than once."""
+    pieces = [piece[:1] if rng.random() < 0.1 else piece for piece in pieces_of(rng, commands)]
+    weight = rng.choice([0.05, 0.3, 0.8])
+    for number, piece in enumerate(pieces):
+        for command in [command for command in piece if rng.random() < weight]:
+            piece.remove(command)
+            pieces[rng.randrange(number, len(pieces))].append(command)
+    return pieces
+
+
+class Expected(NamedTuple):
+    """Which commands are carried out, in their order, and which are late."""
+
+    done: list[Command]
+    late: list[int]
+
+
+def by_sets(pieces: list[list[Command]]) -> Expected:
+    """A journal's memory without bounds: what was carried out, and what was late."""
+    done: list[Command] = []
+    late: list[int] = []
+    for piece in pieces:
+        for command in sorted(piece, key=lambda command: command.sequence):
+            if command in done or command.sequence in late:
+                continue
+            if done and command.sequence < done[-1].sequence:
+                late.append(command.sequence)
+            else:
+                done.append(command)
+    return Expected(done, late)
+
+
+def put_in(log: Log, pieces: list[list[Command]], kind: type[Journal]) -> list[Outcome]:
+    journal = kind(ring(), log.config)
+    told: list[Outcome] = []
+    for piece in pieces:
+        told += journal.apply_all(piece)
+        journal = kind.from_bytes(journal.to_bytes(), ring(), log.config)
+    return told
+
+
+def keeps_track(seed: int, kind: type[Journal]) -> bool:
+    """Whether each command is carried out, late or there for the second time, and exactly one of these."""
+    rng = Random(seed)
+    log = written_log(rng, LENGTH)
+    pieces = strayed(rng, log.commands)
+    expected, told = by_sets(pieces), put_in(log, pieces, kind)
+    carried_out = [outcome[2:] for outcome in Journal(ring(), log.config).apply_all(expected.done)]
+    return (
+        expected.late == [outcome.sequence for outcome in told if outcome.effect == LATE]
+        and carried_out == [outcome[2:] for outcome in told if outcome.effect != LATE]
+        and list(range(len(told))) == [outcome.position for outcome in told]
+    )
+
+
+@given(st.integers(0, 1 << 32))
+def test_a_command_is_carried_out_or_late_and_nothing_that_comes_disappears(seed: int) -> None:
+    assert keeps_track(seed, Journal)
+
+
+class Silent(Journal):
+    """Takes whatever is not above the last sequence for a repetition."""
+
+    def _look_back(self, *_: object) -> None:
+        pass
+
+
+class Suspicious(Journal):
+    """Takes whatever is not above the last sequence for late."""
+
+    def _remember(self, sequence: int) -> None:
+        self._seen = [[sequence, sequence]]
+
+
+@pytest.mark.parametrize(
+    "broken", [Silent, Suspicious, forgetting("seen_forgotten", True)], ids=lambda kind: kind.__name__
+)
+def test_a_journal_that_loses_track_is_caught(broken: type[Journal]) -> None:
+    assert not all(keeps_track(seed, broken) for seed in SEEDS[:50])
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda kind: kind.__name__)

@@ -44,6 +44,7 @@ from keyshared.spark.audit import (  # noqa: E402 - needs pyspark
     VerdictRow,
     ViolationRow,
     _count,
+    _rules,
     audit,
     audit_batches,
     audit_partition,
@@ -332,7 +333,7 @@ class TestColumns:
         told: Histories = {"p": [*PLAIN], "q": [PLAIN[0], held]}
         for histories_, empty in (({"p": told["p"]}, {"reason", "until_ms"}), (told, set())):
             log = frame(spark, flat(histories_, Random(0))).drop("version")
-            counted = _count(log, "topic_partition", "sequence")
+            counted = _count(log, _rules("topic_partition", "sequence"))
             assert {"counted", "limit", "drains"} | empty == set(counted.empty)
             assert {name: len(history) for name, history in histories_.items()} == counted.sizes
 

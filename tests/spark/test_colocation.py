@@ -198,7 +198,7 @@ def test_a_row_without_a_place_fails_the_job_and_is_named(
     spark: "SparkSession", request: pytest.FixtureRequest, row: tuple[object, ...]
 ) -> None:
     rows = [("k", "t", 0), row]
-    told = f"a row has no {request.node.callspec.id}, so it has no place"
+    told = f"column {request.node.callspec.id} must not be NULL in any row, and it is in"
     with pytest.raises(pyspark.errors.SparkRuntimeException, match=told):
         colocate(frame(spark, rows), RING).collect()
 

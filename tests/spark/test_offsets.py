@@ -290,7 +290,9 @@ def test_nothing_is_run_before_it_is_asked_for(spark: "SparkSession") -> None:
 def test_the_job_fails_on_a_record_without_a_place(spark: "SparkSession", column: str) -> None:
     commits, source, target = frames(spark, [Partition("t-0", log(10), log(70), [Commit("g", 12)])])
     broken = source.withColumn(column, F.when(F.col("offset") != 11, F.col(column)))
-    with pytest.raises(PySparkException, match=f"a record of the log has no {column}"):
+    with pytest.raises(
+        PySparkException, match=f"column {column} of a record must not be NULL in any row, and it is in topic_partition"
+    ):
         translate_offsets(commits, broken, target, provenance=True).collect()
 
 
@@ -349,20 +351,23 @@ def _the_last_record_for_the_next(asked: "DataFrame", log: "DataFrame") -> "Data
     return _LAST(asked, shifted)
 
 
-def _one_position_for_all_origins(asked: "DataFrame", source: "DataFrame", target: "DataFrame") -> "DataFrame":
+def _one_position_for_all_origins(
+    given: "DataFrame", source: "DataFrame", target: "DataFrame", bounds: "DataFrame | None"
+) -> "DataFrame":
     """A broken variant: a vector that forgets which origin an offset is of."""
-    return _UNCOVERED(asked, source.withColumn("origin", F.lit("all")), target.withColumn("origin", F.lit("all")))
+    everything = F.lit("all")
+    return _UNCOVERED(given, source.withColumn("origin", everything), target.withColumn("origin", everything), bounds)
 
 
 _LAST = adapter._last_timestamps
-_UNCOVERED = adapter._first_uncovered
+_UNCOVERED = adapter._uncovered
 
 
 @pytest.mark.parametrize(
     ("name", "variant", "provenance"),
     [
         ("_last_timestamps", _the_last_record_for_the_next, False),
-        ("_first_uncovered", _one_position_for_all_origins, True),
+        ("_uncovered", _one_position_for_all_origins, True),
     ],
 )
 def test_broken_look_ups_are_caught(

@@ -148,7 +148,7 @@ def test_the_number_of_shuffle_partitions_changes_nothing(spark: "SparkSession",
 
 def test_lanes_that_run_one_by_one_are_never_shown_to_python(spark: "SparkSession", lane_history: LaneHistory) -> None:
     log = frame(spark, [("t", b"k", row) for row in lane_history(Random(3), 50, 1)])
-    lanes = log.withColumn("_keyless", F.lit(None).cast("long"))
+    lanes = log.withColumns({"_keyless": F.lit(None).cast("long"), "_why": F.lit(None).cast("string")})
     assert 0 == _screened(lanes).count()
 
 

@@ -88,7 +88,10 @@ def test_rows_of_equal_order_always_get_the_same_offsets(spark: "SparkSession", 
         ({"key": "nope"}, "'nope'; it must be a column of the frame"),
         ({"order": "note"}, "order is 'note'; it must be a column of whole numbers, dates or times, and it is string"),
         ({"order": "id"}, "and it is string"),
-        ({"partition": "id"}, "topic-partition is 'id'; it must have a value in every row, and 1 rows have none"),
+        (
+            {"partition": "id"},
+            "column topic_partition is 'id'; it must not be NULL in any row, and it is in 1; .* id NULL",
+        ),
     ],
 )
 def test_columns_that_cannot_make_a_log_are_refused(

@@ -113,7 +113,7 @@ class Repeating(DispatchProcessor):
 
     def _opened(self) -> tuple[Journal, int | None]:
         journal, timer = super()._opened()
-        journal._sequence = None
+        journal._sequence, journal._seen = None, []
         return journal, timer
 
 

@@ -1,6 +1,8 @@
 """Real streams over real files and a real state store; and what is refused before one starts."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -171,8 +173,12 @@ def test_a_stream_that_crashes_and_is_stopped_gives_each_row_of_the_batch_once(
 
 def test_the_batch_form_of_arrow_takes_and_gives_any_size_of_batches() -> None:
     rows = [(name, 500, *command) for name, mine in logs(Random(7)).items() for command in mine]
-    schema = pa.schema([*to_arrow_schema(COMMAND_SCHEMA)]).insert(1, pa.field("until", pa.int64()))
-    plain = [[key.encode() if isinstance(key, str) and at == 6 else key for at, key in enumerate(row)] for row in rows]
+    schema = pa.schema([field.with_nullable(True) for field in to_arrow_schema(COMMAND_SCHEMA)])
+    schema = schema.insert(1, pa.field("until", pa.int64())).insert(2, pa.field("latest", pa.int64()))
+    plain = [
+        [key.encode() if isinstance(key, str) and at == 7 else key for at, key in enumerate(row)]
+        for row in headed(rows)
+    ]
     table = pa.Table.from_arrays(
         [pa.array(values, field.type) for values, field in zip(zip(*plain, strict=True), schema, strict=True)],
         schema=schema,
@@ -184,6 +190,18 @@ def test_the_batch_form_of_arrow_takes_and_gives_any_size_of_batches() -> None:
         assert [to_arrow_schema(OUTCOME_SCHEMA)] * len(batches) == [batch.schema for batch in batches]
         assert expected == [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
     assert [] == list(dispatch_batches([], ring(), CONFIG))
+    for spoilt in (table.slice(1), table.slice(0, 1), table.slice(0, len(table) - 1)):  # r has no second command then
+        with pytest.raises(ConfigError, match="be the same source whenever it is read"):
+            list(dispatch_batches(spoilt.to_batches(), ring(), CONFIG))
+
+
+def headed(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Each topic-partition with a row before it that says how long time goes on, and its last instant."""
+    found: list[tuple[Any, ...]] = []
+    for name, mine in groupby(rows, key=itemgetter(0)):
+        own = [(name, None, None, *row[2:]) for row in mine]
+        found += [(name, 500, max(row[4] for row in own), *[None] * (len(own[0]) - 3)), *own]
+    return found
 
 
 def test_a_stream_has_the_schema_of_a_batch(store: "SparkSession", tmp_path: Path) -> None:
@@ -230,5 +248,41 @@ def test_a_stream_without_its_state_store_is_refused_at_once(spark: "SparkSessio
 def test_a_command_without_a_place_in_the_order_fails_the_job_and_says_so(store: "SparkSession") -> None:
     rows = store.createDataFrame([("p", None, 0, "handle_timeout")], frame(store).schema)
 
-    with pytest.raises(PySparkException, match="sequence is NULL"):
+    with pytest.raises(
+        PySparkException,
+        match="column sequence must not be NULL in any row, and it is in topic_partition 'p', sequence NULL",
+    ):
         stream_dispatch(rows, HashRing()).collect()
+
+
+LATE_FILES = (
+    [("p", 0, 0, "add_consumer", None, "a"), ("p", 1, 1, "offer", 0, None), ("p", 3, 3, "offer", 2, None)],
+    [("p", 2, 2, "offer", 1, None), ("p", 1, 1, "offer", 0, None), ("p", 4, 4, "offer", 3, None)],
+)
+
+
+def test_a_command_that_comes_a_micro_batch_late_is_an_outcome_and_a_figure(
+    store: "SparkSession", tmp_path: Path
+) -> None:
+    """[no-loss] Neither it nor anything behind it disappears without a word; what comes once more is no news."""
+    schema = "topic_partition string, sequence long, at_ms long, command string, offset long, consumer string"
+    source, sink = str(tmp_path / "in"), Sink()
+    queries = []
+
+    def run() -> None:
+        outcomes = stream_dispatch(store.readStream.schema(schema).parquet(source), HashRing(), delay_ms=1_000)
+        writer = outcomes.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        queries.append(writer.trigger(availableNow=True).start())
+        queries[-1].awaitTermination()
+
+    for rows in LATE_FILES:
+        store.createDataFrame(rows, schema).coalesce(1).write.mode("append").parquet(source)
+        start_again(run)
+
+    assert [(1, "deliver", 0), (3, "deliver", 2), (2, "late", 1), (4, "deliver", 3)] == [
+        (row[2], row[4], row[5]) for row in sorted(sink.rows)
+    ]
+    figures = [progress.observedMetrics for query in queries for progress in query.recentProgress]
+    assert {"stream_dispatch"} == {name for told in figures for name in told}
+    totals = [sum(told["stream_dispatch"][name] for told in figures) for name in ("outcomes", "late", "refused")]
+    assert [4, 1, 0] == totals

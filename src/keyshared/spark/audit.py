@@ -13,7 +13,7 @@ from os import PathLike
 from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
@@ -27,6 +27,7 @@ from keyshared.spark.kept import Kept
 from keyshared.spark.packing import check_partitions, packed
 from keyshared.spark.page import checked_target
 from keyshared.spark.pieces import in_one_piece
+from keyshared.spark.rules import Rule, count_wrong, never_null, place_of, refuse
 from keyshared.testing.checker import DEFAULT_REMEMBERED_KEYS, Checker
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.guarantees import Guarantees, Promise, Violation
@@ -230,7 +231,8 @@ def audit(
         df: The histories: one row for each happening, with the columns of `keyshared.testing.rows.COLUMNS` (see
             docs/history.md). Columns that may be null may be missing, ``key`` may be a text, and whole numbers may be
             int or long. Columns whose names begin with ``x_`` are yours. It is read twice: once to count and to look
-            for rows without a place and columns without values, once to judge; ``persist`` it if reading is dear.
+            for rows without a place and columns without values, once to judge; ``persist`` it if reading is dear. What
+            is judged is the second read, all of it: the first one only spreads the load.
         guarantees: What the system claims; None: every promise that a history can show, one delivery of a key at a
             time.
         topic_partition: String column; no NULL. What has a cursor of its own is a history of its own: with several
@@ -271,8 +273,9 @@ def audit(
     work = _Work(Guarantees() if guarantees is None else guarantees, remembered_keys, most)
     work.check()
     rows = history_columns(df, topic_partition=topic_partition, sequence=sequence)
-    counted = _count(rows, topic_partition, sequence)
-    spread = packed(rows.drop(*counted.empty), counted.sizes, partitions, order="sequence")
+    rules = _rules(topic_partition, sequence)
+    counted = _count(rows, rules)
+    spread = packed(_used(rows, rules, counted.empty), counted.sizes, partitions, order="sequence")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return audit_batches(batches, *work)
@@ -459,24 +462,42 @@ class _Counted(NamedTuple):
     empty: Sequence[str]
 
 
-def _count(rows: DataFrame, topic_partition: str, sequence: str) -> _Counted:
+def _rules(topic_partition: str, sequence: str) -> list[Rule]:
+    """What says where a row belongs, by the names of `history_columns`."""
+    return [
+        never_null("topic_partition", topic_partition, F.col("topic_partition")),
+        never_null("sequence", sequence, F.col("sequence")),
+    ]
+
+
+def _place() -> Column:
+    return place_of({name: name for name in ("topic_partition", "sequence", "happening")})
+
+
+def _count(rows: DataFrame, rules: Sequence[Rule]) -> _Counted:
     """Count the rows of each topic-partition, and refuse those that have no place."""
     seldom = [name for name in _SELDOM if name in rows.columns]
     counts = (
         rows.groupBy("topic_partition")
         .agg(
             F.count("*").alias("size"),
-            F.count_if(F.col("sequence").isNull()).alias("missing"),
+            *count_wrong(rules),
             *(F.bool_or(F.col(name).isNotNull()).alias(name) for name in seldom),
         )
         .collect()
     )
-    nowhere = sum(row["size"] for row in counts if row["topic_partition"] is None)
-    for name, column, found in (
-        ("topic_partition", topic_partition, nowhere),
-        ("sequence", sequence, sum(row["missing"] for row in counts)),
-    ):
-        if found:
-            raise ConfigError(f"column {name}", column, f"not be NULL in any row, and it is in {found}")
+    refuse(rows, rules, {rule.name: sum(row[f"bad_{rule.name}"] for row in counts) for rule in rules}, _place())
     empty = [name for name in seldom if not any(row[name] for row in counts)]
     return _Counted({row["topic_partition"]: row["size"] for row in counts}, empty)
+
+
+def _used(rows: DataFrame, rules: Sequence[Rule], empty: Sequence[str]) -> DataFrame:
+    """Leave out the columns in which nothing stood when they were counted; fails if something stands there now."""
+    place = _place()
+    kept = {rule.name: rule.kept(place) for rule in rules}
+    for name in empty:
+        told = f"keyshared: the source has changed: column {name} was NULL in every row, and it is not any more in "
+        kept["sequence"] = F.when(F.col(name).isNotNull(), F.raise_error(F.concat(F.lit(told), place))).otherwise(
+            kept["sequence"]
+        )
+    return rows.select(*(kept.get(name, F.col(name)).alias(name) for name in rows.columns if name not in empty))

@@ -20,6 +20,7 @@ from keyshared.spark.buckets import bucket_ranges_of
 from keyshared.spark.columns import WHOLE, check_columns, check_key, check_new
 from keyshared.spark.owner import owner_number
 from keyshared.spark.packing import check_partitions
+from keyshared.spark.rules import never_null, place_of
 from keyshared.spark.slots import bucket_hash, ranges_of, slot
 from keyshared.spark.tables import constant
 
@@ -118,7 +119,8 @@ def _placed(df: DataFrame, place: Column, count: int, order: Sequence[str]) -> D
     A row without a value to sort by has no place in the order, and must not get one in silence. It is looked for here,
     once for each row: in the sort it would be once for each comparison, in a filter Spark could move it below a join.
     """
-    for column in order:
-        missing = F.raise_error(F.lit(f"keyshared: a row has no {column}, so it has no place in the order of messages"))
-        place = F.when(F.col(column).isNull(), missing).otherwise(place)
+    where = place_of({column: column for column in order})
+    for column in reversed(order):
+        rule = never_null(_PLACE, column)
+        place = F.when(rule.wrong, F.raise_error(rule.said(where))).otherwise(place)
     return df.withColumn(_PLACE, place.cast("int")).repartitionById(count, _PLACE)

@@ -1,7 +1,8 @@
 """Looking at a frame's columns before a job starts, so that what is wrong is said at once and by its name."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -10,11 +11,23 @@ from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructF
 
 from keyshared.errors import ConfigError
 
-__all__ = ["WHOLE", "as_declared", "check_columns", "check_key", "check_new", "type_of"]
+__all__ = [
+    "WHOLE",
+    "as_declared",
+    "check_columns",
+    "check_distinct",
+    "check_key",
+    "check_new",
+    "column_names",
+    "folding",
+    "quoted",
+    "type_of",
+]
 
 WHOLE: Final = ("bigint", "int", "smallint", "tinyint")
 """Types of whole numbers, for `check_columns`."""
 
+_CASE_SENSITIVE: Final = "spark.sql.caseSensitive"
 _SPARK_NAMES: Final = {"bigint": "long"}
 _PARTS: Final = re.compile(r"(?:[^.`]+|`(?:[^`]|``)+`)(?:\.|$)")  # of a path; what has a dot in its name is quoted
 
@@ -24,19 +37,68 @@ def type_of(df: DataFrame, column: str) -> DataType:
 
     Args:
         df: The frame.
-        column: Its name, as Spark reads it: upper and lower case are the same, except among the keys of a map, and a
-            name with a dot in it stands in backticks.
+        column: Its name, as Spark reads it: upper and lower case are the same, unless the session says otherwise and
+            except among the keys of a map, and a name with a dot in it stands in backticks.
 
     Returns:
         The type.
 
     Raises:
-        ConfigError: There is no such column.
+        ConfigError: There is no such column, or there are several.
     """
-    found = _field(df.schema, column)
-    if found is None:
+    parts = _parts(column)
+    found = _descend(df.schema, parts, folding(df)) if parts else []
+    if not found:
         raise ConfigError("column", column, f"be a column of the frame ({', '.join(df.columns)})")
-    return found
+    if len(found) > 1:
+        raise ConfigError("column", column, f"be one column, and the frame has {len(found)} of that name; rename them")
+    return found[0]
+
+
+def folding(df: DataFrame) -> Callable[[str], str]:
+    """Return what makes two names equal that this frame's session takes for one: the case is folded, or it counts.
+
+    Args:
+        df: A frame of the session.
+    """
+    sensitive = str(df.sparkSession.conf.get(_CASE_SENSITIVE)).lower() == "true"
+    return str if sensitive else str.casefold
+
+
+def column_names(df: DataFrame) -> set[str]:
+    """Return the names of a frame's columns, folded as `folding` does: for columns that may be missing.
+
+    Args:
+        df: The frame.
+    """
+    return set(map(folding(df), df.columns))
+
+
+def check_distinct(df: DataFrame, columns: Iterable[str]) -> None:
+    """Check that names are taken once in a frame, before these columns are selected by their names.
+
+    Args:
+        df: The frame.
+        columns: Names as they stand in it, without quotes.
+
+    Raises:
+        ConfigError: Several columns have one of these names.
+    """
+    fold = folding(df)
+    counts = Counter(map(fold, df.columns))
+    for name in columns:
+        if counts[fold(name)] > 1:
+            requirement = f"be one column, and the frame has {counts[fold(name)]} of that name; rename them"
+            raise ConfigError("column", name, requirement)
+
+
+def quoted(name: str) -> str:
+    """Return a name as Spark reads it back as one, whatever is in it: dots, for example.
+
+    Args:
+        name: As it stands in the schema.
+    """
+    return f"`{name.replace('`', '``')}`"
 
 
 def as_declared(field: StructField) -> Column:
@@ -81,10 +143,9 @@ def check_new(df: DataFrame, column: str) -> None:
         column: Name of the new column.
 
     Raises:
-        ConfigError: It is empty, or taken; upper and lower case are the same, as in Spark.
+        ConfigError: It is empty, or taken; upper and lower case are the same, if they are in this session.
     """
-    taken = {name.casefold() for name in df.columns}
-    if not column or column.casefold() in taken:
+    if not column or folding(df)(column) in column_names(df):
         raise ConfigError("into", column, f"be the name of a new column, none of {', '.join(df.columns)}")
 
 
@@ -107,11 +168,6 @@ def check_columns(df: DataFrame, expected: Mapping[str, tuple[str, ...]]) -> Non
             )
 
 
-def _field(kind: DataType, path: str) -> DataType | None:
-    parts = _parts(path)
-    return _descend(kind, parts) if parts else None
-
-
 def _parts(path: object) -> list[str]:
     """The names along a path; none if it is no path."""
     if not isinstance(path, str):
@@ -123,14 +179,14 @@ def _parts(path: object) -> list[str]:
     return [name[1:-1].replace("``", "`") if name.startswith("`") else name for name in names]
 
 
-def _descend(kind: DataType, names: Sequence[str]) -> DataType | None:
+def _descend(kind: DataType, names: Sequence[str], fold: Callable[[str], str]) -> list[DataType]:
+    """The types of all that these names can mean."""
     if not names:
-        return kind
+        return [kind]
     if isinstance(kind, MapType):
-        return _descend(kind.valueType, names[1:]) if kind.keyType == StringType() else None
+        return _descend(kind.valueType, names[1:], fold) if kind.keyType == StringType() else []
     if not isinstance(kind, StructType):
-        return None
-    for field in kind.fields:
-        if field.name.casefold() == names[0].casefold():
-            return _descend(field.dataType, names[1:])
-    return None
+        return []
+    wanted = fold(names[0])
+    fields = (field.dataType for field in kind.fields if fold(field.name) == wanted)
+    return [found for field in fields for found in _descend(field, names[1:], fold)]

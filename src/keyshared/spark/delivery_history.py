@@ -5,16 +5,26 @@ does not say, only their offsets do: a message was there when it or a newer one 
 published just before that, the latest moment there is, so that what the checker keeps in memory is what was outstanding
 and not the whole log. No promise is judged otherwise for that: what holds a message back are older ones of its key, and
 those are there in time.
+
+Both frames are read once, together: of a log that grows between two reads a history would tell half of it twice.
 """
 
-from functools import reduce
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.spark.columns import check_columns
-from keyshared.spark.order import PROMISES, check_deliveries, check_offered
+from keyshared.spark.columns import check_columns, column_names
+from keyshared.spark.order import (
+    PROMISES,
+    check_deliveries,
+    check_offered,
+    place_of_message,
+    rules_of_deliveries,
+    rules_of_offered,
+)
+from keyshared.spark.rules import Rule
 from keyshared.testing.guarantees import Guarantees
 from keyshared.testing.rows import HISTORY_VERSION
 
@@ -45,6 +55,20 @@ _TYPES: Final = {
     "reason": "string",
 }
 _MILLIS: Final = ("bigint", "int")
+_OPTIONAL: Final = {"outcome": ("string",), "delivered_ms": _MILLIS, "ended_ms": _MILLIS}
+_READ: Final = {
+    "topic_partition": "string",
+    "offset": "bigint",
+    "key": "binary",
+    "consumer": "string",
+    "attempt": "bigint",
+    "sequence": "bigint",
+    "end_sequence": "bigint",
+    "settled_sequence": "bigint",
+    "outcome": "string",
+    "delivered_ms": "bigint",
+    "ended_ms": "bigint",
+}
 _BEFORE_ALL: Final = -(1 << 63)
 _ANYBODY: Final = "(anybody)"
 _OVER: Final = "the history is over"
@@ -69,10 +93,11 @@ def delivery_history(deliveries: DataFrame, *, offered: DataFrame | None = None)
         a proof names, and ``x_position``: the position in the delivery log, NULL at the end of the history.
 
     Raises:
-        ConfigError: A column is missing or of another type. No job was started.
+        ConfigError: A column is missing or of another type. No job was started. The job fails on NULL in a column that
+            must have a value; the error counts such rows and shows one.
 
     Complexity:
-        Two shuffles and sorts; a topic-partition is numbered by one task.
+        One shuffle and two sorts; a topic-partition is worked on by one task.
 
     Example:
         >>> columns = "topic_partition string, offset long, key string, consumer string, attempt int, sequence long, "
@@ -82,21 +107,19 @@ def delivery_history(deliveries: DataFrame, *, offered: DataFrame | None = None)
         ['published', 'delivered', 'acked']
     """
     check_deliveries(deliveries)
-    optional = {"outcome": ("string",), "delivered_ms": _MILLIS, "ended_ms": _MILLIS}
-    there = {name.casefold() for name in deliveries.columns}
-    check_columns(deliveries, {name: kinds for name, kinds in optional.items() if name in there})
+    there = column_names(deliveries)
+    check_columns(deliveries, {name: kinds for name, kinds in _OPTIONAL.items() if name in there})
     if offered is not None:
         check_offered(offered)
-    # one by one: Connect refuses to add no columns at all
-    missing = (name for name in optional if name not in there)
-    log = reduce(lambda frame, name: frame.withColumn(name, _nothing()), missing, deliveries)
-    parts = [_of_deliveries(log, is_over=offered is not None), _published(log, offered)]
+    has_keys = offered is not None and "key" in column_names(offered)
+    rows = _usable(_of_log(deliveries, there), rules_of_deliveries())
     if offered is not None:
-        parts.append(_the_end(offered))
+        rows = rows.unionByName(_usable(_of_offered(offered, has_keys=has_keys), rules_of_offered()))
+    told = _told(_looked_up(rows, is_over=offered is not None), is_over=offered is not None, has_keys=has_keys)
     in_order = Window.partitionBy("topic_partition").orderBy(
         F.col("position").asc_nulls_last(), "rank", "offset", "attempt", "consumer"
     )
-    return reduce(DataFrame.unionByName, parts).select(
+    return told.select(
         "topic_partition",
         (F.row_number().over(in_order) - 1).cast("bigint").alias("sequence"),
         F.lit(HISTORY_VERSION).alias("version"),
@@ -120,8 +143,66 @@ def _event(rank: int, happening: Column | str, position: Column, **fields: Colum
     return F.struct(*(values.get(each, _nothing()).cast(kind).alias(each) for each, kind in _TYPES.items()))
 
 
-def _of_deliveries(log: DataFrame, *, is_over: bool) -> DataFrame:
-    """What each delivery tells: its start, its end, and a settlement after its end."""
+def _of_log(deliveries: DataFrame, there: set[str]) -> DataFrame:
+    """The deliveries as far as they are told, with NULL where a column is missing."""
+    columns = [F.col(name).cast(kind).alias(name) for name, kind in _READ.items() if name not in _OPTIONAL]
+    optional = [
+        (F.col(name) if name in there else _nothing()).cast(kind).alias(name)
+        for name, kind in _READ.items()
+        if name in _OPTIONAL
+    ]
+    return deliveries.select(*columns, *optional, F.lit(False).alias("_said"))
+
+
+def _of_offered(offered: DataFrame, *, has_keys: bool) -> DataFrame:
+    """What was offered, as rows beside the deliveries."""
+    known = ("topic_partition", "offset", "key") if has_keys else ("topic_partition", "offset")
+    columns = [(F.col(name) if name in known else _nothing()).cast(kind).alias(name) for name, kind in _READ.items()]
+    return offered.select(*columns, _true().alias("_said"))
+
+
+def _usable(rows: DataFrame, rules: Sequence[Rule]) -> DataFrame:
+    """Put rows that cannot be told into a topic-partition of nobody's, where they are counted: see `_looked_up`."""
+    broken = [F.when(rule.wrong, rule.said(place_of_message())) for rule in rules]
+    marked = rows.withColumn("_broken", F.coalesce(*broken))
+    return marked.withColumn("topic_partition", F.when(F.col("_broken").isNull(), F.col("topic_partition")))
+
+
+def _looked_up(rows: DataFrame, *, is_over: bool) -> DataFrame:
+    """Each row with what is known of its message: all of them go by once, from the newest message to the oldest.
+
+    ``_first`` is the position at which it or a newer one was delivered first, ``_last_row`` whether this is its last
+    row, and ``_lowest`` the oldest message that was offered; what was offered comes behind its deliveries.
+    """
+    said_key = F.when(F.col("_said"), F.col("key"))  # of several that which is least, as the last one
+    by_message = Window.partitionBy("topic_partition").orderBy(
+        F.desc("offset"), "_said", "sequence", said_key.desc_nulls_first()
+    )
+    so_far = by_message.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    whole = by_message.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    offered = F.col("_said") | F.lit(not is_over)
+    looked = rows.withColumns(
+        {
+            "_first": F.min("sequence").over(so_far),
+            "_last_row": ~F.lead("offset").over(by_message).eqNullSafe(F.col("offset")),
+            "_first_row": ~F.lag("offset").over(by_message).eqNullSafe(F.col("offset")),
+            "_lowest": F.min(F.when(offered, F.col("offset"))).over(whole),
+            "_rows": F.count("*").over(whole),
+        }
+    )
+    counted = F.concat(F.col("_broken"), F.lit("; rows that cannot be used: "), F.col("_rows").cast("string"))
+    usable = F.col("_broken").isNull() | F.raise_error(counted).cast("boolean")
+    return looked.filter(usable).withColumn(
+        "_first_key", F.last(F.when(F.col("_first_row"), F.struct("key")), ignorenulls=True).over(so_far)["key"]
+    )
+
+
+def _told(rows: DataFrame, *, is_over: bool, has_keys: bool) -> DataFrame:
+    """What each row tells: of a delivery its start, its end, and a settlement after it; of the last of a message that.
+
+    A message is published just before it or a newer one goes out; the first one before everything, so that there is a
+    log.
+    """
     message = {name: F.col(name) for name in ("offset", "key", "consumer", "attempt")}
     delivery = {name: column for name, column in message.items() if name != "key"}
     end, settled = F.col("end_sequence"), F.col("settled_sequence")
@@ -142,51 +223,24 @@ def _of_deliveries(log: DataFrame, *, is_over: bool) -> DataFrame:
     )
     later = _event(_SETTLED, "settled", settled, offset=F.col("offset"), reason=F.lit("operator"))
     open_at_the_end = _event(_LEFT_OPEN, "released", _nothing(), reason=F.lit(_OVER), **delivery)
-    told = F.array_compact(
-        F.array(
-            _event(_DELIVERED, "delivered", F.col("sequence"), at_ms=F.col("delivered_ms"), **message),
-            F.when(end.isNotNull(), ended),
-            F.when(settled.isNotNull() & ~settled.eqNullSafe(end), later),
-            F.when(end.isNull() & F.lit(is_over), open_at_the_end),
-        )
+    is_delivery, is_lowest = ~F.col("_said"), F.col("offset") == F.col("_lowest")
+    is_message = F.col("_last_row") & (F.col("_said") | F.lit(not is_over))
+    published = _event(
+        _PUBLISHED,
+        "published",
+        F.when(is_lowest, F.lit(_BEFORE_ALL)).otherwise(F.col("_first")),
+        offset=F.col("offset"),
+        key=F.col("key" if has_keys else "_first_key"),
     )
-    return log.select("topic_partition", F.inline(told))
-
-
-def _published(log: DataFrame, offered: DataFrame | None) -> DataFrame:
-    """Each message just before it or a newer one goes out; the first one before everything, so that there is a log."""
-    names = ("topic_partition", "offset", "key")
-    messages = log.select(*names, F.col("sequence").alias("first"), F.lit(offered is None).alias("offered"))
-    key = F.min_by("key", "first")
-    if offered is not None:
-        has_keys = "key" in {name.casefold() for name in offered.columns}
-        said = offered.select(
-            "topic_partition",
-            "offset",
-            (F.col("key") if has_keys else _nothing()).cast("binary").alias("key"),
-            F.lit(None).cast("bigint").alias("first"),
-            _true().alias("offered"),
-        )
-        messages = messages.withColumn("key", F.col("key").cast("binary")).unionByName(said)
-        key = F.min(F.when(F.col("offered"), F.col("key"))) if has_keys else key
-    of_topic = Window.partitionBy("topic_partition")
-    newer = of_topic.orderBy(F.desc("offset")).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    lowest = F.min(F.when(F.col("offered"), F.col("offset"))).over(of_topic)
-    return (
-        messages.groupBy("topic_partition", "offset")
-        .agg(F.min("first").alias("first"), F.bool_or("offered").alias("offered"), key.alias("key"))
-        .withColumns({"first": F.min("first").over(newer), "is_lowest": F.col("offset") == lowest})
-        .filter("offered")
-        .withColumn("position", F.when(F.col("is_lowest"), F.lit(_BEFORE_ALL)).otherwise(F.col("first")))
-        .select(
-            "topic_partition",
-            _event(_PUBLISHED, "published", F.col("position"), offset=F.col("offset"), key=F.col("key")).alias("event"),
-        )
-        .select("topic_partition", "event.*")
-    )
-
-
-def _the_end(offered: DataFrame) -> DataFrame:
-    present = _event(_PRESENT, "connected", _nothing(), consumer=F.lit(_ANYBODY))
-    at_rest = _event(_AT_REST, "at_rest", _nothing())
-    return offered.select("topic_partition").distinct().select("topic_partition", F.inline(F.array(present, at_rest)))
+    events = [
+        F.when(is_delivery, _event(_DELIVERED, "delivered", F.col("sequence"), at_ms=F.col("delivered_ms"), **message)),
+        F.when(is_delivery & end.isNotNull(), ended),
+        F.when(is_delivery & settled.isNotNull() & ~settled.eqNullSafe(end), later),
+        F.when(is_message, published),
+    ]
+    if is_over:
+        present = _event(_PRESENT, "connected", _nothing(), consumer=F.lit(_ANYBODY))
+        at_rest = _event(_AT_REST, "at_rest", _nothing())
+        events.append(F.when(is_delivery & end.isNull(), open_at_the_end))
+        events += [F.when(is_message & is_lowest, event) for event in (present, at_rest)]
+    return rows.select("topic_partition", F.inline(F.array_compact(F.array(*events))))

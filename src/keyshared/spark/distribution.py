@@ -31,6 +31,7 @@ from keyshared.copyflags import CopyFlags
 from keyshared.distribution import DistributionTree
 from keyshared.spark.columns import check_columns, type_of
 from keyshared.spark.copyfaults import FAULTS, Copies, faults_of
+from keyshared.spark.rules import Rule, never_null, place_of
 
 __all__ = ["FAULT_SCHEMA", "audit_distribution", "count_by_fault"]
 
@@ -56,6 +57,7 @@ FAULT_SCHEMA: Final = StructType(
 _FAULT: Final = to_arrow_schema(FAULT_SCHEMA)
 _IDS: Final = ("string", "int", "bigint")
 _BATCH_ROWS: Final = 10_000
+_SHOWN: Final = 16
 
 
 def audit_distribution(df: DataFrame, tree: DistributionTree, *, produced: DataFrame | None = None) -> DataFrame:
@@ -66,14 +68,16 @@ def audit_distribution(df: DataFrame, tree: DistributionTree, *, produced: DataF
     Args:
         df: One row for each record in the log of each cluster: ``message_id`` (string, int or long), ``cluster``
             (string) and ``flags`` (int or long; or binary as `BigEndian` writes it; NULL for none). More columns do no
-            harm. Rows of clusters that are not in the tree show that a message exists; those clusters are not judged.
+            harm. Leave out the rows of clusters that are not in the tree, as those of one that has left it; what lies
+            there only shows that a message exists, and its id may go into ``produced``.
         tree: The distribution; after a change the tree that it led to. Only the proof of a loss knows links.
         produced: ``message_id`` of everything that was produced, if that is known from elsewhere: without it a message
             that is in no log at all cannot be missed.
 
     Returns:
         One row for each message and cluster with a fault, see `FAULT_SCHEMA`; none if every message is on every cluster
-        once. Lazy, as every frame is. The job fails on a row without a message id, and on flags that are none.
+        once. Lazy, as every frame is. The job fails on a row without a message id, of a cluster that is not in the
+        tree (a misspelt one would look like a loss), and on flags that are none; the error shows the row.
 
     Raises:
         ConfigError: A column is missing or of another type. No job was started.
@@ -88,11 +92,19 @@ def audit_distribution(df: DataFrame, tree: DistributionTree, *, produced: DataF
         [Row(fault='lost', cluster='c2', explanation='c1 did not copy it to c2 at level 1')]
     """
     check_columns(df, {"message_id": _IDS, "cluster": ("string",), "flags": ("int", "bigint", "binary")})
-    copies = df.select(_identified(), "cluster", _digits(type_of(df, "flags")).alias("flags"))
+    place = place_of({name: name for name in ("message_id", "cluster")})
+    flags = _flags(type_of(df, "flags"))
+    copies = df.select(*(rule.kept(place) for rule in (_identified(), _known(tree), flags)))
     if produced is not None:
         check_columns(produced, {"message_id": _IDS})
         nowhere = F.lit(None).cast("string")
-        copies = copies.unionByName(produced.select(_identified(), nowhere.alias("cluster"), F.lit("0").alias("flags")))
+        copies = copies.unionByName(
+            produced.select(
+                _identified("message_id of produced").kept(F.lit("it")),
+                nowhere.alias("cluster"),
+                F.lit("0").alias("flags"),
+            )
+        )
     # all of a message in one place at once: counting equal copies before the shuffle would not make it smaller
     placed = copies.repartition("message_id")
     counted = placed.groupBy("message_id", "cluster", "flags").agg(F.count("*").alias("number"))
@@ -117,12 +129,18 @@ def count_by_fault(faults: DataFrame) -> dict[str, int]:
     return {fault: counts.get(fault, 0) for fault in FAULTS}
 
 
-def _identified() -> Column:
-    nameless = F.raise_error(F.lit("keyshared: a row has no message_id, so it cannot be told from others"))
-    return F.coalesce(F.col("message_id").cast("string"), nameless).alias("message_id")
+def _identified(called: str = "message_id") -> Rule:
+    return never_null("message_id", called, F.col("message_id").cast("string"))
 
 
-def _digits(kind: DataType) -> Column:
+def _known(tree: DistributionTree) -> Rule:
+    value, clusters = F.col("cluster"), tree.clusters
+    shown = ", ".join(clusters[:_SHOWN]) + (", ..." if len(clusters) > _SHOWN else "")
+    wrong = ~F.coalesce(value.isin(*clusters), F.lit(False))
+    return Rule("cluster", "cluster", value, wrong, f"NULL or none of the tree ({shown})")
+
+
+def _flags(kind: DataType) -> Rule:
     """Flags as hexadecimal digits without zeros in front: the same flags are the same text, whatever their type."""
     flags = F.col("flags")
     if isinstance(kind, BinaryType):
@@ -131,8 +149,8 @@ def _digits(kind: DataType) -> Column:
     else:
         bad, digits = flags < 0, F.hex(flags.cast("bigint"))
     short = F.ltrim(digits, F.lit("0"))
-    refused = F.raise_error(F.lit("keyshared: flags must be NULL, at least 0, or at least one byte"))
-    return F.when(flags.isNull(), "0").when(bad, refused).when(short == "", "0").otherwise(short)
+    value = F.when(flags.isNull() | (short == ""), "0").otherwise(short)
+    return Rule("flags", "flags", value, F.coalesce(bad, F.lit(False)), "negative or empty")
 
 
 def _in_order(tree: DistributionTree) -> Column:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.errors import ConfigError
-from keyshared.spark.columns import check_columns
+from keyshared.spark.columns import check_columns, column_names, folding
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.history import Happening, Held, HoldReason, Settled, SettledBy
 from keyshared.testing.rows import COLUMNS, HISTORY_VERSION, KINDS, from_rows
@@ -85,12 +85,12 @@ def check_history_columns(df: DataFrame, *, topic_partition: str, sequence: str)
         ConfigError: A column is missing, of another type, or unknown: a misspelt one would have no effect.
     """
     check_columns(df, {topic_partition: ("string",), sequence: ("bigint", "int")})
-    there = {name.casefold() for name in df.columns}
+    fold, there = folding(df), column_names(df)
     wanted = [column for column in COLUMNS if not column.nullable or column.name in there]
     check_columns(df, {column.name: _SPARK_TYPES[column.arrow] for column in wanted})
-    known = {*_NAMES, topic_partition.casefold(), sequence.casefold()}
+    known = {*_NAMES, fold(topic_partition), fold(sequence)}
     for name in df.columns:
-        if name.casefold() not in known and not name.startswith(_OWN_PREFIX):
+        if fold(name) not in known and not name.startswith(_OWN_PREFIX):
             requirement = f"be one of {', '.join(_NAMES)}; columns of your own begin with {_OWN_PREFIX}"
             raise ConfigError("column", name, requirement)
 
@@ -106,7 +106,7 @@ def history_columns(df: DataFrame, *, topic_partition: str, sequence: str) -> Da
     Returns:
         ``topic_partition``, ``sequence``, and those columns of a history that are there, in their order.
     """
-    there = {name.casefold() for name in df.columns}
+    there = column_names(df)
     return df.select(
         F.col(topic_partition).alias("topic_partition"),
         F.col(sequence).cast("bigint").alias("sequence"),

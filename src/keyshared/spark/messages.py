@@ -1,15 +1,15 @@
 """The messages of a log as a simulation reads them: checked, and each topic-partition in one piece and in order."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.errors import ConfigError
 from keyshared.spark.columns import WHOLE, check_columns, check_key
 from keyshared.spark.packing import check_partitions, packed
 from keyshared.spark.partition import Message
+from keyshared.spark.rules import Rule, count_wrong, never_null, place_of, refuse, whole_ms
 
 __all__ = ["packed_messages", "read_messages"]
 
@@ -26,12 +26,15 @@ def packed_messages(
 ) -> DataFrame:
     """Take the messages out of a log; runs a job to count them and to look for rows that cannot be simulated.
 
+    What is counted only balances the load. The rows are read once more when they are used, and only then they count:
+    each of them comes through, or fails the job because it cannot be simulated.
+
     Args:
         df: The log, one row for each message.
         topic_partition: String column; no NULL.
         key: String or binary column; NULL for a message without a key.
         offset: Column of whole numbers; no NULL.
-        at_ms: Column of whole milliseconds from 0, no NULL; None for 0 in every row.
+        at_ms: Column of whole milliseconds from 0 to `MAX_MS`, no NULL; None for 0 in every row.
         service_ms: Column of whole milliseconds from 0; None for NULL in every row.
         partitions: See `packed`.
 
@@ -39,20 +42,29 @@ def packed_messages(
         The columns of `Message`; each topic-partition within one Spark partition, in the order of offsets.
 
     Raises:
-        ConfigError: A column is missing or of another type, or has NULL or negative values where it must not; or
-            ``partitions`` is none.
+        ConfigError: A column is missing or of another type, or has values that it must not have; or ``partitions`` is
+            none.
     """
-    columns = {"topic_partition": topic_partition, "offset": offset, "at_ms": at_ms, "service_ms": service_ms}
-    _check(df, columns, key)
+    _check(df, (topic_partition,), key, tuple(name for name in (offset, at_ms, service_ms) if name is not None))
     check_partitions(partitions)
-    messages = df.select(
-        F.col(topic_partition).alias("topic_partition"),
-        F.col(offset).cast("bigint").alias("offset"),
-        F.col(key).cast("binary").alias("key"),
-        _millis(at_ms, 0).alias("at_ms"),
-        _millis(service_ms, None).alias("service_ms"),
-    )
-    return packed(messages, _count(messages, columns), partitions, order="offset")
+    place = place_of({"topic_partition": topic_partition, "offset": offset})
+    rules = [
+        never_null("topic_partition", topic_partition),
+        never_null("offset", offset, F.col(offset).cast("bigint")),
+    ]
+    if at_ms is not None:
+        rules.append(whole_ms("at_ms", at_ms, F.col(at_ms).cast("bigint")))
+    if service_ms is not None:
+        rules.append(whole_ms("service_ms", service_ms, F.col(service_ms).cast("bigint"), optional=True))
+    sizes = _count(df, rules, topic_partition, place)
+    columns = {
+        "at_ms": F.lit(0).cast("bigint"),
+        "service_ms": F.lit(None).cast("bigint"),
+        "key": F.col(key).cast("binary"),
+        **{rule.name: rule.kept(place) for rule in rules},
+    }
+    messages = df.select(*(columns[name].alias(name) for name in Message._fields))
+    return packed(messages, sizes, partitions, order="offset")
 
 
 def read_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
@@ -68,32 +80,15 @@ def read_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
         yield from map(Message, *(column.to_pylist() for column in batch.columns))
 
 
-def _check(df: DataFrame, columns: Mapping[str, str | None], key: str) -> None:
-    check_columns(df, {str(columns["topic_partition"]): ("string",)})
+def _check(df: DataFrame, texts: Sequence[str], key: str, numbers: Sequence[str]) -> None:
+    check_columns(df, dict.fromkeys(texts, ("string",)))
     check_key(df, key)
-    numbers = (columns[name] for name in ("offset", "at_ms", "service_ms"))
-    check_columns(df, {name: WHOLE for name in numbers if name is not None})
+    check_columns(df, dict.fromkeys(numbers, WHOLE))
 
 
-def _millis(column: str | None, otherwise: int | None) -> Column:
-    return F.lit(otherwise).cast("bigint") if column is None else F.col(column).cast("bigint")
-
-
-def _count(messages: DataFrame, columns: Mapping[str, str | None]) -> dict[str, int]:
-    """Count the messages of each topic-partition, and refuse rows that cannot be simulated: the first such column."""
-    bad = {
-        "topic_partition": (F.col("topic_partition").isNull(), "NULL"),
-        "offset": (F.col("offset").isNull(), "NULL"),
-        "at_ms": (F.coalesce(F.col("at_ms") < 0, F.lit(True)), "NULL or negative"),
-        "service_ms": (F.coalesce(F.col("service_ms") < 0, F.lit(False)), "negative"),
-    }
-    counts = (
-        messages.groupBy("topic_partition")
-        .agg(F.count("*").alias("size"), *(F.count_if(wrong).alias(f"bad_{name}") for name, (wrong, _) in bad.items()))
-        .collect()
-    )
-    for name, (_, what) in bad.items():
-        rows = sum(row[f"bad_{name}"] for row in counts)
-        if rows:
-            raise ConfigError(f"column {name}", columns[name], f"not be {what} in any row, and it is in {rows}")
-    return {row["topic_partition"]: row["size"] for row in counts}
+def _count(df: DataFrame, rules: Sequence[Rule], topic_partition: str, place: Column) -> dict[str, int]:
+    """Count the messages of each topic-partition, and refuse rows that cannot be simulated."""
+    counts = df.groupBy(F.col(topic_partition).alias("name")).agg(F.count("*").alias("size"), *count_wrong(rules))
+    rows = counts.collect()
+    refuse(df, rules, {rule.name: sum(row[f"bad_{rule.name}"] for row in rows) for rule in rules}, place)
+    return {row["name"]: row["size"] for row in rows}

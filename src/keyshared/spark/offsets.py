@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -29,7 +29,8 @@ from keyshared.offsets import (
     OffsetDistributor,
     TargetGroup,
 )
-from keyshared.spark.columns import check_columns
+from keyshared.spark.columns import check_columns, column_names
+from keyshared.spark.rules import never_null, place_of
 
 __all__ = ["TRANSLATION_SCHEMA", "translate_offsets"]
 
@@ -88,7 +89,7 @@ class _Sent(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """And what the target's log says to that; `_SENT` and three more columns."""
+    """And what the target's log says to that; `_SENT` and three more columns, the last ones of `_KNOWN`."""
 
     sent: _Sent
     found: int | None
@@ -108,6 +109,10 @@ class _Planned(NamedTuple):
     declined: str | None
 
 
+_KNOWN: Final = ("last_ms", "found", "start", "end")
+_SOURCE_SIDE: Final = 0
+_TARGET_SIDE: Final = 1
+_ASKED_SIDE: Final = 2
 _TARGET: Final = [
     StructField("target_active", LongType()),
     StructField("target_committed", LongType()),
@@ -159,15 +164,16 @@ def translate_offsets(
 
     Returns:
         One row for each commit, see `TRANSLATION_SCHEMA`. Lazy, as every frame is. The job fails on a record of which
-        one of the columns above is NULL, and on a value that is none (a negative offset, an empty name).
+        a column that is used is NULL, and on a value that is none (a negative offset, an empty name); the error
+        shows the row.
 
     Raises:
         ConfigError: A column is missing or of another type; or ``margin_ms`` or ``level`` are none. No job was started.
 
     Complexity:
-        By timestamp each log is sorted once within its topic-partitions, and the commits with it; by provenance within
-        the origins of a topic-partition, and there commits at one offset are looked up once, however many groups have
-        it. Python sees the commits and no record.
+        By timestamp each log is sorted once within its topic-partitions, and the commits with it; by provenance both
+        logs together, three times, and there commits at one offset are looked up once, however many groups have it. A
+        topic-partition is worked on by one task. Python sees the commits and no record.
 
     Example:
         >>> log = "topic_partition string, offset long, timestamp_epoch_ms long, origin string, origin_offset long"
@@ -182,16 +188,14 @@ def translate_offsets(
     committer = OffsetCommitter(keep_foreign=keep_foreign)
     _check(commits, source_log, target_log, target_bounds, provenance=provenance)
     source, target = _log(source_log, provenance=provenance), _log(target_log, provenance=provenance)
+    bounds = None if target_bounds is None else _bounds(target_bounds)
     given = _given(commits)
-    sent = _last_timestamps(given, source).select(*_GIVEN.names, "last_ms").mapInArrow(_sending(distributor), _SENT)
     if provenance:
-        asked = given.select("topic_partition", "offset").distinct()
-        found = sent.join(_first_uncovered(asked, source, target), ["topic_partition", "offset"], "left")
-    else:
-        found = _lowest(sent, target, within=("topic_partition",), by="timestamp_epoch_ms")
-    found = found.join(_edges(target, target_bounds), "topic_partition", "left")
-    facts = found.select(*_SENT.names, "found", "start", "end")
-    return facts.mapInArrow(_planning(committer, provenance=provenance), TRANSLATION_SCHEMA)
+        known = _uncovered(given, source, target, bounds)
+        return known.select(*_GIVEN.names, *_KNOWN).mapInArrow(_mapping(distributor, committer), TRANSLATION_SCHEMA)
+    sent = _last_timestamps(given, source).select(*_GIVEN.names, "last_ms").mapInArrow(_sending(distributor), _SENT)
+    facts = _young_enough(sent, target, bounds).select(*_SENT.names, "found", "start", "end")
+    return facts.mapInArrow(_planning(committer), TRANSLATION_SCHEMA)
 
 
 def _check(
@@ -199,7 +203,7 @@ def _check(
 ) -> None:
     if type(provenance) is not bool:
         raise ConfigError("provenance", provenance, "be a bool")
-    there = {name.casefold() for name in commits.columns}
+    there = column_names(commits)
     check_columns(commits, _COMMITS | {name: kinds for name, kinds in _OPTIONAL.items() if name in there})
     for log in (source, target):
         check_columns(log, _LOG | _ORIGIN if provenance else _LOG)
@@ -209,24 +213,31 @@ def _check(
 
 def _given(commits: DataFrame) -> DataFrame:
     """The commits with every column there may be."""
-    there = {name.casefold() for name in commits.columns}
+    there = column_names(commits)
+    place = place_of({name: name for name in _COMMITS})
     columns = [
-        (F.col(field.name) if field.name in there else F.lit(None)).cast(field.dataType).alias(field.name)
+        never_null(field.name, f"{field.name} of a commit", F.col(field.name).cast(field.dataType)).kept(place)
+        if field.name in _COMMITS
+        else (F.col(field.name) if field.name in there else F.lit(None)).cast(field.dataType).alias(field.name)
         for field in _GIVEN
     ]
     return commits.select(columns)
 
 
 def _log(log: DataFrame, *, provenance: bool) -> DataFrame:
-    names = [*_LOG, *_ORIGIN] if provenance else [*_LOG]
-    return log.select(*map(_complete, names))
+    """The records; one without a place would be skipped, and nobody would know."""
+    place = place_of({name: name for name in ("topic_partition", "offset")})
+    return log.select(*(_complete(name, "a record", place) for name in (*_LOG, *(_ORIGIN if provenance else ()))))
 
 
-def _complete(name: str) -> Column:
-    """A column without NULLs; a record without a place would be skipped, and nobody would know."""
-    missing = F.raise_error(F.lit(f"keyshared: a record of the log has no {name}"))
-    wide = F.col(name).cast("bigint") if name.endswith(("offset", "_ms")) else F.col(name)
-    return F.coalesce(wide, missing).alias(name)
+def _bounds(bounds: DataFrame) -> DataFrame:
+    place = place_of({name: name for name in _BOUNDS})
+    return bounds.select(*(_complete(name, "bounds", place) for name in _BOUNDS))
+
+
+def _complete(name: str, of: str, place: Column) -> Column:
+    value = F.col(name) if name in {"topic_partition", "origin"} else F.col(name).cast("bigint")
+    return never_null(name, f"{name} of {of}", value).kept(place)
 
 
 # what the logs know: questions among the records
@@ -249,51 +260,90 @@ def _last_timestamps(given: DataFrame, log: DataFrame) -> DataFrame:
     return answers.select("asked.*", "last_ms")
 
 
-def _first_uncovered(asked: DataFrame, source: DataFrame, target: DataFrame) -> DataFrame:
-    """For each commit ``found``: the lowest offset of a target record that is not processed, NULL if all of them are.
+def _young_enough(sent: DataFrame, log: DataFrame, bounds: DataFrame | None) -> DataFrame:
+    """Each question with ``found``: the lowest offset of a record that is not older than what was sent.
 
-    Not processed is, of each origin, what lies above its greatest origin offset below the commit. Origins that are not
-    on the target do not matter.
-    """
-    origins = target.select("topic_partition", "origin").distinct()
-    questions = asked.join(origins, "topic_partition").withColumn("asked", F.col("offset"))
-    records = source.withColumn("asked", F.lit(None).cast("bigint")).drop("timestamp_epoch_ms")
-    place = Window.partitionBy("topic_partition", "origin").orderBy("offset", F.col("asked").isNull())
-    done = F.max("origin_offset").over(place.rowsBetween(Window.unboundedPreceding, 0))
-    vector = (
-        records.unionByName(questions, allowMissingColumns=True)
-        .withColumn("done", F.coalesce(done, F.lit(-1)))
-        .filter("asked is not null")
-        .select("topic_partition", "offset", "origin", (F.col("done") + 1).alias("origin_offset"))
-    )
-    first = _lowest(vector, target, within=("topic_partition", "origin"), by="origin_offset")
-    return first.groupBy("topic_partition", "offset").agg(F.min("found").alias("found"))
-
-
-def _lowest(questions: DataFrame, log: DataFrame, *, within: tuple[str, ...], by: str) -> DataFrame:
-    """Each question with ``found``: the lowest offset of a record that is not below it in ``by``.
-
-    NULL if there is none, or if ``by`` is NULL: then nothing was asked.
+    NULL if there is none, or if nothing was sent; and with the ``start`` and ``end`` of the log.
     """
     # in a struct, since the columns of a question would make every record of the log as much longer
-    asked = questions.select(*within, by, F.struct("*").alias("asked"))
-    union = log.select(*within, by, "offset").unionByName(asked, allowMissingColumns=True)
-    # from the greatest down, and of equal ones the question last: what stands before it is not below it
-    order = Window.partitionBy(*within).orderBy(F.desc(by), F.col("asked").isNotNull())
+    asked = sent.select("topic_partition", "timestamp_epoch_ms", F.struct("*").alias("asked"))
+    union = _with_bounds(log.select("topic_partition", "timestamp_epoch_ms", "offset"), bounds)
+    union = union.unionByName(asked, allowMissingColumns=True)
+    # from the youngest down, and of equal ones the question last: what stands before it is not older
+    order = Window.partitionBy("topic_partition").orderBy(F.desc("timestamp_epoch_ms"), F.col("asked").isNotNull())
     lowest = F.min("offset").over(order.rowsBetween(Window.unboundedPreceding, 0))
-    found = F.when(F.col(by).isNotNull(), lowest)
-    return union.withColumn("found", found).filter("asked is not null").select("asked.*", "found")
+    known = union.withColumns({"found": F.when(F.col("timestamp_epoch_ms").isNotNull(), lowest), **_edges(order)})
+    return known.filter("asked is not null").select("asked.*", "found", "start", "end")
 
 
-def _edges(log: DataFrame, bounds: DataFrame | None) -> DataFrame:
-    """First offset and end of each log."""
-    edges = log.groupBy("topic_partition").agg(F.min("offset").alias("start"), (F.max("offset") + 1).alias("end"))
-    if bounds is None:
-        return edges
-    told = bounds.select("topic_partition", F.col("start").cast("bigint"), F.col("end").cast("bigint"))
-    return (
-        edges.unionByName(told).groupBy("topic_partition").agg(F.min("start").alias("start"), F.max("end").alias("end"))
+def _uncovered(given: DataFrame, source: DataFrame, target: DataFrame, bounds: DataFrame | None) -> DataFrame:
+    """Each commit with `_KNOWN`; ``found`` is the lowest offset of a target record that is not processed.
+
+    Not processed is, of each origin, what lies above its greatest origin offset below the commit. Origins that are not
+    on the target do not matter. Both logs and the commits go through three windows together, and no row leaves.
+    """
+    asked = given.groupBy("topic_partition", "offset").agg(F.collect_list(F.struct("*")).alias("asked"))
+    union = _with_bounds(target, bounds).withColumn("side", F.lit(_TARGET_SIDE))
+    for frame, side in ((source, _SOURCE_SIDE), (asked, _ASKED_SIDE)):
+        union = union.unionByName(frame.withColumn("side", F.lit(side)), allowMissingColumns=True)
+    of_target, of_source = F.col("side") == _TARGET_SIDE, F.col("side") == _SOURCE_SIDE
+    is_asked = F.col("side") == _ASKED_SIDE
+    # the source's records and the questions by offset: at one offset the question comes first; then the target's
+    place = (F.when(~of_target, F.col("offset")).asc_nulls_last(), F.desc("side"))
+    in_order = Window.partitionBy("topic_partition").orderBy(*place)
+    whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    below = in_order.rowsBetween(Window.unboundedPreceding, 0)
+    times = F.when(of_source, F.col("timestamp_epoch_ms"))
+    looked = union.withColumns(
+        {
+            "last_ms": F.coalesce(
+                F.last(times, ignorenulls=True).over(below), F.first(times, ignorenulls=True).over(whole)
+            ),
+            "origins": F.collect_set(F.when(of_target, F.col("origin"))).over(whole),
+            **_edges(in_order, of_target),
+        }
     )
+    own = F.array("origin")  # of a question that nothing can answer, too: NULL
+    each = F.when(is_asked & (F.size("origins") > 0), F.col("origins")).otherwise(own)
+    by_origin = looked.filter(is_asked | F.col("origin").isNotNull()).withColumn("origin", F.explode(each))
+    of_origin = Window.partitionBy("topic_partition", "origin")
+    so_far = of_origin.orderBy(*place).rowsBetween(Window.unboundedPreceding, 0)
+    done = F.max(F.when(of_source, F.col("origin_offset"))).over(so_far)
+    vector = F.when(is_asked, F.coalesce(done, F.lit(-1)) + 1).otherwise(F.col("origin_offset"))
+    # from the greatest down, and of equal ones the question last: what stands before it is not below it
+    down = of_origin.orderBy(F.desc("next"), "side").rowsBetween(Window.unboundedPreceding, 0)
+    answers = (
+        by_origin.withColumn("next", vector)
+        .filter(~of_source)
+        .withColumn("found", F.min(F.when(of_target, F.col("offset"))).over(down))
+        .filter(is_asked)
+        .groupBy("topic_partition", "offset")
+        .agg(
+            F.min("found").alias("found"),
+            *(F.first(name).alias(name) for name in ("asked", *_KNOWN) if name != "found"),
+        )
+    )
+    return answers.select(*_KNOWN, F.inline("asked"))
+
+
+def _with_bounds(log: DataFrame, bounds: DataFrame | None) -> DataFrame:
+    """The records of a log, and what is told of its ends beside them."""
+    nothing = F.lit(None).cast("bigint")
+    told = log.withColumns({"told_start": nothing, "told_end": nothing})
+    if bounds is None:
+        return told
+    renamed = bounds.withColumnsRenamed({"start": "told_start", "end": "told_end"})
+    return told.unionByName(renamed, allowMissingColumns=True)
+
+
+def _edges(order: WindowSpec, of_log: Column | None = None) -> dict[str, Column]:
+    """First offset and end of each log, with what was told of them; NULL if nothing is known."""
+    whole = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    offset = F.col("offset") if of_log is None else F.when(of_log, F.col("offset"))
+    return {
+        "start": F.min(F.least(offset, F.col("told_start"))).over(whole),
+        "end": F.max(F.greatest(offset + 1, F.col("told_end"))).over(whole),
+    }
 
 
 # what follows from that: the pure functions
@@ -322,34 +372,47 @@ class _Found:
 
 def _sending(distributor: OffsetDistributor) -> _Mapping:
     """What the source says to each commit: the function for ``mapInArrow``."""
-
-    def send(row: _Given) -> _Sent:
-        commit = GroupCommit(GroupPartition(row.topic_partition, 0, row.group), row.offset, row.metadata or "")
-        sent = distributor.translate(commit, _Found(timestamp=row.last_ms))
-        if isinstance(sent, Declined):
-            return _Sent(*row[:3], *row[4:7], None, None, sent.reason.name)
-        return _Sent(*row[:3], *row[4:7], sent.timestamp_epoch_ms, f"{int(sent.flags):x}", None)
-
-    return lambda batches: _mapped(batches, lambda row: send(_Given(*row)), _SENT)
+    return lambda batches: _mapped(batches, lambda row: _send(_Given(*row), distributor), _SENT)
 
 
-def _planning(committer: OffsetCommitter, *, provenance: bool) -> _Mapping:
+def _planning(committer: OffsetCommitter) -> _Mapping:
     """What the target says: the function for ``mapInArrow``."""
 
-    def plan(row: _Facts) -> _Planned:
-        sent, commit = row.sent, row.sent[:3]
-        if sent.flags is None:
-            return _Planned(*commit, None, None, None, sent.declined)
-        log = _Found(row.start or 0, row.end or 0, row.found)
-        position = GroupPartition(sent.topic_partition, 0, sent.group)
-        told = GroupTimestamp(position, sent.timestamp_epoch_ms, CopyFlags(int(sent.flags, 16)))
-        group = TargetGroup(bool(sent.target_active), sent.target_committed, sent.target_metadata or "")
-        planned = committer.plan(told, group, log, offset=log.resume if provenance else None)
-        if isinstance(planned, Declined):
-            return _Planned(*commit, told.timestamp_epoch_ms, None, None, planned.reason.name)
-        return _Planned(*commit, told.timestamp_epoch_ms, planned.offset, planned.metadata, None)
+    def plan(row: tuple[Any, ...]) -> _Planned:
+        return _plan(_Facts(_Sent(*row[:-3]), *row[-3:]), committer, provenance=False)
 
-    return lambda batches: _mapped(batches, lambda row: plan(_Facts(_Sent(*row[:-3]), *row[-3:])), TRANSLATION_SCHEMA)
+    return lambda batches: _mapped(batches, plan, TRANSLATION_SCHEMA)
+
+
+def _mapping(distributor: OffsetDistributor, committer: OffsetCommitter) -> _Mapping:
+    """What both say, by provenance: the function for ``mapInArrow``."""
+
+    def plan(row: tuple[Any, ...]) -> _Planned:
+        return _plan(_Facts(_send(_Given(*row[:-3]), distributor), *row[-3:]), committer, provenance=True)
+
+    return lambda batches: _mapped(batches, plan, TRANSLATION_SCHEMA)
+
+
+def _send(row: _Given, distributor: OffsetDistributor) -> _Sent:
+    commit = GroupCommit(GroupPartition(row.topic_partition, 0, row.group), row.offset, row.metadata or "")
+    sent = distributor.translate(commit, _Found(timestamp=row.last_ms))
+    if isinstance(sent, Declined):
+        return _Sent(*row[:3], *row[4:7], None, None, sent.reason.name)
+    return _Sent(*row[:3], *row[4:7], sent.timestamp_epoch_ms, f"{int(sent.flags):x}", None)
+
+
+def _plan(row: _Facts, committer: OffsetCommitter, *, provenance: bool) -> _Planned:
+    sent, commit = row.sent, row.sent[:3]
+    if sent.flags is None:
+        return _Planned(*commit, None, None, None, sent.declined)
+    log = _Found(row.start or 0, row.end or 0, row.found)
+    position = GroupPartition(sent.topic_partition, 0, sent.group)
+    told = GroupTimestamp(position, sent.timestamp_epoch_ms, CopyFlags(int(sent.flags, 16)))
+    group = TargetGroup(bool(sent.target_active), sent.target_committed, sent.target_metadata or "")
+    planned = committer.plan(told, group, log, offset=log.resume if provenance else None)
+    if isinstance(planned, Declined):
+        return _Planned(*commit, told.timestamp_epoch_ms, None, None, planned.reason.name)
+    return _Planned(*commit, told.timestamp_epoch_ms, planned.offset, planned.metadata, None)
 
 
 def _mapped(

@@ -13,6 +13,7 @@ from keyshared.arguments import check_int
 __all__ = ["check_partitions", "packed"]
 
 _BIN: Final = "_bin"
+_PLACE: Final = "_place"
 
 
 def check_partitions(partitions: int | None) -> None:
@@ -34,9 +35,12 @@ def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *,
     A partitioning by hash would put two of three topic-partitions into one of three Spark partitions more often than
     not, and adaptive execution might merge what is left; a partitioning by id it leaves alone.
 
+    Sizes only balance the load: every row comes through, also of a topic-partition that has none or another one. A
+    source may have changed since it was counted.
+
     Args:
-        rows: With a string column ``topic_partition``.
-        sizes: Rows of each topic-partition.
+        rows: With a string column ``topic_partition``, never NULL.
+        sizes: Rows of each topic-partition, as far as they are known.
         partitions: How many Spark partitions there shall be. None: one for each topic-partition, and at most
             ``spark.sql.shuffle.partitions``.
         order: The column by which the rows of a topic-partition are sorted.
@@ -50,12 +54,15 @@ def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *,
     if partitions is None:
         partitions = max(1, min(len(sizes), int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))))
     bins = rows.sparkSession.createDataFrame(_table(_bins(sizes, partitions)))
-    # a number alone Spark sorts by radix, and without looking at rows
-    by = (order,) if len(sizes) <= partitions else ("topic_partition", order)
+    anywhere = F.pmod(F.xxhash64("topic_partition"), F.lit(partitions)).cast("int")
+    # What has a Spark partition for itself is sorted by a number alone, which is twice as fast; what nobody counted
+    # comes behind it, in an order of its own.
+    alone = [F.when(F.col(_BIN).isNotNull(), F.col(order)).asc_nulls_last()] if len(sizes) <= partitions else []
     return (
-        rows.join(F.broadcast(bins), "topic_partition")
-        .repartitionById(partitions, _BIN)
-        .sortWithinPartitions(*by)
+        rows.join(F.broadcast(bins), "topic_partition", "left")
+        .withColumn(_PLACE, F.coalesce(_BIN, anywhere))
+        .repartitionById(partitions, _PLACE)
+        .sortWithinPartitions(*alone, "topic_partition", order)
         .select(*rows.columns)
     )
 

@@ -147,7 +147,8 @@ def replay(
 
     Args:
         df: The log, one row for each message. It is read twice: once to look for rows that cannot be replayed and to
-            count, once to replay; ``persist`` it if reading is dear.
+            count, once to replay; ``persist`` it if reading is dear. What is replayed is the second read, all of it:
+            the first one only spreads the load.
         plan: The consumers, what happens to them, and the dispatcher's configuration. It travels as a pickled value.
         topic_partition: String column; no NULL.
         key: String or binary column; NULL for a message without a key.

@@ -6,9 +6,7 @@ without one), ``order`` (long) and ``offset`` (long): the place of a row among t
 
 import zipfile
 from collections.abc import Sequence
-from functools import reduce
 from importlib.util import find_spec
-from operator import or_
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +33,8 @@ from pyspark.sql.types import (
 
 from keyshared.arguments import check_int
 from keyshared.errors import ConfigError
-from keyshared.spark.columns import type_of
+from keyshared.spark.columns import check_distinct, folding, quoted, type_of
+from keyshared.spark.rules import Rule, count_wrong, never_null, place_of, refuse
 
 __all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "as_log", "load_flights", "load_log", "log_columns"]
 
@@ -45,6 +44,8 @@ FLIGHTS_WITHOUT_KEY: Final = 2_512  # no tail number was recorded
 _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _LOG_COLUMNS: Final = ("topic_partition", "key", "order", "offset")
 _MINUTES_OF_A_DAY: Final = 1440
+_MS_OF_A_DAY: Final = 86_400_000
+_BY: Final = "_keyshared_order"
 _UNORDERED: Final = (MapType, VariantType)  # Spark cannot sort by these
 
 
@@ -59,14 +60,16 @@ def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order:
             or JSON file keep the spelling that they have there (``007``).
         partition: Column with the topic-partition; becomes text.
         order: Column that orders the messages of a topic-partition: whole numbers, or a date or a time, which become
-            milliseconds. Rows of equal order are put in order of key and of everything else in the row.
+            milliseconds, whatever the zone of the session. Rows of equal order are put in order of key and of
+            everything else in the row.
 
     Returns:
         The columns of a log, and after them the file's others, unless they are called the same.
 
     Raises:
         ConfigError: The extension is unknown, nothing can be read there, a column is missing, ``order`` is of a type
-            without whole numbers, or rows have no topic-partition or no order.
+            without whole numbers, or rows have no topic-partition or no order. The job fails on such a row that was
+            not there when they were looked for.
 
     Complexity:
         One pass to look for rows that lack something (CSV and JSON: another one before it, to learn the types); the
@@ -110,15 +113,22 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
         >>> as_log(events, key="user", partition="shard", order="ts").sort("offset").collect()[0]
         Row(topic_partition='7', key='bob', order=11, offset=0, door='out')
     """
-    kept = [F.col(name) for name in _columns(df, exclude=(key, partition, order, *_LOG_COLUMNS))]
-    log = df.select(
-        F.col(partition).cast("string").alias("topic_partition"),
-        _as_key(df, key).alias("key"),
-        _as_order(df, order).alias("order"),
-        *kept,
-    )
-    _refuse_incomplete(log, {"topic_partition": partition, "order": order})
-    return _with_offset(log, [name for name in log.columns if not isinstance(log.schema[name].dataType, _UNORDERED)])
+    others = _columns(df, exclude=(key, partition, order, *_LOG_COLUMNS))
+    check_distinct(df, others)
+    type_of(df, partition)
+    rules = [
+        never_null("topic_partition", partition, F.col(partition).cast("string")),
+        never_null("order", order, _as_order(df, order)),
+    ]
+    found = _as_key(df, key).alias("key")
+    place = place_of({partition: partition, order: order, key: key})
+    _refuse_incomplete(df, rules, place)
+    # and once more of the rows that are used: the source may have changed
+    first, second = (rule.kept(place) for rule in rules)
+    log = df.select(first, found, second, F.col(order).alias(_BY), *(F.col(quoted(name)) for name in others))
+    # milliseconds are coarser than times
+    by = [_BY, *(field.name for field in log.schema if not isinstance(field.dataType, _UNORDERED))]
+    return _with_offset(log, by).drop(_BY)
 
 
 def log_columns(spark: SparkSession, path: str) -> list[str]:
@@ -195,8 +205,9 @@ def _with_text(schema: StructType, names: Sequence[str]) -> StructType:
 
 
 def _columns(frame: DataFrame, *, exclude: Sequence[str]) -> list[str]:
-    excluded = {name.casefold() for name in exclude}
-    return [_quoted(name) for name in frame.columns if name.casefold() not in excluded]
+    fold = folding(frame)
+    excluded = set(map(fold, exclude))
+    return [name for name in frame.columns if fold(name) not in excluded and fold(quoted(name)) not in excluded]
 
 
 def _as_key(frame: DataFrame, key: str) -> Column:
@@ -207,32 +218,28 @@ def _as_order(frame: DataFrame, order: str) -> Column:
     kind: DataType = type_of(frame, order)
     if isinstance(kind, IntegralType):
         return F.col(order).cast("bigint")
-    if isinstance(kind, DateType | TimestampType | TimestampNTZType):
-        return F.unix_millis(F.col(order).cast("timestamp"))
+    if isinstance(kind, TimestampNTZType):
+        # the clock on the wall as it stands: in the zone of the session an hour of spring would be there twice
+        at = F.col(order)
+        in_day = (F.hour(at) * 60 + F.minute(at)) * 60_000 + F.floor(F.extract(F.lit("SECOND"), at) * 1_000)
+        return F.unix_date(at.cast("date")).cast("bigint") * _MS_OF_A_DAY + in_day.cast("bigint")
+    if isinstance(kind, DateType):
+        return F.unix_date(F.col(order)).cast("bigint") * _MS_OF_A_DAY
+    if isinstance(kind, TimestampType):
+        return F.unix_millis(F.col(order))
     raise ConfigError("order", order, f"be a column of whole numbers, dates or times, and it is {kind.simpleString()}")
 
 
-def _refuse_incomplete(log: DataFrame, columns: dict[str, str]) -> None:
+def _refuse_incomplete(df: DataFrame, rules: Sequence[Rule], place: Column) -> None:
     """A row without a place cannot be replayed, and leaving it out would be a quiet loss."""
-    missing = reduce(or_, (F.col(name).isNull() for name in columns))
-    counts = log.filter(missing).agg(*(F.count_if(F.col(name).isNull()).alias(name) for name in columns)).first()
-    for name, asked in columns.items():
-        rows = 0 if counts is None else counts[name]
-        if rows:
-            raise ConfigError(name.replace("_", "-"), asked, f"have a value in every row, and {rows} rows have none")
+    [counts] = df.agg(*count_wrong(rules)).collect()
+    refuse(df, rules, {rule.name: counts[f"bad_{rule.name}"] for rule in rules}, place)
 
 
 def _with_offset(log: DataFrame, order: Sequence[str]) -> DataFrame:
-    first = Window.partitionBy("topic_partition").orderBy(
-        "order", *(_quoted(name) for name in order if name != "order")
-    )
+    first = Window.partitionBy("topic_partition").orderBy(*(quoted(name) for name in dict.fromkeys(order)))
     numbered = log.withColumn("offset", F.row_number().over(first).cast("bigint") - 1)
-    return numbered.select(*_LOG_COLUMNS, *(_quoted(name) for name in log.columns if name not in _LOG_COLUMNS))
-
-
-def _quoted(name: str) -> str:
-    """A name as Spark reads it back as one, whatever is in it: dots, for example."""
-    return f"`{name.replace('`', '``')}`"
+    return numbered.select(*_LOG_COLUMNS, *(quoted(name) for name in log.columns if name not in _LOG_COLUMNS))
 
 
 def _flights_table() -> pa.Table:

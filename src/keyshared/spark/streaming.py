@@ -6,7 +6,8 @@ in a batch frame each lives as long as its rows. The outcomes are the same, row 
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,17 +26,20 @@ from pyspark.sql.types import (
 )
 
 from keyshared.arguments import check_int
+from keyshared.commands import LATE, REFUSED
 from keyshared.config import DispatcherConfig
 from keyshared.errors import ConfigError
 from keyshared.journal import Journal
 from keyshared.ring import HashRing
-from keyshared.spark.columns import check_columns, check_key
+from keyshared.spark.columns import WHOLE, check_columns, check_key, column_names
+from keyshared.spark.rules import MAX_MS, Rule, never_null, place_of
 from keyshared.spark.stream_rows import bundle_batches, bundled, unbundled
 from keyshared.spark.stream_state import DispatchProcessor, dispatch_partition
 
 __all__ = ["COMMAND_SCHEMA", "OUTCOME_SCHEMA", "STATE_STORE", "stream_dispatch"]
 
 DEFAULT_DELAY_MS: Final = 10_000
+OBSERVED_AS: Final = "stream_dispatch"
 
 _PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -79,7 +83,6 @@ OUTCOME_SCHEMA: Final = StructType(
 """The columns that come out, the fields of `keyshared.commands.Outcome`."""
 
 _NEEDED: Final = ("topic_partition", "sequence", "at_ms", "command")
-_WHOLE: Final = ("bigint", "int", "smallint", "tinyint")
 _BATCH_ROWS: Final = 10_000
 
 
@@ -89,11 +92,13 @@ def stream_dispatch(
     *,
     config: DispatcherConfig | None = None,
     delay_ms: int = DEFAULT_DELAY_MS,
+    observed_as: str = OBSERVED_AS,
 ) -> DataFrame:
     """Give every topic-partition a dispatcher, and carry out the commands in the rows; for ``df.transform``.
 
-    Within a micro-batch rows may come in any order. From one to the next the sequences of a topic-partition grow: what
-    is not above the last one has been there before and is ignored. So a source that repeats itself does no harm.
+    Within a micro-batch rows may come in any order. From one to the next the sequences of a topic-partition grow: a
+    command whose turn has passed is not carried out, and is an outcome, "late". One that has been there before is
+    ignored. So a source that repeats itself does no harm, and nothing that comes disappears.
 
     Time is the commands' ``at_ms``. A deadline acts at its own instant: before the first command that is later, or when
     the watermark passes it, which is ``delay_ms`` behind the greatest ``at_ms`` of all topic-partitions. In a batch
@@ -105,13 +110,17 @@ def stream_dispatch(
         config: The dispatchers' limits, times and policies.
         delay_ms: How far a topic-partition may lag behind the others, in milliseconds of ``at_ms``. A command that lags
             more is not lost: should time have passed it already, it acts at the instant that was reached.
+        observed_as: Name of the figures that the progress of the query has of each micro-batch, in ``observedMetrics``:
+            how many ``outcomes`` there were, and how many of them ``late`` and ``refused``. Two streams of one query
+            need two names.
 
     Returns:
         `OUTCOME_SCHEMA`; the output mode of a stream of them is append.
 
     Raises:
         ConfigError: A column is missing or of another type, ``placement``, ``config`` or ``delay_ms`` can never work,
-            or the session keeps its state elsewhere. While it runs, NULL in one of the first four columns fails it.
+            or the session keeps its state elsewhere. While it runs, NULL in one of the first four columns fails it, and
+            a batch whose source changes while it is read.
 
     Complexity:
         One shuffle, and that of `Journal`. A stream goes through Python twice: before the shuffle, where the rows of a
@@ -134,15 +143,19 @@ def stream_dispatch(
         >>> outcomes.writeStream.option("checkpointLocation", "state").start("outcomes")  # doctest: +SKIP
     """
     check_int("delay_ms", delay_ms, 0)
+    if type(observed_as) is not str or not observed_as:
+        raise ConfigError("observed_as", observed_as, "be a name")
     Journal(placement, config)  # says what is wrong with them
     _check_frame(df)
-    rows = df.select(*(_column(df, field) for field in COMMAND_SCHEMA.fields))
+    rows = df.select(*_commands(df))
     if df.isStreaming:
-        return _streaming(rows, placement, config, delay_ms)
+        return _streaming(rows, placement, config, delay_ms, observed_as)
     return _batch(rows, placement, config, delay_ms)
 
 
-def _streaming(rows: DataFrame, placement: HashRing, config: DispatcherConfig | None, delay_ms: int) -> DataFrame:
+def _streaming(
+    rows: DataFrame, placement: HashRing, config: DispatcherConfig | None, delay_ms: int, observed_as: str
+) -> DataFrame:
     provider = rows.sparkSession.conf.get(_PROVIDER)
     if provider != _ROCKSDB:
         raise ConfigError(_PROVIDER, provider, f"be {_ROCKSDB}: other stores cannot hold this state")
@@ -159,20 +172,33 @@ def _streaming(rows: DataFrame, placement: HashRing, config: DispatcherConfig | 
             timeMode="eventTime",
         )
         .transform(unbundled, OUTCOME_SCHEMA)
+        .observe(observed_as, *_figures())
     )
 
 
+def _figures() -> list[Column]:
+    """What the progress of a query says of each micro-batch: a processor in Python has no counters of its own."""
+    effects = {"outcomes": F.lit(True), LATE: F.col("effect") == LATE, REFUSED: F.col("effect") == REFUSED}
+    return [F.count_if(counted).alias(name) for name, counted in effects.items()]
+
+
 def _batch(rows: DataFrame, placement: HashRing, config: DispatcherConfig | None, delay_ms: int) -> DataFrame:
-    until = rows.agg(F.greatest(F.max("at_ms") - delay_ms, F.lit(0))).scalar()  # as the watermark, which begins at 0
+    topic_partition, *fields = COMMAND_SCHEMA.names
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return dispatch_batches(batches, placement, config)
 
-    topic_partition, *fields = COMMAND_SCHEMA.names
+    # How long time goes on is known by who has read everything. The source may have changed by the time that commands
+    # are carried out, so each topic-partition is told its own last instant, too, in a row before the first.
+    ends = rows.groupBy(topic_partition).agg(F.max("at_ms").alias("latest"))
+    until = F.greatest(F.max("latest") - delay_ms, F.lit(0)).alias("until")  # as the watermark, which begins at 0
+    all_ends = F.collect_list(F.struct(topic_partition, "latest")).alias("ends")
+    heads = ends.agg(until, all_ends).select("until", F.inline("ends"))
     return (
-        rows.select(topic_partition, until.alias("until"), *fields)
+        rows.unionByName(heads, allowMissingColumns=True)
+        .select(topic_partition, "until", "latest", *fields)
         .repartition(topic_partition)
-        .sortWithinPartitions(topic_partition, "sequence")
+        .sortWithinPartitions(topic_partition, F.asc_nulls_first("sequence"))
         .mapInArrow(run, OUTCOME_SCHEMA)
     )
 
@@ -180,20 +206,48 @@ def _batch(rows: DataFrame, placement: HashRing, config: DispatcherConfig | None
 def dispatch_batches(
     batches: Iterable[pa.RecordBatch], placement: HashRing, config: DispatcherConfig | None
 ) -> Iterator[pa.RecordBatch]:
-    """Carry out commands that arrive as Arrow batches, cut anywhere: the function for ``mapInArrow``."""
+    """Carry out commands that arrive as Arrow batches, cut anywhere: the function for ``mapInArrow``.
+
+    Args:
+        batches: Topic-partition, until when time passes, the last ``at_ms``, and the fields of `Command`. The first row
+            of a topic-partition has the two instants and nothing else, the others have neither.
+        placement: See `Journal`.
+        config: See `Journal`.
+
+    Raises:
+        ConfigError: The last ``at_ms`` of a topic-partition is another one; or see `Journal`.
+    """
     schema = to_arrow_schema(OUTCOME_SCHEMA)
     rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
-    outcomes = dispatch_partition(rows, placement, config=config)
+    outcomes = dispatch_partition(_timed(rows), placement, config=config)
     while chunk := list(islice(outcomes, _BATCH_ROWS)):
         columns: Iterable[tuple[Any, ...]] = zip(*chunk, strict=True)
         arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def _timed(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Rows as `dispatch_partition` reads them; fails at the end of a topic-partition that has changed."""
+    for topic_partition, mine in groupby(rows, key=itemgetter(0)):
+        until = latest = last = None
+        for row in mine:
+            if row[1] is not None:
+                _, until, latest, *_ = row
+                continue
+            last = row[4] if last is None else max(last, row[4])
+            yield topic_partition, until, *row[3:]
+        if last != latest:
+            requirement = (
+                f"be the same source whenever it is read: first its last at_ms was {latest}, then {last}; "
+                "write it down, or persist it"
+            )
+            raise ConfigError("topic_partition", topic_partition, requirement)
+
+
 def _check_frame(df: DataFrame) -> None:
-    there = {name.casefold() for name in df.columns}
+    there = column_names(df)
     wanted = {
-        field.name: _WHOLE if field.dataType == LongType() else (field.dataType.simpleString(),)
+        field.name: WHOLE if field.dataType == LongType() else (field.dataType.simpleString(),)
         for field in COMMAND_SCHEMA.fields
         if field.name in _NEEDED or (field.name in there and field.name != "key")
     }
@@ -202,10 +256,17 @@ def _check_frame(df: DataFrame) -> None:
         check_key(df, "key")
 
 
-def _column(df: DataFrame, field: StructField) -> Column:
-    if field.name in _NEEDED:
-        error = F.raise_error(F.lit(f"keyshared: column {field.name} is NULL; commands must have a {field.name}"))
-        return F.coalesce(F.col(field.name).cast(field.dataType), error).alias(field.name)
-    there = {name.casefold() for name in df.columns}
-    column = F.col(field.name) if field.name in there else F.lit(None)
-    return column.cast(field.dataType).alias(field.name)
+def _commands(df: DataFrame) -> list[Column]:
+    """All columns of `COMMAND_SCHEMA`; a command without a place in the order fails the job."""
+    there, place = column_names(df), place_of({name: name for name in ("topic_partition", "sequence")})
+    types = {field.name: field.dataType for field in COMMAND_SCHEMA.fields}
+    at_ms = F.col("at_ms").cast("bigint")
+    in_range = F.coalesce(at_ms.between(-MAX_MS, MAX_MS), F.lit(False))
+    rules = {name: never_null(name, value=F.col(name).cast(types[name])) for name in _NEEDED}
+    rules["at_ms"] = Rule("at_ms", "at_ms", at_ms, ~in_range, f"NULL or beyond {MAX_MS}")
+    return [
+        rules[name].kept(place)
+        if name in rules
+        else (F.col(name) if name in there else F.lit(None)).cast(kind).alias(name)
+        for name, kind in types.items()
+    ]

@@ -1,0 +1,129 @@
+"""What values must be, for every job that takes frames: one wording, asked of the very rows that are used.
+
+A frame may be read anew each time something is computed of it, and be another one then. So a job that counts first
+and works later asks twice: once with `refuse`, for an error at the call that says how many rows are wrong, and once
+with `Rule.kept`, natively and as a part of the work, for an error that names the first row that is met.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from keyshared.errors import ConfigError
+
+__all__ = ["MAX_MS", "Rule", "count_wrong", "never_null", "place_of", "refuse", "whole_ms"]
+
+MAX_MS: Final = ((1 << 63) - 1) // 1_000
+"""The greatest number of milliseconds that Spark can make a time of: its times count microseconds in 64 bits."""
+
+
+class Rule(NamedTuple):
+    """One thing that must hold for a column in every row.
+
+    Attributes:
+        name: What the job calls the column.
+        column: What the frame calls it.
+        value: The column.
+        wrong: True for a value that cannot be used, never NULL.
+        what: What such a value is, as the end of the sentence "it must not be ...".
+    """
+
+    name: str
+    column: str
+    value: Column
+    wrong: Column
+    what: str
+
+    def kept(self, place: Column) -> Column:
+        """Return the column by its name in the job; a row with a value that cannot be used fails the job.
+
+        Args:
+            place: Which row it is, see `place_of`.
+        """
+        return F.when(self.wrong, F.raise_error(self.said(place))).otherwise(self.value).alias(self.name)
+
+    def said(self, place: Column) -> Column:
+        """Return what is to be said of a wrong row.
+
+        Args:
+            place: Which row it is, see `place_of`.
+        """
+        told = f"keyshared: column {self.column} must not be {self.what} in any row, and it is in "
+        return F.concat(F.lit(told), place)
+
+
+def never_null(name: str, column: str | None = None, value: Column | None = None) -> Rule:
+    """Return the rule that a column has a value in every row.
+
+    Args:
+        name: What the job calls the column.
+        column: What the frame calls it; None: the same.
+        value: The column, if it is not the one of that name.
+    """
+    called = name if column is None else column
+    found = F.col(called) if value is None else value
+    return Rule(name, called, found, found.isNull(), "NULL")
+
+
+def whole_ms(name: str, column: str, value: Column, *, optional: bool = False) -> Rule:
+    """Return the rule for a number of milliseconds: from 0 to `MAX_MS`.
+
+    Args:
+        name: What the job calls the column.
+        column: What the frame calls it.
+        value: The column.
+        optional: Whether NULL will do.
+    """
+    wrong = F.coalesce(~value.between(0, MAX_MS), F.lit(not optional))
+    return Rule(name, column, value, wrong, f"{'' if optional else 'NULL, '}negative or above {MAX_MS}")
+
+
+def place_of(columns: Mapping[str, Column | str]) -> Column:
+    """Return a text that says which row it is, for errors.
+
+    Args:
+        columns: What shows it, by the names under which it is shown.
+    """
+    shown = [
+        F.concat(F.lit(f"{name} "), F.coalesce(_text(F.col(value) if isinstance(value, str) else value), F.lit("NULL")))
+        for name, value in columns.items()
+    ]
+    return F.concat_ws(", ", *shown)
+
+
+def count_wrong(rules: Iterable[Rule]) -> list[Column]:
+    """Return an aggregate for each rule: how many rows break it.
+
+    Args:
+        rules: The rules; the aggregates have their names with ``bad_`` before them.
+    """
+    return [F.count_if(rule.wrong).alias(f"bad_{rule.name}") for rule in rules]
+
+
+def refuse(rows: DataFrame, rules: Sequence[Rule], counts: Mapping[str, int], place: Column) -> None:
+    """Refuse a frame with rows that cannot be used; looks for one of them, if there are any.
+
+    Args:
+        rows: The rows that were counted.
+        rules: What must hold.
+        counts: What `count_wrong` has found, by the names of rules.
+        place: Which row it is, see `place_of`.
+
+    Raises:
+        ConfigError: A rule is broken, the first such one.
+    """
+    for rule in rules:
+        if counts[rule.name]:
+            example = rows.filter(rule.wrong).select(place.alias("place")).first()
+            # the source may have changed since it was counted
+            shown = "" if example is None else f"; the first that was found is {example['place']}"
+            requirement = f"not be {rule.what} in any row, and it is in {counts[rule.name]}{shown}"
+            raise ConfigError(f"column {rule.name}", rule.column, requirement)
+
+
+def _text(value: Column) -> Column:
+    return F.when(F.typeof(value) == "string", F.concat(F.lit("'"), value.cast("string"), F.lit("'"))).otherwise(
+        value.cast("string")
+    )

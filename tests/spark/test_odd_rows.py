@@ -1,0 +1,330 @@
+"""NULL, numbers out of range, columns that are missing, there twice, of another type or spelling: at every entry point.
+
+Whatever is wrong, the error names the column; and what is wrong in a row it shows with the row.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from keyshared import BucketLayout, BucketPlacement, HashRing
+from keyshared.distribution import DistributionTree
+from keyshared.errors import ConfigError
+from keyshared.simulate import ConsumerPlan, Fixed, Plan
+
+pyspark = pytest.importorskip("pyspark")
+from pyspark.errors import PySparkException  # noqa: E402 - needs pyspark
+from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
+
+from keyshared import spark as ks  # noqa: E402 - needs pyspark
+from keyshared.spark.rules import MAX_MS  # noqa: E402 - needs pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_task(spark: "SparkSession") -> Iterator[None]:
+    """What fails has no time to lose."""
+    before = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+RING = HashRing(["ann"])
+TREE = DistributionTree({1: ["c1", "c2"]})
+PLAN = Plan(consumers=[ConsumerPlan("a", Fixed(1))])
+LAYOUT = BucketLayout.equal_width(4)
+ROWS = 6
+BAD = (2, 4)  # rows with the value that is wrong
+
+
+def text(value: str) -> str:
+    return f"'{value}'"
+
+
+LOG = {"topic_partition": text("p"), "offset": "id", "key": text("k"), "at_ms": "id", "service_ms": "1L"}
+DELIVERY = {
+    "topic_partition": text("p"),
+    "offset": "id",
+    "key": text("k"),
+    "consumer": text("a"),
+    "attempt": "1",
+    "sequence": "4 * id",
+    "end_sequence": "4 * id + 1",
+    "settled_sequence": "4 * id + 1",
+    "outcome": text("acked"),
+    "delivered_ms": "id",
+    "ended_ms": "id",
+}
+OFFERED = {"topic_partition": text("p"), "offset": "id", "key": text("k")}
+HISTORY = {
+    "topic_partition": text("p"),
+    "sequence": "id",
+    "version": "1",
+    "happening": text("published"),
+    "offset": "id",
+    "key": text("k"),
+    "at_ms": "id",
+}
+COPY = {"message_id": "string(id)", "cluster": "concat('c', 1 + id % 2)", "flags": "1L"}
+COMMIT = {"group": text("g"), "topic_partition": text("p"), "offset": "id", "metadata": text("")}
+RECORD = {
+    "topic_partition": text("p"),
+    "offset": "id",
+    "timestamp_epoch_ms": "id",
+    "origin": text("eu"),
+    "origin_offset": "id",
+}
+BOUNDS = {"topic_partition": text("p"), "start": "0L", "end": "9L"}
+COMMAND = {
+    "topic_partition": text("p"),
+    "sequence": "id",
+    "at_ms": "id",
+    "command": text("offer"),
+    "offset": "id",
+    "key": text("k"),
+    "consumer": text("a"),
+    "attempt": "1L",
+    "duration_ms": "1L",
+    "limit": "1L",
+    "weight": "1L",
+    "resumed": "true",
+}
+FLIGHT = {"who": text("k"), "shard": text("p"), "ts": "timestamp_ntz'2013-03-10 02:30:00'", "door": text("in")}
+
+
+class Entry(NamedTuple):
+    """Where frames come in.
+
+    Attributes:
+        columns: Of the frame, with an expression for each.
+        call: What is called with it; gives something to collect.
+        optional: Columns that may be missing.
+        nullable: Columns that may be NULL.
+        any_type: Columns that may be of any type.
+        numbers: Columns with milliseconds, which have a range.
+    """
+
+    columns: dict[str, str]
+    call: Callable[["DataFrame"], Any]
+    optional: str = ""
+    nullable: str = ""
+    any_type: str = ""
+    numbers: str = ""
+
+
+def frame_of(spark: "SparkSession", columns: dict[str, str]) -> "DataFrame":
+    return spark.range(0, ROWS, 1, 1).selectExpr(*(f"{value} AS `{name}`" for name, value in columns.items()))
+
+
+def beside(columns: dict[str, str]) -> Callable[["DataFrame"], "DataFrame"]:
+    return lambda frame: frame_of(frame.sparkSession, columns)
+
+
+RECORDS, COMMITS, DELIVERIES = beside(RECORD), beside(COMMIT), beside(DELIVERY)
+
+ENTRIES = {
+    "replay": Entry(
+        LOG, lambda log: ks.replay(log, PLAN, service_ms="service_ms").deliveries,
+        nullable="key service_ms", numbers="at_ms service_ms",
+    ),
+    "what_if": Entry(
+        LOG, lambda log: ks.what_if(log, {"one": PLAN}, service_ms="service_ms").summaries,
+        nullable="key service_ms", numbers="at_ms service_ms",
+    ),
+    "audit": Entry(
+        HISTORY, lambda history: ks.audit(history).verdicts,
+        optional="offset key at_ms", nullable="offset key at_ms version happening",  # of these the checker speaks
+    ),
+    "check_order": Entry(
+        DELIVERY, ks.check_order,
+        optional="outcome delivered_ms ended_ms",
+        nullable="key end_sequence settled_sequence outcome delivered_ms ended_ms",
+        any_type="outcome delivered_ms ended_ms",
+    ),
+    "check_order, offered": Entry(
+        OFFERED, lambda offered: ks.check_order(DELIVERIES(offered), offered=offered), optional="key", nullable="key"
+    ),
+    "delivery_history": Entry(
+        DELIVERY, ks.delivery_history,
+        optional="outcome delivered_ms ended_ms",
+        nullable="key end_sequence settled_sequence outcome delivered_ms ended_ms",
+    ),
+    "delivery_history, offered": Entry(
+        OFFERED, lambda offered: ks.delivery_history(DELIVERIES(offered), offered=offered),
+        optional="key", nullable="key",
+    ),
+    "audit_distribution": Entry(COPY, lambda copies: ks.audit_distribution(copies, TREE), nullable="flags"),
+    "audit_distribution, produced": Entry(
+        {"message_id": "string(id)"},
+        lambda produced: ks.audit_distribution(frame_of(produced.sparkSession, COPY), TREE, produced=produced),
+    ),
+    "translate_offsets, commits": Entry(
+        COMMIT, lambda commits: ks.translate_offsets(commits, RECORDS(commits), RECORDS(commits)),
+        optional="metadata", nullable="metadata",
+    ),
+    "translate_offsets, source": Entry(
+        RECORD, lambda source: ks.translate_offsets(COMMITS(source), source, RECORDS(source), provenance=True)
+    ),
+    "translate_offsets, target": Entry(
+        RECORD, lambda target: ks.translate_offsets(COMMITS(target), RECORDS(target), target, provenance=True),
+        nullable="timestamp_epoch_ms",  # of the target nobody asks for it then
+    ),
+    "translate_offsets, bounds": Entry(
+        BOUNDS, lambda told: ks.translate_offsets(COMMITS(told), RECORDS(told), RECORDS(told), target_bounds=told)
+    ),
+    "stream_dispatch": Entry(
+        COMMAND, lambda commands: ks.stream_dispatch(commands, HashRing()),
+        optional="offset key consumer attempt duration_ms limit weight resumed",
+        nullable="offset key consumer attempt duration_ms limit weight resumed",
+    ),
+    "colocate": Entry(
+        {name: LOG[name] for name in ("topic_partition", "offset", "key")},
+        lambda log: ks.colocate(log, RING), nullable="key",
+    ),
+    "as_log": Entry(
+        FLIGHT, lambda flights: ks.as_log(flights, key="who", partition="shard", order="ts"),
+        optional="door", nullable="who door", any_type="who shard door",
+    ),
+    "key_histogram": Entry(
+        {"key": text("k"), "bytes": "id"}, lambda log: ks.key_histogram(log, weight="bytes"), nullable="key"
+    ),
+    "with_owner": Entry({"key": text("k")}, lambda log: ks.with_owner(log, RING), nullable="key"),
+    "with_slot": Entry({"key": text("k")}, lambda log: ks.with_slot(log, RING), nullable="key"),
+    "with_bucket": Entry({"key": text("k")}, lambda log: ks.with_bucket(log, LAYOUT), nullable="key"),
+    "with_bucket_owner": Entry(
+        {"key": text("k")}, lambda log: ks.with_bucket_owner(log, BucketPlacement(LAYOUT, ["ann"])), nullable="key"
+    ),
+    "with_copy_due": Entry({"flags": "1L"}, lambda log: ks.with_copy_due(log, TREE, "c1"), nullable="flags"),
+}  # fmt: skip
+WITHOUT_PLACE = {"key_histogram", "audit_distribution, produced"}  # nothing else says which row it is
+OF_FRAMES = [(entry, column) for entry, (columns, *_) in ENTRIES.items() for column in columns]
+
+
+@contextmanager
+def case_counts(spark: "SparkSession") -> Iterator[None]:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        yield
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_a_column_that_is_missing_or_there_twice_or_of_another_type_is_named_at_the_call(
+    spark: "SparkSession", entry: str
+) -> None:
+    columns, call, optional, _, any_type, _ = ENTRIES[entry]
+    for column in columns:
+        rest = {name: value for name, value in columns.items() if name != column}
+        again = frame_of(spark, columns).select("*", F.lit(None).alias(column.upper()))
+        wrong = frame_of(spark, {**rest, column: "array(struct(1.5D AS x))"})
+        if column not in optional.split():
+            with pytest.raises(ConfigError, match=f"'{column}'; it must be a column of the frame"):
+                call(frame_of(spark, rest))
+        if column not in any_type.split() or column in {"who", "shard", "door"}:
+            with pytest.raises(ConfigError, match=f"'{column}'; it must be one column, and the frame has 2"):
+                call(again)
+        if column not in any_type.split():
+            with pytest.raises(ConfigError, match=f"'{column}'; it must be .*array"):
+                call(wrong)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_where_case_counts_another_spelling_is_another_column(spark: "SparkSession", entry: str) -> None:
+    columns, call, optional, *_ = ENTRIES[entry]
+    with case_counts(spark):
+        for column in columns:
+            spelt = frame_of(spark, columns).withColumnRenamed(column, column.upper())
+            if column not in optional.split():
+                with pytest.raises(ConfigError, match=f"'{column}'; it must be a column of the frame"):
+                    call(spelt)
+            elif entry == "audit":
+                with pytest.raises(ConfigError, match=f"'{column.upper()}'; it must be one of version"):
+                    call(spelt)
+            else:
+                assert call(spelt).columns
+        if entry != "audit":  # it takes no columns that it does not know
+            beside_it = [F.lit(1.5).alias(column.upper()) for column in columns]
+            assert call(frame_of(spark, columns).select("*", *beside_it)).columns
+
+
+@pytest.mark.parametrize(
+    ("entry", "column"),
+    [(entry, column) for entry, column in OF_FRAMES if column not in ENTRIES[entry].nullable.split()],
+)
+def test_null_where_a_value_must_be_is_an_error_that_shows_the_row(
+    spark: "SparkSession", entry: str, column: str
+) -> None:
+    columns, call, *_ = ENTRIES[entry]
+    rows = frame_of(spark, {**columns, column: f"CASE WHEN id NOT IN {BAD} THEN {columns[column]} END"})
+    said = rf"(column|weight) .*{column}.* must .*NULL.* and it is .*|must be at least 0, and it is NULL"
+    with pytest.raises((ConfigError, PySparkException), match=said) as failure:
+        call(rows).collect()
+    text_of = str(failure.value)
+    lines = [line for line in text_of.splitlines() if "must" in line]
+    assert lines
+    shown = ("sequence", "offset", "message_id", "who", "start", "topic_partition")
+    assert any(re.search(rf"\b{place} ('|\d|NULL)", lines[0]) for place in shown) or entry in WITHOUT_PLACE
+    if entry in {"replay", "what_if", "audit", "check_order", "as_log"}:
+        assert "in any row, and it is in 2; the first that was found is " in lines[0]
+
+
+@pytest.mark.parametrize("value", [-1, MAX_MS + 1, (1 << 63) - 1])
+def test_milliseconds_have_a_range(spark: "SparkSession", value: int) -> None:
+    for entry in ("replay", "what_if"):
+        columns, call, *_, numbers = ENTRIES[entry]
+        for column in numbers.split():
+            rows = frame_of(spark, {**columns, column: f"{value}L"})
+            with pytest.raises(ConfigError, match=rf"column {column} is '{column}'; it must not be .*in 6; .*offset 0"):
+                call(rows)
+    columns, call, *_ = ENTRIES["stream_dispatch"]
+    if value > 0:
+        with pytest.raises(PySparkException, match=r"column at_ms must not be NULL or beyond .* sequence 0"):
+            call(frame_of(spark, {**columns, "at_ms": f"{value}L"})).collect()
+
+
+def test_the_greatest_instant_comes_through(spark: "SparkSession") -> None:
+    columns, call, *_ = ENTRIES["replay"]
+    rows = call(frame_of(spark, {**columns, "at_ms": f"{MAX_MS}L"})).select("delivered_ms").collect()
+    assert MAX_MS <= min(row.delivered_ms for row in rows)
+    columns, call, *_ = ENTRIES["stream_dispatch"]
+    told = call(frame_of(spark, {**columns, "at_ms": f"{MAX_MS}L", "command": text("add_consumer")})).collect()
+    assert [MAX_MS] * (ROWS - 1) == [row.at_ms for row in told if row.effect == "refused"]
+
+
+NIGHT = ["2013-03-10 01:30:00", "2013-03-10 02:30:00", "2013-03-10 03:15:00"]  # at two they put the clocks forward
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "UTC"])
+@pytest.mark.parametrize("kind", ["timestamp_ntz", "timestamp", "date"])
+def test_times_without_a_zone_are_in_their_own_order_whatever_the_zone_of_the_session(
+    spark: "SparkSession", zone: str, kind: str
+) -> None:
+    """[key-order] And times of one millisecond are in theirs."""
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        times = [*NIGHT, "2013-03-10 03:15:00.000001", "2013-03-10 03:15:00.000002", "1969-12-31 23:59:59.9995"]
+        suffix = "+00:00" if kind == "timestamp" else ""
+        rows = spark.createDataFrame(
+            [(f"k{9 - i}", f"{at}{suffix}") for i, at in enumerate(times)], "k string, at string"
+        )
+        events = rows.select("k", F.lit("p").alias("p"), F.col("at").cast(kind).alias("at"))
+        log = ks.as_log(events, key="k", partition="p", order="at").orderBy("offset").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    day = 1_362_873_600_000
+    if kind == "date":
+        assert [-86_400_000, *[day] * 5] == [row.order for row in log]
+        return
+    assert ["k4", "k9", "k8", "k7", "k6", "k5"] == [row.key for row in log]
+    minutes = (90, 150, 195, 195, 195)
+    assert [-1, *(day + minute * 60_000 for minute in minutes)] == [row.order for row in log]
