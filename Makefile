@@ -2,6 +2,8 @@
 
 VENV ?= .venv
 ARGS ?=
+# Of each property in a nightly run; tests with a budget of their own (broken variants, tiny histories) keep it.
+EXAMPLES ?= 10000
 BIN := $(abspath $(VENV))/bin
 # One file stays in one worker: the blocks of a document share a namespace.
 XDIST ?= --numprocesses=auto --maxprocesses=8 --dist=loadfile
@@ -24,6 +26,7 @@ COMPILE = "$(BIN)/uv" pip compile --quiet --universal --python-version 3.11 --ge
 unexport SPARK_HOME PYTHONPATH PYTHONHOME
 export PYTHON
 export PIP_NO_INPUT := 1
+nightly: export EXAMPLES := $(EXAMPLES)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -134,7 +137,8 @@ bench-spark: $(DEV) $(SPARK) java ## what columns, jobs, audit and streams cost 
 
 # ARGS may select tests of one half only: pytest's 5, nothing selected, is an error only if both halves say so.
 .PHONY: nightly
-nightly: $(DEV) $(SPARK) $(CONNECT) java servers ## the same tests with 10,000 examples each, the slow ones, and real subjects
+nightly: $(DEV) $(SPARK) $(CONNECT) java servers ## the same tests with EXAMPLES=10000 each, the slow ones, and real subjects
+	@echo "nightly: $(EXAMPLES) examples of each property (EXAMPLES=300 for a short night)"
 	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" --hypothesis-profile=nightly $(ARGS); \
 	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \

@@ -1,5 +1,6 @@
 """The three lanes of the test suite (core, Spark, slow), documents as tests, the session, the Hypothesis profiles."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,10 @@ LONGEST = {
 
 # Chosen with --hypothesis-profile; tests never set max_examples themselves, or the choice would not reach them.
 settings.register_profile("ci", max_examples=200, derandomize=True, deadline=None)
-settings.register_profile("nightly", max_examples=10_000, deadline=None)
+# Other dice each night: what fails prints the line that replays it.
+settings.register_profile(
+    "nightly", max_examples=int(os.environ.get("EXAMPLES", "10000")), deadline=None, print_blob=True
+)
 settings.load_profile("ci")
 
 pytest_collect_file = SybilCollection(

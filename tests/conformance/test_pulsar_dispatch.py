@@ -12,6 +12,7 @@ import pytest
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason, Deliver, Effect, Load
+from keyshared.exclusive import ExclusiveRanges
 from keyshared.lanes import Entry, Lane
 from keyshared.ring import HashRing
 from keyshared.unit_window import UnitWindow
@@ -202,6 +203,28 @@ class TestUpstreamSchedules:
         assert set() == kept
         broker.finish("c1", "stuck")
         broker.assert_all_in_order()
+
+    @per_unit
+    def test_a_placement_set_while_nobody_is_connected_holds_for_whoever_joins(self, unit: DrainUnit) -> None:
+        # Upstream: the selector is made anew for the first consumer after the last one has left, of another mode.
+        broker = Broker(unit, "c1", "c2")
+        log = spread(40, 10)
+        broker.publish(log)
+        broker.ack("c1", 3)
+        broker.leave("c1")
+        broker.leave("c2")
+        halves = ExclusiveRanges({"c1": [(0, 32)], "c3": [(32, 64)]}, slot_bits=6)
+        broker.apply(broker.dispatcher.set_placement(halves))
+        broker.publish(spread(20, 10, seed=2))
+        assert not any(broker.inboxes.values())
+        before = len(broker.history)
+        broker.join("c1")
+        broker.join("c3")
+        broker.finish("c1", "c3")
+        broker.assert_all_in_order()
+        again = broker.history[before:]
+        assert {"c1", "c3"} == {delivery.consumer for delivery in again}
+        assert [halves.owner(delivery.key or b"") for delivery in again] == [delivery.consumer for delivery in again]
 
     @per_unit
     def test_nothing_is_read_again_and_again(self, unit: DrainUnit) -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.properties.driving import Fast
-from tests.testing.recorded import invented, mutated, recorded
+from tests.testing.recorded import mutated, recorded
+from tests.testing.tiny_histories import TinyWorld
 
 # ruff: noqa: S311 - seeded on purpose
 from keyshared.errors import ConfigError
@@ -87,7 +88,7 @@ def random_histories(seed: int, count: int) -> Histories:
     found: Histories = {}
     while len(found) < count:
         if random.random() < 0.4:
-            history = invented(random, random.randrange(1, 60))
+            history = TinyWorld(random).history(random.randrange(1, 60))
         else:
             history = recorded(Fast, random.randrange(10_000), random.randrange(1, 400 if not found else 60))[1]
             history = mutated(history, random, random.randrange(6)) if history else history
@@ -128,7 +129,7 @@ def checked(found: Histories, claims: Guarantees) -> tuple[dict[str, list[Any]],
     violations, verdicts = {}, {}
     for topic_partition, history in found.items():
         checker = Checker(claims)
-        broken = list(checker.violations(history))
+        broken = [*checker.violations(history), *checker.finish()]
         if broken:
             violations[topic_partition] = [
                 (str(each.promise), each.explanation, list(each.proof), each.excerpt) for each in broken

@@ -11,22 +11,10 @@ from tests.properties.schedules import random_world
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict
 from keyshared.retry import Poison
 from keyshared.testing import Checker, Guarantees, Violation
-from keyshared.testing.history import (
-    Acked,
-    Committed,
-    Connected,
-    Delivered,
-    Expired,
-    Gone,
-    Happening,
-    Nacked,
-    Published,
-    Released,
-    Skipped,
-)
+from keyshared.testing.history import Happening
 from keyshared.testing.recorder import Recorder
 
-__all__ = ["first_broken", "guarantees_of", "invented", "mutated", "recorded"]
+__all__ = ["first_broken", "guarantees_of", "mutated", "recorded"]
 
 Factory: TypeAlias = Callable[[Any, DispatcherConfig], Any]
 
@@ -92,35 +80,3 @@ def mutated(history: Sequence[Happening], random: Random, mistakes: int) -> list
         else:
             copy.insert(min(len(copy), at + random.randrange(9)), copy.pop(at))
     return copy
-
-
-def invented(random: Random, length: int) -> list[Happening]:
-    """What no system would do: anything in any order, about few messages, keys and consumers."""
-    history: list[Happening] = []
-    published = 0
-    for _ in range(length):
-        offset, consumer = random.randrange(published + 1), random.choice("ab")
-        answer: dict[str, Any] = {"offset": offset, "consumer": consumer, "attempt": random.choice([None, 1, 1, 2])}
-        key = random.choice([b"k", b"l", None]) if random.random() < 0.1 else b"k"
-        counted = random.choice([None, None, True, False])
-        kind = random.randrange(9)
-        if kind == 0:
-            history.append(Published(offset=published, key=key))
-            published += random.choice([1, 1, 2])
-        elif kind in {1, 2}:
-            history.append(Delivered(key=key, **answer))
-        elif kind == 3:
-            history.append(Acked(counted=counted, **answer))
-        elif kind == 4:
-            history.append(Nacked(counted=counted, **answer))
-        else:
-            others: list[Happening] = [
-                Expired(**answer),
-                Released(**answer),
-                Skipped(offset=offset),
-                Committed(resume_offset=max(0, offset - 1)),
-                Connected(consumer=consumer),
-                Gone(consumer=consumer, drains=random.random() < 0.5),
-            ]
-            history.append(random.choice(others))
-    return history

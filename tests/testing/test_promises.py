@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from keyshared.testing import Guarantees, Promise, Violation, check_history
+from keyshared.testing.guarantees import JUDGED
 from keyshared.testing.history import (
     Acked,
     AtRest,
@@ -87,6 +88,7 @@ class Case(NamedTuple):
 
 A, B = connected("a"), connected("b")
 PAIRS = Guarantees(per_key=2)
+UNFENCED = Guarantees(promises=JUDGED - {Promise.FENCE})
 UNITS = Guarantees(unit_of=lambda key: key[:1])
 K2 = b"k2"
 CASES = [
@@ -132,6 +134,37 @@ CASES = [
         [A, published(0), delivered(0, at_ms=0), B, delivered(0, "b", 2, at_ms=99)],
         (2, 4),
         Guarantees(ack_timeout_ms=100),
+    ),
+    Case(
+        "a stranger's ack frees nothing where no fence is claimed",
+        Promise.ONE_HOLDER,
+        [A, B, published(0), delivered(0), acked(0, "b"), delivered(0, "b", 2)],
+        (3, 5),
+        UNFENCED,
+    ),
+    Case(
+        "an ack of an attempt that never was frees nothing where no fence is claimed",
+        Promise.ONE_HOLDER,
+        [A, B, published(0), delivered(0), acked(0, attempt=2), delivered(0, "b", 2)],
+        (3, 5),
+        UNFENCED,
+    ),
+    Case(
+        "an ack of an earlier delivery may have freed the message where no fence is claimed",
+        Promise.ONE_HOLDER,
+        [A, B, published(0), delivered(0), nacked(0), delivered(0, attempt=2), acked(0), delivered(0, "b", 3)],
+        None,
+        UNFENCED,
+    ),
+    Case(
+        "the holder's own ack ends what an earlier one may have freed",
+        Promise.NO_LOSS,
+        [
+            *(A, B, published(0), delivered(0), nacked(0), delivered(0, attempt=2)),
+            *(acked(0), acked(0, attempt=2), delivered(0, attempt=3)),
+        ],
+        (8,),
+        UNFENCED,
     ),
     Case(
         "messages without a key have no holder",
@@ -243,6 +276,36 @@ CASES = [
         (1, 4),
     ),
     Case(
+        "what was done before its publication is told holds nothing",
+        Promise.KEY_ORDER,
+        [A, delivered(0), acked(0), published(0), published(1), delivered(1)],
+    ),
+    Case(
+        "what was done while others were published holds nothing",
+        Promise.KEY_ORDER,
+        [A, published(0), delivered(0), acked(0), delivered(1), acked(1), published(1), published(2), delivered(2)],
+    ),
+    Case(
+        "what is not published yet overtakes like anything else",
+        Promise.KEY_ORDER,
+        [A, published(0), delivered(1), published(1)],
+        (1, 2),
+    ),
+    Case(
+        "a delivery that may have expired holds nothing before the system had time to act",
+        Promise.KEY_ORDER,
+        [A, published(0), published(1), delivered(0, at_ms=0), delivered(1, at_ms=100)],
+        None,
+        Guarantees(per_key=2, ack_timeout_ms=100),
+    ),
+    Case(
+        "and holds its key after that",
+        Promise.KEY_ORDER,
+        [A, published(0), published(1), delivered(0, at_ms=0), Quiet(at_ms=100), delivered(1)],
+        (3, 5),
+        Guarantees(per_key=2, ack_timeout_ms=100),
+    ),
+    Case(
         "another key does not care",
         Promise.KEY_ORDER,
         [A, published(0), published(1, L), delivered(1, key=L)],
@@ -265,6 +328,38 @@ CASES = [
         Promise.SAFE_CURSOR,
         [A, published(0), delivered(0), acked(0), Committed(resume_offset=1), Committed(resume_offset=0)],
         (4, 5),
+    ),
+    Case(
+        "the ack of somebody who never had the message ends nothing, fence or not",
+        Promise.SAFE_CURSOR,
+        [A, B, published(0), delivered(0), acked(0, "b"), Committed(resume_offset=1)],
+        (3, 5),
+        UNFENCED,
+    ),
+    Case(
+        "the ack of an earlier delivery may have counted where no fence is claimed",
+        Promise.SAFE_CURSOR,
+        [A, B, published(0), delivered(0), released(0), delivered(0, "b", 2), acked(0), Committed(resume_offset=1)],
+        None,
+        UNFENCED,
+    ),
+    Case(
+        "the cursor passes what is done before its publication is told",
+        Promise.SAFE_CURSOR,
+        [A, published(0), delivered(0), acked(0), delivered(1), acked(1), Committed(resume_offset=2), published(1)],
+    ),
+    Case(
+        "the cursor passes what is at work before its publication is told",
+        Promise.SAFE_CURSOR,
+        [A, published(0), delivered(0), acked(0), delivered(1), Committed(resume_offset=2), published(1)],
+        (4, 5),
+    ),
+    Case(
+        "nobody can say how far a cursor may go below what is not published yet",
+        Promise.SAFE_CURSOR,
+        [A, published(0), delivered(0), acked(0), delivered(2), Quiet()],
+        None,
+        Guarantees(cursor_keeps_up=True),
     ),
     Case(
         "the cursor passes what nobody has published",
@@ -364,6 +459,75 @@ CASES = [
         (4,),
     ),
     Case("delivered before it was published", Promise.NO_LOSS, [A, published(0), delivered(1)], (2,)),
+    Case(
+        "delivered before its publication is told",
+        Promise.NO_LOSS,
+        [A, published(0), delivered(1), acked(1), published(1), published(2), delivered(2)],
+    ),
+    Case(
+        "the ack of a delivery that has expired by now may have come late",
+        Promise.NO_LOSS,
+        [A, published(0), delivered(0, at_ms=0), Quiet(at_ms=100), acked(0), delivered(0, attempt=2)],
+        None,
+        Guarantees(ack_timeout_ms=100),
+    ),
+    Case(
+        "a delivery that an earlier ack may have ended expires",
+        Promise.NO_LOSS,
+        [
+            *(A, published(0), delivered(0, at_ms=0), nacked(0), delivered(0, attempt=2), acked(0)),
+            *(connected("b", at_ms=100), acked(0, attempt=2), delivered(0, attempt=3)),
+        ],
+        None,
+        Guarantees(promises=UNFENCED.promises, ack_timeout_ms=100),
+    ),
+    Case("delivered and left out", Promise.NO_LOSS, [A, published(0), delivered(1), published(2)], (2, 3)),
+    Case("answered and left out", Promise.NO_LOSS, [A, published(0), acked(1, counted=True), published(2)], (2, 3)),
+    Case(
+        "delivered and never published",
+        Promise.NO_LOSS,
+        [connected("a", 1), published(0), delivered(1), AtRest(), published(2)],
+        (2, 3),
+    ),
+    Case(
+        "given up before its publication is told",
+        Promise.NO_LOSS,
+        [published(0), Dropped(offset=1), Dropped(offset=2), published(1), published(2)],
+        None,
+        Guarantees(may_drop=True),
+    ),
+    Case(
+        "given up twice before its publication is told",
+        Promise.NO_LOSS,
+        [published(0), Dropped(offset=1), Dropped(offset=1), published(1)],
+        (2,),
+        Guarantees(may_drop=True),
+    ),
+    Case("what is older than the history may end", Promise.NO_LOSS, [Dropped(offset=0)]),
+    Case(
+        "delivered with another key than the publication tells later",
+        Promise.NO_LOSS,
+        [A, delivered(0, key=L), published(0)],
+        (1, 2),
+    ),
+    Case(
+        "done with another key than the publication tells later",
+        Promise.NO_LOSS,
+        [A, delivered(0, key=L), acked(0), published(0)],
+        (1, 3),
+    ),
+    Case(
+        "delivered with two keys, of which the publication tells the first later",
+        Promise.NO_LOSS,
+        [A, delivered(0), nacked(0), delivered(0, attempt=2, key=L), published(0)],
+        (3, 4),
+    ),
+    Case(
+        "done with two keys, of which the publication tells the first later",
+        Promise.NO_LOSS,
+        [A, delivered(0), nacked(0), delivered(0, attempt=2, key=L), acked(0, attempt=2), published(0)],
+        (3, 5),
+    ),
     Case("delivered with another key", Promise.NO_LOSS, [A, published(0), delivered(0, key=L)], (1, 2)),
     Case("forgotten at rest", Promise.NO_LOSS, [A, published(0), delivered(0), nacked(0), AtRest()], (3, 4)),
     Case(
@@ -373,7 +537,33 @@ CASES = [
     Case("held back at rest", Promise.NO_LOSS, [A, published(0), held(0, HoldReason.BLOCKED), AtRest()]),
     Case("nobody is there at rest", Promise.NO_LOSS, [A, gone("a"), published(0), AtRest()]),
     Case("nobody owns it at rest", Promise.NO_LOSS, [A, published(0), owned(None), AtRest()]),
+    Case(
+        "an older one that may be done is held back at rest",
+        Promise.NO_LOSS,
+        [A, published(0), published(1), delivered(0), released(0), acked(0), held(0), AtRest()],
+    ),
+    Case(
+        "its unit is at work elsewhere at rest",
+        Promise.NO_LOSS,
+        [A, B, published(0), published(1, K2), delivered(0), owned("b", K2), AtRest()],
+        None,
+        UNITS,
+    ),
     Case("its owner is full at rest", Promise.NO_LOSS, [connected("a", 0), B, published(0), owned("a"), AtRest()]),
+    Case(
+        "what may be done counts for no limit",
+        Promise.BOUNDS,
+        [A, published(0), delivered(0), released(0), acked(0), published(1)],
+        None,
+        Guarantees(window=1, max_tracked=1),
+    ),
+    Case(
+        "what is done before its publication is told counts for no limit",
+        Promise.BOUNDS,
+        [A, published(0), delivered(1), acked(1), published(1)],
+        None,
+        Guarantees(window=1, max_tracked=1),
+    ),
     Case(
         "up to the limits",
         Promise.BOUNDS,
@@ -443,6 +633,11 @@ CASES = [
         "a key goes to its owner",
         Promise.AFFINITY,
         [A, B, owned("b"), published(0), delivered(0, "b")],
+    ),
+    Case(
+        "a message goes by its own key, whatever the delivery says",
+        Promise.AFFINITY,
+        [A, B, owned("b"), owned("a", L), published(0), delivered(0, "b", key=L)],
     ),
     Case(
         "a key goes to somebody else",
@@ -547,6 +742,20 @@ CASES = [
         None,
         Guarantees(window=4),
     ),
+    Case(
+        "what waits fills more than half the window at rest",
+        Promise.ISOLATION,
+        [published(0), published(1), Quiet(), published(2), AtRest()],
+        (0, 1, 3, 4),
+        Guarantees(window=4),
+    ),
+    Case(
+        "what may be done fills nothing",
+        Promise.ISOLATION,
+        [published(0), delivered(0), released(0), acked(0), Quiet(), published(1), Quiet()],
+        None,
+        Guarantees(window=2),
+    ),
     Case("delivered at once", Promise.PROGRESS, [A, owned("a"), published(0), delivered(0), Quiet()]),
     Case("not delivered", Promise.PROGRESS, [A, owned("a"), published(0), Quiet(), Quiet()], (0, 1, 2, 3)),
     Case("not delivered at rest", Promise.PROGRESS, [A, owned("a"), published(0), AtRest()], (0, 1, 2, 3)),
@@ -568,6 +777,45 @@ CASES = [
     Case("its owner is not there", Promise.PROGRESS, [A, owned("b"), published(0), Quiet()]),
     Case("its owner is suspended", Promise.PROGRESS, [A, Suspended(consumer="a"), owned("a"), published(0), Quiet()]),
     Case("it has no owner", Promise.PROGRESS, [A, owned(None), published(0), Quiet()]),
+    Case("what is told of no publication", Promise.PROGRESS, [A, delivered(0), nacked(0), Quiet()]),
+    Case(
+        "what is told of no publication is not late either",
+        Promise.PROGRESS,
+        [connected("a", at_ms=0), delivered(0), nacked(0), connected("b", at_ms=9), connected("c", at_ms=20)],
+        None,
+        Guarantees(progress_ms=5),
+    ),
+    Case(
+        "whoever may own it is suspended",
+        Promise.PROGRESS,
+        [A, B, Suspended(consumer="b"), published(0), Quiet()],
+    ),
+    Case(
+        "an older one may be done, or be held back",
+        Promise.PROGRESS,
+        [A, published(0), published(1), delivered(0), released(0), acked(0), held(0), Quiet()],
+    ),
+    Case(
+        "an older one that may be done is no longer held back",
+        Promise.PROGRESS,
+        [
+            *(A, owned("a"), published(0), published(1), delivered(0), released(0), acked(0)),
+            *(held(0, HoldReason.RETRY, 50), Quiet(at_ms=49), Quiet(at_ms=50)),
+        ],
+        (0, 1, 3, 9),
+    ),
+    Case(
+        "an older one may still be at work",
+        Promise.PROGRESS,
+        [A, owned("a"), published(0), published(1), delivered(0, at_ms=0), Quiet(at_ms=100)],
+        None,
+        Guarantees(per_key=2, ack_timeout_ms=100),
+    ),
+    Case(
+        "where a payload is does not change with time",
+        Promise.PROGRESS,
+        [A, owned("a"), published(0), held(0, HoldReason.SPILLED, 50), Quiet(at_ms=60)],
+    ),
     Case("it has no key", Promise.PROGRESS, [A, published(0, None), Quiet()]),
     Case(
         "whoever may own it has room",
@@ -662,6 +910,18 @@ CASES = [
         Promise.FENCE,
         [A, published(0), delivered(0), acked(0), nacked(0, counted=True)],
         (4,),
+    ),
+    Case(
+        "the end of a delivery that is older than the history",
+        Promise.FENCE,
+        [Expired(offset=0, consumer="a", attempt=1), delivered(0, attempt=2)],
+    ),
+    Case(
+        "a nack of a delivery that may have expired counts",
+        Promise.FENCE,
+        [A, published(0), delivered(0, at_ms=0), connected("b", at_ms=100), nacked(0, counted=True)],
+        None,
+        Guarantees(ack_timeout_ms=100),
     ),
     Case(
         "a nack of nothing is refused",

@@ -348,6 +348,7 @@ def _judged(
         trial = _Trial(topic_partition, Checker(guarantees, remembered_keys=remembered_keys), most)
         for _, piece in own:
             yield from trial.take(piece)
+        yield from trial.finish()
         yield from trial.verdicts(guarantees)
 
 
@@ -379,6 +380,12 @@ class _Trial:
             if found:
                 yield from self._kept(found, sequence)
         self._last, self._happenings = last, happenings
+
+    def finish(self) -> Iterator[ViolationRow]:
+        """What only the end shows stands at the last row."""
+        found = self._checker.finish()
+        if found and self._last is not None:
+            yield from self._kept(found, self._last)
 
     def verdicts(self, guarantees: Guarantees) -> Iterator[VerdictRow]:
         unjudged = {each.promise: each.reason for each in self._checker.unjudged()}

@@ -9,6 +9,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias
 
 from keyshared.testing.changes import Changes, Places
+from keyshared.testing.early import EarlyBook
 from keyshared.testing.entries import SLACK, Lane, LaneId, LazyHeap, Member, Message, Place, Seen, Standing, standing
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.guarantees import Guarantees, Promise
@@ -40,7 +41,7 @@ from keyshared.testing.history import (
 )
 from keyshared.testing.unitbook import UnitBook
 
-__all__ = ["Books"]
+__all__ = ["Books", "key_of"]
 
 _Apply: TypeAlias = Callable[..., None]  # each takes its own kind of happening
 
@@ -60,12 +61,18 @@ class Books:
         self.changed: dict[LaneId, Lane] = {}  # lanes that this happening may have made ready, or unready
         self.members: dict[str, Member] = {}
         self.open_at: dict[str, dict[int, Message]] = {}
+        self.unsure_at: dict[str, dict[int, Message]] = {}  # what may be open there, or not
         self.units = UnitBook(guarantees.unit_of)
+        self.unsure_units = UnitBook(guarantees.unit_of)
+        self.early = EarlyBook()
+        self.highest: int | None = None  # of the offsets that were published, delivered or answered
         self.open = self.spilled = self.loading = self.doubtful = 0
         self.last_published: Seen | None = None
+        self.log_is_told = False  # what was published, which many promises need
         self.committed: Seen | None = None
         self.changes = Changes()
         self.places = Places(remembered_keys)
+        self._fenced = Promise.FENCE in guarantees.promises
         self._lowest = LazyHeap(self._holds_the_cursor)
         self._leases: deque[tuple[int, Message, Seen]] = deque()
         self._apply: dict[type[Happening], _Apply] = {
@@ -160,33 +167,61 @@ class Books:
         if member.suspended is not None:
             return False
         limit = self.limit_of(member)
-        return limit is None or len(self.open_at.get(member.name, ())) + self.loading < limit
+        return limit is None or self._busy(member.name) + self.loading < limit
 
-    def waiting_in_memory(self) -> int:
-        """How many messages the system keeps in memory that are not at a consumer."""
-        return len(self.messages) - self.spilled - self.open
+    def _busy(self, name: str) -> int:
+        """How many deliveries a consumer may have open, as far as is known."""
+        return len(self.open_at.get(name, ())) + len(self.unsure_at.get(name, ()))
+
+    def units_are_free(self, lane_id: LaneId, owner: str | None) -> bool:
+        """Whether nobody else than the owner surely or perhaps has something of a lane's unit open."""
+        both = (self.units, self.unsure_units)
+        return all(units.open_besides(lane_id, owner) is None for units in both)
+
+    def waiting_in_memory(self) -> list[Message]:
+        """The messages that surely wait, and in memory: O(outstanding messages)."""
+        return [message for message in self.messages.values() if message.waits and not message.is_spilled]
+
+    def tracked(self) -> list[Message]:
+        """The messages that are surely outstanding: O(outstanding messages)."""
+        return [message for message in self.messages.values() if not message.doubtful]
+
+    def in_memory(self) -> list[Message]:
+        """Those of them that are not spilled: O(outstanding messages)."""
+        return [message for message in self.tracked() if not message.is_spilled]
+
+    def is_over(self, offset: int) -> bool:
+        """Whether an offset that is not outstanding is done, or was never published; else it is not told of yet."""
+        last = self.last_published
+        return (last is not None and offset <= _published(last)) or offset in self.early
 
     def entries(self) -> int:
         """How much is kept, in entries of all books."""
         lanes = sum(1 + len(lane.listed) + len(lane.holders) for lane in self.lanes.values())
+        lanes += self.doubtful
         people = len(self.members) + len(self.open_at) + len(self.changes) + len(self.units)
-        return (
-            lanes + people + len(self.places) + len(self.messages) + self.open + len(self._lowest) + len(self._leases)
-        )
+        unsure = len(self.unsure_units) + sum(1 + len(each) for each in self.unsure_at.values())
+        messages = len(self.messages) + sum(len(each.earlier or ()) for each in self.messages.values())
+        others = len(self.places) + len(self.early) + self.open + len(self._lowest) + len(self._leases)
+        return lanes + people + unsure + messages + others
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def _publish(self, seen: Seen, happening: Published) -> None:
         self.changes.in_block = False
+        offset = happening.offset
         previous = None if self.last_published is None else _published(self.last_published)
-        message = self.messages.get(happening.offset)
-        if message is None:
-            message = self._add(seen, happening.offset, happening.key, previous)
+        message = self.messages.get(offset)
+        if message is not None:  # it was delivered before its publication was written down
+            message.published, message.previous, message.odd = seen, previous, None
+            message.key = happening.key
+        elif not self.early.told or offset not in self.early:  # or even done
+            message = self._add(seen, offset, happening.key, previous)
             self._list(message)
-        else:  # it was delivered before its publication was written down
-            message.published, message.previous = seen, previous
-        self._lowest.push(message.offset, len(self.messages))
+        if self.early.told:
+            self.early.published(offset)
         self.last_published = seen
+        self.log_is_told = True
 
     def _add(self, seen: Seen, offset: int, key: bytes | None, previous: int | None) -> Message:
         lane_id = self.lane_id(offset, key)
@@ -196,30 +231,46 @@ class Books:
             if isinstance(lane_id, bytes):
                 self.places.wake(lane_id)
         lane.size += 1
-        message = self.messages[offset] = Message(offset, lane, seen, previous)
+        message = self.messages[offset] = Message(offset, key, lane, seen, previous)
+        self._lowest.push(offset, len(self.messages))
+        if self.highest is None or offset > self.highest:
+            self.highest = offset
         return message
 
     def _deliver(self, seen: Seen, happening: Delivered) -> None:
         self.changes.in_block = False
         message = self.messages.get(happening.offset)
         if message is None:
-            if self.last_published is not None:
-                return  # settled, or never published: there is nothing to book it under
+            if self.is_over(happening.offset):
+                return  # there is nothing to book it under
             message = self._add(seen, happening.offset, happening.key, None)
-        if message.is_open:
-            self._close(message)
-        if message.doubtful:
-            self._doubt(message, doubtful=False)
+        elif message.delivered is not None:
+            self._deliver_again(message, happening, seen)
         self._unhold(message)
         self._open(message, happening, seen)
         if isinstance(message.lane.id, bytes):
             self.places.note(message.lane.id, is_idle=False).last = seen
 
+    def _deliver_again(self, message: Message, happening: Delivered, seen: Seen) -> None:
+        message.remember_delivery()
+        if not self.log_is_told and happening.key != message.key:
+            message.odd = seen
+        if message.is_open:
+            name = message.consumer
+            assert name is not None
+            self._close(message)
+            self._note_room(name, seen)
+        elif message.unsure:
+            self._make_sure(message, seen)
+        if message.doubtful:
+            self._believe(message)
+            self._lowest.push(message.offset, len(self.messages))
+
     def _open(self, message: Message, happening: Delivered, seen: Seen) -> None:
         name = happening.consumer
         message.is_open, message.consumer, message.attempt = True, name, happening.attempt
         message.since = message.delivered = seen
-        message.presumed = False
+        message.can_wait = message.presumed = False
         lane = message.lane
         lane.open += 1
         lane.holders.setdefault(name, {})[message.offset] = message
@@ -231,7 +282,7 @@ class Books:
         timeout = self.guarantees.ack_timeout_ms
         if timeout is not None and seen.now is not None:
             self._leases.append((seen.now + timeout, message, seen))
-            if len(self._leases) > 2 * self.open + SLACK:
+            if len(self._leases) > 2 * len(self.messages) + SLACK:
                 self._leases = deque(lease for lease in self._leases if _is_running(lease))
 
     def _close(self, message: Message) -> None:
@@ -253,10 +304,51 @@ class Books:
         name = message.consumer
         assert name is not None
         self._close(message)
-        message.since = seen
-        message.came_back = True
-        self._list(message)
+        self._put_back(message, seen)
         self._note_room(name, seen)
+
+    def _put_back(self, message: Message, seen: Seen) -> None:
+        """It surely does not lie with its consumer any more."""
+        message.since = seen
+        message.came_back = message.can_wait = True
+        self._list(message)
+
+    def _end_perhaps(self, message: Message, seen: Seen, *, can_wait: bool) -> None:
+        """A delivery may have ended, or not."""
+        name = message.consumer
+        assert name is not None
+        if message.is_open:
+            self._close(message)
+            message.unsure = message.came_back = True
+            message.since = seen
+            message.lane.unsure += 1
+            self.unsure_at.setdefault(name, {})[message.offset] = message
+            self.unsure_units.opened(message, name)
+        message.can_wait |= can_wait
+
+    def _make_sure(self, message: Message, seen: Seen) -> None:
+        """A delivery that may have ended has ended by now."""
+        name = message.consumer
+        assert name is not None
+        message.unsure = False
+        message.lane.unsure -= 1
+        held = self.unsure_at[name]
+        del held[message.offset]
+        if not held:
+            del self.unsure_at[name]
+        self.unsure_units.closed(message, name)
+        self.changed[message.lane.id] = message.lane
+        self._note_room(name, seen)
+
+    def _end_of(self, message: Message, found: Standing, seen: Seen) -> None:
+        """End the delivery that an answer names, whether it was surely open or not."""
+        if found is Standing.CURRENT:
+            self._end(message, seen)
+        elif found is Standing.UNSURE:
+            message.presumed = False
+            if message.unsure:
+                self._make_sure(message, seen)
+                self._put_back(message, seen)
 
     def _settle(self, message: Message, seen: Seen) -> None:
         lane = message.lane
@@ -265,9 +357,14 @@ class Books:
             assert name is not None
             self._close(message)
             self._note_room(name, seen)
+        elif message.unsure:
+            self._make_sure(message, seen)
         self._unhold(message)
-        self.doubtful -= message.doubtful
+        if message.doubtful:
+            self._believe(message)
         del self.messages[message.offset]
+        if type(message.published.happening) is Delivered:
+            self.early.done(message.offset, message)
         self.changed[lane.id] = lane
         lane.size -= 1
         if not lane.size:
@@ -294,36 +391,56 @@ class Books:
     def _ack(self, seen: Seen, happening: Acked) -> None:
         message = self.messages.get(happening.offset)
         if message is None:
+            if happening.counted:
+                self._answer_early(happening.offset)
             return
         found = standing(message, happening.consumer, happening.attempt)
         if happening.counted or (found is Standing.CURRENT and happening.counted is None):
             self._settle(message, seen)
-        elif found in {Standing.STALE, Standing.LATE}:
+        elif found in {Standing.UNSURE, Standing.STALE, Standing.LATE}:
             message.noted = True
-            self._take_ambiguously(message, happening, found, seen)
+            if happening.counted is None:
+                self._take_ambiguously(message, found, seen)
 
-    def _take_ambiguously(self, message: Message, happening: Acked, found: Standing, seen: Seen) -> None:
-        """An ack of a delivery that has ended: systems may take it or not, and nobody said what this one did."""
-        unclear = happening.counted is None and not message.doubtful
-        if unclear and (found is Standing.LATE or Promise.FENCE not in self.guarantees.promises):
-            if message.is_open:
-                self._end(message, seen)
-            self._doubt(message, doubtful=True)
+    def _take_ambiguously(self, message: Message, found: Standing, seen: Seen) -> None:
+        """An ack of a delivery that has ended, or may have: systems may take it or not, nobody said what this one did.
+
+        Behind a fence an ack of an earlier delivery changes nothing for the last one, if that is open.
+        """
+        if found is Standing.UNSURE:
+            message.presumed = False
+            if message.unsure:
+                self._make_sure(message, seen)
+            if message.can_wait:
+                self._doubt(message)
+            else:
+                self._settle(message, seen)
+        elif found is Standing.STALE and not self._fenced:
+            self._end_perhaps(message, seen, can_wait=False)
+            self._doubt(message)
+        elif found is Standing.LATE and (message.can_wait or not self._fenced):
+            self._doubt(message)
 
     def _nack(self, seen: Seen, happening: Nacked) -> None:
-        message = self.messages.get(happening.offset)
-        if message is not None and happening.counted is not False and _is_current(message, happening):
-            self._end(message, seen)
+        if happening.counted is not False:
+            self._release(seen, happening)
 
-    def _release(self, seen: Seen, happening: Expired | Released) -> None:
+    def _release(self, seen: Seen, happening: Nacked | Expired | Released) -> None:
         message = self.messages.get(happening.offset)
-        if message is not None and _is_current(message, happening):
-            self._end(message, seen)
+        if message is not None:
+            self._end_of(message, standing(message, happening.consumer, happening.attempt), seen)
 
     def _answer(self, seen: Seen, happening: Settled | DeadLettered | Dropped | Skipped) -> None:
         message = self.messages.get(happening.offset)
-        if message is not None:
+        if message is None:
+            self._answer_early(happening.offset)
+        else:
             self._settle(message, seen)
+
+    def _answer_early(self, offset: int) -> None:
+        if not self.is_over(offset):
+            self.early.done(offset, None)
+            self.highest = offset if self.highest is None else max(self.highest, offset)
 
     def _hold(self, seen: Seen, happening: Held) -> None:
         message = self.messages.get(happening.offset)
@@ -348,12 +465,24 @@ class Books:
             self.loading -= happening.reason is HoldReason.LOADING
             message.held = None
 
-    def _doubt(self, message: Message, *, doubtful: bool) -> None:
-        message.doubtful = doubtful
-        self.doubtful += 1 if doubtful else -1
+    def _doubt(self, message: Message) -> None:
+        """It may be done, or not."""
+        if not message.doubtful:
+            message.doubtful = True
+            lane = message.lane
+            lane.doubtful = {} if lane.doubtful is None else lane.doubtful
+            lane.doubtful[message.offset] = message
+            self.doubtful += 1
         self.changed[message.lane.id] = message.lane
-        if not doubtful:
-            self._lowest.push(message.offset, len(self.messages))
+
+    def _believe(self, message: Message) -> None:
+        """It is no longer doubtful."""
+        message.doubtful = False
+        others = message.lane.doubtful
+        assert others is not None
+        del others[message.offset]
+        self.doubtful -= 1
+        self.changed[message.lane.id] = message.lane
 
     def _expire(self, now: int) -> None:
         leases = self._leases
@@ -361,8 +490,15 @@ class Books:
             lease = leases.popleft()
             _, message, seen = lease
             if _is_running(lease):
+                self._end_perhaps(message, seen, can_wait=True)
                 message.presumed = True
-                self._end(message, seen)
+
+    def _notice_expiries(self, seen: Seen) -> None:
+        """A system that had time to act has noticed which deliveries are overdue."""
+        overdue = [message for held in self.unsure_at.values() for message in held.values() if message.presumed]
+        for message in overdue:
+            self._make_sure(message, seen)
+            self._put_back(message, message.since)
 
     # --- consumers and keys -----------------------------------------------------------------------------------------
 
@@ -377,7 +513,9 @@ class Books:
         self.changes.leave(name, self.members.pop(name, None), seen)
         if not happening.drains:
             for message in list(self.open_at.get(name, {}).values()):
-                self._end(message, seen)
+                self._end_of(message, Standing.CURRENT, seen)
+            for message in list(self.unsure_at.get(name, {}).values()):
+                self._end_of(message, Standing.UNSURE, seen)
 
     def _suspend(self, seen: Seen, happening: Suspended | Resumed) -> None:
         member = self.members.get(happening.consumer)
@@ -397,7 +535,7 @@ class Books:
         if member is None:
             return
         limit = self.limit_of(member)
-        has_room = member.suspended is None and (limit is None or len(self.open_at.get(name, ())) < limit)
+        has_room = member.suspended is None and (limit is None or self._busy(name) < limit)
         if not has_room:
             member.room_since = None
         elif member.room_since is None:
@@ -408,6 +546,8 @@ class Books:
 
     def _end_block(self, seen: Seen, happening: Quiet | AtRest) -> None:  # noqa: ARG002  # as all of them
         self.changes.in_block = False
+        if self.unsure_at:
+            self._notice_expiries(seen)
 
     def _own(self, seen: Seen, happening: Owned) -> None:
         self.places.note(happening.key, is_idle=happening.key not in self.lanes).owned = seen
@@ -428,24 +568,30 @@ class Books:
                 self._settle(message, seen)
 
     def _holds_its_key(self, message: Message) -> bool:
-        passable = message.came_back and not self.guarantees.nack_holds_key
-        return not (message.is_open or message.doubtful or passable)
+        return message.waits and not self.may_be_passed(message)
+
+    def may_be_passed(self, message: Message) -> bool:
+        """Whether a message that waits lets newer ones of its key pass."""
+        return message.came_back and not self.guarantees.nack_holds_key
 
     def _holds_the_cursor(self, offset: int) -> bool:
         message = self.messages.get(offset)
         return message is not None and not message.doubtful
 
 
-def _is_current(message: Message, happening: Nacked | Expired | Released) -> bool:
-    return standing(message, happening.consumer, happening.attempt) is Standing.CURRENT
-
-
 def _is_running(lease: tuple[int, Message, Seen]) -> bool:
     _, message, seen = lease
-    return message.is_open and message.delivered is seen
+    return (message.is_open or message.unsure) and message.delivered is seen
 
 
 def _published(seen: Seen) -> int:
     happening = seen.happening
     assert isinstance(happening, Published)
     return happening.offset
+
+
+def key_of(seen: Seen) -> bytes | None:
+    """Return the key that a publication or a delivery tells of."""
+    happening = seen.happening
+    assert isinstance(happening, Published | Delivered)
+    return happening.key

@@ -92,9 +92,26 @@ class Checker:
         return found
 
     def violations(self, history: Iterable[Happening]) -> Iterator[Violation]:
-        """Take many happenings, lazily, and give what they break as it shows."""
+        """Take many happenings, lazily, and give what they break as it shows; `finish` gives what the end shows."""
         for happening in history:
             yield from self.feed(happening)
+
+    def finish(self) -> list[Violation]:
+        """Take the end of the history: nothing follows that could explain what is still open to doubt.
+
+        Returns:
+            What only the end shows, which is the messages that were delivered or answered and never published.
+
+        Example:
+            >>> from keyshared.testing.history import Delivered, Published
+            >>> checker = Checker()
+            >>> list(checker.violations([Published(offset=0), Delivered(offset=1, consumer="c1")]))
+            []
+            >>> print(*checker.finish())
+            no-loss: Delivered tells of offset 1, which was never published
+            #1 Delivered(offset=1, consumer='c1')
+        """
+        return [violation for judge in self._judges for violation in judge.finish()]
 
     def unjudged(self) -> list[Unjudged]:
         """List the claimed promises that could not be judged so far, or not in full, and why."""
@@ -116,9 +133,10 @@ def check_history(history: Iterable[Happening], guarantees: Guarantees | None = 
             time.
 
     Returns:
-        All violations, in the order in which they show.
+        All violations, in the order in which they show; those that only the end shows come last.
 
     Raises:
         HistoryError: The history contradicts itself.
     """
-    return list(Checker(guarantees).violations(history))
+    checker = Checker(guarantees)
+    return [*checker.violations(history), *checker.finish()]

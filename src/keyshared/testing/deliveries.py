@@ -75,13 +75,20 @@ class KeyOrder(Judge):
         return None if Delivered in self.books.kinds else NO_DELIVERY
 
     def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
-        if message is None or not message.lane.listed:
+        books, offset = self.books, happening.offset
+        message = books.messages.get(offset)
+        lane = self._early_lane(happening) if message is None else message.lane
+        if lane is None or not lane.listed or not books.log_is_told:
             return
-        older = self.books.oldest_waiting(message.lane)
-        if older is not None and older.offset < message.offset:
-            text = f"offset {message.offset} overtook offset {older.offset} of its key, which waits"
+        older = books.oldest_waiting(lane)
+        if older is not None and older.offset < offset:
+            text = f"offset {offset} overtook offset {older.offset} of its key, which waits"
             yield self.blame(text, older.since, seen)
+
+    def _early_lane(self, happening: Delivered) -> Lane | None:
+        """Where something belongs that is not published yet, as far as is told."""
+        books, offset = self.books, happening.offset
+        return None if books.is_over(offset) else books.lanes.get(books.lane_id(offset, happening.key))
 
 
 class Bounds(Judge):
@@ -128,12 +135,13 @@ class Bounds(Judge):
         yield self.blame(text, *sinces(others), seen)
 
     def _published(self, seen: Seen, happening: Published) -> Iterator[Violation]:
-        if happening.offset in self.books.messages:
+        books, most = self.books, self.guarantees.max_tracked
+        if happening.offset in books.messages or (books.early.told and happening.offset in books.early):
             return
-        messages, most = self.books.messages, self.guarantees.max_tracked
-        if most is not None and len(messages) >= most:
-            text = f"offset {happening.offset} is outstanding message {len(messages) + 1}; at most {most} may be"
-            yield self.blame(text, *(message.published for message in messages.values()), seen)
+        if most is not None and len(books.messages) - books.doubtful >= most:
+            tracked = books.tracked()
+            text = f"offset {happening.offset} is outstanding message {len(tracked) + 1}; at most {most} may be"
+            yield self.blame(text, *(message.published for message in tracked), seen)
         yield from self._window(seen)
 
     def _unspilled(self, seen: Seen, happening: Held | Freed) -> Iterator[Violation]:
@@ -144,11 +152,12 @@ class Bounds(Judge):
 
     def _window(self, seen: Seen) -> Iterator[Violation]:
         books, most = self.books, self.guarantees.window
-        loaded = len(books.messages) - books.spilled
-        if most is not None and loaded >= most:
-            in_memory = [message for message in books.messages.values() if not message.is_spilled]
-            text = f"{loaded + 1} messages are in memory; the window is {most}"
-            yield self.blame(text, *(message.published for message in in_memory), seen)
+        if most is None or len(books.messages) - books.spilled < most:
+            return
+        loaded = books.in_memory()
+        if len(loaded) >= most:
+            text = f"{len(loaded) + 1} messages are in memory; the window is {most}"
+            yield self.blame(text, *(message.published for message in loaded), seen)
 
 
 class Affinity(Judge):
@@ -284,17 +293,18 @@ class Fence(Judge):
             yield self._blame_answer(seen, happening, message, "settled the message")
 
     def _nacked(self, seen: Seen, happening: Nacked) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
-        if not happening.counted:
-            return
-        if standing(message, happening.consumer, happening.attempt) is not Standing.CURRENT:
-            yield self._blame_answer(seen, happening, message, "was taken")
+        if happening.counted:
+            yield from self._ended(seen, happening, "was taken")
 
     def _released(self, seen: Seen, happening: Expired | Released) -> Iterator[Violation]:
+        yield from self._ended(seen, happening, "ended it")
+
+    def _ended(self, seen: Seen, happening: Nacked | Expired | Released, outcome: str) -> Iterator[Violation]:
         message = self.books.messages.get(happening.offset)
-        presumed = message is not None and message.presumed
-        if not presumed and standing(message, happening.consumer, happening.attempt) is not Standing.CURRENT:
-            yield self._blame_answer(seen, happening, message, "ended it")
+        if message is None and not self.books.is_over(happening.offset):
+            return  # its delivery may be older than the history
+        if standing(message, happening.consumer, happening.attempt) not in {Standing.CURRENT, Standing.UNSURE}:
+            yield self._blame_answer(seen, happening, message, outcome)
 
     def _blame_answer(
         self, seen: Seen, happening: Acked | Nacked | Expired | Released, message: Message | None, outcome: str
@@ -306,7 +316,8 @@ class Fence(Judge):
 
 
 def _place(books: Books, happening: Delivered) -> Place | None:
-    return books.place_of(books.lane_id(happening.offset, happening.key))
+    message = books.messages.get(happening.offset)
+    return books.place_of(message.lane.id if message else books.lane_id(happening.offset, happening.key))
 
 
 def _consumer(seen: Seen) -> str | None:

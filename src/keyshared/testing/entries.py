@@ -11,6 +11,7 @@ __all__ = ["SLACK", "Lane", "LaneId", "LazyHeap", "Member", "Message", "Place", 
 
 LaneId: TypeAlias = bytes | int
 SLACK: Final = 16  # a list with dead entries may be this much longer than twice what lives in it
+_REMEMBERED_DELIVERIES: Final = 8  # of a message, beside the last one
 
 
 class Seen(NamedTuple):
@@ -25,8 +26,9 @@ class Standing(Enum):
     """What an answer (an ack, a nack, ...) names."""
 
     CURRENT = auto()  # the open delivery
-    STALE = auto()  # not the delivery that is open
-    LATE = auto()  # a delivery that has ended; none is open
+    UNSURE = auto()  # the last delivery, of which the history does not tell whether it is open
+    STALE = auto()  # an earlier delivery than the open one
+    LATE = auto()  # a delivery that has ended; none is surely open
     FORGED = auto()  # a delivery that never was
     UNKNOWN = auto()  # a message that is not outstanding
 
@@ -34,7 +36,7 @@ class Standing(Enum):
 class Lane:
     """The outstanding messages of one key, or one message that has none."""
 
-    __slots__ = ("holders", "id", "listed", "open", "size")
+    __slots__ = ("doubtful", "holders", "id", "listed", "open", "size", "unsure")
 
     def __init__(self, id: LaneId) -> None:  # noqa: A002  # the field's name
         self.id = id
@@ -42,51 +44,93 @@ class Lane:
         self.open = 0
         self.holders: dict[str, dict[int, Message]] = {}  # who has what open
         self.listed: list[int] = []  # heap of the offsets that are not open, and some that no longer belong here
+        self.unsure = 0  # how many may be open, or not
+        self.doubtful: dict[int, Message] | None = None  # which may be done, or not; None as long as there was none
 
 
 class Message:
-    """An outstanding message."""
+    """An outstanding message.
+
+    It is open, it waits, or it is done. Where the history does not decide that (an ack came, and nobody knows whether
+    it counted, or a delivery may have expired), it may be several of them: ``unsure`` says that it may be open,
+    ``doubtful`` that it may be done, and ``can_wait`` that it may wait.
+    """
 
     __slots__ = (
         "attempt",
         "came_back",
+        "can_wait",
         "consumer",
         "delivered",
         "doubtful",
+        "earlier",
+        "forgotten",
         "held",
         "is_listed",
         "is_open",
+        "key",
         "lane",
         "noted",
+        "odd",
         "offset",
         "presumed",
         "previous",
         "published",
         "since",
+        "unsure",
     )
 
-    def __init__(self, offset: int, lane: Lane, seen: Seen, previous: int | None) -> None:
+    def __init__(self, offset: int, key: bytes | None, lane: Lane, seen: Seen, previous: int | None) -> None:
         self.offset = offset
+        self.key = key  # its own: as it was published, or as it was told first until then
         self.lane = lane
-        self.published = seen
+        self.published = seen  # or its first delivery, until the history tells of its publication
         self.previous = previous  # what was published before it, if anything
         self.since = seen  # what made it wait, or opened it
-        self.is_open = False
+        self.is_open = False  # surely
+        self.unsure = False
+        self.presumed = False  # that its last delivery has expired, or may have, nobody has said
+        self.doubtful = False
+        self.can_wait = True
         self.consumer: str | None = None  # of the last delivery
         self.attempt: int | None = None  # likewise
         self.delivered: Seen | None = None  # likewise
+        self.earlier: list[tuple[str | None, int | None]] | None = None  # who had which attempt before
+        self.forgotten = False  # whether there were more of them
         self.came_back = False
-        self.presumed = False  # its last delivery may have expired; nobody said so
         self.held: Seen | None = None
+        self.odd: Seen | None = None  # a delivery that tells of another key, and is not judged yet
         self.noted = False  # an ack came that did not count at once
-        self.doubtful = False  # an ack came of which nobody knows whether it counted
         self.is_listed = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is surely neither open nor done."""
+        return not (self.is_open or self.unsure or self.doubtful)
 
     @property
     def is_spilled(self) -> bool:
         """Whether its payload is not in memory."""
         happening = None if self.held is None else self.held.happening
         return isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
+
+    def remember_delivery(self) -> None:
+        """Another delivery is about to replace the last one; late answers may name that."""
+        last = (self.consumer, self.attempt)
+        if self.earlier is None:
+            self.earlier = []
+        elif last in self.earlier:
+            return
+        elif len(self.earlier) == _REMEMBERED_DELIVERIES:
+            del self.earlier[0]
+            self.forgotten = True
+        self.earlier.append(last)
+
+    def had(self, consumer: str, attempt: int | None) -> bool:
+        """Whether an earlier delivery than the last one was this. What is forgotten is believed."""
+        if any(name == consumer and _same(attempt, number) for name, number in self.earlier or ()):
+            return True
+        return self.forgotten and not (attempt is not None and self.attempt is not None and attempt >= self.attempt)
 
 
 class Member:
@@ -142,12 +186,17 @@ def standing(message: Message | None, consumer: str, attempt: int | None) -> Sta
     """What an answer names."""
     if message is None:
         return Standing.UNKNOWN
-    same_attempt = attempt is None or message.attempt is None or attempt == message.attempt
-    if message.is_open:
-        return Standing.CURRENT if same_attempt and consumer == message.consumer else Standing.STALE
     if message.delivered is None:
         return Standing.FORGED
-    if attempt is None or message.attempt is None:
-        return Standing.LATE
-    never = attempt > message.attempt or (same_attempt and consumer != message.consumer)
-    return Standing.FORGED if never else Standing.LATE
+    if consumer == message.consumer and _same(attempt, message.attempt):
+        if message.is_open:
+            return Standing.CURRENT
+        return Standing.UNSURE if message.unsure or message.presumed else Standing.LATE
+    if not message.had(consumer, attempt):
+        return Standing.FORGED
+    return Standing.STALE if message.is_open else Standing.LATE
+
+
+def _same(attempt: int | None, other: int | None) -> bool:
+    """Whether two numbers may be of one delivery; systems that number none leave them out."""
+    return attempt is None or other is None or attempt == other

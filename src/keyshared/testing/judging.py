@@ -43,6 +43,10 @@ class Judge(ABC):
     def missing(self) -> str | None:
         """What the history would have to tell so that the promise could be judged (in full); None: nothing."""
 
+    def finish(self) -> Iterable[Violation]:
+        """Blame what only the end of the history shows."""
+        return ()
+
     def entries(self) -> int:
         """How much the judge keeps beyond the books."""
         return 0

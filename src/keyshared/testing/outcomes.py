@@ -2,11 +2,12 @@
 
 # ruff: noqa: D102  # what each method is for is said once, at Judge
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from keyshared.testing.books import Books
+from keyshared.testing.books import Books, key_of
 from keyshared.testing.deliveries import NO_PUBLISHED
-from keyshared.testing.entries import Lane, LaneId, Message, Seen, Standing, standing
+from keyshared.testing.early import Told
+from keyshared.testing.entries import LaneId, Message, Seen, Standing, standing
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import (
     Acked,
@@ -24,7 +25,7 @@ from keyshared.testing.history import (
     Skipped,
 )
 from keyshared.testing.judging import Judge, Judgement
-from keyshared.testing.waiting import is_held, owner_of
+from keyshared.testing.waiting import takers, waits_for_held
 
 __all__ = ["NoLoss", "SafeCursor"]
 
@@ -51,17 +52,15 @@ class SafeCursor(Judge):
         before = books.committed
         if before is not None and resume < _resume(before):
             yield self.blame(f"cursor {resume} came after cursor {_resume(before)}", before, seen)
-        last = books.last_published
-        if last is None:
+        last, highest = books.last_published, books.highest
+        if last is None or highest is None:
             return
         lowest = books.lowest()
         if lowest is not None and lowest.offset < resume:
             yield self.blame(f"cursor {resume} passed outstanding offset {lowest.offset}", lowest.since, seen)
-        newest = _offset(last)
-        if resume > newest + 1:
-            yield self.blame(
-                f"cursor {resume} passed offsets that follow {newest} and were never published", last, seen
-            )
+        if resume > highest + 1:
+            text = f"cursor {resume} passed offsets that follow {highest} and were never published"
+            yield self.blame(text, last, seen)
 
     def _quiet(self, seen: Seen, happening: Happening) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
         books, last = self.books, self.books.last_published
@@ -87,9 +86,11 @@ class NoLoss(Judge):
         chosen = self.guarantees
         policies = {DeadLettered: chosen.may_dead_letter, Dropped: chosen.may_drop, Skipped: chosen.may_skip}
         self.policies = {kind for kind, is_chosen in policies.items() if is_chosen}
+        self.unpublished: dict[int, Seen] = {}  # what the history has told of, and not yet of its publication
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
         return {
+            Published: self._published,
             Delivered: self._delivered,
             Acked: self._acked,
             Nacked: self._nacked,
@@ -105,23 +106,58 @@ class NoLoss(Judge):
             return NO_PUBLISHED
         if AtRest not in self.books.kinds:
             return "the history does not say AtRest, so what has no answer may still get one"
-        return None
+        count = self.books.early.forgotten
+        return None if not count else f"{count} messages that were done before their Published were forgotten"
+
+    def entries(self) -> int:
+        return len(self.unpublished)
+
+    def finish(self) -> Iterator[Violation]:
+        for offset in sorted(self.unpublished):
+            yield self._blame_unpublished(offset)
+
+    def _published(self, seen: Seen, happening: Published) -> Iterable[Violation]:
+        books = self.books
+        if not self.unpublished and happening.offset not in books.messages and not books.early.told:
+            return ()  # nothing was told of it before, as nearly always
+        return self._published_late(seen, happening)
+
+    def _published_late(self, seen: Seen, happening: Published) -> Iterator[Violation]:
+        offset = happening.offset
+        if self.unpublished:
+            self.unpublished.pop(offset, None)
+            for other in sorted(other for other in self.unpublished if other < offset):
+                yield self._blame_unpublished(other, seen)
+        message = self.books.messages.get(offset)
+        told = self.books.early.told_of(offset) if message is None else Told(message.published, message.odd)
+        first = None if told.first is None or key_of(told.first) == happening.key else told.first
+        if first is not None or told.odd is not None:
+            text = f"offset {offset} was delivered with another key than it was published with"
+            yield self.blame(text, first, told.odd, seen)
+
+    def _blame_unpublished(self, offset: int, seen: Seen | None = None) -> Violation:
+        told = self.unpublished.pop(offset)
+        kind = type(told.happening).__name__
+        return self.blame(f"{kind} tells of offset {offset}, which was never published", told, seen)
 
     def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
-        offset, last = happening.offset, self.books.last_published
-        if last is None:
+        if not self.books.log_is_told:
             return
+        offset = happening.offset
         message = self.books.messages.get(offset)
         if message is None:
-            state = "was never published" if offset > _offset(last) else "is done, or was never published"
-            yield self.blame(f"offset {offset} went to {happening.consumer!r}, but it {state}", seen)
-        elif message.published.happening.key != happening.key:  # type: ignore[union-attr]  # both kinds have a key
+            if self.books.is_over(offset):
+                text = f"offset {offset} went to {happening.consumer!r}, but it is done, or was never published"
+                yield self.blame(text, seen)
+            else:
+                self.unpublished.setdefault(offset, seen)
+        elif message.key != happening.key:
             yield self.blame(f"offset {offset} was delivered with another key than its own", message.published, seen)
 
     def _acked(self, seen: Seen, happening: Acked) -> Iterator[Violation]:
         message = self.books.messages.get(happening.offset)
-        if message is None and happening.counted and self.books.last_published is not None:
-            yield self._second_answer(seen, happening.offset)
+        if message is None and happening.counted:
+            yield from self._unasked(seen, happening.offset)
         elif message is not None and happening.counted is False:
             yield from self._ignored(seen, happening, message)
 
@@ -131,7 +167,8 @@ class NoLoss(Judge):
             yield from self._ignored(seen, happening, message)
 
     def _ignored(self, seen: Seen, happening: Acked | Nacked, message: Message) -> Iterator[Violation]:
-        if standing(message, happening.consumer, happening.attempt) is Standing.CURRENT:
+        found = standing(message, happening.consumer, happening.attempt)
+        if found is Standing.CURRENT and self.books.log_is_told:
             kind = type(happening).__name__
             text = (
                 f"{kind} of {happening.consumer!r} names the open delivery of offset {message.offset} and did not count"
@@ -141,40 +178,64 @@ class NoLoss(Judge):
     def _settled(self, seen: Seen, happening: Settled) -> Iterator[Violation]:
         message = self.books.messages.get(happening.offset)
         if message is None:
-            yield self._second_answer(seen, happening.offset)
-        elif happening.reason is SettledBy.NOBODY:
-            yield self.blame(f"offset {message.offset} is done without any answer", message.since, seen)
-        elif happening.reason is SettledBy.LATE_ACK and not message.noted:
+            yield from self._unasked(seen, happening.offset)
+        if happening.reason is SettledBy.NOBODY:
+            text = f"offset {happening.offset} is done without any answer"
+            yield from self._against(text, None if message is None else message.since, seen)
+        elif happening.reason is SettledBy.LATE_ACK and message is not None and not message.noted:
             text = f"offset {message.offset} is done by a late ack, but no ack of an earlier delivery has come"
-            yield self.blame(text, message.since, seen)
+            yield from self._against(text, message.since, seen)
 
     def _given_up(self, seen: Seen, happening: DeadLettered | Dropped | Skipped) -> Iterator[Violation]:
         message = self.books.messages.get(happening.offset)
         if message is None:
-            yield self._second_answer(seen, happening.offset)
-        elif type(happening) not in self.policies:
-            kind = type(happening).__name__
-            yield self.blame(f"offset {message.offset} is {kind}, which no policy allows", message.published, seen)
+            yield from self._unasked(seen, happening.offset)
+        if type(happening) not in self.policies:
+            text = f"offset {happening.offset} is {type(happening).__name__}, which no policy allows"
+            yield from self._against(text, None if message is None else message.published, seen)
 
-    def _second_answer(self, seen: Seen, offset: int) -> Violation:
-        kind = type(seen.happening).__name__
-        return self.blame(f"{kind} answers for offset {offset}, which is done already, or was never published", seen)
+    def _against(self, text: str, since: Seen | None, seen: Seen) -> Iterator[Violation]:
+        """Blame an end of an outstanding message, or of one of which nothing else has been told yet."""
+        happening = seen.happening
+        assert isinstance(happening, Settled | DeadLettered | Dropped | Skipped)
+        if self.books.log_is_told and (since is not None or not self.books.is_over(happening.offset)):
+            yield self.blame(text, since, seen)
+
+    def _unasked(self, seen: Seen, offset: int) -> Iterator[Violation]:
+        """An end of a message that is not outstanding: of one that is done, or of one that is not told of yet."""
+        if not self.books.log_is_told:
+            return
+        if self.books.is_over(offset):
+            kind = type(seen.happening).__name__
+            text = f"{kind} answers for offset {offset}, which is done already, or was never published"
+            yield self.blame(text, seen)
+        else:
+            self.unpublished.setdefault(offset, seen)
 
     def _at_rest(self, seen: Seen, happening: AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
         books = self.books
-        if books.last_published is None or not any(map(books.has_room, books.members.values())):
+        if not books.log_is_told:
             return
-        asked: set[LaneId] = set()
-        for message in books.messages.values():
-            lane = message.lane
-            if message.is_open or message.doubtful or lane.id in asked:
-                continue
-            asked.add(lane.id)  # what is behind it waits for it
-            if not lane.open and not is_held(message, books) and _takers(books, lane):
+        for offset in sorted(self.unpublished):
+            yield self._blame_unpublished(offset, seen)
+        oldest: dict[LaneId, Message] = {}  # what is behind it waits for it
+        for offset in sorted(books.messages):
+            message = books.messages[offset]
+            if message.waits:
+                oldest.setdefault(message.lane.id, message)
+        for message in oldest.values():
+            if self._is_stuck(message):
                 text = (
                     f"offset {message.offset} will never be delivered again: nothing is under way, and it has no answer"
                 )
                 yield self.blame(text, message.since, seen)
+
+    def _is_stuck(self, message: Message) -> bool:
+        """Whether the oldest message of a lane waits for nothing."""
+        lane = message.lane
+        if lane.open or lane.unsure or waits_for_held(message, self.books):
+            return False
+        return bool(takers(lane, self.books))
 
 
 def _resume(seen: Seen) -> int:
@@ -187,12 +248,3 @@ def _offset(seen: Seen) -> int:
     happening = seen.happening
     assert isinstance(happening, Published)
     return happening.offset
-
-
-def _takers(books: Books, lane: Lane) -> bool:
-    """Whether somebody would get the next message of a lane, as far as is known."""
-    place = books.place_of(lane.id)
-    if place is None or place.owned is None:
-        return all(map(books.has_room, books.members.values()))
-    member = books.members.get(owner_of(place.owned) or "")
-    return member is not None and books.has_room(member)

@@ -52,7 +52,8 @@ def test_every_fault_is_caught_in_the_world_of_the_default_too(fault: Fault) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_a_correct_system_breaks_nothing_for_long(machine: type[KeySharedMachine]) -> None:
-    assert find_violation(machine, settings(database=None)) is None  # as many tries as the profile says, any dice
+    found = find_violation(machine, settings(database=None))  # as many tries as the profile says, any dice
+    assert found is None, f"replay it with run_schedule({machine.driver_class.__name__}, [...], ...):\n{found}"
 
 
 def test_a_failure_shrinks_to_a_few_steps_and_prints_its_proof() -> None:

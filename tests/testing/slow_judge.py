@@ -1,0 +1,674 @@
+"""All promises that one history can show, judged from docs/history.md and docs/contract.md alone.
+
+Slow and obvious: it shares no code with the checker but the values of a history and what is claimed. It looks at
+everything again in each row, and forgets nothing. Where a history leaves it open what has become of a message, it keeps
+all the possibilities, and says that a promise is broken only if it is whichever of them is true.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from keyshared.testing.guarantees import Guarantees, Promise
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Committed,
+    Connected,
+    DeadLettered,
+    Delivered,
+    Dropped,
+    Expired,
+    Freed,
+    Gone,
+    Happening,
+    Held,
+    HoldReason,
+    LimitChanged,
+    Nacked,
+    Owned,
+    PlacementChanged,
+    Published,
+    Quiet,
+    Released,
+    Resumed,
+    Settled,
+    SettledBy,
+    Skipped,
+    Suspended,
+)
+
+__all__ = ["THE_END", "contradicts", "found_in"]
+
+Found: TypeAlias = set[tuple[Promise, int]]
+THE_END = -1
+"""Instead of a row: what shows when the history is over."""
+
+OPEN, WAITS, EXPIRED, DONE = "open", "waits", "expired", "done"
+# What a message can be. Expired: it waits, because its delivery was due, and the history does not say that it ended.
+
+
+@dataclass
+class Message:
+    """What is told of an outstanding message."""
+
+    offset: int
+    key: bytes | None  # by which it is judged: the one that was told first
+    can_be: set[str]
+    is_published: bool
+    own_key: bytes | None  # as it was published; until then, as it was told first
+    deliveries: list[Delivered] = field(default_factory=list)
+    due_ms: int | None = None
+    came_back: bool = False
+    held: Held | None = None
+    has_late_ack: bool = False
+    other_keys: bool = False  # told of before it was told what was published
+
+    def is_surely(self, *states: str) -> bool:
+        return self.can_be <= set(states)
+
+    @property
+    def consumer(self) -> str | None:
+        return self.deliveries[-1].consumer if self.deliveries else None
+
+    @property
+    def is_spilled(self) -> bool:
+        return self.held is not None and self.held.reason is HoldReason.SPILLED
+
+
+@dataclass
+class Consumer:
+    """A session."""
+
+    name: str
+    limit: int | None
+    since: int
+    is_suspended: bool = False
+    has_room_since_ms: int | None = None
+    had_room: bool = False
+
+
+def contradicts(history: Sequence[Happening]) -> bool:
+    """Whether the offsets of what is published do not grow."""
+    offsets = [happening.offset for happening in history if isinstance(happening, Published)]
+    return sorted(set(offsets)) != offsets
+
+
+def found_in(history: Sequence[Happening], guarantees: Guarantees) -> Found:
+    """Which promises are broken, and in which rows that may be said."""
+    judge = SlowJudge(guarantees)
+    found = {(promise, row) for row, happening in enumerate(history) for promise in judge.take(happening)}
+    found |= {(Promise.NO_LOSS, THE_END) for _ in judge.unpublished}
+    return {(promise, row) for promise, row in found if promise in guarantees.promises}
+
+
+class SlowJudge:
+    """Everything that was told so far."""
+
+    def __init__(self, guarantees: Guarantees) -> None:
+        self.claims = guarantees
+        self.history: list[Happening] = []
+        self.now: int | None = None
+        self.outstanding: dict[int, Message] = {}
+        self.done: set[int] = set()
+        self.keys_of_done: dict[int, set[bytes | None]] = {}
+        self.published: list[int] = []
+        self.told: set[int] = set()  # every offset that was published, delivered or answered
+        self.unpublished: set[int] = set()
+        self.consumers: dict[str, Consumer] = {}
+        self.sessions: list[Consumer] = []
+        self.owned: dict[bytes, list[tuple[int, str | None]]] = {}
+        self.went_to: dict[bytes, tuple[int, str]] = {}
+        self.ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
+        self.looked_ms: int | None = None
+
+    # --- one row ------------------------------------------------------------------------------------------------
+
+    def take(self, happening: Happening) -> set[Promise]:
+        if happening.at_ms is not None and (self.now is None or happening.at_ms > self.now):
+            self.now = happening.at_ms
+        for message in self.outstanding.values():
+            if message.due_ms is not None and self.now is not None and self.now >= message.due_ms:
+                message.due_ms = None
+                if OPEN in message.can_be:
+                    message.can_be |= {EXPIRED}
+                    message.came_back = True
+        broken = set(self.judged(happening))
+        self.apply(happening)
+        self.history.append(happening)
+        broken |= set(self.overdue())
+        return broken
+
+    def judged(self, happening: Happening) -> Iterator[Promise]:  # noqa: C901  # one case for each kind
+        match happening:
+            case Delivered():
+                yield from self.delivery(happening)
+            case Published():
+                yield from self.publication(happening)
+            case Acked() | Nacked():
+                yield from self.answer(happening)
+            case Expired() | Released():
+                yield from self.end_of_a_delivery(happening)
+            case Settled() | DeadLettered() | Dropped() | Skipped():
+                yield from self.end_of_a_message(happening)
+            case Held() | Freed():
+                message = self.outstanding.get(happening.offset)
+                again = isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
+                if message is not None and message.is_spilled and not again and self.window_is_full():
+                    yield Promise.BOUNDS
+            case Owned():
+                yield from self.owner(happening)
+            case Committed():
+                yield from self.cursor(happening)
+            case Quiet() | AtRest():
+                yield from self.quiet(happening)
+            case _:
+                pass  # it only changes what is judged later
+
+    # --- what was told ------------------------------------------------------------------------------------------
+
+    @property
+    def log_is_told(self) -> bool:
+        return bool(self.published)
+
+    @property
+    def consumers_are_told(self) -> bool:
+        return any(isinstance(earlier, Connected) for earlier in self.history)
+
+    def is_over(self, offset: int) -> bool:
+        """Not outstanding, and not for the reason that it was not told of yet."""
+        return offset in self.done or (self.log_is_told and offset <= self.published[-1])
+
+    def lane(self, offset: int, key: bytes | None) -> list[Message]:
+        """What is outstanding of the key of a message, in order."""
+        message = self.outstanding.get(offset)
+        key = message.key if message is not None else key
+        if self.claims.total_order:
+            lane = list(self.outstanding.values())
+        elif key is None:
+            lane = [] if message is None else [message]
+        else:
+            lane = [each for each in self.outstanding.values() if each.key == key]
+        return sorted(lane, key=lambda each: each.offset)
+
+    def lanes(self) -> list[tuple[bytes | None, list[Message]]]:
+        if self.claims.total_order:
+            return [(b"", self.lane(-1, b""))] if self.outstanding else []
+        keys = {each.key for each in self.outstanding.values()} - {None}
+        keyless = [(None, [each]) for each in self.outstanding.values() if each.key is None]
+        return [*((key, self.lane(-1, key)) for key in keys), *keyless]
+
+    def place(self, offset: int, key: bytes | None) -> bytes | None:
+        """The key by which it is said who owns a message."""
+        message = self.outstanding.get(offset)
+        return b"" if self.claims.total_order else key if message is None else message.key
+
+    def holds_its_key(self, message: Message) -> bool:
+        return self.claims.nack_holds_key or not message.came_back
+
+    def of_its_unit(self, key: bytes | None) -> list[Message]:
+        unit_of = self.claims.unit_of
+        if unit_of is None or key is None:
+            return []
+        return [
+            each for each in self.outstanding.values() if each.key is not None and unit_of(each.key) == unit_of(key)
+        ]
+
+    def names(self, message: Message, answer: Any) -> str:
+        """Which of its deliveries an answer names: the last one, an earlier one, or none that ever was."""
+        same = [
+            delivery.consumer == answer.consumer
+            and (delivery.attempt is None or answer.attempt is None or delivery.attempt == answer.attempt)
+            for delivery in message.deliveries
+        ]
+        return "none" if not any(same) else "last" if same[-1] else "earlier"
+
+    def window_is_full(self) -> bool:
+        loaded = [each for each in self.outstanding.values() if DONE not in each.can_be and not each.is_spilled]
+        return self.claims.window is not None and len(loaded) >= self.claims.window
+
+    def limit(self, consumer: str) -> int | None:
+        member = self.consumers.get(consumer)
+        return self.claims.per_consumer if member is None or member.limit is None else member.limit
+
+    def has_room(self, consumer: Consumer, *, also_for_loads: bool = True) -> bool:
+        limit = self.limit(consumer.name)
+        mine = [each for each in self.outstanding.values() if OPEN in each.can_be and each.consumer == consumer.name]
+        loads = [each for each in self.outstanding.values() if each.held and each.held.reason is HoldReason.LOADING]
+        taken = len(mine) + (len(loads) if also_for_loads else 0)
+        return not consumer.is_suspended and (limit is None or taken < limit)
+
+    def is_held(self, message: Message) -> bool:
+        if message.held is None:
+            return False
+        ends = message.held.until_ms if message.held.reason not in {HoldReason.SPILLED, HoldReason.LOADING} else None
+        return ends is None or self.now is None or self.now < ends
+
+    # --- the judgements -----------------------------------------------------------------------------------------
+
+    def delivery(self, happening: Delivered) -> Iterator[Promise]:
+        offset, consumer = happening.offset, happening.consumer
+        message, lane = self.outstanding.get(offset), self.lane(offset, happening.key)
+        others = [each for each in lane if each is not message]
+        key = happening.key if message is None else message.key
+        if message is not None and message.is_surely(OPEN):
+            yield Promise.ONE_HOLDER
+        beside = [each for each in (*others, *self.of_its_unit(key)) if each is not message and each.is_surely(OPEN)]
+        if any(each.consumer != consumer for each in beside):
+            yield Promise.ONE_HOLDER
+
+        is_over = message is None and self.is_over(offset)
+        waiting = [each for each in others if each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each)]
+        if self.log_is_told and not is_over and any(each.offset < offset for each in waiting):
+            yield Promise.KEY_ORDER
+
+        open_of_key = [each for each in others if each.is_surely(OPEN)]
+        if self.claims.per_key is not None and len(open_of_key) >= self.claims.per_key:
+            yield Promise.BOUNDS
+        limit = self.limit(consumer)
+        at_consumer = [
+            each
+            for each in self.outstanding.values()
+            if each is not message and each.is_surely(OPEN) and each.consumer == consumer
+        ]
+        if limit is not None and len(at_consumer) >= limit:
+            yield Promise.BOUNDS
+        if message is not None and message.is_spilled and self.window_is_full():
+            yield Promise.BOUNDS
+
+        yield from self.place_of_a_delivery(happening)
+
+        last = message.deliveries[-1].attempt if message is not None and message.deliveries else None
+        if happening.attempt is not None and last is not None and happening.attempt <= last:
+            yield Promise.FENCE
+
+        if self.log_is_told and (is_over or (message is not None and message.own_key != happening.key)):
+            yield Promise.NO_LOSS
+
+    def place_of_a_delivery(self, happening: Delivered) -> Iterator[Promise]:
+        consumer = happening.consumer
+        session = self.consumers.get(consumer)
+        if session is None and self.consumers_are_told:
+            yield Promise.AFFINITY
+        if session is not None and session.is_suspended:
+            yield Promise.AFFINITY
+        place = self.place(happening.offset, happening.key)
+        if place is None:
+            return
+        if place in self.owned:
+            if self.owned[place][-1][1] != consumer:
+                yield Promise.AFFINITY
+            return
+        if place not in self.went_to or not self.consumers_are_told or session is None:
+            return
+        since, before = self.went_to[place]
+        changes = [each for each in self.history[since + 1 :] if isinstance(each, Connected | Gone | PlacementChanged)]
+        if before == consumer:
+            return
+        if not changes:
+            yield Promise.AFFINITY
+            return
+        old = self.consumers.get(before)
+        old_stayed = old is not None and old.since < since
+        new_joined = session.since > since
+        came_and_went = any(each.since > since and each not in self.consumers.values() for each in self.sessions)
+        by_hand = any(isinstance(each, PlacementChanged) for each in changes)
+        if old_stayed and not new_joined and not came_and_went and not by_hand:
+            yield Promise.MINIMAL_MOVE
+
+    def publication(self, happening: Published) -> Iterator[Promise]:
+        offset = happening.offset
+        if any(other < offset for other in self.unpublished):
+            yield Promise.NO_LOSS
+        message = self.outstanding.get(offset)
+        if message is not None and (message.key != happening.key or message.other_keys):
+            yield Promise.NO_LOSS
+        if self.keys_of_done.get(offset, set()) - {happening.key}:
+            yield Promise.NO_LOSS
+        if message is None and offset not in self.done:
+            tracked = [each for each in self.outstanding.values() if DONE not in each.can_be]
+            most = self.claims.max_tracked
+            if (most is not None and len(tracked) >= most) or self.window_is_full():
+                yield Promise.BOUNDS
+
+    def answer(self, happening: Acked | Nacked) -> Iterator[Promise]:
+        message = self.outstanding.get(happening.offset)
+        if happening.counted is None:
+            return
+        if not happening.counted:
+            names_open = message is not None and message.is_surely(OPEN) and self.names(message, happening) == "last"
+            if names_open and self.log_is_told:
+                yield Promise.NO_LOSS
+        elif isinstance(happening, Nacked):
+            yield from self.end_of_a_delivery(happening)
+        elif message is None:
+            if self.log_is_told and self.is_over(happening.offset):
+                yield Promise.NO_LOSS
+        else:
+            named = self.names(message, happening)
+            if named == "none" or (named == "earlier" and message.is_surely(OPEN)):
+                yield Promise.FENCE
+
+    def end_of_a_delivery(self, happening: Nacked | Expired | Released) -> Iterator[Promise]:
+        message = self.outstanding.get(happening.offset)
+        if message is None:
+            if self.is_over(happening.offset):
+                yield Promise.FENCE
+        elif self.names(message, happening) != "last" or not message.can_be & {OPEN, EXPIRED}:
+            yield Promise.FENCE
+
+    def end_of_a_message(self, happening: Settled | DeadLettered | Dropped | Skipped) -> Iterator[Promise]:
+        if not self.log_is_told:
+            return
+        message = self.outstanding.get(happening.offset)
+        if message is None and self.is_over(happening.offset):
+            yield Promise.NO_LOSS
+        match happening:
+            case Settled(reason=SettledBy.NOBODY):
+                yield Promise.NO_LOSS
+            case Settled(reason=SettledBy.LATE_ACK) if message is not None and not message.has_late_ack:
+                yield Promise.NO_LOSS
+            case DeadLettered() if not self.claims.may_dead_letter:
+                yield Promise.NO_LOSS
+            case Dropped() if not self.claims.may_drop:
+                yield Promise.NO_LOSS
+            case Skipped() if not self.claims.may_skip:
+                yield Promise.NO_LOSS
+
+    def owner(self, happening: Owned) -> Iterator[Promise]:
+        """The changes since the key had its owner that stand together, before the last `Owned` or just before this."""
+        if happening.key not in self.owned:
+            return
+        since, old = self.owned[happening.key][-1]
+        if old is None or happening.consumer is None or old == happening.consumer:
+            return
+        for at, change in self.latest_changes():
+            moves = (
+                isinstance(change, PlacementChanged)
+                or (isinstance(change, Connected) and change.consumer == happening.consumer)
+                or (isinstance(change, Gone) and change.consumer == old)
+            )
+            if at > since and moves:
+                return
+        yield Promise.MINIMAL_MOVE if self.is_right_after_them() else Promise.AFFINITY
+
+    def latest_changes(self) -> list[tuple[int, Happening]]:
+        """The last changes with nothing between them that ends them: no `Owned`, and nothing that comes and goes."""
+        found: list[tuple[int, Happening]] = []
+        for at in reversed(range(len(self.history))):
+            happening = self.history[at]
+            if isinstance(happening, Connected | Gone | PlacementChanged):
+                found.append((at, happening))
+            elif found and isinstance(happening, Owned | Published | Delivered | Quiet | AtRest):
+                break
+        return found
+
+    def is_right_after_them(self) -> bool:
+        for happening in reversed(self.history):
+            if isinstance(happening, Connected | Gone | PlacementChanged):
+                return True
+            if isinstance(happening, Published | Delivered | Quiet | AtRest):
+                return False
+        return False
+
+    def cursor(self, happening: Committed) -> Iterator[Promise]:
+        resume = happening.resume_offset
+        before = [earlier.resume_offset for earlier in self.history if isinstance(earlier, Committed)]
+        if before and resume < before[-1]:
+            yield Promise.SAFE_CURSOR
+        if not self.log_is_told:
+            return
+        if any(each.offset < resume and DONE not in each.can_be for each in self.outstanding.values()):
+            yield Promise.SAFE_CURSOR
+        if resume > max(self.told) + 1:
+            yield Promise.SAFE_CURSOR
+
+    def quiet(self, happening: Quiet | AtRest) -> Iterator[Promise]:
+        if not self.log_is_told:
+            return
+        if self.claims.cursor_keeps_up and self.cursor_lags():
+            yield Promise.SAFE_CURSOR
+        if any(self.could_go_out(key, lane) for key, lane in self.lanes()):
+            yield Promise.PROGRESS
+        if self.waits_too_full():
+            yield Promise.ISOLATION
+        if isinstance(happening, AtRest):
+            if self.unpublished:
+                yield Promise.NO_LOSS
+            if any(self.is_stuck(key, lane) for key, lane in self.lanes()):
+                yield Promise.NO_LOSS
+
+    def cursor_lags(self) -> bool:
+        if any(DONE in each.can_be for each in self.outstanding.values()):
+            return False
+        lowest = min(self.outstanding, default=None)
+        if lowest is not None and not self.outstanding[lowest].is_published:
+            return False
+        below = [offset for offset in self.published if lowest is None or offset < lowest]
+        cursors = [earlier.resume_offset for earlier in self.history if isinstance(earlier, Committed)]
+        return bool(below) and (not cursors or cursors[-1] <= below[-1])
+
+    def waits_too_full(self) -> bool:
+        """What was published alone since the last quiet waits, though what waits fills half the window without it."""
+        since: list[Happening] = []
+        for happening in reversed(self.history):
+            if isinstance(happening, Quiet | AtRest):
+                break
+            if not isinstance(happening, Owned | Committed):
+                since.append(happening)
+        if self.claims.window is None or len(since) != 1 or not isinstance(since[0], Published):
+            return False
+        newest = self.outstanding.get(since[0].offset)
+        if newest is None or not newest.is_surely(WAITS, EXPIRED) or newest.held is not None:
+            return False
+        waiting = [
+            each
+            for each in self.outstanding.values()
+            if each is not newest and each.is_surely(WAITS, EXPIRED) and not each.is_spilled
+        ]
+        return 2 * len(waiting) >= self.claims.window
+
+    def could_go_out(self, key: bytes | None, lane: list[Message]) -> bool:
+        ready = self.readiness(key, lane)
+        return ready is not None and key is not None and bool(self.takers(key, ready[1]))
+
+    def readiness(self, key: bytes | None, lane: list[Message]) -> tuple[Message, str | None] | None:
+        """The message that nothing but room keeps from going out, and the owner of its key."""
+        waiting = [each for each in lane if each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each)]
+        open_ones = [each for each in lane if each.is_surely(OPEN)]
+        if key is None or not waiting or self.is_unsure(lane):
+            return None
+        if self.claims.per_key is not None and len(open_ones) >= self.claims.per_key:
+            return None
+        told = self.owned.get(key)
+        owner = None if told is None else told[-1][1]
+        if (told is not None and owner is None) or (open_ones and told is None):
+            return None
+        if any(each.consumer != owner for each in open_ones):
+            return None
+        return None if self.waits_for_held(waiting[0], lane) else (waiting[0], owner)
+
+    def is_unsure(self, lane: list[Message]) -> bool:
+        return any(OPEN in each.can_be and not each.is_surely(OPEN) for each in lane)
+
+    def waits_for_held(self, message: Message, lane: list[Message]) -> bool:
+        behind = [
+            each for each in lane if each.offset < message.offset and DONE in each.can_be and self.holds_its_key(each)
+        ]
+        return any(self.is_held(each) for each in [message, *behind])
+
+    def takers(self, key: bytes | None, owner: str | None) -> list[Consumer]:
+        """Who would have to take it: its owner; everybody if nobody knows who that is."""
+        of_unit = [each for each in self.of_its_unit(key) if OPEN in each.can_be and each.consumer != owner]
+        if of_unit:
+            return []
+        if owner is not None:
+            there = [self.consumers[owner]] if owner in self.consumers else []
+        else:
+            there = list(self.consumers.values())
+        return there if all(self.has_room(each) for each in there) else []
+
+    def is_stuck(self, key: bytes | None, lane: list[Message]) -> bool:
+        waiting = [each for each in lane if each.is_surely(WAITS, EXPIRED)]
+        if not waiting or any(OPEN in each.can_be for each in lane) or self.waits_for_held(waiting[0], lane):
+            return False
+        told = self.owned.get(key) if key is not None else None
+        if told is not None and told[-1][1] is None:
+            return False
+        return bool(self.takers(key, None if told is None else told[-1][1]))
+
+    def overdue(self) -> Iterator[Promise]:
+        """Look again at what is ready and who has room, and since when."""
+        ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
+        for key, lane in self.lanes():
+            found = self.readiness(key, lane)
+            if found is not None and key is not None:
+                before = self.ready.get(key)
+                same = before is not None and before[0] is found[0] and before[1] == found[1]
+                ready[key] = before if same and before is not None and before[2] is not None else (*found, self.now)
+        self.ready = ready
+        for consumer in self.consumers.values():
+            has_room = self.has_room(consumer, also_for_loads=False)
+            if has_room and (not consumer.had_room or consumer.has_room_since_ms is None):
+                consumer.has_room_since_ms = self.now
+            consumer.had_room = has_room
+        within = self.claims.progress_ms
+        if within is None or self.now is None or self.claims.unit_of is not None or self.now == self.looked_ms:
+            return
+        self.looked_ms = self.now
+        if not self.log_is_told:
+            return
+        latest = self.now - within
+        for key, (_, owner, since_ms) in ready.items():
+            takers = self.takers(key, owner)
+            rooms = [taker.has_room_since_ms for taker in takers]
+            if takers and all(each is not None and each < latest for each in [since_ms, *rooms]):
+                yield Promise.PROGRESS
+
+    # --- what it changes ----------------------------------------------------------------------------------------
+
+    def apply(self, happening: Happening) -> None:  # noqa: C901, PLR0912, PLR0915  # one case for each kind
+        message = self.outstanding.get(getattr(happening, "offset", -1))
+        match happening:
+            case Published(offset=offset, key=key):
+                self.unpublished = {other for other in self.unpublished if other > offset}
+                if message is not None:
+                    message.is_published, message.own_key, message.other_keys = True, key, False
+                elif offset not in self.done:
+                    self.outstanding[offset] = Message(offset, key, {WAITS}, True, key)
+                self.published.append(offset)
+                self.told.add(offset)
+            case Delivered():
+                self.deliver(happening)
+            case Acked() if message is not None:
+                self.ack(message, happening)
+            case Acked(counted=True, offset=offset):
+                self.end_of_a_stranger(offset)
+            case Nacked() if message is not None and happening.counted is not False:
+                self.end(message, happening)
+            case Expired() | Released() if message is not None:
+                self.end(message, happening)
+            case Settled() | DeadLettered() | Dropped() | Skipped():
+                if message is not None:
+                    self.finish(message)
+                else:
+                    self.end_of_a_stranger(happening.offset)
+            case Held() if message is not None:
+                message.held = happening
+            case Freed() if message is not None:
+                message.held = None
+            case Connected(consumer=name, limit=limit):
+                self.consumers[name] = Consumer(name, limit, len(self.history))
+                self.sessions.append(self.consumers[name])
+            case Gone(consumer=name):
+                self.consumers.pop(name, None)
+                for each in self.outstanding.values():
+                    if not happening.drains and each.consumer == name and OPEN in each.can_be:
+                        self.give_back(each)
+            case Suspended(consumer=name) | Resumed(consumer=name) if name in self.consumers:
+                self.consumers[name].is_suspended = isinstance(happening, Suspended)
+            case LimitChanged(consumer=name, limit=limit) if name in self.consumers:
+                self.consumers[name].limit = limit
+            case Owned(key=key, consumer=consumer):
+                self.owned.setdefault(key, []).append((len(self.history), consumer))
+            case Committed(resume_offset=resume):
+                for each in list(self.outstanding.values()):
+                    if each.offset < resume and DONE in each.can_be:
+                        self.finish(each)
+            case Quiet() | AtRest():
+                if isinstance(happening, AtRest) and self.log_is_told:
+                    self.unpublished = set()
+                for each in self.outstanding.values():
+                    if EXPIRED in each.can_be:
+                        each.can_be -= {OPEN}
+            case _:
+                pass  # it is about nothing that is outstanding, or nobody who is there
+
+    def deliver(self, happening: Delivered) -> None:
+        offset = happening.offset
+        message = self.outstanding.get(offset)
+        if message is None:
+            if self.is_over(offset):
+                return
+            message = self.outstanding[offset] = Message(offset, happening.key, set(), False, happening.key)
+            self.not_published_yet(offset)
+        elif not self.log_is_told and message.key != happening.key:
+            message.other_keys = True
+        message.can_be = {OPEN}
+        message.deliveries.append(happening)
+        message.held = None
+        timeout = self.claims.ack_timeout_ms
+        message.due_ms = None if timeout is None or self.now is None else self.now + timeout
+        place = self.place(offset, happening.key)
+        if place is not None:
+            self.went_to[place] = (len(self.history), happening.consumer)
+
+    def not_published_yet(self, offset: int) -> None:
+        self.told.add(offset)
+        if self.log_is_told:
+            self.unpublished.add(offset)
+
+    def ack(self, message: Message, happening: Acked) -> None:
+        named = self.names(message, happening)
+        if happening.counted:
+            self.finish(message)
+            return
+        if named != "none" and not (named == "last" and message.is_surely(OPEN)):
+            message.has_late_ack = True
+        if happening.counted is False or named == "none":
+            return
+        fenced = Promise.FENCE in self.claims.promises
+        if named == "last":
+            becomes = {OPEN: {DONE}, WAITS: {WAITS, DONE}, EXPIRED: {WAITS, DONE}, DONE: {DONE}}
+        else:
+            becomes = {
+                OPEN: {OPEN} if fenced else {OPEN, DONE},
+                WAITS: {WAITS, DONE},
+                EXPIRED: {EXPIRED, DONE},
+                DONE: {DONE},
+            }
+        message.can_be = set().union(*(becomes[state] for state in message.can_be))
+        if message.is_surely(DONE):
+            self.finish(message)
+
+    def end(self, message: Message, happening: Nacked | Expired | Released) -> None:
+        if self.names(message, happening) == "last":
+            self.give_back(message)
+
+    def give_back(self, message: Message) -> None:
+        if message.can_be & {OPEN, EXPIRED}:
+            message.can_be = (message.can_be - {OPEN, EXPIRED}) | {WAITS}
+            message.came_back = True
+
+    def finish(self, message: Message) -> None:
+        del self.outstanding[message.offset]
+        self.done.add(message.offset)
+        if not message.is_published:
+            self.keys_of_done[message.offset] = (
+                {delivery.key for delivery in message.deliveries} if message.other_keys else {message.key}
+            )
+
+    def end_of_a_stranger(self, offset: int) -> None:
+        if not self.is_over(offset):
+            self.done.add(offset)
+            self.not_published_yet(offset)

@@ -1,0 +1,71 @@
+"""The checker and the slow judge say the same of tiny histories, however weird; where they do not, one is at fault.
+
+What fails is printed as `tiny(seed)`, and as the shortest history on which the two still differ.
+"""
+
+from collections import Counter
+from random import SystemRandom
+
+import pytest
+from tests.testing.slow_judge import contradicts, found_in
+from tests.testing.tiny_histories import differences, tiny
+
+from keyshared.testing import Checker, Guarantees, HistoryError, Promise, check_history
+from keyshared.testing.guarantees import JUDGED
+from keyshared.testing.history import Delivered, Happening, Published
+
+A_NIGHT = 100_000
+NO_PUBLISHED = "the history tells of no Published, so it does not say what was outstanding"
+
+
+def test_the_checker_agrees_with_the_slow_judge_on_tiny_histories() -> None:
+    assert [] == list(differences(range(3_000)))
+
+
+@pytest.mark.slow
+def test_the_checker_agrees_with_the_slow_judge_all_night() -> None:
+    first = SystemRandom().randrange(10**9)  # other dice each night
+    assert [] == list(differences(range(first, first + A_NIGHT)))
+
+
+def test_tiny_histories_break_every_promise_and_keep_it() -> None:
+    broken, kept = Counter[Promise](), Counter[Promise]()
+    for seed in range(1_500):
+        guarantees, history = tiny(seed)
+        if not contradicts(history):
+            found = {promise for promise, _ in found_in(history, guarantees)}
+            broken.update(found)
+            kept.update(promise for promise in JUDGED & guarantees.promises if promise not in found)
+    assert set(broken) == set(kept) == JUDGED
+    assert min(broken.values()) > 3
+
+
+def test_what_contradicts_itself_is_refused_and_nothing_else_is() -> None:
+    refused = 0
+    for seed in range(500):
+        guarantees, history = tiny(seed)
+        if contradicts(history):
+            refused += 1
+            with pytest.raises(HistoryError, match=r"it must be greater than"):
+                check_history(history, guarantees)
+        else:
+            check_history(history, guarantees)
+    assert refused > 10
+
+
+def test_what_needs_a_publication_is_not_blamed_before_one_is_told() -> None:
+    for seed in range(2_000):
+        guarantees, history = tiny(seed)
+        before: list[Happening] = [each for each in history if not isinstance(each, Published)]
+        checker = Checker(guarantees)
+        blamed = {violation.promise for happening in before for violation in checker.feed(happening)}
+        unjudged = {each.promise for each in checker.unjudged() if each.reason == NO_PUBLISHED}
+        assert blamed & unjudged <= {Promise.SAFE_CURSOR}, seed  # that a cursor moves back shows without
+
+
+def test_the_end_is_said_once() -> None:
+    checker = Checker(Guarantees())
+    for happening in (Published(offset=0), Delivered(offset=2, consumer="c"), Delivered(offset=1, consumer="c")):
+        checker.feed(happening)
+    assert [(2,), (1,)] == [each.proof for each in checker.finish() if each.promise is Promise.NO_LOSS]
+    assert [] == checker.finish()

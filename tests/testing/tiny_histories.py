@@ -1,0 +1,292 @@
+"""Tiny histories of all kinds, most of them weird, and what is claimed of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
+from typing import Any
+
+from tests.testing.slow_judge import THE_END, contradicts, found_in
+
+from keyshared.testing import Checker, Guarantees, Promise
+from keyshared.testing.guarantees import JUDGED
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Committed,
+    Connected,
+    DeadLettered,
+    Delivered,
+    Dropped,
+    Expired,
+    Freed,
+    Gone,
+    Happening,
+    Held,
+    HoldReason,
+    LimitChanged,
+    Nacked,
+    Owned,
+    PlacementChanged,
+    Published,
+    Quiet,
+    Released,
+    Resumed,
+    Settled,
+    SettledBy,
+    Skipped,
+    Suspended,
+)
+
+__all__ = ["TinyWorld", "difference", "differences", "shortest", "tiny"]
+
+KEYS = (b"k", b"l", b"k2")
+NAMES = ("a", "b", "c")
+
+
+def first_byte(key: bytes) -> bytes:
+    return key[:1]
+
+
+class TinyWorld:
+    """Draws happenings that have to do with each other: of few messages, keys and consumers, often of those at work."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.keys: tuple[bytes | None, ...] = (*KEYS[: random.choice([1, 1, 2, 3])], *random.choice([(), (), (None,)]))
+        self.names = NAMES[: random.choice([1, 2, 2, 3])]
+        self.offsets = random.choice([1, 2, 3, 4])
+        self.numbered = random.random() < 0.7
+        self.timed = random.random() < 0.4
+        self.wrong = random.choice([0.0, 0.0, 0.1, 0.4])  # how often anything at all is drawn instead of something apt
+        self.now = 0
+        self.key_of: dict[int, bytes | None] = {}
+        self.open: dict[int, tuple[str, int]] = {}
+        self.attempts: dict[int, int] = {}
+        kinds: list[Callable[[], Happening]] = [
+            *(self.published, self.delivered, self.acked, self.nacked, self.ended, self.settled, self.given_up),
+            *(self.held, self.freed, self.connected, self.gone, self.suspended, self.limit, self.placement, self.owned),
+            *(self.committed, self.quiet, self.at_rest),
+        ]
+        # a mix of its own for each: some kinds never come, others come all the time
+        self.kinds = kinds
+        self.weights = [random.choice([0, 1, 1, 3, 9]) for _ in kinds]
+        often = random.choice([self.anything, self.waiting, self.moving, self.answers])
+        for kind in often():
+            self.weights[kinds.index(kind)] += random.choice([4, 8, 30])
+        self.next_offset = 0
+
+    # --- what is told most of all: rare things need company -------------------------------------------------------
+
+    def anything(self) -> Sequence[Callable[[], Happening]]:
+        return (self.published, self.delivered, self.connected)
+
+    def waiting(self) -> Sequence[Callable[[], Happening]]:
+        return (self.published, self.published, self.connected, self.quiet, self.random.choice([self.owned, self.held]))
+
+    def moving(self) -> Sequence[Callable[[], Happening]]:
+        change = self.random.choice([self.gone, self.connected, self.placement])
+        return (self.connected, change, self.random.choice([self.owned, self.owned, self.delivered]))
+
+    def answers(self) -> Sequence[Callable[[], Happening]]:
+        return (self.published, self.delivered, self.random.choice([self.acked, self.nacked, self.ended]))
+
+    def history(self, length: int) -> list[Happening]:
+        return [self.random.choices(self.kinds, self.weights)[0]() for _ in range(length)]
+
+    # --- what is said -------------------------------------------------------------------------------------------
+
+    @property
+    def at_ms(self) -> int | None:
+        if not self.timed or self.random.random() < 0.3:
+            return None
+        self.now += self.random.choice([0, 0, 1, 5, 10, -3])
+        return self.now
+
+    def offset(self) -> int:
+        return self.random.randrange(self.offsets)
+
+    def name(self) -> str:
+        return self.random.choice(self.names)
+
+    def key(self, offset: int) -> bytes | None:
+        if self.random.random() < self.wrong / 2:
+            return self.random.choice(self.keys)
+        return self.key_of.setdefault(offset, self.random.choice(self.keys))
+
+    def delivery(self) -> dict[str, Any]:
+        """A delivery that an answer names: mostly the open one, sometimes an earlier one, or none that ever was."""
+        random = self.random
+        if self.open and random.random() > self.wrong:
+            offset = random.choice(list(self.open))
+            consumer, attempt = self.open[offset]
+        else:
+            offset = self.offset()
+            consumer, attempt = self.open.get(offset, (self.name(), self.attempts.get(offset, 0)))
+            if random.random() < 0.5:
+                consumer = self.name()
+            attempt = max(0, attempt - random.choice([0, 0, 1, -1]))
+        named = attempt if self.numbered and random.random() < 0.9 else None
+        return {"offset": offset, "consumer": consumer, "attempt": named, "at_ms": self.at_ms}
+
+    def counted(self) -> bool | None:
+        return self.random.choice([None, None, None, True, False])
+
+    # --- happenings ---------------------------------------------------------------------------------------------
+
+    def published(self) -> Happening:
+        offset = self.next_offset % self.offsets if self.random.random() < 0.02 else self.next_offset
+        self.next_offset = max(self.next_offset, offset) + self.random.choice([1, 1, 1, 2])
+        return Published(offset=offset, key=self.key(offset), at_ms=self.at_ms)
+
+    def delivered(self) -> Happening:
+        random = self.random
+        offset = self.offset()
+        attempt = self.attempts.get(offset, 0) + (1 if random.random() > self.wrong else random.choice([0, -1, 2]))
+        consumer = self.name()
+        self.attempts[offset] = max(attempt, self.attempts.get(offset, 0))
+        self.open[offset] = consumer, attempt
+        number = attempt if self.numbered and random.random() < 0.95 else None
+        return Delivered(offset=offset, key=self.key(offset), consumer=consumer, attempt=number, at_ms=self.at_ms)
+
+    def acked(self) -> Happening:
+        return Acked(counted=self.counted(), **self.delivery())
+
+    def nacked(self) -> Happening:
+        return Nacked(counted=self.counted(), **self.delivery())
+
+    def ended(self) -> Happening:
+        kind: type[Expired | Released] = self.random.choice([Expired, Released])
+        return kind(**self.delivery())
+
+    def settled(self) -> Happening:
+        return Settled(offset=self.offset(), reason=self.random.choice(list(SettledBy)), at_ms=self.at_ms)
+
+    def given_up(self) -> Happening:
+        kind: type[DeadLettered | Dropped | Skipped] = self.random.choice([DeadLettered, Dropped, Skipped])
+        return kind(offset=self.offset(), at_ms=self.at_ms)
+
+    def held(self) -> Happening:
+        until_ms = self.random.choice([None, self.now + 1, self.now + 8])
+        reason = self.random.choice(list(HoldReason))
+        return Held(offset=self.offset(), reason=reason, until_ms=until_ms, at_ms=self.at_ms)
+
+    def freed(self) -> Happening:
+        return Freed(offset=self.offset(), at_ms=self.at_ms)
+
+    def connected(self) -> Happening:
+        return Connected(consumer=self.name(), limit=self.random.choice([None, None, 0, 1, 2]), at_ms=self.at_ms)
+
+    def gone(self) -> Happening:
+        return Gone(consumer=self.name(), drains=self.random.random() < 0.4, at_ms=self.at_ms)
+
+    def suspended(self) -> Happening:
+        name, at_ms = self.name(), self.at_ms
+        either: list[Happening] = [Suspended(consumer=name, at_ms=at_ms), Resumed(consumer=name, at_ms=at_ms)]
+        return self.random.choice(either)
+
+    def limit(self) -> Happening:
+        return LimitChanged(consumer=self.name(), limit=self.random.choice([None, 0, 1, 2]), at_ms=self.at_ms)
+
+    def placement(self) -> Happening:
+        return PlacementChanged(at_ms=self.at_ms)
+
+    def owned(self) -> Happening:
+        key = self.random.choice([key for key in (*self.keys, b"") if key is not None])
+        return Owned(key=key, consumer=self.random.choice([*self.names, None]), at_ms=self.at_ms)
+
+    def committed(self) -> Happening:
+        return Committed(resume_offset=self.random.randrange(self.offsets + 2), at_ms=self.at_ms)
+
+    def quiet(self) -> Happening:
+        return Quiet(at_ms=self.at_ms)
+
+    def at_rest(self) -> Happening:
+        return AtRest(at_ms=self.at_ms)
+
+
+def claimed(random: Random) -> Guarantees:
+    """Any claims that go together."""
+    some = frozenset(promise for promise in sorted(JUDGED) if random.random() < 0.8)
+    total_order = random.random() < 0.1
+    return Guarantees(
+        promises=random.choice([JUDGED, JUDGED - {Promise.FENCE}, some]),
+        per_key=random.choice([1, 1, 2, None]),
+        per_consumer=random.choice([None, None, 0, 1, 2]),
+        window=random.choice([None, 1, 2, 3]),
+        max_tracked=random.choice([None, None, 1, 2]),
+        unit_of=first_byte if not total_order and random.random() < 0.3 else None,
+        total_order=total_order,
+        nack_holds_key=random.random() < 0.7,
+        ack_timeout_ms=random.choice([None, None, 1, 5]),
+        progress_ms=random.choice([None, 0, 3]),
+        cursor_keeps_up=random.random() < 0.5,
+        may_drop=random.random() < 0.5,
+        may_skip=random.random() < 0.5,
+        may_dead_letter=random.random() < 0.5,
+    )
+
+
+def merged(history: list[Happening], random: Random) -> list[Happening]:
+    """As logs of several sides are merged: some rows stand too late, or too early, or twice, or nowhere."""
+    late = random.random() < 0.5
+    kept: list[tuple[float, Happening]] = []
+    for at, happening in enumerate(history):
+        place = at + (random.choice([0, 1.5, 3.5]) if late and isinstance(happening, Published) else 0.0)
+        chance = random.random()
+        if chance < 0.03:
+            place += random.choice([-2.5, 2.5])
+        if chance < 0.95:
+            kept.append((place, happening))
+        if chance > 0.98:
+            kept.append((place + random.choice([0.0, 1.5]), happening))
+    kept.sort(key=lambda each: each[0])  # those in one place stay in their order
+    return [happening for _, happening in kept]
+
+
+def tiny(seed: int) -> tuple[Guarantees, list[Happening]]:
+    """The history of a seed, and what is claimed of it."""
+    random = Random(seed)  # noqa: S311  # reproducible, not secret
+    history = TinyWorld(random).history(random.randrange(3, 16))
+    return claimed(random), merged(history, random)
+
+
+LAZY = {Promise.PROGRESS, Promise.SAFE_CURSOR}
+"""What goes on for long is said once, where it shows first: later rows would be right as well."""
+
+
+def difference(history: Sequence[Happening], guarantees: Guarantees) -> str | None:
+    """What the checker and the slow judge do not agree on, or None."""
+    checker = Checker(guarantees)
+    right = found_in(history, guarantees)
+    said = {(violation.promise, row) for row, happening in enumerate(history) for violation in checker.feed(happening)}
+    said |= {(violation.promise, THE_END) for violation in checker.finish()}
+    for promise in sorted(guarantees.promises):
+        rows = {row for each, row in right if each == promise}
+        named = {row for each, row in said if each == promise}
+        if promise in LAZY and rows:
+            missing = set() if named and min(named) == min(rows) else {min(rows)}
+        else:
+            missing = rows - named
+        if missing or named - rows:
+            return f"{promise}: right would be {sorted(rows)}, the checker says {sorted(named)}"
+    return None
+
+
+def shortest(history: Sequence[Happening], guarantees: Guarantees) -> list[Happening]:
+    """A history on which they still do not agree, of which no row can be left out."""
+    kept = list(history)
+    while True:
+        shorter = (kept[:at] + kept[at + 1 :] for at in range(len(kept)))
+        found = next((each for each in shorter if not contradicts(each) and difference(each, guarantees)), None)
+        if found is None:
+            return kept
+        kept = found
+
+
+def differences(seeds: Iterable[int]) -> Iterator[str]:
+    """What there is to say of each seed on which they do not agree: the shortest history that shows it."""
+    for seed in seeds:
+        guarantees, history = tiny(seed)
+        if not contradicts(history) and difference(history, guarantees):
+            least = shortest(history, guarantees)
+            rows = "\n".join(f"{row:3} {happening}" for row, happening in enumerate(least))
+            yield f"tiny({seed}): {difference(least, guarantees)}\n{guarantees}\n{rows}"
