@@ -177,6 +177,13 @@ class AttemptsStandStill(ModelDispatcher):
         super()._open(message, consumer)
 
 
+class EndedObligationsStand(ModelDispatcher):
+    """An answer asks for what the same call has ended: a `Load` of what it truncates, say."""
+
+    def _unmet(self, obligations: Sequence[Effect]) -> list[Effect]:
+        return list(obligations)
+
+
 class LimitForgottenOnRetry(ModelDispatcher):
     """The per-consumer limit is checked for first deliveries only."""
 
@@ -385,7 +392,7 @@ BROKEN: Mapping[Promise, Sequence[type[ModelDispatcher]]] = {
         UnitOfTheMapBefore,
         RetryNeverWakes,
     ),
-    Promise.FENCE: (StaleAckSettles, AttemptsStandStill),
+    Promise.FENCE: (StaleAckSettles, AttemptsStandStill, EndedObligationsStand),
     Promise.RESUME: (SnapshotForgetsAckedRanges, SnapshotForgetsReadyOrder, SnapshotForgetsFailures),
     Promise.DETERMINISM: (OrderOfASet,),
 }
