@@ -434,8 +434,8 @@ class ModelDispatcher:
                 self._serve(consumer)
             for listing in self.listings:
                 message = self._candidate(listing.lane)
-                if message and message.offset == only and self._could_take(consumer, listing):
-                    self._take_turn(listing.lane, message, consumer)
+                if message and message.offset == only:
+                    self._take_only(listing, message, consumer)
             consumer.limit = limit
 
         return self._call(now_ms, pull)
@@ -494,7 +494,7 @@ class ModelDispatcher:
 
     @property
     def free_slots(self) -> int:
-        return min(self.config.window - self._loaded_count(), self.config.max_tracked - len(self.messages))
+        return max(0, min(self.config.window - self._loaded_count(), self.config.max_tracked - len(self.messages)))
 
     def owner(self, key: bytes | str | None) -> str | None:
         wanted = as_key(key)
@@ -667,8 +667,7 @@ class ModelDispatcher:
 
     def _effects(self) -> list[Effect]:
         out = self.out
-        still_wanted = [load for load in out.loads if self.is_current(load)]  # truncate overtakes its own loads
-        effects = [*out.notices, *out.dead_letters, *still_wanted, *out.deliveries]
+        effects = [*out.notices, *self._unmet([*out.dead_letters, *out.loads, *out.deliveries])]
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
             self.reported_cursor = self.safe_cursor
             effects.append(CursorAdvanced(self.safe_cursor))
@@ -677,6 +676,10 @@ class ModelDispatcher:
             effects.append(Resumed(self.free_slots))
         self.paused = self.paused or self.free_slots == 0
         return effects
+
+    def _unmet(self, obligations: Sequence[Effect]) -> list[Effect]:
+        """Obligations without those that the call itself has ended: `truncate` overtakes its own loads."""
+        return [effect for effect in obligations if self.is_current(effect)]
 
     # --- the life of a message --------------------------------------------------------------------------------------
 
@@ -881,7 +884,7 @@ class ModelDispatcher:
             self.freed.append(message.reserved_by)
         del self.messages[message.offset]
         spilled = [other for other in self._in_lane(self._lane(message)) if other.state == State.SPILLED]
-        if spilled and message.state != State.SPILLED:
+        if spilled and message.state != State.SPILLED and self._loaded_count() < self.config.window:
             self._load(spilled[0], None)
 
     def _load(self, message: Message, consumer: str | None) -> None:
@@ -1140,6 +1143,16 @@ class ModelDispatcher:
     def _take_turn(self, lane: Lane, message: Message, consumer: Consumer) -> None:
         if self._has_room(consumer.name) and self._send(lane, message, consumer.name):
             self._examine_fully(lane)
+
+    def _take_only(self, listing: Listing, message: Message, consumer: Consumer) -> None:
+        """Hand out this one message. The lowest one outstanding is loaded whether the window is full or not."""
+        could_take = self._could_take(consumer, listing)
+        if message.state == State.SPILLED and message.offset == min(self.messages):
+            if could_take or listing.queue == Queue.LOAD:
+                self._unlist(listing.lane)
+                self._load(message, consumer.name if could_take else None)
+        elif could_take:
+            self._take_turn(listing.lane, message, consumer)
 
     def _fill_slots(self) -> None:
         """Load the lanes that wait for a slot of the window."""

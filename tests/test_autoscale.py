@@ -297,6 +297,28 @@ FOR_COLD: list[tuple[str, Decision, Decision]] = [
     ),
     ("one of fewer is", Merge(4, 5, Reason.COLD), ask(LINE, cold(4, 5), max_merges=2)),
     (
+        "what consumers would at once split again is not merged",
+        Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        ask(topic(2), {0: load(900), 1: load(900)}, 2),
+    ),
+    (
+        "not even if the two come to the floor exactly",
+        Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        ask(topic(2), {0: load(500), 1: load(500)}, 2),
+    ),
+    ("below the floor they are merged", Merge(0, 1, Reason.COLD), ask(topic(2), {0: load(500), 1: load(499.9)}, 2)),
+    ("and where the segments left suffice", Merge(0, 1, Reason.COLD), ask(topic(2), {0: load(900), 1: load(900)}, 1)),
+    (
+        "nor is anything merged while another segment would be split for the one that is lost",
+        Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        ask(topic(3), cold(0, 1) | {2: load(1_000)}, 3),
+    ),
+    (
+        "where no segment may be added, nothing is split again",
+        Merge(0, 1, Reason.COLD),
+        ask(topic(3), {0: load(900), 1: load(900), 2: load(2_000)}, 3, max_segments=2),
+    ),
+    (
         "buckets that consumers use are not clamped away",
         Nothing((Reason.BUCKETS_SUFFICE, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
         ask(EIGHTS, cold(0, 1), 9, max_buckets=8),
@@ -404,6 +426,7 @@ def test_steady_traffic_comes_to_rest_and_no_consumer_loses_its_bucket(
         {"split": (1, 1, 1, 1)},
         {"merge": None},
         {"merge": Rates(10_000, 0, 0, 0)},
+        {"merge": Rates(5_000.5, 0, 0, 0)},
         {"split": Rates(10_000, 50_000_000, 50_000, 0)},
     ],
     ids=str,
@@ -411,6 +434,16 @@ def test_steady_traffic_comes_to_rest_and_no_consumer_loses_its_bucket(
 def test_a_policy_that_can_never_work_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         AutoScale(**fields)
+
+
+def test_thresholds_that_would_let_a_topic_swing_are_refused_by_name() -> None:
+    assert AutoScale(merge=Rates(1_000, 25_000_000, 5_000, 5)).merge.bytes_in == 25_000_000  # half of it is far enough
+    with pytest.raises(ConfigError) as refused:
+        AutoScale(merge=Rates(1_000, 25_000_001, 5_000, 5))
+
+    told = "merge.bytes_in is 25000001; it must be at most half of split.bytes_in, which is 50000000, or two quiet"
+    assert told in str(refused.value)
+    assert "lower the one or raise the other" in str(refused.value)
 
 
 @pytest.mark.parametrize("rate", [-1, float("nan"), float("inf"), True, "1", None])

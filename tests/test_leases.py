@@ -17,6 +17,7 @@ from keyshared.effects import (
     DeadLetter,
     Dropped,
     DropReason,
+    Effect,
     Load,
     Released,
     ReleaseReason,
@@ -655,6 +656,46 @@ class TestTrim:
         assert invalid(6, 1, InvalidHandleReason.BELOW_TRIM) == made.ack(6, 1)
 
 
+class TestAnswers:
+    """One list of effects, whatever the call did and time did before it."""
+
+    def late(self, poison: Poison) -> WatchedQueue:
+        made = queue("ann", max_delivery_attempts=1, poison=poison)
+        fill(made, "a1", "a1", "b1")
+        lease(made, "ann", 2, now_ms=0)
+        return made
+
+    def test_what_ends_within_the_call_is_not_asked_for(self) -> None:
+        made = self.late(Poison.DEAD_LETTER)
+        released: list[Effect] = [Released(offset, "ann", 1, ReleaseReason.ACK_TIMEOUT) for offset in (0, 2)]
+
+        skipped = Skipped(0, b"a1", SkipReason.GONE)
+        expected: list[Effect] = [*released, skipped, DeadLetter(2, b"b1", 1, 1, None), CursorAdvanced(0)]
+        assert Outcome(None, expected) == made.gone(0, now_ms=100)
+
+    def test_a_confirmation_that_comes_at_the_same_instant_is_one(self) -> None:
+        made = self.late(Poison.DEAD_LETTER)
+
+        effects = made.dead_lettered(0, now_ms=100).effects
+        assert [DeadLetter(2, b"b1", 1, 1, None), CursorAdvanced(0)] == effects[2:]
+
+    def test_the_cursor_is_told_once(self) -> None:
+        made = self.late(Poison.DROP)
+
+        effects = made.truncate(2, now_ms=100).effects
+        assert [CursorAdvanced(2)] == [effect for effect in effects if isinstance(effect, CursorAdvanced)]
+        assert [CursorAdvanced(2)] == effects[-1:]
+
+    def test_that_there_is_room_is_told_last_and_as_it_is(self) -> None:
+        made = queue("ann", max_delivery_attempts=1, poison=Poison.DROP, window=2, max_depth=2)
+        fill(made, "a1", "b1")
+        lease(made, "ann", 1, now_ms=0)
+
+        effects = made.truncate(2, now_ms=100).effects
+        assert [CursorAdvanced(1), Resumed(2)] == effects[-2:]
+        assert 1 == sum(isinstance(effect, Resumed) for effect in effects)
+
+
 class TestCaps:
     """Limits are answers."""
 
@@ -801,7 +842,67 @@ class TestSpill:
 
         unread = Blocking(BlockReason.LOADING)
         assert Nothing(EmptyReason.ACK_HOLES, 1, blocking=unread) == made.why_empty("ann")
-        assert [Load(1, b"a2")] == made.consume("ann").effects
+
+    def full_above_a_spilled_one(self, **config: Any) -> WatchedQueue:
+        """Version 1 is spilled, 2 and 4 fill the window, and too many holes let nothing but 1 go out."""
+        made = queue("ann", "bob", window=2, max_ack_holes=0, ranges=letters({"a-m": "ann", "n-z": "bob"}), **config)
+        assert [Spilled(1)] == fill(made, "a1", "b1")
+        first = lease(made, "ann", 1)
+        fill(made, "c1", start=2)
+        second = lease(made, "ann", 1)
+        made.ack(0, first.id)
+        fill(made, "d1", start=3)
+        third = lease(made, "ann", 1)
+        made.ack(3, third.id)
+        fill(made, "e1", start=4)
+        made.nack(2, second.id)
+        assert (0, 1, 1) == (made.free_slots, made.stats().ack_holes, made.stats().spilled)
+        return made
+
+    def test_a_full_window_has_one_more_slot_for_the_lowest_one(self) -> None:
+        made = self.full_above_a_spilled_one()
+
+        assert (Nothing(EmptyReason.ACK_HOLES, 1), []) == made.consume("bob")
+        assert (Nothing(EmptyReason.ACK_HOLES, 1), [Load(1, b"b1")]) == made.consume("ann")
+        assert 0 == made.free_slots
+        made.loaded(1, "again")
+        last = lease(made, "ann")
+        assert (1,) == last.versions
+        assert ([CursorAdvanced(1)], 0) == (made.ack(1, last.id).effects, made.free_slots)
+        assert (2,) == lease(made, "ann").versions  # the lowest one now, and 3 is still a hole
+
+    def test_the_slot_beyond_the_window_is_not_passed_on(self) -> None:
+        made = queue("ann", window=2, max_ack_holes=0, max_loaded_per_key=1)
+        fill(made, "a1", "b1")
+        first = lease(made, "ann", 1)
+        fill(made, "c1", start=2)
+        second = lease(made, "ann", 1)
+        made.ack(0, first.id)
+        assert [Spilled(3)] == fill(made, "c1", "d1", start=3)
+        third = lease(made, "ann", 1)
+        made.ack(4, third.id)
+        fill(made, "e1", start=5)
+        made.nack(2, second.id)
+        assert [Load(1, b"b1")] == made.consume("ann").effects
+
+        assert [Skipped(2, b"c1", SkipReason.GONE)] == made.gone(2).effects  # its slot was the one too many
+        assert (0, 1) == (made.free_slots, made.stats().spilled)
+
+    def test_what_waits_for_a_slot_already_gets_the_one_beyond_the_window(self) -> None:
+        made = queue("ann", "bob", window=2, max_ack_holes=0, ranges=letters({"a-m": "ann", "n-z": "bob"}))
+        fill(made, "n1", "a1", "b1")
+        first = lease(made, "bob", 1)
+        fill(made, "o1", start=3)
+        lease(made, "bob", 1)
+        made.ack(0, first.id)
+        fill(made, "p1", start=4)
+        lease(made, "bob", 1)
+        assert (Nothing(EmptyReason.NOT_READY), []) == made.consume("ann")  # 1 waits for a slot from now on
+        made.gone(2)
+
+        assert (Nothing(EmptyReason.ACK_HOLES, 1), [Load(1, b"a1")]) == made.consume("bob")
+        made.loaded(1, "again")
+        assert (1,) == lease(made, "ann").versions
 
 
 class TestExpiredVersions:
@@ -1022,6 +1123,21 @@ class TestRestart:
 
         assert ("ann", "bob") == (again.placement.ranges.owner_of("n1"), again.placement.ranges.owner_of("a1"))
 
+    @pytest.mark.parametrize("use", [LeaseQueue.commit, LeaseQueue.abort])
+    def test_what_was_never_reserved_is_unknown_in_every_epoch(self, use: Callable[..., Outcome[object]]) -> None:
+        made = self.held()
+        made.abort(2)
+        again = self.again(self.again(made, epoch=1), epoch=2)  # nothing is handed out in epoch 1
+        later = reserve(again, "bob", 1)
+        again.abort(later.id)
+        again = self.again(again, epoch=3)
+
+        ended, unknown = (1 << 33) + 1, InvalidReservationReason.UNKNOWN
+        reasons = {2: InvalidReservationReason.ENDED, ended: InvalidReservationReason.ENDED}
+        reasons |= dict.fromkeys((4, 1 << 32, (1 << 32) + 1, 1 << 33, ended + 1, 3 << 32, (3 << 32) + 1), unknown)
+        for reservation_id, reason in reasons.items():
+            assert InvalidReservation(reservation_id, reason) == use(again, reservation_id).result
+
     def test_without_an_epoch_ids_go_on(self) -> None:
         assert 4 == lease(self.again(self.held()), "ann").id
 
@@ -1044,7 +1160,11 @@ class TestRestart:
         ("dispatcher", lambda state: state.update(dispatcher={})),
         ("a consumer that is sent to", lambda state: state["dispatcher"]["consumers"][0].update(quota=1)),
         ("a consumer that is away", lambda state: state["dispatcher"]["consumers"][0].update(state="inactive")),
-        ("ids beyond the last", lambda state: state.update(last_id=2)),
+        ("ids beyond the last", lambda state: state.update(ids=[[1, 2]])),
+        ("ids before the first", lambda state: state.update(ids=[[2, 3]])),
+        ("ids that overlap", lambda state: state.update(ids=[[1, 3], [3, 3]])),
+        ("an id of no epoch", lambda state: state.update(ids=[[1, 1], [3, 3]])),
+        ("a last id below the first", lambda state: state.update(ids=[[5, 3]])),
         ("ids that fall", lambda state: state["grants"].reverse()),
         ("id 0", lambda state: state["grants"][0].__setitem__(0, 0)),
         ("a lease with a deadline", lambda state: state["grants"][0].__setitem__(2, 5)),
@@ -1083,7 +1203,7 @@ class TestRestart:
         lease(other, "bob", 1)
         forged: Any = other.snapshot()
         state["grants"] = forged["grants"]
-        state["last_id"] = 2
+        state["ids"] = [[1, 2]]
         state["dispatcher"]["messages"] = forged["dispatcher"]["messages"]
         state["dispatcher"]["last"] = 1
 

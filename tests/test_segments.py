@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+from collections import OrderedDict
 from functools import partial
 from typing import Any
 
@@ -350,6 +351,15 @@ def test_json_gives_the_same_map_back() -> None:
     segments = SegmentMap.equal_width(3).split(1).merge(0, 3).rebucket(2, BucketLayout([0, 9, 70])).prune(1)
 
     assert segments == SegmentMap.from_json(json.loads(json.dumps(segments.to_json())))
+
+
+def test_json_may_bring_its_keys_in_any_order() -> None:
+    segments = SegmentMap.equal_width(2).split(0)
+
+    text = json.dumps(segments.to_json(), sort_keys=True)
+
+    assert segments == SegmentMap.from_json(json.loads(text))
+    assert segments == SegmentMap.from_json(json.loads(text, object_pairs_hook=OrderedDict))
 
 
 def forged(path: tuple[Any, ...], value: Any) -> Any:

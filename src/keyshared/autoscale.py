@@ -4,7 +4,9 @@ Three passes, and the first that finds something to do decides. Consumers: if a 
 are segments, a busy topic gets another segment, and a quiet one more buckets. Load: the segment that exceeds a
 threshold most is split. Cold: of two quiet neighbours one segment is made.
 
-Splitting is quick and merging lazy, and the thresholds of the two lie far apart, so that a topic does not swing.
+Splitting is quick and merging lazy, and no merge makes a split possible: not for load, because a threshold to split is
+at least twice that to merge, and not for consumers, because nothing is merged while they would get the segment back at
+once. So under constant load a topic comes to rest: it is split as often as it takes, and then merged.
 Buckets are never taken away by this function: consumers come and go, and each rollover makes ordered readers drain.
 """
 
@@ -13,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from itertools import pairwise
+from math import inf
 from typing import Final, TypeAlias
 
 from keyshared.arguments import check_int
@@ -48,6 +51,11 @@ DEFAULT_MERGE_WINDOW_MS: Final = 300_000  # scalableTopicMergeWindowSeconds
 DEFAULT_SPLIT_FLOOR: Final = 1_000  # scalableTopicSplitVsRebucketMinMsgRateInThreshold
 
 _DIVISIBLE: Final = 2
+_RATES: Final = ("msg_in", "bytes_in", "msg_out", "bytes_out")
+_TOO_NEAR: Final = (
+    "be at most half of split.{name}, which is {hot!r}, or two quiet neighbours become a segment that is split again; "
+    "lower the one or raise the other"
+)
 
 
 class Reason(StrEnum):
@@ -97,7 +105,7 @@ class Rates:
     bytes_out: Weight = 0
 
     def __post_init__(self) -> None:
-        for name, value in zip(("msg_in", "bytes_in", "msg_out", "bytes_out"), self.values, strict=True):
+        for name, value in zip(_RATES, self.values, strict=True):
             _check_rate(name, value)
 
     @property
@@ -148,10 +156,11 @@ class AutoScale:
         merge_window_ms: How long a segment must have been quiet to be merged.
         split_floor: Messages in per second from which surplus consumers are worth a segment.
         split: Above any of these a segment is split.
-        merge: Below all of these it is quiet.
+        merge: Below all of these it is quiet; each is at most half of that to split, or two quiet neighbours could
+            become a segment that is split again.
 
     Raises:
-        ConfigError: A value can never work; a threshold to merge is not below that to split.
+        ConfigError: A value can never work; a threshold to merge is more than half of that to split.
 
     Source:
         PIP-483, PIP-486, and the broker settings named beside the defaults.
@@ -179,9 +188,11 @@ class AutoScale:
         _check_rate("split_floor", self.split_floor)
         for thresholds in (self.split, self.merge):
             _check_rates("thresholds", thresholds)
-        for hot, cold in zip(self.split.values, self.merge.values, strict=True):
-            if not cold < hot:
-                raise ConfigError("merge", self.merge, f"be below the thresholds to split, {self.split}, in each rate")
+        for name, hot, cold in zip(_RATES, self.split.values, self.merge.values, strict=True):
+            if not hot:
+                raise ConfigError(f"split.{name}", hot, "be above 0, or every segment would be split")
+            if 2 * Fraction(cold) > Fraction(hot):
+                raise ConfigError(f"merge.{name}", cold, _TOO_NEAR.format(name=name, hot=hot))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,11 +292,14 @@ class _Situation:
 
     @property
     def divisible(self) -> list[Segment]:
-        """What could be split, lowest id first; empty if no segment may be added."""
-        if len(self.segments.active) >= self.policy.max_segments:
-            return []
+        """What could be split, lowest id first, if a segment may be added."""
         able = (segment for segment in self.segments.active if len(segment.range) >= _DIVISIBLE)
         return sorted(able, key=lambda segment: segment.id)
+
+    @property
+    def splittable(self) -> list[Segment]:
+        """What can be split now, lowest id first."""
+        return self.divisible if len(self.segments.active) < self.policy.max_segments else []
 
 
 def decide(
@@ -319,7 +333,8 @@ def decide(
         O(n log n), n active segments.
 
     Source:
-        PIP-483 and PIP-486; differs: rates are compared exactly, and a segment of one hash is not to be split.
+        PIP-483 and PIP-486; differs: rates are compared exactly, a segment of one hash is not to be split, and what
+        consumers would at once split again is not merged.
 
     Example:
         >>> quiet = SegmentMap.equal_width()
@@ -383,7 +398,7 @@ def _serve_consumers(now: _Situation) -> Split | Rebucket | Reason:
     policy, active = now.policy, now.segments.active
     if now.consumers <= len(active):
         return Reason.NO_SURPLUS
-    busiest = max(now.divisible, key=lambda segment: (now.rates(segment).msg_in, -segment.id), default=None)
+    busiest = max(now.splittable, key=lambda segment: (now.rates(segment).msg_in, -segment.id), default=None)
     if busiest is not None and now.rates(busiest).msg_in >= policy.split_floor:
         cooling = now.cooling(now.last.split_ms, policy.split_cooldown_ms)
         return Reason.SPLIT_COOLDOWN if cooling else Split(busiest.id, Reason.CONSUMERS)
@@ -401,7 +416,7 @@ def _serve_consumers(now: _Situation) -> Split | Rebucket | Reason:
 
 
 def _split_hottest(now: _Situation) -> Split | Reason:
-    able = now.divisible
+    able = now.splittable
     if not able:
         return Reason.AT_MAX_SEGMENTS
     if now.cooling(now.last.split_ms, now.policy.split_cooldown_ms):
@@ -422,7 +437,12 @@ def _merge_coldest(now: _Situation) -> Merge | Reason:
         return Reason.AT_MIN_SEGMENTS
     if now.cooling(now.last.merge_ms, policy.merge_cooldown_ms):
         return Reason.MERGE_COOLDOWN
-    pairs = [pair for pair in pairwise(active) if all(_is_cold(now, each) for each in pair) and _may_merge(now, *pair)]
+    most = _most_that_consumers_leave(now)
+    pairs = [
+        pair
+        for pair in pairwise(active)
+        if all(_is_cold(now, each) for each in pair) and _keeps_buckets(now, *pair) and _messages_in(now, *pair) < most
+    ]
     if not pairs:
         return Reason.NO_COLD_PAIR
     lower, upper = min(pairs, key=lambda pair: sum(Fraction(rate) for each in pair for rate in now.rates(each).values))
@@ -436,7 +456,23 @@ def _is_cold(now: _Situation, segment: Segment) -> bool:
     return all(rate < bound for rate, bound in zip(load.rates.values, now.policy.merge.values, strict=True))
 
 
-def _may_merge(now: _Situation, lower: Segment, upper: Segment) -> bool:
+def _most_that_consumers_leave(now: _Situation) -> Weight:
+    """Below which traffic a merged segment stays one: with a segment less, consumers must not get another at once.
+
+    They would if they were more than the segments that are left, and any of these, merged or not, were worth a split.
+    """
+    left = len(now.segments.active) - 1
+    if now.consumers <= left or left >= now.policy.max_segments:
+        return inf
+    busy = any(now.rates(segment).msg_in >= now.policy.split_floor for segment in now.divisible)
+    return 0 if busy else now.policy.split_floor
+
+
+def _messages_in(now: _Situation, lower: Segment, upper: Segment) -> Fraction:
+    return Fraction(now.rates(lower).msg_in) + Fraction(now.rates(upper).msg_in)
+
+
+def _keeps_buckets(now: _Situation, lower: Segment, upper: Segment) -> bool:
     """Whether every consumer that has a bucket now keeps one: the clamp may cost buckets that cannot be won back."""
     together = len(lower.layout) + len(upper.layout)
     left = now.capacity - together + min(together, now.policy.max_buckets)

@@ -185,7 +185,7 @@ class WindowBooks:
     @property
     def free_slots(self) -> int:
         """How many messages may be offered now."""
-        return min(self.capacity - self.loaded, self.max_tracked - self.cursor.outstanding)
+        return max(0, min(self.capacity - self.loaded, self.max_tracked - self.cursor.outstanding))
 
     @property
     def tightest_limit(self) -> int:

@@ -74,7 +74,8 @@ class DispatcherConfig:
     """Limits, times and policies of a `KeySharedDispatcher`.
 
     Args:
-        window: Messages that are loaded at once: outstanding ones whose payload the host keeps.
+        window: Messages that are loaded at once: outstanding ones whose payload the host keeps. ``pull(only=)`` may
+            load one more, the lowest one.
         max_tracked: Offsets that are outstanding at once, loaded or not.
         max_in_flight_per_consumer: Open deliveries of a consumer that sets no limit of its own.
         max_in_flight_per_key: Open deliveries of one key, always at one consumer.

@@ -326,7 +326,7 @@ class KeySharedDispatcher:
         now = checked_now(now_ms, self._now)
         batch = checked_receipts(receipts)
         self._now = now
-        return self._outbox.merge([self.ack(*receipt) for receipt in batch])
+        return self._outbox.merge([self.ack(*receipt) for receipt in batch], {receipt[0] for receipt in batch})
 
     def nack(
         self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
@@ -598,7 +598,8 @@ class KeySharedDispatcher:
             name: Who asks.
             most: How many messages it takes, an int of at least 1.
             only: Hand out nothing but this offset, and that out of its turn; nothing if it has to wait for more than
-                room at the consumer.
+                room at the consumer. If it is the lowest one outstanding and spilled, there is a `Load` though the
+                window may be full.
             now_ms: Monotonic milliseconds.
 
         Returns:

@@ -4,8 +4,9 @@ It holds nothing that decides who may get what; that is the dispatcher's. Whatev
 here by exactly one grant, and `LeaseBook.check_invariants` compares the two.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, cast
 
 from keyshared.effects import Deliver
@@ -17,6 +18,7 @@ from keyshared.timers import Timers
 __all__ = ["Grant", "LeaseBook"]
 
 _by_id: Final = attrgetter("id")
+_first: Final = itemgetter(0)
 
 
 class Grant:
@@ -56,24 +58,26 @@ class LeaseBook:
         held: How many versions each consumer holds; those who hold nothing are left out.
     """
 
-    __slots__ = ("_grants", "_last_id", "_timers", "by_version", "held")
+    __slots__ = ("_before", "_first_id", "_grants", "_last_id", "_timers", "by_version", "held")
 
     def __init__(self) -> None:
         self.by_version: dict[int, Grant] = {}
         self.held: dict[str, int] = {}
         self._grants: dict[int, Grant] = {}
+        self._before: list[tuple[int, int]] = []  # first and last id of each earlier epoch in which ids were given
+        self._first_id = 1  # of this epoch
         self._last_id = 0
         self._timers = Timers()
 
     def reserve(self, consumer: str, deliveries: Iterable[Deliver], deadline: int) -> Grant:
         """Cover deliveries by a new reservation."""
-        grant = self._cover(consumer, deliveries, committed=False)
+        grant = self._cover(self._next_id(), consumer, deliveries, committed=False)
         self._timers.start(grant, deadline)
         return grant
 
     def lease(self, consumer: str, deliveries: Iterable[Deliver]) -> Grant:
         """Cover deliveries by a new lease."""
-        return self._cover(consumer, deliveries, committed=True)
+        return self._cover(self._next_id(), consumer, deliveries, committed=True)
 
     def commit(self, grant: Grant) -> None:
         """Make a lease of a reservation."""
@@ -101,13 +105,13 @@ class LeaseBook:
         return grant.deliveries[version]
 
     def reserved(self, reservation_id: int) -> Grant | InvalidReservation:
-        """The reservation of an id, or why there is none. O(1)."""
+        """The reservation of an id, or why there is none. O(1), for one that has ended O(log epochs)."""
         grant = self._grants.get(reservation_id)
         if grant is not None and not grant.committed:
             return grant
         if grant is not None:
             reason = InvalidReservationReason.COMMITTED
-        elif 0 < reservation_id <= self._last_id:
+        elif self._was_given(reservation_id):
             reason = InvalidReservationReason.ENDED
         else:
             reason = InvalidReservationReason.UNKNOWN
@@ -132,21 +136,20 @@ class LeaseBook:
             [grant.id, grant.committed, None if grant.deadline is None else grant.deadline - now, [*grant.deliveries]]
             for grant in self._grants.values()
         ]
-        return {"last_id": self._last_id, "grants": grants}
+        return {"ids": [[first, last] for first, last in [*self._before, self._current]], "grants": grants}
 
     def load(self, data: Reader, in_flight: Mapping[int, Deliver], *, now: int, epoch: int) -> None:
         """Fill a new book with what `dump` wrote; it has to cover exactly what is in flight."""
-        stored_last = data.field("last_id").count()
+        self._load_ids(data.field("ids"))
         for stored in data.field("grants").items():
             grant_id, committed, remaining, versions = stored.items(4)
-            self._last_id = grant_id.integer() - 1
-            if not self._is_next(grant_id.integer(), stored_last):
-                raise grant_id.refuse(f"grow from grant to grant, up to {stored_last}")
+            if not self._is_next(grant_id.integer()):
+                raise grant_id.refuse("be an id that was given, and grow from grant to grant")
             deliveries = [_uncovered(version, in_flight, self.by_version) for version in versions.items()]
             names = {delivery.consumer for delivery in deliveries}
             if len(names) != 1 or len({delivery.offset for delivery in deliveries}) != len(deliveries):
                 raise versions.refuse("be what one consumer holds, each once")
-            grant = self._cover(names.pop(), deliveries, committed=committed.flag())
+            grant = self._cover(grant_id.integer(), names.pop(), deliveries, committed=committed.flag())
             left = remaining.maybe(Reader.integer)
             if (left is None) != grant.committed:
                 raise remaining.refuse("be there for a reservation, and only there")
@@ -155,15 +158,43 @@ class LeaseBook:
         if self.by_version.keys() != in_flight.keys():
             raise data.field("grants").refuse("cover everything that is in flight")
         # Leases given out after the snapshot and before the crash had ids of the epoch before: none comes again.
-        self._last_id = max(stored_last, epoch << EPOCH_BITS)
+        if epoch << EPOCH_BITS > self._last_id:
+            self._begin_ids((epoch << EPOCH_BITS) + 1)
 
-    def _is_next(self, grant_id: int, most: int) -> bool:
-        newest = next(reversed(self._grants), 0)
-        return newest < grant_id <= most
+    def _load_ids(self, data: Reader) -> None:
+        """Take over which ids were given: the last stretch goes on, unless the epoch has changed."""
+        for stored in data.items():
+            first, last = (number.count() for number in stored.items(2))
+            if not self._last_id < first <= last + 1:
+                raise stored.refuse("be the first and the last id of an epoch, above those of the one before")
+            self._begin_ids(first)
+            self._last_id = last
 
-    def _cover(self, consumer: str, deliveries: Iterable[Deliver], *, committed: bool) -> Grant:
+    def _begin_ids(self, first: int) -> None:
+        if self._last_id >= self._first_id:
+            self._before.append(self._current)
+        self._first_id, self._last_id = first, first - 1
+
+    @property
+    def _current(self) -> tuple[int, int]:
+        return self._first_id, self._last_id
+
+    def _was_given(self, grant_id: int) -> bool:
+        if grant_id >= self._first_id:
+            return grant_id <= self._last_id
+        place = bisect_right(self._before, grant_id, key=_first)
+        return place > 0 and grant_id <= self._before[place - 1][1]
+
+    def _next_id(self) -> int:
         self._last_id += 1
-        grant = Grant(self._last_id, consumer, deliveries, committed=committed)
+        return self._last_id
+
+    def _is_next(self, grant_id: int) -> bool:
+        newest = next(reversed(self._grants), 0)
+        return newest < grant_id and self._was_given(grant_id)
+
+    def _cover(self, grant_id: int, consumer: str, deliveries: Iterable[Deliver], *, committed: bool) -> Grant:
+        grant = Grant(grant_id, consumer, deliveries, committed=committed)
         self._grants[grant.id] = grant
         self.by_version.update(dict.fromkeys(grant.deliveries, grant))
         self.held[consumer] = self.held.get(consumer, 0) + len(grant.deliveries)
@@ -187,6 +218,7 @@ class LeaseBook:
             counted[grant.consumer] = counted.get(grant.consumer, 0) + len(grant.deliveries)
         require(counted == self.held, "what each consumer holds is counted")
         require(list(self._grants) == sorted(self._grants), "ids rise")
+        require(all(map(self._was_given, self._grants)), "a grant has an id that was given")
 
 
 def _uncovered(version: Reader, in_flight: Mapping[int, Deliver], covered: Mapping[int, Grant]) -> Deliver:

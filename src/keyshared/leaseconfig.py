@@ -42,7 +42,7 @@ class LeaseConfig:
         max_in_flight_per_consumer: The same of one consumer.
         max_in_flight_per_key: The same of one key, always at one consumer; with ordering_required, of the whole queue.
         max_depth: Versions that are outstanding at once.
-        window: Versions whose payload is kept at once.
+        window: Versions whose payload is kept at once; with max_ack_holes one more, the lowest outstanding one.
         max_loaded_per_key: The same of one key.
         unit: What a consumer has to finish before anything of it goes to the next owner; ``RANGE`` is Celeriant's.
         start: The first version that is not settled yet, if the queue does not begin with the first offer.

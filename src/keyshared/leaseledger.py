@@ -9,7 +9,20 @@ from typing import Final
 
 from keyshared.ackholes import AckHoles
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import BlockReason, Deliver, Dropped, Effect, Released, ReleaseReason, Settled, Skipped
+from keyshared.effects import (
+    BlockReason,
+    CursorAdvanced,
+    DeadLetter,
+    Deliver,
+    Dropped,
+    Effect,
+    Load,
+    Released,
+    ReleaseReason,
+    Resumed,
+    Settled,
+    Skipped,
+)
 from keyshared.errors import ClockError, ConfigError
 from keyshared.leasebook import Grant, LeaseBook
 from keyshared.leaseconfig import LeaseConfig
@@ -25,6 +38,7 @@ _OWN_REASONS: Final = {
     BlockReason.DEAD_LETTERING: InvalidHandleReason.DEAD_LETTERING,
     BlockReason.BLOCKED: InvalidHandleReason.BLOCKED,
 }
+_RANKS: Final[dict[type[Effect], int]] = {DeadLetter: 1, Load: 2, CursorAdvanced: 3}  # notices before them
 
 
 class LeaseLedger:
@@ -63,13 +77,11 @@ class LeaseLedger:
         if now == self.now:
             return []  # it has acted, and nothing that was started since is due yet
         self.now = now
-        effects: list[Effect] = []
-        for grant in self.book.take_due(now):
-            effects += self.release(grant)
+        steps = [self.release(grant) for grant in self.book.take_due(now)]
         deadline = self.dispatcher.next_deadline_ms()
         if deadline is not None and deadline <= now:
-            effects += self.note(self.dispatcher.handle_timeout(now_ms=now))
-        return effects
+            steps.append(self.note(self.dispatcher.handle_timeout(now_ms=now)))
+        return self.merged(*steps)
 
     # what begins and ends
 
@@ -88,19 +100,20 @@ class LeaseLedger:
         room = self.room(consumer)
         if isinstance(room, Nothing):
             return room, []
-        others: list[Effect] = []
+        moved: list[Effect] = []
         if self._config.ordering_required and self.line != consumer:
             # Nobody else holds anything, so nothing has to drain.
-            others += self.dispatcher.set_placement(SoleOwner(consumer), now_ms=self.now)
+            moved = self.dispatcher.set_placement(SoleOwner(consumer), now_ms=self.now)
         only = self.dispatcher.resume_offset if self._too_many_holes else None
         taken: list[Deliver] = []
+        others: list[Effect] = []
         for effect in self.dispatcher.pull(consumer, min(most, room), only=only, now_ms=self.now):
             if isinstance(effect, Deliver):
                 taken.append(effect)
             else:
                 others.append(effect)
         reason = EmptyReason.NOT_READY if only is None else EmptyReason.ACK_HOLES
-        return taken or Nothing(reason, only), others
+        return taken or Nothing(reason, only), self.merged(moved, others)
 
     def settled(self, version: int) -> None:
         """The lease of a version ends because it was acked."""
@@ -119,10 +132,7 @@ class LeaseLedger:
 
     def release(self, grant: Grant) -> list[Effect]:
         """End a reservation; nothing is counted."""
-        effects: list[Effect] = []
-        for delivery in list(grant.deliveries.values()):
-            effects += self._release(delivery)
-        return effects
+        return self.merged(*[self._release(delivery) for delivery in list(grant.deliveries.values())])
 
     def fail(self, delivery: Deliver, delay_ms: int) -> list[Effect]:
         """End the lease of a version; the delivery has counted."""
@@ -131,13 +141,22 @@ class LeaseLedger:
 
     def leave(self, consumer: str) -> list[Effect]:
         """End all that a consumer holds: its leases have counted, its reservations have not."""
-        effects: list[Effect] = []
-        for delivery in self.dispatcher.in_flight(consumer):
-            if self.book.by_version[delivery.offset].committed:
-                effects += [Released(*delivery.receipt, ReleaseReason.REMOVED), *self.fail(delivery, 0)]
-            else:
-                effects += self._release(delivery)
-        return effects
+        return self.merged(*[self._lose(delivery) for delivery in self.dispatcher.in_flight(consumer)])
+
+    def merged(self, *steps: list[Effect]) -> list[Effect]:
+        """What a call of several steps returns: in the order of one step, and without what a later step has ended."""
+        told = [effects for effects in steps if effects]
+        if len(told) < 2:  # noqa: PLR2004  # nothing to put in order
+            return told[0] if told else []
+        effects = [effect for step in told for effect in step]
+        resumed = any(isinstance(effect, Resumed) for effect in effects) and self.dispatcher.free_slots
+        merged = [e for e in effects if not isinstance(e, Resumed) and self.dispatcher.is_current(e)]
+        return sorted(merged, key=_rank) + ([Resumed(resumed)] if resumed else [])
+
+    def _lose(self, delivery: Deliver) -> list[Effect]:
+        if not self.book.by_version[delivery.offset].committed:
+            return self._release(delivery)
+        return [Released(*delivery.receipt, ReleaseReason.REMOVED), *self.fail(delivery, 0)]
 
     def _release(self, delivery: Deliver) -> list[Effect]:
         self.book.end(delivery.offset)
@@ -228,6 +247,10 @@ class LeaseLedger:
         self.book.check_invariants(self.dispatcher.in_flight())
         if self.holes is not None:
             self.holes.check_invariants(len(self.dispatcher.acked_ranges()))
+
+
+def _rank(effect: Effect) -> int:
+    return _RANKS.get(type(effect), 0)
 
 
 def checked_placement(placement: Placement | None, config: LeaseConfig) -> Placement:

@@ -213,7 +213,7 @@ class LeaseQueue:
             self._ledger.offered(version)
             if producer is not None:
                 self._producers.take(producer)
-        return Outcome(None, effects + self._at(now))
+        return Outcome(None, self._ledger.merged(effects, self._at(now)))
 
     def forget_producer(self, client_id: str) -> None:
         """Forget the numbers of a producer that will never repeat anything.
@@ -244,7 +244,7 @@ class LeaseQueue:
             raise ConsumerExistsError(name)
         effects = self._dispatcher.add_consumer(name, weight=weight, limit=0, now_ms=now)
         self._consumers[name] = None
-        return Outcome(None, effects + self._at(now))
+        return Outcome(None, self._ledger.merged(effects, self._at(now)))
 
     def remove_consumer(self, name: str, *, finish: bool = False, now_ms: int | None = None) -> Outcome[None]:
         """Let a consumer leave; its keys go to others.
@@ -265,11 +265,10 @@ class LeaseQueue:
         now = self._ledger.checked_now(now_ms)
         _check_text("name", name)
         effects = self._at(now)
-        if not finish:
-            effects += self._ledger.leave(name)
-        effects += self._dispatcher.remove_consumer(name, drain_ms=None if finish else 0, now_ms=now)
+        lost = [] if finish else self._ledger.leave(name)
+        left = self._dispatcher.remove_consumer(name, drain_ms=None if finish else 0, now_ms=now)
         self._consumers.pop(name, None)
-        return Outcome(None, effects)
+        return Outcome(None, self._ledger.merged(effects, lost, left))
 
     def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> Outcome[None]:
         """Place keys in another way: a range was assigned, split or released.
@@ -287,7 +286,7 @@ class LeaseQueue:
         now = self._ledger.checked_now(now_ms)
         checked_placement(placement, self._config)
         effects = self._dispatcher.set_placement(placement, now_ms=now)
-        return Outcome(None, effects + self._at(now))
+        return Outcome(None, self._ledger.merged(effects, self._at(now)))
 
     # leasing
 
@@ -338,7 +337,7 @@ class LeaseQueue:
         if isinstance(grant, InvalidReservation):
             return Outcome(grant, effects)
         for delivery in grant.deliveries.values():
-            effects += self._dispatcher.extend(*delivery.receipt, now_ms=self._ledger.now)
+            self._dispatcher.extend(*delivery.receipt, now_ms=self._ledger.now)
         self._book.commit(grant)
         return Outcome(self._new_lease(grant), effects)
 
@@ -359,7 +358,7 @@ class LeaseQueue:
         effects, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
             return Outcome(grant, effects)
-        return Outcome(None, effects + self._ledger.release(grant))
+        return Outcome(None, self._ledger.merged(effects, self._ledger.release(grant)))
 
     def consume(self, consumer: str, most: int = 1, *, now_ms: int | None = None) -> Outcome[Lease | Nothing]:
         """Lease versions at once: `plan` and `commit` in one, for a host that has nothing to write in between.
@@ -403,7 +402,8 @@ class LeaseQueue:
         if delivery is None:
             return Outcome(self._ledger.invalid(version, lease_id), effects)
         self._ledger.settled(version)
-        return Outcome(None, effects + self._dispatcher.ack(*delivery.receipt, now_ms=self._ledger.now))
+        answer = self._dispatcher.ack(*delivery.receipt, now_ms=self._ledger.now)
+        return Outcome(None, self._ledger.merged(effects, answer))
 
     def ack_many(self, handles: Iterable[Handle], *, now_ms: int | None = None) -> Outcome[list[InvalidHandle]]:
         """Settle several versions at one instant.
@@ -430,7 +430,7 @@ class LeaseQueue:
                 continue
             self._ledger.settled(version)
             receipts.append(delivery.receipt)
-        effects += self._dispatcher.ack_many(receipts, now_ms=now)
+        effects = self._ledger.merged(effects, self._dispatcher.ack_many(receipts, now_ms=now))
         return Outcome([self._ledger.invalid(*handle) for handle in rest], effects)
 
     def nack(
@@ -455,7 +455,7 @@ class LeaseQueue:
         effects, delivery = self._leased(version, lease_id, now_ms)
         if delivery is None:
             return Outcome(self._ledger.invalid(version, lease_id), effects)
-        return Outcome(None, effects + self._ledger.fail(delivery, delay_ms))
+        return Outcome(None, self._ledger.merged(effects, self._ledger.fail(delivery, delay_ms)))
 
     def extend(
         self, version: int, lease_id: int, additional_ms: int, *, now_ms: int | None = None
@@ -482,9 +482,7 @@ class LeaseQueue:
             return Outcome(self._ledger.invalid(version, lease_id), effects)
         before = self._ledger.deadline_of(version)
         deadline = max(before, min(before + additional_ms, self._ledger.now + self._config.visibility_timeout_ms))
-        effects += self._dispatcher.extend(
-            *delivery.receipt, extend_ms=deadline - self._ledger.now, now_ms=self._ledger.now
-        )
+        self._dispatcher.extend(*delivery.receipt, extend_ms=deadline - self._ledger.now, now_ms=self._ledger.now)
         return Outcome(deadline, effects)
 
     # poison, spill, the log
@@ -499,7 +497,7 @@ class LeaseQueue:
         answer = self._dispatcher.dead_lettered(version, now_ms=self._ledger.now)
         if self._ledger.holes is not None and not any(isinstance(effect, AckIgnored | Blocked) for effect in answer):
             self._ledger.holes.settled(version)
-        return _confirmation(effects, answer)
+        return self._confirmation(effects, answer)
 
     def loaded(self, version: int, payload: object = None, *, now_ms: int | None = None) -> Confirmation:
         """Hand in the payload that a `Load` asked for; the version can be leased from then on.
@@ -508,7 +506,7 @@ class LeaseQueue:
             None; `AckIgnored` if nobody asked for it.
         """
         effects = self._before(version, now_ms)
-        return _confirmation(effects, self._dispatcher.loaded(version, payload, now_ms=self._ledger.now))
+        return self._confirmation(effects, self._dispatcher.loaded(version, payload, now_ms=self._ledger.now))
 
     def park(self, version: int, *, now_ms: int | None = None) -> Confirmation:
         """Give up a blocked version: it is settled, and its key goes on.
@@ -517,7 +515,7 @@ class LeaseQueue:
             None; `AckIgnored` if the version is not blocked.
         """
         effects = self._before(version, now_ms)
-        return _confirmation(effects, self._ledger.note(self._dispatcher.park(version, now_ms=self._ledger.now)))
+        return self._confirmation(effects, self._ledger.note(self._dispatcher.park(version, now_ms=self._ledger.now)))
 
     def unblock(self, version: int, *, reset_attempts: bool = True, now_ms: int | None = None) -> Confirmation:
         """Let a blocked version be delivered again.
@@ -533,7 +531,7 @@ class LeaseQueue:
         """
         effects = self._before(version, now_ms)
         answer = self._dispatcher.unblock_offset(version, reset_failures=reset_attempts, now_ms=self._ledger.now)
-        return _confirmation(effects, answer)
+        return self._confirmation(effects, answer)
 
     def unblock_key(self, key: Key, *, now_ms: int | None = None) -> Outcome[None]:
         """Let all blocked versions of a key be delivered again, counted anew, and end its quarantine.
@@ -548,7 +546,7 @@ class LeaseQueue:
         """
         now = self._ledger.checked_now(now_ms)
         effects = self._dispatcher.unblock(key, now_ms=now)
-        return Outcome(None, effects + self._at(now))
+        return Outcome(None, self._ledger.merged(effects, self._at(now)))
 
     def gone(self, version: int, *, now_ms: int | None = None) -> Outcome[None]:
         """Say that a version has expired: it is settled now, or when the lease that covers it ends.
@@ -557,12 +555,14 @@ class LeaseQueue:
             `Skipped` among the effects if it was settled now.
         """
         effects = self._before(version, now_ms)
-        return Outcome(None, effects + self._ledger.note(self._dispatcher.gone(version, now_ms=self._ledger.now)))
+        answer = self._ledger.note(self._dispatcher.gone(version, now_ms=self._ledger.now))
+        return Outcome(None, self._ledger.merged(effects, answer))
 
     def truncate(self, before: int, *, now_ms: int | None = None) -> Outcome[None]:
         """Say that the queue now begins at a version: `gone` for everything outstanding below it."""
         effects = self._before(before, now_ms)
-        return Outcome(None, effects + self._ledger.note(self._dispatcher.truncate(before, now_ms=self._ledger.now)))
+        answer = self._ledger.note(self._dispatcher.truncate(before, now_ms=self._ledger.now))
+        return Outcome(None, self._ledger.merged(effects, answer))
 
     # time
 
@@ -725,11 +725,16 @@ class LeaseQueue:
         check_int("most", most, 1)
         effects = self._at(now_ms)
         taken, others = self._ledger.take(consumer, most)
-        return effects + others, taken
+        return self._ledger.merged(effects, others), taken
 
     def _new_lease(self, grant: Grant) -> Lease:
         deadline = self._ledger.now + self._config.visibility_timeout_ms
         return Lease(grant.id, grant.consumer, grant.messages, deadline)
+
+    def _confirmation(self, effects: list[Effect], answer: list[Effect]) -> Confirmation:
+        if answer and isinstance(answer[0], AckIgnored):
+            return Outcome(answer[0], effects)
+        return Outcome(None, self._ledger.merged(effects, answer))
 
     def _leased(self, version: int, lease_id: int, now_ms: int | None) -> tuple[list[Effect], Deliver | None]:
         _check_handle(version, lease_id)
@@ -751,12 +756,6 @@ def _stored_line(data: Reader) -> SoleOwner:
         return SoleOwner(data.maybe(Reader.text))
     except ConfigError:
         raise data.refuse("be a name or None") from None
-
-
-def _confirmation(effects: list[Effect], answer: list[Effect]) -> Confirmation:
-    if answer and isinstance(answer[0], AckIgnored):
-        return Outcome(answer[0], effects)
-    return Outcome(None, effects + answer)
 
 
 def _check_handle(version: object, lease_id: object) -> None:

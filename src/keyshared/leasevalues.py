@@ -169,7 +169,7 @@ class InvalidReservationReason(StrEnum):
 
     COMMITTED = "committed"  # it is a lease already
     ENDED = "ended"  # it was aborted, has expired, or its consumer was removed; or its lease has ended
-    UNKNOWN = "unknown"  # there never was one of that id
+    UNKNOWN = "unknown"  # this queue never gave that id; perhaps it was given after the snapshot that it goes on from
 
 
 @dataclass(frozen=True, slots=True)

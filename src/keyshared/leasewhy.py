@@ -24,7 +24,7 @@ def explain_empty(dispatcher: KeySharedDispatcher, consumer: str) -> Nothing | N
         if _asks_only(dispatcher, message, consumer):
             if message.loaded:
                 return None
-            mine = mine or _unread(dispatcher, message)
+            mine = mine or _unread(message, BlockReason.WINDOW_FULL if _is_full(dispatcher) else BlockReason.LOADING)
         elif why.reason in _NOBODY:
             ownerless = ownerless or message
         elif mine is None and _belongs_to(dispatcher, message, consumer):
@@ -39,7 +39,7 @@ def explain_lowest(dispatcher: KeySharedDispatcher, consumer: str) -> Nothing | 
     if _asks_only(dispatcher, message, consumer):
         if message.loaded:
             return None
-        message = _unread(dispatcher, message)
+        message = _unread(message, BlockReason.LOADING)  # it has a slot of its own
     return _waiting(message, EmptyReason.ACK_HOLES)
 
 
@@ -59,10 +59,13 @@ def _asks_only(dispatcher: KeySharedDispatcher, message: Outstanding, consumer: 
     return why.reason is BlockReason.CONSUMER_FULL and in_line
 
 
-def _unread(dispatcher: KeySharedDispatcher, message: Outstanding) -> Outstanding:
-    """The version was spilled: what asks for it gets a `Load` first, if there is a slot for it."""
-    full = dispatcher.stats().loaded >= dispatcher.config.window
-    return message._replace(blocking=Blocking(BlockReason.WINDOW_FULL if full else BlockReason.LOADING))
+def _unread(message: Outstanding, reason: BlockReason) -> Outstanding:
+    """The version was spilled: what asks for it gets a `Load` first, or has to wait for a slot."""
+    return message._replace(blocking=Blocking(reason))
+
+
+def _is_full(dispatcher: KeySharedDispatcher) -> bool:
+    return dispatcher.stats().loaded >= dispatcher.config.window
 
 
 def _belongs_to(dispatcher: KeySharedDispatcher, message: Outstanding, consumer: str) -> bool:

@@ -1,5 +1,6 @@
 """What a call returns: effects in their order, and the state that only the last one counts of."""
 
+from collections.abc import Collection
 from typing import Final
 
 from keyshared.drains import DrainDeadlines
@@ -16,6 +17,7 @@ _LOADING: Final = int(State.LOADING)
 _IN_FLIGHT: Final = int(State.IN_FLIGHT)
 _DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
 _RANKS: Final[dict[type[Effect], int]] = {DeadLetter: 1, Load: 2, Deliver: 3}
+_STATES: Final = frozenset({CursorAdvanced, Resumed})
 _new: Final = tuple.__new__  # builds an effect in half the time that its own constructor takes
 
 
@@ -112,10 +114,18 @@ class Outbox:
         name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
         return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
 
-    def merge(self, calls: list[list[Effect]]) -> list[Effect]:
-        """One list for several calls at one instant: kinds in order, each kind as it came, state once."""
+    def merge(self, calls: list[list[Effect]], settled: Collection[int] = ()) -> list[Effect]:
+        """One list for several calls at one instant: kinds in order, each kind as it came, state once.
+
+        ``settled`` names what those calls were to settle: what one of them handed out and a later one settled is left
+        out.
+        """
         effects = [effect for call in calls for effect in call]
-        merged: list[Effect] = [effect for effect in effects if not isinstance(effect, CursorAdvanced | Resumed)]
+        merged: list[Effect] = [
+            effect
+            for effect in effects
+            if type(effect) not in _STATES and (effect[0] not in settled or self._is_unmet(effect))
+        ]
         merged.sort(key=_rank)
         merged.extend([effect for effect in effects if isinstance(effect, CursorAdvanced)][-1:])
         if any(isinstance(effect, Resumed) for effect in effects):
@@ -147,6 +157,10 @@ class Outbox:
                 return entry is not None and entry.state == state
             case _:
                 return True
+
+    def _is_unmet(self, effect: Effect) -> bool:
+        """False for an obligation that has ended; notices always hold."""
+        return type(effect) not in _RANKS or self.is_current(effect)
 
     def _resume_if_roomy(self, out: list[Effect]) -> None:
         free = self._window.free_slots

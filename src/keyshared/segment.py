@@ -133,7 +133,7 @@ def plain_segment(segment: Segment) -> dict[str, object]:
 
 def segment_in(data: object) -> Segment:
     """Read what `plain_segment` wrote; its values are not checked yet."""
-    if not isinstance(data, Mapping) or tuple(data) != _FIELDS:
+    if not isinstance(data, Mapping) or data.keys() != set(_FIELDS):
         raise SnapshotError("segment", data, f"be a mapping with the fields {', '.join(_FIELDS)}")
     splits, parents = data["splits"], data["parents"]
     if type(splits) is not list or type(parents) is not list:

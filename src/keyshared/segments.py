@@ -549,7 +549,7 @@ class SegmentMap:
             raise
         except ConfigError as error:
             raise SnapshotError(*error.args) from error
-        if built.to_json()["segments"] != data["segments"]:
+        if built.to_json()["segments"] != [dict(one) for one in data["segments"]]:
             raise SnapshotError("segments", data["segments"], "be in the order of their ids")
         return built
 

@@ -320,7 +320,7 @@ class InFlightWindow(WindowBooks):
             lane.loaded -= 1
             self.loaded -= 1
             self.waiting -= 1
-            if lane.spilled is not None:
+            if lane.spilled is not None and self.loaded < self.capacity:
                 self._load(lane, lane.spilled, None, self._granted)
         if lane.head is None:
             self._forget(lane)
@@ -382,7 +382,8 @@ class InFlightWindow(WindowBooks):
         Args:
             consumer: A connected one.
             most: How many messages.
-            only: Nothing but this one, out of its turn; nothing at all if it is not what its lane is waiting with.
+            only: Nothing but this one, out of its turn; nothing at all if it is not what its lane is waiting with. If
+                it is spilled and the lowest one outstanding, it is loaded though the window may be full.
 
         Returns:
             What was granted, in service order.
@@ -394,12 +395,7 @@ class InFlightWindow(WindowBooks):
         if only is None:
             self._serve(consumer, granted)
         else:
-            lane = only.lane
-            mine = lane.listed is consumer.ready or (consumer.keyless and lane.listed is self.shared)
-            if mine and lane.candidate is only:
-                self._unlist(lane)
-                if self._send(lane, only, consumer, granted):
-                    self._examine(lane, granted)
+            self._hand_out(only, consumer, granted)
         consumer.limit -= extra
         consumer.free -= extra
         return granted
@@ -522,6 +518,22 @@ class InFlightWindow(WindowBooks):
             lane, _ = turn.popitem(last=False)
             lane.listed = None
             entry: Entry = lane.candidate  # type: ignore[assignment]  # a listed lane has one
+            if self._send(lane, entry, consumer, granted):
+                self._examine(lane, granted)
+
+    def _hand_out(self, entry: Entry, consumer: Consumer, granted: list[Entry]) -> None:
+        """Hand out one message out of its turn, if it waits for nothing but this consumer, or for a slot."""
+        lane = entry.lane
+        mine = lane.listed is consumer.ready or (consumer.keyless and lane.listed is self.shared)
+        if lane.candidate is not entry or not (mine or lane.listed is self.starved):
+            return
+        if entry.state == _SPILLED and entry.offset == self.cursor.resume_offset:
+            # Whoever wants nothing else until this one is settled would wait for ever in a full window: nothing in it
+            # is handed out. One slot beyond is enough, because there is one lowest message, and it gives the slot back.
+            self._unlist(lane)
+            self._load(lane, entry, consumer if mine else None, granted)
+        elif mine:
+            self._unlist(lane)
             if self._send(lane, entry, consumer, granted):
                 self._examine(lane, granted)
 

@@ -1,8 +1,15 @@
 """Rule 1: the cursor stands below the oldest outstanding message, whatever is settled above it."""
 
-from tests.alphabet import advanced, deliver, subscription
+from tests.alphabet import advanced, deliver, fill, subscription
 
 from keyshared.effects import CursorAdvanced, Skipped, SkipReason
+
+
+def test_what_a_receipt_hands_out_and_the_next_one_acks_is_not_told() -> None:
+    dispatcher = subscription("ann")
+    fill(dispatcher, "a1", "a1", "a1")
+
+    assert [deliver(2, "a1", "ann"), advanced(1)] == dispatcher.ack_many([(0, "ann", 1), (1, "ann", 1)])
 
 
 def test_there_is_no_cursor_before_the_first_offer_and_reading_starts_where_it_was_told() -> None:

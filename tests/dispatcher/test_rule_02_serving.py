@@ -187,6 +187,27 @@ class TestPull:
         assert [deliver(0, "a1", "ann")] == dispatcher.pull("ann", 1, only=0)
         assert [deliver(1, "a1", "ann")] == dispatcher.pull("ann", 1, only=1)
 
+    def test_the_lowest_message_alone_is_read_again_though_the_window_is_full(self) -> None:
+        dispatcher = self.asked("ann", "bob", window=3, max_tracked=9)
+        fill(dispatcher, "b1", "b2", "a1", "a2", start=0)  # 2 and 3 are spilled
+        dispatcher.pull("bob", 2)
+        dispatcher.offer(4, "b3")
+        assert 0 == dispatcher.free_slots
+        assert [] == dispatcher.pull("ann", 9)  # both wait for a slot now
+
+        assert [] == dispatcher.pull("ann", 1, only=2)
+        assert advanced(1) == dispatcher.ack_many([(0, "bob", 1), (1, "bob", 1)])[0]
+        dispatcher.pull("bob", 1)
+        fill(dispatcher, "b4", start=5)
+        dispatcher.pull("bob", 1)
+        fill(dispatcher, "b5", start=6)
+        assert 0 == dispatcher.free_slots
+        assert [Load(2, b"a1")] == dispatcher.pull("ann", 1, only=2)
+        assert [] == dispatcher.loaded(2, "again")
+        assert 0 == dispatcher.free_slots
+        assert [] == dispatcher.pull("ann", 1, only=3)
+        assert [deliver(2, "a1", "ann", item="again")] == dispatcher.pull("ann", 1, only=2)
+
     def test_a_spilled_message_is_read_again_first(self) -> None:
         dispatcher = self.asked("ann", window=4)
         assert [Spilled(2)] == fill(dispatcher, "a1", "a2", "a3")

@@ -196,6 +196,13 @@ class ForgetsTooEarly(KeySharedDispatcher):
         return super()._late_ack(offset, consumer, attempt, now)
 
 
+class EndedObligationsStand(ModelDispatcher):
+    """An answer asks for what the same call has ended: a `Load` of what it truncates, say."""
+
+    def _unmet(self, obligations: Sequence[Effect]) -> list[Effect]:
+        return list(obligations)
+
+
 class LimitForgottenOnRetry(ModelDispatcher):
     """The per-consumer limit is checked for first deliveries only."""
 
@@ -412,7 +419,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         UnitOfTheMapBefore,
         RetryNeverWakes,
     ),
-    Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly),
+    Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly, EndedObligationsStand),
     Promise.RESUME: (
         SnapshotForgetsAckedRanges,
         SnapshotForgetsReadyOrder,

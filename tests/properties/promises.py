@@ -225,6 +225,7 @@ class Judge:
         self.turns = Turns()
         self.owners: Mapping[bytes, str | None] = {}
         self.awaited: set[str] = set()  # in the placement before they have joined
+        self.asked_out_of_turn = False
         self.found: list[Violation] = []
 
     def see(self, step: Step) -> list[Violation]:
@@ -244,6 +245,7 @@ class Judge:
         self._judge_cursor()
         self._judge_bounds()
         if step.after:
+            self._judge_obligations(step, step.after)
             self._judge_books(step.after)
             self._judge_moves(step, step.after)
             self._judge_progress(step, step.after)
@@ -307,16 +309,17 @@ class Judge:
                 record.end()
             return
         is_late = bool(name == "ack" and record and record.remembers(receipt))
-        if record and is_late and record.stage == Stage.WAITING and not ignored:
-            del self.outstanding[offset]  # a late success of a message that waits for its next delivery
+        # An earlier receipt of the batch may have handed it out: both happened within the call, so nobody is told.
+        handed_out = step.call.name == "ack_many" and record is not None and attempt > record.attempt
+        if record and record.stage == Stage.WAITING and not ignored and (is_late or handed_out):
+            del self.outstanding[offset]
             return
         noted = AckIgnored(offset, consumer, attempt, AckIgnoredReason.LATE_ACK_NOTED) in step.effects
         if record and noted:
             record.acked_late = True
         if step.call.name == "ack":
             self._judge_late_ack(receipt, noted=noted, must_count=is_late and _may_end_late(record))
-        handed_out_now = any(isinstance(effect, Deliver) and effect.receipt == receipt for effect in step.effects)
-        if not ignored and not (step.call.name == "ack_many" and handed_out_now):
+        if not ignored:
             self._blame(Promise.FENCE, f"{name}{receipt} names no open delivery and was not refused")
         touched = any(
             isinstance(effect, Released | Settled | Dropped) and effect.offset == offset for effect in step.effects
@@ -445,9 +448,6 @@ class Judge:
         self.turns.count += 1
         self.turns.last_of[lane] = (self.turns.count, effect.consumer)
         self.turns.ready_since[lane] = self.turns.count, self._ready_for(lane)
-        guessed = step.call.name == "ack_many" and effect.receipt in step.call.args[0]
-        if guessed and not _all_ignored(step, effect.receipt):
-            del self.outstanding[effect.offset]  # acked in the same call that handed it out
 
     # --- judgements -------------------------------------------------------------------------------------------------
 
@@ -480,6 +480,7 @@ class Judge:
 
     def _judge_pull(self, step: Step) -> None:
         if step.call.name == "pull":
+            self.asked_out_of_turn |= step.call.kwargs.get("only") is not None
             most = step.call.args[1] if step.call.kwargs.get("only") is None else 1
             handed_out = sum(isinstance(effect, Deliver | Load) for effect in step.effects)
             if handed_out > most:
@@ -513,7 +514,9 @@ class Judge:
             self._blame(Promise.SAFE_CURSOR, f"cursor is {self.cursor}, but all up to {settled[-1]} is settled")
 
     def _judge_bounds(self) -> None:
-        if self._loaded() > self.rules.window:
+        lowest = self.outstanding.get(min(self.outstanding, default=-1))
+        spare = self.asked_out_of_turn and lowest is not None and lowest.stage != Stage.SPILLED
+        if self._loaded() > self.rules.window + spare:
             self._blame(Promise.BOUNDS, f"{self._loaded()} messages are loaded; the window is {self.rules.window}")
         if len(self.outstanding) > self.rules.max_tracked:
             self._blame(Promise.BOUNDS, f"{len(self.outstanding)} tracked, at most {self.rules.max_tracked} may be")
@@ -521,6 +524,12 @@ class Judge:
             loaded = [record for record in self._in_lane(lane) if record.stage != Stage.SPILLED]
             if len(loaded) > self.rules.max_loaded_per_key and not isinstance(lane, int):
                 self._blame(Promise.BOUNDS, f"{len(loaded)} messages of {lane!r} are loaded")
+
+    def _judge_obligations(self, step: Step, after: Queries) -> None:
+        """What an answer asks for is still to be done when it is given."""
+        for effect in step.effects:
+            if isinstance(effect, DeadLetter | Load | Deliver) and effect not in after.obligations:
+                self._blame(Promise.FENCE, f"{effect} has ended within the call that asks for it")
 
     def _judge_books(self, after: Queries) -> None:
         """Compare what is outstanding by the effects with what the dispatcher says."""
@@ -534,7 +543,7 @@ class Judge:
         for offset, reason in after.reasons.items():
             if offset not in self.outstanding and (reason is not None or offset in open_now):
                 self._blame(Promise.NO_LOSS, f"offset {offset} has had its answer, but waits again: {reason}")
-        slots = min(self.rules.window - self._loaded(), self.rules.max_tracked - len(self.outstanding))
+        slots = max(0, min(self.rules.window - self._loaded(), self.rules.max_tracked - len(self.outstanding)))
         if after.free_slots != slots:
             self._blame(Promise.BOUNDS, f"{after.free_slots} slots are said to be free, but {slots} are")
 

@@ -56,6 +56,7 @@ class SlowLeases:
         self.consumers: list[str] = []  # that may ask
         self.finishing: list[str] = []
         self.last_id = 0
+        self.given: list[int] = []
         self.events: list[tuple[Any, ...]] = []
 
     # --- calls ------------------------------------------------------------------------------------------------------
@@ -112,6 +113,7 @@ class SlowLeases:
             del self.holds[hold.id]
             return ("nothing", reason)
         self.last_id += 1
+        self.given.append(self.last_id)
         if committed:
             self.make_lease(hold)
         counts = [(version, self.messages[version].count + (not committed)) for version in taken]
@@ -352,7 +354,7 @@ class SlowLeases:
     def no_reservation(self, hold_id: int) -> str | None:
         if hold_id in self.holds:
             return "committed" if self.holds[hold_id].committed else None
-        return "ended" if 1 <= hold_id <= self.last_id else "unknown"
+        return "ended" if hold_id in self.given else "unknown"
 
     def no_lease(self, version: int, lease_id: int) -> str | None:
         hold, message = self.covering(version), self.messages.get(version)

@@ -25,6 +25,7 @@ from keyshared.effects import (
     Settled,
     Skipped,
 )
+from keyshared.leasebook import LeaseBook
 from keyshared.leaseconfig import LeaseConfig
 from keyshared.leases import LeaseQueue
 from keyshared.leasevalues import InvalidHandle, InvalidReservation, Lease, Nothing, Outcome, Reservation
@@ -232,7 +233,9 @@ class Court:
 
     def some_id(self) -> int:
         reserved = [hold.id for hold in self.judge.holds.values() if not hold.committed]
-        return self.choose([*reserved, *reserved, self.judge.last_id, 0, 1])
+        ended = [*self.judge.given[-1:], self.choose(self.judge.given or [0])]
+        never = [self.judge.last_id, self.judge.last_id - 1, 0, 1, 2**32, 2**32 - 1]
+        return self.choose([*reserved, *reserved, *reserved, *ended, *never])
 
     def some_handle(self) -> tuple[int, int]:
         current = [(version, hold.id) for hold, version, _ in self.judge.everything_held()]
@@ -333,3 +336,9 @@ def test_random_schedules_find_nothing(make: Callable[[LeaseConfig, AssignedRang
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_fault_is_found(broken: type[SlowLeases]) -> None:
     assert None is not first_fault(broken, range(400))
+
+
+def test_an_id_that_was_never_given_and_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: after a restart in a new epoch every id below it was taken for one that has ended."""
+    monkeypatch.setattr(LeaseBook, "_was_given", lambda self, given: 0 < given <= self._last_id)
+    assert None is not first_fault(Real, range(40))

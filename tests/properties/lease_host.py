@@ -1,0 +1,181 @@
+"""A host of a lease queue: it makes one call at a time, looks at every answer, and can bring its queue to an end."""
+
+import json
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tests.leasing import assigned, letters
+
+from keyshared.assigned import AssignedRanges
+from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load, Resumed
+from keyshared.leaseconfig import LeaseConfig
+from keyshared.leases import LeaseQueue
+from keyshared.leasevalues import Lease, Outcome, Reservation
+
+__all__ = ["RANKS", "Call", "Host", "bring_to_an_end"]
+
+RANKS = {DeadLetter: 1, Load: 2, Deliver: 3, CursorAdvanced: 4, Resumed: 5}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the queue; ``name`` may be ``crash`` too."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+    passed_ms: int = 0
+
+    def __repr__(self) -> str:
+        return f"{self.name}{self.args}" + (f" after {self.passed_ms} ms" if self.passed_ms else "")
+
+
+class Host:
+    """A queue and what its host knows; everything else is asked of the queue."""
+
+    queue_class: ClassVar[Any] = LeaseQueue
+
+    def __init__(self, config: LeaseConfig, ranges: AssignedRanges) -> None:
+        self.config, self.ranges = config, ranges
+        self.queue: Any = self.queue_class(None if config.ordering_required else ranges, config)
+        self.offered = 0
+        self.epoch = 0
+        self.now = 0
+        self.told: tuple[Call, ...] = ()
+
+    def fork(self) -> "Host":
+        """An independent host in the same state; what never changes is shared."""
+        shared = self.config, self.ranges, self.told, self.queue.config, self.queue._dispatcher._routing.ranges
+        return deepcopy(self, {id(value): value for value in shared})
+
+    # what it sees
+
+    @property
+    def consumers(self) -> list[str]:
+        return list(self.queue._consumers)
+
+    @property
+    def leases(self) -> Sequence[Lease]:
+        return tuple(self.queue.leases())
+
+    @property
+    def obligations(self) -> Sequence[Effect]:
+        return tuple(self.queue.outstanding_effects())
+
+    def messages(self) -> list[tuple[int, str]]:
+        """What is outstanding, and its state."""
+        stored = self.queue.snapshot()["dispatcher"]["messages"]
+        return [(message[0], message[3]) for message in stored]
+
+    def blocked(self) -> list[int]:
+        return [version for version, state in self.messages() if state == "blocked"]
+
+    def identity(self) -> str:
+        """What the future depends on: all but numbers that only rise."""
+        state = self.queue.snapshot()
+        for message in state["dispatcher"]["messages"]:
+            message[6] = 0  # the number of the attempt
+            if self.config.max_delivery_attempts is None:
+                message[7] = 0
+        del state["ids"], state["dispatcher"]["epoch"]
+        state["grants"] = [grant[1:] for grant in state["grants"]]
+        return json.dumps([state, self.offered, list(self.ranges.ranges.runs)], sort_keys=True)
+
+    # what it does
+
+    def make(self, call: Call) -> Outcome[Any]:
+        """Make a call, and look at its answer."""
+        self.told = (*self.told, call)
+        self.now += call.passed_ms
+        if call.name == "crash":
+            return self.crash()
+        only = self.only_one_allowed() if call.name in {"plan", "consume"} else None
+        outcome: Outcome[Any] = getattr(self.queue, call.name)(*call.args, now_ms=self.now)
+        if call.name == "offer":
+            self.offered += 1
+        elif call.name == "set_placement":
+            self.ranges = call.args[0]
+        elif call.name == "remove_consumer" and call.args[0] in self.ranges.consumers:
+            self.ranges = self.ranges.copy()
+            self.ranges.remove(call.args[0])
+        self.look_at(outcome.effects)
+        if only is not None and isinstance(outcome.result, Lease | Reservation):
+            assert (only,) == outcome.result.versions, f"{self.told}: {outcome} in spite of too many holes"
+        return outcome
+
+    def only_one_allowed(self) -> int | None:
+        """With too many holes, the version that closes them."""
+        self.queue.handle_timeout(now_ms=self.now)
+        most = self.config.max_ack_holes
+        return self.queue.keep_from if most is not None and self.queue.stats().ack_holes > most else None
+
+    def look_at(self, effects: Sequence[Effect]) -> None:
+        """What an answer promises, whichever call it is of."""
+        self.queue.check_invariants()
+        ranks = [RANKS.get(type(effect), 0) for effect in effects]
+        assert ranks == sorted(ranks), f"{self.told}: {effects} are out of order"
+        states = [type(effect) for effect in effects if isinstance(effect, CursorAdvanced | Resumed)]
+        assert len(states) == len(set(states)), f"{self.told}: {effects} repeat a state"
+        ended = [effect for effect in effects if RANKS.get(type(effect), 0) and not self.queue.is_current(effect)]
+        assert not ended, f"{self.told}: {ended} are over already"
+
+    def crash(self) -> Outcome[None]:
+        """Go on from what JSON keeps, in the next epoch."""
+        self.epoch += 1
+        state = json.loads(json.dumps(self.queue.snapshot()))
+        ranges = None if self.config.ordering_required else self.ranges
+        before = self.queue.outstanding_effects(), self.queue.stats()
+        self.queue = type(self.queue).restore(state, ranges, self.config, now_ms=self.now, epoch=self.epoch)
+        assert before == (self.queue.outstanding_effects(), self.queue.stats()), f"{self.told} forgets"
+        self.queue.check_invariants()
+        return Outcome(None, [])
+
+
+def fulfil(effect: Effect) -> Call:
+    """What a host does about an obligation."""
+    return Call("loaded" if isinstance(effect, Load) else "dead_lettered", (effect[0],))
+
+
+def next_round(host: Host) -> Iterator[Call]:
+    """What a fair host does next: it meets obligations, acks, gives back what is reserved, asks, and waits."""
+    yield from map(fulfil, host.obligations)
+    for lease in host.leases:
+        yield from (Call("ack", handle) for handle in lease.handles)
+    yield from (Call("abort", (reservation.id,)) for reservation in host.queue.reservations())
+    yield from (Call("consume", (name, 9)) for name in host.consumers)
+    yield from (Call("park", (version,)) for version in host.blocked())
+    due = host.queue.next_deadline_ms()
+    if due is not None:
+        yield Call("handle_timeout", (), max(due - host.now, 0))
+
+
+def bring_to_an_end(host: Host, known: set[str] | None = None) -> None:
+    """Let a fair host empty the queue; states of which it is ``known`` that they can be emptied are an end, too."""
+    start = len(host.told)
+    known = set() if known is None else known
+    seen: list[str] = []
+    somebody_owns_everything(host)
+    while host.queue.stats().depth:
+        before = host.identity()
+        if before in known:
+            break
+        assert before not in seen, f"{host.told[:start]} leaves {host.messages()} for ever: {host.told[start:][-12:]}"
+        seen.append(before)
+        for call in list(next_round(host)):
+            if call.name == "handle_timeout" and host.identity() != before:
+                break  # there was something else to do
+            host.make(call)
+    known.update(seen)
+
+
+def somebody_owns_everything(host: Host) -> None:
+    """Both consumers ask, or else the one that stays has everything."""
+    owners = {owner for *_, owner in host.ranges.ranges.runs if owner is not None}
+    if {"x", "y"} == set(host.consumers) == owners:
+        return
+    if "x" not in host.consumers:
+        host.make(Call("remove_consumer", ("x",)))  # it may be finishing
+        host.make(Call("add_consumer", ("x",)))
+    if not host.config.ordering_required:
+        host.make(Call("set_placement", (assigned(letters(), "a-z", "x"),)))

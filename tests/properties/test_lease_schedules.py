@@ -1,0 +1,163 @@
+"""Random lives of larger lease queues: whatever happened, each answer holds, and a fair host empties the queue."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.leasing import letters
+from tests.properties.lease_host import Call, Host, bring_to_an_end, fulfil
+
+from keyshared.config import DrainUnit
+from keyshared.leaseconfig import LeaseConfig
+from keyshared.retry import Poison
+
+KEYS = ("a", "b", "c", "d", "o", "p", "q", None)
+LENGTH = 250
+
+
+def any_config(choose: Random) -> LeaseConfig:
+    """Every limit is so low that it is reached within a few calls."""
+    ordering = choose.random() < 0.1
+    window = choose.choice([1, 2, 2, 3, 4, 8])
+    per_key = choose.choice([1, 1, 2])
+    return LeaseConfig(
+        visibility_timeout_ms=choose.choice([20, 7]),
+        reservation_timeout_ms=5,
+        max_delivery_attempts=choose.choice([1, 2, 3, None]),
+        poison=choose.choice([Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER] if ordering else list(POISONS)),
+        ordering_required=ordering,
+        max_ack_holes=choose.choice([None, 0, 0, 1, 2]),
+        max_in_flight=choose.choice([None, None, 1, 3]),
+        max_in_flight_per_consumer=choose.choice([1, 2, 9]),
+        max_in_flight_per_key=per_key,
+        max_depth=window + choose.choice([0, 2, 8]),
+        window=window,
+        max_loaded_per_key=per_key + choose.choice([0, 1, 4]),
+        unit=DrainUnit.KEY if ordering else choose.choice([DrainUnit.KEY, *DrainUnit]),
+    )
+
+
+POISONS = (Poison.DROP, Poison.DEAD_LETTER, Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER, Poison.QUARANTINE)
+
+
+class Schedule:
+    """Calls of one life. How likely each kind is, is drawn once for each schedule: most are rare, some are common."""
+
+    def __init__(self, host: Host, choose: Random) -> None:
+        self.host, self.choose = host, choose
+        self.kinds: list[Callable[[], Call | None]] = [
+            *(self.offer, self.ask, self.plan, self.commit, self.abort, self.ack, self.nack, self.extend, self.fulfil),
+            *(self.free, self.gone, self.truncate, self.wait, self.leave, self.join, self.move, self.crash),
+        ]
+        self.weights = [choose.choice([0, 0, 0.1, 1, 4]) for _ in self.kinds]
+        self.weights[:2] = [choose.choice([1, 4]), choose.choice([1, 4])]
+        self.keys = choose.sample(KEYS, choose.choice([1, 3, 5, 8]))
+
+    def one(self) -> None:
+        """Make one more call, if there is one of the kind that is drawn."""
+        call = self.choose.choices(self.kinds, self.weights)[0]()
+        if call is not None:
+            passed = self.choose.choice([0, 0, 0, 1, 7]) if call.name != "crash" else 0
+            self.host.make(Call(call.name, call.args, call.passed_ms or passed))
+
+    def some(self, options: Sequence[Any]) -> Any:
+        return self.choose.choice(options) if options else None
+
+    def offer(self) -> Call | None:
+        free = self.host.queue.free_slots
+        return Call("offer", (self.host.offered, self.choose.choice(self.keys))) if free else None
+
+    def ask(self) -> Call | None:
+        name = self.some(self.host.consumers)
+        return Call("consume", (name, self.choose.choice([1, 1, 3]))) if name else None
+
+    def plan(self) -> Call | None:
+        name = self.some(self.host.consumers)
+        return Call("plan", (name, self.choose.choice([1, 1, 3]))) if name else None
+
+    def commit(self) -> Call | None:
+        reserved = self.some(self.host.queue.reservations())
+        return Call("commit", (reserved.id,)) if reserved else None
+
+    def abort(self) -> Call | None:
+        reserved = self.some(self.host.queue.reservations())
+        return Call("abort", (reserved.id,)) if reserved else None
+
+    def handle(self) -> Any:
+        return self.some([handle for lease in self.host.leases for handle in lease.handles])
+
+    def ack(self) -> Call | None:
+        handle = self.handle()
+        return Call("ack", handle) if handle else None
+
+    def nack(self) -> Call | None:
+        handle = self.handle()
+        return Call("nack", handle) if handle else None
+
+    def extend(self) -> Call | None:
+        handle = self.handle()
+        return Call("extend", (*handle, 9)) if handle else None
+
+    def fulfil(self) -> Call | None:
+        effect = self.some(self.host.obligations)
+        return fulfil(effect) if effect else None
+
+    def free(self) -> Call | None:
+        version = self.some(self.host.blocked())
+        return None if version is None else Call(self.choose.choice(["park", "unblock"]), (version,))
+
+    def gone(self) -> Call | None:
+        message = self.some(self.host.messages())
+        return Call("gone", message[:1]) if message else None
+
+    def truncate(self) -> Call | None:
+        message = self.some(self.host.messages()[:3])
+        return Call("truncate", message[:1]) if message else None
+
+    def wait(self) -> Call | None:
+        due = self.host.queue.next_deadline_ms()
+        return None if due is None else Call("handle_timeout", (), max(due - self.host.now, 0))
+
+    def leave(self) -> Call | None:
+        name = self.some(self.host.consumers)
+        return Call("remove_consumer", (name,)) if name else None
+
+    def join(self) -> Call | None:
+        name = self.some([name for name in ("x", "y") if name not in self.host.queue.stats().held])
+        return Call("add_consumer", (name,)) if name else None
+
+    def move(self) -> Call | None:
+        if self.host.config.ordering_required or not self.host.consumers:
+            return None
+        one, other = (self.choose.choice(self.host.consumers) for _ in "12")
+        return Call(
+            "set_placement", (self.choose.choice([letters({"a-c": one, "d-z": other}), letters({"a-z": one})]),)
+        )
+
+    def crash(self) -> Call:
+        return Call("crash")
+
+
+def a_host(choose: Random) -> Host:
+    host = Host(any_config(choose), letters({"a-m": "x", "n-z": "y"}))
+    host.make(Call("add_consumer", ("x",)))
+    host.make(Call("add_consumer", ("y",)))
+    return host
+
+
+def live_and_end(choose: Random) -> None:
+    """One life; from several places in it a fair host empties the queue."""
+    host = a_host(choose)
+    schedule = Schedule(host, choose)
+    for _ in range(LENGTH):
+        schedule.one()
+        if choose.random() < 0.05:
+            bring_to_an_end(host.fork())
+    bring_to_an_end(host)
+
+
+@given(st.integers(0, 1 << 32))  # a seed: some thousand choices are too many for Hypothesis to shrink
+def test_whatever_happened_a_fair_host_empties_the_queue(seed: int) -> None:
+    live_and_end(Random(seed))  # noqa: S311  # reproducible, not secret

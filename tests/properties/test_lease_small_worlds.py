@@ -1,0 +1,170 @@
+"""All states of lease queues so small that all of them can be visited: each keeps its promises, and has a way out."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.leasing import letters
+from tests.properties.lease_host import RANKS, Call, Host, bring_to_an_end, fulfil
+
+from keyshared.config import DrainUnit
+from keyshared.effects import Effect
+from keyshared.leaseconfig import LeaseConfig
+from keyshared.leaseledger import LeaseLedger
+from keyshared.retry import Poison
+from keyshared.window import InFlightWindow
+
+Inputs = Callable[[Host], Iterator[Call]]
+RANGES = letters({"a-m": "x", "n-z": "y"})
+MOVED = letters({"a-b": "x", "c-z": "y"})
+
+
+def ask(host: Host) -> Iterator[Call]:
+    for name in host.consumers:
+        yield Call("consume", (name, 1))
+
+
+def answer(host: Host) -> Iterator[Call]:
+    yield from map(fulfil, host.obligations)
+    for lease in host.leases:
+        for handle in lease.handles:
+            yield Call("ack", handle)
+            yield Call("nack", handle)
+
+
+def reserve(host: Host) -> Iterator[Call]:
+    for name in host.consumers:
+        yield Call("plan", (name, 2))
+    for reservation in host.queue.reservations():
+        yield Call("commit", (reservation.id,))
+        yield Call("abort", (reservation.id,))
+
+
+def wait(host: Host) -> Iterator[Call]:
+    if (due := host.queue.next_deadline_ms()) is not None:
+        yield Call("handle_timeout", (), max(due - host.now, 0))
+
+
+def late(host: Host) -> Iterator[Call]:
+    """Something is said of a version at the instant at which its lease ends."""
+    if (due := host.queue.next_deadline_ms()) is not None:
+        for version, _ in host.messages():
+            yield Call("gone", (version,), max(due - host.now, 0))
+
+
+def free(host: Host) -> Iterator[Call]:
+    for version in host.blocked():
+        yield Call("park", (version,))
+        yield Call("unblock", (version,))
+
+
+def expire(host: Host) -> Iterator[Call]:
+    for version, _ in host.messages():
+        yield Call("gone", (version,))
+
+
+def leave(host: Host) -> Iterator[Call]:
+    for name in ("x", "y"):
+        if name in host.consumers:
+            yield Call("remove_consumer", (name,))
+        elif name not in host.queue.stats().held:
+            yield Call("add_consumer", (name,))
+
+
+def move(host: Host) -> Iterator[Call]:
+    if set(host.consumers) == {"x", "y"}:
+        yield Call("set_placement", (MOVED if host.ranges is RANGES else RANGES,))
+
+
+def crash(_: Host) -> Iterator[Call]:
+    yield Call("crash")
+
+
+def config(**other: Any) -> LeaseConfig:
+    """Two slots, no holes: less would be no queue."""
+    chosen = {
+        "visibility_timeout_ms": 20,
+        "reservation_timeout_ms": 5,
+        "max_delivery_attempts": None,
+        "max_ack_holes": 0,
+        "window": 2,
+        "max_depth": 10,
+    }
+    return LeaseConfig(**{**chosen, **other})
+
+
+LAST = {"max_delivery_attempts": 1}
+WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
+    "one consumer": ("abcde", config(), (ask, answer)),
+    "two consumers": ("aobpo", config(), (ask, answer)),
+    "no keys": ("----", config(), (ask, answer)),
+    "two of a key": ("aabab", config(max_in_flight_per_key=2, max_loaded_per_key=2), (ask, answer)),
+    "one of a key in memory": ("aabbc", config(max_loaded_per_key=1, window=3), (ask, answer)),
+    "one hole": ("abcde", config(max_ack_holes=1, max_depth=4), (ask, answer)),
+    "reservations": ("aboa", config(max_in_flight=2), (ask, reserve, wait)),
+    "expiry": ("aobp", config(max_in_flight_per_consumer=1), (ask, answer, expire)),
+    "an end within the call": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, late, wait, answer)),
+    "dead letters": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, answer)),
+    "quarantine": ("ababc", config(poison=Poison.QUARANTINE, **LAST), (ask, answer)),
+    "blocked": ("abcb", config(poison=Poison.BLOCK_AND_DEAD_LETTER, **LAST), (ask, answer, free)),
+    "consumers come and go": ("aob", config(), (ask, answer, leave)),
+    "keys move": ("acb", config(), (ask, answer, move)),
+    "runs move": ("acb", config(unit=DrainUnit.RANGE), (ask, answer, move)),
+    "crashes": ("abcde", config(), (ask, answer, crash)),
+    "one line": (
+        "abc",
+        config(ordering_required=True, poison=Poison.BLOCK, max_in_flight_per_key=2),
+        (ask, answer, reserve),
+    ),
+}
+
+
+def explore(keys: str, config: LeaseConfig, inputs: tuple[Inputs, ...]) -> int:
+    """Depth first over all inputs until there is no new state; how many there are."""
+    start = Host(config, RANGES)
+    for name in ("x", "y"):
+        start.make(Call("add_consumer", (name,)))
+    seen = {start.identity()}
+    can_be_emptied: set[str] = set()
+    todo = [start]
+    while todo:
+        host = todo.pop()
+        bring_to_an_end(host.fork(), can_be_emptied)
+        calls = [call for some in inputs for call in some(host)]
+        if host.offered < len(keys) and host.queue.free_slots:
+            key = keys[host.offered]
+            calls.append(Call("offer", (host.offered, None if key == "-" else key)))
+        for call in calls:
+            after = host.fork()
+            after.make(call)
+            if (identity := after.identity()) not in seen:
+                seen.add(identity)
+                todo.append(after)
+    return len(seen)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_state_of_a_small_queue_keeps_its_promises_and_can_be_emptied(world: str) -> None:
+    assert explore(*WORLDS[world]) > 150
+
+
+def test_a_window_without_a_slot_for_the_lowest_version_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait_for_a_slot(self: Any, entry: Any, consumer: Any, granted: list[Any]) -> None:
+        lane = entry.lane
+        if lane.listed is consumer.ready and lane.candidate is entry:
+            self._unlist(lane)
+            if self._send(lane, entry, consumer, granted):
+                self._examine(lane, granted)
+
+    monkeypatch.setattr(InFlightWindow, "_hand_out", wait_for_a_slot)
+    with pytest.raises(AssertionError, match="for ever"):
+        explore(*WORLDS["one consumer"])
+
+
+def test_an_answer_that_asks_for_what_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_order(_: Any, *steps: list[Effect]) -> list[Effect]:
+        return sorted((effect for step in steps for effect in step), key=lambda effect: RANKS.get(type(effect), 0))
+
+    monkeypatch.setattr(LeaseLedger, "merged", in_order)
+    with pytest.raises(AssertionError, match="are over already"):
+        explore(*WORLDS["an end within the call"])
