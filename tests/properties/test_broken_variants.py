@@ -47,6 +47,7 @@ def repeated(history: Sequence[Step], factory: Factory, seed: int) -> list[Viola
 
 
 def first_violations(factory: type[ModelDispatcher], promise: Promise) -> list[Violation]:
+    """What the first schedule shows that breaks this promise before any other."""
     placement = getattr(factory, "starts_with", RankedPlacement)
     for seed in SEEDS:
         history, found = run_schedule(factory, seed, CALLS, placement)
@@ -54,7 +55,7 @@ def first_violations(factory: type[ModelDispatcher], promise: Promise) -> list[V
             found = interrupted(history, factory, seed)
         elif promise == Promise.DETERMINISM:
             found = repeated(history, factory, seed)
-        if found:
+        if promise in {violation.promise for violation in found}:
             return found
     return []
 
