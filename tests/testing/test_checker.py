@@ -38,7 +38,7 @@ from keyshared.testing.history import (
 )
 
 CALLS = 60
-SEEDS = range(400)
+SEEDS = range(1_500)  # a search ends with the first that shows what is looked for
 ORACLE = {Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.SAFE_CURSOR}
 # A history does not tell of runs, which change with the placement; that a key waits for its unit is taken on trust; and
 # that one end frees a whole slot is too rare in these schedules: `test_promises` has it as a small history.
