@@ -4,7 +4,7 @@ What is a query is found by reflection: every public property and method of the 
 So a new query is asked by itself, and a new input fails until it is declared.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from inspect import Parameter, getattr_static, signature
 from itertools import islice, product
@@ -18,8 +18,9 @@ _MOST = 200  # of an answer that comes piece by piece
 
 
 @cache
-def questions_of(kind: type, inputs: frozenset[str]) -> Mapping[str, Sequence[tuple[str, bool]] | None]:
+def questions_of(kind: Hashable, inputs: frozenset[str]) -> Mapping[str, Sequence[tuple[str, bool]] | None]:
     """All public properties (None) and methods (parameters, each with whether it needs a value) that are no inputs."""
+    assert isinstance(kind, type)
     unknown = inputs - set(dir(kind))
     assert not unknown, f"{kind.__name__} has no inputs {sorted(unknown)}"
     found: dict[str, Sequence[tuple[str, bool]] | None] = {}
@@ -47,7 +48,8 @@ def ask_everything(subject: object, arguments: Mapping[str, Sequence[Any]], inpu
         How many questions were asked.
     """
     asked = 0
-    for name, parameters in questions_of(type(subject), inputs).items():
+    kind: Any = type(subject)
+    for name, parameters in questions_of(kind, inputs).items():
         if parameters is None:
             _spoil(getattr(subject, name))
             asked += 1

@@ -150,3 +150,14 @@ def test_it_answers_as_a_dictionary_of_deadlines_would(plan: list[tuple[str, int
             slow[number] = now + delay
         assert min(slow.values(), default=None) == timers.next_deadline
         assert [slow.get(each) for each in range(10)] == [egg.deadline for egg in eggs]
+
+
+def test_what_runs_is_told_once_for_each_record_that_is_not_stale() -> None:
+    timers, soft, hard, done = Timers(), Egg(), Egg(), Egg()
+    timers.start(soft, 10)
+    timers.start(soft, 20)
+    timers.start_last(hard, 5)
+    timers.start_last(done, 5)
+    done.deadline = None
+
+    assert [hard, soft] == list(timers.running())

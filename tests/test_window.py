@@ -716,6 +716,20 @@ class TestConsumers:
         assert [] == desk.wake()
         assert [b"a1"] == [lane.key for lane in desk.window.draining]
 
+    def test_a_lane_at_its_limit_whose_key_comes_home_drains_no_more(self) -> None:
+        desk = Desk()
+        desk.offer(b"a1", b"a1", b"a1")
+        for owner in ("bob", "ann"):
+            desk.owners.names["a"] = owner
+            desk.window.reassign()
+            if owner == "bob":
+                desk.wake()
+                assert [b"a1"] == [lane.key for lane in desk.window.draining]
+
+        assert [] == desk.remove(1)
+        assert {} == desk.window.draining
+        assert [(2, "ann")] == desk.settle(0)
+
     def test_a_message_drains_although_one_before_it_has_done_so_and_was_settled(self) -> None:
         desk = Desk()
         desk.offer(b"a1")

@@ -682,8 +682,8 @@ class KeySharedDispatcher:
                 self._endings.due(timed, notices, now)
             elif isinstance(timed, Member):
                 self._membership.deadline_reached(timed, notices)
-            elif self._drains is not None:  # nothing else has a deadline
-                for entry in self._drains.expire(cast("Drain", timed)):
+            else:  # nothing else has a deadline
+                for entry in cast("DrainDeadlines", self._drains).expire(cast("Drain", timed)):
                     self._endings.release(entry, notices, ReleaseReason.DRAIN_TIMEOUT)
         return self._outbox.wake(notices, now)
 

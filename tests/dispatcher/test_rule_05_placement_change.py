@@ -160,12 +160,12 @@ class TestDrainTimeout:
         assert None is dispatcher.next_deadline_ms()
 
     def test_a_message_behind_one_that_was_settled_while_it_drained_has_a_deadline(self) -> None:
-        for settle in (lambda d: d.gone(1), lambda d: d.truncate(2)):
+        for settle, offset in (("gone", 1), ("truncate", 2)):
             dispatcher = subscription("bob", drain_timeout_ms=100, ack_timeout_ms=None)
             fill(dispatcher, "a1")
             dispatcher.add_consumer("ann", now_ms=10)
             dispatcher.offer(1, "a1", now_ms=20)
-            settle(dispatcher)
+            getattr(dispatcher, settle)(offset)
             assert None is dispatcher.next_deadline_ms()
 
             dispatcher.offer(2, "a1", now_ms=30)

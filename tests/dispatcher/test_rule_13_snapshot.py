@@ -452,3 +452,34 @@ def _without(state: dict[str, object], path: tuple[Any, ...]) -> dict[str, objec
 def _replaced(state: dict[str, object], path: tuple[Any, ...], value: object) -> dict[str, object]:
     _place(state, path)[path[-1]] = value
     return state
+
+
+class TestDrainDeadlines:
+    """A lane has a deadline exactly while it drains, also in the next life."""
+
+    def drained(self) -> Watched:
+        dispatcher = subscription("bob", drain_timeout_ms=100, ack_timeout_ms=None)
+        fill(dispatcher, "a1", "a1")
+        dispatcher.add_consumer("ann", now_ms=10)
+        return dispatcher
+
+    def test_one_that_a_snapshot_lacks_has_the_whole_time(self) -> None:
+        dispatcher = self.drained()
+        state: dict[str, Any] = dispatcher.snapshot()
+        assert [[0, 100]] == state["drains"]
+
+        again = Watched.restore(state | {"drains": []}, AlphabetRing(), dispatcher.config, now_ms=7)
+        assert 107 == again.next_deadline_ms()
+        assert state == again.snapshot()
+
+    @pytest.mark.parametrize(
+        ("drains", "told"),
+        [([[0, 5], [0, 9]], "be the only deadline of its lane"), ([[7, 5]], "be a lane that drains")],
+    )
+    def test_a_second_one_and_one_of_a_lane_that_does_not_drain_are_refused(
+        self, drains: list[list[int]], told: str
+    ) -> None:
+        dispatcher = self.drained()
+        state: dict[str, Any] = dispatcher.snapshot()
+        with pytest.raises(SnapshotError, match=told):
+            Watched.restore(state | {"drains": drains}, AlphabetRing(), dispatcher.config, now_ms=0)

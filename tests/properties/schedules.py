@@ -331,15 +331,17 @@ class World:
     def _name(self, *, connected: bool = True) -> str:
         """Mostly one that is connected, or one that is not."""
         fitting = [name for name in NAMES if (name in self.connected) == connected]
-        return self.choose(fitting if fitting and self.choose([True, True, True, False]) else NAMES)
+        takes_it = self.choose([True, True, True, False])
+        return self.choose(fitting if fitting and takes_it else NAMES)
 
     def _open(self) -> list[Deliver]:
         return [effect for effect in self.obligations if isinstance(effect, Deliver)]
 
     def _key(self) -> bytes | str | None:
         """Often one that somebody works on: what comes behind that is where the rules are."""
-        held = [effect.key for effect in self._open()]
-        return self.choose(held if held and self.choose([True, False]) else self.keys)
+        held: Sequence[bytes | str | None] = [effect.key for effect in self._open()]
+        takes_it = self.choose([True, False])
+        return self.choose(held if held and takes_it else self.keys)
 
     def _next_offset(self) -> int:
         return (self.offered[-1] if self.offered else -1) + self.choose([1, 1, 1, 4])

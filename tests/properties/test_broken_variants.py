@@ -48,6 +48,7 @@ def repeated(history: Sequence[Step], factory: Factory, seed: int) -> list[Viola
 
 
 def first_violations(factory: type[Any], promise: Promise) -> list[Violation]:
+    """What the first schedule shows that breaks this promise, perhaps beside others."""
     placement = getattr(factory, "starts_with", RankedPlacement)
     for seed in SEEDS:
         history, found = run_schedule(factory, seed, CALLS, placement)
@@ -55,8 +56,7 @@ def first_violations(factory: type[Any], promise: Promise) -> list[Violation]:
             found = interrupted(history, factory, seed)
         elif promise == Promise.DETERMINISM:
             found = repeated(history, factory, seed)
-        # what breaks one promise may break another one first: the search goes on until it is named
-        if any(violation.promise == promise for violation in found):
+        if promise in {violation.promise for violation in found}:
             return found
     return []
 

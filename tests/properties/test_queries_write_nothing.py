@@ -158,9 +158,9 @@ def inputs(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
-PLACED = {"key": ["a", b"b"], "name": ["ann"], "n": [2], "weight": [1]}
+PLACED: Mapping[str, Sequence[Any]] = {"key": ["a", b"b"], "name": ["ann"], "n": [2], "weight": [1]}
 CHANGES_OWNERS = inputs("add", "remove", "set_weight")
-SLOTS = {"hash_": [0, 3], "consumer": [*NAMES, "nobody"]}
+SLOTS: Mapping[str, Sequence[Any]] = {"hash_": [0, 3], "consumer": [*NAMES, "nobody"]}
 SUBJECTS = {
     "LeaseQueue": Subject(
         lambda: LeaseQueue(
@@ -246,7 +246,8 @@ def made(subject: Any, step: Call) -> object:
 
 def figures(subject: Any, known: Subject) -> list[str]:
     """All that it says of itself without being asked about something."""
-    plain = questions_of(type(subject), known.inputs)
+    kind: Any = type(subject)
+    plain = questions_of(kind, known.inputs)
     answers = [getattr(subject, name) for name, parameters in plain.items() if not parameters]
     return [told(answer() if callable(answer) else answer) for answer in answers]
 
