@@ -296,8 +296,8 @@ class World:
         """Mostly of an open delivery, sometimes of an old one, sometimes forged."""
         open_now = [effect.receipt for effect in self.obligations if isinstance(effect, Deliver)]
         known = [effect.receipt for effect in self.delivered]
-        kind = self.choose(["open", "open", "open", "known", "forged", "swapped"])
-        if kind == "swapped" and known:
+        kind = self.choose(["open", "open", "open", "known", "forged"])
+        if kind == "forged" and known and self.choose([True, False]):
             offset, _, attempt = self.choose(known)  # of a real delivery, but by anybody
             return offset, self.choose(NAMES), attempt
         if kind == "open" and open_now:
