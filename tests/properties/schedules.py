@@ -354,8 +354,8 @@ class World:
         """Mostly of an open delivery, sometimes of an old one, sometimes forged."""
         open_now = [effect.receipt for effect in self._open()]
         known = [effect.receipt for effect in self.delivered]
-        kind = self.choose(["open", "open", "open", "known", "forged", "swapped"])
-        if kind == "swapped" and known:
+        kind = self.choose(["open", "open", "open", "known", "forged"])
+        if kind == "forged" and known and self.choose([True, False]):
             offset, _, attempt = self.choose(known)  # of a real delivery, but by anybody
             return offset, self.choose(NAMES), attempt
         if kind == "open" and open_now:
