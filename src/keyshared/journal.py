@@ -15,6 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, Self, cast
 
+from keyshared.arguments import check_kind, checked_kinds
 from keyshared.commands import OFFER, REFUSED, Command, Fields, Outcome, call, fields_of
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
@@ -150,6 +151,7 @@ class Journal:
         Complexity:
             That of the dispatcher's method, and O(log n) for each deadline that passed.
         """
+        check_kind("command", command, Command)
         for name, value in (("sequence", command.sequence), ("at_ms", command.at_ms)):
             if type(value) is not int:
                 raise ConfigError(name, value, "be an int")
@@ -185,7 +187,7 @@ class Journal:
         Complexity:
             O(n log n) for sorting n commands, O(n) memory, and that of `apply`.
         """
-        for command in sorted(commands, key=_sequence_of):
+        for command in sorted(checked_kinds("command", commands, Command), key=_sequence_of):
             yield from self.apply(command)
 
     def advance(self, until_ms: int) -> list[Outcome]:

@@ -10,7 +10,7 @@ reservations that expire by themselves, caps that are answers instead of waiting
 from collections.abc import Iterable, Mapping
 from typing import Final, Self, TypeAlias
 
-from keyshared.arguments import check_int
+from keyshared.arguments import check_int, check_kind
 from keyshared.dedup import Produced, ProducerSequences
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
@@ -91,7 +91,7 @@ class LeaseQueue:
     """
 
     def __init__(self, placement: Placement | None = None, config: LeaseConfig | None = None) -> None:
-        config = LeaseConfig() if config is None else config
+        config = LeaseConfig() if config is None else check_kind("config", config, LeaseConfig)
         placement = checked_placement(placement, config)
         self._start(config, KeySharedDispatcher(placement, config.for_dispatcher()))
 
@@ -146,7 +146,7 @@ class LeaseQueue:
             >>> again.ack(7, lease.id).result is None
             True
         """
-        config = LeaseConfig() if config is None else config
+        config = LeaseConfig() if config is None else check_kind("config", config, LeaseConfig)
         new = cls(placement, config)
         data = Reader(state)
         if data.field("version").integer() != SNAPSHOT_VERSION:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from keyshared.arguments import check_int, check_text
+from keyshared.arguments import check_int, check_kind, check_members, check_text
 from keyshared.commitmetadata import (
     MAX_METADATA_BYTES,
     CommitMetadata,
@@ -265,6 +265,8 @@ class OffsetDistributor:
         Complexity:
             One look-up in the log.
         """
+        check_kind("commit", commit, GroupCommit)
+        check_members("log", log, OffsetLookup)
         metadata = parse_metadata(commit.metadata)
         if isinstance(metadata, MetadataProblem):
             return Declined(commit.position, Reason.UNREADABLE_METADATA)
@@ -346,6 +348,9 @@ class OffsetCommitter:
         Complexity:
             One look-up in the log.
         """
+        check_kind("sent", sent, GroupTimestamp)
+        check_kind("group", group, TargetGroup)
+        check_members("log", log, OffsetLookup)
         if offset is not None:
             _check_offset("offset", offset)
         if group.active:

@@ -11,7 +11,7 @@ offsets anew and needs another name.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
-from keyshared.arguments import check_text
+from keyshared.arguments import check_text, checked_rows
 from keyshared.errors import ConfigError, SnapshotError
 
 __all__ = ["ProvenanceVector"]
@@ -19,6 +19,8 @@ __all__ = ["ProvenanceVector"]
 _FORMAT_VERSION: Final = 1
 _FIELDS: Final = frozenset({"version", "positions"})
 _OFFSETS: Final = range(1 << 63)
+
+_RECORD: Final = "an offset, an origin and the origin's offset"
 
 
 class ProvenanceVector:
@@ -115,7 +117,14 @@ class ProvenanceVector:
         Complexity:
             O(records read).
         """
-        return next((at for at, origin, offset in records if not self.covers(origin, offset)), None)
+        return next(
+            (
+                at
+                for at, origin, offset in checked_rows("record", records, 3, _RECORD)
+                if not self.covers(origin, offset)
+            ),
+            None,
+        )
 
     def merge(self, other: "ProvenanceVector") -> None:
         """Add what another vector covers, such as that of a group's earlier life on another cluster.

@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from keyshared.arguments import check_kind, checked_kinds, checked_rows
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import DistributionTree
 from keyshared.distributor import Hop
-from keyshared.errors import ClockError, ConfigError
+from keyshared.errors import ClockError, ConfigError, shown
 from keyshared.quiesce import Change
 
 __all__ = [
@@ -216,7 +217,7 @@ class Replication:
     __slots__ = ("_down", "_logs", "_next", "_now_ms", "_positions", "arrivals")
 
     def __init__(self, clusters: Iterable[str], hops: Iterable[Hop]) -> None:
-        names, links = tuple(clusters), tuple(hops)
+        names, links = tuple(clusters), tuple(checked_kinds("hop", hops, Hop))
         for what, given in (("clusters", names), ("hops", links)):
             if len(set(given)) < len(given):
                 raise ConfigError(what, given, "be given once each")
@@ -346,6 +347,7 @@ class Replication:
             ConfigError: The change moves a link that is not there, or adds one that is.
             ClockError: Time went back.
         """
+        check_kind("change", change, Change)
         for moved in change.moved:
             if moved.old not in self._positions:
                 raise ConfigError("change", moved.old, "move links that are there")
@@ -446,7 +448,7 @@ class Replication:
 
     def _checked(self, parameter: str, cluster: str) -> None:
         if cluster not in self._logs:
-            raise ConfigError(parameter, cluster, f"be one of {', '.join(map(repr, self._logs))}")
+            raise ConfigError(parameter, cluster, f"be one of {', '.join(map(shown, self._logs))}")
 
     def _usable(self, cluster: str) -> None:
         self._checked("cluster", cluster)
@@ -483,6 +485,7 @@ def run(
         >>> run(tree, [Produced(0, "c1"), Work(1, 0), Retreed(2, move), Produced(3, "c1"), Work(4, 0)]).reordered
         (Case(origin='c1', sequence=0, cluster='c4'),)
     """
+    check_kind("tree", tree, DistributionTree)
     world = Replication(tree.clusters, tree.plan())
     for step in schedule:
         _take(world, step)
@@ -536,7 +539,9 @@ def judge(arrivals: Iterable[Arrival], clusters: Collection[str]) -> Report:
     duplicated: set[Case] = set()
     reordered: set[Case] = set()
     total = 0
-    for at_ms, cluster, origin, sequence, _, _ in arrivals:
+    for at_ms, cluster, origin, sequence, _, _ in checked_rows(
+        "arrival", arrivals, len(Arrival._fields), "the fields of Arrival"
+    ):
         total += 1
         case = Case(origin, sequence, cluster)
         seen = times[origin, sequence]

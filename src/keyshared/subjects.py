@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
-from keyshared.arguments import check_text
-from keyshared.errors import ConfigError
+from keyshared.arguments import check_mapping, check_text
+from keyshared.errors import ConfigError, shown
 
 __all__ = [
     "SUBJECT_SUFFIXES",
@@ -52,6 +52,9 @@ class Problem(StrEnum):
     """The other cluster's pattern does not allow the value of a field."""
     AMBIGUOUS_THERE = "ambiguous there"
     """The other cluster's pattern could read the translated name in more than one way."""
+
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,9 @@ class NamePattern:
         if any(brace in literal for literal in self._literals for brace in "{}"):
             raise ConfigError("text", text, "have braces only around names of fields, such as {topic}")
         self._separators = tuple(dict.fromkeys(filter(None, self._literals[1:-1])))
-        self._known = {field: _checked_values(f"known[{field!r}]", values) for field, values in (known or {}).items()}
+        self._known = {
+            field: _checked_values(f"known[{shown(field)}]", values) for field, values in _given("known", known).items()
+        }
         self._check_fields("known", self._known)
         unbound = tuple(field for field in self._fields if field not in self._known)
         if plain is None:
@@ -302,7 +307,7 @@ class NamePattern:
             >>> NamePattern("{tenant}-{topic}", known={"tenant": "acme"}).format({"topic": "orders"})
             'acme-orders'
         """
-        self._check_fields("values", values)
+        self._check_fields("values", check_mapping("values", values))
         if suffix not in self._suffixes:
             raise ConfigError("suffix", suffix, f"be one of {self._suffixes}")
         parts = [self._literals[0]]
@@ -443,7 +448,7 @@ class NameTranslation:
                 raise ConfigError(parameter, pattern, "be a NamePattern")
         self._source = source
         self._target = target
-        self._defaults = self._checked_defaults(dict(defaults or {}))
+        self._defaults = self._checked_defaults(dict(_given("defaults", defaults)))
         for field in set(source.fields) & set(target.fields):
             here, there = set(source.values(field)), set(target.values(field))
             if here and there and not here & there:
@@ -564,6 +569,10 @@ class NameTranslation:
                     f"defaults[{field!r}]", value, "be a value that the target allows: the source has none"
                 )
         return {field: value for field, value in filled.items() if value is not None}
+
+
+def _given(parameter: str, values: Mapping[str, _T] | None) -> Mapping[str, _T]:
+    return {} if values is None else check_mapping(parameter, values)
 
 
 def _checked_names(parameter: str, values: object) -> list[str]:
