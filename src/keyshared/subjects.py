@@ -279,7 +279,7 @@ class NamePattern:
             ConfigError: It is not a text that is not empty.
 
         Complexity:
-            O(s f n**2), s suffixes, f fields, n characters.
+            O(s f n), s suffixes, f fields with their known values, n characters.
         """
         readings = tuple(islice(self._readings(check_text("name", name)), 2))
         if len(readings) == 1:
@@ -351,40 +351,72 @@ class NamePattern:
         for suffix in self._suffixes:
             body = name[: len(name) - len(suffix)]
             if name.endswith(suffix) and body.startswith(self._literals[0]):
-                for values in self._splits(body, 0, len(self._literals[0]), set()):
+                for values in self._splits(body):
                     yield ParsedName(tuple(zip(self._fields, values, strict=True)), suffix)
 
-    def _splits(self, body: str, index: int, start: int, dead: set[tuple[int, int]]) -> Iterator[tuple[str, ...]]:
-        """Split the rest of a name among the fields from ``index`` on; ``dead`` remembers from where that failed."""
-        if index == len(self._fields):
-            if start == len(body):
-                yield ()
-            return
-        if (index, start) in dead:  # without this a hopeless name would cost exponential time
-            return
-        literal = self._literals[index + 1]
-        hopeless = True
-        for stop in self._stops(body, self._fields[index], start):
-            if body.startswith(literal, stop):
-                for rest in self._splits(body, index + 1, stop + len(literal), dead):
-                    hopeless = False
-                    yield (body[start:stop], *rest)
-        if hopeless:
-            dead.add((index, start))
+    def _splits(self, body: str) -> Iterator[tuple[str, ...]]:
+        """Split a name among the fields, shortest values first; no step leads to a dead end."""
+        ends = self._plain_ends(body)
+        stops = self._good_stops(body, ends)
+        spans: list[tuple[int, int]] = []
+        start = len(self._literals[0])
+        choices = [(start, self._choices(body, 0, start, stops[0], ends))]
+        while choices:
+            start, left = choices[-1]
+            stop = next(left, None)
+            del spans[len(choices) - 1 :]
+            if stop is None:
+                choices.pop()
+                continue
+            spans.append((start, stop))
+            index = len(choices)
+            if index == len(self._fields):
+                yield tuple(body[first:last] for first, last in spans)
+                continue
+            start = stop + len(self._literals[index])
+            choices.append((start, self._choices(body, index, start, stops[index], ends)))
 
-    def _stops(self, body: str, field: str, start: int) -> Iterator[int]:
-        """Give the places where a value that starts here may end, shortest first."""
+    def _plain_ends(self, body: str) -> list[int]:
+        """For each place the end of the longest value from there that has no separator."""
+        ends = [len(body)] * (len(body) + 1)
+        for start in range(len(body) - 1, -1, -1):
+            # it stops one character before its first separator is complete
+            complete = [start + len(each) - 1 for each in self._separators if body.startswith(each, start)]
+            ends[start] = min([ends[start + 1], *complete])
+        return ends
+
+    def _good_stops(self, body: str, ends: list[int]) -> list[list[int]]:
+        """For each field and place the next place where a value may end so that all that follows can be read.
+
+        Written from the end of the name: a search from its start would try the same rests again and again.
+        """
+        size = len(body)
+        good = [start == size for start in range(size + 1)]
+        found: list[list[int]] = []
+        for index in range(len(self._fields) - 1, -1, -1):
+            literal = self._literals[index + 1]
+            stops = [size + 1] * (size + 2)
+            for stop in range(size - len(literal), -1, -1):
+                fits = good[stop + len(literal)] and body.startswith(literal, stop)
+                stops[stop] = stop if fits else stops[stop + 1]
+            found.append(stops)
+            good = [next(self._choices(body, index, start, stops, ends), None) is not None for start in range(size + 1)]
+        return found[::-1]
+
+    def _choices(self, body: str, index: int, start: int, stops: list[int], ends: list[int]) -> Iterator[int]:
+        """Give the places where the value of a field that starts here may end, among the good ones."""
+        field = self._fields[index]
         if field in self._known:
-            for value in self._known[field]:
-                if body.startswith(value, start):
-                    yield start + len(value)
+            yield from (stop for stop in self._known_stops(body, field, start) if stops[stop] == stop)
             return
-        end = len(body)
-        if field in self._plain:
-            # the longest value without a separator stops one character before its first separator is complete
-            found = ((body.find(separator, start), separator) for separator in self._separators)
-            end = min([end, *(at + len(separator) - 1 for at, separator in found if at >= 0)])
-        yield from range(start + 1, end + 1)
+        end = ends[start] if field in self._plain else len(body)
+        stop = stops[start + 1]
+        while stop <= end:
+            yield stop
+            stop = stops[stop + 1]
+
+    def _known_stops(self, body: str, field: str, start: int) -> Iterator[int]:
+        return (start + len(value) for value in self._known[field] if body.startswith(value, start))
 
 
 @dataclass(frozen=True, slots=True)
