@@ -44,7 +44,7 @@ def nested(depth: int) -> list[Any]:
 
 def shared(depth: int) -> list[Any]:
     """Build a list whose parts stand in it twice: small in memory, and two to the power of the depth to walk."""
-    value: list[Any] = ["c"]
+    value: list[Any] = ["c", "d"]
     for _ in range(depth):
         value = [value, value]
     return value

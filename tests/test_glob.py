@@ -1,6 +1,7 @@
 """Glob patterns over keys, and filters made of them."""
 
 import pickle
+from functools import partial
 from typing import Any, SupportsIndex
 
 import pytest
@@ -244,7 +245,7 @@ def test_a_filter_takes_only_keys() -> None:
 @pytest.mark.parametrize("danube_compat", [False, True])
 def test_the_work_of_a_match_grows_with_the_key_only(danube_compat: bool) -> None:
     glob = Glob(f"*{'a?' * 500}b*", danube_compat=danube_compat)
-    small, middle, large = (work_of(lambda size=size: glob.matches("a" * size)) for size in (2_000, 4_000, 6_000))
+    small, middle, large = (work_of(partial(glob.matches, "a" * size)) for size in (2_000, 4_000, 6_000))
 
     assert [2_000, 2_000] == [middle - small, large - middle]
 

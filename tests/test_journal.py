@@ -238,10 +238,10 @@ class TestState:
         state = joined().to_bytes()
 
         for cut in range(len(state)):
-            with pytest.raises(SnapshotError, match="begin what Journal.to_bytes wrote"):
+            with pytest.raises(SnapshotError, match="begin what Journal"):
                 Journal.from_bytes(state[:cut], HashRing())
         for more in (b"x", state, b" "):
-            with pytest.raises(SnapshotError, match="end where what Journal.to_bytes wrote ends"):
+            with pytest.raises(SnapshotError, match="end where what Journal"):
                 Journal.from_bytes(state + more, HashRing())
 
     def test_another_configuration_may_go_on_if_what_is_there_fits(self) -> None:

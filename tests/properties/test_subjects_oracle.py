@@ -249,7 +249,9 @@ QUICK = settings(max_examples=3_000, phases=[Phase.generate], derandomize=True, 
 
 @pytest.mark.parametrize("broken", [FirstFieldIsGreedy, Guesses, KnownIsPlain, SuffixStays])
 def test_a_pattern_with_a_fault_fails(broken: type[NamePattern]) -> None:
-    check: Callable[[], None] = QUICK(given(specs_with_names())(lambda drawn: check_readings(*drawn, broken)))
+    check: Callable[[], None] = QUICK(
+        given(specs_with_names())(lambda drawn: check_readings(drawn[0], drawn[1], broken))
+    )
     with pytest.raises(AssertionError):
         check()
 
