@@ -152,6 +152,8 @@ class LeaseQueue:
         if data.field("version").integer() != SNAPSHOT_VERSION:
             raise data.field("version").refuse(f"be {SNAPSHOT_VERSION}, the version that this release writes")
         line = _stored_line(data.field("line"))
+        if data.field("line").raw is not None and not config.ordering_required:
+            raise data.field("line").refuse("be None without ordering_required")
         below = data.field("dispatcher")
         dispatcher = KeySharedDispatcher.restore(
             below.raw,

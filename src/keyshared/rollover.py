@@ -165,6 +165,8 @@ class SegmentProgress:
         if len(tokens) != len(layout) or segment in self._readings:
             raise SnapshotError("tokens", tokens, f"be a list of {len(layout)} for segment {segment}, once")
         fresh = [ContiguousCursor.from_token(token) for token in tokens]
+        if resume is None and any(cursor.resume_offset is not None for cursor in fresh):
+            raise SnapshotError("resume", resume, f"be an offset for segment {segment}, whose tokens have one")
         reading = self._reading(segment)
         reading.cursors, reading.next = fresh, resume
 
