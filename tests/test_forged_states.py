@@ -19,7 +19,7 @@ from keyshared.rollover import SegmentProgress
 from keyshared.segments import SegmentMap
 
 NUMBERS = (-1, 0, 1, 5, 2**63, 2**64, 2**256, 0.5, float("nan"))
-ODD = (None, True, False, *NUMBERS, "", "odd", "\ud800", [], [None], {}, {"a": 1})
+ODD: tuple[object, ...] = (None, True, False, *NUMBERS, "", "odd", "\ud800", [], [None], {}, {"a": 1})
 # Read on purpose as something else
 REREAD = {
     "leases": ("dispatcher",),  # judged by itself; the queue has its dispatcher report and act at once
