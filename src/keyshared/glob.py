@@ -64,8 +64,6 @@ class _Chunk(Generic[AnyStr]):
         last = stop - self.length
         place = start
         for _ in range(_TRIES):
-            if place > last:
-                return -1
             # the search for the first piece is the interpreter's own: only its hits are looked at here
             place = text.find(first, place + first_at, stop) - first_at
             if place < 0 or place > last:
