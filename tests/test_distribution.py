@@ -2,13 +2,16 @@
 
 import copy
 import pickle
+from itertools import count
 from typing import Any
 
 import pytest
 from tests.distribution import BALANCED, UNBALANCED, links_of
+from tests.hostile import shared
+from tests.work import work_of
 
 from keyshared.copyflags import CopyFlags
-from keyshared.distribution import DistributionTree
+from keyshared.distribution import MAX_LINKS, DistributionTree
 from keyshared.distributor import Copy, Distributor, Hop
 from keyshared.errors import ConfigError, InvariantError, QuiesceError, TopologyError
 from keyshared.quiesce import Change, Drain, Follows, Moved
@@ -431,3 +434,29 @@ def test_a_change_of_another_tree_is_refused() -> None:
     for wrong in (change, None, "change"):
         with pytest.raises(ConfigError, match="be planned on this very tree"):
             later.apply(wrong)  # type: ignore[arg-type]  # that is the point
+
+
+class TestWork:
+    """What a tree costs grows with its links, and what would have too many of them is refused."""
+
+    def test_too_many_links_are_refused_before_any_is_made(self) -> None:
+        def work(size: int) -> int:
+            def build() -> None:
+                with pytest.raises(TopologyError, match=f"number of links is {size * (size - 1)}; it must be at most"):
+                    DistributionTree([f"c{number}" for number in range(size)])
+
+            return work_of(build)
+
+        assert 2.2 * work(2_000) > work(4_000)
+
+    def test_a_part_that_stands_in_a_tree_twice_is_read_once(self) -> None:
+        def build() -> None:
+            with pytest.raises(TopologyError, match="be named once"):
+                DistributionTree(shared(90))
+
+        assert 3_000 > work_of(build)
+
+    def test_as_many_links_as_are_allowed_are_made(self) -> None:
+        size = next(size for size in count() if size * (size - 1) > MAX_LINKS) - 1
+
+        assert MAX_LINKS >= len(DistributionTree([f"c{number}" for number in range(size)]).plan())

@@ -1,10 +1,17 @@
 import copy
+import inspect
 import pickle
+import traceback
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from tests.hostile import Named, Unprintable, cyclic, nested, shared
 
 from keyshared import errors
+from keyshared.distributor import Hop
 from keyshared.errors import (
+    MESSAGE_LIMIT,
     BatchError,
     ClockError,
     ConfigError,
@@ -32,7 +39,9 @@ from keyshared.errors import (
     UnmatchedKeyError,
     UnownedSlotError,
     WindowFullError,
+    shown,
 )
+from keyshared.testing.errors import GuaranteesError, HistoryError, UnsupportedError
 
 RENDERED = [
     (BatchError(), {}, "no batch has begun; call start_batch first, once for each end_batch"),
@@ -258,5 +267,73 @@ def test_a_long_key_is_cut_in_the_text_and_whole_in_the_field() -> None:
     assert b"k" * 65 == error.key
 
 
+BARE = (BatchError, MisuseError)  # no fields
+
+HOSTILE: list[Callable[[], object]] = [
+    lambda: "x" * 100_000,
+    lambda: b"x" * 100_000,
+    lambda: "\ud800",
+    lambda: 10**5000,
+    lambda: nested(5_000),
+    lambda: shared(60),
+    lambda: Named(shared(60)),
+    lambda: [[[[Named(shared(60))]]]],
+    lambda: Hop("a", 1, shared(60)),  # type: ignore[arg-type]
+    cyclic,
+    Unprintable,
+    lambda: [Unprintable()],
+    lambda: {"a" * 500: ["b" * 500] * 500},
+    lambda: {"state": list(range(10_000))},
+    lambda: (letter for letter in "ab"),
+    object,
+]
+
+
+@pytest.mark.parametrize("make", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("kind", sorted(BASES, key=str))
+def test_every_error_can_be_shown_and_sent_whatever_it_was_raised_for(
+    kind: type[KeySharedError], make: Callable[[], object]
+) -> None:
+    error = kind(*[make() for _ in inspect.signature(kind.__init__).parameters][1:]) if kind not in BARE else kind()
+
+    for one in (error, pickle.loads(pickle.dumps(error))):  # noqa: S301  # our own bytes
+        for text in (str(one), repr(one), "".join(traceback.format_exception_only(one))):
+            assert MESSAGE_LIMIT + len(f"keyshared.errors.{kind.__name__}: \n") >= len(text.encode())
+
+
+@pytest.mark.parametrize("make", HOSTILE, ids=range(len(HOSTILE)))
+def test_the_errors_of_the_kit_can_be_shown_too(make: Callable[[], Any]) -> None:
+    value = make()
+
+    for error in (
+        HistoryError(1, "line", "offset", value, "be an int"),
+        HistoryError(1, "row", None, value, "be a dict"),
+        GuaranteesError("window", value, "be an int"),
+        UnsupportedError("D" * 1_000, "nack"),
+    ):
+        assert MESSAGE_LIMIT >= len(str(error).encode())
+
+
+def test_a_long_text_keeps_its_end_which_says_what_to_do() -> None:
+    error = ConfigError("p" * 1_000, "v" * 1_000, "be short")
+
+    assert str(error).endswith("; it must be short")
+    assert MESSAGE_LIMIT == len(str(error))
+    assert "v" * 1_000 == error.value
+
+
+def test_a_value_is_shown_by_its_fields_without_asking_for_all_of_them() -> None:
+    assert "Named(name=[[[[...], [...]], [[...], [...]]], [[[...], [...]], [[...], [...]]]])" == shown(
+        Named(shared(60))
+    )
+    assert "Hop(cluster='a', level=1, target='b')" == shown(Hop("a", 1, "b"))
+    assert "ConfigError('window', -1, 'be at least 1')" == repr(ConfigError("window", -1, "be at least 1"))
+    assert f"{b'x' * 80!r} and more, 1000 bytes in all" == shown(b"x" * 1_000)
+
+
+def test_a_base_class_says_what_it_was_given() -> None:
+    assert "what, 7" == str(KeySharedError("what", 7))
+
+
 def _public_classes() -> set[object]:
-    return {getattr(errors, name) for name in errors.__all__}
+    return {getattr(errors, name) for name in errors.__all__ if name.endswith("Error")}

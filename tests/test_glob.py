@@ -1,12 +1,14 @@
 """Glob patterns over keys, and filters made of them."""
 
 import pickle
+from functools import partial
 from typing import Any, SupportsIndex
 
 import pytest
+from tests.work import work_of
 
 from keyshared.errors import ConfigError, KeyTypeError
-from keyshared.glob import Glob, KeyFilter
+from keyshared.glob import MAX_GAP_CHUNK, Glob, KeyFilter
 
 
 @pytest.mark.parametrize(
@@ -238,3 +240,23 @@ def test_a_filter_that_can_never_work_is_refused(patterns: Any) -> None:
 def test_a_filter_takes_only_keys() -> None:
     with pytest.raises(KeyTypeError, match="int"):
         KeyFilter(["a"]).accepts(5)  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize("danube_compat", [False, True])
+def test_the_work_of_a_match_grows_with_the_key_only(danube_compat: bool) -> None:
+    glob = Glob(f"*{'a?' * 500}b*", danube_compat=danube_compat)
+    small, middle, large = (work_of(partial(glob.matches, "a" * size)) for size in (2_000, 4_000, 6_000))
+
+    assert [2_000, 2_000] == [middle - small, large - middle]
+
+
+def test_a_chunk_with_gaps_that_is_too_long_to_search_for_is_refused() -> None:
+    half = "?" * (MAX_GAP_CHUNK // 2)
+
+    assert Glob(f"*{half}{half}*").matches("a" * MAX_GAP_CHUNK)
+    assert Glob(f"{half}{half}?*").matches("a" * MAX_GAP_CHUNK + "b")  # it has one place only
+    assert Glob(f"*{'a' * MAX_GAP_CHUNK}a*").matches("a" * 2_000)  # the interpreter looks for it
+    with pytest.raises(ConfigError, match="at most 1024 characters between two stars if there is a"):
+        Glob(f"*{half}{half}?*")
+    with pytest.raises(ConfigError, match="at most 1024"):
+        Glob(f"*é{half}{half}*", danube_compat=True)

@@ -192,3 +192,13 @@ def test_a_missing_package_is_found_out_at_import_and_told_at_use(monkeypatch: p
         with pytest.raises(MissingExtraError) as caught:
             find()(b"key")
         assert extra == caught.value.extra
+
+
+def test_what_a_hash_function_raises_comes_out_and_a_shift_that_is_too_far_is_named() -> None:
+    def broken(data: bytes) -> int:
+        raise ValueError(data)
+
+    with pytest.raises(ValueError, match="k"):
+        KeyHash("broken", 32, broken).slot(b"k", 16)
+    with pytest.raises(ConfigError, match="slot_bits is 33; it must be at most 32, the bits of length"):
+        KeyHash("length", 32, len).slot(b"k", 33)

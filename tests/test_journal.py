@@ -1,6 +1,7 @@
 """A dispatcher driven by a log of commands: time, room, what is refused, and the state as bytes."""
 
 import json
+import tracemalloc
 import zlib
 from typing import Any
 
@@ -256,6 +257,37 @@ def packed(state: object) -> bytes:
 
 
 class TestState:
+    def test_no_more_is_inflated_than_is_allowed(self) -> None:
+        bomb = zlib.compress(b" " * (1 << 24))
+        tracemalloc.start()
+        try:
+            with pytest.raises(SnapshotError, match="take at most 1000 bytes when it is inflated"):
+                Journal.from_bytes(bomb, HashRing(), max_bytes=1_000)
+            assert 1 << 20 > tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    def test_a_state_may_be_as_large_as_is_allowed_and_no_larger(self) -> None:
+        state = joined().to_bytes()
+        size = len(zlib.decompress(state))
+
+        assert state == Journal.from_bytes(state, HashRing(), max_bytes=size).to_bytes()
+        assert state == Journal.from_bytes(state, HashRing(), max_bytes=1 << 256).to_bytes()
+        with pytest.raises(SnapshotError, match=f"at most {size - 1} bytes"):
+            Journal.from_bytes(state, HashRing(), max_bytes=size - 1)
+        with pytest.raises(ConfigError, match="max_bytes is 0"):
+            Journal.from_bytes(state, HashRing(), max_bytes=0)
+
+    def test_a_state_has_neither_less_nor_more_than_was_written(self) -> None:
+        state = joined().to_bytes()
+
+        for cut in range(len(state)):
+            with pytest.raises(SnapshotError, match="begin what Journal"):
+                Journal.from_bytes(state[:cut], HashRing())
+        for more in (b"x", state, b" "):
+            with pytest.raises(SnapshotError, match="end where what Journal"):
+                Journal.from_bytes(state + more, HashRing())
+
     def test_another_configuration_may_go_on_if_what_is_there_fits(self) -> None:
         journal = joined()
         wider = again(journal, DispatcherConfig(ack_timeout_ms=7))

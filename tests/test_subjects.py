@@ -1,7 +1,9 @@
 import pickle
+from functools import partial
 from typing import Any
 
 import pytest
+from tests.work import work_of
 
 from keyshared.errors import ConfigError
 from keyshared.subjects import Collision, NamePattern, NameProblem, NameTranslation, ParsedName, Problem
@@ -270,3 +272,16 @@ def test_groups_are_translated_like_topics() -> None:
         NamePattern("{environment}_{group}"),
     )
     assert "prod_billing-app" == NameTranslation(here, there).translate("acme-eu-prod-billing-app")
+
+
+def test_the_work_of_reading_a_name_grows_with_its_length_only() -> None:
+    pattern = NamePattern("{a}{b}{c}{d}-x", plain=[])
+    small, middle, large = (work_of(partial(pattern.parse, "-" * size)) for size in (500, 1_000, 1_500))
+
+    assert 1.1 * (middle - small) > large - middle
+
+
+def test_a_pattern_of_many_fields_is_read_without_going_deep() -> None:
+    pattern = NamePattern("-".join(f"{{f{number}}}" for number in range(2_000)))
+
+    assert isinstance(pattern.parse("-".join("v" * 2_000)), ParsedName)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, Self, TypeAlias
 
+from keyshared.arguments import check_members, checked_rows
 from keyshared.errors import (
     ConfigError,
     ConsumerExistsError,
@@ -122,6 +123,8 @@ class AssignedRanges:
         self._slot_bits = slot_bits
         self._unowned = unowned
         self._strict = strict_overlap
+        if fallback is not None:
+            check_members("fallback", fallback, Placement)
         self._fallback = None if fallback is None else fallback.copy()
         self._consumers: dict[str, None] = {}
         if self._fallback is not None:
@@ -129,7 +132,7 @@ class AssignedRanges:
             self._consumers = dict.fromkeys(self._fallback.consumers)
         self._pieces: list[_Piece] = []
         self._ranges: RangeMap | None = None
-        for piece, owner in assignments:
+        for piece, owner in checked_rows("assignment", assignments, 2, "a HashRange and its owner"):
             self._put(piece, owner)
 
     @classmethod

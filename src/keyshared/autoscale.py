@@ -18,9 +18,9 @@ from itertools import pairwise
 from math import inf
 from typing import Final, TypeAlias
 
-from keyshared.arguments import check_int
+from keyshared.arguments import check_int, check_kind, check_mapping
 from keyshared.buckets import BucketLayout
-from keyshared.errors import ConfigError
+from keyshared.errors import ConfigError, shown
 from keyshared.ranges import Weight
 from keyshared.segment import Segment
 from keyshared.segments import DEFAULT_MAX_BUCKETS, SegmentMap
@@ -344,14 +344,15 @@ def decide(
         >>> decide(quiet, busy, {"orders": 5}, AutoScale(), now_ms=0) == Split(0, Reason.CONSUMERS)
         True
     """
-    if not isinstance(segments, SegmentMap):
-        raise ConfigError("segments", segments, "be a SegmentMap")
-    if not isinstance(policy, AutoScale):
-        raise ConfigError("policy", policy, "be AutoScale")
+    check_kind("segments", segments, SegmentMap)
+    check_kind("policy", policy, AutoScale)
+    check_kind("last", last, LastActions)
+    for segment, load in check_mapping("loads", loads).items():
+        check_kind(f"load of {shown(segment)}", load, SegmentLoad)
     if type(now_ms) is not int:
         raise ConfigError("now_ms", now_ms, "be an int")
-    for name, count in consumers.items():
-        check_int(f"consumers of {name!r}", count, 0)
+    for name, count in check_mapping("consumers", consumers).items():
+        check_int(f"consumers of {shown(name)}", count, 0)
     most = max(consumers.values(), default=0)
     situation = _Situation(segments, loads, most, policy, now_ms, last)
     for_consumers = _serve_consumers(situation)
@@ -379,6 +380,8 @@ def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) 
         MisuseError: The map has changed since, and does not allow it any more.
         ConfigError: It is no decision.
     """
+    check_kind("segments", segments, SegmentMap)
+    check_kind("policy", policy, AutoScale)
     match decision:
         case Split():
             return segments.split(decision.segment)

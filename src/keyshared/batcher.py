@@ -115,7 +115,7 @@ class EntryBatch:
             >>> entry.hash_min, entry.hash_max, entry.sequence_id
             (9, 70, 4)
         """
-        given = tuple(messages)
+        given = tuple(map(check_message, messages))
         if not given:
             raise ConfigError("messages", given, "be at least one")
         hashes = [message.bucket_hash for message in given]

@@ -8,6 +8,7 @@ from collections.abc import ItemsView
 from itertools import chain, takewhile
 from typing import Final, Protocol
 
+from keyshared.arguments import check_int
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import ConsumerExistsError, EntryStateError, UnknownConsumerError
 from keyshared.lanes import ALONE, Consumer, Entry, Lane, State, WatchedList, WorkList
@@ -43,6 +44,14 @@ class WindowBooks:
         draining: WatchedList | None = None,
         start: int | None = None,
     ) -> None:
+        limits = {
+            "capacity": capacity,
+            "max_tracked": max_tracked,
+            "per_key": per_key,
+            "loaded_per_key": loaded_per_key,
+        }
+        for name, limit in limits.items():
+            check_int(name, limit, 1)
         self.cursor = ContiguousCursor(start=start)
         self.consumers: dict[str, Consumer] = {}
         self.lanes: dict[bytes, Lane | Entry] = {}

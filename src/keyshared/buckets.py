@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+from keyshared.arguments import checked_rows
 from keyshared.errors import ConfigError, InvariantError, LayoutMismatchError
 from keyshared.hashing import KeyHash, required_key_bytes
 from keyshared.ranges import HashRange
@@ -432,7 +433,7 @@ class BucketLayout:
             [((9, 'a'), (7, 'c')), ((40000, 'b'),)]
         """
         parts: dict[int, list[tuple[int, T]]] = {}
-        for bucket_hash, payload in messages:
+        for bucket_hash, payload in checked_rows("message", messages, 2, "a bucket hash and a payload"):
             parts.setdefault(self.bucket_of(bucket_hash), []).append((bucket_hash, payload))
         return [
             EntryPart(bucket, min(m[0] for m in part), max(m[0] for m in part), tuple(part))

@@ -7,6 +7,7 @@ None in a field is None for the argument. An outcome is one effect, with the fie
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from keyshared.arguments import check_kind
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     AckIgnored,
@@ -166,7 +167,8 @@ def call(dispatcher: KeySharedDispatcher, command: Command, now_ms: int) -> list
         >>> call(dispatcher, Command(0, 5, "add_consumer", consumer="c1"), 5), dispatcher.owner("order-1")
         ([], 'c1')
     """
-    method = _CALLS.get(command.command)
+    check_kind("dispatcher", dispatcher, KeySharedDispatcher)
+    method = _CALLS.get(check_kind("command", command, Command).command)
     if method is None:
         raise ConfigError("command", command.command, f"be one of {', '.join(COMMANDS)}")
     return method(dispatcher, command, now_ms)

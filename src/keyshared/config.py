@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 
 from keyshared.arguments import check_int, check_position
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared.errors import ConfigError, SnapshotError, shown
 from keyshared.retry import Backoff, Poison, RetryPolicy
 
 __all__ = [
@@ -184,10 +184,10 @@ class DispatcherConfig:
         ):
             check_int(name, getattr(self, name), 1)
         if self.max_tracked < self.window:
-            raise ConfigError("max_tracked", self.max_tracked, f"be at least window, {self.window}")
+            raise ConfigError("max_tracked", self.max_tracked, f"be at least window, {shown(self.window)}")
         if self.max_loaded_per_key < self.max_in_flight_per_key:
             requirement = (
-                f"be at least max_in_flight_per_key, {self.max_in_flight_per_key}: what is in flight is loaded"
+                f"be at least max_in_flight_per_key, {shown(self.max_in_flight_per_key)}: what is in flight is loaded"
             )
             raise ConfigError("max_loaded_per_key", self.max_loaded_per_key, requirement)
 
@@ -232,8 +232,8 @@ def _exact_fields(parameter: str, data: object, kind: type[DispatcherConfig | Re
     """A copy of the data if it has just the fields of that class; their values are not checked yet."""
     names = _names(kind)
     if not isinstance(data, dict) or set(data) != set(names):
-        shown = sorted(map(str, data)) if isinstance(data, dict) else data
-        raise SnapshotError(parameter, shown, f"be a dict with exactly the fields {', '.join(names)}")
+        what = list(data) if isinstance(data, dict) else data
+        raise SnapshotError(parameter, what, f"be a dict with exactly the fields {', '.join(names)}")
     return dict(data)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self, TypeAlias
 
-from keyshared.arguments import check_text
+from keyshared.arguments import check_text, checked_rows
 from keyshared.errors import ConfigError, SnapshotError
 
 __all__ = [
@@ -324,7 +324,7 @@ class FlagsHeader:
         """
         found: bytes | None = None
         present = False
-        for name, value in headers:
+        for name, value in checked_rows("header", headers, 2, "a name and a value"):
             if name == self.name:
                 found, present = value, True
         if not present:
@@ -343,7 +343,11 @@ class FlagsHeader:
         Returns:
             A new list: the other headers as they were, then the flags, once.
         """
-        kept = [(name, value) for name, value in headers if name != self.name]
+        kept = [
+            (name, value)
+            for name, value in checked_rows("header", headers, 2, "a name and a value")
+            if name != self.name
+        ]
         return [*kept, (self.name, self.codec.encode(flags))]
 
 
@@ -378,7 +382,11 @@ def strip_distribution_headers(
     for prefix in wanted:
         if type(prefix) is not str or not prefix:
             raise ConfigError("prefixes", prefix, "hold texts that are not empty")
-    return [(name, value) for name, value in headers if not name.startswith(wanted)]
+    return [
+        (name, value)
+        for name, value in checked_rows("header", headers, 2, "a name and a value")
+        if not name.startswith(wanted)
+    ]
 
 
 _INTS: Final = frozenset({int, CopyFlags})  # a bool is no set of levels

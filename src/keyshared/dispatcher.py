@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Self, cast
 
 from keyshared.admission import Admission, Message
-from keyshared.arguments import check_int, check_offset, check_position, checked_now
+from keyshared.arguments import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.drains import Drain, DrainDeadlines, due_order
@@ -113,7 +113,7 @@ class KeySharedDispatcher:
     def __init__(
         self, placement: Placement, config: DispatcherConfig | None = None, *, resume_from: str | None = None
     ) -> None:
-        config = DispatcherConfig() if config is None else config
+        config = DispatcherConfig() if config is None else check_kind("config", config, DispatcherConfig)
         drain_timeout_ms = config.drain_timeout_ms
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
@@ -184,13 +184,14 @@ class KeySharedDispatcher:
         check_int("epoch", epoch, 0)
         if type(now_ms) is not int or now_ms < 0:
             raise ClockError(now_ms, 0)
+        items = {} if items is None else check_mapping("items", items)
         data = Reader(state)
         if data.field("version").integer() != SNAPSHOT_VERSION:
             raise data.field("version").refuse(f"be {SNAPSHOT_VERSION}, the version that this release writes")
         new = cls(placement, config)
         new._now = now_ms
         try:
-            new._load(data, epoch, {} if items is None else items)
+            new._load(data, epoch, items)
             new.check_invariants()
         except SnapshotError:
             raise

@@ -21,18 +21,24 @@ from keyshared.treeshape import (
     Branch,
     Nested,
     Node,
+    Path,
     add,
+    count_links,
     crowded,
     leaves,
     parse,
     path_of,
     path_text,
+    places,
     relevel,
     remove,
     to_nested,
 )
 
-__all__ = ["Decision", "DistributionTree"]
+__all__ = ["MAX_LINKS", "Decision", "DistributionTree"]
+
+MAX_LINKS: Final = 250_000
+"""Links of one tree: 500 clusters side by side, or 15,000 in pairs of pairs."""
 
 _SHOWN_BITS: Final = 8  # as bits, like the page; more is easier to read as levels
 
@@ -152,14 +158,18 @@ which get nothing from there otherwise
 
     def _fill(self, root: Branch, hops: Iterable[Hop]) -> None:
         self._root = root
+        links = count_links(root)
+        if links > MAX_LINKS:
+            raise TopologyError("tree", "number of links", links, f"be at most {MAX_LINKS}; put clusters under nodes")
         slots = _slots(root)
         chosen = _placed(root, slots, hops)
         self._plan = tuple(
             Hop(slot.cluster, slot.node.level, chosen.get(number, slot.default)) for number, slot in enumerate(slots)
         )
-        self._hops: dict[str, tuple[Hop, ...]] = dict.fromkeys(leaves(root), ())
+        hops_of: dict[str, list[Hop]] = {cluster: [] for cluster in leaves(root)}
         for hop in self._plan:
-            self._hops[hop.cluster] += (hop,)
+            hops_of[hop.cluster].append(hop)
+        self._hops = {cluster: tuple(own) for cluster, own in hops_of.items()}
         self._levels = {cluster: CopyFlags.of(*(hop.level for hop in links)) for cluster, links in self._hops.items()}
 
     @property
@@ -496,7 +506,8 @@ which get nothing from there otherwise
             raise ConfigError("cluster", cluster, "not be the only one")
         kept = [hop for hop in self._plan if cluster not in (hop.cluster, hop.target)]
         after = DistributionTree._from_root(remove(self._root, cluster), kept)
-        new = {(hop.cluster, hop.level): hop for hop in after._plan if hop not in set(kept)}
+        stays = set(kept)
+        new = {(hop.cluster, hop.level): hop for hop in after._plan if hop not in stays}
         moved, removed = [], []
         for hop in self._plan:
             if hop.target == cluster and (hop.cluster, hop.level) in new:
@@ -547,10 +558,11 @@ def _placed(root: Branch, slots: tuple[_Slot, ...], hops: Iterable[Hop]) -> dict
     for number, slot in enumerate(slots):
         by_key[slot.key].append(number)
     chosen: dict[int, str] = {}
+    where = places(root) if hops else {}
     for hop in hops:
         if not isinstance(hop, Hop):
             raise ConfigError("hop", hop, "be a Hop")
-        number = _slot_number(root, slots, by_key, hop)
+        number = _slot_number(root, slots, by_key, where, hop)
         if number in chosen:
             requirement = f"be given once for {_shown(slots[number].siblings)}; {chosen[number]!r} was given already"
             raise TopologyError(
@@ -560,8 +572,14 @@ def _placed(root: Branch, slots: tuple[_Slot, ...], hops: Iterable[Hop]) -> dict
     return chosen
 
 
-def _slot_number(root: Branch, slots: tuple[_Slot, ...], by_key: dict[tuple[str, int], list[int]], hop: Hop) -> int:
-    if hop.cluster not in leaves(root):
+def _slot_number(
+    root: Branch,
+    slots: tuple[_Slot, ...],
+    by_key: dict[tuple[str, int], list[int]],
+    places_of: dict[str, Path],
+    hop: Hop,
+) -> int:
+    if hop.cluster not in places_of:
         raise TopologyError("tree", "cluster", hop.cluster, f"be one of {_shown(leaves(root))}")
     numbers = by_key.get((hop.cluster, hop.level))
     if numbers is None:
@@ -569,9 +587,13 @@ def _slot_number(root: Branch, slots: tuple[_Slot, ...], by_key: dict[tuple[str,
         where = path_text(path_of(root, [hop.cluster]))
         requirement = f"be one of those above it: {', '.join(map(str, levels)) or 'none'}"
         raise TopologyError(where, f"level of a distributor on {hop.cluster!r}", hop.level, requirement)
-    for number in numbers:
-        if hop.target in slots[number].siblings:
-            return number
+    node = slots[numbers[0]].path
+    deep = len(node)
+    there = places_of.get(hop.target, ())
+    if there[:deep] == node and len(there) > deep:
+        own, other = places_of[hop.cluster][deep], there[deep]
+        if other != own:  # the slots of a cluster at a level are in the order of the branches, its own left out
+            return numbers[other - (other > own)]
     allowed = tuple(name for number in numbers for name in slots[number].siblings)
     requirement = f"be one of {_shown(allowed)}, the clusters across that level"
     where = path_text(slots[numbers[0]].path)

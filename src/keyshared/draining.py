@@ -12,6 +12,7 @@ keys and has no such collisions.
 
 from typing import Final, NamedTuple
 
+from keyshared.arguments import checked_kinds
 from keyshared.errors import BatchError, ConfigError, HashHolderError
 from keyshared.invariants import require
 
@@ -83,7 +84,8 @@ def add_up(entries: list[DrainingEntry], cleared_total: int) -> DrainingStats:
     Returns:
         The statistics, with the hashes in ascending order.
     """
-    return DrainingStats(len(entries), cleared_total, sum(entry.unacked for entry in entries), tuple(sorted(entries)))
+    known = sorted(checked_kinds("entry", entries, DrainingEntry))
+    return DrainingStats(len(known), cleared_total, sum(entry.unacked for entry in known), tuple(known))
 
 
 class DrainingHash:

@@ -1,13 +1,20 @@
 """Every exception of keyshared: one tree, fields first, the text built from the fields.
 
 Raised for mistakes of the *embedder* only. What a peer does (a late ack, a consumer that is gone) is never an exception
-but a value. A call that raises has changed nothing. All of them survive pickling: ``args`` are the constructor's
-arguments.
+but a value. A call that raises has changed nothing.
+
+Every error can be shown, whatever it was raised for: ``str`` and ``repr`` are at most `MESSAGE_LIMIT` characters long
+and never raise, because values are shown by `shown` only. The fields keep the values whole. All errors survive
+pickling: ``args`` are the constructor's arguments, and a value that cannot be pickled travels as its text.
 """
 
-from typing import Final
+import pickle
+import reprlib
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
 
 __all__ = [
+    "MESSAGE_LIMIT",
     "BatchError",
     "ClockError",
     "ConfigError",
@@ -35,15 +42,78 @@ __all__ = [
     "UnmatchedKeyError",
     "UnownedSlotError",
     "WindowFullError",
+    "shown",
 ]
 
+MESSAGE_LIMIT: Final = 500
+
+_VALUE_LIMIT: Final = 160
+_CUT: Final = " ... "
 _SHOWN_KEY_BYTES: Final = 64
 _SHOWN_STARTS: Final = 16
 _SHOWN_HOPS: Final = 3
 
 
+class _ShortRepr(reprlib.Repr):
+    """``repr`` that looks at the first few parts of a value only, however large or deep it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxtuple = self.maxlist = self.maxdict = self.maxset = self.maxfrozenset = 8
+        self.maxstring = self.maxother = self.maxlong = _VALUE_LIMIT
+
+    def repr_bytes(self, x: bytes, _level: int) -> str:
+        return repr(x) if len(x) <= self.maxstring else f"{x[: self.maxstring // 2]!r} and more, {len(x)} bytes in all"
+
+    def repr_instance(self, x: Any, level: int) -> str:  # noqa: ANN401 - as the base has it
+        # the repr that Python writes for these would look at every part, and at shared parts many times
+        if not (names := _field_names(x)):
+            return super().repr_instance(x, level)
+        inner = [f"{name}={self.repr1(getattr(x, name), level - 1)}" for name in names] if level > 0 else ["..."]
+        return f"{type(x).__name__}({', '.join(inner)})"
+
+
+def shown(value: object) -> str:
+    """Return a short text of any value; texts of errors are made of these only.
+
+    Args:
+        value: What is to be shown: also what is huge, deep or cyclic, or raises when it is asked for its ``repr``.
+
+    Returns:
+        Its ``repr`` if that is short, else the parts of it that can be shown.
+
+    Example:
+        >>> shown("a"), len(shown("a" * 1_000_000)), shown([[[[[[]]]]]])
+        ("'a'", 160, '[[[[...]]]]')
+    """
+    try:
+        return _cut(_SHORT.repr(value), _VALUE_LIMIT)
+    except Exception:  # noqa: BLE001 - whatever a foreign __repr__ raises: the error that is being told matters more
+        return f"<{type(value).__name__} that cannot be shown>"
+
+
 class KeySharedError(Exception):
     """Base of every exception that this library raises."""
+
+    def __str__(self) -> str:
+        try:
+            text = self._text()
+        except Exception:  # noqa: BLE001 - fields of a shape that no call here has: show what there is
+            return repr(self)
+        # a lone surrogate cannot be written to any stream
+        return _cut(_cut(text, MESSAGE_LIMIT).encode(errors="backslashreplace").decode(), MESSAGE_LIMIT)
+
+    def __repr__(self) -> str:
+        return _cut(f"{type(self).__name__}({', '.join(map(shown, self.args))})", MESSAGE_LIMIT)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        state = {name: _carried(value) for name, value in vars(self).items()}
+        return type(self), tuple(map(_carried, self.args)), state
+
+    def _text(self) -> str:
+        """Return what the error says, of any length."""
+        return ", ".join(map(_put, self.args))
 
 
 class ConfigError(KeySharedError, ValueError):
@@ -61,8 +131,8 @@ class ConfigError(KeySharedError, ValueError):
         self.value = value
         self.requirement = requirement
 
-    def __str__(self) -> str:
-        return f"{self.parameter} is {self.value!r}; it must {self.requirement}"
+    def _text(self) -> str:
+        return f"{_put(self.parameter)} is {shown(self.value)}; it must {_put(self.requirement)}"
 
 
 class SnapshotError(ConfigError):
@@ -82,8 +152,9 @@ class MissingExtraError(KeySharedError, ImportError):
         self.package = package
         self.extra = extra
 
-    def __str__(self) -> str:
-        return f"this hash needs the package {self.package!r}, which is not installed; install keyshared[{self.extra}]"
+    def _text(self) -> str:
+        package = shown(self.package)
+        return f"this hash needs the package {package}, which is not installed; install keyshared[{_put(self.extra)}]"
 
 
 class TopologyError(ConfigError):
@@ -101,8 +172,8 @@ class TopologyError(ConfigError):
         self.args = (path, parameter, value, requirement)  # what pickle calls the constructor with
         self.path = path
 
-    def __str__(self) -> str:
-        return f"at {self.path}: {super().__str__()}"
+    def _text(self) -> str:
+        return f"at {_put(self.path)}: {super()._text()}"
 
 
 class MisuseError(KeySharedError, RuntimeError):
@@ -122,9 +193,9 @@ class ClockError(MisuseError):
         self.now_ms = now_ms
         self.last_ms = last_ms
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
-            f"now_ms is {self.now_ms!r} but the clock already stands at {self.last_ms}; "
+            f"now_ms is {shown(self.now_ms)} but the clock already stands at {_put(self.last_ms)}; "
             "pass whole milliseconds of a monotonic clock, or leave it out for the same instant"
         )
 
@@ -142,9 +213,9 @@ class OffsetOrderError(MisuseError):
         self.offset = offset
         self.last = last
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
-            f"cannot take offset {self.offset!r} after {self.last!r}; "
+            f"cannot take offset {shown(self.offset)} after {shown(self.last)}; "
             "offsets are ints that grow strictly (gaps are fine)"
         )
 
@@ -160,14 +231,14 @@ class WindowFullError(MisuseError):
         super().__init__(capacity)
         self.capacity = capacity
 
-    def __str__(self) -> str:
-        return f"cannot offer: all {self.capacity} slots are taken; stop reading while free_slots is 0"
+    def _text(self) -> str:
+        return f"cannot offer: all {_put(self.capacity)} slots are taken; stop reading while free_slots is 0"
 
 
 class BatchError(MisuseError):
     """A batch was ended that had not begun."""
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return "no batch has begun; call start_batch first, once for each end_batch"
 
 
@@ -186,8 +257,9 @@ class EntryStateError(MisuseError):
         self.state = state
         self.wanted = wanted
 
-    def __str__(self) -> str:
-        return f"offset {self.offset} is {self.state} and cannot become {self.wanted}; see keyshared.lanes.NEXT_STATE"
+    def _text(self) -> str:
+        change = f"is {_put(self.state)} and cannot become {_put(self.wanted)}"
+        return f"offset {_put(self.offset)} {change}; see keyshared.lanes.NEXT_STATE"
 
 
 class UnknownConsumerError(MisuseError):
@@ -201,8 +273,8 @@ class UnknownConsumerError(MisuseError):
         super().__init__(consumer)
         self.consumer = consumer
 
-    def __str__(self) -> str:
-        return f"consumer {self.consumer!r} is not connected; add_consumer it first"
+    def _text(self) -> str:
+        return f"consumer {shown(self.consumer)} is not connected; add_consumer it first"
 
 
 class ConsumerExistsError(MisuseError):
@@ -216,8 +288,8 @@ class ConsumerExistsError(MisuseError):
         super().__init__(consumer)
         self.consumer = consumer
 
-    def __str__(self) -> str:
-        return f"consumer {self.consumer!r} is already there; remove it first, or set_active it if it came back"
+    def _text(self) -> str:
+        return f"consumer {shown(self.consumer)} is already there; remove it first, or set_active it if it came back"
 
 
 class HashHolderError(MisuseError):
@@ -235,10 +307,10 @@ class HashHolderError(MisuseError):
         self.holder = holder
         self.consumer = consumer
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
-            f"hash {self.hash} drains at {self.holder!r}, so {self.consumer!r} can have nothing unacked of it; "
-            "ask should_block before a message goes out"
+            f"hash {_put(self.hash)} drains at {shown(self.holder)}, so {shown(self.consumer)} can have nothing "
+            "unacked of it; ask should_block before a message goes out"
         )
 
 
@@ -253,8 +325,8 @@ class KeyTypeError(MisuseError, TypeError):
         super().__init__(key_type)
         self.key_type = key_type
 
-    def __str__(self) -> str:
-        return f"a key of type {self.key_type} cannot be hashed the same everywhere; pass bytes, str or None"
+    def _text(self) -> str:
+        return f"a key of type {_put(self.key_type)} cannot be hashed the same everywhere; pass bytes, str or None"
 
 
 class NoRangeLeftError(MisuseError):
@@ -268,8 +340,10 @@ class NoRangeLeftError(MisuseError):
         super().__init__(consumers)
         self.consumers = consumers
 
-    def __str__(self) -> str:
-        return f"cannot split any range further: {self.consumers} consumers have one slot each; use more slot_bits"
+    def _text(self) -> str:
+        return (
+            f"cannot split any range further: {_put(self.consumers)} consumers have one slot each; use more slot_bits"
+        )
 
 
 class RangeOverlapError(MisuseError):
@@ -289,10 +363,10 @@ class RangeOverlapError(MisuseError):
         self.owner = owner
         self.owner_slots = owner_slots
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
-            f"cannot give slots [{self.slots[0]}, {self.slots[1]}) to {self.consumer!r}: they overlap "
-            f"[{self.owner_slots[0]}, {self.owner_slots[1]}) of {self.owner!r}; "
+            f"cannot give slots [{_put(self.slots[0])}, {_put(self.slots[1])}) to {shown(self.consumer)}: they overlap "
+            f"[{_put(self.owner_slots[0])}, {_put(self.owner_slots[1])}) of {shown(self.owner)}; "
             "change that range first, or ask for other slots"
         )
 
@@ -308,8 +382,8 @@ class UnownedSlotError(MisuseError):
         super().__init__(slot)
         self.slot = slot
 
-    def __str__(self) -> str:
-        return f"nobody owns slot {self.slot}; assign a range with it, or choose Unowned.HOLD or a fallback"
+    def _text(self) -> str:
+        return f"nobody owns slot {_put(self.slot)}; assign a range with it, or choose Unowned.HOLD or a fallback"
 
 
 class LayoutMismatchError(MisuseError):
@@ -325,10 +399,10 @@ class LayoutMismatchError(MisuseError):
         self.declared = declared
         self.agreed = agreed
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
-            f"buckets that start at {_shown(self.declared)} are not the segment's, which start at "
-            f"{_shown(self.agreed)}; a segment keeps one layout for life, so read it again before subscribing"
+            f"buckets that start at {_starts(self.declared)} are not the segment's, which start at "
+            f"{_starts(self.agreed)}; a segment keeps one layout for life, so read it again before subscribing"
         )
 
 
@@ -345,9 +419,9 @@ class SegmentOrderError(MisuseError):
         self.segment = segment
         self.waiting_for = waiting_for
 
-    def __str__(self) -> str:
-        shown = ", ".join(map(str, self.waiting_for))
-        return f"segment {self.segment} has to wait for segment {shown}; drain what comes before it first"
+    def _text(self) -> str:
+        first = _listed(self.waiting_for)
+        return f"segment {_put(self.segment)} has to wait for segment {first}; drain what comes before it first"
 
 
 class SegmentSealedError(MisuseError):
@@ -363,9 +437,9 @@ class SegmentSealedError(MisuseError):
         self.segment = segment
         self.successors = successors
 
-    def __str__(self) -> str:
-        shown = ", ".join(map(str, self.successors)) or "the segments of a newer SegmentMap"
-        return f"segment {self.segment} is sealed; go on with {shown}"
+    def _text(self) -> str:
+        after = _listed(self.successors) or "the segments of a newer SegmentMap"
+        return f"segment {_put(self.segment)} is sealed; go on with {after}"
 
 
 class SequenceOrderError(MisuseError):
@@ -381,9 +455,9 @@ class SequenceOrderError(MisuseError):
         self.sequence_id = sequence_id
         self.last = last
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
-            f"cannot take sequence id {self.sequence_id!r} after {self.last!r}; "
+            f"cannot take sequence id {shown(self.sequence_id)} after {shown(self.last)}; "
             "a producer numbers its messages with ints that grow strictly"
         )
 
@@ -401,8 +475,9 @@ class UnknownSegmentError(MisuseError):
         self.segment = segment
         self.epoch = epoch
 
-    def __str__(self) -> str:
-        return f"there is no segment {self.segment!r} at epoch {self.epoch}; it was pruned, or comes in a newer map"
+    def _text(self) -> str:
+        what = f"segment {shown(self.segment)} at epoch {_put(self.epoch)}"
+        return f"there is no {what}; it was pruned, or comes in a newer map"
 
 
 class SegmentBusyError(MisuseError):
@@ -418,8 +493,9 @@ class SegmentBusyError(MisuseError):
         self.segment = segment
         self.outstanding = outstanding
 
-    def __str__(self) -> str:
-        return f"cannot forget segment {self.segment}: {self.outstanding} of its entries are not settled; wait for them"
+    def _text(self) -> str:
+        segment, outstanding = _put(self.segment), _put(self.outstanding)
+        return f"cannot forget segment {segment}: {outstanding} of its entries are not settled; wait for them"
 
 
 class UnmatchedKeyError(MisuseError):
@@ -435,10 +511,10 @@ class UnmatchedKeyError(MisuseError):
         super().__init__(key)
         self.key = key
 
-    def __str__(self) -> str:
-        shown = self.key if self.key is None else self.key[:_SHOWN_KEY_BYTES]
+    def _text(self) -> str:
+        key = self.key if self.key is None else self.key[:_SHOWN_KEY_BYTES]
         return (
-            f"no consumer accepts key {shown!r}, or nobody owns its slot, or those who accept it own nothing; "
+            f"no consumer accepts key {shown(key)}, or nobody owns its slot, or those who accept it own nothing; "
             "widen a filter, assign the slot, or choose Unmatched.HOLD or Unmatched.SKIP"
         )
 
@@ -456,11 +532,13 @@ class QuiesceError(MisuseError):
         self.problem = problem
         self.pending = pending
 
-    def __str__(self) -> str:
-        shown = ", ".join(self.pending[:_SHOWN_HOPS]) or "nothing"
+    def _text(self) -> str:
+        first = _listed(self.pending[:_SHOWN_HOPS]) or "nothing"
         more = len(self.pending) - _SHOWN_HOPS
         rest = f" and {more} more" if more > 0 else ""
-        return f"cannot change the tree: {self.problem}; to be drained: {shown}{rest} (see keyshared.quiesce.Drain)"
+        return (
+            f"cannot change the tree: {_put(self.problem)}; to be drained: {first}{rest} (see keyshared.quiesce.Drain)"
+        )
 
 
 class InvariantError(KeySharedError, AssertionError):
@@ -474,10 +552,47 @@ class InvariantError(KeySharedError, AssertionError):
         super().__init__(fact)
         self.fact = fact
 
-    def __str__(self) -> str:
-        return f"invariant broken: {self.fact}; please report it with the calls that led here"
+    def _text(self) -> str:
+        return f"invariant broken: {_put(self.fact)}; please report it with the calls that led here"
 
 
-def _shown(starts: tuple[int, ...]) -> str:
+def _put(value: object) -> str:
+    """Return a text as it stands, and anything else as it is shown."""
+    return value if type(value) is str else shown(value)
+
+
+def _listed(values: tuple[object, ...]) -> str:
+    more = len(values) - _SHOWN_STARTS
+    return ", ".join(map(_put, values[:_SHOWN_STARTS])) + (f" and {more} more" if more > 0 else "")
+
+
+def _starts(starts: tuple[int, ...]) -> str:
     more = len(starts) - _SHOWN_STARTS
-    return f"{list(starts[:_SHOWN_STARTS])}" + (f" and {more} more" if more > 0 else "")
+    return f"[{_listed(starts[:_SHOWN_STARTS])}]" + (f" and {more} more" if more > 0 else "")
+
+
+def _cut(text: str, limit: int) -> str:
+    """Take the middle out of a text that is too long; the ends say what is wrong and what to do."""
+    if len(text) <= limit:
+        return text
+    tail = (limit - len(_CUT)) // 3
+    return text[: limit - len(_CUT) - tail] + _CUT + text[len(text) - tail :]
+
+
+def _field_names(value: object) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass or of a named tuple; none for anything else."""
+    if is_dataclass(value):
+        return tuple(field.name for field in fields(value) if field.repr)
+    return getattr(value, "_fields", ()) if isinstance(value, tuple) else ()
+
+
+def _carried(value: object) -> object:
+    """Return what travels in a pickle: the value, or its text if it cannot."""
+    try:
+        pickle.dumps(value)
+    except Exception:  # noqa: BLE001 - as in shown()
+        return shown(value)
+    return value
+
+
+_SHORT: Final = _ShortRepr()

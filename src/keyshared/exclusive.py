@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Final, Self, TypeAlias
 
+from keyshared.arguments import check_mapping
 from keyshared.errors import (
     ConfigError,
     ConsumerExistsError,
@@ -75,7 +76,7 @@ class ExclusiveRanges:
         self._names: dict[str, tuple[_Span, ...]] = {}
         self._spans: list[tuple[int, int, str]] = []  # sorted and disjoint
         self._ranges: RangeMap | None = None
-        for name, ranges in (declared or {}).items():
+        for name, ranges in check_mapping("declared", {} if declared is None else declared).items():
             self._take(name, ranges)
 
     @classmethod

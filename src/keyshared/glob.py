@@ -8,8 +8,10 @@ Keys are bytes. Characters are those of the key read as UTF-8; every byte that i
 which only ``*`` and ``?`` match.
 
 A pattern is a row of chunks between stars. Each chunk is looked for once, at the leftmost place after the chunk before:
-if any match exists, one with leftmost chunks does. So nothing is ever tried again and the cost is at most
-O(len(key) * len(pattern)), whatever the pattern.
+if any match exists, one with leftmost chunks does. So nothing is ever tried again. A chunk with ``?`` is looked for by
+its first literal; where that stands at too many wrong places, all places are followed at once, one bit for each. The
+cost is O(len(key) + len(pattern)), whatever the pattern: a chunk between two stars that holds ``?`` has at most
+`MAX_GAP_CHUNK` characters, and longer ones are refused.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,11 +20,16 @@ from typing import AnyStr, Final, Generic, TypeAlias
 from keyshared.errors import ConfigError
 from keyshared.hashing import Key, key_bytes, required_key_bytes
 
-__all__ = ["Glob", "KeyFilter"]
+__all__ = ["MAX_GAP_CHUNK", "Glob", "KeyFilter"]
+
+MAX_GAP_CHUNK: Final = 1_024
+"""Characters (bytes with ``danube_compat``) between two stars, if there is a ``?`` among them."""
 
 _ESCAPE: Final = "\\"
 _STAR: Final = "*"
 _ANY_ONE: Final = "?"
+
+_TRIES: Final = 8  # wrong places of a chunk's first literal before all places are followed at once
 
 _Token: TypeAlias = tuple[bool, str]  # (has a special meaning, character)
 
@@ -30,7 +37,7 @@ _Token: TypeAlias = tuple[bool, str]  # (has a special meaning, character)
 class _Chunk(Generic[AnyStr]):
     """What stands between two stars: literal pieces at fixed places, and one-character gaps between them."""
 
-    __slots__ = ("_first", "_first_at", "_pieces", "length")
+    __slots__ = ("_anywhere", "_first", "_first_at", "_masks", "_pieces", "length")
 
     _first: AnyStr
     _pieces: list[tuple[int, AnyStr]]
@@ -39,6 +46,13 @@ class _Chunk(Generic[AnyStr]):
         self._first_at, self._first = pieces[0] if pieces else (0, nothing)
         self._pieces = pieces[1:]
         self.length = length
+        # bit i: what may stand at place i of the chunk, by character, and whatever the character; only `_follow` asks
+        self._masks: dict[str | int, int] = {}
+        self._anywhere = (1 << length) - 1
+        for at, piece in pieces if self._pieces and length <= MAX_GAP_CHUNK else ():
+            for place, char in enumerate(piece, start=at):
+                self._masks[char] = self._masks.get(char, 0) | 1 << place
+                self._anywhere &= ~(1 << place)
 
     def is_at(self, text: AnyStr, place: int) -> bool:
         """Tell whether the chunk matches at a place from which the text is long enough."""
@@ -49,7 +63,7 @@ class _Chunk(Generic[AnyStr]):
         first, first_at = self._first, self._first_at
         last = stop - self.length
         place = start
-        while place <= last:
+        for _ in range(_TRIES):
             # the search for the first piece is the interpreter's own: only its hits are looked at here
             place = text.find(first, place + first_at, stop) - first_at
             if place < 0 or place > last:
@@ -57,6 +71,16 @@ class _Chunk(Generic[AnyStr]):
             if self._rest_is_at(text, place):
                 return place
             place += 1
+        return self._follow(text, place, stop)
+
+    def _follow(self, text: AnyStr, start: int, stop: int) -> int:
+        """As `find`, with one step for each character: bit i says that the chunk fits up to its place i so far."""
+        masks, anywhere, whole = self._masks.get, self._anywhere, 1 << self.length - 1
+        fits = 0
+        for at in range(start, stop):
+            fits = (fits << 1 | 1) & (masks(text[at], 0) | anywhere)
+            if fits & whole:
+                return at + 1 - self.length
         return -1
 
     def _rest_is_at(self, text: AnyStr, place: int) -> bool:
@@ -137,7 +161,8 @@ class Glob:
             with keys that hold a star (key ``a*x`` does not match its ``a*``) is not copied.
 
     Raises:
-        ConfigError: The pattern is no text, cannot be written in UTF-8, or ends in a lone backslash.
+        ConfigError: The pattern is no text, cannot be written in UTF-8, ends in a lone backslash, or has more than
+            `MAX_GAP_CHUNK` characters between two stars with a ``?`` among them.
 
     Source:
         Danube "Key-Shared Dispatch Architecture", Key Filtering; differs: characters instead of bytes, and an escape.
@@ -161,6 +186,7 @@ class Glob:
         only_last = special == [len(tokens) - 1] and tokens[-1][1] == _STAR
         only_stars = bool(tokens) and all(token == (True, _STAR) for token in tokens)
         self._prefix = literal if only_last or only_stars else None
+        _check_gaps(pattern, tokens, in_bytes=danube_compat)
         self._match = _compiled(tokens, in_bytes=danube_compat)
 
     @property
@@ -197,7 +223,7 @@ class Glob:
             ConfigError: The key is None.
 
         Complexity:
-            O(len(key) * len(pattern)) at worst; O(len(key) + len(pattern)) without ``?``.
+            O(len(key) + len(pattern)).
         """
         return self._match(required_key_bytes(key))
 
@@ -351,6 +377,17 @@ def _split(tokens: list[_Token]) -> list[list[str | None]]:
         else:
             chunks[-1].append(None if is_special else char)
     return chunks
+
+
+def _check_gaps(pattern: str, tokens: list[_Token], *, in_bytes: bool) -> None:
+    """Check what is searched for place by place: chunks at the ends have one place only."""
+    for chunk in _split(tokens)[1:-1]:
+        if None not in chunk:
+            continue
+        length = sum(len(char.encode()) if in_bytes and char is not None else 1 for char in chunk)
+        if length > MAX_GAP_CHUNK:
+            requirement = f"have at most {MAX_GAP_CHUNK} characters between two stars if there is a ? among them"
+            raise ConfigError("pattern", pattern, requirement)
 
 
 def _compiled(tokens: list[_Token], *, in_bytes: bool) -> Callable[[bytes], bool]:

@@ -205,7 +205,12 @@ class KeyHash:
         Returns:
             An int in ``range(2**slot_bits)``.
         """
-        return self.function(key) >> self.bits - slot_bits
+        try:
+            return self.function(key) >> self.bits - slot_bits
+        except ValueError:  # looked at only when the shift was refused: this is called for each key
+            if slot_bits > self.bits:
+                raise ConfigError("slot_bits", slot_bits, f"be at most {self.bits}, the bits of {self.name}") from None
+            raise
 
 
 def _xxh64_seed_42(data: bytes) -> int:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
+from keyshared.arguments import checked_kinds
+
 __all__ = ["Delivery", "Event", "Row", "deliveries"]
 
 
@@ -124,7 +126,7 @@ def deliveries(history: Iterable[Row]) -> Iterator[Delivery]:
         [(0, 0, 0, 10, 'acked'), (1, 6, 10, 20, 'acked')]
     """
     opened: dict[int, Row] = {}
-    for row in history:
+    for row in checked_kinds("row", history, Row):
         event = row.event
         if event is Event.DELIVERED:
             opened[_offset(row)] = row

@@ -9,6 +9,7 @@ more or less to `Journal.advance` changes anything.
 """
 
 import json
+import sys
 import zlib
 from base64 import b64encode
 from bisect import bisect_right
@@ -16,18 +17,21 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, Self, cast
 
-from keyshared.arguments import check_offset
+from keyshared.arguments import check_int, check_kind, check_offset, checked_kinds
 from keyshared.commands import LATE, OFFER, REFUSED, Command, Fields, Outcome, call, fields_of
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Effect, Load, Skipped, SkipReason
-from keyshared.errors import ConfigError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError
+from keyshared.errors import ConfigError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError, shown
 from keyshared.hashing import key_bytes
 from keyshared.members import MemberState
 from keyshared.ring import HashRing
 from keyshared.snapshot import Reader
 
-__all__ = ["Journal"]
+__all__ = ["DEFAULT_MAX_BYTES", "Journal"]
+
+DEFAULT_MAX_BYTES: Final = 1 << 28
+"""256 MiB: some three million outstanding messages."""
 
 JOURNAL_VERSION: Final = 1
 _FASTEST: Final = 1  # a fifth to a ninth of the text; higher levels save a sixth of that and cost three times as much
@@ -102,6 +106,7 @@ class Journal:
         config: DispatcherConfig | None = None,
         *,
         joined: HashRing | None = None,
+        max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> Self:
         """Go on where `to_bytes` was called.
 
@@ -111,12 +116,14 @@ class Journal:
             config: To go on with. Another one than the original's is legal if all that is outstanding fits into it.
             joined: The `ring` of another journal made from ``placement``. If the same consumers joined this one, in the
                 same order and with the same weights, it is copied, and they need not join one by one.
+            max_bytes: How much the state may take once it is inflated; no more than that is ever inflated.
 
         Returns:
             A journal with the same future.
 
         Raises:
-            SnapshotError: The state is truncated, forged, of another version, or of another kind of ring.
+            SnapshotError: The state is truncated, forged, of another version, or of another kind of ring; it takes more
+                than ``max_bytes``, or something stands behind its end.
             ConfigError: As for the constructor, or ``joined`` is no `HashRing`.
 
         Complexity:
@@ -124,7 +131,7 @@ class Journal:
             is of use.
         """
         _check(placement, config)
-        data = Reader(_parsed(state), "state")
+        data = Reader(_parsed(state, check_int("max_bytes", max_bytes, 1)), "state")
         if data.field("version").integer() != JOURNAL_VERSION:
             raise data.field("version").refuse(f"be {JOURNAL_VERSION}, the version that this release writes")
         new = cls(placement, config)
@@ -166,6 +173,7 @@ class Journal:
         Complexity:
             That of the dispatcher's method, and O(log n) for each deadline that passed.
         """
+        check_kind("command", command, Command)
         for name, value in (("sequence", command.sequence), ("at_ms", command.at_ms)):
             if type(value) is not int:
                 raise ConfigError(name, value, "be an int")
@@ -203,7 +211,7 @@ class Journal:
         Complexity:
             O(n log n) for sorting n commands, O(n) memory, and that of `apply`.
         """
-        for command in sorted(commands, key=_sequence_of):
+        for command in sorted(checked_kinds("command", commands, Command), key=_sequence_of):
             yield from self.apply(command)
 
     def advance(self, until_ms: int) -> list[Outcome]:
@@ -442,10 +450,26 @@ def _check(placement: object, config: object) -> None:
         raise ConfigError("config", config, "be a DispatcherConfig, or None")
 
 
-def _parsed(state: object) -> object:
+def _parsed(state: object, max_bytes: int) -> object:
     if not isinstance(state, bytes):
         raise SnapshotError("state", state, "be bytes")
     try:
-        return json.loads(zlib.decompress(state))
+        return json.loads(_inflated(state, max_bytes))
+    except SnapshotError:
+        raise
     except (zlib.error, ValueError, RecursionError):
         raise SnapshotError("state", state[:_SHOWN_BYTES], "begin what Journal.to_bytes wrote") from None
+
+
+def _inflated(state: bytes, max_bytes: int) -> bytes:
+    """Inflate one byte more than is allowed, at most: a few bytes can stand for a thousand times as many."""
+    stream = zlib.decompressobj()
+    text = stream.decompress(state, min(max_bytes, sys.maxsize - 1) + 1)
+    if len(text) > max_bytes:
+        requirement = f"take at most {shown(max_bytes)} bytes when it is inflated; raise max_bytes if you trust it"
+        raise SnapshotError("state", state[:_SHOWN_BYTES], requirement)
+    if not stream.eof:
+        raise SnapshotError("state", state[:_SHOWN_BYTES], "begin what Journal.to_bytes wrote, and not end before it")
+    if stream.unused_data:
+        raise SnapshotError("state", state[-_SHOWN_BYTES:], "end where what Journal.to_bytes wrote ends")
+    return text

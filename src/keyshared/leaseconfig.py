@@ -15,7 +15,7 @@ from keyshared.config import (
     DrainUnit,
     Unmatched,
 )
-from keyshared.errors import ConfigError
+from keyshared.errors import ConfigError, shown
 from keyshared.retry import Backoff, Poison, RetryPolicy
 
 __all__ = ["DEFAULT_MAX_DELIVERY_ATTEMPTS", "DEFAULT_RESERVATION_TIMEOUT_MS", "LeaseConfig"]
@@ -84,7 +84,7 @@ class LeaseConfig:
         check_int("window", self.window, 1)
         check_int("max_depth", self.max_depth, 1)
         if self.max_depth < self.window:
-            raise ConfigError("max_depth", self.max_depth, f"be at least window, {self.window}")
+            raise ConfigError("max_depth", self.max_depth, f"be at least window, {shown(self.window)}")
         self.for_dispatcher()
 
     def for_dispatcher(self) -> DispatcherConfig:

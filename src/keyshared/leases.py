@@ -10,7 +10,7 @@ reservations that expire by themselves, caps that are answers instead of waiting
 from collections.abc import Iterable, Mapping
 from typing import Final, Self, TypeAlias
 
-from keyshared.arguments import check_int, check_offset, check_position
+from keyshared.arguments import check_int, check_kind, check_offset, check_position
 from keyshared.dedup import Produced, ProducerSequences
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
@@ -91,7 +91,7 @@ class LeaseQueue:
     """
 
     def __init__(self, placement: Placement | None = None, config: LeaseConfig | None = None) -> None:
-        config = LeaseConfig() if config is None else config
+        config = LeaseConfig() if config is None else check_kind("config", config, LeaseConfig)
         placement = checked_placement(placement, config)
         self._start(config, KeySharedDispatcher(placement, config.for_dispatcher()))
 
@@ -146,12 +146,14 @@ class LeaseQueue:
             >>> again.ack(7, lease.id).result is None
             True
         """
-        config = LeaseConfig() if config is None else config
+        config = LeaseConfig() if config is None else check_kind("config", config, LeaseConfig)
         new = cls(placement, config)
         data = Reader(state)
         if data.field("version").integer() != SNAPSHOT_VERSION:
             raise data.field("version").refuse(f"be {SNAPSHOT_VERSION}, the version that this release writes")
         line = _stored_line(data.field("line"))
+        if data.field("line").raw is not None and not config.ordering_required:
+            raise data.field("line").refuse("be None without ordering_required")
         below = data.field("dispatcher")
         dispatcher = KeySharedDispatcher.restore(
             below.raw,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from keyshared.arguments import check_int, check_log_offset, check_text
+from keyshared.arguments import check_int, check_kind, check_log_offset, check_members, check_text
 from keyshared.commitmetadata import (
     MAX_METADATA_BYTES,
     CommitMetadata,
@@ -264,6 +264,8 @@ class OffsetDistributor:
         Complexity:
             One look-up in the log.
         """
+        check_kind("commit", commit, GroupCommit)
+        check_members("log", log, OffsetLookup)
         metadata = parse_metadata(commit.metadata)
         if isinstance(metadata, MetadataProblem):
             return Declined(commit.position, Reason.UNREADABLE_METADATA)
@@ -345,6 +347,9 @@ class OffsetCommitter:
         Complexity:
             One look-up in the log.
         """
+        check_kind("sent", sent, GroupTimestamp)
+        check_kind("group", group, TargetGroup)
+        check_members("log", log, OffsetLookup)
         if offset is not None:
             check_log_offset("offset", offset)
         if group.active:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol, Self, TypeVar
 
-from keyshared.errors import ConfigError, UnknownConsumerError
+from keyshared.arguments import check_text
+from keyshared.errors import ConfigError, UnknownConsumerError, shown
 from keyshared.ranges import Moved, RangeMap, Weight
 
 __all__ = ["Placement", "check_name", "check_unit_weight", "find_consumer"]
@@ -94,10 +95,9 @@ def check_name(name: object, parameter: str = "name") -> None:
     Raises:
         ConfigError: It is no text, is empty, or holds a lone surrogate.
     """
-    if not isinstance(name, str) or not name:
-        raise ConfigError(parameter, name, "be a text that is not empty")
+    text = check_text(parameter, name)
     try:
-        name.encode()
+        text.encode()
     except UnicodeEncodeError:
         raise ConfigError(parameter, name, "be text that UTF-8 can express") from None
 
@@ -130,7 +130,7 @@ def find_consumer(consumers: Mapping[str, T], name: object) -> T:
         UnknownConsumerError: There is no such consumer, or that is no name.
     """
     if not isinstance(name, str):
-        raise UnknownConsumerError(repr(name))
+        raise UnknownConsumerError(shown(name))
     if name not in consumers:
         raise UnknownConsumerError(name)
     return consumers[name]

@@ -11,13 +11,15 @@ offsets anew and needs another name.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
-from keyshared.arguments import check_log_offset, check_text
+from keyshared.arguments import check_log_offset, check_text, checked_rows
 from keyshared.errors import ConfigError, SnapshotError
 
 __all__ = ["ProvenanceVector"]
 
 _FORMAT_VERSION: Final = 1
 _FIELDS: Final = frozenset({"version", "positions"})
+
+_RECORD: Final = "an offset, an origin and the origin's offset"
 
 
 class ProvenanceVector:
@@ -114,7 +116,14 @@ class ProvenanceVector:
         Complexity:
             O(records read).
         """
-        return next((at for at, origin, offset in records if not self.covers(origin, offset)), None)
+        return next(
+            (
+                at
+                for at, origin, offset in checked_rows("record", records, 3, _RECORD)
+                if not self.covers(origin, offset)
+            ),
+            None,
+        )
 
     def merge(self, other: "ProvenanceVector") -> None:
         """Add what another vector covers, such as that of a group's earlier life on another cluster.

@@ -10,7 +10,7 @@ from binascii import Error as Base64Error
 from collections.abc import Callable
 from typing import Final
 
-from keyshared.errors import MissingExtraError
+from keyshared.errors import ConfigError, MissingExtraError
 
 __all__ = ["NONE_KEY", "murmur3_32", "range_slot", "ring_slot", "sticky_key"]
 
@@ -77,7 +77,10 @@ def ring_slot(range_size: int, data: bytes) -> int:
         >>> ring_slot(65536, b"a")
         42456
     """
-    return (_murmur3(data) & _MASK_31) % (range_size - 1) + 1
+    try:
+        return (_murmur3(data) & _MASK_31) % (range_size - 1) + 1
+    except ZeroDivisionError:
+        raise ConfigError("range_size", range_size, "be an int of at least 2") from None
 
 
 def range_slot(range_size: int, data: bytes) -> int:
@@ -97,7 +100,10 @@ def range_slot(range_size: int, data: bytes) -> int:
         >>> range_slot(65536, b"a")
         27058
     """
-    return (_murmur3(data) & _MASK_31) % range_size or 1
+    try:
+        return (_murmur3(data) & _MASK_31) % range_size or 1
+    except ZeroDivisionError:
+        raise ConfigError("range_size", range_size, "be an int of at least 1") from None
 
 
 def sticky_key(

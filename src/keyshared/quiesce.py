@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from keyshared.arguments import check_kind, check_mapping
 from keyshared.distributor import Hop
-from keyshared.errors import ConfigError, QuiesceError
+from keyshared.errors import ConfigError, QuiesceError, shown
 
 __all__ = ["Change", "Drain", "Follows", "Moved", "Quiesced"]
 
@@ -205,6 +206,7 @@ Hop(cluster='c4', level=1, target='c3')))
     __slots__ = ("_change", "_stages")
 
     def __init__(self, change: Change[_Tree]) -> None:
+        check_kind("change", change, Change)
         if not change.needs_drain:
             raise ConfigError("needs_drain", change.needs_drain, "be True; apply the change without a token")
         self._change = change
@@ -253,6 +255,8 @@ Hop(cluster='c4', level=1, target='c3')))
         Raises:
             ConfigError: One of `watch` is missing, or what is given for it is no offset. Nothing was changed.
         """
+        check_mapping("log_ends", log_ends)
+        check_mapping("positions", positions)
         if not self._stages:
             return True
         stage = self._stages[0]
@@ -281,5 +285,5 @@ Hop(cluster='c4', level=1, target='c3')))
 
 def _offset(parameter: str, name: object, value: object) -> int:
     if type(value) is not int or value < 0:
-        raise ConfigError(f"{parameter}[{name!r}]", value, "be an offset, an int of at least 0")
+        raise ConfigError(f"{parameter}[{shown(name)}]", value, "be an offset, an int of at least 0")
     return value

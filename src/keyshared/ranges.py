@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, Self, TypeAlias
 
 from xxhash import xxh64_intdigest
 
-from keyshared.arguments import check_int
-from keyshared.errors import ConfigError, InvariantError, SnapshotError
+from keyshared.arguments import check_int, check_kind, checked_kinds, checked_rows
+from keyshared.errors import ConfigError, InvariantError, SnapshotError, shown
 from keyshared.hashing import (
     DEFAULT_SLOT_BITS,
     KEY_HASHES,
@@ -60,7 +60,7 @@ class HashRange:
     def __post_init__(self) -> None:
         check_int("start", self.start, 0)
         if type(self.stop) is not int or self.stop <= self.start:
-            raise ConfigError("stop", self.stop, f"be an int greater than start ({self.start})")
+            raise ConfigError("stop", self.stop, f"be an int greater than start ({shown(self.start)})")
 
     @classmethod
     def inclusive(cls, first: int, last: int) -> Self:
@@ -127,7 +127,7 @@ def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
         >>> gained([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
         {'c': (HashRange(start=0, stop=9),)}
     """
-    return _joined((move.new, move.start, move.stop) for move in moves)
+    return _joined((move.new, move.start, move.stop) for move in checked_kinds("move", moves, Moved))
 
 
 def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
@@ -146,7 +146,7 @@ def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
         >>> lost([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
         {'a': (HashRange(start=0, stop=5),), 'b': (HashRange(start=5, stop=9),)}
     """
-    return _joined((move.old, move.start, move.stop) for move in moves)
+    return _joined((move.old, move.start, move.stop) for move in checked_kinds("move", moves, Moved))
 
 
 def _joined(spans: Iterable[tuple[str | None, int, int]]) -> dict[str, tuple[HashRange, ...]]:
@@ -283,7 +283,9 @@ class RangeMap:
         if end != 1 << slot_bits:
             raise ConfigError("last stop", end, f"be {1 << slot_bits}, the number of slots")
         if not _NAME_TYPES.issuperset(map(type, owners)) or "" in owners:
-            _check_owner(next(owner for owner in owners if owner is not None and not _is_name(owner)))
+            for owner in owners:
+                if owner is not None:
+                    _check_owner(owner)
         built = cls.__new__(cls)
         built._fill(stops, owners, key_hash, slot_bits)
         return built
@@ -643,8 +645,7 @@ def _owners_in(data: Mapping[str, object]) -> list[object]:
 
 
 def _checked(assignments: Iterable[tuple[HashRange, str]]) -> Iterator[tuple[HashRange, str]]:
-    for piece, owner in assignments:
-        if not isinstance(piece, HashRange):
-            raise ConfigError("range", piece, "be a HashRange")
+    for piece, owner in checked_rows("assignment", assignments, 2, "a HashRange and its owner"):
+        check_kind("range", piece, HashRange)
         _check_owner(owner)
         yield piece, owner

@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from keyshared.arguments import check_kind, checked_kinds, checked_rows
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import DistributionTree
 from keyshared.distributor import Hop
-from keyshared.errors import ClockError, ConfigError
+from keyshared.errors import ClockError, ConfigError, shown
 from keyshared.quiesce import Change
 
 __all__ = [
@@ -216,7 +217,7 @@ class Replication:
     __slots__ = ("_down", "_logs", "_next", "_now_ms", "_positions", "arrivals")
 
     def __init__(self, clusters: Iterable[str], hops: Iterable[Hop]) -> None:
-        names, links = tuple(clusters), tuple(hops)
+        names, links = tuple(clusters), tuple(checked_kinds("hop", hops, Hop))
         for what, given in (("clusters", names), ("hops", links)):
             if len(set(given)) < len(given):
                 raise ConfigError(what, given, "be given once each")
@@ -351,6 +352,7 @@ class Replication:
                 filled from is down or gone; or a start is none.
             ClockError: Time went back.
         """
+        check_kind("change", change, Change)
         for moved in change.moved:
             if moved.old not in self._positions:
                 raise ConfigError("change", moved.old, "move links that are there")
@@ -474,7 +476,7 @@ class Replication:
 
     def _checked(self, parameter: str, cluster: str) -> None:
         if cluster not in self._logs:
-            raise ConfigError(parameter, cluster, f"be one of {', '.join(map(repr, self._logs))}")
+            raise ConfigError(parameter, cluster, f"be one of {', '.join(map(shown, self._logs))}")
 
     def _usable(self, cluster: str) -> None:
         self._checked("cluster", cluster)
@@ -511,6 +513,7 @@ def run(
         >>> run(tree, [Produced(0, "c1"), Work(1, 0), Retreed(2, move), Produced(3, "c1"), Work(4, 0)]).reordered
         (Case(origin='c1', sequence=0, cluster='c4'),)
     """
+    check_kind("tree", tree, DistributionTree)
     world = Replication(tree.clusters, tree.plan())
     for step in schedule:
         _take(world, step)
@@ -564,7 +567,9 @@ def judge(arrivals: Iterable[Arrival], clusters: Collection[str]) -> Report:
     duplicated: set[Case] = set()
     reordered: set[Case] = set()
     total = 0
-    for at_ms, cluster, origin, sequence, _, _ in arrivals:
+    for at_ms, cluster, origin, sequence, _, _ in checked_rows(
+        "arrival", arrivals, len(Arrival._fields), "the fields of Arrival"
+    ):
         total += 1
         case = Case(origin, sequence, cluster)
         seen = times[origin, sequence]

@@ -35,8 +35,11 @@ _DANUBE_BITS: Final = 32
 _Point: TypeAlias = tuple[int, int, str]  # full hash, rank among equal hashes, name
 
 
+_DANUBE_ID_BITS: Final = 64
+
+
 def _decimal(consumer_id: object) -> str:
-    if type(consumer_id) is not int:
+    if type(consumer_id) is not int or consumer_id >> _DANUBE_ID_BITS:
         raise ConfigError("consumer id", consumer_id, "be an int, or its decimal digits")
     return str(consumer_id)
 
@@ -346,7 +349,7 @@ class HashRing:
             ['a', 'b']
         """
         check_int("n", n, 0)
-        return list(islice(self.ranges.walk(self.ranges.slot_of(key)), n))
+        return list(islice(self.ranges.walk(self.ranges.slot_of(key)), min(n, len(self.consumers))))
 
     def copy(self) -> Self:
         """Give an independent ring with the same consumers; it shares only values.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final, Self
 
+from keyshared.arguments import check_kind, checked_kinds
 from keyshared.buckets import BucketLayout, Straddles
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, ContiguousCursor
 from keyshared.errors import (
@@ -164,6 +165,8 @@ class SegmentProgress:
         if len(tokens) != len(layout) or segment in self._readings:
             raise SnapshotError("tokens", tokens, f"be a list of {len(layout)} for segment {segment}, once")
         fresh = [ContiguousCursor.from_token(token) for token in tokens]
+        if resume is None and any(cursor.resume_offset is not None for cursor in fresh):
+            raise SnapshotError("resume", resume, f"be an offset for segment {segment}, whose tokens have one")
         reading = self._reading(segment)
         reading.cursors, reading.next = fresh, resume
 
@@ -438,8 +441,9 @@ def removable(segments: SegmentMap, subscriptions: Iterable[SegmentProgress]) ->
         >>> progress.update(after), removable(after, [progress]), progress.reached_end(0), removable(after, [progress])
         ((), (), (1, 2), (0,))
     """
+    check_kind("segments", segments, SegmentMap)
     candidates = {one.id for one in segments.segments if not segments.is_active(one.id)}
-    for subscription in subscriptions:
+    for subscription in checked_kinds("subscription", subscriptions, SegmentProgress):
         candidates.intersection_update(subscription.drained)
     return tuple(sorted(candidates))
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from keyshared.arguments import check_members
 from keyshared.errors import InvariantError
 from keyshared.glob import KeyFilter
 from keyshared.placement import Placement
@@ -37,6 +38,7 @@ class Routing:
         self._one_key = one_key
         self._away: dict[str, None] = {}
         self._selective = 0  # how many of those who joined do not take every key
+        check_members("placement", placement, Placement)
         self._placement = placement.copy()
         self._ranges = self._placement.ranges
         self.owner: OwnerLookup = self._owner
@@ -111,6 +113,7 @@ class Routing:
 
     def replace(self, placement: Placement, members: Iterable[tuple[str, Weight | None]]) -> None:
         """Take another placement; those members join it in the given order."""
+        check_members("placement", placement, Placement)
         fresh = placement.copy()
         for name, weight in members:
             _join(fresh, name, weight)

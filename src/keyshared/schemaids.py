@@ -14,7 +14,8 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias, TypeVar
 
-from keyshared.errors import ConfigError
+from keyshared.arguments import check_mapping, check_text
+from keyshared.errors import ConfigError, shown
 from keyshared.registryview import (
     DEFAULT_COMPATIBILITY,
     Compatibility,
@@ -215,15 +216,17 @@ class SchemaDistribution:
         *,
         defaults: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        if primary not in subjects:
-            raise ConfigError("primary", primary, f"be one of the clusters, {tuple(subjects)}")
+        check_mapping("subjects", subjects)
+        if check_text("primary", primary) not in subjects:
+            raise ConfigError("primary", primary, f"be one of the clusters, {shown(tuple(subjects))}")
         others = [cluster for cluster in subjects if cluster != primary]
-        for cluster in defaults or {}:
+        given = {} if defaults is None else check_mapping("defaults", defaults)
+        for cluster in given:
             if cluster not in others:
-                raise ConfigError("defaults", cluster, f"be for one of the targets, {tuple(others)}")
+                raise ConfigError("defaults", cluster, f"be for one of the targets, {shown(tuple(others))}")
         self._primary = primary
         self._translations = {
-            cluster: NameTranslation(subjects[primary], subjects[cluster], defaults=(defaults or {}).get(cluster))
+            cluster: NameTranslation(subjects[primary], subjects[cluster], defaults=given.get(cluster))
             for cluster in others
         }
 

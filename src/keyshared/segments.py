@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from keyshared.arguments import check_int, check_text
+from keyshared.arguments import check_int, check_kind, check_text
 from keyshared.buckets import HASH_STOP, BucketLayout
 from keyshared.errors import ConfigError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
 from keyshared.ranges import HashRange
@@ -630,6 +630,7 @@ def assign_round_robin(segments: SegmentMap, consumers: Iterable[str]) -> dict[i
         >>> assign_round_robin(SegmentMap.equal_width(3), ["b", "a"])
         {0: 'a', 1: 'b', 2: 'a'}
     """
+    check_kind("segments", segments, SegmentMap)
     given = list(consumers)
     for name in given:
         check_text("consumer", name)

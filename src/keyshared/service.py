@@ -94,11 +94,21 @@ def draw(samples: Sequence[_Sample], purpose: str, seed: int, offset: int, attem
     Returns:
         One of the samples.
 
+    Raises:
+        ConfigError: There are no samples, or offset and attempt are no ints.
+
     Example:
         >>> [draw("abc", "letters", 7, offset, 1) for offset in range(6)]
         ['c', 'b', 'c', 'a', 'c', 'b']
     """
-    return samples[xxh64_intdigest(f"{purpose}:{offset}:{attempt}".encode(), seed) % len(samples)]
+    try:
+        drawn = f"{purpose:s}:{offset:d}:{attempt:d}".encode()
+    except ValueError:
+        raise ConfigError("offset and attempt", (offset, attempt), "be ints of at most 4,300 digits") from None
+    try:
+        return samples[xxh64_intdigest(drawn, seed) % len(samples)]
+    except (ZeroDivisionError, KeyError):
+        raise ConfigError("samples", samples, "be a sequence of at least one value") from None
 
 
 @dataclass(frozen=True, slots=True)

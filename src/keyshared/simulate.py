@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, cast
 
+from keyshared.arguments import check_kind
 from keyshared.effects import BlockReason, Effect
-from keyshared.errors import ConfigError
+from keyshared.errors import ConfigError, shown
 from keyshared.hashing import key_bytes
 from keyshared.history import Delivery, Event, Row, deliveries
 from keyshared.host import Host, Worker
@@ -228,11 +229,12 @@ class Simulation:
         self._arrival = arrival = next(self._arrivals, None)
         if arrival is None:
             return
+        check_kind("arrival", arrival, Arrival)
         _, _, at_ms, service_ms = arrival
         if type(at_ms) is not int or at_ms < 0:
-            raise ConfigError("at_ms", at_ms, f"be an int of at least 0 in {arrival!r}")
+            raise ConfigError("at_ms", at_ms, f"be an int of at least 0 in {shown(arrival)}")
         if service_ms is not None and (type(service_ms) is not int or service_ms < 0):
-            raise ConfigError("service_ms", service_ms, f"be an int of at least 0, or None, in {arrival!r}")
+            raise ConfigError("service_ms", service_ms, f"be an int of at least 0, or None, in {shown(arrival)}")
         if not self._paced:
             self._arrival_ms = self._host.now
         elif at_ms > self._arrival_ms:

@@ -202,6 +202,8 @@ def load_member(data: Reader, order: int, timers: Timers, now: int) -> Member:
     member.state = data.field("state").one_of({state.value: state for state in MemberState})
     if member.state is not MemberState.ACTIVE:
         member.limit = member.free = 0
+    elif data.field("remaining_ms").raw is not None:
+        raise data.field("remaining_ms").refuse("be None for an active consumer: only who is away has a deadline")
     if member.state is MemberState.DRAINING:
         member.keyless = False
     _start(timers, member, data.field("remaining_ms"), now)
@@ -259,6 +261,8 @@ def _skip_to(fields: list[Reader], cursor: ContiguousCursor) -> None:
         if before >= offset:
             raise fields[1].refuse(f"be less than {offset}")
         cursor.skip(before)
+    if before != cursor.last:
+        raise fields[1].refuse(f"be {cursor.last}, the offset before it, or above that")
 
 
 def load_drains(data: Reader, window: InFlightWindow, drains: DrainDeadlines | None, now: int) -> None:

@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
-from keyshared.arguments import check_text
-from keyshared.errors import ConfigError
+from keyshared.arguments import check_mapping, check_text
+from keyshared.errors import ConfigError, shown
 
 __all__ = [
     "SUBJECT_SUFFIXES",
@@ -52,6 +52,9 @@ class Problem(StrEnum):
     """The other cluster's pattern does not allow the value of a field."""
     AMBIGUOUS_THERE = "ambiguous there"
     """The other cluster's pattern could read the translated name in more than one way."""
+
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,9 @@ class NamePattern:
         if any(brace in literal for literal in self._literals for brace in "{}"):
             raise ConfigError("text", text, "have braces only around names of fields, such as {topic}")
         self._separators = tuple(dict.fromkeys(filter(None, self._literals[1:-1])))
-        self._known = {field: _checked_values(f"known[{field!r}]", values) for field, values in (known or {}).items()}
+        self._known = {
+            field: _checked_values(f"known[{shown(field)}]", values) for field, values in _given("known", known).items()
+        }
         self._check_fields("known", self._known)
         unbound = tuple(field for field in self._fields if field not in self._known)
         if plain is None:
@@ -274,7 +279,7 @@ class NamePattern:
             ConfigError: It is not a text that is not empty.
 
         Complexity:
-            O(s f n**2), s suffixes, f fields, n characters.
+            O(s f n), s suffixes, f fields with their known values, n characters.
         """
         readings = tuple(islice(self._readings(check_text("name", name)), 2))
         if len(readings) == 1:
@@ -302,7 +307,7 @@ class NamePattern:
             >>> NamePattern("{tenant}-{topic}", known={"tenant": "acme"}).format({"topic": "orders"})
             'acme-orders'
         """
-        self._check_fields("values", values)
+        self._check_fields("values", check_mapping("values", values))
         if suffix not in self._suffixes:
             raise ConfigError("suffix", suffix, f"be one of {self._suffixes}")
         parts = [self._literals[0]]
@@ -346,40 +351,72 @@ class NamePattern:
         for suffix in self._suffixes:
             body = name[: len(name) - len(suffix)]
             if name.endswith(suffix) and body.startswith(self._literals[0]):
-                for values in self._splits(body, 0, len(self._literals[0]), set()):
+                for values in self._splits(body):
                     yield ParsedName(tuple(zip(self._fields, values, strict=True)), suffix)
 
-    def _splits(self, body: str, index: int, start: int, dead: set[tuple[int, int]]) -> Iterator[tuple[str, ...]]:
-        """Split the rest of a name among the fields from ``index`` on; ``dead`` remembers from where that failed."""
-        if index == len(self._fields):
-            if start == len(body):
-                yield ()
-            return
-        if (index, start) in dead:  # without this a hopeless name would cost exponential time
-            return
-        literal = self._literals[index + 1]
-        hopeless = True
-        for stop in self._stops(body, self._fields[index], start):
-            if body.startswith(literal, stop):
-                for rest in self._splits(body, index + 1, stop + len(literal), dead):
-                    hopeless = False
-                    yield (body[start:stop], *rest)
-        if hopeless:
-            dead.add((index, start))
+    def _splits(self, body: str) -> Iterator[tuple[str, ...]]:
+        """Split a name among the fields, shortest values first; no step leads to a dead end."""
+        ends = self._plain_ends(body)
+        stops = self._good_stops(body, ends)
+        spans: list[tuple[int, int]] = []
+        start = len(self._literals[0])
+        choices = [(start, self._choices(body, 0, start, stops[0], ends))]
+        while choices:
+            start, left = choices[-1]
+            stop = next(left, None)
+            del spans[len(choices) - 1 :]
+            if stop is None:
+                choices.pop()
+                continue
+            spans.append((start, stop))
+            index = len(choices)
+            if index == len(self._fields):
+                yield tuple(body[first:last] for first, last in spans)
+                continue
+            start = stop + len(self._literals[index])
+            choices.append((start, self._choices(body, index, start, stops[index], ends)))
 
-    def _stops(self, body: str, field: str, start: int) -> Iterator[int]:
-        """Give the places where a value that starts here may end, shortest first."""
+    def _plain_ends(self, body: str) -> list[int]:
+        """For each place the end of the longest value from there that has no separator."""
+        ends = [len(body)] * (len(body) + 1)
+        for start in range(len(body) - 1, -1, -1):
+            # it stops one character before its first separator is complete
+            complete = [start + len(each) - 1 for each in self._separators if body.startswith(each, start)]
+            ends[start] = min([ends[start + 1], *complete])
+        return ends
+
+    def _good_stops(self, body: str, ends: list[int]) -> list[list[int]]:
+        """For each field and place the next place where a value may end so that all that follows can be read.
+
+        Written from the end of the name: a search from its start would try the same rests again and again.
+        """
+        size = len(body)
+        good = [start == size for start in range(size + 1)]
+        found: list[list[int]] = []
+        for index in range(len(self._fields) - 1, -1, -1):
+            literal = self._literals[index + 1]
+            stops = [size + 1] * (size + 2)
+            for stop in range(size - len(literal), -1, -1):
+                fits = good[stop + len(literal)] and body.startswith(literal, stop)
+                stops[stop] = stop if fits else stops[stop + 1]
+            found.append(stops)
+            good = [next(self._choices(body, index, start, stops, ends), None) is not None for start in range(size + 1)]
+        return found[::-1]
+
+    def _choices(self, body: str, index: int, start: int, stops: list[int], ends: list[int]) -> Iterator[int]:
+        """Give the places where the value of a field that starts here may end, among the good ones."""
+        field = self._fields[index]
         if field in self._known:
-            for value in self._known[field]:
-                if body.startswith(value, start):
-                    yield start + len(value)
+            yield from (stop for stop in self._known_stops(body, field, start) if stops[stop] == stop)
             return
-        end = len(body)
-        if field in self._plain:
-            # the longest value without a separator stops one character before its first separator is complete
-            found = ((body.find(separator, start), separator) for separator in self._separators)
-            end = min([end, *(at + len(separator) - 1 for at, separator in found if at >= 0)])
-        yield from range(start + 1, end + 1)
+        end = ends[start] if field in self._plain else len(body)
+        stop = stops[start + 1]
+        while stop <= end:
+            yield stop
+            stop = stops[stop + 1]
+
+    def _known_stops(self, body: str, field: str, start: int) -> Iterator[int]:
+        return (start + len(value) for value in self._known[field] if body.startswith(value, start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,7 +480,7 @@ class NameTranslation:
                 raise ConfigError(parameter, pattern, "be a NamePattern")
         self._source = source
         self._target = target
-        self._defaults = self._checked_defaults(dict(defaults or {}))
+        self._defaults = self._checked_defaults(dict(_given("defaults", defaults)))
         for field in set(source.fields) & set(target.fields):
             here, there = set(source.values(field)), set(target.values(field))
             if here and there and not here & there:
@@ -564,6 +601,10 @@ class NameTranslation:
                     f"defaults[{field!r}]", value, "be a value that the target allows: the source has none"
                 )
         return {field: value for field, value in filled.items() if value is not None}
+
+
+def _given(parameter: str, values: Mapping[str, _T] | None) -> Mapping[str, _T]:
+    return {} if values is None else check_mapping(parameter, values)
 
 
 def _checked_names(parameter: str, values: object) -> list[str]:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
-from keyshared.arguments import check_int
+from keyshared.arguments import check_int, check_kind
+from keyshared.errors import ConfigError
 from keyshared.history import Event, Row
 
 __all__ = ["BacklogPoint", "ConsumerSummary", "MovedKeys", "Summary", "Tally", "WaitHistogram", "Waits"]
@@ -14,6 +15,7 @@ DEFAULT_POINTS: Final = 100
 DEFAULT_HOTTEST: Final = 10
 
 _SUB_BUCKET_BITS: Final = 7  # 128 buckets for each power of two: an error of at most 1/128
+_ROW_WIDTH: Final = len(Row._fields)
 _EXACT: Final = 255  # up to here every value has a bucket of its own
 _PER_CENT: Final = 100
 
@@ -65,6 +67,8 @@ class WaitHistogram:
             value: At least 0.
         """
         bucket = value
+        if type(value) is not int or value < 0:
+            raise ConfigError("value", value, "be an int of at least 0")
         if value > _EXACT:
             bucket |= (1 << value.bit_length() - _SUB_BUCKET_BITS - 1) - 1
         self._counts[bucket] = self._counts.get(bucket, 0) + 1
@@ -78,6 +82,7 @@ class WaitHistogram:
         Args:
             other: It is not changed.
         """
+        check_kind("other", other, WaitHistogram)
         for bucket, number in other._counts.items():
             self._counts[bucket] = self._counts.get(bucket, 0) + number
         self._total += other._total
@@ -313,7 +318,9 @@ class Tally:
         Args:
             row: Must follow the one taken last.
         """
-        _, at_ms, event, offset, key, _, _, _, _, _, _, moved_keys = row
+        if len(row) != _ROW_WIDTH:
+            raise ConfigError("row", row, "be a Row")
+        _, at_ms, event, offset, key, _, _, _, _, _, _, _ = row
         if self._start_ms is None:
             self._start_ms = at_ms
         self._end_ms = at_ms
@@ -328,16 +335,7 @@ class Tally:
             self._add_end(row)
             self._curve.add(at_ms, -1)
         else:
-            self._events[event] += 1
-            if event in _ENDS:
-                self._add_end(row)
-            elif event in _SETTLING:
-                self._curve.add(at_ms, -1)
-            elif event is Event.JOINED:
-                self._consumers.setdefault(str(row.consumer), _ConsumerTally())
-            if moved_keys is not None:
-                seen = len(self._keys) - (None in self._keys)
-                self._moved.append(MovedKeys(at_ms, event, str(row.consumer), moved_keys, seen))
+            self._add_other(row)
 
     def add_all(self, rows: Iterable[Row]) -> None:
         """Take the next rows of a history.
@@ -383,6 +381,18 @@ class Tally:
             start_ms=self._start_ms,
             end_ms=self._end_ms,
         )
+
+    def _add_other(self, row: Row) -> None:
+        self._events[row.event] += 1
+        if row.event in _ENDS:
+            self._add_end(row)
+        elif row.event in _SETTLING:
+            self._curve.add(row.at_ms, -1)
+        elif row.event is Event.JOINED:
+            self._consumers.setdefault(str(row.consumer), _ConsumerTally())
+        if row.moved_keys is not None:
+            seen = len(self._keys) - (None in self._keys)
+            self._moved.append(MovedKeys(row.at_ms, row.event, str(row.consumer), row.moved_keys, seen))
 
     def _add_delivery(self, row: Row) -> None:
         tally = self._consumers[row.consumer]  # type: ignore[index]  # a delivery names its consumer

@@ -6,6 +6,7 @@ Both show the shape with solid lines, and every link as an arrow with its level.
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from keyshared.arguments import check_kind
 from keyshared.distribution import DistributionTree
 from keyshared.treeshape import Branch
 
@@ -90,6 +91,7 @@ def _drawn(
     link: Callable[[str, str, int], str],
 ) -> Iterator[str]:
     """The lines of a picture: what there is from the root down, what hangs below what, who copies to whom."""
+    check_kind("tree", tree, DistributionTree)
     placed = list(_named(tree.root, _ROOT))
     for name, branch in placed:
         yield cluster(name, branch) if isinstance(branch, str) else node(name, branch.level)

@@ -18,14 +18,17 @@ __all__ = [
     "Branch",
     "Nested",
     "Node",
+    "Path",
     "add",
     "at",
+    "count_links",
     "crowded",
     "highest_level",
     "leaves",
     "parse",
     "path_of",
     "path_text",
+    "places",
     "relevel",
     "remove",
     "to_nested",
@@ -87,14 +90,18 @@ def parse(nested: Nested) -> Branch:
         ...
         keyshared.errors.TopologyError: at tree[0]: chain of levels from the root is (3, 16); it must decrease strictly
     """
-    root = _read(nested, ())
-    _check_names(root)
+    root = _read(nested, (), {})
     _check_levels(root, (), ())
     return root
 
 
-def _read(nested: Nested, path: Path) -> Branch:
+def _read(nested: Nested, path: Path, seen: dict[str, Path]) -> Branch:
+    """Read a branch; names are checked on the way, so that parts which stand in it twice are not read twice."""
     if type(nested) is str and nested:
+        if nested in seen:
+            where = path_text(seen[nested])
+            raise TopologyError(path_text(path), "cluster", nested, f"be named once; it is at {where} already")
+        seen[nested] = path
         return nested
     if len(path) > MAX_DEPTH:
         raise TopologyError(path_text(path), "depth", len(path), f"be at most {MAX_DEPTH}")
@@ -111,7 +118,7 @@ def _read(nested: Nested, path: Path) -> Branch:
         raise TopologyError(path_text(path), "branch", branches, requirement)
     if len(branches) < 2:  # noqa: PLR2004  # there is nothing to distribute between
         raise TopologyError(path_text(path), "number of branches", len(branches), "be at least 2")
-    read = tuple(_read(branch, (*path, index)) for index, branch in enumerate(branches))
+    read = tuple(_read(branch, (*path, index), seen) for index, branch in enumerate(branches))
     return Node(_level_above(read, path) if level is None else level, read)
 
 
@@ -121,15 +128,6 @@ def _level_above(branches: tuple[Branch, ...], path: Path) -> int:
     if level > MAX_LEVEL:
         raise TopologyError(path_text(path), "level", level, f"be at most {MAX_LEVEL}; use lower levels below")
     return level
-
-
-def _check_names(root: Branch) -> None:
-    seen: dict[str, Path] = {}
-    for name, path in _placed(root, ()):
-        if name in seen:
-            where = path_text(seen[name])
-            raise TopologyError(path_text(path), "cluster", name, f"be named once; it is at {where} already")
-        seen[name] = path
 
 
 def _check_levels(branch: Branch, above: tuple[int, ...], path: Path) -> None:
@@ -148,6 +146,19 @@ def _placed(branch: Branch, path: Path) -> Iterator[tuple[str, Path]]:
         return
     for index, below in enumerate(branch.branches):
         yield from _placed(below, (*path, index))
+
+
+def places(root: Branch) -> dict[str, Path]:
+    """Where each cluster is. O(n d), n clusters, d the depth."""
+    return dict(_placed(root, ()))
+
+
+def count_links(branch: Branch) -> int:
+    """How many links a tree has: one for each cluster, level above it, and sibling there. O(n d)."""
+    if isinstance(branch, str):
+        return 0
+    across = len(leaves(branch)) * (len(branch.branches) - 1)
+    return across + sum(map(count_links, branch.branches))
 
 
 def path_text(path: Path) -> str:

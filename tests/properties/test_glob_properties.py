@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.work import work_of
 
 from keyshared.glob import Glob, KeyFilter
 
@@ -85,6 +86,36 @@ def test_a_glob_for_danube_agrees_with_the_textbook_on_bytes(text: str, pattern:
     expected = _textbook(text.encode(), _byte_elements(pattern))
 
     assert expected is Glob(pattern, danube_compat=True).matches(text)
+
+
+# Chunks that nearly fit at every place: a first literal is found everywhere, and what is behind it fails late.
+near_chunks = st.builds(
+    lambda piece, times, end: f"{piece * times}{end}",
+    st.sampled_from(["a?", "?a", "a?a", "ab?", "a"]),
+    st.integers(1, 40),
+    st.sampled_from(["", "b", "b?", "?b"]),
+)
+near_patterns = st.lists(near_chunks, min_size=1, max_size=3).map(lambda chunks: f"*{'*'.join(chunks)}*")
+near_keys = st.builds(
+    lambda run, times, end: f"{run * times}{end}",
+    st.sampled_from(["a", "aaab", "ab"]),
+    st.integers(0, 150),
+    st.text("ab", max_size=9),
+)
+
+
+@given(text=near_keys, pattern=near_patterns, danube_compat=st.booleans())
+def test_a_chunk_that_nearly_fits_everywhere_is_found_as_the_textbook_finds_it(
+    text: str, pattern: str, danube_compat: bool
+) -> None:
+    assert _textbook(text, _elements(pattern)) is Glob(pattern, danube_compat=danube_compat).matches(text)
+
+
+@given(text=near_keys, pattern=near_patterns, danube_compat=st.booleans())
+def test_the_work_of_a_match_is_bounded_by_key_and_pattern(text: str, pattern: str, danube_compat: bool) -> None:
+    glob = Glob(pattern, danube_compat=danube_compat)
+
+    assert 40 + 10 * len(pattern) + 2 * len(text) >= work_of(lambda: glob.matches(text))
 
 
 @given(key=keys, chosen=st.lists(patterns, max_size=5))

@@ -20,7 +20,7 @@ from keyshared.assigned import AssignedRanges
 from keyshared.autosplit import AutoSplit
 from keyshared.batcher import BatchLimits, BatchMessage, BucketBatcher
 from keyshared.buckets import BucketLayout
-from keyshared.cursor import ContiguousCursor
+from keyshared.cursor import ContiguousCursor, OfferAnswer
 from keyshared.draining import DrainingHashes
 from keyshared.draintracker import DrainTracker
 from keyshared.effects import CursorAdvanced
@@ -286,8 +286,9 @@ class _CountsQuestions(ContiguousCursor):
         self.asked += 1
         return super().find(offset)
 
-    def offer(self, offset: int) -> bool:
-        return super().offer(offset) and self.asked < 3
+    def offer(self, offset: int) -> OfferAnswer:
+        answer = super().offer(offset)
+        return answer if self.asked < 3 else OfferAnswer.SETTLED
 
 
 class _HandsOutItsOwn(DrainingHashes):

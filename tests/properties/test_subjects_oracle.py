@@ -7,6 +7,7 @@ from itertools import combinations_with_replacement, pairwise
 import pytest
 from hypothesis import Phase, given, reject, settings
 from hypothesis import strategies as st
+from tests.work import work_of
 
 from keyshared.errors import ConfigError
 from keyshared.subjects import NamePattern, NamePlan, NameProblem, NameTranslation, ParsedName, Problem
@@ -65,6 +66,19 @@ def specs(draw: st.DrawFn, fields: tuple[str, ...] = FIELDS, *, suffixes: bool =
 
 
 names = st.text("ab-.", min_size=1, max_size=7)
+LONGEST = 10  # brute force tries every way to cut a name six times
+
+
+@st.composite
+def specs_with_names(draw: st.DrawFn) -> tuple[Spec, str]:
+    """A pattern and any name; half of the names are written by the pattern, because random ones rarely fit it."""
+    spec = draw(specs())
+    if draw(st.booleans()):
+        return spec, draw(names)
+    values = [draw(st.sampled_from(spec.known.get(field, "ab-."))) for field in spec.fields]
+    body = spec.literals[0] + "".join(value + after for value, after in zip(values, spec.literals[1:], strict=True))
+    name = body + draw(st.sampled_from(spec.suffixes or ("",)))
+    return spec, name if len(name) <= LONGEST else draw(names)
 
 
 def check_readings(spec: Spec, name: str, kind: type[NamePattern]) -> None:
@@ -95,9 +109,18 @@ def check_values(spec: Spec, values: dict[str, str], which: int, kind: type[Name
     assert answer == meant or (isinstance(answer, NameProblem) and answer.problem is Problem.AMBIGUOUS)
 
 
-@given(specs(), names)
-def test_a_name_is_read_as_brute_force_reads_it(spec: Spec, name: str) -> None:
-    check_readings(spec, name, NamePattern)
+@given(specs_with_names())
+def test_a_name_is_read_as_brute_force_reads_it(drawn: tuple[Spec, str]) -> None:
+    check_readings(*drawn, NamePattern)
+
+
+@given(specs(), st.text("ab-.", min_size=1, max_size=3), st.integers(1, 400), names)
+def test_the_work_of_reading_grows_with_the_name_only(spec: Spec, run: str, times: int, end: str) -> None:
+    pattern = spec.build()
+    name = run * times + end
+    tries = len(spec.suffixes) + 1  # one reading needs each of them
+
+    assert 60 * tries * (len(name) + 10) >= work_of(lambda: pattern.parse(name))
 
 
 @given(specs(), st.fixed_dictionaries(dict.fromkeys(FIELDS, words)), st.integers(0, 1))
@@ -178,8 +201,8 @@ class Guesses(NamePattern):
 class KnownIsPlain(NamePattern):
     """Lets no value have a separator, not even a known one."""
 
-    def _stops(self, body: str, field: str, start: int) -> Iterator[int]:
-        return (s for s in super()._stops(body, field, start) if not self._has_separator(body[start:s]))
+    def _known_stops(self, body: str, field: str, start: int) -> Iterator[int]:
+        return (s for s in super()._known_stops(body, field, start) if not self._has_separator(body[start:s]))
 
 
 class SuffixStays(NamePattern):
@@ -226,7 +249,9 @@ QUICK = settings(max_examples=3_000, phases=[Phase.generate], derandomize=True, 
 
 @pytest.mark.parametrize("broken", [FirstFieldIsGreedy, Guesses, KnownIsPlain, SuffixStays])
 def test_a_pattern_with_a_fault_fails(broken: type[NamePattern]) -> None:
-    check: Callable[[], None] = QUICK(given(specs(), names)(lambda spec, name: check_readings(spec, name, broken)))
+    check: Callable[[], None] = QUICK(
+        given(specs_with_names())(lambda drawn: check_readings(drawn[0], drawn[1], broken))
+    )
     with pytest.raises(AssertionError):
         check()
 

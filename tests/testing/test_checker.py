@@ -24,7 +24,6 @@ from keyshared.testing import (
     GuaranteesError,
     HistoryError,
     Promise,
-    Violation,
     check_history,
     early,
 )

@@ -45,6 +45,8 @@ class Checker:
 
     def __init__(self, guarantees: Guarantees | None = None, *, remembered_keys: int = DEFAULT_REMEMBERED_KEYS) -> None:
         guarantees = Guarantees() if guarantees is None else guarantees
+        if not isinstance(guarantees, Guarantees):
+            raise GuaranteesError("guarantees", guarantees, "be Guarantees")
         if type(remembered_keys) is not int or remembered_keys < 0:
             raise GuaranteesError("remembered_keys", remembered_keys, "be an int of at least 0")
         self._claimed = guarantees.promises

@@ -1,6 +1,16 @@
-"""Exceptions of the kit. It shares nothing with the code that it judges, so it has its own."""
+"""Exceptions of the kit. It shares nothing with the code that it judges, so it has its own.
+
+Each of them can be shown, whatever stands in it: its text is at most 500 characters long.
+"""
+
+import reprlib
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
 
 __all__ = ["GuaranteesError", "HistoryError", "UnsupportedError"]
+
+_MESSAGE_LIMIT: Final = 500
+_VALUE_LIMIT: Final = 160
 
 
 class HistoryError(ValueError):
@@ -25,7 +35,7 @@ class HistoryError(ValueError):
     def __str__(self) -> str:
         place = f"{self.unit} {self.number}"
         what = place if self.field is None else f"{self.field} of {place}"
-        return f"{what} is {self.value!r}; it must {self.requirement}"
+        return _cut(f"{what} is {_shown(self.value)}; it must {self.requirement}")
 
 
 class GuaranteesError(ValueError):
@@ -44,7 +54,7 @@ class GuaranteesError(ValueError):
         self.requirement = requirement
 
     def __str__(self) -> str:
-        return f"{self.parameter} is {self.value!r}; it must {self.requirement}"
+        return _cut(f"{self.parameter} is {_shown(self.value)}; it must {self.requirement}")
 
 
 class UnsupportedError(NotImplementedError):
@@ -61,4 +71,35 @@ class UnsupportedError(NotImplementedError):
         self.method = method
 
     def __str__(self) -> str:
-        return f"{self.driver} cannot {self.method}; override it if the broker can"
+        return _cut(f"{self.driver} cannot {self.method}; override it if the broker can")
+
+
+def _shown(value: object) -> str:
+    """Return a short text of any value, also of one whose ``repr`` raises or never ends."""
+    try:
+        return _SHORT.repr(value)[:_VALUE_LIMIT]
+    except Exception:  # noqa: BLE001 - whatever a foreign __repr__ raises: the error that is being told matters more
+        return f"<{type(value).__name__} that cannot be shown>"
+
+
+class _ShortRepr(reprlib.Repr):
+    """``repr`` that looks at the first few parts of a value only, however large or deep it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxstring = self.maxother = self.maxlong = _VALUE_LIMIT
+
+    def repr_instance(self, x: Any, level: int) -> str:  # noqa: ANN401 - as the base has it
+        names = [field.name for field in fields(x)] if is_dataclass(x) else getattr(x, "_fields", ())
+        if not names:
+            return super().repr_instance(x, level)
+        inner = [self.repr1(getattr(x, name), level - 1) for name in names] if level > 0 else ["..."]
+        return f"{type(x).__name__}({', '.join(inner)})"
+
+
+def _cut(text: str) -> str:
+    return text[:_MESSAGE_LIMIT].encode(errors="backslashreplace").decode()[:_MESSAGE_LIMIT]
+
+
+_SHORT: Final = _ShortRepr()

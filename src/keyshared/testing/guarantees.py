@@ -98,12 +98,13 @@ class Guarantees:
         if self.unit_of is not None and self.total_order:
             raise GuaranteesError("unit_of", self.unit_of, "be None with total_order, where everything is one unit")
         try:
-            claimed = frozenset(Promise(promise) for promise in self.promises)
-        except (TypeError, ValueError):
+            claimed = frozenset(_IDS[promise] for promise in self.promises)
+        except (TypeError, KeyError):
             raise GuaranteesError("promises", self.promises, f"hold ids of {', '.join(Promise)}") from None
         object.__setattr__(self, "promises", claimed)
 
 
+_IDS: Final[dict[str, Promise]] = {promise.value: promise for promise in Promise}
 _LEAST: Final = {"per_key": 1, "per_consumer": 0, "window": 1, "max_tracked": 1, "ack_timeout_ms": 1, "progress_ms": 0}
 
 

@@ -172,6 +172,8 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Happening]:
         keyshared.testing.errors.HistoryError: resume_offset of line 1 is '3'; it must be an int of 64 bits
     """
     for number, line in enumerate(lines, start=1):
+        if type(line) is not str:
+            raise HistoryError(number, "line", None, line, "be a str")
         if not line or line.isspace():
             continue
         try:
@@ -192,9 +194,9 @@ def to_rows(history: Iterable[Happening]) -> Iterator[dict[str, object]]:
     Yields:
         One row for each, with all columns of `COLUMNS`.
     """
-    for happening in history:
+    for number, happening in enumerate(history):
         row: dict[str, object] = dict.fromkeys(_TYPES)
-        row.update(_fields(happening))
+        row.update(_fields(happening, number))
         yield row
 
 
@@ -212,16 +214,18 @@ def write_jsonl(history: Iterable[Happening]) -> Iterator[str]:
         >>> list(write_jsonl([Published(offset=0, key=b"\xff")]))
         ['{"version":1,"happening":"published","offset":0,"key_base64":"/w=="}\n']
     """
-    for happening in history:
-        row = {name: value for name, value in _fields(happening).items() if value is not None}
+    for number, happening in enumerate(history):
+        row = {name: value for name, value in _fields(happening, number).items() if value is not None}
         if isinstance(key := row.get("key"), bytes):
             del row["key"]
             row.update(_json_key(key))
         yield json.dumps(row, separators=(",", ":")) + "\n"
 
 
-def _fields(happening: Happening) -> dict[str, object]:
-    name = _NAMES[type(happening)]
+def _fields(happening: Happening, number: int) -> dict[str, object]:
+    name = _NAMES.get(type(happening))
+    if name is None:
+        raise HistoryError(number, "happening", None, happening, "be a value of keyshared.testing.history")
     row: dict[str, object] = {"version": HISTORY_VERSION, "happening": name}
     for field in _BY_NAME[name].fields:
         value = getattr(happening, field.name)

@@ -1,0 +1,104 @@
+"""Values that nobody means to pass: huge, deep, cyclic, unprintable, or of a kind that is nearly right."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+__all__ = ["DEEP", "ODD", "Named", "NumberLike", "TextLike", "Unprintable", "cyclic", "nested", "shared"]
+
+
+class Unprintable:
+    """Raises when anybody wants to see it."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("I do not show myself")
+
+
+class TextLike(str):
+    """A text by inheritance only."""
+
+    __slots__ = ()
+
+
+class NumberLike(IntEnum):
+    """A number by inheritance only."""
+
+    SEVEN = 7
+
+
+@dataclass(frozen=True)
+class Named:
+    """A value of somebody else's."""
+
+    name: object = "ann"
+
+
+def nested(depth: int) -> list[Any]:
+    """Build a list in a list in a list."""
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def shared(depth: int) -> list[Any]:
+    """Build a list whose parts stand in it twice: small in memory, and two to the power of the depth to walk."""
+    value: list[Any] = ["c", "d"]
+    for _ in range(depth):
+        value = [value, value]
+    return value
+
+
+def cyclic() -> list[Any]:
+    """Build a list that holds itself."""
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+def _items() -> Iterator[object]:
+    yield "item"
+
+
+# Each is made anew for each call, because a generator can be read once and a list be changed.
+ODD: tuple[tuple[str, Callable[[], object]], ...] = (
+    ("None", lambda: None),
+    ("True", lambda: True),
+    ("-1", lambda: -1),
+    ("0", lambda: 0),
+    ("2**63", lambda: 2**63),
+    ("2**64", lambda: 2**64),
+    ("2**256", lambda: 2**256),
+    ("10**5000", lambda: 10**5000),
+    ("0.5", lambda: 0.5),
+    ("nan", lambda: float("nan")),
+    ("inf", lambda: float("inf")),
+    ("empty text", lambda: ""),
+    ("text", lambda: "odd"),
+    ("surrogate", lambda: "\ud800"),
+    ("huge text", lambda: "x" * 100_000),
+    ("empty bytes", lambda: b""),
+    ("bytes", lambda: b"\xff"),
+    ("empty list", list),
+    ("empty dict", dict),
+    ("list of None", lambda: [None]),
+    ("list of unprintable", lambda: [Unprintable()]),
+    ("list of nested", lambda: [nested(2_000)]),
+    ("dict of huge", lambda: {10**5000: 10**5000}),
+    ("dict of unprintable", lambda: {Unprintable(): Unprintable()}),
+    ("list of texts", lambda: ["a", "\ud800"]),
+    ("dict of odd", lambda: {1: None, "a": -1}),
+    ("nested list", lambda: nested(2_000)),
+    ("cyclic list", cyclic),
+    ("tuple of odd", lambda: (None, -1, "x")),
+    ("object", object),
+    ("unprintable", Unprintable),
+    ("generator", _items),
+    ("class", lambda: Named),
+    ("text-like", lambda: TextLike("ann")),
+    ("number-like", lambda: NumberLike.SEVEN),
+    ("other dataclass", lambda: Named([1])),
+)
+
+DEEP = nested(100_000)

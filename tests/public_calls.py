@@ -1,0 +1,723 @@
+"""Every public callable of the library, found by walking it, with arguments that are right.
+
+A callable is called with what its parameters are usually called in this library (`BY_NAME`), unless something else
+stands in `ARGUMENTS`; methods are called on a fresh object of `BUILD`.
+"""
+
+import enum
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import keyshared
+from keyshared.assigned import AssignedRanges
+from keyshared.autoscale import AutoScale, Rates, SegmentLoad, Split
+from keyshared.autoscale import Reason as ScaleReason
+from keyshared.autosplit import AutoSplit
+from keyshared.batcher import BatchLimits, BatchMessage, BatchStats, BucketBatcher, EntryBatch
+from keyshared.buckets import BucketLayout
+from keyshared.checkpoints import BucketCheckpoints
+from keyshared.commands import Command
+from keyshared.commitmetadata import OffsetEnvelope
+from keyshared.config import DispatcherConfig
+from keyshared.copyflags import BigEndian, CopyFlags, FlagsHeader
+from keyshared.cursor import Cell, ContiguousCursor, CursorToken
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.distribution import DistributionTree
+from keyshared.distributor import Distributor, Hop
+from keyshared.draining import DrainingEntry, DrainingHashes, DrainingStats
+from keyshared.draintracker import DrainTracker
+from keyshared.effects import CursorAdvanced, Deliver
+from keyshared.exclusive import ExclusiveRanges
+from keyshared.glob import Glob, KeyFilter
+from keyshared.hashing import KeyHash
+from keyshared.history import Event, Row
+from keyshared.journal import Journal
+from keyshared.lanes import Consumer
+from keyshared.leaseconfig import LeaseConfig
+from keyshared.leases import LeaseQueue
+from keyshared.leasevalues import Lease, Leased, Reservation
+from keyshared.offsetindex import Bounds, OffsetIndex
+from keyshared.offsets import (
+    GroupCommit,
+    GroupPartition,
+    GroupTimestamp,
+    OffsetCommitter,
+    OffsetDistributor,
+    TargetGroup,
+)
+from keyshared.pendingacks import PendingAcks
+from keyshared.plan import Arrival, ConsumerPlan, Plan
+from keyshared.producer import SegmentProducer
+from keyshared.provenance import ProvenanceVector
+from keyshared.quiesce import Change, Drain
+from keyshared.ranges import HashRange, Moved, RangeMap
+from keyshared.registryview import Reference, Registration, RegistryView
+from keyshared.replication import Arrival as ReplicationArrival
+from keyshared.replication import Produced, Replication
+from keyshared.replication import Report as ReplicationReport
+from keyshared.retry import Poison, RetryPolicy, Then
+from keyshared.ring import HashRing
+from keyshared.rollover import SegmentProgress
+from keyshared.router import KeyRouter
+from keyshared.schemaids import SchemaDistribution, SchemaPlan
+from keyshared.segments import SegmentMap
+from keyshared.service import Answer, FailFirst, Fixed, PerMessage, Poisoned, Sampled, SampledAnswers, Scaled
+from keyshared.simulate import Simulation
+from keyshared.soleowner import SoleOwner
+from keyshared.spread import BucketPlacement
+from keyshared.subjects import NamePattern, NameTranslation
+from keyshared.summary import Tally, WaitHistogram
+from keyshared.testing import Checker
+from keyshared.testing import history as happenings
+from keyshared.window import InFlightWindow
+
+__all__ = ["BUILD", "REFUSED", "Call", "public_calls"]
+
+# What no user imports: parts of one public module, whose callers are checked already.
+PRIVATE = frozenset(
+    [
+        "ackholes",
+        "admission",
+        "arguments",
+        "books",
+        "checks",
+        "dedup",
+        "drains",
+        "endings",
+        "errors",
+        "explain",
+        "host",
+        "invariants",
+        "lanes",
+        "leasebook",
+        "leaseledger",
+        "leasewhy",
+        "loadspread",
+        "members",
+        "membership",
+        "outbox",
+        "receipts",
+        "ring_rules",
+        "rooms",
+        "routing",
+        "segment",
+        "snapshot",
+        "timers",
+        "treeshape",
+        "unit_window",
+        "units",
+    ]
+)
+# Of the kit: what a user writes, calls or reads. The rest are the judges behind Checker.
+KIT = frozenset(["checker", "guarantees", "history", "rows", "errors"])
+# The innermost loop: unchecked, as their docstrings say, because they take what the window or a cursor itself has made.
+UNCHECKED = frozenset(
+    "window.InFlightWindow." + name
+    for name in [
+        "add",
+        "awaited",
+        "cancel_reservations",
+        "enlist",
+        "holder_elsewhere",
+        "move",
+        "owner_of",
+        "provide",
+        "pull",
+        "readmit",
+        "remove",
+        "set_keyless",
+        "set_limit",
+        "settle",
+    ]
+) | {"cursor.ContiguousCursor.append", "cursor.ContiguousCursor.close", "cursor.ContiguousCursor.skip"}
+
+Make = Callable[[], Any]
+
+
+class Call(NamedTuple):
+    """One public callable, and how to call it."""
+
+    name: str
+    call: Callable[..., Any]
+    build: Make | None
+    """Makes the object whose method it is."""
+    arguments: dict[str, Make | None]
+    """By parameter; None for those that are left out, because they have a default."""
+    positional: frozenset[str]
+
+
+def segment_map() -> SegmentMap:
+    return SegmentMap.equal_width(2, budget=4)
+
+
+def pattern(suffixes: tuple[str, ...] = ()) -> NamePattern:
+    return NamePattern("{topic}-{kind}", suffixes=suffixes)
+
+
+def registry() -> RegistryView:
+    return RegistryView([Registration("a-b-value", 1, 7, "{}")])
+
+
+def tree() -> DistributionTree:
+    return DistributionTree(["a", ["b", "c"]])
+
+
+def dispatcher() -> KeySharedDispatcher:
+    """Something is in flight, something waits, somebody is away."""
+    made = KeySharedDispatcher(HashRing(vnodes=3, slot_bits=4), DispatcherConfig(window=10))
+    for name in ("ann", "bob"):
+        made.add_consumer(name, limit=2, now_ms=0)
+    made.offer_many([(offset, f"k{offset % 2}", None) for offset in (3, 5, 6)], now_ms=0)
+    made.set_inactive("bob", now_ms=0)
+    return made
+
+
+def queue() -> LeaseQueue:
+    made = LeaseQueue(HashRing(vnodes=3, slot_bits=4))
+    made.add_consumer("ann", now_ms=0)
+    made.offer(1, "k", now_ms=0)
+    made.offer(2, "l", now_ms=0)
+    made.consume("ann", now_ms=0)
+    made.plan("ann", now_ms=0)
+    return made
+
+
+def window() -> InFlightWindow:
+    made = InFlightWindow(HashRing(["ann"], vnodes=3), capacity=5)
+    made.add(Consumer("ann", 0, 2))
+    made.add(Consumer("zoe", 1, 2))
+    for offset in (1, 2, 3):
+        made.offer(offset, b"k", None)
+    return made
+
+
+def journal() -> Journal:
+    made = Journal(HashRing(vnodes=3, slot_bits=4))
+    made.apply(Command(1, 0, "add_consumer", consumer="ann"))
+    made.apply(Command(2, 0, "offer", offset=3, key="k"))
+    return made
+
+
+def tracker() -> DrainTracker:
+    made = DrainTracker(RangeMap([(HashRange(0, 65536), "ann")]))
+    made.add("ann", (1, 1), 7)
+    return made
+
+
+def draining_hashes() -> DrainingHashes:
+    made = DrainingHashes()
+    made.add("ann", 7)
+    made.start_batch()
+    return made
+
+
+def pending() -> PendingAcks:
+    made = PendingAcks()
+    made.add((1, 1), 7, 2)
+    return made
+
+
+def index() -> OffsetIndex:
+    made = OffsetIndex(4)
+    for offset in range(10):
+        made.append(offset, offset * 10)
+    return made
+
+
+def cursor() -> ContiguousCursor:
+    made = ContiguousCursor(0)
+    for offset in (1, 2, 3):
+        made.offer(offset)
+    made.settle(2)
+    return made
+
+
+def checkpoints() -> BucketCheckpoints:
+    made = BucketCheckpoints()
+    made.offer(0, 0, 1)
+    return made
+
+
+def progress() -> SegmentProgress:
+    made = SegmentProgress(segment_map())
+    made.offer(0, 1, 0, 0)
+    return made
+
+
+def producer() -> SegmentProducer:
+    made = SegmentProducer(segment_map(), BatchLimits(max_messages=1))
+    made.send(BatchMessage(1, size=3))
+    return made
+
+
+def batcher() -> BucketBatcher:
+    made = BucketBatcher(BucketLayout.equal_width(4))
+    made.add(BatchMessage(1, size=3), now_ms=0)
+    return made
+
+
+def change() -> Change[DistributionTree]:
+    return tree().plan_add("d", near="b")
+
+
+def drain() -> Drain[DistributionTree]:
+    made = Drain(tree().plan_remove("c"))
+    made.observe(dict.fromkeys("abc", 0), dict.fromkeys(tree().plan(), 0))
+    return made
+
+
+def replication() -> Replication:
+    made = Replication(("a", "b", "c"), tree().plan())
+    made.produce("a")
+    return made
+
+
+def losing() -> Change[DistributionTree]:
+    return tree().plan_remove("c")
+
+
+def _same_ring() -> HashRing:
+    return HashRing(["ann", "bob"], vnodes=3, slot_bits=4)
+
+
+def router() -> KeyRouter:
+    made = KeyRouter(HashRing(vnodes=3, slot_bits=4))
+    made.add_consumer("ann")
+    return made
+
+
+def asked(placement: Any) -> Any:
+    """A placement draws its ranges when somebody asks for the first time; that is no change."""
+    placement.owner("k")
+    return placement
+
+
+def tally() -> Tally:
+    made = Tally()
+    made.add(row())
+    return made
+
+
+def row() -> Row:
+    return Row(0, 0, Event.OFFERED, offset=1, key=b"k")
+
+
+def translation() -> NameTranslation:
+    return NameTranslation(NamePattern("{topic}"), NamePattern("x-{topic}"))
+
+
+def schemas() -> SchemaDistribution:
+    here = NamePattern("{topic}").for_subjects()
+    return SchemaDistribution("a", {"a": here, "b": NamePattern("x-{topic}").for_subjects()})
+
+
+def simulation() -> Simulation:
+    return Simulation(Plan(consumers=[ConsumerPlan("ann")]), [Arrival(1, "k", service_ms=1)])
+
+
+def hash_of(data: bytes) -> int:
+    return len(data)
+
+
+# An object of each class whose methods and properties are public
+BUILD: dict[str, Make] = {
+    "assigned.AssignedRanges": lambda: asked(AssignedRanges([(HashRange(0, 9), "ann")])),
+    "autoscale.Rates": Rates,
+    "autosplit.AutoSplit": lambda: asked(AutoSplit(["ann"])),
+    "batcher.BatchStats": lambda: BatchStats(1, 1, 1, 1, BatchLimits()),
+    "batcher.BucketBatcher": batcher,
+    "batcher.EntryBatch": lambda: EntryBatch.of([BatchMessage(1)]),
+    "buckets.BucketLayout": lambda: BucketLayout.equal_width(4),
+    "checkpoints.BucketCheckpoints": checkpoints,
+    "config.DispatcherConfig": DispatcherConfig,
+    "copyflags.BigEndian": BigEndian,
+    "copyflags.CopyFlags": lambda: CopyFlags(5),
+    "copyflags.FlagsHeader": FlagsHeader,
+    "cursor.ContiguousCursor": cursor,
+    "cursor.CursorToken": lambda: CursorToken("ks1:"),
+    "dispatcher.KeySharedDispatcher": dispatcher,
+    "distribution.DistributionTree": tree,
+    "distributor.Distributor": lambda: Distributor("a", 1, ["b"]),
+    "distributor.Hop": lambda: Hop("a", 1, "b"),
+    "draining.DrainingHashes": draining_hashes,
+    "draining.DrainingStats": lambda: DrainingStats(1, 0, 1, (DrainingEntry(7, 1, 0),)),
+    "draintracker.DrainTracker": tracker,
+    "effects.Deliver": lambda: Deliver(3, b"k", "ann", 1, 0, None),
+    "exclusive.ExclusiveRanges": lambda: asked(ExclusiveRanges({"ann": [(0, 9)]})),
+    "glob.Glob": lambda: Glob("a?*"),
+    "glob.KeyFilter": lambda: KeyFilter(["a?*"]),
+    "hashing.KeyHash": lambda: KeyHash("length", 32, hash_of),
+    "journal.Journal": journal,
+    "leaseconfig.LeaseConfig": LeaseConfig,
+    "leases.LeaseQueue": queue,
+    "leasevalues.Lease": lambda: Lease(1, "ann", (Leased(1, b"k", None, 1),), 9),
+    "leasevalues.Reservation": lambda: Reservation(1, "ann", (Leased(1, b"k", None, 1),), 9),
+    "offsetindex.Bounds": lambda: Bounds(1, 1),
+    "offsetindex.OffsetIndex": index,
+    "offsets.OffsetCommitter": OffsetCommitter,
+    "offsets.OffsetDistributor": OffsetDistributor,
+    "pendingacks.PendingAcks": pending,
+    "producer.SegmentProducer": producer,
+    "provenance.ProvenanceVector": lambda: ProvenanceVector({"a": 3}),
+    "quiesce.Change": change,
+    "quiesce.Drain": drain,
+    "ranges.HashRange": lambda: HashRange(0, 9),
+    "ranges.RangeMap": lambda: RangeMap([(HashRange(0, 9), "ann")]),
+    "registryview.Reference": lambda: Reference("n", "s", 1),
+    "registryview.Registration": lambda: Registration("a-b-value", 1, 7, "{}"),
+    "registryview.RegistryView": registry,
+    "replication.Replication": replication,
+    "replication.Report": lambda: ReplicationReport(0, 0, (), (), (), (), 0),
+    "retry.Poison": lambda: Poison.DEAD_LETTER,
+    "retry.RetryPolicy": RetryPolicy,
+    "ring.HashRing": lambda: asked(HashRing(["ann", "bob"], vnodes=3)),
+    "rollover.SegmentProgress": progress,
+    "router.KeyRouter": router,
+    "schemaids.SchemaDistribution": schemas,
+    "schemaids.SchemaPlan": SchemaPlan,
+    "segments.SegmentMap": segment_map,
+    "service.FailFirst": lambda: FailFirst(1),
+    "service.Fixed": lambda: Fixed(1),
+    "service.PerMessage": lambda: PerMessage(1),
+    "service.Poisoned": lambda: Poisoned(["k"]),
+    "service.Sampled": lambda: Sampled([1, 2]),
+    "service.SampledAnswers": lambda: SampledAnswers([Answer.NACK]),
+    "service.Scaled": lambda: Scaled(Fixed(1), 2),
+    "simulate.Outcome": lambda: _ended().outcome,
+    "simulate.Simulation": simulation,
+    "soleowner.SoleOwner": lambda: SoleOwner("ann"),
+    "spread.BucketPlacement": lambda: BucketPlacement(BucketLayout.equal_width(4), ["ann"]),
+    "subjects.NamePattern": pattern,
+    "subjects.NameTranslation": translation,
+    "summary.Summary": lambda: tally().summary(),
+    "summary.Tally": tally,
+    "summary.WaitHistogram": WaitHistogram,
+    "testing.checker.Checker": Checker,
+    "window.InFlightWindow": window,
+}
+
+
+def _ended() -> Simulation:
+    made = simulation()
+    list(made)
+    return made
+
+
+# What a parameter of this name usually takes
+BY_NAME: dict[str, Make] = {
+    "additional_ms": lambda: 5,
+    "arrivals": lambda: [Arrival(1, "k")],
+    "at": lambda: None,
+    "at_ms": lambda: 3,
+    "attempt": lambda: 1,
+    "attempts": lambda: 1,
+    "archive": lambda: False,
+    "then": lambda: Then.SETTLE,
+    "before": lambda: 4,
+    "bits": lambda: 32,
+    "bucket": lambda: 0,
+    "bucket_hash": lambda: 0,
+    "bucket_key": lambda: b"\0\0",
+    "budget": lambda: 4,
+    "capacity": lambda: 5,
+    "change": change,
+    "client_id": lambda: "p",
+    "cluster": lambda: "b",
+    "clusters": lambda: ["a", "b", "c"],
+    "command": lambda: Command(3, 0, "offer", offset=9, key="k"),
+    "commands": lambda: [Command(3, 0, "offer", offset=9, key="k")],
+    "consumer": lambda: "ann",
+    "consumers": lambda: ["ann"],
+    "count": lambda: 1,
+    "data": lambda: b"k",
+    "dispatcher": dispatcher,
+    "drained": list,
+    "effect": lambda: CursorAdvanced(3),
+    "entry": lambda: EntryBatch.of([BatchMessage(1)]),
+    "entries": lambda: [EntryBatch.of([BatchMessage(1)])],
+    "epoch": lambda: 1,
+    "envelope": lambda: OffsetEnvelope(CopyFlags(1), 5, 1),
+    "factor": lambda: 2,
+    "failures": lambda: 1,
+    "field": lambda: "topic",
+    "filters": lambda: ["k*"],
+    "first": lambda: 0,
+    "flags": lambda: CopyFlags(1),
+    "foreign": lambda: "x",
+    "function": lambda: hash_of,
+    "handles": lambda: [(1, 1)],
+    "group": lambda: "g",
+    "hash_": lambda: 7,
+    "hash_max": lambda: 0,
+    "hash_min": lambda: 0,
+    "headers": lambda: [("Axual-Copy-Flags", b"1")],
+    "here": registry,
+    "there": RegistryView,
+    "histogram": lambda: {1: 5, 40000: 7},
+    "history": lambda: [row()],
+    "hop": lambda: tree().plan()[0],
+    "hops": lambda: tree().plan(),
+    "id": lambda: 7,
+    "items": lambda: None,
+    "key": lambda: "k",
+    "key_hash": lambda: KeyHash("length", 32, hash_of),
+    "lag_ms": lambda: 5,
+    "last_processed_epoch_ms": lambda: 5,
+    "layout": lambda: BucketLayout.equal_width(2),
+    "lease_id": lambda: 1,
+    "level": lambda: 1,
+    "levels": lambda: 2,
+    "limit": lambda: 3,
+    "loads": lambda: [1, 2],
+    "log": index,
+    "log_ends": lambda: {"a": 1, "b": 1, "c": 1},
+    "message": lambda: BatchMessage(2, size=3),
+    "messages": lambda: 1,
+    "model": lambda: Fixed(1),
+    "most": lambda: 1,
+    "moves": lambda: [Moved(0, 9, None, "ann")],
+    "ms": lambda: 1,
+    "n": lambda: 2,
+    "name": lambda: "ann",
+    "names": lambda: ["a", "b"],
+    "near": lambda: "b",
+    "nested": lambda: ["a", ["b", "c"]],
+    "now_ms": lambda: 7,
+    "number": lambda: 7,
+    "observed": dict,
+    "offset": lambda: 5,
+    "offsets": lambda: [1, 2],
+    "older": segment_map,
+    "origin": lambda: "a",
+    "other": lambda: ProvenanceVector({"a": 3}),
+    "own_ms": lambda: 5,
+    "owner": lambda: "ann",
+    "owners": lambda: RangeMap([(HashRange(0, 65536), "ann")]),
+    "parameter": lambda: "name",
+    "partition": lambda: 0,
+    "pattern": lambda: "a?*",
+    "pick": lambda: 0,
+    "piece": lambda: HashRange(3, 9),
+    "placement": lambda: HashRing(vnodes=3, slot_bits=4),
+    "plan": lambda: Plan(consumers=[ConsumerPlan("ann")]),
+    "policy": AutoScale,
+    "position": lambda: (1, 1),
+    "positions": dict,
+    "primary": lambda: "a",
+    "range_size": lambda: 65536,
+    "ranges": lambda: [HashRange(0, 32768), HashRange(32768, 65536)],
+    "rates": Rates,
+    "raw": lambda: 7,
+    "receipts": lambda: [(3, "ann", 1)],
+    "records": lambda: [(1, "a", 1)],
+    "remaining": lambda: 2,
+    "reservation_id": lambda: 2,
+    "samples": lambda: [1, 2],
+    "schedule": lambda: [Produced(1, "a")],
+    "schema": lambda: "{}",
+    "second": lambda: 1,
+    "seed": lambda: 0,
+    "segment": lambda: 0,
+    "segment_hash": lambda: 0,
+    "segments": segment_map,
+    "sequence_id": lambda: 1,
+    "service": lambda: Fixed(1),
+    "since_ms": lambda: 0,
+    "slot": lambda: 5,
+    "slot_bits": lambda: 16,
+    "source": lambda: NamePattern("{topic}"),
+    "target": lambda: "b",
+    "splits": lambda: [0, 32768, 65535],
+    "start": lambda: 0,
+    "starts": lambda: [0, 9],
+    "stop": lambda: 9,
+    "stops": lambda: [65536],
+    "subject": lambda: "a-b-value",
+    "subjects": lambda: {"a": NamePattern("{topic}"), "b": NamePattern("x-{topic}")},
+    "subscriptions": lambda: [progress()],
+    "targets": lambda: ["b"],
+    "text": lambda: "{topic}",
+    "timestamp_epoch_ms": lambda: 95,
+    "topic": lambda: "t",
+    "tree": tree,
+    "unprocessed_epoch_ms": lambda: [3],
+    "until_ms": lambda: 9,
+    "value": lambda: "v",
+    "values": lambda: {"topic": "t", "kind": "k"},
+    "version": lambda: 1,
+    "wanted": lambda: 1,
+    "weight": lambda: 1,
+}
+
+SEEN = ReplicationArrival(3, "b", "a", 1, CopyFlags(1), Hop("a", 1, "b"))
+SENT = GroupTimestamp(GroupPartition("t", 0, "g"), 50, CopyFlags(1))
+
+# Where a parameter takes something else than its name says
+ARGUMENTS: dict[str, dict[str, Make]] = {
+    "assigned.AssignedRanges.add": {"name": lambda: "new"},
+    "autoscale.apply_decision": {"decision": lambda: Split(0, ScaleReason.MSG_IN)},
+    "autoscale.decide": {"loads": lambda: {0: SegmentLoad(Rates(), 0)}, "consumers": lambda: {"ann": 0}},
+    "autosplit.AutoSplit.add": {"name": lambda: "new"},
+    "batcher.BatchStats": {"limits": BatchLimits},
+    "batcher.EntryBatch": {"messages": lambda: (BatchMessage(1),)},
+    "batcher.EntryBatch.of": {"messages": lambda: [BatchMessage(1)]},
+    "boundaries.owner_loads": {"ranges": lambda: RangeMap([(HashRange(0, 9), "ann")])},
+    "buckets.BucketLayout.check_declared": {"declared": lambda: BucketLayout.equal_width(4)},
+    "buckets.BucketLayout.from_splits": {"splits": lambda: [9, 80]},
+    "buckets.BucketLayout.split": {"messages": lambda: [(5, "x")]},
+    "checkpoints.BucketCheckpoints.forget": {"segment": lambda: 9},
+    "checkpoints.BucketCheckpoints.from_snapshot": {"data": lambda: checkpoints().snapshot()},
+    "commands.Command": {"command": lambda: "offer"},
+    "commands.call": {"command": lambda: Command(3, 0, "ack", offset=3, consumer="ann", attempt=1)},
+    "config.DispatcherConfig.from_json": {"data": lambda: DispatcherConfig().to_json()},
+    "cursor.Cell": {},
+    "cursor.ContiguousCursor.append": {"cell": lambda: Cell(9)},
+    "cursor.ContiguousCursor.from_token": {"text": lambda: cursor().token().text},
+    "dispatcher.KeySharedDispatcher.add_consumer": {"name": lambda: "new"},
+    "dispatcher.KeySharedDispatcher.offer": {"offset": lambda: 9},
+    "dispatcher.KeySharedDispatcher.offer_many": {"messages": lambda: [(9, "k", None)]},
+    "dispatcher.KeySharedDispatcher.restore": {"state": lambda: dispatcher().snapshot(), "placement": _same_ring},
+    "distribution.DistributionTree.plan_add": {"cluster": lambda: "d"},
+    "distribution.DistributionTree.plan_move": {"target": lambda: "c"},
+    "distributor.Distributor": {"targets": lambda: ["c"]},
+    "draining.add_up": {"entries": lambda: [DrainingEntry(7, 1, 0)], "cleared_total": lambda: 0},
+    "draintracker.DrainTracker.add_consumer": {"consumer": lambda: "new"},
+    "draintracker.DrainTracker.remove_consumer": {"owners": RangeMap},
+    "exclusive.ExclusiveRanges.add": {"name": lambda: "new"},
+    "exclusive.ExclusiveRanges.declare": {"name": lambda: "new", "ranges": lambda: [(10, 20)]},
+    "hashing.key_hash_named": {"name": lambda: "danube32"},
+    "leases.LeaseQueue": {"placement": lambda: HashRing(vnodes=3)},
+    "leases.LeaseQueue.add_consumer": {"name": lambda: "new"},
+    "leases.LeaseQueue.offer": {"version": lambda: 9},
+    "leases.LeaseQueue.restore": {
+        "state": lambda: queue().snapshot(),
+        "placement": lambda: HashRing(["ann"], vnodes=3, slot_bits=4),
+    },
+    "offsetindex.OffsetIndex.append": {"offset": lambda: 99},
+    "offsets.GroupCommit": {"position": lambda: GroupPartition("t", 0, "g")},
+    "offsets.GroupTimestamp": {"position": lambda: GroupPartition("t", 0, "g")},
+    "offsets.OffsetCommitter.plan": {"sent": lambda: SENT, "group": TargetGroup},
+    "offsets.OffsetDistributor.translate": {"commit": lambda: GroupCommit(GroupPartition("t", 0, "g"), 3)},
+    "placement.find_consumer": {"consumers": lambda: {"ann": 1}},
+    "provenance.ProvenanceVector.compact": {"earliest": lambda: {"a": 2}},
+    "provenance.ProvenanceVector.from_json": {"data": lambda: ProvenanceVector({"a": 3}).to_json()},
+    "service.draw": {"purpose": lambda: "letters"},
+    "quiesce.Drain": {"change": losing},
+    "quiesce.Drain.observe": {"positions": lambda: dict.fromkeys(tree().plan(), 1)},
+    "ranges.HashRange.inclusive": {"last": lambda: 9},
+    "ranges.RangeMap.from_json": {"data": lambda: RangeMap([(HashRange(0, 9), "ann")]).to_json()},
+    "ranges.RangeMap.from_stops": {"owners": lambda: ["ann"]},
+    "ranges.RangeMap.moved": {"after": RangeMap},
+    "replication.judge": {"arrivals": lambda: [SEEN]},
+    "retry.Poison.from_name": {"name": lambda: "DROP"},
+    "ring.HashRing.add": {"name": lambda: "new"},
+    "rollover.SegmentProgress.from_checkpoint": {"data": lambda: progress().checkpoint()},
+    "router.KeyRouter.add_consumer": {"name": lambda: "new"},
+    "segments.SegmentMap": {"segments": lambda: segment_map().segments},
+    "segments.SegmentMap.from_json": {"data": lambda: segment_map().to_json()},
+    "segments.SegmentMap.rebucket": {"layout": lambda: BucketLayout.equal_width(3)},
+    "segments.buckets_for_budget": {"segments": lambda: 2},
+    "service.SampledAnswers": {"samples": lambda: [Answer.NACK]},
+    "simulate.Simulation": {"arrivals": lambda: [Arrival(1, "k", service_ms=1)]},
+    "simulate.summarize": {"arrivals": lambda: [Arrival(1, "k", service_ms=1)]},
+    "soleowner.SoleOwner.add": {"name": lambda: "new"},
+    "spread.BucketPlacement.add": {"name": lambda: "new"},
+    "spread.BucketPlacement.from_ranges": {
+        "ranges": lambda: BucketPlacement(BucketLayout.equal_width(2), ["a"]).ranges
+    },
+    "subjects.NamePattern.from_brackets": {"text": lambda: "[tenant|environment]-topic"},
+    "subjects.NameTranslation": {"target": lambda: NamePattern("x-{topic}")},
+    "summary.Tally.add": {"row": row},
+    "summary.Tally.add_all": {"rows": lambda: [row()]},
+    "summary.WaitHistogram.add": {"value": lambda: 5},
+    "summary.WaitHistogram.merge": {"other": WaitHistogram},
+    "summary.WaitHistogram.percentile": {"percent": lambda: 50},
+    "testing.checker.Checker.feed": {"happening": lambda: happenings.Published(offset=1, key=b"k", at_ms=1)},
+    "testing.checker.Checker.violations": {"history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]},
+    "testing.rows.from_rows": {"rows": lambda: [{"version": 1, "happening": "published", "offset": 1}]},
+    "testing.rows.read_jsonl": {"lines": lambda: ['{"version":1,"happening":"published","offset":1}']},
+    "testing.rows.to_rows": {"history": lambda: [happenings.Published(offset=1)]},
+    "testing.rows.write_jsonl": {"history": lambda: [happenings.Published(offset=1)]},
+    "testing.checker.check_history": {"history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]},
+    "window.InFlightWindow.discard": {"name": lambda: "zoe"},
+    "window.InFlightWindow": {"owners": lambda: HashRing(["ann"])},
+}
+
+
+class _Found(NamedTuple):
+    name: str
+    call: Callable[..., Any]
+    owner: type | None
+
+
+def _modules() -> Iterator[tuple[str, Any]]:
+    for found in pkgutil.walk_packages(keyshared.__path__, "keyshared."):
+        short = found.name.removeprefix("keyshared.")
+        parts = short.split(".")
+        if parts[0] == "spark" or parts[0] in PRIVATE or (parts[0] == "testing" and parts[-1] not in KIT):
+            continue
+        yield short, importlib.import_module(found.name)
+
+
+def _found() -> Iterator[_Found]:
+    for short, module in _modules():
+        for public in module.__all__:
+            thing = getattr(module, public)
+            if getattr(thing, "__module__", None) != module.__name__:
+                continue
+            name = f"{short}.{public}"
+            if inspect.isfunction(thing):
+                yield _Found(name, thing, None)
+            elif (
+                inspect.isclass(thing) and not issubclass(thing, enum.Enum | BaseException) and not _is_protocol(thing)
+            ):
+                yield _Found(name, thing, None)
+                yield from (found for found in _members(name, thing) if found.name not in UNCHECKED)
+
+
+def _is_protocol(thing: type) -> bool:
+    return bool(getattr(thing, "_is_protocol", False))
+
+
+def _members(name: str, thing: type) -> Iterator[_Found]:
+    for member in sorted(set(dir(thing)) - set(dir(tuple)) - set(dir(int))):
+        kind = inspect.getattr_static(thing, member)
+        if member.startswith("_"):
+            continue
+        if isinstance(kind, classmethod | staticmethod):
+            yield _Found(f"{name}.{member}", getattr(thing, member), None)
+        elif inspect.isfunction(kind):
+            yield _Found(f"{name}.{member}", kind, thing)
+        elif isinstance(kind, property):
+            yield _Found(f"{name}.{member}", lambda self, member=member: getattr(self, member), thing)
+
+
+# The arguments are right, and the object is in no state for them
+REFUSED = frozenset({"exclusive.ExclusiveRanges.add", "quiesce.Drain.token", "segments.SegmentMap.prune"})
+
+
+def public_calls() -> Iterator[Call]:
+    """Walk the library."""
+    for name, call, owner in _found():
+        own = ARGUMENTS.get(name, {})
+        arguments: dict[str, Make | None] = {}
+        positional = set()
+        for parameter in _parameters(call)[1 if owner else 0 :]:
+            if parameter.kind is parameter.VAR_KEYWORD:
+                continue
+            make = own.get(parameter.name)
+            if make is None and parameter.default is parameter.empty:
+                make = BY_NAME.get(parameter.name, lambda: None)
+            arguments[parameter.name] = make
+            if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL}:
+                positional.add(parameter.name)
+        yield Call(name, call, BUILD[name.rpartition(".")[0]] if owner else None, arguments, frozenset(positional))
+
+
+def _parameters(call: Callable[..., Any]) -> list[inspect.Parameter]:
+    if inspect.isfunction(call) and call.__name__ == "<lambda>":
+        return []
+    return list(inspect.signature(call).parameters.values())

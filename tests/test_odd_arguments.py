@@ -1,0 +1,93 @@
+"""Whatever is passed to a public callable: a `TypeError` or an error of the library comes out, and nothing has changed.
+
+Every public callable of `public_calls` is called with every odd value of `hostile` in the place of each argument.
+"""
+
+import pickle
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+from tests.hostile import ODD
+from tests.public_calls import BUILD, REFUSED, Call, public_calls
+
+from keyshared.errors import InvariantError, KeySharedError
+from keyshared.testing import GuaranteesError, HistoryError, UnsupportedError
+
+CALLS = {call.name: call for call in public_calls()}
+ALLOWED = (TypeError, KeySharedError, GuaranteesError, HistoryError, UnsupportedError)
+
+every_call = pytest.mark.parametrize("name", sorted(CALLS))
+
+
+def run(call: Call, subject: object, odd: dict[str, object]) -> object:
+    """Call it, with right arguments but for the odd ones, and take what an iterator would give."""
+    given = odd | {name: make() for name, make in call.arguments.items() if make is not None and name not in odd}
+    places = [given.pop(name) for name in call.arguments if name in call.positional and name in given]
+    answer = call.call(*([] if call.build is None else [subject]), *places, **given)
+    return list(islice(answer, 100)) if isinstance(answer, Iterator) else answer
+
+
+def state_of(subject: Any) -> object:
+    """What can be compared of an object before and after a call."""
+    try:
+        return pickle.dumps(subject)
+    except (TypeError, AttributeError, pickle.PicklingError):
+        return subject.snapshot() if hasattr(subject, "snapshot") else None
+
+
+def complaints(call: Call, parameter: str, odd: str, value: object) -> Iterator[str]:
+    what = f"{call.name}({parameter}={odd})"
+    subject: Any = call.build() if call.build else None
+    before = state_of(subject)
+    try:
+        answer: Any = run(call, subject, {parameter: value})
+    except InvariantError as error:
+        yield f"{what} breaks an invariant: {error}"
+    except ALLOWED:
+        if before != state_of(subject):
+            yield f"{what} raises and has changed something"
+    except Exception as error:  # noqa: BLE001 - what comes out is the question
+        yield f"{what} raises {type(error).__name__}"
+    else:
+        for made in (subject, answer):
+            yield from unsound(what, made)
+
+
+def unsound(what: str, made: Any) -> Iterator[str]:
+    """What was taken, although it is of no use."""
+    if not hasattr(type(made), "check_invariants"):
+        return
+    try:
+        made.check_invariants()
+    except Exception as error:  # noqa: BLE001 - as above
+        yield f"{what} is taken, and then {type(error).__name__}: {error}"
+
+
+@every_call
+def test_right_arguments_are_taken(name: str) -> None:
+    call = CALLS[name]
+    subject = call.build() if call.build else None
+
+    if name in REFUSED:
+        with pytest.raises(KeySharedError):
+            run(call, subject, {})
+    else:
+        run(call, subject, {})
+
+
+@every_call
+def test_odd_arguments_are_refused_by_name_and_change_nothing(name: str) -> None:
+    call = CALLS[name]
+
+    assert [] == [
+        complaint
+        for parameter in call.arguments
+        for odd, make in ODD
+        for complaint in complaints(call, parameter, odd, make())
+    ]
+
+
+def test_every_object_that_can_be_built_has_public_callables() -> None:
+    assert set() == {name for name in BUILD if not any(call.startswith(f"{name}.") for call in CALLS)}
