@@ -132,7 +132,7 @@ UNCHECKED = frozenset(
         "set_limit",
         "settle",
     ]
-) | {"cursor.ContiguousCursor.append", "cursor.ContiguousCursor.close", "cursor.ContiguousCursor.skip"}
+) | frozenset("cursor.ContiguousCursor." + name for name in ["append", "close", "pass_to", "recall", "skip"])
 
 Make = Callable[[], Any]
 
@@ -576,6 +576,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "cursor.Cell": {},
     "cursor.ContiguousCursor.append": {"cell": lambda: Cell(9)},
     "cursor.ContiguousCursor.from_token": {"text": lambda: cursor().token().text},
+    "cursor.ContiguousCursor.go_on": {"text": lambda: cursor().token().text},
     "dispatcher.KeySharedDispatcher.add_consumer": {"name": lambda: "new"},
     "dispatcher.KeySharedDispatcher.offer": {"offset": lambda: 9},
     "dispatcher.KeySharedDispatcher.offer_many": {"messages": lambda: [(9, "k", None)]},

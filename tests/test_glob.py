@@ -250,6 +250,14 @@ def test_the_work_of_a_match_grows_with_the_key_only(danube_compat: bool) -> Non
     assert [2_000, 2_000] == [middle - small, large - middle]
 
 
+@pytest.mark.parametrize("danube_compat", [False, True])
+def test_a_chunk_whose_beginning_stands_at_many_wrong_places_is_found_or_not(danube_compat: bool) -> None:
+    glob = Glob("*a?b*", danube_compat=danube_compat)
+
+    assert glob.matches("a" * 50 + "xb")
+    assert not glob.matches("a" * 50 + "xyb")
+
+
 def test_a_chunk_with_gaps_that_is_too_long_to_search_for_is_refused() -> None:
     half = "?" * (MAX_GAP_CHUNK // 2)
 

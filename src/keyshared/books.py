@@ -8,7 +8,7 @@ from collections.abc import ItemsView
 from itertools import chain, takewhile
 from typing import Final, Protocol
 
-from keyshared.arguments import check_int
+from keyshared.arguments import check_int, check_kind
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import ConsumerExistsError, EntryStateError, UnknownConsumerError
 from keyshared.lanes import ALONE, Consumer, Entry, Lane, State, WatchedList, WorkList
@@ -63,7 +63,7 @@ class WindowBooks:
         self.held = [0] * len(State)
         self.shared: WorkList = OrderedDict()
         self.ownerless: WorkList = OrderedDict()
-        self.draining: WorkList = OrderedDict() if draining is None else draining
+        self.draining: WorkList = OrderedDict() if draining is None else check_kind("draining", draining, WatchedList)
         self.starved: WorkList = OrderedDict()
         self.capacity = capacity
         self.max_tracked = max_tracked

@@ -99,6 +99,7 @@ class Recorder:
         self._now = 0
         self._last_offset: int | None = None
         self._keys: dict[int, bytes | None] = {}  # of what is outstanding
+        self._attempts: dict[int, int] = {}  # the last delivery of each that was written down
         self._holds: dict[int, HoldReason] = {}
         self._failures: dict[int, int] = {}
         self._delays: dict[int, int | None] = {}  # what the call asks for, instead of the policy's delay
@@ -143,7 +144,7 @@ class Recorder:
 
     # --- a call -----------------------------------------------------------------------------------------------------
 
-    def _call(self, name: str, call: Callable[..., list[Effect]], *args: Any, **kwargs: Any) -> list[Effect]:  # noqa: ANN401, C901  # as the dispatcher's; one step after the other
+    def _call(self, name: str, call: Callable[..., list[Effect]], *args: Any, **kwargs: Any) -> list[Effect]:  # noqa: ANN401  # as the dispatcher's; one step after the other
         effects = call(*args, **kwargs)
         now_ms = kwargs.pop("now_ms", None)
         self._now = self._now if now_ms is None else now_ms
@@ -160,9 +161,7 @@ class Recorder:
         self._tell_owners()
         for obligation in obligations:
             self._see(obligation)
-        if name == "ack_many":
-            self._ack_guessed(effects, args[0])
-        elif name == "pull":
+        if name == "pull":
             self._tell(past.LimitChanged, consumer=args[0], limit=self._members[args[0]])
         self._compare()
         for effect in effects:
@@ -198,18 +197,17 @@ class Recorder:
         self._tell_ack(receipt, counted=not _ignored(effects, receipt))
 
     def _ack_many(self, effects: Sequence[Effect], receipts: Sequence[_Receipt]) -> None:
-        guessed = _delivered(effects)
         for receipt in dict.fromkeys(receipts):
             counted = _ignored(effects, receipt) < receipts.count(receipt)
-            if receipt not in guessed or not counted:
-                self._tell_ack(receipt, counted=counted)
+            if counted:
+                self._tell_if_named_in_advance(*receipt)
+            self._tell_ack(receipt, counted=counted)
 
-    def _ack_guessed(self, effects: Sequence[Effect], receipts: Sequence[_Receipt]) -> None:
-        """Deliveries that were acked by the very call that made them: the batch named them in advance."""
-        guessed = _delivered(effects)
-        for receipt in dict.fromkeys(receipts):
-            if receipt in guessed and _ignored(effects, receipt) < receipts.count(receipt):
-                self._tell_ack(receipt, counted=True)
+    def _tell_if_named_in_advance(self, offset: int, consumer: str, attempt: int) -> None:
+        """Write down a delivery that the batch both made and acked: no effect of the call speaks of it."""
+        if offset in self._keys and attempt > self._attempts.get(offset, 0):
+            self._tell_owners()
+            self._see(Deliver(offset, self._keys[offset], consumer, attempt, 0, None))
 
     def _tell_ack(self, receipt: tuple[Any, ...], *, counted: bool) -> None:
         offset, consumer, attempt = receipt
@@ -284,6 +282,7 @@ class Recorder:
         match effect:
             case Deliver(offset, key, consumer, attempt):
                 self._holds.pop(offset, None)
+                self._attempts[offset] = attempt
                 self._tell(past.Delivered, offset=offset, key=key, consumer=consumer, attempt=attempt)
             case Released():
                 self._see_released(effect)
@@ -370,6 +369,7 @@ class Recorder:
 
     def _finish(self, offset: int) -> None:
         del self._keys[offset], self._failures[offset]
+        self._attempts.pop(offset, None)
         self._holds.pop(offset, None)
         if offset not in self._answered:
             self._tell(past.Settled, offset=offset, reason=SettledBy.NOBODY)
@@ -383,10 +383,6 @@ def _unit_holds(config: Any) -> dict[str, HoldReason]:  # noqa: ANN401  # as the
 def _ignored(effects: Sequence[Effect], receipt: tuple[Any, ...]) -> int:
     """How many times a receipt had no effect."""
     return sum(isinstance(effect, AckIgnored) and effect[:3] == receipt for effect in effects)
-
-
-def _delivered(effects: Sequence[Effect]) -> set[_Receipt]:
-    return {effect.receipt for effect in effects if isinstance(effect, Deliver)}
 
 
 def _mentions(effects: Sequence[Effect], kind: type[Effect], offset: int) -> bool:
