@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent
 # Whole runs of the demo and much else: begun last, one would keep a worker busy while the other has nothing left to do.
 LONGEST = {
-    "test_copies.py",
-    "test_demo.py",
-    "test_demo_distribution.py",
-    "test_offsets.py",
-    "test_replay.py",
-    "test_streaming.py",
+    ROOT / "tests" / "spark" / name
+    for name in (
+        "clusters/test_offsets.py",
+        "columns/test_copies.py",
+        "demo/test_demo.py",
+        "demo/test_distribution.py",
+        "replays/test_replay.py",
+        "streams/test_dispatch.py",
+    )
 }
 
 # Chosen with --hypothesis-profile; tests never set max_examples themselves, or the choice would not reach them.
@@ -49,7 +52,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     pytest.importorskip("pyspark")
     from tests.spark import literal_rows  # noqa: PLC0415 - other tests run without pyspark
 
-    from keyshared.spark.session import local_session  # noqa: PLC0415 - as above
+    from keyshared.spark.runtime.session import local_session  # noqa: PLC0415 - as above
 
     folder = tmp_path_factory.mktemp("spark")
     session = local_session(
@@ -97,7 +100,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     wanted = str(config.getoption("markexpr"))
     if "not spark" in wanted and _in_spark_lane(collection_path):
         return True
-    return True if "not slow" in wanted and collection_path.is_relative_to(ROOT / "tests" / "subjects") else None
+    return True if "not slow" in wanted and collection_path.is_relative_to(ROOT / "tests" / "real_subjects") else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -105,7 +108,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _in_spark_lane(item.path):
             item.add_marker(pytest.mark.spark)
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    items.sort(key=lambda item: item.path not in LONGEST)
     blocks = [index for index, item in enumerate(items) if isinstance(item, SybilItem)]
     in_order = sorted((items[index] for index in blocks), key=lambda item: (item.path, item.location[1] or 0))
     for index, item in zip(blocks, in_order, strict=True):

@@ -14,9 +14,8 @@ from benchmarks.floor import Floor
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver, Effect, Load
-from keyshared.lanes import Consumer, Entry, State
 from keyshared.ring import HashRing
-from keyshared.window import InFlightWindow
+from keyshared.window import Consumer, Entry, InFlightWindow, State
 
 __all__ = [
     "CONSUMERS",

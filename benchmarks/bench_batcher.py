@@ -9,8 +9,7 @@ from random import Random
 
 from benchmarks._harness import Report, Scale, Timed, timed, turns
 
-from keyshared.batcher import BatchLimits, BatchMessage, BucketBatcher
-from keyshared.buckets import BucketLayout, key_halves
+from keyshared.buckets import BatchLimits, BatchMessage, BucketBatcher, BucketLayout, key_halves
 from keyshared.hashing import XXH64_SEED_42
 
 MESSAGES = 20_000

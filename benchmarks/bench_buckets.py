@@ -7,9 +7,15 @@ from random import Random
 
 from benchmarks._harness import Report, Scale, repeated, timed, turns
 
-from keyshared.boundaries import balanced_boundaries, bucket_loads, imbalance, owner_loads
-from keyshared.buckets import HASH_STOP, BucketLayout
-from keyshared.spread import BucketPlacement
+from keyshared.buckets import (
+    HASH_STOP,
+    BucketLayout,
+    BucketPlacement,
+    balanced_boundaries,
+    bucket_loads,
+    imbalance,
+    owner_loads,
+)
 
 BUCKETS = 1024
 LOOKUPS = 50_000

@@ -10,9 +10,7 @@ from benchmarks.bench_life import Keys, hot_keys, unique_keys
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver
-from keyshared.leaseconfig import LeaseConfig
-from keyshared.leases import LeaseQueue
-from keyshared.leasevalues import Lease, Reservation
+from keyshared.leases import Lease, LeaseConfig, LeaseQueue, Reservation
 from keyshared.ring import HashRing
 
 WINDOW = 10_000

@@ -14,7 +14,7 @@ from random import Random
 
 from benchmarks._harness import Report, Scale, repeated, timed, turns
 
-from keyshared.offsetindex import OffsetIndex
+from keyshared.offsets import OffsetIndex
 
 RECORDS = 200_000
 LOOKUPS = 5_000

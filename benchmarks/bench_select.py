@@ -7,10 +7,7 @@ from random import Random
 
 from benchmarks._harness import Report, Scale, repeated, turns
 
-from keyshared.assigned import AssignedRanges
-from keyshared.autosplit import AutoSplit
-from keyshared.exclusive import ExclusiveRanges
-from keyshared.placement import Placement
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, Placement
 from keyshared.ranges import HashRange
 from keyshared.ring import HashRing
 

@@ -22,7 +22,7 @@ from benchmarks._spark import Seconds, Turns, bench_parser, bench_session, take_
 from benchmarks.bench_checker import CLAIMS, history
 from pyspark.sql import DataFrame
 
-from keyshared.spark.audit import audit, audit_batches
+from keyshared.spark.audits.audit import audit, audit_batches
 from keyshared.testing import Checker, from_rows, to_rows
 from keyshared.testing.history import Happening
 from keyshared.testing.rows import COLUMNS

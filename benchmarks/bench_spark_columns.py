@@ -17,14 +17,13 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import StringType, StructField, StructType
 
-from keyshared.buckets import BucketLayout
+from keyshared.buckets import BucketLayout, BucketPlacement
 from keyshared.hashing import MURMUR3_32
 from keyshared.ring import HashRing
-from keyshared.spark.buckets import with_bucket, with_bucket_owner
-from keyshared.spark.histogram import key_histogram
-from keyshared.spark.owner import with_owner
-from keyshared.spark.slots import with_slot
-from keyshared.spread import BucketPlacement
+from keyshared.spark.columns.buckets import with_bucket, with_bucket_owner
+from keyshared.spark.columns.owners import with_owner
+from keyshared.spark.columns.slots import with_slot
+from keyshared.spark.keystats.histogram import key_histogram
 
 ROWS = 1_000_000
 KEYS = 100_000

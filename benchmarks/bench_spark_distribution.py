@@ -19,10 +19,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from keyshared.copyflags import BigEndian
 from keyshared.distribution import DistributionTree
-from keyshared.spark.copies import with_copy_due
-from keyshared.spark.distribution import audit_distribution
-from keyshared.spark.offsets import translate_offsets
-from keyshared.spark.session import local_session
+from keyshared.spark.clusters.audit import audit_distribution
+from keyshared.spark.clusters.offsets import translate_offsets
+from keyshared.spark.columns.copies import with_copy_due
+from keyshared.spark.runtime.session import local_session
 
 ROWS = 1_000_000
 PARTITIONS = 8

@@ -23,10 +23,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from keyshared.ring import HashRing
 from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Pace, Plan
-from keyshared.spark.colocation import colocate
-from keyshared.spark.owner import with_owner
-from keyshared.spark.partition import Message, replay_partition
-from keyshared.spark.replay import replay
+from keyshared.spark.columns.colocation import colocate
+from keyshared.spark.columns.owners import with_owner
+from keyshared.spark.replays.partition import Message, replay_partition
+from keyshared.spark.replays.replay import replay
 
 ROWS = 1_000_000
 KEYS = 100_000

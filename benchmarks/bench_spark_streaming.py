@@ -22,11 +22,10 @@ from benchmarks._spark import Turns, bench_parser, bench_session, noop, take_tur
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from keyshared.commands import Command
 from keyshared.config import DispatcherConfig
-from keyshared.journal import Journal
+from keyshared.journal import Command, Journal
 from keyshared.ring import HashRing
-from keyshared.spark.streaming import COMMAND_SCHEMA, STATE_STORE, stream_dispatch
+from keyshared.spark.streams.dispatch import COMMAND_SCHEMA, STATE_STORE, stream_dispatch
 
 ROWS: Final = 200_000
 TOPIC_PARTITIONS: Final = (4, 100)

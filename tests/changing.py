@@ -7,13 +7,10 @@ from itertools import combinations
 from random import Random
 from typing import Any
 
-from tests.distribution import chosen_plan, links_of, random_shape
+from tests.distribution.trees import chosen_plan, links_of, random_shape
 
-from keyshared.distribution import DistributionTree
-from keyshared.distributor import Hop
+from keyshared.distribution import Change, DistributionTree, Drain, Hop, Replication, Report, judge
 from keyshared.errors import TopologyError
-from keyshared.quiesce import Change, Drain
-from keyshared.replication import Replication, Report, judge
 
 TreeChange = Change[DistributionTree]
 

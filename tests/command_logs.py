@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 from tests.properties.schedules import any_config
 
-from keyshared.commands import Command
 from keyshared.config import DispatcherConfig
 from keyshared.effects import BlockReason
-from keyshared.journal import Journal
+from keyshared.journal import Command, Journal
 from keyshared.ring import HashRing
 
 __all__ = ["Log", "lag_of", "pieces_of", "ring", "written_log"]

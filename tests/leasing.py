@@ -6,11 +6,9 @@ from typing import Any, Final
 
 from tests.alphabet import FIRST_LETTER
 
-from keyshared.assigned import AssignedRanges
 from keyshared.effects import Effect
-from keyshared.leaseconfig import LeaseConfig
-from keyshared.leases import LeaseQueue
-from keyshared.leasevalues import Lease, Outcome, Reservation
+from keyshared.leases import Lease, LeaseConfig, LeaseQueue, Outcome, Reservation
+from keyshared.placement import AssignedRanges
 from keyshared.ranges import HashRange
 
 __all__ = ["WatchedQueue", "assigned", "fill", "lease", "letters", "queue", "reserve"]

@@ -12,103 +12,96 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import keyshared
-from keyshared.assigned import AssignedRanges
-from keyshared.autoscale import AutoScale, Rates, SegmentLoad, Split
-from keyshared.autoscale import Reason as ScaleReason
-from keyshared.autosplit import AutoSplit
-from keyshared.batcher import BatchLimits, BatchMessage, BatchStats, BucketBatcher, EntryBatch
-from keyshared.buckets import BucketLayout
-from keyshared.checkpoints import BucketCheckpoints
-from keyshared.commands import Command
-from keyshared.commitmetadata import OffsetEnvelope
+from keyshared.buckets import (
+    BatchLimits,
+    BatchMessage,
+    BatchStats,
+    BucketBatcher,
+    BucketCheckpoints,
+    BucketLayout,
+    BucketPlacement,
+    EntryBatch,
+)
 from keyshared.config import DispatcherConfig
 from keyshared.copyflags import BigEndian, CopyFlags, FlagsHeader
 from keyshared.cursor import Cell, ContiguousCursor, CursorToken
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.distribution import DistributionTree
-from keyshared.distributor import Distributor, Hop
+from keyshared.distribution import Arrival as ReplicationArrival
+from keyshared.distribution import Change, DistributionTree, Distributor, Drain, Hop, Produced, Replication
+from keyshared.distribution import Report as ReplicationReport
 from keyshared.draining import DrainingEntry, DrainingHashes, DrainingStats
 from keyshared.draintracker import DrainTracker
 from keyshared.effects import CursorAdvanced, Deliver
-from keyshared.exclusive import ExclusiveRanges
 from keyshared.glob import Glob, KeyFilter
 from keyshared.hashing import KeyHash
-from keyshared.history import Event, Row
-from keyshared.journal import Journal
-from keyshared.lanes import Consumer
-from keyshared.leaseconfig import LeaseConfig
-from keyshared.leases import LeaseQueue
-from keyshared.leasevalues import Lease, Leased, Reservation
-from keyshared.offsetindex import Bounds, OffsetIndex
+from keyshared.journal import Command, Journal
+from keyshared.leases import Lease, LeaseConfig, Leased, LeaseQueue, Reservation
 from keyshared.offsets import (
+    Bounds,
     GroupCommit,
     GroupPartition,
     GroupTimestamp,
     OffsetCommitter,
     OffsetDistributor,
+    OffsetEnvelope,
+    OffsetIndex,
+    ProvenanceVector,
     TargetGroup,
 )
 from keyshared.pendingacks import PendingAcks
-from keyshared.plan import Arrival, ConsumerPlan, Plan
-from keyshared.producer import SegmentProducer
-from keyshared.provenance import ProvenanceVector
-from keyshared.quiesce import Change, Drain
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, SoleOwner
 from keyshared.ranges import HashRange, Moved, RangeMap
-from keyshared.registryview import Reference, Registration, RegistryView
-from keyshared.replication import Arrival as ReplicationArrival
-from keyshared.replication import Produced, Replication
-from keyshared.replication import Report as ReplicationReport
 from keyshared.retry import Poison, RetryPolicy, Then
 from keyshared.ring import HashRing
-from keyshared.rollover import SegmentProgress
 from keyshared.router import KeyRouter
-from keyshared.schemaids import SchemaDistribution, SchemaPlan
-from keyshared.segments import SegmentMap
-from keyshared.service import Answer, FailFirst, Fixed, PerMessage, Poisoned, Sampled, SampledAnswers, Scaled
-from keyshared.simulate import Simulation
-from keyshared.soleowner import SoleOwner
-from keyshared.spread import BucketPlacement
-from keyshared.subjects import NamePattern, NameTranslation
-from keyshared.summary import Tally, WaitHistogram
+from keyshared.segments import AutoScale, Rates, SegmentLoad, SegmentMap, SegmentProducer, SegmentProgress, Split
+from keyshared.segments import Reason as ScaleReason
+from keyshared.simulate import (
+    Answer,
+    Arrival,
+    ConsumerPlan,
+    Event,
+    FailFirst,
+    Fixed,
+    PerMessage,
+    Plan,
+    Poisoned,
+    Row,
+    Sampled,
+    SampledAnswers,
+    Scaled,
+    Simulation,
+    Tally,
+    WaitHistogram,
+)
+from keyshared.subjects import (
+    NamePattern,
+    NameTranslation,
+    Reference,
+    Registration,
+    RegistryView,
+    SchemaDistribution,
+    SchemaPlan,
+)
 from keyshared.testing import Checker
 from keyshared.testing import history as happenings
-from keyshared.window import InFlightWindow
+from keyshared.window import Consumer, InFlightWindow
 
 __all__ = ["BUILD", "REFUSED", "Call", "public_calls"]
 
 # What no user imports: parts of one public module, whose callers are checked already.
 PRIVATE = frozenset(
     [
-        "ackholes",
-        "admission",
-        "arguments",
-        "books",
-        "checks",
-        "dedup",
-        "drains",
-        "endings",
+        "buckets.load_spread",
+        "distribution.shape",
         "errors",
-        "explain",
-        "host",
-        "invariants",
-        "lanes",
-        "leasebook",
-        "leaseledger",
-        "leasewhy",
-        "loadspread",
-        "members",
-        "membership",
-        "outbox",
-        "receipts",
-        "ring_rules",
-        "rooms",
-        "routing",
-        "segment",
-        "snapshot",
-        "timers",
-        "treeshape",
-        "unit_window",
-        "units",
+        "leases.ack_holes",
+        "leases.book",
+        "leases.ledger",
+        "leases.producers",
+        "placement.ring_rules",
+        "segments.segment",
+        "simulate.host",
     ]
 )
 # Of the kit: what a user writes, calls or reads. The rest are the judges behind Checker.
@@ -324,14 +317,14 @@ def hash_of(data: bytes) -> int:
 
 # An object of each class whose methods and properties are public
 BUILD: dict[str, Make] = {
-    "assigned.AssignedRanges": lambda: asked(AssignedRanges([(HashRange(0, 9), "ann")])),
-    "autoscale.Rates": Rates,
-    "autosplit.AutoSplit": lambda: asked(AutoSplit(["ann"])),
-    "batcher.BatchStats": lambda: BatchStats(1, 1, 1, 1, BatchLimits()),
-    "batcher.BucketBatcher": batcher,
-    "batcher.EntryBatch": lambda: EntryBatch.of([BatchMessage(1)]),
-    "buckets.BucketLayout": lambda: BucketLayout.equal_width(4),
-    "checkpoints.BucketCheckpoints": checkpoints,
+    "placement.assigned.AssignedRanges": lambda: asked(AssignedRanges([(HashRange(0, 9), "ann")])),
+    "segments.autoscale.Rates": Rates,
+    "placement.autosplit.AutoSplit": lambda: asked(AutoSplit(["ann"])),
+    "buckets.batcher.BatchStats": lambda: BatchStats(1, 1, 1, 1, BatchLimits()),
+    "buckets.batcher.BucketBatcher": batcher,
+    "buckets.batcher.EntryBatch": lambda: EntryBatch.of([BatchMessage(1)]),
+    "buckets.layout.BucketLayout": lambda: BucketLayout.equal_width(4),
+    "buckets.checkpoints.BucketCheckpoints": checkpoints,
     "config.DispatcherConfig": DispatcherConfig,
     "copyflags.BigEndian": BigEndian,
     "copyflags.CopyFlags": lambda: CopyFlags(5),
@@ -339,63 +332,63 @@ BUILD: dict[str, Make] = {
     "cursor.ContiguousCursor": cursor,
     "cursor.CursorToken": lambda: CursorToken("ks1:"),
     "dispatcher.KeySharedDispatcher": dispatcher,
-    "distribution.DistributionTree": tree,
-    "distributor.Distributor": lambda: Distributor("a", 1, ["b"]),
-    "distributor.Hop": lambda: Hop("a", 1, "b"),
+    "distribution.tree.DistributionTree": tree,
+    "distribution.distributor.Distributor": lambda: Distributor("a", 1, ["b"]),
+    "distribution.distributor.Hop": lambda: Hop("a", 1, "b"),
     "draining.DrainingHashes": draining_hashes,
     "draining.DrainingStats": lambda: DrainingStats(1, 0, 1, (DrainingEntry(7, 1, 0),)),
     "draintracker.DrainTracker": tracker,
     "effects.Deliver": lambda: Deliver(3, b"k", "ann", 1, 0, None),
-    "exclusive.ExclusiveRanges": lambda: asked(ExclusiveRanges({"ann": [(0, 9)]})),
+    "placement.exclusive.ExclusiveRanges": lambda: asked(ExclusiveRanges({"ann": [(0, 9)]})),
     "glob.Glob": lambda: Glob("a?*"),
     "glob.KeyFilter": lambda: KeyFilter(["a?*"]),
-    "hashing.KeyHash": lambda: KeyHash("length", 32, hash_of),
-    "journal.Journal": journal,
-    "leaseconfig.LeaseConfig": LeaseConfig,
-    "leases.LeaseQueue": queue,
-    "leasevalues.Lease": lambda: Lease(1, "ann", (Leased(1, b"k", None, 1),), 9),
-    "leasevalues.Reservation": lambda: Reservation(1, "ann", (Leased(1, b"k", None, 1),), 9),
-    "offsetindex.Bounds": lambda: Bounds(1, 1),
-    "offsetindex.OffsetIndex": index,
-    "offsets.OffsetCommitter": OffsetCommitter,
-    "offsets.OffsetDistributor": OffsetDistributor,
+    "hashing.named.KeyHash": lambda: KeyHash("length", 32, hash_of),
+    "journal.journal.Journal": journal,
+    "leases.config.LeaseConfig": LeaseConfig,
+    "leases.queue.LeaseQueue": queue,
+    "leases.values.Lease": lambda: Lease(1, "ann", (Leased(1, b"k", None, 1),), 9),
+    "leases.values.Reservation": lambda: Reservation(1, "ann", (Leased(1, b"k", None, 1),), 9),
+    "offsets.index.Bounds": lambda: Bounds(1, 1),
+    "offsets.index.OffsetIndex": index,
+    "offsets.translate.OffsetCommitter": OffsetCommitter,
+    "offsets.translate.OffsetDistributor": OffsetDistributor,
     "pendingacks.PendingAcks": pending,
-    "producer.SegmentProducer": producer,
-    "provenance.ProvenanceVector": lambda: ProvenanceVector({"a": 3}),
-    "quiesce.Change": change,
-    "quiesce.Drain": drain,
+    "segments.producer.SegmentProducer": producer,
+    "offsets.provenance.ProvenanceVector": lambda: ProvenanceVector({"a": 3}),
+    "distribution.change.Change": change,
+    "distribution.change.Drain": drain,
     "ranges.HashRange": lambda: HashRange(0, 9),
     "ranges.RangeMap": lambda: RangeMap([(HashRange(0, 9), "ann")]),
-    "registryview.Reference": lambda: Reference("n", "s", 1),
-    "registryview.Registration": lambda: Registration("a-b-value", 1, 7, "{}"),
-    "registryview.RegistryView": registry,
-    "replication.Replication": replication,
-    "replication.Report": lambda: ReplicationReport(0, 0, (), (), (), (), 0),
+    "subjects.registry.Reference": lambda: Reference("n", "s", 1),
+    "subjects.registry.Registration": lambda: Registration("a-b-value", 1, 7, "{}"),
+    "subjects.registry.RegistryView": registry,
+    "distribution.replication.Replication": replication,
+    "distribution.replication.Report": lambda: ReplicationReport(0, 0, (), (), (), (), 0),
     "retry.Poison": lambda: Poison.DEAD_LETTER,
     "retry.RetryPolicy": RetryPolicy,
     "ring.HashRing": lambda: asked(HashRing(["ann", "bob"], vnodes=3)),
-    "rollover.SegmentProgress": progress,
+    "segments.rollover.SegmentProgress": progress,
     "router.KeyRouter": router,
-    "schemaids.SchemaDistribution": schemas,
-    "schemaids.SchemaPlan": SchemaPlan,
-    "segments.SegmentMap": segment_map,
-    "service.FailFirst": lambda: FailFirst(1),
-    "service.Fixed": lambda: Fixed(1),
-    "service.PerMessage": lambda: PerMessage(1),
-    "service.Poisoned": lambda: Poisoned(["k"]),
-    "service.Sampled": lambda: Sampled([1, 2]),
-    "service.SampledAnswers": lambda: SampledAnswers([Answer.NACK]),
-    "service.Scaled": lambda: Scaled(Fixed(1), 2),
-    "simulate.Outcome": lambda: _ended().outcome,
-    "simulate.Simulation": simulation,
-    "soleowner.SoleOwner": lambda: SoleOwner("ann"),
-    "spread.BucketPlacement": lambda: BucketPlacement(BucketLayout.equal_width(4), ["ann"]),
-    "subjects.NamePattern": pattern,
-    "subjects.NameTranslation": translation,
-    "summary.Summary": lambda: tally().summary(),
-    "summary.Tally": tally,
-    "summary.WaitHistogram": WaitHistogram,
-    "testing.checker.Checker": Checker,
+    "subjects.schemas.SchemaDistribution": schemas,
+    "subjects.schemas.SchemaPlan": SchemaPlan,
+    "segments.map.SegmentMap": segment_map,
+    "simulate.service.FailFirst": lambda: FailFirst(1),
+    "simulate.service.Fixed": lambda: Fixed(1),
+    "simulate.service.PerMessage": lambda: PerMessage(1),
+    "simulate.service.Poisoned": lambda: Poisoned(["k"]),
+    "simulate.service.Sampled": lambda: Sampled([1, 2]),
+    "simulate.service.SampledAnswers": lambda: SampledAnswers([Answer.NACK]),
+    "simulate.service.Scaled": lambda: Scaled(Fixed(1), 2),
+    "simulate.simulation.Outcome": lambda: _ended().outcome,
+    "simulate.simulation.Simulation": simulation,
+    "placement.sole_owner.SoleOwner": lambda: SoleOwner("ann"),
+    "buckets.placement.BucketPlacement": lambda: BucketPlacement(BucketLayout.equal_width(4), ["ann"]),
+    "subjects.names.NamePattern": pattern,
+    "subjects.names.NameTranslation": translation,
+    "simulate.summary.Summary": lambda: tally().summary(),
+    "simulate.summary.Tally": tally,
+    "simulate.summary.WaitHistogram": WaitHistogram,
+    "testing.judges.checker.Checker": Checker,
     "window.InFlightWindow": window,
 }
 
@@ -557,21 +550,21 @@ SENT = GroupTimestamp(GroupPartition("t", 0, "g"), 50, CopyFlags(1))
 
 # Where a parameter takes something else than its name says
 ARGUMENTS: dict[str, dict[str, Make]] = {
-    "assigned.AssignedRanges.add": {"name": lambda: "new"},
-    "autoscale.apply_decision": {"decision": lambda: Split(0, ScaleReason.MSG_IN)},
-    "autoscale.decide": {"loads": lambda: {0: SegmentLoad(Rates(), 0)}, "consumers": lambda: {"ann": 0}},
-    "autosplit.AutoSplit.add": {"name": lambda: "new"},
-    "batcher.BatchStats": {"limits": BatchLimits},
-    "batcher.EntryBatch": {"messages": lambda: (BatchMessage(1),)},
-    "batcher.EntryBatch.of": {"messages": lambda: [BatchMessage(1)]},
-    "boundaries.owner_loads": {"ranges": lambda: RangeMap([(HashRange(0, 9), "ann")])},
-    "buckets.BucketLayout.check_declared": {"declared": lambda: BucketLayout.equal_width(4)},
-    "buckets.BucketLayout.from_splits": {"splits": lambda: [9, 80]},
-    "buckets.BucketLayout.split": {"messages": lambda: [(5, "x")]},
-    "checkpoints.BucketCheckpoints.forget": {"segment": lambda: 9},
-    "checkpoints.BucketCheckpoints.from_snapshot": {"data": lambda: checkpoints().snapshot()},
-    "commands.Command": {"command": lambda: "offer"},
-    "commands.call": {"command": lambda: Command(3, 0, "ack", offset=3, consumer="ann", attempt=1)},
+    "placement.assigned.AssignedRanges.add": {"name": lambda: "new"},
+    "segments.autoscale.apply_decision": {"decision": lambda: Split(0, ScaleReason.MSG_IN)},
+    "segments.autoscale.decide": {"loads": lambda: {0: SegmentLoad(Rates(), 0)}, "consumers": lambda: {"ann": 0}},
+    "placement.autosplit.AutoSplit.add": {"name": lambda: "new"},
+    "buckets.batcher.BatchStats": {"limits": BatchLimits},
+    "buckets.batcher.EntryBatch": {"messages": lambda: (BatchMessage(1),)},
+    "buckets.batcher.EntryBatch.of": {"messages": lambda: [BatchMessage(1)]},
+    "buckets.boundaries.owner_loads": {"ranges": lambda: RangeMap([(HashRange(0, 9), "ann")])},
+    "buckets.layout.BucketLayout.check_declared": {"declared": lambda: BucketLayout.equal_width(4)},
+    "buckets.layout.BucketLayout.from_splits": {"splits": lambda: [9, 80]},
+    "buckets.layout.BucketLayout.split": {"messages": lambda: [(5, "x")]},
+    "buckets.checkpoints.BucketCheckpoints.forget": {"segment": lambda: 9},
+    "buckets.checkpoints.BucketCheckpoints.from_snapshot": {"data": lambda: checkpoints().snapshot()},
+    "journal.commands.Command": {"command": lambda: "offer"},
+    "journal.commands.call": {"command": lambda: Command(3, 0, "ack", offset=3, consumer="ann", attempt=1)},
     "config.DispatcherConfig.from_json": {"data": lambda: DispatcherConfig().to_json()},
     "cursor.Cell": {},
     "cursor.ContiguousCursor.append": {"cell": lambda: Cell(9)},
@@ -581,68 +574,70 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "dispatcher.KeySharedDispatcher.offer": {"offset": lambda: 9},
     "dispatcher.KeySharedDispatcher.offer_many": {"messages": lambda: [(9, "k", None)]},
     "dispatcher.KeySharedDispatcher.restore": {"state": lambda: dispatcher().snapshot(), "placement": _same_ring},
-    "distribution.DistributionTree.plan_add": {"cluster": lambda: "d"},
-    "distribution.DistributionTree.plan_move": {"target": lambda: "c"},
-    "distributor.Distributor": {"targets": lambda: ["c"]},
+    "distribution.tree.DistributionTree.plan_add": {"cluster": lambda: "d"},
+    "distribution.tree.DistributionTree.plan_move": {"target": lambda: "c"},
+    "distribution.distributor.Distributor": {"targets": lambda: ["c"]},
     "draining.add_up": {"entries": lambda: [DrainingEntry(7, 1, 0)], "cleared_total": lambda: 0},
     "draintracker.DrainTracker.add_consumer": {"consumer": lambda: "new"},
     "draintracker.DrainTracker.remove_consumer": {"owners": RangeMap},
-    "exclusive.ExclusiveRanges.add": {"name": lambda: "new"},
-    "exclusive.ExclusiveRanges.declare": {"name": lambda: "new", "ranges": lambda: [(10, 20)]},
-    "hashing.key_hash_named": {"name": lambda: "danube32"},
-    "leases.LeaseQueue": {"placement": lambda: HashRing(vnodes=3)},
-    "leases.LeaseQueue.add_consumer": {"name": lambda: "new"},
-    "leases.LeaseQueue.offer": {"version": lambda: 9},
-    "leases.LeaseQueue.restore": {
+    "placement.exclusive.ExclusiveRanges.add": {"name": lambda: "new"},
+    "placement.exclusive.ExclusiveRanges.declare": {"name": lambda: "new", "ranges": lambda: [(10, 20)]},
+    "hashing.named.key_hash_named": {"name": lambda: "danube32"},
+    "leases.queue.LeaseQueue": {"placement": lambda: HashRing(vnodes=3)},
+    "leases.queue.LeaseQueue.add_consumer": {"name": lambda: "new"},
+    "leases.queue.LeaseQueue.offer": {"version": lambda: 9},
+    "leases.queue.LeaseQueue.restore": {
         "state": lambda: queue().snapshot(),
         "placement": lambda: HashRing(["ann"], vnodes=3, slot_bits=4),
     },
-    "offsetindex.OffsetIndex.append": {"offset": lambda: 99},
-    "offsets.GroupCommit": {"position": lambda: GroupPartition("t", 0, "g")},
-    "offsets.GroupTimestamp": {"position": lambda: GroupPartition("t", 0, "g")},
-    "offsets.OffsetCommitter.plan": {"sent": lambda: SENT, "group": TargetGroup},
-    "offsets.OffsetDistributor.translate": {"commit": lambda: GroupCommit(GroupPartition("t", 0, "g"), 3)},
-    "placement.find_consumer": {"consumers": lambda: {"ann": 1}},
-    "provenance.ProvenanceVector.compact": {"earliest": lambda: {"a": 2}},
-    "provenance.ProvenanceVector.from_json": {"data": lambda: ProvenanceVector({"a": 3}).to_json()},
-    "service.draw": {"purpose": lambda: "letters"},
-    "quiesce.Drain": {"change": losing},
-    "quiesce.Drain.observe": {"positions": lambda: dict.fromkeys(tree().plan(), 1)},
+    "offsets.index.OffsetIndex.append": {"offset": lambda: 99},
+    "offsets.translate.GroupCommit": {"position": lambda: GroupPartition("t", 0, "g")},
+    "offsets.translate.GroupTimestamp": {"position": lambda: GroupPartition("t", 0, "g")},
+    "offsets.translate.OffsetCommitter.plan": {"sent": lambda: SENT, "group": TargetGroup},
+    "offsets.translate.OffsetDistributor.translate": {"commit": lambda: GroupCommit(GroupPartition("t", 0, "g"), 3)},
+    "placement.protocol.find_consumer": {"consumers": lambda: {"ann": 1}},
+    "offsets.provenance.ProvenanceVector.compact": {"earliest": lambda: {"a": 2}},
+    "offsets.provenance.ProvenanceVector.from_json": {"data": lambda: ProvenanceVector({"a": 3}).to_json()},
+    "simulate.service.draw": {"purpose": lambda: "letters"},
+    "distribution.change.Drain": {"change": losing},
+    "distribution.change.Drain.observe": {"positions": lambda: dict.fromkeys(tree().plan(), 1)},
     "ranges.HashRange.inclusive": {"last": lambda: 9},
     "ranges.RangeMap.from_json": {"data": lambda: RangeMap([(HashRange(0, 9), "ann")]).to_json()},
     "ranges.RangeMap.from_stops": {"owners": lambda: ["ann"]},
     "ranges.RangeMap.moved": {"after": RangeMap},
-    "replication.judge": {"arrivals": lambda: [SEEN]},
+    "distribution.replication.judge": {"arrivals": lambda: [SEEN]},
     "retry.Poison.from_name": {"name": lambda: "DROP"},
     "ring.HashRing.add": {"name": lambda: "new"},
-    "rollover.SegmentProgress.from_checkpoint": {"data": lambda: progress().checkpoint()},
+    "segments.rollover.SegmentProgress.from_checkpoint": {"data": lambda: progress().checkpoint()},
     "router.KeyRouter.add_consumer": {"name": lambda: "new"},
-    "segments.SegmentMap": {"segments": lambda: segment_map().segments},
-    "segments.SegmentMap.from_json": {"data": lambda: segment_map().to_json()},
-    "segments.SegmentMap.rebucket": {"layout": lambda: BucketLayout.equal_width(3)},
-    "segments.buckets_for_budget": {"segments": lambda: 2},
-    "service.SampledAnswers": {"samples": lambda: [Answer.NACK]},
-    "simulate.Simulation": {"arrivals": lambda: [Arrival(1, "k", service_ms=1)]},
-    "simulate.summarize": {"arrivals": lambda: [Arrival(1, "k", service_ms=1)]},
-    "soleowner.SoleOwner.add": {"name": lambda: "new"},
-    "spread.BucketPlacement.add": {"name": lambda: "new"},
-    "spread.BucketPlacement.from_ranges": {
+    "segments.map.SegmentMap": {"segments": lambda: segment_map().segments},
+    "segments.map.SegmentMap.from_json": {"data": lambda: segment_map().to_json()},
+    "segments.map.SegmentMap.rebucket": {"layout": lambda: BucketLayout.equal_width(3)},
+    "segments.map.buckets_for_budget": {"segments": lambda: 2},
+    "simulate.service.SampledAnswers": {"samples": lambda: [Answer.NACK]},
+    "simulate.simulation.Simulation": {"arrivals": lambda: [Arrival(1, "k", service_ms=1)]},
+    "simulate.simulation.summarize": {"arrivals": lambda: [Arrival(1, "k", service_ms=1)]},
+    "placement.sole_owner.SoleOwner.add": {"name": lambda: "new"},
+    "buckets.placement.BucketPlacement.add": {"name": lambda: "new"},
+    "buckets.placement.BucketPlacement.from_ranges": {
         "ranges": lambda: BucketPlacement(BucketLayout.equal_width(2), ["a"]).ranges
     },
-    "subjects.NamePattern.from_brackets": {"text": lambda: "[tenant|environment]-topic"},
-    "subjects.NameTranslation": {"target": lambda: NamePattern("x-{topic}")},
-    "summary.Tally.add": {"row": row},
-    "summary.Tally.add_all": {"rows": lambda: [row()]},
-    "summary.WaitHistogram.add": {"value": lambda: 5},
-    "summary.WaitHistogram.merge": {"other": WaitHistogram},
-    "summary.WaitHistogram.percentile": {"percent": lambda: 50},
-    "testing.checker.Checker.feed": {"happening": lambda: happenings.Published(offset=1, key=b"k", at_ms=1)},
-    "testing.checker.Checker.violations": {"history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]},
+    "subjects.names.NamePattern.from_brackets": {"text": lambda: "[tenant|environment]-topic"},
+    "subjects.names.NameTranslation": {"target": lambda: NamePattern("x-{topic}")},
+    "simulate.summary.Tally.add": {"row": row},
+    "simulate.summary.Tally.add_all": {"rows": lambda: [row()]},
+    "simulate.summary.WaitHistogram.add": {"value": lambda: 5},
+    "simulate.summary.WaitHistogram.merge": {"other": WaitHistogram},
+    "simulate.summary.WaitHistogram.percentile": {"percent": lambda: 50},
+    "testing.judges.checker.Checker.feed": {"happening": lambda: happenings.Published(offset=1, key=b"k", at_ms=1)},
+    "testing.judges.checker.Checker.violations": {
+        "history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]
+    },
     "testing.rows.from_rows": {"rows": lambda: [{"version": 1, "happening": "published", "offset": 1}]},
     "testing.rows.read_jsonl": {"lines": lambda: ['{"version":1,"happening":"published","offset":1}']},
     "testing.rows.to_rows": {"history": lambda: [happenings.Published(offset=1)]},
     "testing.rows.write_jsonl": {"history": lambda: [happenings.Published(offset=1)]},
-    "testing.checker.check_history": {"history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]},
+    "testing.judges.checker.check_history": {"history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]},
     "window.InFlightWindow.discard": {"name": lambda: "zoe"},
     "window.InFlightWindow": {"owners": lambda: HashRing(["ann"])},
 }
@@ -658,7 +653,9 @@ def _modules() -> Iterator[tuple[str, Any]]:
     for found in pkgutil.walk_packages(keyshared.__path__, "keyshared."):
         short = found.name.removeprefix("keyshared.")
         parts = short.split(".")
-        if parts[0] == "spark" or parts[0] in PRIVATE or (parts[0] == "testing" and parts[-1] not in KIT):
+        if parts[0] == "spark" or short in PRIVATE or any(part.startswith("_") for part in parts):
+            continue
+        if parts[0] == "testing" and parts[-1] not in KIT:
             continue
         yield short, importlib.import_module(found.name)
 
@@ -697,7 +694,9 @@ def _members(name: str, thing: type) -> Iterator[_Found]:
 
 
 # The arguments are right, and the object is in no state for them
-REFUSED = frozenset({"exclusive.ExclusiveRanges.add", "quiesce.Drain.token", "segments.SegmentMap.prune"})
+REFUSED = frozenset(
+    {"placement.exclusive.ExclusiveRanges.add", "distribution.change.Drain.token", "segments.map.SegmentMap.prune"}
+)
 
 
 def public_calls() -> Iterator[Call]:

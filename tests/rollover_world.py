@@ -11,11 +11,8 @@ from copy import deepcopy
 from json import dumps, loads
 from typing import Any
 
-from keyshared.batcher import BatchLimits, BatchMessage, EntryBatch
-from keyshared.buckets import BucketLayout
-from keyshared.producer import Publish, SegmentProducer
-from keyshared.rollover import SegmentProgress, removable
-from keyshared.segments import SegmentMap
+from keyshared.buckets import BatchLimits, BatchMessage, BucketLayout, EntryBatch
+from keyshared.segments import Publish, SegmentMap, SegmentProducer, SegmentProgress, removable
 
 Key = tuple[int, int]  # both halves of its hash
 Change = Callable[[SegmentMap], SegmentMap]

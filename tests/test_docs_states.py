@@ -3,9 +3,10 @@ from collections.abc import Callable
 import pytest
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher, Poison, RetryPolicy
+from keyshared._window.lanes import Change
+from keyshared.dispatcher import MemberState
 from keyshared.effects import DeadLetter, Deliver, Effect, Load
-from keyshared.lanes import NEXT_STATE, Change, State
-from keyshared.members import MemberState
+from keyshared.window import NEXT_STATE, State
 from tools import draw_docs
 
 Dispatcher = KeySharedDispatcher
@@ -139,3 +140,15 @@ def test_the_effects_named_on_the_page_come_with_the_state() -> None:
     assert State.LOADING == _state(dispatcher, 1)
     dispatcher.loaded(1, "again")
     assert DeadLetter(1, b"a", 1, 1, "again") in dispatcher.reject(1, "c1", 1)
+
+
+def test_everything_in_the_library_is_in_the_picture() -> None:
+    library = draw_docs.ROOT / "src" / "keyshared"
+    places = {path.stem for path in library.iterdir() if (path / "__init__.py").is_file() or path.suffix == ".py"}
+    picture = {line.strip() for line in draw_docs.packages_picture()}
+    assert places - {"__init__"} <= picture
+
+
+def test_an_arrow_that_follows_from_others_is_not_drawn() -> None:
+    uses = {"top": {"middle", "bottom"}, "middle": {"bottom"}, "bottom": set[str]()}
+    assert {"top": {"middle"}, "middle": {"bottom"}, "bottom": set()} == draw_docs.without_implied(uses)

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from keyshared.draining import DrainingEntry, DrainingStats
-from keyshared.draintracker import DrainTracker
-from keyshared.drainvalues import Acked, Change, HandedOver, HashState, Receipt, Refusal, Returned
+from keyshared.draintracker import Acked, Change, DrainTracker, HandedOver, HashState, Receipt, Refusal, Returned
 from keyshared.errors import (
     ClockError,
     ConfigError,

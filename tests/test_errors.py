@@ -9,7 +9,7 @@ import pytest
 from tests.hostile import Named, Unprintable, cyclic, nested, shared
 
 from keyshared import errors
-from keyshared.distributor import Hop
+from keyshared.distribution import Hop
 from keyshared.errors import (
     MESSAGE_LIMIT,
     BatchError,
@@ -53,7 +53,7 @@ RENDERED = [
     (
         EntryStateError(7, "QUEUED", "BLOCKED"),
         {"offset": 7, "state": "QUEUED", "wanted": "BLOCKED"},
-        "offset 7 is QUEUED and cannot become BLOCKED; see keyshared.lanes.NEXT_STATE",
+        "offset 7 is QUEUED and cannot become BLOCKED; see keyshared.window.NEXT_STATE",
     ),
     (
         HashHolderError(7, "c1", "c2"),
@@ -183,13 +183,13 @@ RENDERED = [
         {"problem": "the drain is not over", "pending": ("a", "b", "c", "d", "e")},
         (
             "cannot change the tree: the drain is not over; to be drained: a, b, c and 2 more "
-            "(see keyshared.quiesce.Drain)"
+            "(see keyshared.distribution.Drain)"
         ),
     ),
     (
         QuiesceError("the drain is not over", ()),
         {"problem": "the drain is not over", "pending": ()},
-        "cannot change the tree: the drain is not over; to be drained: nothing (see keyshared.quiesce.Drain)",
+        "cannot change the tree: the drain is not over; to be drained: nothing (see keyshared.distribution.Drain)",
     ),
     (
         InvariantError("used is 1"),

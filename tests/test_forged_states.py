@@ -7,16 +7,15 @@ from typing import Any, NamedTuple
 import pytest
 from tests.public_calls import checkpoints, dispatcher, progress, queue, segment_map
 
-from keyshared.checkpoints import BucketCheckpoints
+from keyshared.buckets import BucketCheckpoints
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.errors import ConfigError, SnapshotError
 from keyshared.leases import LeaseQueue
-from keyshared.provenance import ProvenanceVector
+from keyshared.offsets import ProvenanceVector
 from keyshared.ranges import HashRange, RangeMap
 from keyshared.ring import HashRing
-from keyshared.rollover import SegmentProgress
-from keyshared.segments import SegmentMap
+from keyshared.segments import SegmentMap, SegmentProgress
 
 NUMBERS = (-1, 0, 1, 5, 2**63, 2**64, 2**256, 0.5, float("nan"))
 ODD: tuple[object, ...] = (None, True, False, *NUMBERS, "", "odd", "\ud800", [], [None], {}, {"a": 1})

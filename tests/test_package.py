@@ -34,3 +34,16 @@ def test_every_module_lists_public_names_that_it_defines(name: str) -> None:
 def test_every_name_offered_at_the_top_is_there() -> None:
     offered: list[str] = getattr(keyshared, "__all__", [])
     assert [] == [name for name in offered if not hasattr(keyshared, name)]
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_no_package_offers_a_name_that_one_of_its_modules_has(name: str) -> None:
+    module = importlib.import_module(name)
+    assert set() == set(module.__all__) & {one.name for one in pkgutil.iter_modules(getattr(module, "__path__", []))}
+
+
+@pytest.mark.parametrize("name", ["buckets", "distribution", "placement", "segments"])
+def test_a_name_that_a_package_does_not_have_is_refused(name: str) -> None:
+    package = importlib.import_module(f"keyshared.{name}")
+    with pytest.raises(AttributeError, match=rf"module 'keyshared\.{name}' has no attribute 'nothing'"):
+        _ = package.nothing

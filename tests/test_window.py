@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 
+from keyshared._window.lanes import ALONE, LEGAL_MOVES, Change, WatchedList
 from keyshared.errors import (
     ConsumerExistsError,
     EntryStateError,
@@ -15,8 +16,7 @@ from keyshared.errors import (
     UnknownConsumerError,
     WindowFullError,
 )
-from keyshared.lanes import ALONE, LEGAL_MOVES, NEXT_STATE, Change, Consumer, Entry, Lane, State, WatchedList
-from keyshared.window import InFlightWindow
+from keyshared.window import NEXT_STATE, Consumer, Entry, InFlightWindow, Lane, State
 
 
 class ByLetter:

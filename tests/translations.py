@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from tests.clusters import World
 
-from keyshared.offsetindex import OffsetIndex
 from keyshared.offsets import (
     DEFAULT_MARGIN_MS,
     Declined,
@@ -13,11 +12,12 @@ from keyshared.offsets import (
     GroupTimestamp,
     OffsetCommitter,
     OffsetDistributor,
+    OffsetIndex,
+    ProvenanceVector,
     TargetGroup,
     margin_for,
     required_margin,
 )
-from keyshared.provenance import ProvenanceVector
 
 POSITION = GroupPartition("orders", 0, "billing")
 

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
+from keyshared._window.lanes import Change
 from keyshared.errors import KeySharedError
-from keyshared.lanes import NEXT_STATE, Change, State
+from keyshared.window import NEXT_STATE, State
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+LIBRARY: Final = ROOT / "src" / "keyshared"
 BEGIN: Final = "<!-- drawn by tools/draw_docs.py: {} -->"
 END: Final = "<!-- end -->"
 NAME: Final = "c1"
@@ -158,23 +160,54 @@ def consumers_diagram() -> list[str]:
     )
 
 
-def layout_table() -> list[str]:
-    """One row for each module of the core: what it is about by its own words, and what it imports of the core."""
-    rows = []
-    for path in sorted((ROOT / "src" / "keyshared").glob("*.py")):
-        if path.stem == "__init__":
+def _uses() -> dict[str, set[str]]:
+    """What each module and package of the library imports of the others."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(LIBRARY.rglob("*.py")):
+        place = path.relative_to(LIBRARY).with_suffix("").parts[0]
+        if place == "__init__":
             continue
-        tree = ast.parse(path.read_text("utf-8"))
-        concept = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
-        uses = sorted(
-            {
-                node.module.removeprefix("keyshared.")
-                for node in ast.walk(tree)
-                if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("keyshared.")
-            }
-        )
-        rows.append(f"| `{path.stem}` | {concept} | {', '.join(f'`{name}`' for name in uses) or '-'} |")
-    return ["| module | concept | imports |", "|---|---|---|", *rows]
+        names = [
+            node.module.split(".")[1]
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("keyshared.")
+        ]
+        found.setdefault(place, set()).update(set(names) - {place})
+    return found
+
+
+def without_implied(uses: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The arrows that do not follow from others."""
+
+    def below(place: str) -> set[str]:
+        return uses[place].union(*(below(other) for other in uses[place]))
+
+    return {place: others - set().union(*(below(other) for other in others)) for place, others in uses.items()}
+
+
+def packages_picture() -> list[str]:
+    """Who imports whom, from the top; what follows from other arrows has none of its own."""
+    uses = _uses()
+
+    def depth(place: str) -> int:
+        return 1 + max((depth(other) for other in uses[place]), default=0)
+
+    from_top = sorted(uses, key=lambda place: (-depth(place), place))
+    arrows = without_implied(uses)
+    nodes = [f"    {place}" for place in from_top]
+    lines = [f"    {place} --> {other}" for place in from_top for other in sorted(arrows[place])]
+    return ["```mermaid", "flowchart TD", *nodes, *lines, "```"]
+
+
+def packages_table() -> list[str]:
+    """One row for each package: what it is about by its own words."""
+    rows = []
+    for path in sorted(LIBRARY.rglob("__init__.py")):
+        name = ".".join(path.parent.relative_to(LIBRARY).parts)
+        if name:
+            concept = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n")[0]
+            rows.append(f"| `{name}` | {concept} |")
+    return ["| package | what it is about |", "|---|---|", *rows]
 
 
 SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
@@ -184,7 +217,7 @@ SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
         "consumers, diagram": consumers_diagram,
         "consumers, table": consumers_table,
     },
-    "design.md": {"layout": layout_table},
+    "design.md": {"packages, picture": packages_picture, "packages, table": packages_table},
 }
 
 

@@ -10,7 +10,7 @@ from examples.subjects.servers import redis_socket
 
 from keyshared.effects import DeadLetter, Dropped, Effect, Settled, Skipped
 from keyshared.testing import Delivery, Driver, Guarantees, Promise
-from keyshared.testing.drivers import DispatcherDriver
+from keyshared.testing.adapters.dispatcher import DispatcherDriver
 from keyshared.testing.history import Expired, Happening, Released
 from keyshared.testing.machine import KeySharedMachine
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 
-from keyshared.arguments import check_int, check_position
+from keyshared._checks import check_int, check_position
 from keyshared.errors import ConfigError, SnapshotError, shown
 from keyshared.retry import Backoff, Poison, RetryPolicy
 

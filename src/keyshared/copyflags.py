@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self, TypeAlias
 
-from keyshared.arguments import check_text, checked_rows
+from keyshared._checks import check_text, checked_rows
 from keyshared.errors import ConfigError, SnapshotError
 
 __all__ = [

@@ -21,9 +21,8 @@ from operator import attrgetter, itemgetter
 from typing import Final, Self
 from zlib import crc32
 
-from keyshared.arguments import OFFSET_BITS, OFFSET_STOP, check_offset, check_position
+from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_offset, check_position, require
 from keyshared.errors import ConfigError, OffsetOrderError, SnapshotError
-from keyshared.invariants import require
 
 __all__ = ["DEFAULT_TOKEN_BYTES", "SETTLED", "Cell", "ContiguousCursor", "CursorToken", "OfferAnswer"]
 

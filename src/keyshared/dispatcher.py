@@ -10,31 +10,23 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Self, cast
 
-from keyshared.admission import Admission, Message
-from keyshared.arguments import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
-from keyshared.config import DispatcherConfig
-from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
-from keyshared.drains import Drain, DrainDeadlines, due_order
-from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
-    Deliver,
-    Effect,
-    ReleaseReason,
-    Skipped,
-    SkipReason,
+from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
+from keyshared._dispatch.admission import Admission, Message
+from keyshared._dispatch.drain_deadlines import Drain, DrainDeadlines, due_order
+from keyshared._dispatch.endings import Endings
+from keyshared._dispatch.explain import (
+    Blocking,
+    ConsumerStats,
+    DispatcherStats,
+    Outstanding,
+    describe,
+    gather_stats,
+    why_blocked,
 )
-from keyshared.endings import Endings
-from keyshared.errors import ClockError, ConfigError, ConsumerExistsError, InvariantError, SnapshotError
-from keyshared.explain import Blocking, DispatcherStats, Outstanding, describe, gather_stats, why_blocked
-from keyshared.hashing import Key, key_bytes
-from keyshared.lanes import Entry, State, WatchedList
-from keyshared.members import Member, MemberState
-from keyshared.membership import Membership, held_by
-from keyshared.outbox import Outbox, delivery
-from keyshared.placement import Placement
-from keyshared.ranges import Weight
-from keyshared.receipts import (
+from keyshared._dispatch.members import Member, MemberState
+from keyshared._dispatch.membership import Membership, held_by
+from keyshared._dispatch.outbox import Outbox, delivery
+from keyshared._dispatch.receipts import (
     Receipt,
     check_length,
     check_receipt,
@@ -42,8 +34,8 @@ from keyshared.receipts import (
     current,
     explain_ignored,
 )
-from keyshared.routing import Routing
-from keyshared.snapshot import (
+from keyshared._dispatch.routing import Routing
+from keyshared._dispatch.snapshot import (
     EPOCH_BITS,
     Reader,
     dump_members,
@@ -53,10 +45,35 @@ from keyshared.snapshot import (
     load_window,
     placement_mark,
 )
-from keyshared.timers import Timers
-from keyshared.unit_window import window_for
+from keyshared._dispatch.timers import Timers
+from keyshared._dispatch.unit_window import window_for
+from keyshared._window.lanes import Entry, State, WatchedList
+from keyshared.config import DispatcherConfig
+from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
+from keyshared.effects import (
+    AckIgnored,
+    AckIgnoredReason,
+    Deliver,
+    Effect,
+    ReleaseReason,
+    Skipped,
+    SkipReason,
+)
+from keyshared.errors import ClockError, ConfigError, ConsumerExistsError, InvariantError, SnapshotError
+from keyshared.hashing.named import Key, key_bytes
+from keyshared.placement.protocol import Placement
+from keyshared.ranges import Weight
 
-__all__ = ["KeySharedDispatcher", "Message", "Receipt"]
+__all__ = [
+    "Blocking",
+    "ConsumerStats",
+    "DispatcherStats",
+    "KeySharedDispatcher",
+    "MemberState",
+    "Message",
+    "Outstanding",
+    "Receipt",
+]
 
 SNAPSHOT_VERSION: Final = 1
 

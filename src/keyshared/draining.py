@@ -12,9 +12,8 @@ keys and has no such collisions.
 
 from typing import Final, NamedTuple
 
-from keyshared.arguments import checked_kinds
+from keyshared._checks import checked_kinds, require
 from keyshared.errors import BatchError, ConfigError, HashHolderError
-from keyshared.invariants import require
 
 __all__ = ["DEFAULT_UNSET_HASH", "DrainingEntry", "DrainingHash", "DrainingHashes", "DrainingStats", "add_up"]
 

@@ -259,7 +259,7 @@ class EntryStateError(MisuseError):
 
     def _text(self) -> str:
         change = f"is {_put(self.state)} and cannot become {_put(self.wanted)}"
-        return f"offset {_put(self.offset)} {change}; see keyshared.lanes.NEXT_STATE"
+        return f"offset {_put(self.offset)} {change}; see keyshared.window.NEXT_STATE"
 
 
 class UnknownConsumerError(MisuseError):
@@ -537,7 +537,8 @@ class QuiesceError(MisuseError):
         more = len(self.pending) - _SHOWN_HOPS
         rest = f" and {more} more" if more > 0 else ""
         return (
-            f"cannot change the tree: {_put(self.problem)}; to be drained: {first}{rest} (see keyshared.quiesce.Drain)"
+            f"cannot change the tree: {_put(self.problem)}; to be drained: {first}{rest} (see "
+            "keyshared.distribution.Drain)"
         )
 
 

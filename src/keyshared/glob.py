@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import AnyStr, Final, Generic, TypeAlias
 
 from keyshared.errors import ConfigError
-from keyshared.hashing import Key, key_bytes, required_key_bytes
+from keyshared.hashing.named import Key, key_bytes, required_key_bytes
 
 __all__ = ["MAX_GAP_CHUNK", "Glob", "KeyFilter"]
 

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from sortedcontainers import SortedDict
 
+from keyshared._checks import require
 from keyshared.errors import ConfigError
-from keyshared.invariants import require
 
 __all__ = ["PendingAck", "PendingAcks", "Position", "check_position"]
 

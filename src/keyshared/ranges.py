@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, Self, TypeAlias
 
 from xxhash import xxh64_intdigest
 
-from keyshared.arguments import check_int, check_kind, checked_kinds, checked_rows
+from keyshared._checks import check_int, check_kind, checked_kinds, checked_rows
 from keyshared.errors import ConfigError, InvariantError, SnapshotError, shown
-from keyshared.hashing import (
+from keyshared.hashing.named import (
     DEFAULT_SLOT_BITS,
     KEY_HASHES,
     MAX_SLOT_BITS,

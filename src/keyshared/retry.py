@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final
 
-from keyshared.arguments import check_int
+from keyshared._checks import check_int
 from keyshared.errors import ConfigError
 
 __all__ = [

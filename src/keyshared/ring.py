@@ -19,12 +19,12 @@ from fractions import Fraction
 from itertools import count, islice
 from typing import Final, Self, TypeAlias
 
-from keyshared.arguments import check_int
+from keyshared._checks import check_int
 from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError
-from keyshared.hashing import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
-from keyshared.placement import find_consumer
+from keyshared.hashing.named import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
+from keyshared.placement.protocol import find_consumer
+from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
 from keyshared.ranges import Moved, RangeMap, Weight, check_space
-from keyshared.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
 
 __all__ = ["DEFAULT_VNODES", "HashRing"]
 

@@ -8,12 +8,12 @@ connected and whether its channel has room.
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from keyshared._dispatch.routing import Routing
 from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, UnknownConsumerError
 from keyshared.glob import KeyFilter
-from keyshared.hashing import Key, key_bytes
-from keyshared.placement import Placement
+from keyshared.hashing.named import Key, key_bytes
+from keyshared.placement.protocol import Placement
 from keyshared.ranges import Weight
-from keyshared.routing import Routing
 
 __all__ = ["KeyRouter"]
 

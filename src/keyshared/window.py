@@ -25,13 +25,13 @@ from collections import deque
 from itertools import chain
 from typing import Final
 
-from keyshared.arguments import OFFSET_STOP, check_offset
-from keyshared.books import Owners, WindowBooks
-from keyshared.checks import check_window
+from keyshared._checks import OFFSET_STOP, check_offset
+from keyshared._window.books import Owners, WindowBooks
+from keyshared._window.invariants import check_window
+from keyshared._window.lanes import ALONE, LEGAL_MOVES, NEXT_STATE, Consumer, Entry, Lane, State, WorkList
 from keyshared.errors import EntryStateError, OffsetOrderError, WindowFullError
-from keyshared.lanes import ALONE, LEGAL_MOVES, Consumer, Entry, Lane, State, WorkList
 
-__all__ = ["InFlightWindow", "Owners"]
+__all__ = ["NEXT_STATE", "Consumer", "Entry", "InFlightWindow", "Lane", "Owners", "State"]
 
 _SETTLED: Final = int(State.SETTLED)
 _QUEUED: Final = int(State.QUEUED)

@@ -7,16 +7,19 @@ from typing import Any
 import pytest
 from tests.translations import POSITION, indexed
 
-from keyshared.commitmetadata import MAX_METADATA_BYTES, CommitMetadata, OffsetEnvelope, parse_metadata
 from keyshared.copyflags import CopyFlags
-from keyshared.offsetindex import OffsetIndex
 from keyshared.offsets import (
     DEFAULT_MARGIN_MS,
+    MAX_METADATA_BYTES,
+    CommitMetadata,
     GroupCommit,
     GroupTimestamp,
     OffsetCommitter,
     OffsetDistributor,
+    OffsetEnvelope,
+    OffsetIndex,
     TargetGroup,
+    parse_metadata,
 )
 
 PICTURE: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "axual_offsets.json").read_text("utf-8"))

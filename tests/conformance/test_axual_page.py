@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.distribution import BALANCED, UNBALANCED, all_plans, arrivals
+from tests.distribution.trees import BALANCED, UNBALANCED, all_plans, arrivals
 
 from keyshared.copyflags import CopyFlags
-from keyshared.distribution import DistributionTree
-from keyshared.distributor import Hop
-from keyshared.replication import Replication
+from keyshared.distribution import DistributionTree, Hop, Replication
 
 PAGE = json.loads((Path(__file__).parent / "data" / "axual_page.json").read_text("utf-8"))
 STEPS = PAGE["four steps"]

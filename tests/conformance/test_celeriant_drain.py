@@ -4,8 +4,8 @@ import pytest
 from tests.alphabet import advanced, deliver, delivered, fill, subscription
 
 from keyshared.config import DrainUnit
+from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason
-from keyshared.explain import Blocking
 
 
 def test_the_new_owner_of_a_range_gets_nothing_of_it_until_the_leases_of_the_prior_owner_are_acked() -> None:

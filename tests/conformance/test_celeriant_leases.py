@@ -12,11 +12,9 @@ from typing import Protocol, TypeAlias
 import pytest
 from tests.leasing import WatchedQueue, assigned, letters
 
-from keyshared.assigned import member_name
 from keyshared.config import DrainUnit
-from keyshared.leaseconfig import LeaseConfig
-from keyshared.leases import LeaseQueue
-from keyshared.leasevalues import Lease
+from keyshared.leases import Lease, LeaseConfig, LeaseQueue
+from keyshared.placement import member_name
 
 Identity: TypeAlias = tuple[str, str]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from keyshared.assigned import AssignedRanges, Unowned, member_name
-from keyshared.celeriant import partition_key_bytes
 from keyshared.errors import RangeOverlapError, UnownedSlotError
 from keyshared.hashing import CELERIANT_BE, CELERIANT_LE, KeyHash
+from keyshared.hashing.celeriant import partition_key_bytes
+from keyshared.placement import AssignedRanges, Unowned, member_name
 from keyshared.ranges import HashRange, Moved
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "celeriant_slots.json").read_text("utf-8"))

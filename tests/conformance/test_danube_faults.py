@@ -13,7 +13,7 @@ import pytest
 from tests.alphabet import advanced, deliver, delivered, fill, subscription
 
 from keyshared.config import DispatcherConfig, Unmatched
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.dispatcher import Blocking, KeySharedDispatcher
 from keyshared.effects import (
     AckIgnored,
     AckIgnoredReason,
@@ -31,12 +31,11 @@ from keyshared.effects import (
     SkipReason,
     Spilled,
 )
-from keyshared.explain import Blocking
 from keyshared.hashing import KeyHash, fnv64
-from keyshared.lanes import Entry
 from keyshared.retry import Poison, RetryPolicy
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
+from keyshared.window import Entry
 
 AT_ONCE = RetryPolicy(base_delay_ms=0)
 NO_RETRY = RetryPolicy(max_redeliveries=0)

@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
+from keyshared._dispatch.unit_window import UnitWindow
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason, Deliver, Effect, Load
-from keyshared.exclusive import ExclusiveRanges
-from keyshared.lanes import Entry, Lane
+from keyshared.placement import ExclusiveRanges
 from keyshared.ring import HashRing
-from keyshared.unit_window import UnitWindow
+from keyshared.window import Entry, Lane
 
 per_unit = pytest.mark.parametrize("unit", [DrainUnit.KEY, DrainUnit.HASH])
 

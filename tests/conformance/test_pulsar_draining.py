@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from keyshared.draining import DrainingHash, DrainingHashes
-from keyshared.draintracker import DrainTracker
-from keyshared.drainvalues import Receipt
+from keyshared.draintracker import DrainTracker, Receipt
 from keyshared.errors import ConfigError, HashHolderError
 from keyshared.ranges import HashRange, RangeMap
 

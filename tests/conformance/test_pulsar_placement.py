@@ -9,10 +9,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from keyshared.autosplit import AutoSplit
 from keyshared.errors import ConfigError, KeySharedError, NoRangeLeftError, RangeOverlapError, UnknownConsumerError
-from keyshared.exclusive import ExclusiveRanges
 from keyshared.hashing import MURMUR3_32, PULSAR_RANGES, PULSAR_RING
+from keyshared.placement import AutoSplit, ExclusiveRanges
 from keyshared.ranges import HashRange, Moved, RangeMap, gained, lost
 from keyshared.ring import HashRing
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.batcher import BatchLimits, BatchMessage, BucketBatcher
-from keyshared.buckets import BucketLayout, hash_halves
+from keyshared.buckets import BatchLimits, BatchMessage, BucketBatcher, BucketLayout, hash_halves
 from keyshared.segments import SegmentMap, buckets_for_budget
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "pulsar_segments.json").read_text("utf-8"))

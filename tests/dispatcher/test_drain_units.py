@@ -11,9 +11,9 @@ import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
 
 from keyshared.config import DrainUnit
+from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Evicted, Released, ReleaseReason
 from keyshared.errors import ConfigError, SnapshotError
-from keyshared.explain import Blocking
 from keyshared.hashing import KeyHash
 from keyshared.ranges import RangeMap
 from keyshared.retry import Poison, RetryPolicy

@@ -4,14 +4,12 @@ from itertools import count
 
 import pytest
 
-from keyshared.buckets import BUCKET_HASH, BucketLayout
+from keyshared.buckets import BUCKET_HASH, BucketLayout, BucketPlacement
 from keyshared.config import DispatcherConfig
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.dispatcher import Blocking, KeySharedDispatcher
 from keyshared.effects import BlockReason, CursorAdvanced, Deliver, Effect
 from keyshared.errors import ConfigError
-from keyshared.explain import Blocking
 from keyshared.ranges import RangeMap
-from keyshared.spread import BucketPlacement
 
 FOUR = BucketLayout.equal_width(4)
 THREE_AT_ONCE = DispatcherConfig(max_in_flight_per_key=3)

@@ -3,6 +3,7 @@
 import pytest
 from tests.alphabet import advanced, deliver, fill, subscription
 
+from keyshared.dispatcher import Blocking, Outstanding
 from keyshared.effects import (
     AckIgnored,
     AckIgnoredReason,
@@ -15,7 +16,6 @@ from keyshared.effects import (
     SettleReason,
     Spilled,
 )
-from keyshared.explain import Blocking, Outstanding
 from keyshared.retry import RetryPolicy
 
 

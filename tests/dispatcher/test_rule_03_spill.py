@@ -3,6 +3,7 @@
 import pytest
 from tests.alphabet import Watched, advanced, deliver, fill, subscription
 
+from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     AckIgnored,
     AckIgnoredReason,
@@ -16,7 +17,6 @@ from keyshared.effects import (
     Spilled,
 )
 from keyshared.errors import WindowFullError
-from keyshared.explain import Blocking
 
 
 class TestOneHotKey:

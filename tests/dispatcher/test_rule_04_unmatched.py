@@ -3,11 +3,11 @@
 import pytest
 from tests.alphabet import FIRST_LETTER, Watched, advanced, deliver, subscription
 
-from keyshared.assigned import AssignedRanges
 from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Effect, Released, ReleaseReason, Skipped, SkipReason
 from keyshared.errors import UnmatchedKeyError
-from keyshared.explain import Blocking
+from keyshared.placement import AssignedRanges
 from keyshared.ranges import HashRange
 from keyshared.retry import Poison
 

@@ -2,8 +2,8 @@
 
 from tests.alphabet import AlphabetRing, advanced, deliver, fill, subscription
 
+from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, DeadLetter, Released, ReleaseReason
-from keyshared.explain import Blocking
 from keyshared.retry import Poison, RetryPolicy
 
 

@@ -4,6 +4,7 @@ import pytest
 from tests.alphabet import advanced, deliver, fill, subscription
 
 from keyshared.config import OnEvict
+from keyshared.dispatcher import Blocking, MemberState
 from keyshared.effects import (
     AckIgnored,
     AckIgnoredReason,
@@ -15,8 +16,6 @@ from keyshared.effects import (
     ReleaseReason,
 )
 from keyshared.errors import ConsumerExistsError
-from keyshared.explain import Blocking
-from keyshared.members import MemberState
 
 
 class TestLeaving:

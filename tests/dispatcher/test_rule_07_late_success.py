@@ -3,6 +3,7 @@
 import pytest
 from tests.alphabet import Watched, advanced, deliver, fill, subscription
 
+from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     AckIgnored,
     AckIgnoredReason,
@@ -12,7 +13,6 @@ from keyshared.effects import (
     Settled,
     SettleReason,
 )
-from keyshared.explain import Blocking
 from keyshared.retry import Poison, RetryPolicy
 
 NOTED = AckIgnored(0, "ann", 1, AckIgnoredReason.LATE_ACK_NOTED)

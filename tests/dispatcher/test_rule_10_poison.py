@@ -4,6 +4,7 @@ from typing import Any
 
 from tests.alphabet import Watched, advanced, deliver, fill, subscription
 
+from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     AckIgnored,
     AckIgnoredReason,
@@ -16,7 +17,6 @@ from keyshared.effects import (
     Settled,
     SettleReason,
 )
-from keyshared.explain import Blocking
 from keyshared.retry import Poison, RetryPolicy
 
 

@@ -3,8 +3,8 @@
 from tests.alphabet import advanced, deliver, delivered, fill, subscription
 
 from keyshared.config import Unmatched
+from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Load, Released, ReleaseReason, Spilled
-from keyshared.explain import Blocking
 from keyshared.retry import Backoff, RetryPolicy
 
 

@@ -6,9 +6,9 @@ import pytest
 from tests.alphabet import Watched, advanced, deliver, fill, subscription
 
 from keyshared.config import DispatcherConfig, OnEvict, Unmatched
+from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Evicted, Released, ReleaseReason
 from keyshared.errors import ConfigError
-from keyshared.explain import Blocking
 from keyshared.retry import Poison
 
 

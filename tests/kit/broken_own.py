@@ -4,14 +4,12 @@ from typing import NamedTuple
 
 from tests.kit.own_machines import LeaseQueueMachine, WindowMachine
 
-from keyshared.lanes import Entry
-from keyshared.leases import LeaseQueue
-from keyshared.leasevalues import InvalidHandle, Nothing, Outcome, Reservation
+from keyshared.leases import InvalidHandle, LeaseQueue, Nothing, Outcome, Reservation
 from keyshared.testing import Promise
-from keyshared.testing.leasedriver import LeaseQueueDriver
+from keyshared.testing.adapters.leases import LeaseQueueDriver
+from keyshared.testing.adapters.window import WindowDriver
 from keyshared.testing.machine import KeySharedMachine
-from keyshared.testing.windowdriver import WindowDriver
-from keyshared.window import InFlightWindow
+from keyshared.window import Entry, InFlightWindow
 
 __all__ = ["OWN_FAULTS", "OwnFault"]
 

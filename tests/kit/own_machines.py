@@ -7,15 +7,15 @@ from typing import ClassVar
 from tests.kit.small_broker import SmallMachine
 
 from keyshared.config import OnEvict
-from keyshared.leasevalues import Outcome, Reservation
+from keyshared.leases import Outcome, Reservation
 from keyshared.retry import Poison
 from keyshared.testing import Delivery, Guarantees, Promise
+from keyshared.testing.adapters.dispatcher import DispatcherDriver, RouterDriver
+from keyshared.testing.adapters.leases import LeaseQueueDriver
+from keyshared.testing.adapters.window import WindowDriver
 from keyshared.testing.driver import AnyDriver
-from keyshared.testing.drivers import DispatcherDriver, RouterDriver
-from keyshared.testing.leasedriver import LeaseQueueDriver
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.strategies import keys
-from keyshared.testing.windowdriver import WindowDriver
 
 __all__ = ["MACHINES", "DispatcherMachine", "LeaseQueueMachine", "WindowMachine"]
 

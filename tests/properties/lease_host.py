@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 
 from tests.leasing import assigned, letters
 
-from keyshared.assigned import AssignedRanges
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load, Resumed
-from keyshared.leaseconfig import LeaseConfig
-from keyshared.leases import LeaseQueue
-from keyshared.leasevalues import Lease, Outcome, Reservation
+from keyshared.leases import Lease, LeaseConfig, LeaseQueue, Outcome, Reservation
+from keyshared.placement import AssignedRanges
 
 __all__ = ["RANKS", "Call", "Host", "bring_to_an_end"]
 

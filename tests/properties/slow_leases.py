@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from keyshared.assigned import AssignedRanges
 from keyshared.config import DrainUnit
-from keyshared.leaseconfig import LeaseConfig
+from keyshared.leases import LeaseConfig
+from keyshared.placement import AssignedRanges
 from keyshared.retry import Poison
 
 __all__ = ["BROKEN", "ForbiddenError", "SlowLeases"]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.assigned import AssignedRanges
 from keyshared.errors import RangeOverlapError
+from keyshared.placement import AssignedRanges
 from keyshared.ranges import HashRange, Moved
 from keyshared.ring import HashRing
 

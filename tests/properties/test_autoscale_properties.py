@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared import autoscale
-from keyshared.autoscale import (
+from keyshared.errors import ConfigError
+from keyshared.ranges import HashRange
+from keyshared.segments import (
     AutoScale,
     LastActions,
     Merge,
@@ -22,13 +23,12 @@ from keyshared.autoscale import (
     Rates,
     Rebucket,
     SegmentLoad,
+    SegmentMap,
     Split,
     apply_decision,
+    autoscale,
     decide,
 )
-from keyshared.errors import ConfigError
-from keyshared.ranges import HashRange
-from keyshared.segments import SegmentMap
 
 BLOCKS = 16  # of equal width, each with a traffic of its own
 STEP = 10  # ms between two evaluations

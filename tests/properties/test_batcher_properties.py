@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.batcher import BatchLimits, BatchMessage, BucketBatcher, EntryBatch, refit
-from keyshared.buckets import BucketLayout
+from keyshared.buckets import BatchLimits, BatchMessage, BucketBatcher, BucketLayout, EntryBatch, refit
 
 hashes = st.sampled_from([0, 1, 7, 16_383, 16_384, 30_000, 32_768, 40_000, 65_535])
 layouts = st.sampled_from([[0], [0, 32_768], [0, 2, 8, 16_384, 32_768, 65_535], [0, 30_000, 30_001]]).map(BucketLayout)

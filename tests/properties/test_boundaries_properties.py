@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.boundaries import balanced_boundaries, bucket_loads, hot_slots
-from keyshared.buckets import BucketLayout
+from keyshared.buckets import BucketLayout, balanced_boundaries, bucket_loads, hot_slots
 
 slots = st.one_of(st.integers(0, 12), st.integers(65_530, 65_535), st.integers(0, 65_535))
 loads = st.one_of(st.integers(0, 3), st.integers(0, 40), st.fractions(0, 10, max_denominator=6))

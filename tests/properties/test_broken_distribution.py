@@ -11,15 +11,23 @@ from typing import Any
 
 import pytest
 from tests.changing import lived
-from tests.distribution import dice, drained, links_of, random_tree, traffic
+from tests.distribution.trees import dice, drained, links_of, random_tree, traffic
 
 from keyshared.copyflags import CopyFlags, FlagsHeader, strip_distribution_headers
-from keyshared.distribution import DistributionTree
-from keyshared.distributor import Copy, Hop
+from keyshared.distribution import (
+    LEVEL_STEP,
+    Case,
+    Change,
+    Copy,
+    DistributionTree,
+    Drain,
+    Hop,
+    Moved,
+    Quiesced,
+    Replication,
+    Report,
+)
 from keyshared.errors import TopologyError
-from keyshared.quiesce import Change, Drain, Moved, Quiesced
-from keyshared.replication import Case, Replication, Report
-from keyshared.treeshape import LEVEL_STEP
 
 SEEDS = range(40)
 LOST, DOUBLED, REORDERED, CIRCLES = "lost", "doubled", "reordered", "circles"

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.changing import KINDS, Changing, Event, all_adds, all_other_changes, every_end, lived, tree_with_odd_levels
-from tests.distribution import all_plans, all_shapes, dice
+from tests.distribution.trees import all_plans, all_shapes, dice
 
-from keyshared.distribution import DistributionTree
-from keyshared.treeshape import Nested
+from keyshared.distribution import DistributionTree, Nested
 
 seeds = st.integers(0, 1 << 32)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.changing import movable
-from tests.distribution import (
+from tests.distribution.trees import (
     BALANCED,
     UNBALANCED,
     all_plans,
@@ -21,9 +21,7 @@ from tests.distribution import (
     traffic,
 )
 
-from keyshared.distribution import DistributionTree
-from keyshared.quiesce import Change
-from keyshared.replication import Produced, Replication, Step, Work, run
+from keyshared.distribution import Change, DistributionTree, Produced, Replication, Step, Work, run
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 seeds = st.integers(0, 1 << 32)

@@ -19,8 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from keyshared.draintracker import DrainTracker
-from keyshared.drainvalues import Change, HandedOver, Receipt, Refusal
+from keyshared.draintracker import Change, DrainTracker, HandedOver, Receipt, Refusal
 from keyshared.pendingacks import PendingAck, Position
 from keyshared.ranges import RangeMap
 from keyshared.ring import HashRing

@@ -23,8 +23,7 @@ from hypothesis.stateful import (
 )
 
 from keyshared.draining import DrainingHashes
-from keyshared.draintracker import DrainTracker
-from keyshared.drainvalues import Acked, Change, HandedOver, Receipt, Refusal, Returned
+from keyshared.draintracker import Acked, Change, DrainTracker, HandedOver, Receipt, Refusal, Returned
 from keyshared.pendingacks import PendingAck, Position
 from keyshared.ranges import RangeMap
 

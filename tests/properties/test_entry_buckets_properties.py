@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.buckets import BUCKET_HASH, BucketLayout
-from keyshared.checkpoints import BucketCheckpoints
+from keyshared.buckets import BUCKET_HASH, BucketCheckpoints, BucketLayout, BucketPlacement
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver, Effect, Released
 from keyshared.hashing import KeyHash
 from keyshared.ranges import RangeMap
 from keyshared.retry import Backoff, RetryPolicy
-from keyshared.spread import BucketPlacement
 
 LAYOUT = BucketLayout([0, 2, 100, 30_000, 30_001, 60_000])
 FOR_EVER = RetryPolicy(max_redeliveries=None, base_delay_ms=10, backoff=Backoff.FIXED)

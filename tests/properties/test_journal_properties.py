@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.command_logs import Log, pieces_of, ring, written_log
 
-from keyshared.commands import COMMANDS, LATE, REFUSED, Command, Outcome, call, fields_of
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Effect, Load
 from keyshared.errors import KeySharedError
-from keyshared.journal import Journal
+from keyshared.journal import COMMANDS, LATE, Command, Journal, Outcome
+from keyshared.journal.commands import REFUSED, call, fields_of
 
 # ruff: noqa: S311 - seeded on purpose
 

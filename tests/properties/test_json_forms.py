@@ -15,17 +15,15 @@ from tests.properties.driving import Fast, drive
 from tests.properties.schedules import random_world
 from tests.properties.test_lease_schedules import Schedule, a_host
 
-from keyshared.checkpoints import BucketCheckpoints
-from keyshared.commands import Command
+from keyshared.buckets import BucketCheckpoints
 from keyshared.config import DispatcherConfig, DrainUnit
-from keyshared.journal import Journal
+from keyshared.journal import Command, Journal
 from keyshared.leases import LeaseQueue
-from keyshared.provenance import ProvenanceVector
+from keyshared.offsets import ProvenanceVector
 from keyshared.ranges import RangeMap
 from keyshared.retry import RetryPolicy
 from keyshared.ring import HashRing
-from keyshared.rollover import SegmentProgress
-from keyshared.segments import SegmentMap
+from keyshared.segments import SegmentMap, SegmentProgress
 from keyshared.testing.history import Acked, Happening, Published
 from keyshared.testing.rows import read_jsonl, to_rows
 

@@ -9,8 +9,8 @@ from tests.properties.lease_host import RANKS, Call, Host, bring_to_an_end, fulf
 
 from keyshared.config import DrainUnit
 from keyshared.effects import Effect
-from keyshared.leaseconfig import LeaseConfig
-from keyshared.leaseledger import LeaseLedger
+from keyshared.leases import LeaseConfig
+from keyshared.leases.ledger import LeaseLedger
 from keyshared.retry import Poison
 from keyshared.window import InFlightWindow
 

@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.leasing import assigned, letters
 from tests.properties.slow_leases import BROKEN, SlowLeases
 
-from keyshared.assigned import AssignedRanges
 from keyshared.config import DrainUnit
 from keyshared.effects import (
     AckIgnored,
@@ -25,10 +24,18 @@ from keyshared.effects import (
     Settled,
     Skipped,
 )
-from keyshared.leasebook import LeaseBook
-from keyshared.leaseconfig import LeaseConfig
-from keyshared.leases import LeaseQueue
-from keyshared.leasevalues import InvalidHandle, InvalidReservation, Lease, Nothing, Outcome, Reservation
+from keyshared.leases import (
+    InvalidHandle,
+    InvalidReservation,
+    Lease,
+    LeaseConfig,
+    LeaseQueue,
+    Nothing,
+    Outcome,
+    Reservation,
+)
+from keyshared.leases.book import LeaseBook
+from keyshared.placement import AssignedRanges
 from keyshared.retry import Poison
 
 _Option = TypeVar("_Option")

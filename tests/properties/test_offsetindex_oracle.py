@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from keyshared.offsetindex import Bounds, OffsetIndex
+from keyshared.offsets import Bounds, OffsetIndex
 
 
 class IndexMachine(RuleBasedStateMachine):

@@ -30,10 +30,10 @@ from keyshared.offsets import (
     OffsetCommitter,
     OffsetDistributor,
     OffsetLookup,
+    ProvenanceVector,
     TargetGroup,
     required_margin,
 )
-from keyshared.provenance import ProvenanceVector
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMESTAMPS = st.integers(0, 60)

@@ -10,13 +10,10 @@ from tests.properties.driving import Fast, outcome
 from tests.properties.promises import Call, Judge, Promise, Step, Violation
 from tests.properties.schedules import FILTERS, NAMES, MakePlacement, config_rules, observe, random_world
 
-from keyshared.assigned import AssignedRanges
-from keyshared.autosplit import AutoSplit
 from keyshared.config import DrainUnit, Unmatched
-from keyshared.exclusive import ExclusiveRanges
+from keyshared.dispatcher import MemberState
 from keyshared.hashing import key_bytes, pulsar_range_hash
-from keyshared.members import MemberState
-from keyshared.placement import Placement
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, Placement
 from keyshared.ranges import HashRange, Moved
 from keyshared.ring import HashRing
 

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.autosplit import AutoSplit
 from keyshared.errors import KeySharedError, NoRangeLeftError, RangeOverlapError
-from keyshared.exclusive import ExclusiveRanges
-from keyshared.pulsar import ring_slot
+from keyshared.hashing.pulsar import ring_slot
+from keyshared.placement import AutoSplit, ExclusiveRanges
 from keyshared.ranges import HashRange, Moved, RangeMap, gained, lost
 from keyshared.ring import HashRing
 

@@ -16,23 +16,18 @@ from hypothesis import strategies as st
 from tests.asking import ask_everything, questions_of
 from tests.properties.schedules import Choose
 
-from keyshared.assigned import AssignedRanges
-from keyshared.autosplit import AutoSplit
-from keyshared.batcher import BatchLimits, BatchMessage, BucketBatcher
-from keyshared.buckets import BucketLayout
+from keyshared.buckets import BatchLimits, BatchMessage, BucketBatcher, BucketLayout
 from keyshared.cursor import ContiguousCursor, OfferAnswer
 from keyshared.draining import DrainingHashes
 from keyshared.draintracker import DrainTracker
 from keyshared.effects import CursorAdvanced
 from keyshared.errors import KeySharedError
-from keyshared.leaseconfig import LeaseConfig
-from keyshared.leases import LeaseQueue
+from keyshared.leases import LeaseConfig, LeaseQueue
 from keyshared.pendingacks import PendingAcks
-from keyshared.producer import SegmentProducer
+from keyshared.placement import AssignedRanges, AutoSplit
 from keyshared.ranges import HashRange, RangeMap
 from keyshared.ring import HashRing
-from keyshared.rollover import SegmentProgress
-from keyshared.segments import SegmentMap
+from keyshared.segments import SegmentMap, SegmentProducer, SegmentProgress
 
 LENGTH = 40
 NAMES = ("ann", "bob", "cat")

@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.rollover_world import Change, Key, World, explore, merge_lowest, rebucket_lowest, split_lowest
 
-from keyshared.batcher import BatchLimits
-from keyshared.buckets import BucketLayout
+from keyshared.buckets import BatchLimits, BucketLayout
 from keyshared.errors import KeySharedError
-from keyshared.producer import Publish, SegmentProducer
-from keyshared.rollover import SegmentProgress, _Reading
-from keyshared.segments import SegmentMap
+from keyshared.segments import Publish, SegmentMap, SegmentProducer, SegmentProgress
+from keyshared.segments.rollover import _Reading
 
 LOW, LOW_OTHER_BUCKET, HIGH = (0, 0), (0, 40_000), (40_000, 0)
 SINGLE, PAIRS = BatchLimits(max_messages=1), BatchLimits(max_messages=2)

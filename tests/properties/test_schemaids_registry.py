@@ -7,17 +7,21 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from keyshared import schemaids
-from keyshared.registryview import Compatibility, Mode, Reference, Registration, RegistryView
-from keyshared.schemaids import (
+from keyshared.subjects import (
     Clash,
+    Compatibility,
+    Mode,
+    NamePattern,
+    Reference,
     Register,
+    Registration,
+    RegistryView,
     SchemaDistribution,
     SchemaPlan,
     SetCompatibility,
     SoftDelete,
 )
-from keyshared.subjects import NamePattern
+from keyshared.subjects import schemas as schemaids
 
 HERE = NamePattern("{site}-{topic}", known={"site": "eu"}).for_subjects()
 THERE = NamePattern("{topic}").for_subjects()

@@ -13,8 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from keyshared.buckets import BucketLayout
 from keyshared.errors import ConfigError
-from keyshared.segment import Segment
-from keyshared.segments import SegmentMap
+from keyshared.segments import Segment, SegmentMap
 
 BLOCKS = 32
 WIDTH = 65_536 // BLOCKS

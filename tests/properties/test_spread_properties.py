@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.buckets import BucketLayout
+from keyshared.buckets import BucketLayout, BucketPlacement
 from keyshared.errors import ConsumerExistsError, UnknownConsumerError
-from keyshared.spread import BucketPlacement
 
 names = st.sampled_from("abcdef")
 weights = st.one_of(st.just(1), st.integers(1, 9), st.fractions(Fraction(1, 50), 50))

@@ -18,8 +18,7 @@ from hypothesis.stateful import (
 )
 
 from keyshared.errors import EntryStateError, KeySharedError, OffsetOrderError, WindowFullError
-from keyshared.lanes import Consumer, Entry, Lane, State
-from keyshared.window import InFlightWindow
+from keyshared.window import Consumer, Entry, InFlightWindow, Lane, State
 
 NAMES = ("ann", "bob", "cat")
 KEYS = (b"a1", b"a2", b"b1", b"b2", b"z1", None)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import pytest
 
-from keyshared.spark.lanes import Attempt
+from keyshared.spark.audits.lanes import Attempt
 
 LaneHistory: TypeAlias = Callable[[Random, int, int], list[Attempt]]
 

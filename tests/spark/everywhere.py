@@ -14,7 +14,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from tests.spark import rdd_jobs, refusals, small_jobs, stream_jobs
 
-from keyshared.spark.session import local_session
+from keyshared.spark.runtime.session import local_session
 
 QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 Job = Callable[[SparkSession], list[Any]]

@@ -22,8 +22,8 @@ from tests.spark.holding import HeldOnce
 from tests.spark.small_jobs import PLAN
 
 from keyshared.simulate import Plan
-from keyshared.spark.partition import Message
-from keyshared.spark.replay import replay
+from keyshared.spark.replays.partition import Message
+from keyshared.spark.replays.replay import replay
 
 TOPIC_PARTITIONS: Final = 4
 MESSAGES: Final = 40_000

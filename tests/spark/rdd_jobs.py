@@ -11,7 +11,7 @@ from tests.spark.small_jobs import BUCKETS, LAYOUT, PLAN, PLANS, PULSAR, RING, T
 
 from keyshared import spark as ks
 from keyshared.hashing import MURMUR3_32
-from keyshared.spark.audit import AuditRow
+from keyshared.spark.audits.audit import AuditRow
 from keyshared.testing.history import Happening
 from keyshared.testing.rows import from_rows
 

@@ -8,8 +8,8 @@ from typing import Final
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.simulate import ConsumerPlan, Fixed, Plan
-from keyshared.spark.replay import replay
-from keyshared.spark.session import local_session
+from keyshared.spark.replays.replay import replay
+from keyshared.spark.runtime.session import local_session
 
 MESSAGES: Final = 3_000_000
 HEAP: Final = "512m"  # Spark refuses less than 450

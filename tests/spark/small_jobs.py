@@ -15,7 +15,7 @@ from keyshared.copyflags import COPY_FLAGS_HEADER
 from keyshared.hashing import MURMUR3_32
 from keyshared.retry import RetryPolicy
 from keyshared.simulate import Answer, ConsumerPlan, Crash, Fixed, Join, PerMessage, Plan, SampledAnswers
-from keyshared.spark.source import log_columns
+from keyshared.spark.logs.source import log_columns
 
 RING: Final = HashRing(["ann", "bob"])
 PULSAR: Final = HashRing.pulsar(["ann", "bob"])  # Spark cannot hash for it

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException  # noqa: E402 - needs pyspark
 from tests.spark.growing import growing, reads_of  # noqa: E402 - needs pyspark
 
 from keyshared import spark as ks  # noqa: E402 - needs pyspark
-from keyshared.spark.messages import packed_messages  # noqa: E402 - needs pyspark
+from keyshared.spark.replays.messages import packed_messages  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,8 +21,8 @@ from tests.spark.everywhere import JOBS, QUICK, RDD_JOBS, answers  # noqa: E402 
 from tests.spark.small_jobs import PLAN  # noqa: E402 - needs pyspark
 from tests.spark.standalone import HOSTS, standalone  # noqa: E402 - needs pyspark
 
-from keyshared.spark.deliveries import DELIVERY_SCHEMA  # noqa: E402 - needs pyspark
-from keyshared.spark.partition import DeliveryRow, SummaryRow, replay_partition  # noqa: E402 - needs pyspark
+from keyshared.spark.replays.partition import DeliveryRow, SummaryRow, replay_partition  # noqa: E402 - needs pyspark
+from keyshared.spark.replays.schemas import DELIVERY_SCHEMA  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -173,7 +173,7 @@ def check_files(expected: "DataFrame", path: Path) -> None:
 
 def test_spark_submit_runs_the_demo_on_the_master_it_was_told(cluster: str, tmp_path: Path) -> None:
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-    demo = str(ROOT / "src" / "keyshared" / "spark" / "demo.py")
+    demo = str(ROOT / "src" / "keyshared" / "spark" / "demo" / "__main__.py")
     # 200 tasks for 200 rows take minutes, and so does machine code that is optimized for three JVMs
     quick = ["--conf", "spark.sql.shuffle.partitions=3", "--driver-java-options", QUICK]
     quick += ["--conf", f"spark.executor.extraJavaOptions={QUICK}"]

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keyshared.buckets import BucketLayout
+from keyshared.buckets import BucketLayout, BucketPlacement
 from keyshared.errors import ConfigError
 from keyshared.ring import HashRing
 from keyshared.simulate import ConsumerPlan, Fixed, Plan
-from keyshared.spread import BucketPlacement
 from keyshared.testing import Guarantees
 
 pyspark = pytest.importorskip("pyspark")

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException  # noqa: E402 - needs pyspark
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
 from keyshared import spark as ks  # noqa: E402 - needs pyspark
-from keyshared.spark.rules import MAX_MS  # noqa: E402 - needs pyspark
+from keyshared.spark.frames.rules import MAX_MS  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

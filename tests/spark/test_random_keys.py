@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.autosplit import AutoSplit
-from keyshared.buckets import BucketLayout, key_halves
+from keyshared.buckets import BucketLayout, BucketPlacement, key_halves
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import DistributionTree
 from keyshared.hashing import MURMUR3_32, XXH64_SEED_42, KeyHash
+from keyshared.placement import AutoSplit
 from keyshared.ranges import RangeMap
 from keyshared.ring import HashRing
-from keyshared.spread import BucketPlacement
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark

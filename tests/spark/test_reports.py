@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.spark.test_replay_report import NASTY, Page
-from tests.spark.test_replay_report import report as full
+from tests.spark.replays.test_replay_report import NASTY, Page
+from tests.spark.replays.test_replay_report import report as full
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
 from keyshared.errors import ConfigError  # noqa: E402 - as above
 from keyshared.simulate import ConsumerPlan, Fixed, Join, Leave, Plan, SetWeight  # noqa: E402 - as above
-from keyshared.spark.audit import audit  # noqa: E402 - as above
-from keyshared.spark.deliveries import DELIVERY_SCHEMA, SUMMARY_SCHEMA  # noqa: E402 - as above
-from keyshared.spark.replay import Replay, replay  # noqa: E402 - as above
-from keyshared.spark.replay_figures import replay_report  # noqa: E402 - as above
-from keyshared.spark.replay_report import ReplayReport, html  # noqa: E402 - as above
-from keyshared.spark.what_if_figures import what_if_report  # noqa: E402 - as above
+from keyshared.spark.audits.audit import audit  # noqa: E402 - as above
+from keyshared.spark.replays.replay import Replay, replay  # noqa: E402 - as above
+from keyshared.spark.replays.replay_figures import replay_report  # noqa: E402 - as above
+from keyshared.spark.replays.replay_report import ReplayReport, html  # noqa: E402 - as above
+from keyshared.spark.replays.schemas import DELIVERY_SCHEMA, SUMMARY_SCHEMA  # noqa: E402 - as above
+from keyshared.spark.replays.what_if_figures import what_if_report  # noqa: E402 - as above
 from keyshared.testing import Guarantees  # noqa: E402 - as above
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_a_replay_writes_its_page_and_replaces_an_older_one(
         return full(**options)
 
     # by import_module: as an attribute of the package, the name is the function
-    monkeypatch.setattr(import_module("keyshared.spark.replay"), "replay_report", figures)
+    monkeypatch.setattr(import_module("keyshared.spark.replays.replay"), "replay_report", figures)
     path = tmp_path / "replay.html"
     path.write_text("old" * 1_000_000)
     replayed.report(

@@ -11,8 +11,8 @@ from tests.properties.schedules import random_world
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict
 from keyshared.retry import Poison
 from keyshared.testing import Checker, Guarantees, Violation
+from keyshared.testing.adapters.recorder import Recorder
 from keyshared.testing.history import Happening
-from keyshared.testing.recorder import Recorder
 
 __all__ = ["first_broken", "guarantees_of", "mutated", "recorded"]
 

@@ -11,37 +11,36 @@ Everything that a job calls is here::
     owned = log.transform(ks.with_owner, ring)
 """
 
-# Not lazily: a function may have the name of its module, and a module that is loaded later would take its place.
-from keyshared.spark.airports import load_airport_flights
-from keyshared.spark.audit import AUDIT_SCHEMA, VERDICT_SCHEMA, Audit, audit, audit_partition
-from keyshared.spark.buckets import bucket, bucket_owner, with_bucket, with_bucket_owner
-from keyshared.spark.colocation import colocate
-from keyshared.spark.comparison import what_if_partition
-from keyshared.spark.copies import copies_due, flags_header, with_copy_due
-from keyshared.spark.counting import histogram_of, histogram_partition
-from keyshared.spark.deliveries import DELIVERY_SCHEMA, SUMMARY_SCHEMA, VIOLATION_SCHEMA
-from keyshared.spark.delivery_history import DELIVERY_GUARANTEES, delivery_history
-from keyshared.spark.distribution import FAULT_SCHEMA, audit_distribution, count_by_fault
-from keyshared.spark.histogram import KeyHistogram, balanced_boundaries, collect_histogram, key_histogram
-from keyshared.spark.iterators import (
+from keyshared.spark.audits.audit import AUDIT_SCHEMA, VERDICT_SCHEMA, Audit, audit, audit_partition
+from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
+from keyshared.spark.audits.order import check_order, count_by_promise
+from keyshared.spark.clusters.audit import FAULT_SCHEMA, audit_distribution, count_by_fault
+from keyshared.spark.clusters.offsets import TRANSLATION_SCHEMA, translate_offsets
+from keyshared.spark.columns.buckets import bucket, bucket_owner, with_bucket, with_bucket_owner
+from keyshared.spark.columns.colocation import colocate
+from keyshared.spark.columns.copies import copies_due, flags_header, with_copy_due
+from keyshared.spark.columns.iterators import (
     bucket_owner_partition,
     bucket_partition,
     copies_partition,
     owner_partition,
     slot_partition,
 )
-from keyshared.spark.offsets import TRANSLATION_SCHEMA, translate_offsets
-from keyshared.spark.order import check_order, count_by_promise
-from keyshared.spark.owner import owner, with_owner
-from keyshared.spark.partition import replay_partition
-from keyshared.spark.progress import watch
-from keyshared.spark.replay import Replay, replay
-from keyshared.spark.session import local_session
-from keyshared.spark.slots import bucket_hash, slot, with_slot
-from keyshared.spark.source import as_log, load_flights, load_log
-from keyshared.spark.stream_state import dispatch_partition
-from keyshared.spark.streaming import COMMAND_SCHEMA, OUTCOME_SCHEMA, STATE_STORE, stream_dispatch
-from keyshared.spark.what_if import WHAT_IF_SCHEMA, WhatIf, what_if
+from keyshared.spark.columns.owners import owner, with_owner
+from keyshared.spark.columns.slots import bucket_hash, slot, with_slot
+from keyshared.spark.keystats.counting import histogram_of, histogram_partition
+from keyshared.spark.keystats.histogram import KeyHistogram, balanced_boundaries, collect_histogram, key_histogram
+from keyshared.spark.logs.airports import load_airport_flights
+from keyshared.spark.logs.source import as_log, load_flights, load_log
+from keyshared.spark.replays.comparison import what_if_partition
+from keyshared.spark.replays.partition import replay_partition
+from keyshared.spark.replays.replay import Replay, replay
+from keyshared.spark.replays.schemas import DELIVERY_SCHEMA, SUMMARY_SCHEMA, VIOLATION_SCHEMA
+from keyshared.spark.replays.what_if import WHAT_IF_SCHEMA, WhatIf, what_if
+from keyshared.spark.runtime.progress import watch
+from keyshared.spark.runtime.session import local_session
+from keyshared.spark.streams.dispatch import COMMAND_SCHEMA, OUTCOME_SCHEMA, STATE_STORE, stream_dispatch
+from keyshared.spark.streams.state import dispatch_partition
 
 __all__ = [
     "AUDIT_SCHEMA",

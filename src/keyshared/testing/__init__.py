@@ -4,10 +4,10 @@ Nothing here needs anything but the standard library, and history and checker im
 oracle that shares code with what it judges is no oracle.
 """
 
-from keyshared.testing.checker import Checker, check_history
 from keyshared.testing.driver import AsyncDriver, Delivery, Driver
 from keyshared.testing.errors import GuaranteesError, HistoryError, UnsupportedError
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
+from keyshared.testing.judges.checker import Checker, check_history
 from keyshared.testing.rows import from_rows, read_jsonl, to_rows, write_jsonl
 
 __all__ = [

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar, assert_never
 
-from keyshared.testing.checker import Checker
 from keyshared.testing.driver import AnyDriver, AsyncDriver, Delivery, abilities, in_loop
 from keyshared.testing.guarantees import Guarantees, Violation
 from keyshared.testing.history import (
@@ -33,6 +32,7 @@ from keyshared.testing.history import (
     Settled,
     Skipped,
 )
+from keyshared.testing.judges.checker import Checker
 from keyshared.testing.steps import (
     Ack,
     AckLate,

@@ -70,7 +70,7 @@ def run_schedule(
         O(steps) calls of the driver, and O(messages) for the end.
 
     Example:
-        >>> from keyshared.testing.drivers import DispatcherDriver
+        >>> from keyshared.testing.adapters.dispatcher import DispatcherDriver
         >>> from keyshared.testing.steps import Join
         >>> replay = run_schedule(DispatcherDriver, [Join("c1"), Publish(b"a"), Ack()], Guarantees(per_consumer=2))
         >>> [type(happening).__name__ for happening in replay.history[:6]]

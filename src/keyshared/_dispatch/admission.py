@@ -1,0 +1,123 @@
+"""What is checked about a message before it is let in: is it known already, and would anybody take it."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from keyshared._checks import check_offset
+from keyshared._dispatch.membership import Membership
+from keyshared._window.lanes import State
+from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.errors import ConfigError, OffsetOrderError, UnmatchedKeyError, WindowFullError
+from keyshared.hashing.named import Key, key_bytes
+from keyshared.window import InFlightWindow
+
+__all__ = ["Admission", "Message"]
+
+Message = tuple[int, Key, object]
+"""Offset, key and passenger, as ``offer_many`` takes them."""
+
+_Keyed = tuple[int, bytes | None, object]
+_SPILLED: Final = int(State.SPILLED)
+
+
+class Admission:
+    """Decides the rare cases of an offer.
+
+    Attributes:
+        looks_back: Whether an offer may be known already.
+    """
+
+    __slots__ = ("_config", "_known_until", "_membership", "_window", "looks_back")
+
+    def __init__(self, config: DispatcherConfig, window: InFlightWindow, membership: Membership) -> None:
+        self._config = config
+        self._window = window
+        self._membership = membership
+        self._known_until: int | None
+        self.begin()
+
+    def begin(self) -> None:
+        """Look at the cursor, which was set up or restored: what it knows is not new."""
+        cursor = self._window.cursor
+        known = [] if cursor.start is None else [cursor.start - 1]
+        known += [] if cursor.last is None else [cursor.last]
+        self._reach(max(known, default=None))
+
+    def _reach(self, known_until: int | None) -> None:
+        """Take offers up to there for known, until the first one that is above."""
+        self._known_until = known_until
+        self.looks_back = known_until is not None or self._window.cursor.looks_ahead
+
+    def is_known(self, offset: int) -> bool:
+        """Whether the offset lies below the start or the position, or a snapshot has seen it."""
+        if self._known_until is None or type(offset) is not int:
+            return False
+        check_offset("offset", offset)
+        return offset <= self._known_until
+
+    def take_settled(self, offset: int) -> bool:
+        """Pass over an offset that lies above the position and was settled before the restart; False if it was not."""
+        cursor = self._window.cursor
+        if type(offset) is not int or not cursor.recalls(offset):
+            return False
+        cursor.pass_to(offset)
+        cursor.skip(offset)
+        self._reach(None)
+        return True
+
+    def remember(self, offset: int, item: object) -> None:
+        """Take the passenger of a known message, in case it was lost with the process that held it."""
+        entry = self._window.find(offset)
+        if entry is not None and entry.item is None and entry.state != _SPILLED:
+            entry.item = item
+
+    def admit(self, offset: int, key: bytes | None) -> bool:
+        """Whether to track a new message; False if it is to be skipped. Raises what an offer of it raises."""
+        self._window.check_offer(offset)
+        unmatched = self.is_unmatched(key)
+        if unmatched and self._config.unmatched is Unmatched.ERROR:
+            raise UnmatchedKeyError(key)
+        self._window.cursor.pass_to(offset)
+        self._reach(None)
+        return not unmatched or self._config.unmatched is Unmatched.HOLD
+
+    def is_unmatched(self, key: bytes | None) -> bool:
+        """Whether nothing of the key is outstanding, and there are consumers, but none for it.
+
+        None accepts it; or, where that is an error, it is unowned: its slot is a hole, or those who accept it own
+        nothing. That is never skipped: somebody forgot to assign it, and what it holds is wanted.
+        """
+        membership = self._membership
+        lane_key = b"" if self._config.ordering_required else key
+        if not membership.picky or lane_key in self._window.lanes:
+            return False
+        if not membership.accepts(key):
+            return True
+        return self._config.unmatched is Unmatched.ERROR and membership.owns_none_of(lane_key)
+
+    def check_batch(self, messages: Iterable[object]) -> list[_Keyed]:
+        """The batch with its keys as bytes. Raises what any of its offers would, before anything has changed."""
+        batch: list[_Keyed] = []
+        for message in messages:
+            if not isinstance(message, tuple) or len(message) != 3:  # noqa: PLR2004  # offset, key, item
+                raise ConfigError("message", message, "be a tuple of offset, key and item")
+            batch.append((message[0], key_bytes(message[1]), message[2]))
+        first_new = next((i for i, message in enumerate(batch) if not self.is_known(message[0])), len(batch))
+        self._check_new(batch[first_new:])
+        return batch
+
+    def _check_new(self, messages: list[_Keyed]) -> None:
+        last = self._window.cursor.last
+        for offset, _, _ in messages:
+            if type(offset) is not int or (last is not None and offset <= last):
+                raise OffsetOrderError(offset, last)
+            check_offset("offset", offset)
+            last = offset
+        recalls = self._window.cursor.recalls
+        new = [(offset, key) for offset, key, _ in messages if not recalls(offset)]
+        if len(new) > self._window.free_slots:
+            raise WindowFullError(self._window.tightest_limit)
+        if self._config.unmatched is Unmatched.ERROR:
+            for _, key in new:
+                if self.is_unmatched(key):
+                    raise UnmatchedKeyError(key)

@@ -1,0 +1,213 @@
+"""Why is nothing happening? What a dispatcher can say about a message, and about itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from keyshared._dispatch.endings import Ended, Endings
+from keyshared._dispatch.members import Member, MemberState
+from keyshared._dispatch.membership import Membership
+from keyshared._window.lanes import Consumer, Entry, State
+from keyshared.effects import BlockReason
+from keyshared.window import InFlightWindow
+
+__all__ = ["Blocking", "ConsumerStats", "DispatcherStats", "Outstanding", "describe", "gather_stats", "why_blocked"]
+
+_OWN_REASONS: Final = {
+    State.RETRY_WAIT: BlockReason.RETRY_WAIT,
+    State.DEAD_LETTERING: BlockReason.DEAD_LETTERING,
+    State.BLOCKED: BlockReason.BLOCKED,
+    State.LOADING: BlockReason.LOADING,
+}
+
+
+class Blocking(NamedTuple):
+    """Why an outstanding message is not at a consumer.
+
+    Attributes:
+        reason: What it waits for first.
+        consumer: The consumer that this is about: who holds the key or, while that drains, something of its drain unit;
+            or who has no room. None where it is about nobody.
+        behind: The older message of its key that has to move first, if that is the reason.
+    """
+
+    reason: BlockReason
+    consumer: str | None = None
+    behind: int | None = None
+
+
+class Outstanding(NamedTuple):
+    """A message that is not settled.
+
+    Attributes:
+        offset: The message.
+        key: Its key.
+        attempt: Deliveries so far.
+        failures: How many of them failed.
+        loaded: Whether its payload is, or will be, in memory.
+        deadline_ms: When its delivery times out or its retry is due; None if it waits for something else.
+        blocking: What it waits for; None while it is in flight.
+        ended: Its last deliveries that have ended, attempt and consumer, oldest first: a late ack of these counts.
+    """
+
+    offset: int
+    key: bytes | None
+    attempt: int
+    failures: int
+    loaded: bool
+    deadline_ms: int | None
+    blocking: Blocking | None
+    ended: tuple[Ended, ...] = ()
+
+
+def describe(window: InFlightWindow, membership: Membership, endings: Endings, entry: Entry) -> Outstanding:
+    """What is known of a message that is not settled. O(log n)."""
+    why = why_blocked(window, membership, entry)
+    loaded = entry.state != State.SPILLED
+    ended = endings.ended(entry.offset)
+    return Outstanding(entry.offset, entry.key, entry.attempt, entry.failures, loaded, entry.deadline, why, ended)
+
+
+def why_blocked(  # noqa: PLR0911  # one return for each reason
+    window: InFlightWindow, membership: Membership, entry: Entry
+) -> Blocking | None:
+    """What an outstanding message waits for, or None if it is in flight. O(log n)."""
+    if entry.state == State.IN_FLIGHT:
+        return None
+    own = _OWN_REASONS.get(State(entry.state))
+    if own is not None:
+        return Blocking(own, entry.consumer.name if own is BlockReason.LOADING and entry.consumer else None)
+    lane = entry.lane
+    first = lane.candidate
+    if first is not None and first is not entry:
+        return Blocking(BlockReason.OLDER_WAITS, behind=first.offset)
+    holder = None if lane.holder is None else lane.holder.name
+    if lane.key in window.quarantined:
+        return Blocking(BlockReason.QUARANTINED, holder)
+    if lane.key is None:
+        return _why_keyless(window, entry)
+    owner = window.owner_of(lane)
+    if owner is None:
+        unowned = membership.is_only_unowned(lane.key)
+        return Blocking(BlockReason.UNOWNED if unowned else BlockReason.NO_CONSUMER)
+    if lane.holder is owner and lane.open >= window.per_key:
+        return Blocking(BlockReason.KEY_IN_FLIGHT, holder)
+    elsewhere = window.holder_elsewhere(lane, owner)
+    if elsewhere is not None:
+        return Blocking(BlockReason.DRAINING, elsewhere.name)
+    return _why_not_now(window, entry, owner)
+
+
+def _why_keyless(window: InFlightWindow, entry: Entry) -> Blocking:
+    eligible = [consumer for consumer in window.consumers.values() if consumer.keyless]
+    if not eligible:
+        return Blocking(BlockReason.NO_CONSUMER)
+    if all(_is_inactive(consumer) for consumer in eligible):
+        return Blocking(BlockReason.CONSUMER_INACTIVE)
+    has_room = any(consumer.free > 0 for consumer in eligible)
+    starved = has_room and entry.lane.listed is window.starved
+    return Blocking(BlockReason.WINDOW_FULL if starved else BlockReason.CONSUMER_FULL)
+
+
+def _why_not_now(window: InFlightWindow, entry: Entry, owner: Consumer) -> Blocking:
+    if _is_inactive(owner):
+        return Blocking(BlockReason.CONSUMER_INACTIVE, owner.name)
+    if owner.free > 0 and entry.lane.listed is window.starved:
+        return Blocking(BlockReason.WINDOW_FULL)
+    return Blocking(BlockReason.CONSUMER_FULL, owner.name)
+
+
+def _is_inactive(consumer: Consumer) -> bool:
+    return isinstance(consumer, Member) and consumer.state is not MemberState.ACTIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerStats:
+    """What one consumer does now.
+
+    Attributes:
+        state: Whether it is active, inactive or draining.
+        limit: How many deliveries it may have open while active.
+        in_flight: How many it has open.
+        loading: How many more are being loaded for it.
+        ready_keys: Keys whose next message waits for room at it.
+    """
+
+    state: MemberState
+    limit: int
+    in_flight: int
+    loading: int
+    ready_keys: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatcherStats:
+    """One look at a dispatcher; every figure is read from the one state there is.
+
+    Attributes:
+        outstanding: Messages offered and not settled.
+        in_flight: Those that are at a consumer.
+        loaded: Those whose payload is, or will be, in memory.
+        spilled: Those whose payload was dropped.
+        retry_wait: Those that wait for their retry.
+        dead_lettering: Those whose dead letter is being written.
+        blocked: Those that wait for `unblock` or `park`.
+        keys: Keys that have an outstanding message.
+        quarantined_keys: Keys whose messages go to the dead-letter store.
+        ownerless_keys: Keys that nobody owns.
+        draining_keys: Keys that wait for the end of deliveries of their drain unit at others than their owner.
+        starved_keys: Keys whose turn has come but for whom no slot of the window is free.
+        keyless_waiting: Messages without a key that no consumer has room for.
+        free_slots: Messages that may be offered now.
+        oldest_outstanding: Lowest outstanding offset, or None.
+        consumers: Every consumer by name, in the order of joining.
+    """
+
+    outstanding: int
+    in_flight: int
+    loaded: int
+    spilled: int
+    retry_wait: int
+    dead_lettering: int
+    blocked: int
+    keys: int
+    quarantined_keys: int
+    ownerless_keys: int
+    draining_keys: int
+    starved_keys: int
+    keyless_waiting: int
+    free_slots: int
+    oldest_outstanding: int | None
+    consumers: dict[str, ConsumerStats]
+
+
+def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> DispatcherStats:
+    """Read the figures. O(consumers)."""
+    outstanding = window.cursor.outstanding
+    return DispatcherStats(
+        outstanding=outstanding,
+        in_flight=window.loaded - window.waiting,
+        loaded=window.loaded,
+        spilled=outstanding - window.loaded,
+        retry_wait=window.held[State.RETRY_WAIT],
+        dead_lettering=window.held[State.DEAD_LETTERING],
+        blocked=window.held[State.BLOCKED],
+        keys=len(window.lanes),
+        quarantined_keys=len(window.quarantined),
+        ownerless_keys=len(window.ownerless),
+        draining_keys=len(window.draining),
+        starved_keys=len(window.starved),
+        keyless_waiting=len(window.shared),
+        free_slots=window.free_slots,
+        oldest_outstanding=window.cursor.resume_offset if outstanding else None,
+        consumers={
+            name: ConsumerStats(
+                state=member.state,
+                limit=member.quota,
+                in_flight=len(member.open),
+                loading=len(member.reserved),
+                ready_keys=len(member.ready),
+            )
+            for name, member in members.items()
+        },
+    )

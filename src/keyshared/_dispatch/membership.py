@@ -1,0 +1,268 @@
+"""Who takes part: consumers that join, fall silent, come back, drain, are evicted and leave.
+
+A name is one session. Every method validates first, then changes the books of routing, window and timers; what became
+of the messages that a consumer held is decided by `Endings`, and the window's ``wake`` acts on it.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from keyshared._checks import check_int
+from keyshared._dispatch.endings import Endings
+from keyshared._dispatch.members import Member, MemberState
+from keyshared._dispatch.routing import Routing
+from keyshared._dispatch.timers import Timers
+from keyshared._window.lanes import Entry
+from keyshared.config import DispatcherConfig, DrainUnit, Unmatched
+from keyshared.effects import Effect, Evicted, ReleaseReason
+from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, UnknownConsumerError
+from keyshared.glob import KeyFilter
+from keyshared.placement.protocol import Placement
+from keyshared.ranges import Weight
+from keyshared.window import InFlightWindow
+
+__all__ = ["Membership"]
+
+
+class Membership:
+    """The consumers of one subscription.
+
+    Attributes:
+        members: Everyone who is connected or draining, by name, in join order.
+        picky: Whether a message could match nobody: there are consumers but none that accepts every key, or connected
+            ones while the policy asks about slots that nobody owns.
+    """
+
+    __slots__ = ("_config", "_endings", "_joined", "_routing", "_timers", "_window", "members", "picky")
+
+    def __init__(
+        self, config: DispatcherConfig, routing: Routing, window: InFlightWindow, timers: Timers, endings: Endings
+    ) -> None:
+        self._config: Final = config
+        self._routing: Final = routing
+        self._window: Final = window
+        self._timers: Final = timers
+        self._endings: Final = endings
+        self._joined = 0
+        self.members: dict[str, Member] = {}
+        self.picky = False
+
+    # queries
+
+    def connected(self, name: str) -> Member:
+        """The member of that name that is active or inactive."""
+        _check_name(name)
+        member = self.members.get(name)
+        if member is None or member.state is MemberState.DRAINING:
+            raise UnknownConsumerError(name)
+        return member
+
+    def accepts(self, key: bytes | None) -> bool:
+        """Whether any consumer, draining ones included, would take the key. O(consumers x patterns) if none does."""
+        if key is None:
+            return any(member.accepts.takes_keyless for member in self.members.values())
+        return any(member.accepts.accepts(key) for member in self.members.values())
+
+    def owns_none_of(self, key: bytes | None) -> bool:
+        """Whether consumers are connected and the key belongs to nobody: a hole, or who accepts it owns nothing.
+
+        Without a key there is no slot to own.
+        """
+        return key is not None and self._anyone_connected() and self._routing.is_unowned(key)
+
+    def is_only_unowned(self, key: bytes) -> bool:
+        """Whether somebody connected accepts the key, and it belongs to nobody all the same."""
+        accepting = (m for m in self.members.values() if m.accepts.accepts(key))
+        return any(m.state is not MemberState.DRAINING for m in accepting) and self._routing.is_unowned(key)
+
+    # changes
+
+    def join(
+        self, name: str, filters: Iterable[str], weight: Weight | None, limit: int | None, notices: list[Effect]
+    ) -> None:
+        """Start a session; one that was still draining under the name ends first."""
+        _check_name(name)
+        before = self.members.get(name)
+        if before is not None and before.state is not MemberState.DRAINING:
+            raise ConsumerExistsError(name)
+        accepts = self._checked_filter(filters)
+        quota = self._config.max_in_flight_per_consumer if limit is None else _checked_limit(limit)
+        self._routing.join(name, accepts, weight)
+        if before is not None:
+            self._release_all(before, notices, ReleaseReason.REMOVED)
+            self._forget(before)
+        member = Member(name, self._joined, quota, accepts, weight)
+        self._joined += 1
+        self.members[name] = member
+        self._window.add(member)
+        self._placement_changed()
+
+    def leave(self, name: str, now: int, drain_ms: int | None, notices: list[Effect]) -> None:
+        """End a session, at once or when what it holds is finished."""
+        if drain_ms is not None:
+            check_int("drain_ms", drain_ms, 0, ", or None for no limit")
+        _check_name(name)
+        member = self.members.get(name)
+        if member is None:
+            return
+        if member.state is not MemberState.DRAINING:
+            self._routing.leave(name)
+            self._placement_changed()
+        if drain_ms == 0 or not member.open:
+            self._release_all(member, notices, ReleaseReason.REMOVED)
+            self._forget(member)
+            return
+        member.state = MemberState.DRAINING
+        member.deadline = None
+        self._window.cancel_reservations(member)
+        self._window.set_limit(member, 0)
+        self._window.set_keyless(member, keyless=False)
+        if drain_ms is not None:
+            self._timers.start(member, now + drain_ms)
+
+    def deactivate(self, name: str, now: int) -> None:
+        """Its connection is gone: it keeps its keys for the grace period."""
+        _check_name(name)
+        member = self.members.get(name)
+        if member is None or member.state is not MemberState.ACTIVE:
+            return
+        member.state = MemberState.INACTIVE
+        self._window.set_limit(member, 0)
+        if self._config.inactive_grace_ms is not None:
+            self._timers.start(member, now + self._config.inactive_grace_ms)
+
+    def activate(self, name: str, notices: list[Effect], *, resumed: bool) -> None:
+        """It is back; unless it resumed its session, what it held is sent again."""
+        member = self.connected(name)
+        if not resumed:
+            for entry in held_by(member):
+                self._endings.lose(entry, notices, ReleaseReason.SESSION_LOST)
+        member.state = MemberState.ACTIVE
+        member.deadline = None
+        self._window.set_limit(member, member.quota)
+
+    def deadline_reached(self, member: Member, notices: list[Effect]) -> None:
+        """A grace period or a drain is over."""
+        if member.state is MemberState.DRAINING:
+            self._release_all(member, notices, ReleaseReason.DRAIN_TIMEOUT)
+        else:
+            notices.append(Evicted(member.name))
+            for entry in held_by(member):
+                self._endings.lose(entry, notices, ReleaseReason.EVICTED)
+            self._routing.leave(member.name)
+            self._placement_changed()
+        self._forget(member)
+
+    def set_limit(self, name: str, limit: int) -> None:
+        """Change how much a consumer may hold."""
+        quota = _checked_limit(limit)
+        member = self.connected(name)
+        member.quota = quota
+        if member.state is MemberState.ACTIVE:
+            self._window.set_limit(member, limit)
+
+    def set_filters(self, name: str, filters: Iterable[str]) -> None:
+        """Change what a consumer accepts."""
+        accepts = self._checked_filter(filters)
+        member = self.connected(name)
+        self._routing.set_filter(name, accepts)
+        member.accepts = accepts
+        self._window.set_keyless(member, keyless=accepts.takes_keyless)
+        self._placement_changed()
+
+    def set_weight(self, name: str, weight: Weight) -> None:
+        """Change a consumer's share of the keys."""
+        member = self.connected(name)
+        self._routing.set_weight(name, weight)
+        member.weight = weight
+        self._placement_changed()
+
+    def set_placement(self, placement: Placement) -> None:
+        """Place keys in another way."""
+        connected = [m for m in self.members.values() if m.state is not MemberState.DRAINING]
+        self._routing.replace(placement, [(member.name, member.weight) for member in connected])
+        self._placement_changed()
+
+    def readmit(self, member: Member) -> None:
+        """Take a consumer of a snapshot back, in the order of joining."""
+        if member.name in self.members:
+            raise ConsumerExistsError(member.name)
+        self._check_filter(member.accepts)
+        if member.state is not MemberState.DRAINING:
+            self._routing.join(member.name, member.accepts, member.weight)
+        self._joined = member.order + 1
+        self.members[member.name] = member
+        self._window.add(member)
+        self._count_picky()
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` if members and window disagree. For tests; O(consumers)."""
+        for name, member in self.members.items():
+            if self._window.consumers.get(name) is not member:
+                raise InvariantError(f"{name!r} is connected to the window")
+            if member.limit != (member.quota if member.state is MemberState.ACTIVE else 0):
+                raise InvariantError(f"{name!r} has its limit while it is active, else none")
+            if member.state is MemberState.DRAINING and not member.open:
+                raise InvariantError(f"{name!r} drains something")
+            if (name in self._routing.filters) != (member.state is not MemberState.DRAINING):
+                raise InvariantError(f"{name!r} takes part in routing unless it drains")
+        if list(self.members) != list(self._window.consumers):
+            raise InvariantError("members are in the order of joining")
+
+    def reap(self) -> None:
+        """Forget draining members whose last delivery has ended."""
+        emptied = self._window.emptied
+        for consumer in emptied:
+            member = self.members.get(consumer.name)
+            if member is consumer and member.state is MemberState.DRAINING and not member.open:
+                self._forget(member)
+        emptied.clear()
+
+    def _checked_filter(self, filters: Iterable[str]) -> KeyFilter:
+        accepts = KeyFilter(filters)
+        self._check_filter(accepts)
+        return accepts
+
+    def _check_filter(self, accepts: KeyFilter) -> None:
+        if self._config.ordering_required and accepts.patterns:
+            raise ConfigError("filters", accepts.patterns, "be empty with ordering_required: one lane has one owner")
+        if self._config.unit is not DrainUnit.KEY and accepts.patterns:
+            requirement = f"be empty with the drain unit {self._config.unit.name}: all keys of a unit have one owner"
+            raise ConfigError("filters", accepts.patterns, requirement)
+
+    def _release_all(self, member: Member, notices: list[Effect], reason: ReleaseReason) -> None:
+        for entry in held_by(member):
+            self._endings.release(entry, notices, reason)
+
+    def _forget(self, member: Member) -> None:
+        member.deadline = None
+        del self.members[member.name]
+        self._window.discard(member.name)
+        self._count_picky()
+
+    def _placement_changed(self) -> None:
+        self._count_picky()
+        self._window.reassign()
+
+    def _count_picky(self) -> None:
+        asks_about_slots = self._config.unmatched is Unmatched.ERROR and self._anyone_connected()
+        nobody_takes_all = bool(self.members) and not any(m.accepts.accepts_all for m in self.members.values())
+        self.picky = asks_about_slots or nobody_takes_all
+
+    def _anyone_connected(self) -> bool:
+        return any(member.state is not MemberState.DRAINING for member in self.members.values())
+
+
+def held_by(member: Member) -> list[Entry]:
+    """What a consumer holds, in offset order."""
+    return [member.open[offset] for offset in sorted(member.open)]
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise ConfigError("name", name, "be a str")
+
+
+def _checked_limit(limit: int) -> int:
+    check_int("limit", limit, 0)
+    return limit

@@ -1,0 +1,84 @@
+"""What a receipt names: the current delivery of a message, an earlier one, or nothing."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from keyshared._checks import check_int, check_offset
+from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
+from keyshared._dispatch.members import Member
+from keyshared._window.lanes import Entry, State
+from keyshared.effects import AckIgnored, AckIgnoredReason
+from keyshared.errors import ConfigError
+
+__all__ = ["Receipt", "check_length", "check_receipt", "checked_receipts", "current", "explain_ignored"]
+
+Receipt = tuple[int, str, int]
+"""Offset, consumer and attempt: what names one delivery."""
+
+_IN_FLIGHT: Final = int(State.IN_FLIGHT)
+_DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
+_BLOCKED: Final = int(State.BLOCKED)
+
+
+def check_receipt(offset: object, consumer: object, attempt: object) -> None:
+    """Raise `ConfigError` unless these could be a receipt at all."""
+    check_offset("offset", offset)
+    if not isinstance(consumer, str):
+        raise ConfigError("consumer", consumer, "be a str")
+    if type(attempt) is not int:
+        raise ConfigError("attempt", attempt, "be an int")
+
+
+def check_length(parameter: str, value: object, *, at_least: int) -> None:
+    """Raise `ConfigError` unless that is a stretch of time, or None for the default."""
+    if value is not None:
+        check_int(parameter, value, at_least, ", or None")
+
+
+def checked_receipts(receipts: Iterable[object]) -> list[Receipt]:
+    """The receipts, or `ConfigError` if one of them is none."""
+    checked: list[Receipt] = []
+    for receipt in receipts:
+        if not isinstance(receipt, tuple) or len(receipt) != 3:  # noqa: PLR2004  # offset, consumer, attempt
+            raise ConfigError("receipt", receipt, "be a tuple of offset, consumer and attempt")
+        check_receipt(*receipt)
+        checked.append(receipt)
+    return checked
+
+
+def current(members: dict[str, Member], offset: int, consumer: str, attempt: int) -> Entry | None:
+    """The message whose current delivery that is, or None. O(1)."""
+    member = members.get(consumer)
+    entry = None if member is None else member.open.get(offset)
+    return entry if entry is not None and entry.attempt == attempt else None
+
+
+def explain_ignored(
+    entry: Entry | None, ended: Sequence[Ended], offset: int, consumer: str, attempt: int
+) -> AckIgnored:
+    """Why an answer that does not name a current delivery does not apply to what is outstanding under its offset.
+
+    Args:
+        entry: What is outstanding there, if anything.
+        ended: Those of its deliveries that have ended and are remembered, oldest first.
+        offset: What the answer names.
+        consumer: Who answers.
+        attempt: Which delivery it answers.
+    """
+    return AckIgnored(offset, consumer, attempt, _reason(entry, ended, consumer, attempt))
+
+
+def _reason(entry: Entry | None, ended: Sequence[Ended], consumer: str, attempt: int) -> AckIgnoredReason:
+    if entry is None:
+        return AckIgnoredReason.UNKNOWN_OFFSET
+    if entry.state == _DEAD_LETTERING:
+        return AckIgnoredReason.DEAD_LETTERING
+    if entry.state == _BLOCKED:
+        return AckIgnoredReason.BLOCKED
+    if entry.state == _IN_FLIGHT and attempt == entry.attempt:
+        return AckIgnoredReason.NOT_HOLDER
+    had = next((name for made, name in ended if made == attempt), None)
+    if had is not None:
+        return AckIgnoredReason.STALE_ATTEMPT if had == consumer else AckIgnoredReason.NOT_HOLDER
+    may_be_forgotten = len(ended) == REMEMBERED_DELIVERIES and 1 <= attempt < ended[0][0]
+    return AckIgnoredReason.FORGOTTEN_ATTEMPT if may_be_forgotten else AckIgnoredReason.UNKNOWN_ATTEMPT

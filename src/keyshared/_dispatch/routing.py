@@ -1,0 +1,145 @@
+"""Who gets a key: a placement, seen through the key filters of its consumers."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from keyshared._checks import check_members
+from keyshared.errors import InvariantError
+from keyshared.glob import KeyFilter
+from keyshared.placement.protocol import Placement
+from keyshared.ranges import RangeMap, Weight
+
+__all__ = ["OwnerLookup", "Routing"]
+
+OwnerLookup: TypeAlias = Callable[[bytes], str | None]
+"""Bytes of a key to the name of its owner, or None."""
+
+
+class Routing:
+    """Joins a placement with filters: the owner of a key is the first consumer, clockwise, whose filter accepts it.
+
+    A name that the placement knows but that never joined here owns its keys all the same, and nobody answers for it:
+    its keys wait. So do the keys of a hole.
+
+    Attributes:
+        owner: Gives the name of a key's owner now, or None. O(log vnodes), with filters O(log vnodes + vnodes passed).
+            A new function after every change: look it up each time.
+        filters: The filter of everyone who joined.
+
+    Args:
+        placement: Where keys go; copied, so that later changes of the caller's object have no effect here.
+        one_key: Treat every key as this one.
+    """
+
+    __slots__ = ("_away", "_one_key", "_placement", "_ranges", "_selective", "filters", "owner")
+
+    def __init__(self, placement: Placement, *, one_key: bytes | None = None) -> None:
+        self.filters: dict[str, KeyFilter] = {}
+        self._one_key = one_key
+        self._away: dict[str, None] = {}
+        self._selective = 0  # how many of those who joined do not take every key
+        check_members("placement", placement, Placement)
+        self._placement = placement.copy()
+        self._ranges = self._placement.ranges
+        self.owner: OwnerLookup = self._owner
+
+    @property
+    def ranges(self) -> RangeMap:
+        """Who owns which slot now, filters aside."""
+        return self._ranges
+
+    def placement_copy(self) -> Placement:
+        """The placement as it is now, to be changed or kept by the caller."""
+        return self._placement.copy()
+
+    def is_unowned(self, key: bytes) -> bool:
+        """Whether the key belongs to nobody, and no stranger is waited for.
+
+        Its slot is a hole, or those whose filters accept it own nothing: neither ends by itself.
+        """
+        if self.owner(key) is not None:
+            return False
+        slot = self._ranges.slot_of(key if self._one_key is None else self._one_key)
+        return self._ranges.owner(slot) is None or all(name in self.filters for name in self._ranges.walk(slot))
+
+    def _owner(self, key: bytes) -> str | None:
+        if self._one_key is not None:
+            key = self._one_key
+        slot = self._ranges.slot_of(key)
+        if self._ranges.owner(slot) is None:
+            return None
+        for name in self._ranges.walk(slot):
+            accepts = self.filters.get(name)
+            if accepts is None:
+                return None
+            if name not in self._away and accepts.accepts(key):
+                return name
+        return None
+
+    def join(self, name: str, accepts: KeyFilter, weight: Weight | None) -> None:
+        """Let a consumer take part; one that the placement already names keeps its place there."""
+        _join(self._placement, name, weight)
+        self.set_filter(name, accepts)
+
+    def leave(self, name: str) -> None:
+        """Let a consumer's keys go to the others."""
+        self._placement.remove(name)
+        self._selective -= self._is_selective(name)
+        del self.filters[name]
+        self._away.pop(name, None)
+        self._refresh()
+
+    def set_filter(self, name: str, accepts: KeyFilter) -> None:
+        """Replace what a consumer accepts."""
+        before = self._is_selective(name)
+        self.filters[name] = accepts
+        self._selective += self._is_selective(name) - before
+        self._refresh()
+
+    def set_away(self, name: str, *, away: bool) -> None:
+        """Pass a consumer over, as if it accepted nothing, or let it have its keys again."""
+        before = self._is_selective(name)
+        if away:
+            self._away[name] = None
+        else:
+            self._away.pop(name, None)
+        self._selective += self._is_selective(name) - before
+        self._refresh()
+
+    def set_weight(self, name: str, weight: Weight) -> None:
+        """Change a consumer's share."""
+        self._placement.set_weight(name, weight)
+        self._refresh()
+
+    def replace(self, placement: Placement, members: Iterable[tuple[str, Weight | None]]) -> None:
+        """Take another placement; those members join it in the given order."""
+        check_members("placement", placement, Placement)
+        fresh = placement.copy()
+        for name, weight in members:
+            _join(fresh, name, weight)
+        self._placement = fresh
+        self._refresh()
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` if the count of selective consumers has drifted: keys would go past filters."""
+        if self._selective != sum(map(self._is_selective, self.filters)):
+            raise InvariantError("routing counts who does not take every key")
+        if any(name not in self.filters for name in self._away):
+            raise InvariantError("only those who joined can be away")
+
+    def _refresh(self) -> None:
+        """Choose how owners are found: where nobody is selective and everybody is here, the placement alone says it."""
+        self._ranges = self._placement.ranges
+        plain = self._one_key is None and not self._selective and self.filters.keys() >= set(self._ranges.owners)
+        self.owner = self._ranges.finder() if plain else self._owner
+
+    def _is_selective(self, name: str) -> bool:
+        accepts = self.filters.get(name)
+        return accepts is not None and (name in self._away or not accepts.accepts_all)
+
+
+def _join(placement: Placement, name: str, weight: Weight | None) -> None:
+    if name not in placement.consumers:
+        placement.add(name, weight=1 if weight is None else weight)
+    elif weight is not None:
+        placement.set_weight(name, weight)

@@ -1,0 +1,352 @@
+"""A dispatcher as plain data, and back.
+
+Only what cannot be derived is stored: messages in offset order, the order in which lanes wait, consumers in the order
+of joining, and what was last reported. Counters, ready lists, acked ranges and the room index are rebuilt; the caller
+then checks every invariant of the whole, so a snapshot that was cut or forged is refused however plausible each part of
+it looks.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from itertools import pairwise
+from json import dumps
+from typing import Final, TypeVar
+
+from xxhash import xxh64_hexdigest
+
+from keyshared._checks import OFFSET_BITS, OFFSET_STOP
+from keyshared._dispatch.drain_deadlines import DrainDeadlines
+from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended, Endings, Note
+from keyshared._dispatch.members import Member, MemberState
+from keyshared._dispatch.timers import Timed, Timers
+from keyshared._window.lanes import Entry, Lane, State
+from keyshared.cursor import ContiguousCursor
+from keyshared.effects import SettleReason, SkipReason
+from keyshared.errors import SnapshotError
+from keyshared.glob import KeyFilter
+from keyshared.ranges import RangeMap, Weight
+from keyshared.window import InFlightWindow
+
+__all__ = [
+    "EPOCH_BITS",
+    "Reader",
+    "dump_members",
+    "dump_window",
+    "load_drains",
+    "load_member",
+    "load_window",
+    "placement_mark",
+]
+
+EPOCH_BITS: Final = 32
+"""Attempts of epoch e are numbered from ``(e << EPOCH_BITS) + 1``: after a crash no number of before comes again."""
+
+_T = TypeVar("_T")
+_LISTS: Final = ("shared", "ownerless", "draining", "starved")
+_STATES: Final = {state.name.lower(): state for state in State if state is not State.SETTLED}
+_HELD: Final = frozenset({int(State.IN_FLIGHT), int(State.LOADING)})
+_NOTHING_NOTED: Final = Note()
+_MARKS: Final[dict[str, SettleReason | SkipReason]] = {
+    SettleReason.LATE_ACK.value: SettleReason.LATE_ACK,
+    SkipReason.GONE.value: SkipReason.GONE,
+}
+
+
+class Reader:
+    """Reads plain data that may be anything, and says where it is not what it should be."""
+
+    __slots__ = ("_data", "_inside", "_name")
+
+    def __init__(self, data: object, name: str | int = "snapshot", inside: "Reader | None" = None) -> None:
+        self._data = data
+        self._name = name
+        self._inside = inside
+
+    def refuse(self, requirement: str) -> SnapshotError:
+        """The exception that says what this value should have been."""
+        return SnapshotError(self.place(), self._data, requirement)
+
+    def place(self) -> str:
+        """Where this value stands: put together only when it is told, there are ten values for each message."""
+        if self._inside is None:
+            return str(self._name)
+        step = f"[{self._name}]" if isinstance(self._name, int) else f".{self._name}"
+        return f"{self._inside.place()}{step}"
+
+    @property
+    def raw(self) -> object:
+        """What is read, whatever it is."""
+        return self._data
+
+    def field(self, name: str) -> "Reader":
+        """The value under a name."""
+        if not isinstance(self._data, Mapping) or name not in self._data:
+            raise self.refuse(f"have a field {name!r}")
+        return Reader(self._data[name], name, self)
+
+    def items(self, length: int | None = None) -> list["Reader"]:
+        """The values of a list, of that length if one is given."""
+        if not isinstance(self._data, list) or length not in {None, len(self._data)}:
+            raise self.refuse("be a list" if length is None else f"be a list of {length}")
+        return [Reader(value, index, self) for index, value in enumerate(self._data)]
+
+    def maybe(self, read: Callable[["Reader"], _T]) -> _T | None:
+        """None, or what ``read`` makes of it."""
+        return None if self._data is None else read(self)
+
+    def integer(self) -> int:
+        """An int."""
+        if type(self._data) is not int:
+            raise self.refuse("be an int")
+        return self._data
+
+    def offset(self) -> int:
+        """An offset of a log."""
+        if not -OFFSET_STOP < self.integer() < OFFSET_STOP:
+            raise self.refuse(f"be of at most {OFFSET_BITS} bits")
+        return self.integer()
+
+    def position(self) -> int:
+        """The next offset of a log."""
+        return OFFSET_STOP if self.integer() == OFFSET_STOP else self.offset()
+
+    def count(self) -> int:
+        """An int that is not negative."""
+        if self.integer() < 0:
+            raise self.refuse("be at least 0")
+        return self.integer()
+
+    def text(self) -> str:
+        """A str."""
+        if not isinstance(self._data, str):
+            raise self.refuse("be a str")
+        return self._data
+
+    def flag(self) -> bool:
+        """A bool."""
+        if not isinstance(self._data, bool):
+            raise self.refuse("be a bool")
+        return self._data
+
+    def binary(self) -> bytes:
+        """Bytes, written as base64."""
+        try:
+            return b64decode(self.text(), validate=True)
+        except ValueError:
+            raise self.refuse("be base64") from None
+
+    def one_of(self, values: Mapping[str, _T]) -> _T:
+        """What the text stands for."""
+        if self.text() not in values:
+            raise self.refuse(f"be one of {', '.join(values)}")
+        return values[self.text()]
+
+    def weight(self) -> Weight:
+        """A positive fraction; the placement checks it."""
+        above, below = (number.integer() for number in self.items(2))
+        if below < 1:
+            raise self.refuse("be a fraction")
+        return Fraction(above, below) if below > 1 else above
+
+
+def placement_mark(ranges: RangeMap) -> str:
+    """What tells one placement from another: a snapshot is of use only where every key still has the owner it had."""
+    return xxh64_hexdigest(dumps(ranges.to_json(), sort_keys=True).encode())
+
+
+def dump_window(window: InFlightWindow, endings: Endings, drains: DrainDeadlines | None, now: int) -> dict[str, object]:
+    """Messages, their order of waiting, quarantined keys and drains."""
+    places: dict[int, tuple[str, str | None]] = {id(getattr(window, name)): (name, None) for name in _LISTS}
+    places |= {id(consumer.ready): ("ready", consumer.name) for consumer in window.consumers.values()}
+    return {
+        "start": window.cursor.start,
+        "last": window.cursor.last,
+        "settled": [list(stretch) for stretch in window.cursor.remembered()],
+        "messages": [_dump_entry(entry, endings, now) for entry in window.outstanding()],
+        "waiting": [[*places[id(lane.listed)], _first(lane)] for lane in window.waiting_lanes()],
+        "quarantined": [_text(key) for key in window.quarantined],
+        "drains": [
+            [_first(lane), deadline - now]
+            for lane in window.draining
+            if drains is not None and (deadline := drains.deadline_of(lane)) is not None
+        ],
+    }
+
+
+def dump_members(members: Mapping[str, Member], now: int) -> list[object]:
+    """Consumers in the order of joining."""
+    return [
+        {
+            "name": member.name,
+            "state": member.state.value,
+            "quota": member.quota,
+            "filters": list(member.accepts.patterns),
+            "weight": None if member.weight is None else list(member.weight.as_integer_ratio()),
+            "remaining_ms": _remaining(member, now),
+        }
+        for member in members.values()
+    ]
+
+
+def load_member(data: Reader, order: int, timers: Timers, now: int) -> Member:
+    """One consumer, not yet connected to anything."""
+    patterns = [pattern.text() for pattern in data.field("filters").items()]
+    member = Member(
+        data.field("name").text(),
+        order,
+        data.field("quota").count(),
+        KeyFilter(patterns),
+        data.field("weight").maybe(Reader.weight),
+    )
+    member.state = data.field("state").one_of({state.value: state for state in MemberState})
+    if member.state is not MemberState.ACTIVE:
+        member.limit = member.free = 0
+    elif data.field("remaining_ms").raw is not None:
+        raise data.field("remaining_ms").refuse("be None for an active consumer: only who is away has a deadline")
+    if member.state is MemberState.DRAINING:
+        member.keyless = False
+    _start(timers, member, data.field("remaining_ms"), now)
+    return member
+
+
+def load_window(
+    data: Reader, window: InFlightWindow, endings: Endings, timers: Timers, *, now: int, items: Mapping[int, object]
+) -> None:
+    """Fill a new window whose consumers are connected already."""
+    _load_messages(data, window, endings, timers, now=now, items=items)
+    for key in data.field("quarantined").items():
+        window.quarantined[key.binary()] = None
+    for place in data.field("waiting").items():
+        _load_place(place.items(3), window)
+
+
+def _load_messages(
+    data: Reader, window: InFlightWindow, endings: Endings, timers: Timers, *, now: int, items: Mapping[int, object]
+) -> None:
+    cursor = window.cursor
+    for message in data.field("messages").items():
+        fields = message.items(11)
+        offset = fields[0].offset()
+        _skip_to(fields, cursor)
+        entry = _load_entry(fields, window, items)
+        _start(timers, entry, fields[8], now)
+        ended, mark = _read_ended(fields[10], entry), fields[9].maybe(_read_mark)
+        if ended or mark is not None:
+            endings.notes[offset] = Note(ended, mark)
+        if entry.state == State.BLOCKED:
+            endings.blocked.setdefault(entry.key, {})[offset] = entry
+    last = data.field("last").maybe(Reader.offset)
+    if last is not None and (cursor.last is None or last > cursor.last):
+        cursor.skip(last)
+    if last != cursor.last:
+        raise data.field("last").refuse("be the greatest offset offered")
+    start = data.field("start").maybe(Reader.position)
+    stretches = [
+        (stretch.items(2)[0].offset(), stretch.items(2)[1].position()) for stretch in data.field("settled").items()
+    ]
+    if stretches and start is None:
+        raise data.field("settled").refuse("be empty where there was no start")
+    if start is not None or last is not None:
+        cursor.recall(start, stretches)
+
+
+def _skip_to(fields: list[Reader], cursor: ContiguousCursor) -> None:
+    """Let the cursor know what was settled between the message before and this one."""
+    offset = fields[0].offset()
+    before = fields[1].maybe(Reader.offset)
+    if cursor.last is not None and offset <= cursor.last:
+        raise fields[0].refuse(f"be greater than {cursor.last}")
+    if before is not None and (cursor.last is None or before > cursor.last):
+        if before >= offset:
+            raise fields[1].refuse(f"be less than {offset}")
+        cursor.skip(before)
+    if before != cursor.last:
+        raise fields[1].refuse(f"be {cursor.last}, the offset before it, or above that")
+
+
+def load_drains(data: Reader, window: InFlightWindow, drains: DrainDeadlines | None, now: int) -> None:
+    """Let lanes that were draining go on to do so until their deadlines; one without a deadline gets the whole time."""
+    for drain in data.field("drains").items():
+        first, remaining = drain.items(2)
+        entry = window.find(first.integer())
+        if drains is None or entry is None or entry.lane.listed is not window.draining:
+            raise drain.refuse("be a lane that drains, in a dispatcher with drain_timeout_ms")
+        if drains.deadline_of(entry.lane) is not None:
+            raise drain.refuse("be the only deadline of its lane")
+        drains.start(entry.lane, now + remaining.integer())
+    if drains is not None:
+        drains.refresh(now)
+
+
+def _dump_entry(entry: Entry, endings: Endings, now: int) -> list[object]:
+    holder = entry.consumer if entry.state in _HELD else None
+    note = endings.notes.get(entry.offset, _NOTHING_NOTED)
+    return [
+        entry.offset,
+        entry.prev,
+        None if entry.key is None else _text(entry.key),
+        State(entry.state).name.lower(),
+        entry.lane.was_delivered(entry),
+        None if holder is None else holder.name,
+        entry.attempt,
+        entry.failures,
+        _remaining(entry, now),
+        None if note.mark is None else note.mark.value,
+        [list(ended) for ended in note.ended],
+    ]
+
+
+def _load_entry(fields: list[Reader], window: InFlightWindow, items: Mapping[int, object]) -> Entry:
+    offset = fields[0].offset()
+    state = fields[3].one_of(_STATES)
+    delivered = fields[4].flag()
+    holder = fields[5].maybe(lambda name: name.one_of(window.consumers))
+    if holder is not None and state not in _HELD:
+        raise fields[5].refuse("be None: nobody has it")
+    item = None if state is State.SPILLED else items.get(offset)
+    entry = window.readmit(offset, fields[2].maybe(Reader.binary), item, state, delivered=delivered, consumer=holder)
+    entry.attempt = fields[6].count()
+    entry.failures = fields[7].count()
+    return entry
+
+
+def _load_place(fields: list[Reader], window: InFlightWindow) -> None:
+    name = fields[0].one_of({name: name for name in (*_LISTS, "ready")})
+    entry = window.find(fields[2].integer())
+    consumer = window.consumers.get(fields[1].maybe(Reader.text) or "")
+    if entry is None or entry.lane.listed is not None or (name == "ready") != (consumer is not None):
+        raise fields[2].refuse("be the first offset of a lane that waits once")
+    window.enlist(entry.lane, consumer.ready if consumer is not None else getattr(window, name))
+
+
+def _read_ended(data: Reader, entry: Entry) -> tuple[Ended, ...]:
+    rows = [row.items(2) for row in data.items()]
+    ended = tuple((attempt.count(), consumer.text()) for attempt, consumer in rows)
+    attempts = [0, *(attempt for attempt, _ in ended), entry.attempt + (entry.state != State.IN_FLIGHT)]
+    rising = all(one < other for one, other in pairwise(attempts))
+    if len(ended) > REMEMBERED_DELIVERIES or (ended and not rising):
+        raise data.refuse(f"be at most {REMEMBERED_DELIVERIES} deliveries before the open one, oldest first")
+    return ended
+
+
+def _read_mark(data: Reader) -> SettleReason | SkipReason:
+    return data.one_of(_MARKS)
+
+
+def _first(lane: Lane) -> int:
+    return lane.head.offset if lane.head is not None else 0
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def _remaining(timed: Timed, now: int) -> int | None:
+    return None if timed.deadline is None else timed.deadline - now
+
+
+def _start(timers: Timers, timed: Timed, data: Reader, now: int) -> None:
+    remaining = data.maybe(Reader.integer)
+    if remaining is not None:
+        timers.start(timed, now + remaining)

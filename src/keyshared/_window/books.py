@@ -1,0 +1,381 @@
+"""The books of an in-flight window: which message is where, who holds what, and which lanes wait for what.
+
+Every method here is one step that keeps the books consistent; `InFlightWindow` decides which step is next.
+"""
+
+from collections import OrderedDict
+from collections.abc import ItemsView
+from itertools import chain, takewhile
+from typing import Final, Protocol
+
+from keyshared._checks import check_int, check_kind
+from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, State, WatchedList, WorkList
+from keyshared._window.room_index import RoomIndex
+from keyshared.cursor import ContiguousCursor
+from keyshared.errors import ConsumerExistsError, EntryStateError, UnknownConsumerError
+
+__all__ = ["Owners", "WindowBooks"]
+
+_SPILLED: Final = int(State.SPILLED)
+_LOADING: Final = int(State.LOADING)
+_IN_FLIGHT: Final = int(State.IN_FLIGHT)
+
+
+class Owners(Protocol):
+    """Whoever can say which consumer a key belongs to; every placement can."""
+
+    def owner(self, key: bytes) -> str | None:
+        """Name of the consumer that the key belongs to now, or None."""
+        ...
+
+
+class WindowBooks:
+    """What an `InFlightWindow` knows; its arguments and attributes are described there."""
+
+    def __init__(
+        self,
+        owners: Owners,
+        *,
+        capacity: int,
+        max_tracked: int = 1_000_000,
+        per_key: int = 1,
+        loaded_per_key: int = 1_000,
+        one_lane: bool = False,
+        draining: WatchedList | None = None,
+        start: int | None = None,
+    ) -> None:
+        limits = {
+            "capacity": capacity,
+            "max_tracked": max_tracked,
+            "per_key": per_key,
+            "loaded_per_key": loaded_per_key,
+        }
+        for name, limit in limits.items():
+            check_int(name, limit, 1)
+        self.cursor = ContiguousCursor(start=start)
+        self.consumers: dict[str, Consumer] = {}
+        self.lanes: dict[bytes, Lane | Entry] = {}
+        self.quarantined: dict[bytes, None] = {}
+        self.loaded = 0
+        self.waiting = 0
+        self.first_attempt = 0
+        self.emptied: list[Consumer] = []
+        self.held = [0] * len(State)
+        self.shared: WorkList = OrderedDict()
+        self.ownerless: WorkList = OrderedDict()
+        self.draining: WorkList = OrderedDict() if draining is None else check_kind("draining", draining, WatchedList)
+        self.starved: WorkList = OrderedDict()
+        self.capacity = capacity
+        self.max_tracked = max_tracked
+        self._owners = owners
+        self.per_key = per_key
+        self.loaded_per_key = loaded_per_key
+        self._one_lane = one_lane
+        self._rooms = RoomIndex()
+        self._orphaned: WorkList = OrderedDict()  # ready lanes of consumers that have left
+        self._version = 0
+        self._sequence = 0
+        self._stale = False  # owners may have changed since the last wake()
+        self._granted: list[Entry] = []
+        self._touched: dict[Lane, None] = {}
+        self._freed: dict[Consumer, None] = {}
+
+    # consumers
+
+    def add(self, consumer: Consumer) -> Consumer:
+        """Connect a consumer; call `reassign` if keys may move to it.
+
+        Raises:
+            ConsumerExistsError: One of that name is connected.
+        """
+        if consumer.name in self.consumers:
+            raise ConsumerExistsError(consumer.name)
+        self.consumers[consumer.name] = consumer
+        if consumer.keyless:
+            self._rooms.add(consumer)
+        self._freed[consumer] = None
+        return consumer
+
+    def discard(self, name: str) -> None:
+        """Disconnect a consumer that holds nothing any more; call `reassign` if it owned keys.
+
+        Raises:
+            UnknownConsumerError: Nobody of that name is connected.
+            EntryStateError: It still has an open delivery: `move` or `remove` those first.
+        """
+        consumer = self.consumers.get(name)
+        if consumer is None:
+            raise UnknownConsumerError(name)
+        if consumer.open:
+            raise EntryStateError(min(consumer.open), State.IN_FLIGHT.name, State.QUEUED.name)
+        self.cancel_reservations(consumer)
+        for lane, sequence in consumer.ready.items():
+            self._orphaned[lane] = sequence
+            lane.listed = self._orphaned
+        self._rooms.discard(consumer)
+        self._freed.pop(consumer, None)
+        del self.consumers[name]
+
+    def set_limit(self, consumer: Consumer, limit: int) -> None:
+        """Let a consumer hold that many messages; what it holds beyond that stays."""
+        consumer.free += limit - consumer.limit
+        consumer.limit = limit
+        self._rooms.note(consumer)
+        self._freed[consumer] = None
+
+    def cancel_reservations(self, consumer: Consumer) -> None:
+        """Let messages that are being loaded for a consumer go to whoever owns them once they are there."""
+        for entry in consumer.reserved.values():
+            entry.consumer = None
+        consumer.free += len(consumer.reserved)
+        consumer.reserved.clear()
+        self._rooms.note(consumer)
+        self._freed[consumer] = None
+
+    def set_keyless(self, consumer: Consumer, *, keyless: bool) -> None:
+        """Say whether a consumer may get messages without a key."""
+        consumer.keyless = keyless
+        if keyless:
+            self._rooms.add(consumer)
+            self._freed[consumer] = None  # it may have room for what nobody else had room for
+        else:
+            self._rooms.discard(consumer)
+
+    # restoring
+
+    def readmit(
+        self, offset: int, key: bytes | None, item: object, state: State, *, delivered: bool, consumer: Consumer | None
+    ) -> Entry:
+        """Put a message of a snapshot back, unchecked: in offset order, into a window that nothing was offered to yet.
+
+        `check_invariants` afterwards says whether what was put back fits together.
+        """
+        lane_key = b"" if self._one_lane else key
+        known = None if lane_key is None else self.lanes.get(lane_key)
+        lane = known if isinstance(known, Lane) else Lane(lane_key)
+        if lane_key is not None:
+            self.lanes[lane_key] = lane
+        entry = Entry(offset, key, item, lane)
+        entry.state = int(state)
+        entry.consumer = consumer
+        self.cursor.append(entry)
+        lane.append(entry)
+        if delivered:
+            lane.fresh = None
+            if state is not State.IN_FLIGHT:
+                lane.take_back(entry)
+        self._recount(entry)
+        return entry
+
+    def _recount(self, entry: Entry) -> None:
+        """Let every counter know of a message that was put back."""
+        lane, consumer = entry.lane, entry.consumer
+        self.held[entry.state] += 1
+        if entry.state == _SPILLED:
+            lane.spilled = lane.spilled or entry
+            return
+        lane.loaded += 1
+        self.loaded += 1
+        if entry.state == _IN_FLIGHT:
+            lane.open += 1
+            lane.holder = consumer
+        else:
+            self.waiting += 1
+        if consumer is not None and entry.state in {_IN_FLIGHT, _LOADING}:
+            (consumer.open if entry.state == _IN_FLIGHT else consumer.reserved)[entry.offset] = entry
+            consumer.free -= 1
+
+    def enlist(self, lane: Lane, where: WorkList) -> None:
+        """Put a lane at the end of a work list."""
+        self._list(lane, where)
+
+    # queries
+
+    @property
+    def free_slots(self) -> int:
+        """How many messages may be offered now."""
+        return max(0, min(self.capacity - self.loaded, self.max_tracked - self.cursor.outstanding))
+
+    @property
+    def tightest_limit(self) -> int:
+        """Which of the two limits leaves less room."""
+        by_memory = self.capacity - self.loaded <= self.max_tracked - self.cursor.outstanding
+        return self.capacity if by_memory else self.max_tracked
+
+    def find(self, offset: int) -> Entry | None:
+        """The outstanding message of that offset, or None. O(log n)."""
+        cell = self.cursor.find(offset)
+        return cell if isinstance(cell, Entry) else None
+
+    def outstanding(self) -> list[Entry]:
+        """Everything outstanding, in offset order. O(n)."""
+        return [cell for cell in self.cursor if isinstance(cell, Entry)]
+
+    def older_than(self, offset: int) -> list[Entry]:
+        """Everything outstanding below an offset, in offset order. O(result)."""
+        return [cell for cell in takewhile(lambda cell: cell.offset < offset, self.cursor) if isinstance(cell, Entry)]
+
+    def owner_of(self, lane: Lane) -> Consumer | None:
+        """Who would get the next message of a lane: for a keyless one, whoever has most room; O(consumers) then."""
+        if lane.key is None:
+            able = [consumer for consumer in self.consumers.values() if consumer.keyless and consumer.free > 0]
+            return max(able, key=_room_of, default=None)
+        return lane.owner if lane.version == self._version else self.owner_named(lane.key)
+
+    def owner_named(self, key: bytes) -> Consumer | None:
+        """The connected consumer that a key belongs to now, or None."""
+        name = self._owners.owner(key)
+        return None if name is None else self.consumers.get(name)
+
+    def unit_of(self, key: bytes) -> bytes | int:
+        """The drain unit that a key is in now: here the key itself."""
+        return key
+
+    def holder_elsewhere(self, lane: Lane, owner: Consumer) -> Consumer | None:
+        """Who besides its owner holds something that the lane has to wait for, or None."""
+        return None if lane.holder is owner else lane.holder
+
+    def awaited(self, lane: Lane) -> list[Entry]:
+        """The open deliveries that a draining lane waits for, in offset order. O(per-key limit)."""
+        entries: list[Entry] = []
+        entry = lane.head
+        while entry is not None and entry is not lane.fresh:
+            if entry.state == _IN_FLIGHT:
+                entries.append(entry)
+            entry = entry.after
+        return entries
+
+    def work_lists(self) -> list[WorkList]:
+        """Every list that a lane can wait in; each lane stands in one at most. O(consumers)."""
+        ready = [consumer.ready for consumer in self.consumers.values()]
+        return [self.shared, self.ownerless, self.draining, self.starved, self._orphaned, *ready]
+
+    def waiting_lanes(self) -> list[Lane]:
+        """Lanes of all work lists, longest waiting first. O(n log n) over them."""
+        return [lane for lane, _ in sorted(chain.from_iterable(map(_items, self.work_lists())), key=_second)]
+
+    # where a lane is
+
+    def _owner_now(self, lane: Lane) -> Consumer | None:
+        """As `owner_of`, and remembered: for changes, never for queries."""
+        if lane.key is None:
+            return self._rooms.roomiest()
+        return lane.owner if lane.version == self._version else self._ask_owner(lane, lane.key)
+
+    def _ask_owner(self, lane: Lane, key: bytes) -> Consumer | None:
+        lane.version = self._version
+        name = self._owners.owner(key)
+        owner = lane.owner = None if name is None else self.consumers.get(name)
+        return owner
+
+    def _lane_of(self, entry: Entry) -> Lane:
+        """The message's lane; one that was alone gets its own now."""
+        lane = entry.lane
+        if lane is not ALONE or entry.key is None:
+            return lane
+        lane = entry.lane = self.lanes[entry.key] = Lane(entry.key)
+        lane.head = lane.tail = entry
+        lane.holder = entry.consumer
+        lane.open = lane.loaded = 1
+        return lane
+
+    def _touch_key(self, key: bytes) -> None:
+        lane = self.lanes.get(key)
+        if isinstance(lane, Lane):  # else nothing of it waits
+            self._touched[lane] = None
+
+    def _forget(self, lane: Lane) -> None:
+        self._unlist(lane)
+        self._touched.pop(lane, None)
+        if lane.key is not None:
+            del self.lanes[lane.key]
+
+    def _list(self, lane: Lane, where: WorkList) -> None:
+        if lane.listed is where:
+            return
+        if lane.listed is not None:
+            self._unlist(lane)
+        self._sequence += 1
+        where[lane] = self._sequence
+        lane.listed = where
+
+    def _unlist(self, lane: Lane) -> None:
+        if lane.listed is None:
+            return
+        del lane.listed[lane]
+        lane.listed = None
+
+    # what a message does
+
+    def _open(self, lane: Lane, entry: Entry, consumer: Consumer, granted: list[Entry]) -> None:
+        if lane.listed is not None:
+            self._unlist(lane)
+        if lane.back:
+            lane.back.pop(0)
+        else:
+            lane.fresh = entry.after
+        entry.state = _IN_FLIGHT
+        entry.attempt = self._next_attempt(entry) if self.first_attempt else entry.attempt + 1
+        entry.consumer = lane.holder = consumer
+        lane.open += 1
+        self.waiting -= 1
+        consumer.open[entry.offset] = entry
+        consumer.free -= 1
+        if not consumer.noted:
+            self._rooms.note(consumer)
+        granted.append(entry)
+
+    def _next_attempt(self, entry: Entry) -> int:
+        return max(entry.attempt, self.first_attempt) + 1
+
+    def _close(self, entry: Entry) -> None:
+        consumer: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has one
+        del consumer.open[entry.offset]
+        self._free(consumer)
+        lane = entry.lane
+        lane.open -= 1
+        if not lane.open:
+            lane.holder = None
+        self.waiting += 1
+
+    def _spill(self, lane: Lane, entry: Entry) -> None:
+        entry.state = _SPILLED
+        entry.item = None
+        if lane.spilled is None:
+            lane.spilled = entry
+
+    def _load(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> None:
+        lane.spilled = entry.after
+        lane.loaded += 1
+        self.loaded += 1
+        self.waiting += 1
+        entry.state = _LOADING
+        entry.consumer = consumer
+        if consumer is not None:
+            consumer.reserved[entry.offset] = entry
+            consumer.free -= 1
+            self._rooms.note(consumer)
+        granted.append(entry)
+
+    def _unreserve(self, consumer: Consumer, entry: Entry) -> None:
+        del consumer.reserved[entry.offset]
+        self._free(consumer)
+
+    def _free(self, consumer: Consumer) -> None:
+        consumer.free += 1
+        self._freed[consumer] = None
+        self._rooms.note(consumer)
+        if not (consumer.free or consumer.limit):
+            self.emptied.append(consumer)
+
+
+def _room_of(consumer: Consumer) -> tuple[int, int]:
+    return consumer.free, -consumer.order
+
+
+def _items(lanes: WorkList) -> ItemsView[Lane, int]:
+    return lanes.items()
+
+
+def _second(item: tuple[Lane, int]) -> int:
+    return item[1]

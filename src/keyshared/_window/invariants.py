@@ -1,0 +1,142 @@
+"""What must hold between any two calls: the window's books recounted from the messages themselves."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final
+
+from keyshared._checks import require
+from keyshared._window.books import WindowBooks
+from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, State
+
+__all__ = ["check_window"]
+
+_DELIVERED_STATES: Final = frozenset(
+    {State.QUEUED, State.IN_FLIGHT, State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED}
+)
+# A quarantine archives what was never delivered, and whoever archives may block what they archived.
+_FRESH_STATES: Final = frozenset({State.QUEUED, State.SPILLED, State.LOADING, State.DEAD_LETTERING, State.BLOCKED})
+
+
+def check_window(window: WindowBooks) -> None:
+    """Recount everything that the window keeps; raise `InvariantError` at the first contradiction."""
+    window.cursor.check_invariants()
+    entries = window.outstanding()
+    lanes = _lanes_of(entries)
+    for lane in lanes:
+        _check_lane(window, lane)
+    alone = [entry for entry in entries if entry.lane is ALONE]
+    require(all(entry.state == State.IN_FLIGHT for entry in alone), "what has no lane is in flight")
+    keyed: dict[bytes | None, Lane | Entry] = {lane.key: lane for lane in lanes if lane.key is not None}
+    require(not any(entry.key in keyed for entry in alone), "what has no lane is alone")
+    keyed |= {entry.key: entry for entry in alone}
+    require(keyed == window.lanes, "lanes are exactly the keys that have outstanding messages")
+    for consumer in window.consumers.values():
+        _check_consumer(window, consumer, entries)
+    _check_counts(window, entries)
+    _check_lists(window, lanes)
+    _check_places(window, lanes, entries)
+
+
+def _check_lane(window: WindowBooks, lane: Lane) -> None:
+    entries = list(_entries_of(lane))
+    offsets = [entry.offset for entry in entries]
+    name = f"lane {lane.key!r}"
+    require(bool(entries) and offsets == sorted(set(offsets)), f"{name} is in offset order")
+    require(all(entry.lane is lane for entry in entries), f"{name} owns its entries")
+    fresh = entries.index(lane.fresh) if lane.fresh is not None else len(entries)
+    delivered, waiting = entries[:fresh], entries[fresh:]
+    require(all(entry.state in _DELIVERED_STATES for entry in delivered), f"{name} delivers from the front")
+    require(all(entry.state in _FRESH_STATES for entry in waiting), f"{name} has nothing in flight behind fresh")
+    require([e for e in delivered if e.state != State.IN_FLIGHT] == (lane.back or []), f"{name} knows what came back")
+    require(len(delivered) <= window.per_key, f"{name} never had more open than the per-key limit")
+    spilled = [entry for entry in entries if entry.state == State.SPILLED]
+    require(lane.spilled is (spilled[0] if spilled else None), f"{name} knows its oldest spilled message")
+    require(not spilled or entries[-len(spilled) :] == spilled, f"{name} spills from the end")
+    opened = [entry for entry in entries if entry.state == State.IN_FLIGHT]
+    require(len(opened) == lane.open, f"{name} counts its open deliveries")
+    holders = {id(entry.consumer) for entry in opened}
+    require(holders == ({id(lane.holder)} if opened else set()), f"{name} has one holder")
+    connected = lane.holder is not None and window.consumers.get(lane.holder.name) is lane.holder
+    require(connected if opened else lane.holder is None, f"{name} has a holder while something of it is open")
+    require(len(entries) - len(spilled) == lane.loaded <= window.loaded_per_key, f"{name} counts what is loaded")
+
+
+def _check_consumer(window: WindowBooks, consumer: Consumer, entries: list[Entry]) -> None:
+    mine = [entry for entry in entries if entry.consumer is consumer]
+    opened = {entry.offset: entry for entry in mine if entry.state == State.IN_FLIGHT}
+    reserved = {entry.offset: entry for entry in mine if entry.state == State.LOADING}
+    require(opened == consumer.open, f"{consumer.name!r} knows its open deliveries")
+    require(reserved == consumer.reserved, f"{consumer.name!r} knows its reservations")
+    require(consumer.limit - len(opened) - len(reserved) == consumer.free, f"{consumer.name!r} counts its room")
+    idle = consumer.free > 0 and (consumer.ready or (consumer.keyless and window.shared))
+    require(not idle, f"{consumer.name!r} has room, so nothing that is ready waits for it")
+
+
+def _check_counts(window: WindowBooks, entries: list[Entry]) -> None:
+    loaded = sum(entry.state != State.SPILLED for entry in entries)
+    opened = sum(entry.state == State.IN_FLIGHT for entry in entries)
+    require(loaded == window.loaded, "loaded messages are counted")
+    spare = bool(entries) and entries[0].state != State.SPILLED  # the lowest one may have a slot beyond the window
+    require(loaded <= window.capacity + spare, "loaded messages fit the window")
+    require(loaded - opened == window.waiting, "waiting messages are counted")
+    require(len(entries) <= window.max_tracked, "tracked messages fit")
+    for state in (State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED):
+        require(sum(entry.state == state for entry in entries) == window.held[state], f"{state.name} is counted")
+
+
+def _check_lists(window: WindowBooks, lanes: dict[Lane, None]) -> None:
+    places = {lane: work_list for work_list in window.work_lists() for lane in work_list}
+    require(len(places) == sum(map(len, window.work_lists())), "a lane stands in one work list at most")
+    sequence = list(chain.from_iterable(work_list.values() for work_list in window.work_lists()))
+    require(len(set(sequence)) == len(sequence), "every place in the sequence is taken once")
+    require(all(lane in lanes for lane in places), "work lists hold living lanes only")
+    for lane in lanes:
+        where = lane.listed
+        require(where is places.get(lane), "a lane knows its work list")
+        able = _is_able(lane)
+        require(able or where is None, "a lane that cannot go on stands in no work list")
+        waits_for_itself = lane.open >= window.per_key or (lane.open > 0 and lane.key in window.quarantined)
+        require(not able or where is not None or waits_for_itself, "a lane that can go on stands in one")
+    require(not window.starved or window.loaded >= window.capacity, "nothing starves while there is memory")
+
+
+def _check_places(window: WindowBooks, lanes: dict[Lane, None], entries: list[Entry]) -> None:
+    """Derive from the messages and the owners of now where every lane with a key belongs."""
+    holders: dict[bytes | int, dict[int, None]] = {}
+    for entry in entries:
+        key = entry.key if entry.lane is ALONE else entry.lane.key
+        if key is not None and entry.state == State.IN_FLIGHT:
+            holders.setdefault(window.unit_of(key), {})[id(entry.consumer)] = None
+    for lane in lanes:
+        if lane.key is None:
+            continue
+        owner = window.owner_named(lane.key)
+        require(window.owner_of(lane) is owner, f"lane {lane.key!r} knows its owner of now, or nothing")
+        kept = owner is not None and any(holder != id(owner) for holder in holders.get(window.unit_of(lane.key), ()))
+        at_limit = lane.open >= window.per_key and lane.holder is owner
+        waits = _is_able(lane) and lane.key not in window.quarantined
+        drains = waits and kept and not at_limit
+        require(
+            (lane.listed is window.draining) == drains, f"lane {lane.key!r} drains exactly while others are at work"
+        )
+        if waits and not drains:
+            homes = [window.ownerless] if owner is None else [None] if at_limit else [owner.ready, window.starved]
+            require(any(lane.listed is home for home in homes), f"lane {lane.key!r} waits for what it needs")
+
+
+def _is_able(lane: Lane) -> bool:
+    candidate = lane.candidate
+    return candidate is not None and candidate.state in {State.QUEUED, State.SPILLED}
+
+
+def _lanes_of(entries: list[Entry]) -> dict[Lane, None]:
+    return {entry.lane: None for entry in entries if entry.lane is not ALONE}
+
+
+def _entries_of(lane: Lane) -> Iterator[Entry]:
+    entry, before = lane.head, None
+    while entry is not None:
+        require(entry.before is before, "a lane reads the same backwards")
+        yield entry
+        entry, before = entry.after, entry
+    require(lane.tail is before, "a lane knows its newest message")

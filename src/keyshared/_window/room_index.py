@@ -1,0 +1,63 @@
+"""Who has most room: an index over consumers that costs nothing until somebody asks.
+
+Only keyless messages ask. So a change of room is only noted on the hot path (`RoomIndex.note`), and a query first
+brings the noted ones into the heap. An entry of the heap is stale if its consumer's room is not what the entry says;
+every consumer has one that is not.
+"""
+
+from heapq import heapify, heappop, heappush
+
+from keyshared._window.lanes import Consumer
+
+__all__ = ["RoomIndex"]
+
+_Ranked = tuple[int, int, Consumer]
+
+
+class RoomIndex:
+    """Finds the consumer with most room among those that take keyless messages; the earliest joined one on a tie."""
+
+    __slots__ = ("_changed", "_consumers", "_heap")
+
+    def __init__(self) -> None:
+        self._consumers: dict[Consumer, None] = {}
+        self._heap: list[_Ranked] = []
+        self._changed: list[Consumer] = []
+
+    def add(self, consumer: Consumer) -> None:
+        """Let a consumer take part. O(1)."""
+        self._consumers[consumer] = None
+        self.note(consumer)
+
+    def discard(self, consumer: Consumer) -> None:
+        """Forget a consumer. O(1)."""
+        self._consumers.pop(consumer, None)
+
+    def note(self, consumer: Consumer) -> None:
+        """Say that a consumer's room has changed. O(1)."""
+        if not consumer.noted:
+            consumer.noted = True
+            self._changed.append(consumer)
+            if len(self._changed) > 2 * len(self._consumers) + 64:
+                self._bring_in()  # or those who have left would be kept until somebody asks
+
+    def roomiest(self) -> Consumer | None:
+        """The consumer with most room, or None if none has any. O(log n) amortised over the notes."""
+        self._bring_in()
+        heap = self._heap
+        while heap:
+            room, _, consumer = heap[0]
+            if consumer in self._consumers and consumer.free == -room:
+                return consumer if room < 0 else None
+            heappop(heap)
+        return None
+
+    def _bring_in(self) -> None:
+        changed, self._changed = self._changed, []
+        for consumer in changed:
+            consumer.noted = False
+            if consumer in self._consumers:
+                heappush(self._heap, (-consumer.free, consumer.order, consumer))
+        if len(self._heap) > 4 * len(self._consumers) + 64:
+            self._heap = [(-consumer.free, consumer.order, consumer) for consumer in self._consumers]
+            heapify(self._heap)

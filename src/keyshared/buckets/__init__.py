@@ -1,0 +1,93 @@
+"""Entry buckets (PIP-486): layouts, owners, boundaries, batches, and how far each bucket has come."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from keyshared.buckets.batcher import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_DELAY_MS,
+    DEFAULT_MAX_MESSAGES,
+    KEYLESS_HASH,
+    BatchLimits,
+    BatchMessage,
+    BatchStats,
+    BucketBatcher,
+    EntryBatch,
+    Refitted,
+    refit,
+    refit_all,
+)
+from keyshared.buckets.boundaries import (
+    Histogram,
+    HotSlot,
+    Load,
+    balanced_boundaries,
+    bucket_loads,
+    hot_slots,
+    imbalance,
+    owner_loads,
+)
+from keyshared.buckets.layout import (
+    BUCKET_HASH,
+    HASH_STOP,
+    BadStamp,
+    BucketLayout,
+    EntryPart,
+    HashHalves,
+    Route,
+    Straddles,
+    hash_halves,
+    key_halves,
+)
+from keyshared.buckets.placement import BucketPlacement
+
+if TYPE_CHECKING:
+    from keyshared.buckets.checkpoints import BucketCheckpoints
+
+__all__ = [
+    "BUCKET_HASH",
+    "DEFAULT_MAX_BYTES",
+    "DEFAULT_MAX_DELAY_MS",
+    "DEFAULT_MAX_MESSAGES",
+    "HASH_STOP",
+    "KEYLESS_HASH",
+    "BadStamp",
+    "BatchLimits",
+    "BatchMessage",
+    "BatchStats",
+    "BucketBatcher",
+    "BucketCheckpoints",
+    "BucketLayout",
+    "BucketPlacement",
+    "EntryBatch",
+    "EntryPart",
+    "HashHalves",
+    "Histogram",
+    "HotSlot",
+    "Load",
+    "Refitted",
+    "Route",
+    "Straddles",
+    "balanced_boundaries",
+    "bucket_loads",
+    "hash_halves",
+    "hot_slots",
+    "imbalance",
+    "key_halves",
+    "owner_loads",
+    "refit",
+    "refit_all",
+]
+
+_LATER: Final = {
+    "checkpoints": ("BucketCheckpoints",),
+}
+"""Modules that are loaded when one of their names is asked for: most programs need none of them."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        for module, names in _LATER.items():
+            if name in names:
+                return getattr(import_module(f"{__name__}.{module}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,538 @@
+"""The producer's side of entry buckets: batches whose messages all belong to one bucket.
+
+What is open is a *container* of one sub-batch per bucket. The usual limits of a producer (messages, bytes, delay) hold
+for the container as a whole, and when one is hit, all of it goes out, each sub-batch as an `EntryBatch` of its own. So
+a producer needs no more memory and waits no longer than without buckets, and with N buckets its batches are a Nth as
+large; a batch for each key would be as large as one key's traffic in a few milliseconds, which is mostly one message.
+
+There are no limits for each bucket on purpose. Buckets would fill a little better, but they would go out at different
+times, so the sequence ids stamped on entries would no longer grow, and a broker that drops what is not above the last
+id it has seen (deduplication) would drop good entries.
+
+Hashes are never recorded but in the messages: the bounds of an entry are read off what is in it when it goes out.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from keyshared._checks import check_int
+from keyshared.buckets.layout import HASH_STOP, BucketLayout
+from keyshared.errors import ClockError, ConfigError, InvariantError, SequenceOrderError
+
+__all__ = [
+    "DEFAULT_MAX_BYTES",
+    "DEFAULT_MAX_DELAY_MS",
+    "DEFAULT_MAX_MESSAGES",
+    "KEYLESS_HASH",
+    "BatchLimits",
+    "BatchMessage",
+    "BatchStats",
+    "BucketBatcher",
+    "EntryBatch",
+    "Refitted",
+    "check_message",
+    "refit",
+    "refit_all",
+]
+
+DEFAULT_MAX_MESSAGES: Final = 1_000  # Pulsar's batchingMaxMessages
+DEFAULT_MAX_BYTES: Final = 128 * 1_024  # Pulsar's batchingMaxBytes
+DEFAULT_MAX_DELAY_MS: Final = 1  # Pulsar's batchingMaxPublishDelay
+KEYLESS_HASH: Final = 0  # PIP-486: bucket 0 takes what has no key
+
+_sequence_id: Final = attrgetter("sequence_id")
+
+
+class BatchMessage(NamedTuple):
+    """One message on its way out.
+
+    Attributes:
+        sequence_id: Its number; those of one producer grow strictly.
+        item: Whatever the caller sends; never looked at.
+        size: Its bytes, as far as they count for the limits.
+        bucket_hash: Low half of the hash of its key; `KEYLESS_HASH` without a key.
+        segment_hash: High half; kept for whoever routes the message again, not used here.
+    """
+
+    sequence_id: int
+    item: Any = None
+    size: int = 0
+    bucket_hash: int = KEYLESS_HASH
+    segment_hash: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EntryBatch:
+    """Messages that go out as one entry, and what is stamped on it.
+
+    Attributes:
+        hash_min: The lowest bucket hash of its messages.
+        hash_max: The highest.
+        sequence_id: The greatest sequence id. The lowest says nothing: those of a bucket have gaps.
+        messages: In the order of their sequence ids; at least one.
+
+    Raises:
+        ConfigError: There are no messages, the id is no int, or the bounds are not two hashes in order.
+
+    Source:
+        PIP-486, ``entry_hash_min`` and ``entry_hash_max``, inclusive on the wire and here.
+    """
+
+    hash_min: int
+    hash_max: int
+    sequence_id: int
+    messages: tuple[BatchMessage, ...]
+
+    def __post_init__(self) -> None:
+        if type(self.messages) is not tuple or not self.messages:
+            raise ConfigError("messages", self.messages, "be a tuple of at least one message")
+        if type(self.sequence_id) is not int:
+            raise ConfigError("sequence_id", self.sequence_id, "be an int")
+        if type(self.hash_min) is not int or type(self.hash_max) is not int:
+            raise ConfigError("bounds", (self.hash_min, self.hash_max), "be ints")
+        if not 0 <= self.hash_min <= self.hash_max < HASH_STOP:
+            raise ConfigError("bounds", (self.hash_min, self.hash_max), f"be two hashes below {HASH_STOP} in order")
+
+    @classmethod
+    def of(cls, messages: Iterable[BatchMessage]) -> "EntryBatch":
+        """Make an entry with the tightest bounds.
+
+        Args:
+            messages: Those of one bucket, in order.
+
+        Returns:
+            The entry.
+
+        Raises:
+            ConfigError: There are none.
+
+        Example:
+            >>> entry = EntryBatch.of([BatchMessage(1, "a", bucket_hash=70), BatchMessage(4, "b", bucket_hash=9)])
+            >>> entry.hash_min, entry.hash_max, entry.sequence_id
+            (9, 70, 4)
+        """
+        given = tuple(map(check_message, messages))
+        if not given:
+            raise ConfigError("messages", given, "be at least one")
+        hashes = [message.bucket_hash for message in given]
+        return cls(min(hashes), max(hashes), given[-1].sequence_id, given)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its messages."""
+        return sum(message.size for message in self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """When a container goes out: as soon as one of them is reached.
+
+    Args:
+        max_messages: Messages of the container; 1 switches batching off, as an encrypted topic needs it.
+        max_bytes: Bytes of the container. Only a message that is larger by itself exceeds it, and goes out alone.
+        max_delay_ms: How long its oldest message may wait; None for as long as it takes.
+
+    Raises:
+        ConfigError: A limit can never work.
+
+    Source:
+        Pulsar's batchingMaxMessages, batchingMaxBytes and batchingMaxPublishDelay, with its defaults.
+    """
+
+    max_messages: int = DEFAULT_MAX_MESSAGES
+    max_bytes: int = DEFAULT_MAX_BYTES
+    max_delay_ms: int | None = DEFAULT_MAX_DELAY_MS
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("max_messages", self.max_messages, 1),
+            ("max_bytes", self.max_bytes, 1),
+            ("max_delay_ms", 0 if self.max_delay_ms is None else self.max_delay_ms, 0),
+        ):
+            check_int(name, value, least)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStats:
+    """What a batcher has sent so far.
+
+    Attributes:
+        messages: Messages that went out.
+        bytes: Their bytes.
+        entries: Entries that they went out in.
+        containers: Containers that the entries came from.
+        limits: What was allowed.
+    """
+
+    messages: int
+    bytes: int
+    entries: int
+    containers: int
+    limits: BatchLimits
+
+    def __add__(self, other: "BatchStats") -> "BatchStats":
+        """The figures of two batchers with the same limits together."""
+        return BatchStats(
+            self.messages + other.messages,
+            self.bytes + other.bytes,
+            self.entries + other.entries,
+            self.containers + other.containers,
+            self.limits,
+        )
+
+    @property
+    def mean_batch(self) -> Fraction:
+        """Messages of an entry, on average; 0 before any."""
+        return Fraction(self.messages, self.entries or 1)
+
+    @property
+    def fill_ratio(self) -> Fraction:
+        """How full an entry is on average, by whichever of messages and bytes is nearer to its limit.
+
+        With N buckets that fill alike it is at most about 1/N: the limits are those of the container.
+        """
+        entries = self.entries or 1
+        by_messages = Fraction(self.messages, entries * self.limits.max_messages)
+        return max(by_messages, Fraction(self.bytes, entries * self.limits.max_bytes))
+
+
+class BucketBatcher:
+    """Collects the messages of one segment and gives them back as entries of one bucket each.
+
+    Messages of a key stay in order: they share a bucket, and a bucket's messages stay in the order they were added.
+    Entries come out with growing sequence ids, from one container to the next as well. Not thread-safe.
+
+    Args:
+        layout: The buckets of the segment.
+        limits: When a container goes out; None for the defaults.
+
+    Raises:
+        ConfigError: ``layout`` or ``limits`` is something else.
+
+    Complexity:
+        O(log n) a message, n buckets; O(m + b log b) to flush m messages of b buckets. Memory: one container.
+
+    Source:
+        PIP-486, producer-side batching.
+
+    Example:
+        >>> batcher = BucketBatcher(BucketLayout.equal_width(2), BatchLimits(max_messages=3))
+        >>> [batcher.add(BatchMessage(i, bucket_hash=h), now_ms=0) for i, h in [(0, 9), (1, 40_000)]]
+        [[], []]
+        >>> for entry in batcher.add(BatchMessage(2, bucket_hash=7), now_ms=0):
+        ...     print(entry.hash_min, entry.hash_max, entry.sequence_id, len(entry))
+        40000 40000 1 1
+        7 9 2 2
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_containers",
+        "_count",
+        "_entries",
+        "_last",
+        "_layout",
+        "_limits",
+        "_max_bytes",
+        "_max_messages",
+        "_now",
+        "_open",
+        "_sent_bytes",
+        "_sent_messages",
+        "_since",
+        "_splits",
+    )
+
+    def __init__(self, layout: BucketLayout, limits: BatchLimits | None = None) -> None:
+        if limits is not None and not isinstance(limits, BatchLimits):
+            raise ConfigError("limits", limits, "be BatchLimits")
+        self._layout = _checked_layout(layout)
+        self._splits = layout.splits
+        self._limits = limits or BatchLimits()
+        self._max_messages, self._max_bytes = self._limits.max_messages, self._limits.max_bytes
+        self._open: dict[int, list[BatchMessage]] = {}
+        self._count = self._bytes = self._since = 0  # of the container
+        self._last: int | None = None
+        self._now = 0
+        self._sent_messages = self._sent_bytes = self._entries = self._containers = 0
+
+    def add(self, message: BatchMessage, *, now_ms: int | None = None) -> list[EntryBatch]:
+        """Take a message; give what goes out because of it.
+
+        Args:
+            message: The next one of the producer.
+            now_ms: Monotonic milliseconds; None for the same instant as the last call.
+
+        Returns:
+            The entries of the container that it completes. If its bytes do not fit into the container, of that first.
+
+        Raises:
+            ConfigError: A field of the message can never work.
+            SequenceOrderError: Its sequence id is not above the one before.
+            ClockError: ``now_ms`` went back. In each case nothing was changed.
+
+        Complexity:
+            O(log n), n buckets; plus the flush.
+        """
+        last, now = self._last, self._now
+        if message.__class__ is not BatchMessage:
+            check_message(message)
+        sequence_id, _, size, bucket_hash, _ = message
+        # check_message() written out: the call and its unpacking are a fifth of the cost of a message
+        if not (
+            sequence_id.__class__ is int
+            and (last is None or sequence_id > last)
+            and size.__class__ is int
+            and size >= 0
+            and bucket_hash.__class__ is int
+            and 0 <= bucket_hash < HASH_STOP
+        ):
+            check_message(message)
+            raise SequenceOrderError(sequence_id, last)
+        if now_ms is not None and now_ms is not now:
+            self._advance(now_ms)
+        count, total = self._count, self._bytes + size
+        full: list[EntryBatch] = []
+        if total > self._max_bytes and count:
+            full, count, total = self.flush(), 0, size
+        if not count:
+            self._since = self._now
+        self._last = sequence_id
+        bucket = bisect_right(self._splits, bucket_hash)
+        batch = self._open.get(bucket)
+        if batch is None:
+            self._open[bucket] = [message]
+        else:
+            batch.append(message)
+        self._count, self._bytes = count + 1, total
+        if count + 1 >= self._max_messages or total >= self._max_bytes:
+            full += self.flush()
+        return full
+
+    def flush(self) -> list[EntryBatch]:
+        """Send what is open.
+
+        Returns:
+            One entry for each bucket that has messages, with growing sequence ids.
+        """
+        if not self._count:
+            return []
+        entries = sorted(map(EntryBatch.of, self._open.values()), key=_sequence_id)
+        self._sent_messages += self._count
+        self._sent_bytes += self._bytes
+        self._entries += len(entries)
+        self._containers += 1
+        self._clear()
+        return entries
+
+    def handle_timeout(self, *, now_ms: int) -> list[EntryBatch]:
+        """Send what is open if it has waited long enough. Early and extra calls are free.
+
+        Args:
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            As `flush`; nothing before `next_deadline_ms`.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+        """
+        self._advance(now_ms)
+        deadline = self.next_deadline_ms
+        return self.flush() if deadline is not None and deadline <= self._now else []
+
+    def set_layout(self, layout: BucketLayout) -> None:
+        """Sort what is open into other buckets; for a successor with the same range.
+
+        Args:
+            layout: The successor's.
+
+        Raises:
+            ConfigError: It is no layout.
+
+        Complexity:
+            O(m log n), m open messages and n buckets.
+        """
+        self._layout = _checked_layout(layout)
+        self._splits = layout.splits
+        still_open = self.open_messages
+        self._open = {}
+        for message in still_open:
+            self._open.setdefault(bisect_right(self._splits, message.bucket_hash), []).append(message)
+
+    def take_open(self) -> list[BatchMessage]:
+        """Give back what is open, unsent; for the batchers of several successors, or of another layout.
+
+        Returns:
+            The messages in the order of their sequence ids. The batcher is empty afterwards, and does not take them
+            again: its sequence ids go on from where they were.
+        """
+        taken = self.open_messages
+        self._clear()
+        return taken
+
+    @property
+    def layout(self) -> BucketLayout:
+        """The buckets that are filled now."""
+        return self._layout
+
+    @property
+    def open_messages(self) -> list[BatchMessage]:
+        """What is open, in the order of the sequence ids. O(m log m), m messages."""
+        return sorted((message for batch in self._open.values() for message in batch), key=_sequence_id)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `handle_timeout` will send something; None if nothing waits for time to pass."""
+        delay = self._limits.max_delay_ms
+        return self._since + delay if self._count and delay is not None else None
+
+    def stats(self) -> BatchStats:
+        """Give the figures so far; what is open is not among them.
+
+        Returns:
+            A value.
+        """
+        return BatchStats(self._sent_messages, self._sent_bytes, self._entries, self._containers, self._limits)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def check_invariants(self) -> None:
+        """Check what must hold between any two calls.
+
+        Raises:
+            InvariantError: Something does not; a bug in this library.
+        """
+        for bucket, batch in self._open.items():
+            ids = [message.sequence_id for message in batch]
+            if not ids or ids != sorted(set(ids)):
+                raise InvariantError(f"bucket {bucket} holds messages in the order of their sequence ids")
+            if any(self._layout.bucket_of(message.bucket_hash) != bucket for message in batch):
+                raise InvariantError(f"bucket {bucket} holds its own messages only")
+        still_open = self.open_messages
+        if (len(still_open), sum(message.size for message in still_open)) != (self._count, self._bytes):
+            raise InvariantError("what is open is counted")
+        if self._count and (self._count >= self._limits.max_messages or self._bytes >= self._limits.max_bytes):
+            raise InvariantError("a full container goes out at once")
+
+    def _clear(self) -> None:
+        self._open = {}
+        self._count = self._bytes = 0
+
+    def _advance(self, now_ms: int) -> None:
+        if type(now_ms) is not int or now_ms < self._now:
+            raise ClockError(now_ms, self._now)
+        self._now = now_ms
+
+
+class Refitted(NamedTuple):
+    """What became of entries under another layout.
+
+    Attributes:
+        entries: In the order of what they came from, those of one entry with growing sequence ids.
+        as_is: Entries that went through untouched.
+        split: Entries that had to be opened.
+    """
+
+    entries: tuple[EntryBatch, ...]
+    as_is: int
+    split: int
+
+
+def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
+    """Make an entry from elsewhere (a replicated one, one that a seal refused) fit a layout.
+
+    Args:
+        entry: The entry.
+        layout: The buckets of where it goes.
+
+    Returns:
+        The very entry, not even opened, if its bounds fall into one bucket. Else one for each bucket that has messages,
+        with tight bounds and growing sequence ids, the messages in their order.
+
+    Raises:
+        ConfigError: An argument is something else, or a message has no valid hash.
+
+    Complexity:
+        O(log n), n buckets; O(m log n) if m messages have to be sorted.
+
+    Source:
+        PIP-486 on clusters with different layouts.
+
+    Example:
+        >>> entry = EntryBatch.of([BatchMessage(1, bucket_hash=9), BatchMessage(2, bucket_hash=40_000)])
+        >>> [(each.hash_min, each.hash_max) for each in refit(entry, BucketLayout.equal_width(2))]
+        [(9, 9), (40000, 40000)]
+        >>> refit(entry, BucketLayout.equal_width(1)) == (entry,)
+        True
+    """
+    if not isinstance(entry, EntryBatch):
+        raise ConfigError("entry", entry, "be an EntryBatch")
+    if isinstance(_checked_layout(layout).route(entry.hash_min, entry.hash_max), int):
+        return (entry,)
+    parts = layout.split((message.bucket_hash, message) for message in entry.messages)
+    fitted = [EntryBatch.of(message for _, message in part.messages) for part in parts]
+    return tuple(sorted(fitted, key=_sequence_id))
+
+
+def refit_all(entries: Iterable[EntryBatch], layout: BucketLayout) -> Refitted:
+    """Make entries fit a layout, one after the other, and count what it took.
+
+    Args:
+        entries: In order.
+        layout: The buckets of where they go.
+
+    Returns:
+        The entries and the counts.
+
+    Raises:
+        ConfigError: As `refit`.
+    """
+    fitted: list[EntryBatch] = []
+    as_is = split = 0
+    for entry in entries:
+        parts = refit(entry, layout)
+        fitted += parts
+        if parts[0] is entry:
+            as_is += 1
+        else:
+            split += 1
+    return Refitted(tuple(fitted), as_is, split)
+
+
+def _checked_layout(layout: object) -> BucketLayout:
+    if not isinstance(layout, BucketLayout):
+        raise ConfigError("layout", layout, "be a BucketLayout")
+    return layout
+
+
+def check_message(message: object) -> BatchMessage:
+    """Check that a message can be batched.
+
+    Args:
+        message: The message.
+
+    Returns:
+        The message.
+
+    Raises:
+        ConfigError: It is none, or a field of it can never work.
+    """
+    if not isinstance(message, BatchMessage):
+        raise ConfigError("message", message, "be a BatchMessage")
+    sequence_id, _, size, bucket_hash, _ = message
+    if type(sequence_id) is not int:
+        raise ConfigError("sequence_id", sequence_id, "be an int")
+    if type(size) is not int or size < 0:
+        raise ConfigError("size", size, "be an int of at least 0")
+    if type(bucket_hash) is not int or not 0 <= bucket_hash < HASH_STOP:
+        raise ConfigError("bucket_hash", bucket_hash, f"be an int from 0 to {HASH_STOP - 1}")
+    return message

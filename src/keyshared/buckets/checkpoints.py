@@ -1,0 +1,287 @@
+"""How far each bucket of each segment has come: one safe cursor per (segment, bucket), and where to read on.
+
+A segment is one log, and its buckets are worked off at different speeds by different consumers. One cursor for the
+whole segment would hold back what a slow bucket has nothing to do with; one for each bucket can be handed over with the
+bucket, and a restart redelivers nothing that was settled.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Self
+
+from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_log_offset
+from keyshared.cursor import ContiguousCursor
+from keyshared.errors import InvariantError, OffsetOrderError, SegmentBusyError, SnapshotError
+
+__all__ = ["BucketCheckpoints"]
+
+_FORMAT_VERSION: Final = 1
+_FIELDS: Final = frozenset({"version", "segments"})
+_SEGMENT_FIELDS: Final = frozenset({"segment", "resume", "buckets"})
+_TOKEN_BYTES: Final = 1 << 40  # no limit: a checkpoint that forgets what was settled is none
+
+
+class _Segment:
+    __slots__ = ("cursors", "next")
+
+    def __init__(self, resume: int) -> None:
+        self.cursors: dict[int, ContiguousCursor] = {}
+        self.next = resume  # no offer may be below it: one past the last one
+
+
+class BucketCheckpoints:
+    """Tracks which entries are settled, by segment and bucket.
+
+    Offsets are positions in a segment's log; they grow strictly within a segment, gaps are legal. An offset belongs to
+    one bucket: an entry that straddles two cannot be tracked here before it is split into entries of their own. Not
+    thread-safe.
+
+    Complexity:
+        Memory O(outstanding + segments * buckets seen).
+
+    Source:
+        PIP-486: the checkpoint unit is (segment, bucket).
+
+    Example:
+        >>> checkpoints = BucketCheckpoints()
+        >>> [checkpoints.offer(7, bucket, offset) for offset, bucket in enumerate([0, 1, 0, 1])]
+        [True, True, True, True]
+        >>> checkpoints.settle(7, 1, 1), checkpoints.settle(7, 1, 3), checkpoints.resume_offset(7)
+        (True, True, 0)
+        >>> again = BucketCheckpoints.from_snapshot(checkpoints.snapshot())
+        >>> [again.offer(7, bucket, offset) for offset, bucket in enumerate([0, 1, 0, 1])]
+        [True, False, True, False]
+    """
+
+    __slots__ = ("_segments",)
+
+    def __init__(self) -> None:
+        self._segments: dict[int, _Segment] = {}
+
+    @classmethod
+    def from_snapshot(cls, data: object) -> Self:
+        """Read what `snapshot` wrote: nothing is outstanding, and it is known what was settled.
+
+        Read each segment again from `resume_offset` and `offer` each entry: the answer says whether it needs work.
+
+        Args:
+            data: What `snapshot` returned, perhaps after a trip through JSON.
+
+        Returns:
+            The checkpoints.
+
+        Raises:
+            SnapshotError: The data is truncated, forged, of another version or not as `snapshot` writes it.
+
+        Complexity:
+            O(size of the data).
+        """
+        fields = _mapping(data, _FIELDS, "checkpoints")
+        if type(fields["version"]) is not int or fields["version"] != _FORMAT_VERSION:
+            raise SnapshotError("version", fields["version"], f"be {_FORMAT_VERSION}")
+        checkpoints = cls()
+        for item in _list(fields["segments"], "segments"):
+            row = _mapping(item, _SEGMENT_FIELDS, "segment")
+            number = _index(row["segment"], "segment")
+            if number in checkpoints._segments:
+                raise SnapshotError("segment", number, "be there once")
+            checkpoints._segments[number] = _read_segment(row)
+        return checkpoints
+
+    def offer(self, segment: int, bucket: int, offset: int) -> bool:
+        """Take the next entry of a segment.
+
+        Args:
+            segment: Number of the segment.
+            bucket: Its bucket, as `BucketLayout.route` says.
+            offset: Its place in the segment's log, above all that were offered before.
+
+        Returns:
+            Whether it needs work; after a restart False for what was settled before.
+
+        Raises:
+            ConfigError: A number is not an int of at least 0, or the offset has more than 63 bits.
+            OffsetOrderError: The offset is not above the last one of the segment.
+
+        Complexity:
+            O(1) amortised.
+        """
+        _check_place(segment, bucket, offset)
+        known = self._segments.get(segment)
+        if known is None:
+            known = self._segments[segment] = _Segment(offset)
+        if offset < known.next:
+            raise OffsetOrderError(offset, known.next - 1)
+        cursor = known.cursors.get(bucket)
+        if cursor is None:
+            cursor = known.cursors[bucket] = ContiguousCursor()
+        known.next = offset + 1
+        # A restored cursor knows what is below its start only as a whole, and would take it for a step back.
+        settled = cursor.start is not None and offset < cursor.start
+        return not settled and bool(cursor.offer(offset))
+
+    def settle(self, segment: int, bucket: int, offset: int) -> bool:
+        """Settle one entry.
+
+        Args:
+            segment: Number of the segment.
+            bucket: The bucket under which it was offered.
+            offset: Its place.
+
+        Returns:
+            False if it was not outstanding there: settled before, never offered, or of another bucket.
+
+        Raises:
+            ConfigError: A number is not an int of at least 0, or the offset has more than 63 bits.
+
+        Complexity:
+            O(log n) amortised, n entries of the bucket outstanding.
+        """
+        _check_place(segment, bucket, offset)
+        cursor = self._cursor(segment, bucket)
+        return cursor is not None and cursor.settle(offset)
+
+    def safe_cursor(self, segment: int, bucket: int) -> int | None:
+        """Give the greatest offset of a bucket below which everything of it is settled.
+
+        Args:
+            segment: Number of the segment.
+            bucket: The bucket.
+
+        Returns:
+            As `ContiguousCursor.safe_cursor`; None if nothing of the bucket was offered.
+
+        Complexity:
+            O(1).
+        """
+        cursor = self._cursor(segment, bucket)
+        return None if cursor is None else cursor.safe_cursor
+
+    def resume_offset(self, segment: int) -> int | None:
+        """Give the place from which a restart reads a segment: its lowest outstanding entry, else behind the last one.
+
+        Buckets in which nothing waits do not hold it, however long ago their last entry was.
+
+        Args:
+            segment: Number of the segment.
+
+        Returns:
+            The offset; None for a segment that was never offered or is forgotten.
+
+        Complexity:
+            O(b), b buckets of the segment that were seen.
+        """
+        known = self._segments.get(segment)
+        if known is None:
+            return None
+        lowest = (next(iter(cursor)).offset for cursor in known.cursors.values() if cursor.outstanding)
+        return min(lowest, default=known.next)
+
+    def outstanding(self, segment: int, bucket: int | None = None) -> int:
+        """Count the entries that are not settled.
+
+        Args:
+            segment: Number of the segment.
+            bucket: One bucket of it, or None for all.
+
+        Returns:
+            How many; 0 means that what was read of it is drained.
+
+        Complexity:
+            O(1) for one bucket, O(b) for all b.
+        """
+        known = self._segments.get(segment)
+        if known is None:
+            return 0
+        return sum(cursor.outstanding for number, cursor in known.cursors.items() if bucket in {None, number})
+
+    def forget(self, segment: int) -> None:
+        """Drop a segment that is drained and will not be read again.
+
+        Args:
+            segment: Number of the segment; nothing happens if it is not known.
+
+        Raises:
+            SegmentBusyError: Entries of it are outstanding.
+        """
+        left = self.outstanding(segment)
+        if left:
+            raise SegmentBusyError(segment, left)
+        self._segments.pop(segment, None)
+
+    def snapshot(self) -> dict[str, object]:
+        """Give the checkpoints as plain data that JSON can hold: a line of text for each bucket.
+
+        Returns:
+            A new dict; `from_snapshot` reads it.
+
+        Complexity:
+            O(n), n entries outstanding.
+        """
+        return {
+            "version": _FORMAT_VERSION,
+            "segments": [
+                {
+                    "segment": number,
+                    "resume": self.resume_offset(number),
+                    "buckets": [[b, known.cursors[b].token(_TOKEN_BYTES).text] for b in sorted(known.cursors)],
+                }
+                for number, known in sorted(self._segments.items())
+            ],
+        }
+
+    def check_invariants(self) -> None:
+        """Check every cursor, and that none is ahead of its segment.
+
+        Raises:
+            InvariantError: Something is wrong; a bug in this library.
+
+        Complexity:
+            O(n), n entries outstanding.
+        """
+        for number, known in self._segments.items():
+            for bucket, cursor in known.cursors.items():
+                cursor.check_invariants()
+                if cursor.outstanding and (cursor.last is None or cursor.last >= known.next):
+                    raise InvariantError(f"bucket {bucket} is not ahead of segment {number}")
+
+    def _cursor(self, segment: int, bucket: int) -> ContiguousCursor | None:
+        known = self._segments.get(segment)
+        return None if known is None else known.cursors.get(bucket)
+
+    def __repr__(self) -> str:
+        buckets = sum(len(known.cursors) for known in self._segments.values())
+        return f"<BucketCheckpoints of {len(self._segments)} segments and {buckets} buckets>"
+
+
+def _check_place(segment: object, bucket: object, offset: object) -> None:
+    for name, value in (("segment", segment), ("bucket", bucket), ("offset", offset)):
+        check_log_offset(name, value)
+
+
+def _read_segment(row: Mapping[str, object]) -> _Segment:
+    known = _Segment(_index(row["resume"], "resume"))
+    for item in _list(row["buckets"], "buckets"):
+        match item:
+            case [int() as bucket, str() as token] if bucket not in known.cursors:
+                known.cursors[_index(bucket, "bucket")] = ContiguousCursor.from_token(token)
+            case _:
+                raise SnapshotError("bucket", item, "be a number that is there once, and a cursor token")
+    return known
+
+
+def _index(value: object, name: str) -> int:
+    if type(value) is not int or not 0 <= value <= OFFSET_STOP:
+        raise SnapshotError(name, value, f"be an int of at least 0 and at most {OFFSET_BITS} bits")
+    return value
+
+
+def _list(value: object, name: str) -> list[object]:
+    if type(value) is not list:
+        raise SnapshotError(name, value, "be a list")
+    return value
+
+
+def _mapping(value: object, fields: frozenset[str], name: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping) or value.keys() != fields:
+        raise SnapshotError(name, value, f"be a mapping with exactly the fields {', '.join(sorted(fields))}")
+    return value

@@ -1,0 +1,513 @@
+"""Entry buckets (PIP-486): contiguous hash ranges that a producer batches by and a broker dispatches by.
+
+A key's 32-bit hash has two halves that know nothing of each other: the high one says which segment of a topic the key
+belongs to, the low one which bucket of that segment. A producer that fills its batches bucket by bucket frees a broker
+from looking into them: a whole batch (an *entry*) goes to one consumer, by the lowest and highest hash stamped on it.
+
+Here is the layout of the buckets and the routing of entries; `keyshared.buckets.placement` says which consumer owns
+which bucket, `keyshared.buckets.boundaries` where boundaries should go, `keyshared.buckets.checkpoints` how far each
+bucket has come.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from keyshared._checks import checked_rows
+from keyshared.errors import ConfigError, InvariantError, LayoutMismatchError
+from keyshared.hashing.named import KeyHash, required_key_bytes
+from keyshared.ranges import HashRange
+
+__all__ = [
+    "BUCKET_HASH",
+    "HASH_STOP",
+    "BadStamp",
+    "BucketLayout",
+    "EntryPart",
+    "HashHalves",
+    "Route",
+    "Straddles",
+    "hash_halves",
+    "key_halves",
+]
+
+HASH_STOP: Final = 1 << 16
+"""One past the greatest bucket hash (and the greatest segment hash)."""
+
+_RAW_BITS: Final = 32
+_RAW_STOP: Final = 1 << _RAW_BITS
+_FIRST_BUCKET_STOP: Final = 2  # at least: Pulsar calls hash 0 "not set" and puts such keys at 1
+
+_BUCKET_KEY_BYTES: Final = 2
+
+T = TypeVar("T")
+
+
+def _identity(key: bytes) -> int:
+    if len(key) != _BUCKET_KEY_BYTES:  # a key of a message: hashed by nothing, it would land anywhere
+        raise ConfigError("bucket key", key, f"be {_BUCKET_KEY_BYTES} bytes, as BucketLayout.bucket_key() gives them")
+    return int.from_bytes(key, "big")
+
+
+BUCKET_HASH: Final = KeyHash("bucket:16", 16, _identity)
+"""The hash of bucket keys (`BucketLayout.bucket_key`), which are hashes already: any other key raises ConfigError."""
+
+
+class HashHalves(NamedTuple):
+    """The two halves of a key's 32-bit hash.
+
+    Attributes:
+        segment: The high half; routes to a segment.
+        bucket: The low half; routes to a bucket.
+    """
+
+    segment: int
+    bucket: int
+
+
+def hash_halves(raw: int) -> HashHalves:
+    """Split a 32-bit hash into the half that routes segments and the half that routes buckets.
+
+    The halves share no bit, so with a hash that mixes well the buckets of one segment fill as evenly as those of the
+    whole topic. Two remainders of *one* number do not have that property: with ``h % 8`` segments and ``h % 4`` buckets
+    all keys of a segment are in one bucket (the numbers have a common divisor).
+
+    Args:
+        raw: The whole unsigned hash. Pulsar masks off the sign bit everywhere else; here that would leave half of the
+            segment hashes unused.
+
+    Returns:
+        Both halves, each in ``range(65536)``.
+
+    Raises:
+        ConfigError: ``raw`` is not an int in ``range(2**32)``.
+
+    Source:
+        PIP-486, hashA and hashB.
+
+    Example:
+        >>> hash_halves(0x1234ABCD) == (0x1234, 0xABCD)
+        True
+    """
+    if type(raw) is not int or not 0 <= raw < _RAW_STOP:
+        raise ConfigError("raw", raw, f"be an int from 0 to {_RAW_STOP - 1}: an unsigned 32-bit hash")
+    return HashHalves(raw >> 16, raw & 0xFFFF)
+
+
+def key_halves(key: str | bytes, key_hash: KeyHash) -> HashHalves:
+    """Give both halves of a key's hash.
+
+    Args:
+        key: The key. A producer gives a message without a key bucket hash 0 instead.
+        key_hash: Any hash of at least 32 bits; its top 32 are used. Unmasked murmur3 answers what Pulsar answers.
+
+    Returns:
+        Both halves.
+
+    Raises:
+        ConfigError: The key is None, or the hash is narrower than 32 bits.
+        KeyTypeError: See `keyshared.hashing.key_bytes`.
+
+    Example:
+        >>> from keyshared.hashing import XXH64_SEED_42
+        >>> key_halves("order-1", XXH64_SEED_42)
+        HashHalves(segment=34068, bucket=50421)
+    """
+    return hash_halves(_wide(key_hash).slot(required_key_bytes(key), _RAW_BITS))
+
+
+class Straddles(NamedTuple):
+    """An entry with messages of several buckets: it can go to nobody as a whole.
+
+    Its producer used another layout (an older one, or another cluster's), or none. Split it by `BucketLayout.split`, or
+    refuse it. Routed by its lowest hash alone, as the broker of PIP-486 does, the messages of all but the first bucket
+    would reach somebody who does not own their keys, while the owner works on the same keys.
+
+    Attributes:
+        first: The bucket of its lowest hash.
+        last: The bucket of its highest hash.
+    """
+
+    first: int
+    last: int
+
+
+class BadStamp(NamedTuple):
+    """An entry whose stamp cannot be true: its producer is broken, and nothing is known about its messages.
+
+    Attributes:
+        hash_min: What it says is its lowest hash.
+        hash_max: What it says is its highest hash.
+    """
+
+    hash_min: int
+    hash_max: int
+
+
+Route: TypeAlias = int | Straddles | BadStamp
+"""Where an entry goes: to a bucket, or nowhere as it is."""
+
+
+class EntryPart(NamedTuple, Generic[T]):
+    """What of an entry belongs to one bucket, ready to be an entry of its own.
+
+    Attributes:
+        bucket: The bucket.
+        hash_min: The lowest hash of the messages: the stamp of the new entry.
+        hash_max: The highest.
+        messages: ``(hash, payload)`` in the order they had.
+    """
+
+    bucket: int
+    hash_min: int
+    hash_max: int
+    messages: tuple[tuple[int, T], ...]
+
+
+class BucketLayout:
+    """Where buckets begin: contiguous ranges that tile the 16-bit bucket hashes; an immutable value.
+
+    Widths may differ, so that a hot hash can have a bucket of its own (see `keyshared.buckets.boundaries`).
+
+    Args:
+        starts: The first hash of each bucket: 0, then growing strictly. Bucket 0 contains hashes 0 and 1 at least, as 0
+            means "not set" to Pulsar's dispatcher and is handled as 1.
+
+    Raises:
+        ConfigError: The buckets do not tile the space, or bucket 0 does not contain 0 and 1.
+
+    Complexity:
+        O(n), n buckets.
+
+    Source:
+        PIP-486.
+
+    Example:
+        >>> layout = BucketLayout([0, 4096, 61440])
+        >>> layout.bucket_of(4095), layout.bucket_of(4096), len(layout)
+        (0, 1, 3)
+    """
+
+    __slots__ = ("_splits",)
+
+    _splits: tuple[int, ...]
+
+    def __init__(self, starts: Iterable[int]) -> None:
+        given = tuple(starts)
+        if not given:
+            raise ConfigError("starts", given, "name at least one bucket")
+        if type(given[0]) is not int or given[0] != 0:
+            raise ConfigError("first start", given[0], "be 0, or the lowest hashes have no bucket")
+        _check_splits(given[1:])
+        self._splits = given[1:]
+
+    @classmethod
+    def equal_width(cls, n: int) -> "BucketLayout":
+        """Build buckets of one width, or of two that differ by 1 where ``n`` is no power of two.
+
+        Args:
+            n: How many, from 1 to 32,768 (bucket 0 has at least two hashes).
+
+        Returns:
+            The layout.
+
+        Raises:
+            ConfigError: ``n`` is not such a number. (Pulsar takes 0 for 1.)
+
+        Source:
+            Pulsar's EntryBucketSplits: bucket ``i`` starts at ``i * 65536 // n``.
+
+        Example:
+            >>> BucketLayout.equal_width(3).splits
+            (21845, 43690)
+        """
+        most = HASH_STOP // _FIRST_BUCKET_STOP
+        if type(n) is not int or not 1 <= n <= most:
+            raise ConfigError("n", n, f"be an int from 1 to {most}")
+        return cls(i * HASH_STOP // n for i in range(n))
+
+    @classmethod
+    def from_splits(cls, splits: Iterable[int]) -> "BucketLayout":
+        """Build the layout from its wire form.
+
+        Args:
+            splits: The starts of all buckets but the first, as in Pulsar's ``entry_bucket_splits``; none is one bucket.
+
+        Returns:
+            The layout.
+
+        Raises:
+            ConfigError: The splits do not grow strictly from at least 2 to at most 65,535.
+
+        Example:
+            >>> len(BucketLayout.from_splits([]))
+            1
+        """
+        return cls((0, *splits))
+
+    @classmethod
+    def from_ranges(cls, ranges: Iterable[HashRange]) -> "BucketLayout":
+        """Build the layout from the ranges that a consumer declares when it subscribes.
+
+        Args:
+            ranges: One for each bucket, in order, half-open (Pulsar's are inclusive: ``HashRange(start, end + 1)``).
+
+        Returns:
+            The layout.
+
+        Raises:
+            ConfigError: There is none, they do not follow one another without a gap from 0 to 65,536, or the first one
+                does not contain 0 and 1.
+        """
+        given = tuple(ranges)
+        end = 0
+        for piece in given:
+            if not isinstance(piece, HashRange):
+                raise ConfigError("range", piece, "be a HashRange")
+            if piece.start != end:
+                raise ConfigError("start", piece.start, f"be {end}, where the bucket before it ends")
+            end = piece.stop
+        if given and end != HASH_STOP:
+            raise ConfigError("last stop", end, f"be {HASH_STOP}, the number of hashes")
+        return cls(piece.start for piece in given)
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The first hash of each bucket."""
+        return (0, *self._splits)
+
+    @property
+    def splits(self) -> tuple[int, ...]:
+        """The starts of all buckets but the first: the wire form."""
+        return self._splits
+
+    @property
+    def ranges(self) -> tuple[HashRange, ...]:
+        """The buckets in order."""
+        return tuple(HashRange(start, stop) for start, stop in pairwise((0, *self._splits, HASH_STOP)))
+
+    def range_of(self, bucket: int) -> HashRange:
+        """Give the hashes of a bucket.
+
+        Args:
+            bucket: An int in ``range(len(layout))``.
+
+        Returns:
+            Its range.
+
+        Raises:
+            ConfigError: There is no such bucket.
+        """
+        start = self._start_of(bucket)
+        return HashRange(start, self._splits[bucket] if bucket < len(self._splits) else HASH_STOP)
+
+    def canonical_hash(self, bucket: int) -> int:
+        """Give the one hash that stands for a bucket wherever a broker keeps books by hash: its start, but never 0.
+
+        Args:
+            bucket: An int in ``range(len(layout))``.
+
+        Returns:
+            An int from 1 to 65,535, which is in the bucket.
+
+        Raises:
+            ConfigError: There is no such bucket.
+
+        Example:
+            >>> [BucketLayout.equal_width(4).canonical_hash(bucket) for bucket in range(4)]
+            [1, 16384, 32768, 49152]
+        """
+        return max(self._start_of(bucket), 1)
+
+    def bucket_key(self, bucket: int) -> bytes:
+        r"""Give the key under which a dispatcher serves the entries of a bucket, with a placement over `BUCKET_HASH`.
+
+        A dispatcher keeps order and hands over by key. With the bucket as the key, entries of a bucket go to one
+        consumer at a time and in order, and a bucket drains as a whole: what PIP-486 asks for, by the rules there are.
+
+        Args:
+            bucket: An int in ``range(len(layout))``.
+
+        Returns:
+            The canonical hash as two bytes, big-endian.
+
+        Raises:
+            ConfigError: There is no such bucket.
+
+        Example:
+            >>> BucketLayout.equal_width(4).bucket_key(3)
+            b'\xc0\x00'
+        """
+        return self.canonical_hash(bucket).to_bytes(_BUCKET_KEY_BYTES, "big")
+
+    def bucket_of_key(self, bucket_key: bytes) -> int:
+        """Find the bucket of a `bucket_key`, as it comes back in a delivery.
+
+        Args:
+            bucket_key: The key.
+
+        Returns:
+            The bucket.
+
+        Raises:
+            ConfigError: It is not two bytes.
+        """
+        return bisect_right(self._splits, BUCKET_HASH.function(bucket_key))
+
+    def bucket_of(self, bucket_hash: int) -> int:
+        """Find the bucket of a hash.
+
+        An entry without a stamp goes by its key: ``bucket_of(key_halves(key, key_hash).bucket)``. Pulsar's classic
+        sticky hash of a key is the same number except that 0 becomes 1, and those two are always in bucket 0.
+
+        Args:
+            bucket_hash: An int in ``range(65536)``.
+
+        Returns:
+            Its bucket.
+
+        Raises:
+            ConfigError: There is no such hash.
+
+        Complexity:
+            O(log n), n buckets.
+        """
+        return bisect_right(self._splits, _checked_hash(bucket_hash))
+
+    def route(self, hash_min: int, hash_max: int) -> Route:
+        """Say where an entry goes by the bounds stamped on it; both count.
+
+        A broken producer is no reason for a broker to fall over, so a stamp that cannot be true is an answer as well.
+
+        Args:
+            hash_min: The lowest bucket hash of its messages.
+            hash_max: The highest.
+
+        Returns:
+            Its bucket, or `Straddles`, or `BadStamp`.
+
+        Raises:
+            ConfigError: A bound is not an int.
+
+        Complexity:
+            O(log n), n buckets.
+
+        Source:
+            PIP-486; differs: the published broker looks at the lowest hash only.
+
+        Example:
+            >>> layout = BucketLayout.equal_width(4)
+            >>> layout.route(100, 200), layout.route(100, 40_000)
+            (0, Straddles(first=0, last=2))
+        """
+        if type(hash_min) is not int or type(hash_max) is not int:
+            bound = hash_min if type(hash_min) is not int else hash_max
+            raise ConfigError("bound of an entry", bound, "be an int; without a stamp, ask bucket_of() with the key's")
+        if not 0 <= hash_min <= hash_max < HASH_STOP:
+            return BadStamp(hash_min, hash_max)
+        first = bisect_right(self._splits, hash_min)
+        if first == len(self._splits) or hash_max < self._splits[first]:
+            return first
+        return Straddles(first, bisect_right(self._splits, hash_max))
+
+    def split(self, messages: Iterable[tuple[int, T]]) -> list[EntryPart[T]]:
+        """Split the messages of an entry by bucket, so that each part can go to one consumer.
+
+        All messages of a key are in one part, in the order they had. Between parts order means nothing: they hold
+        different keys.
+
+        Args:
+            messages: ``(bucket hash, payload)`` in order.
+
+        Returns:
+            A part for each bucket that has messages, in the order of the parts' first messages.
+
+        Raises:
+            ConfigError: A hash is not an int in ``range(65536)``.
+
+        Complexity:
+            O(m log n), m messages and n buckets.
+
+        Example:
+            >>> [part.messages for part in BucketLayout.equal_width(2).split([(9, "a"), (40_000, "b"), (7, "c")])]
+            [((9, 'a'), (7, 'c')), ((40000, 'b'),)]
+        """
+        parts: dict[int, list[tuple[int, T]]] = {}
+        for bucket_hash, payload in checked_rows("message", messages, 2, "a bucket hash and a payload"):
+            parts.setdefault(self.bucket_of(bucket_hash), []).append((bucket_hash, payload))
+        return [
+            EntryPart(bucket, min(m[0] for m in part), max(m[0] for m in part), tuple(part))
+            for bucket, part in parts.items()
+        ]
+
+    def check_declared(self, declared: "BucketLayout") -> None:
+        """Check that another consumer of the same segment declares the same buckets.
+
+        A segment has one layout for its whole life: entries were batched by it.
+
+        Args:
+            declared: What it declares.
+
+        Raises:
+            LayoutMismatchError: It is another layout.
+            ConfigError: It is no layout.
+        """
+        if not isinstance(declared, BucketLayout):
+            raise ConfigError("declared", declared, "be a BucketLayout")
+        if declared != self:
+            raise LayoutMismatchError(declared.starts, self.starts)
+
+    def check_invariants(self) -> None:
+        """Check what must always be true of a layout; for tests and for the suspicious.
+
+        Raises:
+            InvariantError: Something is not; a bug in this library.
+
+        Complexity:
+            O(n), n buckets.
+        """
+        try:
+            _check_splits(self._splits)
+        except ConfigError as error:
+            raise InvariantError(f"the buckets tile the hashes: {error}") from error
+
+    def _start_of(self, bucket: int) -> int:
+        if type(bucket) is not int or not 0 <= bucket <= len(self._splits):
+            raise ConfigError("bucket", bucket, f"be an int from 0 to {len(self._splits)}")
+        return self._splits[bucket - 1] if bucket else 0
+
+    def __len__(self) -> int:
+        return len(self._splits) + 1
+
+    def __eq__(self, other: object) -> bool:
+        return self._splits == other._splits if isinstance(other, BucketLayout) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._splits)
+
+    def __repr__(self) -> str:
+        return f"BucketLayout.from_splits({list(self._splits)})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return BucketLayout, (self.starts,)
+
+
+def _check_splits(splits: Sequence[int]) -> None:
+    last, why = _FIRST_BUCKET_STOP - 1, "the end of what bucket 0 must contain"
+    for split in splits:
+        if type(split) is not int or not last < split < HASH_STOP:
+            raise ConfigError("split", split, f"be an int below {HASH_STOP} and greater than {last}, {why}")
+        last, why = split, "the one before it"
+
+
+def _wide(key_hash: object) -> KeyHash:
+    if isinstance(key_hash, KeyHash) and key_hash.bits >= _RAW_BITS:
+        return key_hash
+    raise ConfigError("key_hash", key_hash, f"be a KeyHash of at least {_RAW_BITS} bits")
+
+
+def _checked_hash(bucket_hash: int) -> int:
+    if type(bucket_hash) is not int or not 0 <= bucket_hash < HASH_STOP:
+        raise ConfigError("bucket hash", bucket_hash, f"be an int from 0 to {HASH_STOP - 1}")
+    return bucket_hash

@@ -1,0 +1,289 @@
+"""From one distribution tree to the next: what changes, what has to be drained first, and the proof that it was.
+
+The rule. When a link gets another target while copies are under way on the old path, nothing is lost or doubled, but
+newer records overtake older ones. When levels are numbered anew while records with old flags are unread, records are
+lost or doubled; when a cluster goes with what it has not handed on, they are lost. So: stop what changes, drain what it
+has written, then change. A copy is due only at levels below the one that it came by, so levels drain from the highest
+to the lowest, each once. `Drain` walks through that, and only it makes the token (`Quiesced`) that a change asks for.
+
+A cluster that is added gets its history from one place: the log of a cluster that has everything in the right order,
+whatever the flags of its records mean by now. What comes later it gets by flags. Between the two lies a cut, one
+position in each log that is read for the new cluster. Around one cluster any position will do. Around several, the
+links that lead to the source of the history stop one level after the other, and where each of them stands is the cut.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from keyshared._checks import check_kind, check_mapping
+from keyshared.distribution.distributor import Hop
+from keyshared.errors import ConfigError, QuiesceError, shown
+
+__all__ = ["Change", "Drain", "Follows", "Moved", "Quiesced"]
+
+_Tree = TypeVar("_Tree")
+
+
+class Moved(NamedTuple):
+    """A link that becomes another one: its distributor goes on at its position, with another target or level.
+
+    Attributes:
+        old: What it was.
+        new: What it is.
+    """
+
+    old: Hop
+    new: Hop
+
+
+class Follows(NamedTuple):
+    """A new link that takes up its work where another one of its cluster stands.
+
+    Attributes:
+        added: The new link.
+        leader: The link whose position it starts at: the one that leads to the source of the history.
+    """
+
+    added: Hop
+    leader: Hop
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[_Tree]):
+    """A change of a tree, planned and not yet in force: a value, made by the ``plan_`` methods of `DistributionTree`.
+
+    Attributes:
+        before: The tree that it starts from.
+        after: The tree that it leads to.
+        added: Links that come into being; `starts` says where each one starts.
+        removed: Links that end.
+        moved: Links that go on with another target or level.
+        rewind: Whether moved links start again at the start of the log, because their old target is lost with what
+            it had not handed on. Messages are then distributed twice; whoever reads them has to know them again.
+        drains: Links that have to hand on what they have before the change, the highest level first.
+        silent: Clusters on which nothing may be produced from the beginning of the drain until the change.
+        fill: For a new cluster, the link that fills it before the change comes into force: every record that its
+            cluster has, up to where `starts` says, goes to the new cluster as ``fill.forward(CopyFlags())``, in order,
+            whatever its own flags are. None if no cluster is added.
+        follows: New links that start where another one stands.
+    """
+
+    before: _Tree
+    after: _Tree
+    added: tuple[Hop, ...] = ()
+    removed: tuple[Hop, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    rewind: bool = False
+    drains: tuple[Hop, ...] = ()
+    silent: tuple[str, ...] = ()
+    fill: Hop | None = None
+    follows: tuple[Follows, ...] = ()
+
+    @property
+    def needs_drain(self) -> bool:
+        """Whether it may only come into force with a token."""
+        return bool(self.silent or self.moved or self.follows) and not self.rewind
+
+    @property
+    def renumbers(self) -> bool:
+        """Whether a level changes, so that flags set before mean something else after."""
+        return any(moved.old.level != moved.new.level for moved in self.moved)
+
+    def starts(self, log_ends: Mapping[str, int], positions: Mapping[Hop, int]) -> dict[Hop, int]:
+        """Tell where each added link starts: the cut between what `fill` copies and what goes by flags.
+
+        Args:
+            log_ends: The offset after the last record of the cluster that `fill` reads, seen while `Drain.stop` stood
+                still.
+            positions: For each leader of ``follows`` the offset that it reads next, seen while it stood still.
+
+        Returns:
+            An offset for each link of ``added``. That of `fill` is where the filling ends.
+
+        Raises:
+            ConfigError: They are no mappings, one that is needed is missing, or it is no offset.
+
+        Example:
+            >>> from keyshared.distribution import DistributionTree
+            >>> change = DistributionTree(["c1", "c2"]).plan_add("c3", near=["c1", "c2"])
+            >>> change.fill, [tuple(each.leader) for each in change.follows]
+            (Hop(cluster='c1', level=32, target='c3'), [('c2', 16, 'c1')])
+            >>> for hop, offset in change.starts({"c1": 9}, {Hop("c2", 16, "c1"): 7}).items():
+            ...     print(offset, hop)
+            9 'c1' at level 32 to 'c3'
+            7 'c2' at level 32 to 'c3'
+            0 'c3' at level 32 to 'c1'
+        """
+        for parameter, seen in (("log_ends", log_ends), ("positions", positions)):
+            if not isinstance(seen, Mapping):
+                raise ConfigError(parameter, seen, "be a mapping to offsets")
+        found = dict.fromkeys(self.added, 0)
+        for added, leader in self.follows:
+            found[added] = _offset("positions", leader, positions.get(leader))
+        if self.fill is not None:
+            source = self.fill.cluster
+            found[self.fill] = _offset("log_ends", source, log_ends.get(source))
+        return found
+
+    def check_token(self, token: "Quiesced[_Tree] | None") -> None:
+        """Refuse to come into force without proof that it may.
+
+        Args:
+            token: From a `Drain` of this very change.
+
+        Raises:
+            QuiesceError: It needs a token, and this is none, or that of another change.
+        """
+        if not self.needs_drain:
+            return
+        pending = tuple(map(str, self.drains))
+        if token is None:
+            raise QuiesceError("copies may be under way and no token was given", pending)
+        if token != Quiesced(self):
+            raise QuiesceError("the token is that of another change", pending)
+
+
+@dataclass(frozen=True, slots=True)
+class Quiesced(Generic[_Tree]):
+    """The token: everything that a change would have broken has been drained. Made by `Drain.token`.
+
+    Attributes:
+        change: The change that it allows.
+    """
+
+    change: Change[_Tree]
+
+
+@dataclass(slots=True)
+class _Stage:
+    """One part of a drain.
+
+    Attributes:
+        level: The level that it is about; 0 for all of them.
+        watch: Links that have to reach the end that their cluster's log had when the stage began.
+        marks: Those ends by cluster; none before the first observation.
+    """
+
+    level: int
+    watch: tuple[Hop, ...]
+    marks: dict[str, int] = field(default_factory=dict)
+
+
+class Drain(Generic[_Tree]):
+    """Walks a change through its drain, level by level, on observations that the host makes.
+
+    Repeat: stop what `stop` names, then read the end of every log and the committed position of every link, in this
+    order or at once, and hand both to `observe`, until it answers True. Logs go on growing meanwhile, that does not
+    matter: at each level everything counts that was there when the level's turn came. What was stopped stays stopped
+    until the change is in force; where a cluster is added, until `Change.starts` has been told where it stands.
+
+    Args:
+        change: What is to come into force.
+
+    Raises:
+        ConfigError: The change needs no drain.
+
+    Complexity:
+        Memory O(links to be drained).
+
+    Example:
+        >>> from keyshared.distribution import DistributionTree
+        >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
+        >>> change = tree.plan_move(Hop("c1", 3, "c3"), "c4")
+        >>> drain = Drain(change)
+        >>> drain.stop, drain.watch
+        ((Hop(cluster='c1', level=3, target='c3'),), (Hop(cluster='c3', level=1, target='c4'), \
+Hop(cluster='c4', level=1, target='c3')))
+        >>> drain.observe({"c3": 7, "c4": 7}, {Hop("c3", 1, "c4"): 7, Hop("c4", 1, "c3"): 5})
+        False
+        >>> drain.observe({"c3": 9, "c4": 9}, {Hop("c3", 1, "c4"): 7, Hop("c4", 1, "c3"): 8})
+        True
+        >>> tree.apply(change, drain.token()).levels("c1")
+        (3, 1)
+    """
+
+    __slots__ = ("_change", "_stages")
+
+    def __init__(self, change: Change[_Tree]) -> None:
+        check_kind("change", change, Change)
+        if not change.needs_drain:
+            raise ConfigError("needs_drain", change.needs_drain, "be True; apply the change without a token")
+        self._change = change
+        levels = sorted({hop.level for hop in change.drains}, reverse=True)
+        self._stages = [_Stage(level, tuple(hop for hop in change.drains if hop.level == level)) for level in levels]
+        if change.renumbers:
+            # By now no link copies any more. But a record that came by a lower level's link, after a link's own turn,
+            # still lies unread before that link; with a new level it could take the old flags for none of its business.
+            self._stages.append(_Stage(0, change.drains))
+
+    @property
+    def watch(self) -> tuple[Hop, ...]:
+        """The links that have to move on now; none if everything is drained."""
+        return self._stages[0].watch if self._stages else ()
+
+    @property
+    def stop(self) -> tuple[Hop, ...]:
+        """The links that have to stand still from now on: above the level whose turn it is, those with a new target.
+
+        Where a cluster is added, those whose position a new link starts at: until `Change.starts` has been told.
+        None if levels change: then nothing is produced anywhere, and all links have to read to the very end.
+        """
+        if self._change.renumbers:
+            return ()
+        level = self._stages[0].level if self._stages else 0
+        still = (*(moved.old for moved in self._change.moved), *(each.leader for each in self._change.follows))
+        return tuple(hop for hop in still if hop.level > level)
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """Clusters on which nothing may be produced until the change is in force."""
+        return self._change.silent
+
+    def observe(self, log_ends: Mapping[str, int], positions: Mapping[Hop, int]) -> bool:
+        """Take what was seen after everything in `stop` had stopped.
+
+        At most one level is over with one call: what comes next must have been seen later.
+
+        Args:
+            log_ends: For each cluster of `watch` the offset after its last record.
+            positions: For each link of `watch` the offset of the record that it reads next.
+
+        Returns:
+            Whether everything is drained.
+
+        Raises:
+            ConfigError: One of `watch` is missing, or what is given for it is no offset. Nothing was changed.
+        """
+        check_mapping("log_ends", log_ends)
+        check_mapping("positions", positions)
+        if not self._stages:
+            return True
+        stage = self._stages[0]
+        ends = {hop.cluster: _offset("log_ends", hop.cluster, log_ends.get(hop.cluster)) for hop in stage.watch}
+        read = {hop: _offset("positions", hop, positions.get(hop)) for hop in stage.watch}
+        if not stage.marks:
+            stage.marks = ends
+        if all(read[hop] >= stage.marks[hop.cluster] for hop in stage.watch):
+            del self._stages[0]
+        return not self._stages
+
+    def token(self) -> Quiesced[_Tree]:
+        """Give the proof.
+
+        Returns:
+            What `DistributionTree.apply` asks for.
+
+        Raises:
+            QuiesceError: Not everything is drained yet.
+        """
+        if self._stages:
+            pending = tuple(str(hop) for stage in self._stages for hop in stage.watch)
+            raise QuiesceError("the drain is not over", pending)
+        return Quiesced(self._change)
+
+
+def _offset(parameter: str, name: object, value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ConfigError(f"{parameter}[{shown(name)}]", value, "be an offset, an int of at least 0")
+    return value

@@ -1,0 +1,141 @@
+"""One distributor: the flags of a record in, what to copy where out.
+
+A cluster runs one distributor for each level above it in the tree. It copies to one cluster in each sibling subtree: in
+a binary tree to one cluster, otherwise to several. Each of these links is a `Hop`, with a position of its own in the
+cluster's log, so that one target that is down holds up nobody else.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from keyshared._checks import check_text
+from keyshared.copyflags import CopyFlags
+from keyshared.errors import ConfigError
+
+__all__ = ["Copy", "Distributor", "Hop", "check_flags"]
+
+
+class Copy(NamedTuple):
+    """An instruction: append the record to another cluster's log, with these flags.
+
+    Attributes:
+        target: The cluster.
+        flags: What the copy's header says.
+    """
+
+    target: str
+    flags: CopyFlags
+
+
+class Hop(NamedTuple):
+    """One link of the distribution: from a cluster, at a level, to a cluster of a sibling subtree.
+
+    Attributes:
+        cluster: Where it reads.
+        level: Level of the distributor that it belongs to.
+        target: Where it writes.
+
+    Example:
+        >>> Hop("cluster 3", 1, "cluster 4").forward(CopyFlags(0b100))
+        Copy(target='cluster 4', flags=CopyFlags(0b101))
+        >>> Hop("cluster 3", 3, "cluster 1").forward(CopyFlags(0b100)) is None
+        True
+    """
+
+    cluster: str
+    level: int
+    target: str
+
+    def forward(self, flags: CopyFlags) -> Copy | None:
+        """Decide about one record.
+
+        Args:
+            flags: Flags of the record as it lies in the cluster's log.
+
+        Returns:
+            What to copy; None if that has happened already.
+
+        Raises:
+            ConfigError: The hop's level is none, or the flags are none.
+
+        Complexity:
+            O(1).
+
+        Source:
+            Axual "Distribution model", Copy flags and algorithm.
+        """
+        check_flags(flags)
+        return Copy(self.target, flags.crossing(self.level)) if flags.is_due(self.level) else None
+
+    def __str__(self) -> str:
+        return f"{self.cluster!r} at level {self.level} to {self.target!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Distributor:
+    """The distributor of one level on one cluster.
+
+    Args:
+        cluster: Where it reads.
+        level: Its level.
+        targets: One cluster of each sibling subtree; kept as a tuple.
+
+    Raises:
+        ConfigError: A name is empty or no text, the level is none, there are no targets, one is named twice, or one is
+            the cluster itself.
+
+    Example:
+        >>> Distributor("cluster 1", 3, ["cluster 3"]).copies(CopyFlags())
+        (Copy(target='cluster 3', flags=CopyFlags(0b100)),)
+    """
+
+    cluster: str
+    level: int
+    targets: Sequence[str]
+
+    def __post_init__(self) -> None:
+        check_text("cluster", self.cluster)
+        CopyFlags.bit(self.level)
+        if isinstance(self.targets, str):
+            raise ConfigError("targets", self.targets, "be a collection of clusters, not one name")
+        targets = tuple(self.targets)
+        object.__setattr__(self, "targets", targets)
+        if not targets:
+            raise ConfigError("targets", targets, "name a cluster of each sibling subtree")
+        for target in targets:
+            check_text("target", target)
+        if len(set(targets)) < len(targets) or self.cluster in targets:
+            raise ConfigError("targets", targets, f"be different clusters, and not {self.cluster!r} itself")
+
+    def copies(self, flags: CopyFlags) -> tuple[Copy, ...]:
+        """Decide about one record.
+
+        Args:
+            flags: Flags of the record as it lies in the cluster's log.
+
+        Returns:
+            One copy for each sibling subtree, or none if that has happened already.
+
+        Raises:
+            ConfigError: The flags are none.
+
+        Complexity:
+            O(1) if nothing is due, otherwise O(siblings).
+        """
+        check_flags(flags)
+        if not flags.is_due(self.level):
+            return ()
+        crossed = flags.crossing(self.level)
+        return tuple(Copy(target, crossed) for target in self.targets)
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        """Its links, one for each target."""
+        return tuple(Hop(self.cluster, self.level, target) for target in self.targets)
+
+
+def check_flags(flags: object) -> None:
+    """Refuse a plain int: it may be anything, and flags that are wrong lose records."""
+    if type(flags) is not CopyFlags:
+        raise ConfigError("flags", flags, "be CopyFlags, such as CopyFlags(0)")

@@ -1,0 +1,593 @@
+"""A simulation of clusters that distribute to one another, and the judge of what arrived: on a virtual clock, exact.
+
+`Replication` is the machine: each cluster has a log, each link a position in the log of its cluster, and every input
+says when it happens. It obeys any links, wrong ones too, and asks for no token: it is there to show what breaks.
+`run` puts a schedule through it. Nothing is drawn here: an interleaving is data. `judge` knows nothing of trees or
+flags: it looks at what arrived where, and says what was lost, doubled or overtaken. It judges real logs as well.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from keyshared._checks import check_kind, checked_kinds, checked_rows
+from keyshared.copyflags import CopyFlags
+from keyshared.distribution.change import Change
+from keyshared.distribution.distributor import Hop
+from keyshared.distribution.tree import DistributionTree
+from keyshared.errors import ClockError, ConfigError, shown
+
+__all__ = [
+    "Arrival",
+    "Case",
+    "Destroyed",
+    "Down",
+    "Produced",
+    "Replication",
+    "Report",
+    "Retreed",
+    "Step",
+    "Up",
+    "Work",
+    "judge",
+    "run",
+]
+
+DEFAULT_MAX_COPIES: Final = 100_000  # far beyond any tree that is right; so only a loop reaches it
+
+
+class Arrival(NamedTuple):
+    """One record in the log of one cluster.
+
+    Attributes:
+        at_ms: When it came there.
+        cluster: Where.
+        origin: On which cluster it was produced.
+        sequence: Which record of that origin; a later one has a greater number.
+        flags: Its copy flags there.
+        hop: Which link brought it; None where it was produced.
+    """
+
+    at_ms: int
+    cluster: str
+    origin: str
+    sequence: int
+    flags: CopyFlags = CopyFlags()
+    hop: Hop | None = None
+
+
+class Case(NamedTuple):
+    """One record and one cluster that something is wrong with.
+
+    Attributes:
+        origin: On which cluster the record was produced.
+        sequence: Which record of that origin.
+        cluster: Where something is wrong with it.
+    """
+
+    origin: str
+    sequence: int
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """Of a schedule: a record is produced.
+
+    Attributes:
+        at_ms: When.
+        cluster: Where.
+        flags: What its header says; not 0 if an application made it of another record and kept the header.
+    """
+
+    at_ms: int
+    cluster: str
+    flags: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Of a schedule: one link takes one record.
+
+    Attributes:
+        at_ms: When.
+        pick: Which of the links that have something to read, counted round and round; so any int is a schedule.
+        crash: Whether it dies between the copy and the commit of its position: it will take the record again.
+    """
+
+    at_ms: int
+    pick: int
+    crash: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """Of a schedule: a cluster cannot be reached; it keeps its log.
+
+    Attributes:
+        at_ms: When.
+        cluster: Which.
+    """
+
+    at_ms: int
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """Of a schedule: a cluster is back, with its log.
+
+    Attributes:
+        at_ms: When.
+        cluster: Which.
+    """
+
+    at_ms: int
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Destroyed:
+    """Of a schedule: a cluster is gone for ever, with its log.
+
+    Attributes:
+        at_ms: When.
+        cluster: Which.
+    """
+
+    at_ms: int
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retreed:
+    """Of a schedule: a change of the tree comes into force, with or without a drain before.
+
+    Attributes:
+        at_ms: When.
+        change: Which.
+    """
+
+    at_ms: int
+    change: Change[DistributionTree]
+
+
+Step: TypeAlias = Produced | Work | Down | Up | Destroyed | Retreed
+"""One thing that happens. Schedules have them in the order of time; any sequence of picks is an interleaving."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of the records, on the clusters that are left. Each kind is sorted and names each case once.
+
+    Attributes:
+        produced: How many records there were.
+        copies: How many arrivals after the first of a record, anywhere.
+        lost: Records that a cluster has not got, though another one that is left has them.
+        perished: Records that no cluster has that is left, named with their origin: they died with their clusters.
+        duplicated: Records that a cluster has more than once.
+        reordered: Records that came to a cluster after a newer one of the same origin. Repetitions do not count.
+        max_lag_ms: Longest time from the first arrival of a record to the first one on another cluster.
+    """
+
+    produced: int
+    copies: int
+    lost: tuple[Case, ...]
+    perished: tuple[Case, ...]
+    duplicated: tuple[Case, ...]
+    reordered: tuple[Case, ...]
+    max_lag_ms: int
+
+    @property
+    def exactly_once_in_order(self) -> bool:
+        """Whether every record is on every cluster once, in the order of its origin."""
+        return not (self.lost or self.perished or self.duplicated or self.reordered)
+
+
+class _Record(NamedTuple):
+    origin: str
+    sequence: int
+    flags: CopyFlags
+
+
+class Replication:
+    """Clusters with logs and links with positions, moved by hand. Not thread-safe.
+
+    Args:
+        clusters: Names of the clusters.
+        hops: The links between them: those of a tree (`DistributionTree.plan`), or wrong ones.
+
+    Raises:
+        ConfigError: A cluster or link is given twice, or a link is to or from a cluster that is not given.
+
+    Example:
+        >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
+        >>> world = Replication(tree.clusters, tree.plan())
+        >>> world.produce("c1", now_ms=0)
+        0
+        >>> [tuple(hop) for hop in world.ready()]
+        [('c1', 3, 'c3'), ('c1', 1, 'c2')]
+        >>> world.settle(now_ms=5)
+        True
+        >>> world.report().copies, world.report().exactly_once_in_order
+        (3, True)
+    """
+
+    __slots__ = ("_down", "_logs", "_next", "_now_ms", "_positions", "arrivals")
+
+    def __init__(self, clusters: Iterable[str], hops: Iterable[Hop]) -> None:
+        names, links = tuple(clusters), tuple(checked_kinds("hop", hops, Hop))
+        for what, given in (("clusters", names), ("hops", links)):
+            if len(set(given)) < len(given):
+                raise ConfigError(what, given, "be given once each")
+        self._logs: dict[str, list[_Record]] = {name: [] for name in names}
+        self._positions = dict.fromkeys(links, 0)
+        self._down: set[str] = set()
+        self._next: Counter[str] = Counter()
+        self._now_ms = 0
+        self.arrivals: list[Arrival] = []
+        for hop in links:
+            self._checked("hop", hop.cluster)
+            self._checked("hop", hop.target)
+
+    def produce(self, cluster: str, *, flags: int = 0, now_ms: int | None = None) -> int:
+        """Produce a record.
+
+        Args:
+            cluster: Where.
+            flags: What its header says: 0 of a fresh record, something else if an application copied a header.
+            now_ms: When, not before the previous call.
+
+        Returns:
+            Its sequence number on that cluster.
+
+        Raises:
+            ConfigError: There is no such cluster, or it is down, or the flags are none.
+            ClockError: Time went back.
+        """
+        self._usable(cluster)
+        header = CopyFlags(flags)
+        self._tick(now_ms)
+        sequence = self._next[cluster]
+        self._next[cluster] += 1
+        self._append(cluster, _Record(cluster, sequence, header), None)
+        return sequence
+
+    def ready(self) -> list[Hop]:
+        """List the links that have something to read, between clusters that are up.
+
+        Returns:
+            They, in the order in which they were given.
+
+        Complexity:
+            O(links).
+        """
+        return [hop for hop in self._positions if self._is_ready(hop)]
+
+    def work(self, hop: Hop, *, crash: bool = False, now_ms: int | None = None) -> bool:
+        """Let a link take its next record: copy it if it is due, then commit.
+
+        Args:
+            hop: The link.
+            crash: Die before the commit.
+            now_ms: When, not before the previous call.
+
+        Returns:
+            Whether it copied.
+
+        Raises:
+            ConfigError: The link is not one of `ready`.
+            ClockError: Time went back.
+        """
+        if hop not in self._positions or not self._is_ready(hop):
+            raise ConfigError("hop", hop, "be one of ready()")
+        self._tick(now_ms)
+        record = self._next_of(hop)
+        copy = hop.forward(record.flags)
+        if copy is not None:
+            self._append(copy.target, record._replace(flags=copy.flags), hop)
+        if not crash:
+            self._positions[hop] += 1
+        return copy is not None
+
+    def down(self, cluster: str, *, now_ms: int | None = None) -> None:
+        """Cut a cluster off; it keeps its log.
+
+        Args:
+            cluster: Which.
+            now_ms: When, not before the previous call.
+
+        Raises:
+            ConfigError: There is no such cluster.
+            ClockError: Time went back.
+        """
+        self._checked("cluster", cluster)
+        self._tick(now_ms)
+        self._down.add(cluster)
+
+    def up(self, cluster: str, *, now_ms: int | None = None) -> None:
+        """Bring a cluster back, with its log.
+
+        Args:
+            cluster: Which.
+            now_ms: When, not before the previous call.
+
+        Raises:
+            ConfigError: There is no such cluster.
+            ClockError: Time went back.
+        """
+        self._checked("cluster", cluster)
+        self._tick(now_ms)
+        self._down.discard(cluster)
+
+    def destroy(self, cluster: str, *, now_ms: int | None = None) -> None:
+        """Take a cluster away with its log. Links to it wait until the tree is changed; those from it end.
+
+        Args:
+            cluster: Which.
+            now_ms: When, not before the previous call.
+
+        Raises:
+            ConfigError: There is no such cluster.
+            ClockError: Time went back.
+        """
+        self._checked("cluster", cluster)
+        self._tick(now_ms)
+        self._forget(cluster)
+
+    def apply(
+        self, change: Change[DistributionTree], *, starts: Mapping[Hop, int] | None = None, now_ms: int | None = None
+    ) -> None:
+        """Bring a change of the tree into force, drained or not. A cluster that it adds is filled at once.
+
+        Args:
+            change: Which.
+            starts: Where added links start: `Change.starts`, if links that stood still have gone on since. By default
+                as everything stands now.
+            now_ms: When, not before the previous call.
+
+        Raises:
+            ConfigError: The change moves a link that is not there, or adds one that is; the cluster that a new one is
+                filled from is down or gone; or a start is none.
+            ClockError: Time went back.
+        """
+        check_kind("change", change, Change)
+        for moved in change.moved:
+            if moved.old not in self._positions:
+                raise ConfigError("change", moved.old, "move links that are there")
+        for hop in change.added:
+            if hop in self._positions:
+                raise ConfigError("change", hop, "add links that are not there yet")
+        if change.fill is not None:
+            self._usable(change.fill.cluster)
+        begins = self._begins(change, starts)
+        self._tick(now_ms)
+        new_of = dict(change.moved)
+        removed = set(change.removed)
+        self._positions = {
+            new_of.get(hop, hop): 0 if change.rewind and hop in new_of else position
+            for hop, position in self._positions.items()
+            if hop not in removed
+        }
+        self._positions.update(begins)
+        before, after = change.before.clusters, change.after.clusters
+        self._logs.update((cluster, []) for cluster in after if cluster not in before)  # a destroyed one stays away
+        if change.fill is not None:
+            self._fill(change.fill, begins[change.fill])
+        for cluster in before:
+            if cluster not in after and cluster in self._logs:
+                self._forget(cluster)
+
+    def settle(self, *, now_ms: int | None = None, max_copies: int = DEFAULT_MAX_COPIES) -> bool:
+        """Let all links work until nobody has anything to read.
+
+        Args:
+            now_ms: When, not before the previous call.
+            max_copies: How many copies to make at most.
+
+        Returns:
+            Whether that came to an end. It does not if records go in circles: then one more copy would have been made.
+
+        Raises:
+            ClockError: Time went back.
+        """
+        self._tick(now_ms)
+        end = len(self.arrivals) + max_copies
+        while ready := self.ready():
+            for hop in ready:
+                if len(self.arrivals) == end and hop.forward(self._next_of(hop).flags):
+                    return False
+                self.work(hop)
+        return True
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """Clusters that are not gone, in the order in which they came."""
+        return tuple(self._logs)
+
+    def log_ends(self) -> dict[str, int]:
+        """Give the offset after the last record of each cluster, for `Drain.observe`.
+
+        Returns:
+            A new dict.
+        """
+        return {cluster: len(log) for cluster, log in self._logs.items()}
+
+    def positions(self) -> dict[Hop, int]:
+        """Give the offset that each link reads next, for `Drain.observe`.
+
+        Returns:
+            A new dict.
+        """
+        return dict(self._positions)
+
+    def report(self) -> Report:
+        """Judge what has arrived up to now.
+
+        Returns:
+            The report over the clusters that are left.
+        """
+        return judge(self.arrivals, self.clusters)
+
+    def _is_ready(self, hop: Hop) -> bool:
+        if hop.target not in self._logs or not self._down.isdisjoint((hop.cluster, hop.target)):
+            return False
+        return self._positions[hop] < len(self._logs[hop.cluster])
+
+    def _next_of(self, hop: Hop) -> _Record:
+        return self._logs[hop.cluster][self._positions[hop]]
+
+    def _begins(self, change: Change[DistributionTree], starts: Mapping[Hop, int] | None) -> dict[Hop, int]:
+        """Where each added link begins, within the log that it reads."""
+        begins = change.starts(self.log_ends(), self.positions()) if starts is None else starts
+        if not isinstance(begins, Mapping):
+            raise ConfigError("starts", starts, "be None or a mapping of links to offsets")
+        for hop in change.added:
+            end = len(self._logs.get(hop.cluster, ()))
+            if type(begins.get(hop)) is not int or not 0 <= begins[hop] <= end:
+                raise ConfigError(
+                    f"starts[{hop!r}]", begins.get(hop), f"be an offset from 0 to {end}, where its log ends"
+                )
+        return {hop: begins[hop] for hop in change.added}
+
+    def _fill(self, hop: Hop, end: int) -> None:
+        """Copy everything before the cut to a new cluster, as if it was produced at the source just now."""
+        flags = CopyFlags.of(hop.level)
+        for record in self._logs[hop.cluster][:end]:
+            self._append(hop.target, record._replace(flags=flags), hop)
+
+    def _forget(self, cluster: str) -> None:
+        """A cluster is gone: its log, and the positions of the links from it."""
+        del self._logs[cluster]
+        self._down.discard(cluster)
+        self._positions = {hop: position for hop, position in self._positions.items() if hop.cluster != cluster}
+
+    def _append(self, cluster: str, record: _Record, hop: Hop | None) -> None:
+        self._logs[cluster].append(record)
+        self.arrivals.append(Arrival(self._now_ms, cluster, *record, hop))
+
+    def _tick(self, now_ms: int | None) -> None:
+        if now_ms is None:
+            return
+        if type(now_ms) is not int or now_ms < self._now_ms:
+            raise ClockError(now_ms, self._now_ms)
+        self._now_ms = now_ms
+
+    def _checked(self, parameter: str, cluster: str) -> None:
+        if cluster not in self._logs:
+            raise ConfigError(parameter, cluster, f"be one of {', '.join(map(shown, self._logs))}")
+
+    def _usable(self, cluster: str) -> None:
+        self._checked("cluster", cluster)
+        if cluster in self._down:
+            raise ConfigError("cluster", cluster, "be up")
+
+
+def run(
+    tree: DistributionTree, schedule: Iterable[Step], *, settle: bool = True, max_copies: int = DEFAULT_MAX_COPIES
+) -> Report:
+    """Put a schedule through a tree, and judge what arrived.
+
+    Args:
+        tree: The tree at the start.
+        schedule: What happens.
+        settle: Whether all links then work until nobody has anything to read.
+        max_copies: How many copies that may take.
+
+    Returns:
+        The report over the clusters that are left.
+
+    Raises:
+        ConfigError: The schedule names what is not there, or holds something else.
+        ClockError: It goes back in time.
+
+    Complexity:
+        O(copies + steps x links).
+
+    Example:
+        >>> tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])
+        >>> run(tree, [Produced(0, "c1"), Work(1, 0), Produced(2, "c1")]).exactly_once_in_order
+        True
+        >>> move = tree.plan_move(Hop("c1", 32, "c3"), "c4")  # while the first is on its way from c3 to c4
+        >>> run(tree, [Produced(0, "c1"), Work(1, 0), Retreed(2, move), Produced(3, "c1"), Work(4, 0)]).reordered
+        (Case(origin='c1', sequence=0, cluster='c4'),)
+    """
+    check_kind("tree", tree, DistributionTree)
+    world = Replication(tree.clusters, tree.plan())
+    for step in schedule:
+        _take(world, step)
+    if settle:
+        world.settle(max_copies=max_copies)
+    return world.report()
+
+
+def _take(world: Replication, step: object) -> None:
+    match step:
+        case Produced(at_ms, cluster, flags):
+            world.produce(cluster, flags=flags, now_ms=at_ms)
+        case Work(at_ms, pick, crash):
+            ready = world.ready()
+            if ready:
+                world.work(ready[pick % len(ready)], crash=crash, now_ms=at_ms)
+        case Down(at_ms, cluster):
+            world.down(cluster, now_ms=at_ms)
+        case Up(at_ms, cluster):
+            world.up(cluster, now_ms=at_ms)
+        case Destroyed(at_ms, cluster):
+            world.destroy(cluster, now_ms=at_ms)
+        case Retreed(at_ms, change):
+            world.apply(change, now_ms=at_ms)
+        case _:
+            raise ConfigError("schedule", step, "hold Produced, Work, Down, Up, Destroyed and Retreed only")
+
+
+def judge(arrivals: Iterable[Arrival], clusters: Collection[str]) -> Report:
+    """Say what was lost, doubled or overtaken.
+
+    Args:
+        arrivals: What came where. Of each cluster all of it in the order of its log, also of clusters that are gone by
+            now; clusters may be mixed in any way.
+        clusters: Those that every record should be on.
+
+    Returns:
+        The report.
+
+    Complexity:
+        O(a + r c), a arrivals of r records, c clusters.
+
+    Example:
+        >>> here, there = Arrival(0, "c1", "c1", 0), Arrival(7, "c2", "c1", 0)
+        >>> judge([here, there, there], ["c1", "c2", "c3"]).duplicated
+        (Case(origin='c1', sequence=0, cluster='c2'),)
+    """
+    left = frozenset(clusters)
+    times: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)  # first arrivals, by record and cluster
+    newest: dict[tuple[str, str], int] = {}
+    duplicated: set[Case] = set()
+    reordered: set[Case] = set()
+    total = 0
+    for at_ms, cluster, origin, sequence, _, _ in checked_rows(
+        "arrival", arrivals, len(Arrival._fields), "the fields of Arrival"
+    ):
+        total += 1
+        case = Case(origin, sequence, cluster)
+        seen = times[origin, sequence]
+        if cluster in seen:
+            duplicated.add(case)
+            continue
+        seen[cluster] = at_ms
+        if newest.setdefault((cluster, origin), sequence) > sequence:
+            reordered.add(case)
+        newest[cluster, origin] = max(newest[cluster, origin], sequence)
+    missing = {record: left.difference(seen) for record, seen in times.items()}
+    lost = [Case(*record, name) for record, names in missing.items() if names != left for name in names]
+    return Report(
+        produced=len(times),
+        copies=total - len(times),
+        lost=tuple(sorted(lost)),
+        perished=tuple(sorted(Case(*record, record[0]) for record, names in missing.items() if names == left)),
+        duplicated=tuple(sorted(case for case in duplicated if case.cluster in left)),
+        reordered=tuple(sorted(case for case in reordered if case.cluster in left)),
+        max_lag_ms=max((max(seen.values()) - min(seen.values()) for seen in times.values()), default=0),
+    )

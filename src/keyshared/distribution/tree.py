@@ -1,0 +1,616 @@
+# ruff: noqa: SLF001 - private members of the same class only
+"""The distribution tree: which cluster copies what where, proved to reach every cluster exactly once.
+
+Clusters are the leaves of a tree whose nodes have levels that decrease strictly towards the leaves. For each level
+above it a cluster copies to one cluster of each sibling subtree. With copy flags that is enough, by induction on the
+level: a record that enters a subtree without a flag of its level or below reaches every cluster in it exactly once, and
+what is copied on the way carries such a flag, so nothing leaves the subtree again. All that this needs is checked when
+a tree is made; a tree that exists is right.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from keyshared._checks import check_text
+from keyshared.copyflags import CopyFlags
+from keyshared.distribution.change import Change, Follows, Moved, Quiesced
+from keyshared.distribution.distributor import Copy, Distributor, Hop, check_flags
+from keyshared.distribution.shape import (
+    Branch,
+    Nested,
+    Node,
+    Path,
+    add,
+    count_links,
+    crowded,
+    leaves,
+    parse,
+    path_of,
+    path_text,
+    places,
+    relevel,
+    remove,
+    to_nested,
+)
+from keyshared.errors import ConfigError, InvariantError, TopologyError
+
+__all__ = ["MAX_LINKS", "Decision", "DistributionTree"]
+
+MAX_LINKS: Final = 250_000
+"""Links of one tree: 500 clusters side by side, or 15,000 in pairs of pairs."""
+
+_SHOWN_BITS: Final = 8  # as bits, like the page; more is easier to read as levels
+
+
+class Decision(NamedTuple):
+    """What one distributor makes of one record.
+
+    Attributes:
+        cluster: Where the record has arrived.
+        flags: With which flags.
+        level: The distributor's level.
+        copies: What it copies where; nothing if one of the flags that it looks at is set.
+    """
+
+    cluster: str
+    flags: CopyFlags
+    level: int
+    copies: tuple[Copy, ...]
+
+    def __str__(self) -> str:
+        head = f"{self.cluster} level {self.level}: "
+        if self.flags.bit_length() <= _SHOWN_BITS and self.level <= _SHOWN_BITS:
+            mask = CopyFlags.mask(self.level)
+            head += f"{self.flags:04b} & {mask:04b} = {self.flags & mask:04b}"
+            made = [f"{copy.target} with {copy.flags:04b}" for copy in self.copies]
+        else:
+            head += f"crossed {_listed(self.flags)}"
+            made = [f"{copy.target} with {_listed(copy.flags)}" for copy in self.copies]
+        return f"{head}, copies to {', '.join(made)}" if made else f"{head}, done already"
+
+
+class _Slot(NamedTuple):
+    """A place for a link: one for each cluster, node above it, and sibling subtree there."""
+
+    cluster: str
+    node: Node
+    path: tuple[int, ...]
+    siblings: tuple[str, ...]
+    default: str
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.cluster, self.node.level
+
+
+class DistributionTree:
+    """Which cluster copies what where: an immutable value.
+
+    Args:
+        nested: The shape. A text is a cluster, a list is a node whose level is handed out (with room for nodes in
+            between), ``{level: [...]}`` is a node with a level of your own. Two or more branches to a node.
+        hops: Links that have a target of your choice. The others get one by default: the clusters of a subtree copy
+            to those of its sibling in turn, so that no link carries more than it has to.
+
+    Raises:
+        TopologyError: The shape is not in order (see `parse`), or a link is not: its cluster, level or target is not
+            in the tree, its target is not in a sibling subtree of that level or is the cluster itself, or it is given
+            twice.
+
+    Complexity:
+        O(n d k), n clusters, d the depth, k the branches of a node; O(n) for each of ``hops``.
+
+    Source:
+        Axual "Distribution model"; differs: nodes may have more than two branches, whose distributors copy to each of
+        the siblings with the same flag.
+
+    Example:
+        >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
+        >>> [tuple(hop) for hop in tree.plan() if hop.cluster == "c1"]
+        [('c1', 3, 'c3'), ('c1', 1, 'c2')]
+        >>> tree.copies("c3", CopyFlags(0b100))
+        (Copy(target='c4', flags=CopyFlags(0b101)),)
+        >>> DistributionTree([["c1", "c2"], ["c3", "c4"]]).levels("c1")
+        (32, 16)
+    """
+
+    __slots__ = ("_hops", "_levels", "_plan", "_root")
+
+    def __init__(self, nested: Nested, hops: Iterable[Hop] = ()) -> None:
+        self._fill(parse(nested), hops)
+
+    @classmethod
+    def from_plan(cls, nested: Nested, hops: Iterable[Hop]) -> "DistributionTree":
+        """Check links that are deployed somewhere: nothing is given by default.
+
+        Args:
+            nested: The shape.
+            hops: Every link.
+
+        Returns:
+            The tree; its `plan` has these links.
+
+        Raises:
+            TopologyError: As for the constructor, or a link is missing.
+
+        Example:
+            >>> DistributionTree.from_plan({1: ["c1", "c2"]}, [Hop("c1", 1, "c2")])
+            Traceback (most recent call last):
+            ...
+            keyshared.errors.TopologyError: at tree: target of 'c2' at level 1 is None; it must be one of 'c1', \
+which get nothing from there otherwise
+        """
+        given = tuple(hops)
+        built = cls(nested, given)
+        there = set(given)
+        for slot, hop in zip(_slots(built._root), built._plan, strict=True):
+            if hop not in there:
+                requirement = f"be one of {_shown(slot.siblings)}, which get nothing from there otherwise"
+                raise TopologyError(path_text(slot.path), _target_of(*slot.key), None, requirement)
+        return built
+
+    @classmethod
+    def _from_root(cls, root: Branch, hops: Iterable[Hop]) -> "DistributionTree":
+        built = cls.__new__(cls)
+        built._fill(root, hops)
+        return built
+
+    def _fill(self, root: Branch, hops: Iterable[Hop]) -> None:
+        self._root = root
+        links = count_links(root)
+        if links > MAX_LINKS:
+            raise TopologyError("tree", "number of links", links, f"be at most {MAX_LINKS}; put clusters under nodes")
+        slots = _slots(root)
+        chosen = _placed(root, slots, hops)
+        self._plan = tuple(
+            Hop(slot.cluster, slot.node.level, chosen.get(number, slot.default)) for number, slot in enumerate(slots)
+        )
+        hops_of: dict[str, list[Hop]] = {cluster: [] for cluster in leaves(root)}
+        for hop in self._plan:
+            hops_of[hop.cluster].append(hop)
+        self._hops = {cluster: tuple(own) for cluster, own in hops_of.items()}
+        self._levels = {cluster: CopyFlags.of(*(hop.level for hop in links)) for cluster, links in self._hops.items()}
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """All clusters, in the order of the shape."""
+        return leaves(self._root)
+
+    @property
+    def nested(self) -> Nested:
+        """The shape with every level written out: new data that the constructor reads."""
+        return to_nested(self._root)
+
+    @property
+    def root(self) -> Branch:
+        """The shape as branches; immutable."""
+        return self._root
+
+    @property
+    def max_hops(self) -> int:
+        """How often a record is copied one after the other, at most: the longest chain of levels.
+
+        Complexity:
+            O(n), n clusters.
+        """
+        return max(len(levels.levels) for levels in self._levels.values())
+
+    @property
+    def crowded(self) -> tuple[tuple[str, ...], ...]:
+        """The subtrees beside which `plan_add` finds no free level, each as its clusters: a warning."""
+        return tuple(map(leaves, crowded(self._root)))
+
+    def levels(self, cluster: str) -> tuple[int, ...]:
+        """List the levels of a cluster's distributors.
+
+        Args:
+            cluster: The cluster.
+
+        Returns:
+            One for each node above it, the highest first.
+
+        Raises:
+            ConfigError: The cluster is not in the tree.
+        """
+        return self._levels[self._known("cluster", cluster)].levels
+
+    def plan(self) -> tuple[Hop, ...]:
+        """List every link: cluster by cluster, the highest level first.
+
+        Returns:
+            One for each cluster, level above it, and sibling subtree there.
+        """
+        return self._plan
+
+    def distributors(self, cluster: str) -> tuple[Distributor, ...]:
+        """List what has to run on a cluster.
+
+        Args:
+            cluster: The cluster.
+
+        Returns:
+            One for each level above it, the highest first.
+
+        Raises:
+            ConfigError: The cluster is not in the tree.
+        """
+        targets = defaultdict(list)
+        for hop in self._hops[self._known("cluster", cluster)]:
+            targets[hop.level].append(hop.target)
+        return tuple(Distributor(cluster, level, tuple(names)) for level, names in targets.items())
+
+    def copies(self, cluster: str, flags: CopyFlags) -> tuple[Copy, ...]:
+        """Decide for all distributors of a cluster at once.
+
+        Args:
+            cluster: Where the record lies.
+            flags: Its flags.
+
+        Returns:
+            What is to be copied, the highest level first.
+
+        Raises:
+            ConfigError: The cluster is not in the tree, or the flags are none.
+
+        Complexity:
+            O(1) if nothing is due, otherwise O(links of the cluster).
+        """
+        check_flags(flags)
+        due = flags.due(self._levels[self._known("cluster", cluster)])
+        if not due:
+            return ()
+        decided = (hop.forward(flags) for hop in self._hops[cluster])
+        return tuple(copy for copy in decided if copy is not None)
+
+    def explain(self, origin: str) -> tuple[Decision, ...]:
+        """Follow a record from its production to the last decision about it.
+
+        Args:
+            origin: The cluster that it is produced on.
+
+        Returns:
+            Every decision of every distributor that sees it, in the order of hops; each has a text.
+
+        Raises:
+            ConfigError: The cluster is not in the tree.
+
+        Complexity:
+            O(links of the tree).
+
+        Example:
+            >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
+            >>> for decision in tree.explain("c1")[:4]:
+            ...     str(decision)
+            'c1 level 3: 0000 & 0111 = 0000, copies to c3 with 0100'
+            'c1 level 1: 0000 & 0001 = 0000, copies to c2 with 0001'
+            'c3 level 3: 0100 & 0111 = 0100, done already'
+            'c3 level 1: 0100 & 0001 = 0000, copies to c4 with 0101'
+        """
+        decisions = []
+        arrived = deque([Copy(self._known("origin", origin), CopyFlags())])
+        while arrived:
+            cluster, flags = arrived.popleft()
+            for distributor in self.distributors(cluster):
+                copies = distributor.copies(flags)
+                decisions.append(Decision(cluster, flags, distributor.level, copies))
+                arrived.extend(copies)
+        return tuple(decisions)
+
+    def plan_add(
+        self, cluster: str, *, near: str | Collection[str], wide: bool = False, source: str | None = None
+    ) -> "Change[DistributionTree]":
+        """Plan a new cluster. No level and no link that is there changes, and production goes on everywhere.
+
+        The new cluster is filled before it takes part: with everything that one cluster has, up to a cut, whatever
+        was moved, removed or renumbered before. Beside one cluster that can be done at any time. Beside a subtree of
+        several it needs a drain, during which the links that lead to the source of the history stop for a while.
+
+        Args:
+            cluster: Its name. Its log has to be empty.
+            near: A cluster that it shall share most of its way with; or several, for the smallest subtree that holds
+                them all; all of them, to put it beside the whole tree.
+            wide: Make it one more branch of the node above, instead of putting a new node with a free level there.
+                Needs no free level.
+            source: Whose log it is filled from: a cluster of the subtree beside it, with ``wide`` any one below the
+                node above. By default the first one of ``near``, in the order of the shape.
+
+        Returns:
+            The change; see `Change.fill` and `Change.starts`.
+
+        Raises:
+            ConfigError: The name is none or is taken, ``near`` is not in the tree, or ``source`` would not copy to the
+                new cluster.
+            TopologyError: There is no free level (see `crowded`), or no node to be a branch of.
+
+        Example:
+            >>> tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])
+            >>> change = tree.plan_add("c5", near="c4")
+            >>> change.after.nested
+            {32: [{16: ['c1', 'c2']}, {16: ['c3', {8: ['c4', 'c5']}]}]}
+            >>> change.fill, change.needs_drain
+            (Hop(cluster='c4', level=8, target='c5'), False)
+            >>> tree.apply(change).levels("c5")
+            (32, 16, 8)
+            >>> [str(hop) for hop in tree.plan_add("c5", near=["c3", "c4"]).drains]
+            ["'c4' at level 16 to 'c3'"]
+        """
+        check_text("cluster", cluster)
+        if cluster in self._hops:
+            raise ConfigError("cluster", cluster, f"not be one of {_shown(self.clusters)}")
+        asked = (near,) if isinstance(near, str) else tuple(near)
+        if not asked:
+            raise ConfigError("near", near, "name at least one cluster")
+        for name in asked:
+            self._known("near", name)
+        root = add(self._root, path_of(self._root, asked), cluster, wide=wide)
+        after = DistributionTree._from_root(root, self._plan)
+        there = set(self._plan)
+        added = tuple(hop for hop in after._plan if hop not in there)
+        feeds = {hop.cluster: hop for hop in added if hop.target == cluster}
+        first = next(name for name in self.clusters if name in asked)
+        fill = feeds.get(first if source is None else source)
+        if fill is None:
+            raise ConfigError("source", source, f"be one of {_shown(feeds)}, which will copy to {cluster!r}")
+        follows = tuple(Follows(feeds[hop.cluster], hop) for hop in self._leading_to(fill.cluster, feeds))
+        drains = tuple(each.leader for each in follows)
+        return Change(self, after, added=added, drains=drains, fill=fill, follows=follows)
+
+    def plan_move(self, hop: Hop, target: str) -> "Change[DistributionTree]":
+        """Plan another target for a link, such as before maintenance of the old one. Needs a drain.
+
+        Args:
+            hop: The link as it is.
+            target: Another cluster of the same sibling subtree.
+
+        Returns:
+            The change.
+
+        Raises:
+            ConfigError: There is no such link.
+            TopologyError: The target is not in that subtree, or is what it was.
+        """
+        slot = self._slot_of(hop)
+        if target == hop.target or target not in slot.siblings:
+            others = tuple(name for name in slot.siblings if name != hop.target)
+            where = path_text(slot.path)
+            raise TopologyError(where, _target_of(*slot.key), target, f"be one of {_shown(others)} instead")
+        moved = Moved(hop, hop._replace(target=target))
+        after = DistributionTree._from_root(self._root, (moved.new if other == hop else other for other in self._plan))
+        return Change(self, after, moved=(moved,), drains=self._inside([slot]))
+
+    def plan_remove(self, cluster: str) -> "Change[DistributionTree]":
+        """Plan to take a cluster out in good order. Needs a drain, and nothing produced on the cluster meanwhile.
+
+        Args:
+            cluster: Which.
+
+        Returns:
+            The change. Links to the cluster move to others of its subtree; levels stay as they are.
+
+        Raises:
+            ConfigError: The cluster is not in the tree, or is the only one.
+        """
+        change = self._without(cluster)
+        slots = [self._slot_of(moved.old) for moved in change.moved]
+        drains = self._inside(slots, *self._hops[cluster])
+        return Change(self, change.after, removed=change.removed, moved=change.moved, drains=drains, silent=(cluster,))
+
+    def plan_loss(self, cluster: str) -> "Change[DistributionTree]":
+        """Plan to go on without a cluster that is destroyed. Comes into force at once.
+
+        What the lost cluster had received and not handed on is sent again: the links that led to it start again at the
+        start of their logs, so that the clusters of its subtree get duplicates. What had been produced on the lost
+        cluster, and had not left it on every level, cannot be repaired by anybody else.
+
+        Args:
+            cluster: Which.
+
+        Returns:
+            The change.
+
+        Raises:
+            ConfigError: The cluster is not in the tree, or is the only one.
+        """
+        change = self._without(cluster)
+        return Change(self, change.after, removed=change.removed, moved=change.moved, rewind=True)
+
+    def plan_renumber(self) -> "Change[DistributionTree]":
+        """Plan to hand out all levels again, with room in between. Needs a drain, and nothing produced meanwhile.
+
+        Returns:
+            The change: every link moves to its new level.
+
+        Raises:
+            TopologyError: The tree is too deep for that.
+
+        Complexity:
+            As the constructor.
+        """
+        root = relevel(self._root)
+        slots = _slots(root)
+        hops = [Hop(slot.cluster, slot.node.level, old.target) for slot, old in zip(slots, self._plan, strict=True)]
+        after = DistributionTree._from_root(root, hops)
+        moved = tuple(Moved(old, new) for old, new in zip(self._plan, after._plan, strict=True) if old != new)
+        if not moved:
+            return Change(self, after)
+        drains = tuple(sorted(self._plan, key=_by_level))
+        return Change(self, after, moved=moved, drains=drains, silent=self.clusters)
+
+    def apply(
+        self, change: "Change[DistributionTree]", quiesced: "Quiesced[DistributionTree] | None" = None
+    ) -> "DistributionTree":
+        """Bring a change into force.
+
+        Args:
+            change: Planned on this tree.
+            quiesced: `Drain.token`, if the change needs one.
+
+        Returns:
+            The tree from now on.
+
+        Raises:
+            ConfigError: The change was planned on another tree.
+            QuiesceError: It needs a token, and this is none, or that of another change.
+        """
+        if getattr(change, "before", None) != self:
+            raise ConfigError("change", change, "be planned on this very tree; plan it again")
+        change.check_token(quiesced)
+        return change.after
+
+    def check_invariants(self) -> None:
+        """Send a record from every cluster and count where it arrives; for tests and for the suspicious.
+
+        Raises:
+            InvariantError: It does not arrive everywhere exactly once; a bug in this library.
+
+        Complexity:
+            O(n^2 d k), n clusters, d the depth, k the branches of a node.
+        """
+        once = dict.fromkeys(self.clusters, 1)
+        for origin in self.clusters:
+            arrivals = Counter([origin])
+            for decision in self.explain(origin):
+                arrivals.update(copy.target for copy in decision.copies)
+            if arrivals != once:
+                raise InvariantError(f"a record from {origin!r} arrives once everywhere, not {dict(arrivals)}")
+
+    def _known(self, parameter: str, cluster: str) -> str:
+        if cluster not in self._hops:
+            raise ConfigError(parameter, cluster, f"be one of {_shown(self.clusters)}")
+        return cluster
+
+    def _slot_of(self, hop: Hop) -> _Slot:
+        if hop not in self._plan:
+            raise ConfigError("hop", hop, "be one of plan()")
+        return next(slot for slot, other in zip(_slots(self._root), self._plan, strict=True) if other == hop)
+
+    def _inside(self, slots: Iterable[_Slot], *more: Hop) -> tuple[Hop, ...]:
+        """The links between the clusters of these sibling subtrees, and more, the highest level first."""
+        found = dict.fromkeys(more)
+        for slot in slots:
+            inside = set(slot.siblings)
+            # a link between two clusters of a subtree belongs to a node of it: targets are across the link's own node
+            found.update(dict.fromkeys(hop for hop in self._plan if hop.cluster in inside and hop.target in inside))
+        return tuple(sorted(found, key=_by_level))
+
+    def _leading_to(self, source: str, clusters: Collection[str]) -> tuple[Hop, ...]:
+        """The links by which what enters at these clusters comes to one of them, the highest level first."""
+        slots = zip(_slots(self._root), self._plan, strict=True)
+        found = [hop for slot, hop in slots if slot.cluster in clusters and source in slot.siblings]
+        return tuple(sorted(found, key=_by_level))
+
+    def _without(self, cluster: str) -> "Change[DistributionTree]":
+        self._known("cluster", cluster)
+        if isinstance(self._root, str):
+            raise ConfigError("cluster", cluster, "not be the only one")
+        kept = [hop for hop in self._plan if cluster not in (hop.cluster, hop.target)]
+        after = DistributionTree._from_root(remove(self._root, cluster), kept)
+        stays = set(kept)
+        new = {(hop.cluster, hop.level): hop for hop in after._plan if hop not in stays}
+        moved, removed = [], []
+        for hop in self._plan:
+            if hop.target == cluster and (hop.cluster, hop.level) in new:
+                moved.append(Moved(hop, new[hop.cluster, hop.level]))
+            elif cluster in (hop.cluster, hop.target):
+                removed.append(hop)
+        return Change(self, after, removed=tuple(removed), moved=tuple(moved))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DistributionTree):
+            return NotImplemented
+        return self._root == other._root and self._plan == other._plan
+
+    def __hash__(self) -> int:
+        return hash((self._root, self._plan))
+
+    def __repr__(self) -> str:
+        return f"<DistributionTree of {len(self._hops)} clusters, {len(self._plan)} links: {self.nested}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return DistributionTree, (self.nested, self._plan)
+
+
+def _slots(root: Branch) -> tuple[_Slot, ...]:
+    """Every place for a link: cluster by cluster, from the root down, sibling by sibling."""
+    found: dict[str, list[_Slot]] = {cluster: [] for cluster in leaves(root)}
+    for slot in _slots_below(root, ()):
+        found[slot.cluster].append(slot)
+    return tuple(slot for slots in found.values() for slot in slots)
+
+
+def _slots_below(branch: Branch, path: tuple[int, ...]) -> Iterator[_Slot]:
+    """The same, node by node."""
+    if isinstance(branch, str):
+        return
+    for index, own in enumerate(branch.branches):
+        for turn, cluster in enumerate(leaves(own)):
+            for other in branch.branches:
+                if other is not own:
+                    siblings = leaves(other)
+                    yield _Slot(cluster, branch, path, siblings, siblings[turn % len(siblings)])
+        yield from _slots_below(own, (*path, index))
+
+
+def _placed(root: Branch, slots: tuple[_Slot, ...], hops: Iterable[Hop]) -> dict[int, str]:
+    """The chosen targets by the number of their slot."""
+    by_key: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for number, slot in enumerate(slots):
+        by_key[slot.key].append(number)
+    chosen: dict[int, str] = {}
+    where = places(root) if hops else {}
+    for hop in hops:
+        if not isinstance(hop, Hop):
+            raise ConfigError("hop", hop, "be a Hop")
+        number = _slot_number(root, slots, by_key, where, hop)
+        if number in chosen:
+            requirement = f"be given once for {_shown(slots[number].siblings)}; {chosen[number]!r} was given already"
+            raise TopologyError(
+                path_text(slots[number].path), _target_of(hop.cluster, hop.level), hop.target, requirement
+            )
+        chosen[number] = hop.target
+    return chosen
+
+
+def _slot_number(
+    root: Branch,
+    slots: tuple[_Slot, ...],
+    by_key: dict[tuple[str, int], list[int]],
+    places_of: dict[str, Path],
+    hop: Hop,
+) -> int:
+    if hop.cluster not in places_of:
+        raise TopologyError("tree", "cluster", hop.cluster, f"be one of {_shown(leaves(root))}")
+    numbers = by_key.get((hop.cluster, hop.level))
+    if numbers is None:
+        levels = sorted({level for cluster, level in by_key if cluster == hop.cluster}, reverse=True)
+        where = path_text(path_of(root, [hop.cluster]))
+        requirement = f"be one of those above it: {', '.join(map(str, levels)) or 'none'}"
+        raise TopologyError(where, f"level of a distributor on {hop.cluster!r}", hop.level, requirement)
+    node = slots[numbers[0]].path
+    deep = len(node)
+    there = places_of.get(hop.target, ())
+    if there[:deep] == node and len(there) > deep:
+        own, other = places_of[hop.cluster][deep], there[deep]
+        if other != own:  # the slots of a cluster at a level are in the order of the branches, its own left out
+            return numbers[other - (other > own)]
+    allowed = tuple(name for number in numbers for name in slots[number].siblings)
+    requirement = f"be one of {_shown(allowed)}, the clusters across that level"
+    where = path_text(slots[numbers[0]].path)
+    raise TopologyError(where, _target_of(hop.cluster, hop.level), hop.target, requirement)
+
+
+def _listed(flags: CopyFlags) -> str:
+    return "+".join(map(str, flags.levels)) or "nothing"
+
+
+def _target_of(cluster: str, level: int) -> str:
+    return f"target of {cluster!r} at level {level}"
+
+
+def _shown(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _by_level(hop: Hop) -> int:
+    return -hop.level

@@ -1,0 +1,323 @@
+"""Named hashes of keys: the one place where a key becomes bytes, and where its bytes get a slot.
+
+A slot is the top bits of a key's hash. Every placement carries the name of its hash, because the same key has different
+slots under different hashes, and owners are only comparable within one of them. The name includes the version of the
+function (its seed or variant): a function that would place keys differently gets another name, never the same one.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Final, TypeAlias, overload
+
+from xxhash import xxh64_intdigest
+
+from keyshared._checks import check_text
+from keyshared.errors import ConfigError, KeyTypeError
+from keyshared.hashing.celeriant import big_endian_slot, little_endian_slot
+from keyshared.hashing.pulsar import murmur3_32, range_slot, ring_slot
+
+__all__ = [
+    "CELERIANT_BE",
+    "CELERIANT_LE",
+    "DANUBE_32",
+    "DEFAULT_SLOT_BITS",
+    "KEY_HASHES",
+    "MAX_SLOT_BITS",
+    "MURMUR3_32",
+    "PULSAR_RANGES",
+    "PULSAR_RING",
+    "XXH64_SEED_42",
+    "Key",
+    "KeyHash",
+    "danube32",
+    "fnv64",
+    "key_bytes",
+    "key_hash_named",
+    "pulsar_range_hash",
+    "pulsar_ring_hash",
+    "required_key_bytes",
+]
+
+Key: TypeAlias = str | bytes | None
+"""What a caller may call a key: a ``str`` is its UTF-8 bytes (``"a"`` and ``b"a"`` are one key), None is no key."""
+
+DEFAULT_SLOT_BITS: Final = 16  # 65,536 slots: Pulsar's and Celeriant's space
+MAX_SLOT_BITS: Final = 32  # Danube's space
+
+_MASK_32: Final = 0xFFFF_FFFF
+_MASK_64: Final = 0xFFFF_FFFF_FFFF_FFFF
+_FNV64_OFFSET_BASIS: Final = 0xCBF2_9CE4_8422_2325
+_FNV64_PRIME: Final = 0x0000_0100_0000_01B3
+_FMIX32_FIRST: Final = 0x85EB_CA6B
+_FMIX32_SECOND: Final = 0xC2B2_AE35
+
+
+@overload
+def key_bytes(key: str | bytes) -> bytes: ...
+@overload
+def key_bytes(key: None) -> None: ...
+@overload
+def key_bytes(key: Key) -> bytes | None: ...
+def key_bytes(key: Key) -> bytes | None:
+    """Give the bytes of a key; a ``str`` becomes UTF-8 here and nowhere else.
+
+    Nothing is normalised: two spellings of one glyph are two keys, as they are in every broker.
+
+    Args:
+        key: The key; None means that there is none.
+
+    Returns:
+        Its bytes, or None for no key.
+
+    Raises:
+        KeyTypeError: The key is of another type (``str(1)`` and ``"1"`` would be one key), or is text that UTF-8 cannot
+            express (a lone surrogate).
+
+    Example:
+        >>> key_bytes("a") == key_bytes(b"a")
+        True
+    """
+    return None if key is None else required_key_bytes(key)
+
+
+def required_key_bytes(key: Key) -> bytes:
+    """Give the bytes of a key that must be there, because it is to be placed or matched.
+
+    Args:
+        key: The key.
+
+    Returns:
+        Its bytes.
+
+    Raises:
+        ConfigError: The key is None.
+        KeyTypeError: See `key_bytes`.
+
+    Example:
+        >>> required_key_bytes("a")
+        b'a'
+    """
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError:
+            raise KeyTypeError("str with a lone surrogate") from None
+    if isinstance(key, bytes):
+        return key
+    if key is None:
+        raise ConfigError("key", key, "be bytes or str: a message without a key has no slot and matches no pattern")
+    raise KeyTypeError(type(key).__name__)
+
+
+def fnv64(data: bytes) -> int:
+    """Give the 64-bit FNV-1a of some bytes.
+
+    Args:
+        data: What to hash.
+
+    Returns:
+        An unsigned 64-bit number.
+
+    Complexity:
+        O(len(data)).
+
+    Source:
+        Fowler, Noll, Vo; Danube's clients choose a partition with it (``fnv64(key) % partitions``).
+
+    Example:
+        >>> f"{fnv64(b''):x}"
+        'cbf29ce484222325'
+    """
+    value = _FNV64_OFFSET_BASIS
+    prime, mask = _FNV64_PRIME, _MASK_64  # locals: this loop is the cost of every Danube lookup
+    for byte in data:
+        value = (value ^ byte) * prime & mask
+    return value
+
+
+def danube32(data: bytes) -> int:
+    """Give the 32-bit hash that Danube places keys and virtual nodes with.
+
+    It is the **64-bit** FNV-1a, folded to 32 bits by xor, then murmur3's 32-bit finaliser.
+
+    Args:
+        data: What to hash.
+
+    Returns:
+        An unsigned 32-bit number.
+
+    Complexity:
+        O(len(data)).
+
+    Source:
+        Danube "Key-Shared Dispatch Architecture", Consistent Hashing; the page leaves out the width and the fold.
+
+    Example:
+        >>> danube32(b"0")
+        77797724
+    """
+    value = fnv64(data)
+    value = value >> 32 ^ value & _MASK_32
+    value = (value ^ value >> 16) * _FMIX32_FIRST & _MASK_32
+    value = (value ^ value >> 13) * _FMIX32_SECOND & _MASK_32
+    return value ^ value >> 16
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHash:
+    """A named hash function of keys, as an immutable value.
+
+    Two hashes of one name and width are equal: the name stands for the function.
+
+    Attributes:
+        name: What it is called in snapshots, with the version or seed ("xxh64:42").
+        bits: Width of its unsigned result.
+        function: Bytes to an int in ``range(2**bits)``; at module level if maps with this hash are to be pickled.
+
+    Raises:
+        ConfigError: The name is empty, or the width is not an int from 1 to 64.
+
+    Example:
+        >>> XXH64_SEED_42.slot(b"order-1", 16)
+        34068
+    """
+
+    name: str
+    bits: int
+    function: Callable[[bytes], int] = field(compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_text("name", self.name)
+        if type(self.bits) is not int or not 1 <= self.bits <= 64:  # noqa: PLR2004 - the widest hash in use
+            raise ConfigError("bits", self.bits, "be an int from 1 to 64")
+        if not callable(self.function):
+            raise ConfigError("function", self.function, "be callable with bytes")
+
+    def slot(self, key: bytes, slot_bits: int) -> int:
+        """Give the slot of a key: the top bits of its hash.
+
+        Args:
+            key: The key's bytes.
+            slot_bits: How many bits, at most `bits`; checked where a map is built, not here.
+
+        Returns:
+            An int in ``range(2**slot_bits)``.
+        """
+        try:
+            return self.function(key) >> self.bits - slot_bits
+        except ValueError:  # looked at only when the shift was refused: this is called for each key
+            if slot_bits > self.bits:
+                raise ConfigError("slot_bits", slot_bits, f"be at most {self.bits}, the bits of {self.name}") from None
+            raise
+
+
+def _xxh64_seed_42(data: bytes) -> int:
+    return xxh64_intdigest(data, 42)  # twice as fast as a partial with a keyword
+
+
+XXH64_SEED_42: Final = KeyHash("xxh64:42", 64, _xxh64_seed_42)
+"""The default. Spark's built-in ``xxhash64`` of a string or binary column, read as unsigned."""
+
+DANUBE_32: Final = KeyHash("danube32", 32, danube32)
+"""What Danube v0.15.1 hashes keys with."""
+
+MURMUR3_32: Final = KeyHash("murmur3:0", 32, murmur3_32)
+"""Murmur3 as it is, which PIP-486 takes the segment and the bucket from. Needs ``keyshared[pulsar]``."""
+
+CELERIANT_LE: Final = KeyHash("celeriant:le", 16, little_endian_slot)
+"""Celeriant's slot of `partition_key_bytes`, hashed as they are: the likely one. Needs ``keyshared[celeriant]``."""
+
+CELERIANT_BE: Final = KeyHash("celeriant:be", 16, big_endian_slot)
+"""Celeriant's slot if it hashes the bytes the other way round. Needs ``keyshared[celeriant]``."""
+
+_PULSAR_BITS: Final = range(1, 17)  # Pulsar's own space has 16 bits, its tests have smaller ones
+_RINGS: Final = {
+    1 << bits: KeyHash(f"pulsar-ring:{1 << bits}", bits, partial(ring_slot, 1 << bits)) for bits in _PULSAR_BITS
+}
+_RANGES: Final = {
+    1 << bits: KeyHash(f"pulsar-range:{1 << bits}", bits, partial(range_slot, 1 << bits)) for bits in _PULSAR_BITS
+}
+
+PULSAR_RING: Final = _RINGS[1 << DEFAULT_SLOT_BITS]
+"""The sticky hash of Pulsar's consistent-hashing selector, 1 to 65,535. Needs ``keyshared[pulsar]``."""
+
+PULSAR_RANGES: Final = _RANGES[1 << DEFAULT_SLOT_BITS]
+"""The sticky hash of Pulsar's selectors of ranges, 1 to 65,535 by another formula. Needs ``keyshared[pulsar]``."""
+
+_SINGLE_HASHES: Final = (XXH64_SEED_42, DANUBE_32, MURMUR3_32, CELERIANT_LE, CELERIANT_BE)
+
+KEY_HASHES: Final[Mapping[str, KeyHash]] = MappingProxyType(
+    {h.name: h for h in (*_SINGLE_HASHES, *_RINGS.values(), *_RANGES.values())}
+)
+"""Every hash that this library knows by name."""
+
+
+def pulsar_ring_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
+    """Give the sticky hash of Pulsar's consistent-hashing selector for a ring of some size.
+
+    Args:
+        range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
+
+    Returns:
+        A hash that is the slot itself: as many bits as the space.
+
+    Raises:
+        ConfigError: Not a power of two from 2 to 65,536.
+
+    Example:
+        >>> pulsar_ring_hash() is PULSAR_RING
+        True
+    """
+    return _sized(_RINGS, range_size)
+
+
+def pulsar_range_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
+    """Give the sticky hash of Pulsar's selectors of ranges for a space of some size.
+
+    Args:
+        range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
+
+    Returns:
+        A hash that is the slot itself: as many bits as the space.
+
+    Raises:
+        ConfigError: Not a power of two from 2 to 65,536.
+
+    Example:
+        >>> pulsar_range_hash() is PULSAR_RANGES
+        True
+    """
+    return _sized(_RANGES, range_size)
+
+
+def _sized(hashes: Mapping[int, KeyHash], range_size: object) -> KeyHash:
+    if type(range_size) is not int or range_size not in hashes:
+        raise ConfigError("range_size", range_size, f"be a power of two from 2 to {max(hashes)}")
+    return hashes[range_size]
+
+
+def key_hash_named(name: object) -> KeyHash:
+    """Find one of the library's hashes by its name.
+
+    Args:
+        name: The name, as in `KeyHash.name`.
+
+    Returns:
+        The hash.
+
+    Raises:
+        ConfigError: There is none of that name.
+
+    Example:
+        >>> key_hash_named("xxh64:42") is XXH64_SEED_42
+        True
+    """
+    found = KEY_HASHES.get(name) if isinstance(name, str) else None
+    if found is None:
+        single = ", ".join(h.name for h in _SINGLE_HASHES)
+        raise ConfigError(
+            "hash name", name, f"be one of {single}, or pulsar-ring:N or pulsar-range:N, N a power of two"
+        )
+    return found

@@ -1,0 +1,209 @@
+"""Calls of a dispatcher and what comes of them, as flat rows: for logs, tables and streams.
+
+A command is named after the method of `KeySharedDispatcher` that it calls, and its fields are that method's arguments:
+None in a field is None for the argument. An outcome is one effect, with the fields of all effects side by side.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from keyshared._checks import check_kind
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.effects import (
+    AckIgnored,
+    Blocked,
+    CursorAdvanced,
+    DeadLetter,
+    Deliver,
+    Dropped,
+    Effect,
+    Evicted,
+    Released,
+    Settled,
+    Skipped,
+)
+from keyshared.errors import ConfigError
+from keyshared.hashing.named import Key
+from keyshared.ranges import Weight
+
+__all__ = ["COMMANDS", "LATE", "OFFER", "REFUSED", "Command", "Fields", "Outcome", "call", "fields_of"]
+
+OFFER: Final = "offer"
+"""The command that brings a message; whoever keeps the messages that do not fit yet carries it out."""
+
+REFUSED: Final = "refused"
+"""The outcome of a command that the dispatcher does not take: it has changed nothing."""
+
+
+LATE: Final = "late"
+"""The outcome of a command that comes after one that stands behind it: it is not carried out."""
+
+
+class Command(NamedTuple):
+    """One call of a dispatcher.
+
+    Attributes:
+        sequence: Its place in the total order of the commands of one dispatcher; gaps are legal.
+        at_ms: When, in whole milliseconds. One before the instant that has been reached acts at that instant.
+        command: What to do, one of `COMMANDS`.
+        offset: The message; of ``truncate`` where the log now begins, of ``pull`` the only message wanted, or None.
+        key: Its key; of ``unblock`` which key.
+        consumer: Who.
+        attempt: Which delivery is answered.
+        duration_ms: ``delay_ms`` of a nack, ``extend_ms``, or ``drain_ms`` of a consumer that leaves, where None is as
+            long as it takes and 0 is at once.
+        limit: Deliveries that the consumer may have open; of ``pull`` how many it takes at most.
+        weight: The consumer's share.
+        filters: Glob patterns of the keys that it accepts; None for all keys.
+        resumed: Whether a consumer that is back still has what it held.
+
+    Example:
+        >>> Command(7, 1_200, "ack", offset=3, consumer="c1", attempt=1).command
+        'ack'
+    """
+
+    sequence: int
+    at_ms: int
+    command: str
+    offset: int | None = None
+    key: Key = None
+    consumer: str | None = None
+    attempt: int | None = None
+    duration_ms: int | None = None
+    limit: int | None = None
+    weight: Weight | None = None
+    filters: Iterable[str] | None = None
+    resumed: bool | None = None
+
+
+class Outcome(NamedTuple):
+    """One thing that a dispatcher said.
+
+    Attributes:
+        position: Its place among all outcomes of the dispatcher, from 0, without gaps.
+        sequence: The last command before it: its cause, unless time was; of `LATE` the command itself.
+        at_ms: When; what fell due has the instant at which it did.
+        effect: Name of the effect, such as "deliver" or "cursor_advanced", `REFUSED`, or `LATE`.
+        offset: The message; of "cursor_advanced" the safe cursor.
+        key: Its key, where the effect names it.
+        consumer: Who.
+        attempt: Which delivery.
+        failures: How often the message had failed.
+        reason: Why; of a refusal the whole text of the error.
+
+    Example:
+        >>> Outcome(0, 7, 1_200, "cursor_advanced", offset=3).offset
+        3
+    """
+
+    position: int
+    sequence: int
+    at_ms: int
+    effect: str
+    offset: int | None = None
+    key: bytes | None = None
+    consumer: str | None = None
+    attempt: int | None = None
+    failures: int | None = None
+    reason: str | None = None
+
+
+Fields: TypeAlias = tuple[str, int | None, bytes | None, str | None, int | None, int | None, str | None]
+"""What an effect is in an outcome, from ``effect`` on."""
+
+_Call: TypeAlias = Callable[[KeySharedDispatcher, Any, int], list[Effect]]
+
+# Fields are given as they are, None included: it is the dispatcher that says what is missing or wrong.
+_CALLS: Final[Mapping[str, _Call]] = {
+    "ack": lambda d, c, now: d.ack(c.offset, c.consumer, c.attempt, now_ms=now),
+    "nack": lambda d, c, now: d.nack(c.offset, c.consumer, c.attempt, delay_ms=c.duration_ms, now_ms=now),
+    "reject": lambda d, c, now: d.reject(c.offset, c.consumer, c.attempt, now_ms=now),
+    "release": lambda d, c, now: d.release(c.offset, c.consumer, c.attempt, now_ms=now),
+    "extend": lambda d, c, now: d.extend(c.offset, c.consumer, c.attempt, extend_ms=c.duration_ms, now_ms=now),
+    "dead_lettered": lambda d, c, now: d.dead_lettered(c.offset, now_ms=now),
+    "park": lambda d, c, now: d.park(c.offset, now_ms=now),
+    "unblock": lambda d, c, now: d.unblock(c.key, now_ms=now),
+    "unblock_offset": lambda d, c, now: d.unblock_offset(c.offset, now_ms=now),
+    "gone": lambda d, c, now: d.gone(c.offset, now_ms=now),
+    "truncate": lambda d, c, now: d.truncate(c.offset, now_ms=now),
+    "add_consumer": lambda d, c, now: d.add_consumer(
+        c.consumer, filters=c.filters or (), weight=c.weight, limit=c.limit, now_ms=now
+    ),
+    "remove_consumer": lambda d, c, now: d.remove_consumer(c.consumer, drain_ms=c.duration_ms, now_ms=now),
+    "set_inactive": lambda d, c, now: d.set_inactive(c.consumer, now_ms=now),
+    "set_active": lambda d, c, now: d.set_active(c.consumer, resumed=bool(c.resumed), now_ms=now),
+    "set_limit": lambda d, c, now: d.set_limit(c.consumer, c.limit, now_ms=now),
+    "set_filters": lambda d, c, now: d.set_filters(c.consumer, c.filters or (), now_ms=now),
+    "set_weight": lambda d, c, now: d.set_weight(c.consumer, c.weight, now_ms=now),
+    "pull": lambda d, c, now: d.pull(c.consumer, c.limit, only=c.offset, now_ms=now),
+    "handle_timeout": lambda d, _, now: d.handle_timeout(now_ms=now),
+}
+
+COMMANDS: Final = (OFFER, *_CALLS)
+"""What a command may be: methods of the dispatcher, except those that need more than a row can hold."""
+
+
+def call(dispatcher: KeySharedDispatcher, command: Command, now_ms: int) -> list[Effect]:
+    """Make the call that a command stands for.
+
+    Args:
+        dispatcher: Whose method is called.
+        command: Any but an offer.
+        now_ms: When; not before the dispatcher's own instant.
+
+    Returns:
+        What the method returned.
+
+    Raises:
+        ConfigError: There is no such command.
+        KeySharedError: What the method raised; the dispatcher has not changed.
+
+    Complexity:
+        That of the method.
+
+    Example:
+        >>> from keyshared import HashRing
+        >>> dispatcher = KeySharedDispatcher(HashRing())
+        >>> call(dispatcher, Command(0, 5, "add_consumer", consumer="c1"), 5), dispatcher.owner("order-1")
+        ([], 'c1')
+    """
+    check_kind("dispatcher", dispatcher, KeySharedDispatcher)
+    method = _CALLS.get(check_kind("command", command, Command).command)
+    if method is None:
+        raise ConfigError("command", command.command, f"be one of {', '.join(COMMANDS)}")
+    return method(dispatcher, command, now_ms)
+
+
+_FIELDS: Final[Mapping[type[Effect], Callable[[Any], Fields]]] = {
+    AckIgnored: lambda e: ("ack_ignored", e.offset, None, e.consumer, e.attempt, None, e.reason.value),
+    Evicted: lambda e: ("evicted", None, None, e.consumer, None, None, None),
+    Released: lambda e: ("released", e.offset, None, e.consumer, e.attempt, None, e.reason.value),
+    Blocked: lambda e: ("blocked", e.offset, e.key, None, None, e.failures, None),
+    Dropped: lambda e: ("dropped", e.offset, e.key, None, None, None, e.reason.value),
+    Skipped: lambda e: ("skipped", e.offset, e.key, None, None, None, e.reason.value),
+    Settled: lambda e: ("settled", e.offset, e.key, None, None, None, e.reason.value),
+    DeadLetter: lambda e: ("dead_letter", e.offset, e.key, None, e.attempt, e.failures, None),
+    Deliver: lambda e: ("deliver", e.offset, e.key, e.consumer, e.attempt, e.failures, None),
+    CursorAdvanced: lambda e: ("cursor_advanced", e.safe_cursor, None, None, None, None, None),
+}
+
+
+def fields_of(effect: Effect) -> Fields | None:
+    """Give an effect as the fields of an outcome.
+
+    Args:
+        effect: Any effect; what travels with a message is left out.
+
+    Returns:
+        The fields from ``effect`` on. None for what only the host of the dispatcher needs to know: `Spilled`, `Load`
+        and `Resumed` are about the payloads that it keeps, and about its reading on.
+
+    Complexity:
+        O(1).
+
+    Example:
+        >>> fields_of(CursorAdvanced(4))[:2]
+        ('cursor_advanced', 4)
+    """
+    build = _FIELDS.get(type(effect))
+    return None if build is None else build(effect)

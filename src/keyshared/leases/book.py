@@ -1,0 +1,228 @@
+"""The book of lease ids: which lease or reservation covers which version now.
+
+It holds nothing that decides who may get what; that is the dispatcher's. Whatever the dispatcher has open is covered
+here by exactly one grant, and `LeaseBook.check_invariants` compares the two.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from operator import attrgetter, itemgetter
+from typing import Final, cast
+
+from keyshared._checks import require
+from keyshared._dispatch.snapshot import EPOCH_BITS, Reader
+from keyshared._dispatch.timers import Timers
+from keyshared.effects import Deliver
+from keyshared.leases.values import InvalidReservation, InvalidReservationReason, Leased
+
+__all__ = ["Grant", "LeaseBook"]
+
+_by_id: Final = attrgetter("id")
+_first: Final = itemgetter(0)
+
+
+class Grant:
+    """A reservation, or the lease that it became.
+
+    Attributes:
+        id: Of both.
+        consumer: Who holds it.
+        deliveries: The deliveries that it still covers, by version.
+        committed: Whether it is a lease.
+        deadline: When the reservation expires; None for a lease, whose versions have their own deadlines.
+    """
+
+    __slots__ = ("committed", "consumer", "deadline", "deliveries", "id")
+
+    def __init__(self, grant_id: int, consumer: str, deliveries: Iterable[Deliver], *, committed: bool) -> None:
+        self.id = grant_id
+        self.consumer = consumer
+        self.deliveries = {delivery.offset: delivery for delivery in deliveries}
+        self.committed = committed
+        self.deadline: int | None = None
+
+    @property
+    def messages(self) -> tuple[Leased, ...]:
+        """What it covers, as its consumer sees it."""
+        return tuple(
+            Leased(delivery.offset, delivery.key, delivery.item, delivery.failures + 1)
+            for delivery in self.deliveries.values()
+        )
+
+
+class LeaseBook:
+    """Grants by id and by version.
+
+    Attributes:
+        by_version: What covers a version now.
+        held: How many versions each consumer holds; those who hold nothing are left out.
+    """
+
+    __slots__ = ("_before", "_first_id", "_grants", "_last_id", "_timers", "by_version", "held")
+
+    def __init__(self) -> None:
+        self.by_version: dict[int, Grant] = {}
+        self.held: dict[str, int] = {}
+        self._grants: dict[int, Grant] = {}
+        self._before: list[tuple[int, int]] = []  # first and last id of each earlier epoch in which ids were given
+        self._first_id = 1  # of this epoch
+        self._last_id = 0
+        self._timers = Timers()
+
+    def reserve(self, consumer: str, deliveries: Iterable[Deliver], deadline: int) -> Grant:
+        """Cover deliveries by a new reservation."""
+        grant = self._cover(self._next_id(), consumer, deliveries, committed=False)
+        self._timers.start(grant, deadline)
+        return grant
+
+    def lease(self, consumer: str, deliveries: Iterable[Deliver]) -> Grant:
+        """Cover deliveries by a new lease."""
+        return self._cover(self._next_id(), consumer, deliveries, committed=True)
+
+    def commit(self, grant: Grant) -> None:
+        """Make a lease of a reservation."""
+        grant.committed = True
+        grant.deadline = None
+
+    def end(self, version: int) -> None:
+        """Let go of a version, whatever covers it."""
+        grant = self.by_version.pop(version)
+        del grant.deliveries[version]
+        if not grant.deliveries:
+            grant.deadline = None
+            del self._grants[grant.id]
+        left = self.held[grant.consumer] - 1
+        if left:
+            self.held[grant.consumer] = left
+        else:
+            del self.held[grant.consumer]
+
+    def leased(self, version: int, lease_id: int) -> Deliver | None:
+        """The delivery that a handle names, if that lease covers the version now. O(1)."""
+        grant = self.by_version.get(version)
+        if grant is None or grant.id != lease_id or not grant.committed:
+            return None
+        return grant.deliveries[version]
+
+    def reserved(self, reservation_id: int) -> Grant | InvalidReservation:
+        """The reservation of an id, or why there is none. O(1), for one that has ended O(log epochs)."""
+        grant = self._grants.get(reservation_id)
+        if grant is not None and not grant.committed:
+            return grant
+        if grant is not None:
+            reason = InvalidReservationReason.COMMITTED
+        elif self._was_given(reservation_id):
+            reason = InvalidReservationReason.ENDED
+        else:
+            reason = InvalidReservationReason.UNKNOWN
+        return InvalidReservation(reservation_id, reason)
+
+    def grants(self) -> list[Grant]:
+        """Everything that covers something, by id. O(result)."""
+        return list(self._grants.values())
+
+    @property
+    def next_deadline(self) -> int | None:
+        """When the next reservation expires, or None."""
+        return self._timers.next_deadline
+
+    def take_due(self, now: int) -> list[Grant]:
+        """Reservations that have expired, by id; they still cover what they covered."""
+        return sorted((cast("Grant", grant) for _, grant in self._timers.pop_due(now)), key=_by_id)
+
+    def dump(self, now: int) -> dict[str, object]:
+        """Grants as plain data: deadlines as what remains of them."""
+        grants = [
+            [grant.id, grant.committed, None if grant.deadline is None else grant.deadline - now, [*grant.deliveries]]
+            for grant in self._grants.values()
+        ]
+        return {"ids": [[first, last] for first, last in [*self._before, self._current]], "grants": grants}
+
+    def load(self, data: Reader, in_flight: Mapping[int, Deliver], *, now: int, epoch: int) -> None:
+        """Fill a new book with what `dump` wrote; it has to cover exactly what is in flight."""
+        self._load_ids(data.field("ids"))
+        for stored in data.field("grants").items():
+            grant_id, committed, remaining, versions = stored.items(4)
+            if not self._is_next(grant_id.integer()):
+                raise grant_id.refuse("be an id that was given, and grow from grant to grant")
+            deliveries = [_uncovered(version, in_flight, self.by_version) for version in versions.items()]
+            names = {delivery.consumer for delivery in deliveries}
+            if len(names) != 1 or len({delivery.offset for delivery in deliveries}) != len(deliveries):
+                raise versions.refuse("be what one consumer holds, each once")
+            grant = self._cover(grant_id.integer(), names.pop(), deliveries, committed=committed.flag())
+            left = remaining.maybe(Reader.integer)
+            if (left is None) != grant.committed:
+                raise remaining.refuse("be there for a reservation, and only there")
+            if left is not None:
+                self._timers.start(grant, now + left)
+        if self.by_version.keys() != in_flight.keys():
+            raise data.field("grants").refuse("cover everything that is in flight")
+        # Leases given out after the snapshot and before the crash had ids of the epoch before: none comes again.
+        if epoch << EPOCH_BITS > self._last_id:
+            self._begin_ids((epoch << EPOCH_BITS) + 1)
+
+    def _load_ids(self, data: Reader) -> None:
+        """Take over which ids were given: the last stretch goes on, unless the epoch has changed."""
+        for stored in data.items():
+            first, last = (number.count() for number in stored.items(2))
+            if not self._last_id < first <= last + 1:
+                raise stored.refuse("be the first and the last id of an epoch, above those of the one before")
+            self._begin_ids(first)
+            self._last_id = last
+
+    def _begin_ids(self, first: int) -> None:
+        if self._last_id >= self._first_id:
+            self._before.append(self._current)
+        self._first_id, self._last_id = first, first - 1
+
+    @property
+    def _current(self) -> tuple[int, int]:
+        return self._first_id, self._last_id
+
+    def _was_given(self, grant_id: int) -> bool:
+        if grant_id >= self._first_id:
+            return grant_id <= self._last_id
+        place = bisect_right(self._before, grant_id, key=_first)
+        return place > 0 and grant_id <= self._before[place - 1][1]
+
+    def _next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def _is_next(self, grant_id: int) -> bool:
+        newest = next(reversed(self._grants), 0)
+        return newest < grant_id and self._was_given(grant_id)
+
+    def _cover(self, grant_id: int, consumer: str, deliveries: Iterable[Deliver], *, committed: bool) -> Grant:
+        grant = Grant(grant_id, consumer, deliveries, committed=committed)
+        self._grants[grant.id] = grant
+        self.by_version.update(dict.fromkeys(grant.deliveries, grant))
+        self.held[consumer] = self.held.get(consumer, 0) + len(grant.deliveries)
+        return grant
+
+    def check_invariants(self, in_flight: Iterable[Deliver]) -> None:
+        """Raise `InvariantError` if this is not exactly what the dispatcher has open. For tests; O(n)."""
+        covered = {
+            version: (delivery.receipt, grant.consumer)
+            for version, grant in self.by_version.items()
+            for delivery in [grant.deliveries[version]]
+        }
+        opened = {delivery.offset: (delivery.receipt, delivery.consumer) for delivery in in_flight}
+        require(covered == opened, "what is in flight is covered by one grant of its consumer")
+        listed = [version for grant in self._grants.values() for version in grant.deliveries]
+        require(sorted(listed) == sorted(self.by_version), "grants cover what they are found by")
+        counted: dict[str, int] = {}
+        for grant in self._grants.values():
+            require(bool(grant.deliveries), "a grant covers something")
+            require((grant.deadline is None) == grant.committed, "a reservation has a deadline, a lease has none")
+            counted[grant.consumer] = counted.get(grant.consumer, 0) + len(grant.deliveries)
+        require(counted == self.held, "what each consumer holds is counted")
+        require(list(self._grants) == sorted(self._grants), "ids rise")
+        require(all(map(self._was_given, self._grants)), "a grant has an id that was given")
+
+
+def _uncovered(version: Reader, in_flight: Mapping[int, Deliver], covered: Mapping[int, Grant]) -> Deliver:
+    offset = version.integer()
+    if offset not in in_flight or offset in covered:
+        raise version.refuse("be in flight, and covered once")
+    return in_flight[offset]

@@ -1,0 +1,115 @@
+"""Every knob of a lease queue, checked once, and what the dispatcher below is told of it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from keyshared._checks import check_int
+from keyshared.config import (
+    DEFAULT_ACK_TIMEOUT_MS,
+    DEFAULT_MAX_IN_FLIGHT_PER_CONSUMER,
+    DEFAULT_MAX_IN_FLIGHT_PER_KEY,
+    DEFAULT_MAX_LOADED_PER_KEY,
+    DEFAULT_MAX_TRACKED,
+    DEFAULT_WINDOW,
+    DispatcherConfig,
+    DrainUnit,
+    Unmatched,
+)
+from keyshared.errors import ConfigError, shown
+from keyshared.retry import Backoff, Poison, RetryPolicy
+
+__all__ = ["DEFAULT_MAX_DELIVERY_ATTEMPTS", "DEFAULT_RESERVATION_TIMEOUT_MS", "LeaseConfig"]
+
+DEFAULT_RESERVATION_TIMEOUT_MS: Final = 5_000  # a write of one record to a replicated log, with a retry or two
+DEFAULT_MAX_DELIVERY_ATTEMPTS: Final = 5  # Pulsar's docs 3, SQS consoles 10, NATS unlimited; Danube 5 redeliveries
+
+_NO_LIMIT: Final = (1 << 63) - 1  # a consumer's own delay counts as it was asked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseConfig:
+    """Limits, times and policies of a `LeaseQueue`.
+
+    Args:
+        visibility_timeout_ms: How long a lease keeps its versions from others, unless it is extended.
+        reservation_timeout_ms: How long a plan waits for its commit; never longer than the visibility timeout.
+        max_delivery_attempts: Deliveries after which a version is poison if none was acked; None for no limit.
+        poison: What becomes of a poison version.
+        ordering_required: At most one consumer holds anything, and gets it in the order of the queue.
+        max_ack_holes: Above so many acked stretches behind the lowest outstanding version, only that one is handed out;
+            None for no limit.
+        max_in_flight: Versions that are leased or reserved at once; None for no limit.
+        max_in_flight_per_consumer: The same of one consumer.
+        max_in_flight_per_key: The same of one key, always at one consumer; with ordering_required, of the whole queue.
+        max_depth: Versions that are outstanding at once.
+        window: Versions whose payload is kept at once; with max_ack_holes one more, the lowest outstanding one.
+        max_loaded_per_key: The same of one key.
+        unit: What a consumer has to finish before anything of it goes to the next owner; ``RANGE`` is Celeriant's.
+        start: The first version that is not settled yet, if the queue does not begin with the first offer.
+
+    Raises:
+        ConfigError: A field is out of range, or two of them contradict each other.
+
+    Source:
+        Celeriant's QueueConfig; differs: ``dlq_strategy`` is a `Poison` (Skip, Block and BlockAndDlq are its
+        ``DEAD_LETTER``, ``BLOCK`` and ``BLOCK_AND_DEAD_LETTER``), and exactly ``max_delivery_attempts`` deliveries are
+        made, not one more.
+
+    Example:
+        >>> LeaseConfig(visibility_timeout_ms=60_000, poison=Poison.BLOCK).max_delivery_attempts
+        5
+    """
+
+    visibility_timeout_ms: int = DEFAULT_ACK_TIMEOUT_MS
+    reservation_timeout_ms: int = DEFAULT_RESERVATION_TIMEOUT_MS
+    max_delivery_attempts: int | None = DEFAULT_MAX_DELIVERY_ATTEMPTS
+    poison: Poison = Poison.DEAD_LETTER
+    ordering_required: bool = False
+    max_ack_holes: int | None = None
+    max_in_flight: int | None = None
+    max_in_flight_per_consumer: int = DEFAULT_MAX_IN_FLIGHT_PER_CONSUMER
+    max_in_flight_per_key: int = DEFAULT_MAX_IN_FLIGHT_PER_KEY
+    max_depth: int = DEFAULT_MAX_TRACKED
+    window: int = DEFAULT_WINDOW
+    max_loaded_per_key: int = DEFAULT_MAX_LOADED_PER_KEY
+    unit: DrainUnit = DrainUnit.KEY
+    start: int | None = None
+
+    def __post_init__(self) -> None:
+        check_int("visibility_timeout_ms", self.visibility_timeout_ms, 1)
+        check_int("reservation_timeout_ms", self.reservation_timeout_ms, 1)
+        for name, least in (("max_delivery_attempts", 1), ("max_ack_holes", 0), ("max_in_flight", 1)):
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), least, " or None for no limit")
+        check_int("window", self.window, 1)
+        check_int("max_depth", self.max_depth, 1)
+        if self.max_depth < self.window:
+            raise ConfigError("max_depth", self.max_depth, f"be at least window, {shown(self.window)}")
+        self.for_dispatcher()
+
+    def for_dispatcher(self) -> DispatcherConfig:
+        """What the dispatcher below a lease queue is configured with.
+
+        Returns:
+            A configuration in which a failed delivery is one that counted as an attempt, and no failure has a delay of
+            its own.
+
+        Raises:
+            ConfigError: A field is out of range there.
+        """
+        retries = None if self.max_delivery_attempts is None else self.max_delivery_attempts - 1
+        return DispatcherConfig(
+            window=self.window,
+            max_tracked=self.max_depth,
+            max_in_flight_per_consumer=self.max_in_flight_per_consumer,
+            max_in_flight_per_key=self.max_in_flight_per_key,
+            max_loaded_per_key=self.max_loaded_per_key,
+            ack_timeout_ms=self.visibility_timeout_ms,
+            retry=RetryPolicy(max_redeliveries=retries, base_delay_ms=0, max_delay_ms=_NO_LIMIT, backoff=Backoff.FIXED),
+            poison=self.poison,
+            unmatched=Unmatched.HOLD,
+            inactive_grace_ms=None,
+            ordering_required=self.ordering_required,
+            unit=self.unit,
+            start=self.start,
+        )

@@ -1,0 +1,330 @@
+"""The dispatcher of a lease queue, and beside it, in step with it, what covers its open deliveries.
+
+Every method is one step after which the two agree; `LeaseQueue` decides which step is next. Nothing that the dispatcher
+knows is kept a second time: who holds a key, what waits and why, how often a delivery failed, and how far the queue may
+be trimmed are asked of it.
+"""
+
+from typing import Final
+
+from keyshared._dispatch.explain import Blocking, Outstanding
+from keyshared._dispatch.snapshot import Reader
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.effects import (
+    BlockReason,
+    CursorAdvanced,
+    DeadLetter,
+    Deliver,
+    Dropped,
+    Effect,
+    Load,
+    Released,
+    ReleaseReason,
+    Resumed,
+    Settled,
+    Skipped,
+)
+from keyshared.errors import ClockError, ConfigError
+from keyshared.leases.ack_holes import AckHoles
+from keyshared.leases.book import Grant, LeaseBook
+from keyshared.leases.config import LeaseConfig
+from keyshared.leases.values import EmptyReason, InvalidHandle, InvalidHandleReason, Nothing
+from keyshared.placement.protocol import Placement
+from keyshared.placement.sole_owner import SoleOwner
+
+__all__ = ["LeaseLedger", "checked_placement", "explain_empty", "explain_lowest"]
+
+
+_NOBODY: Final = frozenset({BlockReason.NO_CONSUMER, BlockReason.UNOWNED})
+
+
+def explain_empty(dispatcher: KeySharedDispatcher, consumer: str) -> Nothing | None:
+    """Find the first version that this consumer waits for; None if one can go to it now. O(n)."""
+    mine = ownerless = None
+    nothing = Nothing(EmptyReason.EMPTY)
+    for message in dispatcher.outstanding():
+        nothing = Nothing(EmptyReason.OTHERS)
+        why = message.blocking
+        if why is None or why.reason is BlockReason.OLDER_WAITS:
+            continue  # leased; or it is the older one that says why
+        if _asks_only(dispatcher, message, consumer):
+            if message.loaded:
+                return None
+            mine = mine or _unread(message, BlockReason.WINDOW_FULL if _is_full(dispatcher) else BlockReason.LOADING)
+        elif why.reason in _NOBODY:
+            ownerless = ownerless or message
+        elif mine is None and _belongs_to(dispatcher, message, consumer):
+            mine = message
+    found = mine or ownerless
+    return nothing if found is None else _waiting(found, EmptyReason.WAITING)
+
+
+def explain_lowest(dispatcher: KeySharedDispatcher, consumer: str) -> Nothing | None:
+    """Say what the lowest version waits for; None if it can go to this consumer now. Something is outstanding. O(1)."""
+    message = next(dispatcher.outstanding())
+    if _asks_only(dispatcher, message, consumer):
+        if message.loaded:
+            return None
+        message = _unread(message, BlockReason.LOADING)  # it has a slot of its own
+    return _waiting(message, EmptyReason.ACK_HOLES)
+
+
+def _waiting(message: Outstanding, reason: EmptyReason) -> Nothing:
+    why = message.blocking
+    return Nothing(reason, message.offset, None if why is None else why.consumer, message.deadline_ms, why)
+
+
+def _asks_only(dispatcher: KeySharedDispatcher, message: Outstanding, consumer: str) -> bool:
+    """Whether the version waits for nothing but that this consumer asks."""
+    why = message.blocking
+    if why is None:
+        return False
+    if dispatcher.config.ordering_required and why.reason in _NOBODY:
+        return True  # nobody holds the line, so whoever asks is next
+    in_line = dispatcher.config.ordering_required or why.consumer in {None, consumer}
+    return why.reason is BlockReason.CONSUMER_FULL and in_line
+
+
+def _unread(message: Outstanding, reason: BlockReason) -> Outstanding:
+    """The version was spilled: what asks for it gets a `Load` first, or has to wait for a slot."""
+    return message._replace(blocking=Blocking(reason))
+
+
+def _is_full(dispatcher: KeySharedDispatcher) -> bool:
+    return dispatcher.stats().loaded >= dispatcher.config.window
+
+
+def _belongs_to(dispatcher: KeySharedDispatcher, message: Outstanding, consumer: str) -> bool:
+    if message.key is None or dispatcher.config.ordering_required:
+        return True
+    return dispatcher.owner(message.key) == consumer
+
+
+_OWN_REASONS: Final = {
+    BlockReason.DEAD_LETTERING: InvalidHandleReason.DEAD_LETTERING,
+    BlockReason.BLOCKED: InvalidHandleReason.BLOCKED,
+}
+_RANKS: Final[dict[type[Effect], int]] = {DeadLetter: 1, Load: 2, CursorAdvanced: 3}  # notices before them
+
+
+class LeaseLedger:
+    """The state of a lease queue.
+
+    Attributes:
+        dispatcher: Who may get what. All its consumers have a limit of 0.
+        book: What covers its open deliveries.
+        holes: Counts what is settled above the cursor, if that is limited.
+        tail: The greatest version offered.
+        now: The time of the last call.
+    """
+
+    __slots__ = ("_config", "book", "dispatcher", "holes", "now", "tail")
+
+    def __init__(self, config: LeaseConfig, dispatcher: KeySharedDispatcher) -> None:
+        self._config = config
+        self.dispatcher = dispatcher
+        self.book = LeaseBook()
+        self.holes = None if config.max_ack_holes is None else AckHoles()
+        self.tail = None if config.start is None else config.start - 1
+        self.now = 0
+
+    # time
+
+    def checked_now(self, now_ms: int | None) -> int:
+        """The time of this call; raises `ClockError`."""
+        if now_ms is None:
+            return self.now
+        if type(now_ms) is not int or now_ms < self.now:
+            raise ClockError(now_ms, self.now)
+        return now_ms
+
+    def begin(self, now: int) -> list[Effect]:
+        """Let time act: reservations first, because they end without a count."""
+        if now == self.now:
+            return []  # it has acted, and nothing that was started since is due yet
+        self.now = now
+        steps = [self.release(grant) for grant in self.book.take_due(now)]
+        deadline = self.dispatcher.next_deadline_ms()
+        if deadline is not None and deadline <= now:
+            steps.append(self.note(self.dispatcher.handle_timeout(now_ms=now)))
+        return self.merged(*steps)
+
+    # what begins and ends
+
+    def is_new(self, version: object) -> bool:
+        """Whether it is no version that the queue has seen, perhaps before a restart."""
+        return isinstance(version, int) and (self.tail is None or version > self.tail)
+
+    def offered(self, version: int) -> None:
+        """A new version was taken."""
+        self.tail = version
+        if self.holes is not None:
+            self.holes.offered(version)
+
+    def take(self, consumer: str, most: int) -> tuple[list[Deliver] | Nothing, list[Effect]]:
+        """Open deliveries for a consumer; nothing covers them yet."""
+        room = self.room(consumer)
+        if isinstance(room, Nothing):
+            return room, []
+        moved: list[Effect] = []
+        if self._config.ordering_required and self.line != consumer:
+            # Nobody else holds anything, so nothing has to drain.
+            moved = self.dispatcher.set_placement(SoleOwner(consumer), now_ms=self.now)
+        only = self.dispatcher.resume_offset if self._too_many_holes else None
+        taken: list[Deliver] = []
+        others: list[Effect] = []
+        for effect in self.dispatcher.pull(consumer, min(most, room), only=only, now_ms=self.now):
+            if isinstance(effect, Deliver):
+                taken.append(effect)
+            else:
+                others.append(effect)
+        reason = EmptyReason.NOT_READY if only is None else EmptyReason.ACK_HOLES
+        return taken or Nothing(reason, only), self.merged(moved, others)
+
+    def settled(self, version: int) -> None:
+        """The lease of a version ends because it was acked."""
+        self.book.end(version)
+        if self.holes is not None:
+            self.holes.settled(version)
+
+    def note(self, effects: list[Effect]) -> list[Effect]:
+        """Take in what the dispatcher says has ended or was settled; gives the effects back."""
+        for effect in effects:
+            if isinstance(effect, Released):
+                self.book.end(effect.offset)
+            elif self.holes is not None and isinstance(effect, Settled | Skipped | Dropped):
+                self.holes.settled(effect.offset)
+        return effects
+
+    def release(self, grant: Grant) -> list[Effect]:
+        """End a reservation; nothing is counted."""
+        return self.merged(*[self._release(delivery) for delivery in list(grant.deliveries.values())])
+
+    def fail(self, delivery: Deliver, delay_ms: int) -> list[Effect]:
+        """End the lease of a version; the delivery has counted."""
+        self.book.end(delivery.offset)
+        return self.note(self.dispatcher.nack(*delivery.receipt, delay_ms=delay_ms, now_ms=self.now))
+
+    def leave(self, consumer: str) -> list[Effect]:
+        """End all that a consumer holds: its leases have counted, its reservations have not."""
+        return self.merged(*[self._lose(delivery) for delivery in self.dispatcher.in_flight(consumer)])
+
+    def merged(self, *steps: list[Effect]) -> list[Effect]:
+        """What a call of several steps returns: in the order of one step, and without what a later step has ended."""
+        told = [effects for effects in steps if effects]
+        if len(told) < 2:  # noqa: PLR2004  # nothing to put in order
+            return told[0] if told else []
+        effects = [effect for step in told for effect in step]
+        resumed = any(isinstance(effect, Resumed) for effect in effects) and self.dispatcher.free_slots
+        merged = [e for e in effects if not isinstance(e, Resumed) and self.dispatcher.is_current(e)]
+        return sorted(merged, key=_rank) + ([Resumed(resumed)] if resumed else [])
+
+    def _lose(self, delivery: Deliver) -> list[Effect]:
+        if not self.book.by_version[delivery.offset].committed:
+            return self._release(delivery)
+        return [Released(*delivery.receipt, ReleaseReason.REMOVED), *self.fail(delivery, 0)]
+
+    def _release(self, delivery: Deliver) -> list[Effect]:
+        self.book.end(delivery.offset)
+        return self.note(self.dispatcher.release(*delivery.receipt, now_ms=self.now))
+
+    # queries
+
+    @property
+    def line(self) -> str | None:
+        """With ordering_required, who owns everything: who asked last while nobody held anything."""
+        return self.dispatcher.owner(None) if self._config.ordering_required else None
+
+    def room(self, consumer: str) -> int | Nothing:
+        """How many more versions a consumer may hold, or which cap is reached."""
+        held = self.book.held
+        if self._config.ordering_required:
+            holder = next(iter(held), consumer)
+            if holder != consumer:
+                return Nothing(EmptyReason.LINE_HELD, consumer=holder)
+        room = self._config.max_in_flight_per_consumer - held.get(consumer, 0)
+        if room < 1:
+            return Nothing(EmptyReason.CONSUMER_LIMIT, consumer=consumer)
+        if self._config.max_in_flight is not None:
+            room = min(room, self._config.max_in_flight - len(self.book.by_version))
+        return room if room > 0 else Nothing(EmptyReason.QUEUE_LIMIT)
+
+    def why_empty(self, consumer: str) -> Nothing | None:
+        """Why `take` has nothing; None if it has something."""
+        room = self.room(consumer)
+        if isinstance(room, Nothing):
+            return room
+        return (explain_lowest if self._too_many_holes else explain_empty)(self.dispatcher, consumer)
+
+    def deadline_of(self, version: int) -> int:
+        """When the lease of a version expires."""
+        return self.dispatcher.describe(version).deadline_ms  # type: ignore[return-value, union-attr]  # it is leased
+
+    def invalid(self, version: int, lease_id: int) -> InvalidHandle:
+        """Why a handle names no current lease."""
+        return InvalidHandle(version, lease_id, self._invalid_reason(version, lease_id))
+
+    def _invalid_reason(self, version: int, lease_id: int) -> InvalidHandleReason:
+        grant = self.book.by_version.get(version)
+        if grant is not None:
+            return InvalidHandleReason.NOT_COMMITTED if grant.id == lease_id else InvalidHandleReason.STALE
+        message = self.dispatcher.describe(version)
+        if message is not None:
+            why = message.blocking
+            own = None if why is None else _OWN_REASONS.get(why.reason)
+            return InvalidHandleReason.NOT_LEASED if own is None else own
+        if self.tail is None or version > self.tail:
+            return InvalidHandleReason.NOT_OFFERED
+        keep_from = self.dispatcher.resume_offset
+        below = keep_from is not None and version < keep_from
+        return InvalidHandleReason.BELOW_TRIM if below else InvalidHandleReason.SETTLED
+
+    @property
+    def _too_many_holes(self) -> bool:
+        most = self._config.max_ack_holes
+        return self.holes is not None and most is not None and self.holes.count > most
+
+    # restarts
+
+    def dump(self) -> dict[str, object]:
+        """All of it as plain data."""
+        # What is stored is how far deadlines are away; nothing is due, so this only tells the dispatcher the time.
+        self.dispatcher.handle_timeout(now_ms=self.now)
+        return {
+            "dispatcher": self.dispatcher.snapshot(),
+            "line": self.line,
+            "tail": self.tail,
+            **self.book.dump(self.now),
+        }
+
+    def load(self, data: Reader, *, now: int, epoch: int) -> None:
+        """Take over what is not the dispatcher's, which is restored already."""
+        self.now = now
+        self.tail = data.field("tail").maybe(Reader.integer)
+        in_flight = {delivery.offset: delivery for delivery in self.dispatcher.in_flight()}
+        self.book.load(data, in_flight, now=now, epoch=epoch)
+        if self.holes is not None:
+            outstanding = (message.offset for message in self.dispatcher.outstanding())
+            self.holes.load(outstanding, self.dispatcher.acked_ranges())
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` if the books contradict one another. For tests; O(n)."""
+        self.dispatcher.check_invariants()
+        self.book.check_invariants(self.dispatcher.in_flight())
+        if self.holes is not None:
+            self.holes.check_invariants(len(self.dispatcher.acked_ranges()))
+
+
+def _rank(effect: Effect) -> int:
+    return _RANKS.get(type(effect), 0)
+
+
+def checked_placement(placement: Placement | None, config: LeaseConfig) -> Placement:
+    """The placement that a dispatcher starts with."""
+    if config.ordering_required:
+        if placement is not None:
+            raise ConfigError("placement", placement, "be None with ordering_required: whoever asks first gets all")
+        return SoleOwner()
+    if placement is None:
+        raise ConfigError("placement", placement, "be a placement, unless ordering_required is set")
+    return placement

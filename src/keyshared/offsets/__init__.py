@@ -1,0 +1,51 @@
+"""Consumer groups that move between clusters: translated offsets, their metadata, and where records came from."""
+
+from keyshared.offsets.commit_metadata import (
+    MAX_METADATA_BYTES,
+    CommitMetadata,
+    MetadataProblem,
+    OffsetEnvelope,
+    compose_metadata,
+    parse_metadata,
+)
+from keyshared.offsets.index import DEFAULT_INTERVAL, Bounds, OffsetIndex
+from keyshared.offsets.provenance import ProvenanceVector
+from keyshared.offsets.translate import (
+    DEFAULT_MARGIN_MS,
+    Declined,
+    GroupCommit,
+    GroupPartition,
+    GroupTimestamp,
+    OffsetCommitter,
+    OffsetDistributor,
+    OffsetLookup,
+    Reason,
+    TargetGroup,
+    margin_for,
+    required_margin,
+)
+
+__all__ = [
+    "DEFAULT_INTERVAL",
+    "DEFAULT_MARGIN_MS",
+    "MAX_METADATA_BYTES",
+    "Bounds",
+    "CommitMetadata",
+    "Declined",
+    "GroupCommit",
+    "GroupPartition",
+    "GroupTimestamp",
+    "MetadataProblem",
+    "OffsetCommitter",
+    "OffsetDistributor",
+    "OffsetEnvelope",
+    "OffsetIndex",
+    "OffsetLookup",
+    "ProvenanceVector",
+    "Reason",
+    "TargetGroup",
+    "compose_metadata",
+    "margin_for",
+    "parse_metadata",
+    "required_margin",
+]

@@ -1,0 +1,238 @@
+"""Where a record came from, and how far each origin has been processed: positions that mean the same on every cluster.
+
+An offset belongs to one cluster's log. If every record carries its origin and its offset there, then "the last offset
+of each origin that was processed" says what is done without any offset of the cluster that it was done on, and without
+a clock. That is a *provenance vector*. It rests on one condition, *per-origin FIFO*: on each cluster the records of one
+origin lie in the order of their origin offsets. Replication along fixed paths keeps it; so does a change of paths after
+the old one has been drained. An origin is one life of a partition: one that is deleted and made again counts its
+offsets anew and needs another name.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Self
+
+from keyshared._checks import check_log_offset, check_text, checked_rows
+from keyshared.errors import ConfigError, SnapshotError
+
+__all__ = ["ProvenanceVector"]
+
+_FORMAT_VERSION: Final = 1
+_FIELDS: Final = frozenset({"version", "positions"})
+
+_RECORD: Final = "an offset, an origin and the origin's offset"
+
+
+class ProvenanceVector:
+    """The last processed offset of each origin.
+
+    Fed with the records of a log in its order, up to what is settled and no further, it covers exactly what is
+    processed. `observe` doubles as a filter: it answers whether a record is new. Equal if the positions are. Not
+    thread-safe.
+
+    Args:
+        positions: Last processed offset by origin.
+
+    Raises:
+        ConfigError: Not a mapping of origins (texts that are not empty) to offsets (ints from 0 up to 63 bits).
+
+    Complexity:
+        Memory O(origins).
+
+    Example:
+        >>> done = ProvenanceVector()
+        >>> [done.observe(*record) for record in [("eu", 0), ("us", 0), ("eu", 1), ("us", 0)]]
+        [True, True, True, False]
+        >>> elsewhere = [(70, "us", 0), (71, "us", 1), (72, "eu", 0), (73, "eu", 1), (74, "eu", 2)]
+        >>> done.first_uncovered(elsewhere)
+        71
+        >>> [offset for offset, *source in elsewhere if done.observe(*source)]
+        [71, 74]
+    """
+
+    __slots__ = ("_positions",)
+
+    def __init__(self, positions: Mapping[str, int] | None = None) -> None:
+        self._positions: dict[str, int] = {}
+        given = {} if positions is None else positions
+        if not isinstance(given, Mapping):
+            raise ConfigError("positions", positions, "be a mapping of origins to offsets")
+        for origin, offset in given.items():
+            _check(origin, offset)
+            self._positions[origin] = offset
+
+    def observe(self, origin: str, offset: int) -> bool:
+        """Note that a record has been processed, and with it all earlier ones of its origin.
+
+        Args:
+            origin: Where it was first produced.
+            offset: Its offset there.
+
+        Returns:
+            Whether it was new. False for a record that is covered already: skip it to have no duplicates.
+
+        Raises:
+            ConfigError: ``origin`` is not a text that is not empty, or ``offset`` not an int from 0 up to 63 bits.
+
+        Complexity:
+            O(1).
+        """
+        if self.covers(origin, offset):
+            return False
+        self._positions[origin] = offset
+        return True
+
+    def covers(self, origin: str, offset: int) -> bool:
+        """Tell whether a record has been processed.
+
+        Args:
+            origin: Where it was first produced.
+            offset: Its offset there.
+
+        Returns:
+            Whether its origin was observed at this offset or above.
+
+        Raises:
+            ConfigError: As in `observe`.
+
+        Complexity:
+            O(1).
+        """
+        _check(origin, offset)
+        position = self._positions.get(origin)
+        return position is not None and offset <= position
+
+    def first_uncovered(self, records: Iterable[tuple[int, str, int]]) -> int | None:
+        """Translate the vector into an offset of a log: that of the first record that is not processed.
+
+        Args:
+            records: Records of the log in its order, as (offset, origin, origin offset). Not read further than needed.
+
+        Returns:
+            The offset to resume at; None if all of them are covered: resume at the end of the log.
+
+        Raises:
+            ConfigError: As in `observe`, for one of the records read.
+
+        Complexity:
+            O(records read).
+        """
+        return next(
+            (
+                at
+                for at, origin, offset in checked_rows("record", records, 3, _RECORD)
+                if not self.covers(origin, offset)
+            ),
+            None,
+        )
+
+    def merge(self, other: "ProvenanceVector") -> None:
+        """Add what another vector covers, such as that of a group's earlier life on another cluster.
+
+        Args:
+            other: The other one.
+
+        Raises:
+            ConfigError: It is no `ProvenanceVector`. Nothing was changed.
+
+        Complexity:
+            O(origins of the other).
+        """
+        if not isinstance(other, ProvenanceVector):
+            raise ConfigError("other", other, "be a ProvenanceVector")
+        mine = self._positions
+        for origin, offset in other.positions.items():
+            mine[origin] = max(offset, mine.get(origin, offset))
+
+    def compact(self, earliest: Mapping[str, int]) -> tuple[str, ...]:
+        """Forget origins whose records can no longer be covered, because retention has taken all that were.
+
+        Args:
+            earliest: The earliest offset of each origin that any log still holds or may yet get. Origins that are not
+                named stay.
+
+        Returns:
+            The origins that were forgotten, sorted. For every record that is not below ``earliest`` all answers stay
+            as they were.
+
+        Raises:
+            ConfigError: As of the constructor. Nothing was changed.
+
+        Complexity:
+            O(n log n), n origins named.
+        """
+        bounds = ProvenanceVector(earliest).positions
+        gone = tuple(sorted(origin for origin, first in bounds.items() if self._positions.get(origin, first) < first))
+        for origin in gone:
+            del self._positions[origin]
+        return gone
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Last processed offset by origin, in a new dict sorted by origin."""
+        return dict(sorted(self._positions.items()))
+
+    def copy(self) -> Self:
+        """Give an independent vector with the same positions.
+
+        Returns:
+            A new vector.
+        """
+        return type(self)(self._positions)
+
+    def to_json(self) -> dict[str, object]:
+        """Give the vector as plain data that JSON can hold.
+
+        Returns:
+            A new dict; `from_json` reads it.
+        """
+        return {"version": _FORMAT_VERSION, "positions": self.positions}
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """Read what `to_json` wrote; anything else is refused.
+
+        Args:
+            data: The data.
+
+        Returns:
+            A vector equal to the one that was written.
+
+        Raises:
+            SnapshotError: The data is truncated, forged or of another version.
+
+        Example:
+            >>> ProvenanceVector.from_json(ProvenanceVector({"eu": 7}).to_json())
+            ProvenanceVector({'eu': 7})
+        """
+        if not isinstance(data, Mapping) or data.keys() != _FIELDS:
+            raise SnapshotError("provenance vector", data, "be a mapping with exactly the fields positions, version")
+        if type(data["version"]) is not int or data["version"] != _FORMAT_VERSION:
+            raise SnapshotError("version", data["version"], f"be {_FORMAT_VERSION}")
+        if data["positions"] is None:
+            raise SnapshotError("positions", None, "be a mapping of origins to offsets")
+        try:
+            return cls(data["positions"])
+        except ConfigError as error:
+            raise SnapshotError(*error.args) from error
+
+    def __iter__(self) -> Iterator[str]:
+        """Origins that were observed, sorted."""
+        return iter(self.positions)
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProvenanceVector):
+            return NotImplemented
+        return self._positions == other._positions
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, so it has no hash
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.positions})"
+
+
+def _check(origin: object, offset: object) -> None:
+    check_text("origin", origin)
+    check_log_offset("offset", offset)

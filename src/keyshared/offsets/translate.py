@@ -1,0 +1,453 @@
+"""Moving consumer groups between clusters: a commit becomes a timestamp on one cluster and an offset on another.
+
+Offsets of one topic differ between clusters: retention had taken the beginning when the copy began, and the records of
+several origins arrive in another order. What stays the same is the record. So an `OffsetDistributor` next to the origin
+translates a commit into the timestamp of the last processed record, less a margin, and an `OffsetCommitter` next to the
+target commits the first offset whose timestamp is at least that.
+
+That loses nothing as long as no record that is still to be processed is older than the margin allows: `required_margin`
+and `margin_for` say how much that is. Where records carry their origin, a `keyshared.offsets.ProvenanceVector` needs
+neither clock nor margin; the committer takes its offset by the same rules.
+
+Both are values: they read nothing, keep nothing, and answer a call with what to do, or with why nothing is to be done.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from keyshared._checks import check_int, check_kind, check_log_offset, check_members, check_text
+from keyshared.copyflags import CopyFlags
+from keyshared.errors import ConfigError
+from keyshared.offsets.commit_metadata import (
+    MAX_METADATA_BYTES,
+    CommitMetadata,
+    MetadataProblem,
+    OffsetEnvelope,
+    compose_metadata,
+    parse_metadata,
+)
+from keyshared.offsets.index import Bounds
+
+__all__ = [
+    "DEFAULT_MARGIN_MS",
+    "Declined",
+    "GroupCommit",
+    "GroupPartition",
+    "GroupTimestamp",
+    "OffsetCommitter",
+    "OffsetDistributor",
+    "OffsetLookup",
+    "Reason",
+    "TargetGroup",
+    "margin_for",
+    "required_margin",
+]
+
+DEFAULT_MARGIN_MS: Final = 60_000  # Axual's
+
+_INT64: Final = range(-(1 << 63), 1 << 63)
+
+
+class OffsetLookup(Protocol):
+    """A partition's log as translation needs it. `keyshared.offsets.OffsetIndex` is one."""
+
+    @property
+    def start(self) -> int:
+        """The log's first offset."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """One past the log's last record."""
+        ...
+
+    def find_offset(self, timestamp_epoch_ms: int, /) -> Bounds:
+        """Find the first offset whose timestamp is at least a given one.
+
+        Args:
+            timestamp_epoch_ms: The timestamp.
+
+        Returns:
+            Bounds of the offset; the log's end if there is none.
+        """
+        ...
+
+    def find_timestamp(self, offset: int, /) -> Bounds | None:
+        """Find the timestamp of the last record that is not above an offset, or else of the first record there is.
+
+        Args:
+            offset: The offset.
+
+        Returns:
+            Bounds of the timestamp; None if there is no record at all.
+        """
+        ...
+
+
+class Reason(StrEnum):
+    """Why a commit is not passed on, or not made. The offset stays what it is; a later call may end otherwise."""
+
+    ALREADY_DISTRIBUTED = "a committer wrote it, and it has crossed this level"
+    EMPTY_LOG = "the origin's log holds no record that has a timestamp to tell"
+    ACTIVE_GROUP = "the group has members on the target, and they commit for themselves"
+    NOT_AHEAD = "the group is there already, or further"
+    FOREIGN_METADATA = "the group's metadata on the target is state of another program, tied to its offset"
+    UNREADABLE_METADATA = "the metadata has an envelope that cannot be read, so where it came from is not known"
+    METADATA_TOO_LONG = "the envelope does not fit behind the metadata that is to be kept"
+    METADATA_NOT_UTF8 = "the metadata that is to be kept is not UTF-8"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupPartition:
+    """Whose position it is: one group in one partition.
+
+    Args:
+        topic: The topic.
+        partition: Its partition.
+        group: The consumer group.
+
+    Raises:
+        ConfigError: A name is not a text that is not empty, or the partition not an int of at least 0.
+    """
+
+    topic: str
+    partition: int
+    group: str
+
+    def __post_init__(self) -> None:
+        for parameter in ("topic", "group"):
+            value = getattr(self, parameter)
+            check_text(parameter, value)
+        check_int("partition", self.partition, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommit:
+    """A committed offset: as read from the origin, or as it is to be committed on the target.
+
+    Args:
+        position: Whose it is.
+        offset: The *next* offset to read, as in Kafka: the last processed record lies below it.
+        metadata: The commit's own string.
+
+    Raises:
+        ConfigError: ``position`` is no `GroupPartition`, ``offset`` not an int from 0 up to 63 bits, or ``metadata`` no
+            text.
+    """
+
+    position: GroupPartition
+    offset: int
+    metadata: str = ""
+
+    def __post_init__(self) -> None:
+        _check_position(self.position)
+        check_log_offset("offset", self.offset)
+        _check_metadata(self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTimestamp:
+    """What travels between clusters; the newest one of a position replaces those before.
+
+    Args:
+        position: Whose it is.
+        timestamp_epoch_ms: Nothing that the group has still to process is older, if the margin was enough. None for the
+            beginning of the log.
+        flags: The levels that it has crossed when it arrives.
+
+    Raises:
+        ConfigError: ``position`` is no `GroupPartition`, the timestamp neither None nor an int of 63 bits and a sign,
+            or ``flags`` no flags.
+    """
+
+    position: GroupPartition
+    timestamp_epoch_ms: int | None
+    flags: CopyFlags
+
+    def __post_init__(self) -> None:
+        _check_position(self.position)
+        timestamp = self.timestamp_epoch_ms
+        if timestamp is not None and (type(timestamp) is not int or timestamp not in _INT64):
+            raise ConfigError("timestamp_epoch_ms", timestamp, "be None or an int of at most 63 bits and a sign")
+        if not isinstance(self.flags, CopyFlags):
+            raise ConfigError("flags", self.flags, "be CopyFlags")
+
+
+@dataclass(frozen=True, slots=True)
+class TargetGroup:
+    """How the group stands on the target, as the host reads it just before.
+
+    Args:
+        active: Whether it has members there.
+        committed: Its committed offset there, None if it has none.
+        metadata: The metadata of that commit.
+
+    Raises:
+        ConfigError: ``active`` is no bool, ``committed`` neither None nor an int from 0 up to 63 bits, or ``metadata``
+            no text.
+    """
+
+    active: bool = False
+    committed: int | None = None
+    metadata: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.active) is not bool:
+            raise ConfigError("active", self.active, "be a bool")
+        if self.committed is not None:
+            check_log_offset("committed", self.committed)
+        _check_metadata(self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """Nothing is to be done about a commit or a timestamp, for now.
+
+    Attributes:
+        position: Whose it is.
+        reason: Why.
+    """
+
+    position: GroupPartition
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDistributor:
+    """Translates commits into timestamps, next to the origin's log.
+
+    Of several commits of one position only the latest matters.
+
+    Args:
+        level: Its level in the distribution tree. With two clusters there is just one.
+        margin_ms: How much older than the last processed record an unprocessed one may be; see `required_margin`.
+
+    Raises:
+        ConfigError: ``level`` is no level, or ``margin_ms`` not an int of at least 0.
+
+    Source:
+        Axual "Distribution model", Distributing offsets; differs: a commit is the next offset, so the record before it
+        counts; a copy that is passed on keeps its timestamp, so that the margin is taken off once.
+
+    Example:
+        >>> from keyshared.offsets import OffsetIndex
+        >>> log = OffsetIndex(start=25)  # 0 to 24 are deleted
+        >>> for offset in range(25, 40):
+        ...     log.append(offset, 1_000_000 + 1_000 * offset)
+        >>> found = OffsetDistributor(level=1).translate(GroupCommit(GroupPartition("orders", 0, "billing"), 35), log)
+        >>> found.timestamp_epoch_ms, found.flags
+        (974000, CopyFlags(0b1))
+    """
+
+    level: int = 1
+    margin_ms: int = DEFAULT_MARGIN_MS
+
+    def __post_init__(self) -> None:
+        CopyFlags.bit(self.level)
+        check_int("margin_ms", self.margin_ms, 0)
+
+    def translate(self, commit: GroupCommit, log: OffsetLookup) -> GroupTimestamp | Declined:
+        """Translate a commit.
+
+        Args:
+            commit: The latest one of its position.
+            log: The partition on this cluster.
+
+        Returns:
+            What to send to this level's target. Its timestamp is that of the last processed record less the margin;
+            of the earliest record that remains if that one is gone; None for a commit of 0, where nothing has been
+            processed; or, if a committer made the commit, the one that it was made from. Otherwise the reason why
+            nothing is sent: ALREADY_DISTRIBUTED, EMPTY_LOG or UNREADABLE_METADATA.
+
+        Complexity:
+            One look-up in the log.
+        """
+        check_kind("commit", commit, GroupCommit)
+        check_members("log", log, OffsetLookup)
+        metadata = parse_metadata(commit.metadata)
+        if isinstance(metadata, MetadataProblem):
+            return Declined(commit.position, Reason.UNREADABLE_METADATA)
+        envelope = metadata.envelope
+        # An envelope for another offset came along with a commit that the application has made since.
+        if envelope is not None and envelope.offset == commit.offset:
+            if not envelope.flags.is_due(self.level):
+                return Declined(commit.position, Reason.ALREADY_DISTRIBUTED)
+            return GroupTimestamp(commit.position, envelope.timestamp_epoch_ms, envelope.flags.crossing(self.level))
+        flags = CopyFlags.of(self.level)
+        if not commit.offset:
+            return GroupTimestamp(commit.position, None, flags)
+        timestamp = log.find_timestamp(commit.offset - 1)
+        if timestamp is None:
+            return Declined(commit.position, Reason.EMPTY_LOG)
+        # No margin reaches back beyond the first timestamp there is.
+        return GroupTimestamp(commit.position, max(_INT64.start, timestamp.low - self.margin_ms), flags)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitter:
+    """Turns timestamps into commits, next to the target's log.
+
+    It never moves a group backwards, never touches one that has members, and never destroys what another program keeps
+    in the metadata.
+
+    Args:
+        keep_foreign: Also move groups whose metadata holds what another program wrote, and keep that in front of the
+            envelope. Off by default: such state may be relative to the offset it was written with (parallel-consumer's
+            acked offsets are), and would then be believed of another.
+        max_metadata_bytes: What the target cluster takes.
+
+    Raises:
+        ConfigError: ``keep_foreign`` is no bool, or ``max_metadata_bytes`` not an int of at least 1.
+
+    Source:
+        Axual "Distribution model", Distributing offsets; the rules for groups are those of MirrorMaker 2.
+
+    Example:
+        >>> from keyshared.offsets import OffsetIndex
+        >>> log = OffsetIndex()
+        >>> for offset in range(15):  # its offset 0 is the origin's 25
+        ...     log.append(offset, 1_000_000 + 1_000 * (25 + offset))
+        >>> sent = GroupTimestamp(GroupPartition("orders", 0, "billing"), 1_034_000, CopyFlags(0b1))
+        >>> OffsetCommitter().plan(sent, TargetGroup(), log).offset
+        9
+        >>> OffsetCommitter().plan(sent, TargetGroup(committed=12), log).reason.name
+        'NOT_AHEAD'
+    """
+
+    keep_foreign: bool = False
+    max_metadata_bytes: int = MAX_METADATA_BYTES
+
+    def __post_init__(self) -> None:
+        if type(self.keep_foreign) is not bool:
+            raise ConfigError("keep_foreign", self.keep_foreign, "be a bool")
+        check_int("max_metadata_bytes", self.max_metadata_bytes, 1)
+
+    def plan(
+        self, sent: GroupTimestamp, group: TargetGroup, log: OffsetLookup, *, offset: int | None = None
+    ) -> GroupCommit | Declined:
+        """Say what to commit.
+
+        Call it again for a position whose latest timestamp was declined, or when the log has grown.
+
+        Args:
+            sent: The latest timestamp of the position.
+            group: How the group stands here.
+            log: The partition on this cluster.
+            offset: Where to resume, if a provenance vector has told; the timestamp is not looked up then.
+
+        Returns:
+            The commit to make; or the reason why there is none: ACTIVE_GROUP, NOT_AHEAD, FOREIGN_METADATA,
+            UNREADABLE_METADATA, METADATA_TOO_LONG or METADATA_NOT_UTF8.
+
+        Raises:
+            ConfigError: ``offset`` is neither None nor an int from 0 up to 63 bits.
+
+        Complexity:
+            One look-up in the log.
+        """
+        check_kind("sent", sent, GroupTimestamp)
+        check_kind("group", group, TargetGroup)
+        check_members("log", log, OffsetLookup)
+        if offset is not None:
+            check_log_offset("offset", offset)
+        if group.active:
+            return Declined(sent.position, Reason.ACTIVE_GROUP)
+        found = _resume(sent.timestamp_epoch_ms, log) if offset is None else offset
+        if group.committed is not None and found <= group.committed:
+            return Declined(sent.position, Reason.NOT_AHEAD)
+        metadata = parse_metadata(group.metadata)
+        if isinstance(metadata, MetadataProblem):
+            return Declined(sent.position, Reason.UNREADABLE_METADATA)
+        return self._commit(sent, found, metadata)
+
+    def _commit(self, sent: GroupTimestamp, offset: int, metadata: CommitMetadata) -> GroupCommit | Declined:
+        if metadata.foreign and not self.keep_foreign:
+            return Declined(sent.position, Reason.FOREIGN_METADATA)
+        envelope = OffsetEnvelope(sent.flags, sent.timestamp_epoch_ms, offset)
+        text = compose_metadata(metadata.foreign, envelope, self.max_metadata_bytes)
+        if isinstance(text, MetadataProblem):
+            too_long = text is MetadataProblem.TOO_LONG
+            return Declined(sent.position, Reason.METADATA_TOO_LONG if too_long else Reason.METADATA_NOT_UTF8)
+        return GroupCommit(sent.position, offset, text)
+
+
+def required_margin(last_processed_epoch_ms: int, unprocessed_epoch_ms: Iterable[int]) -> int:
+    """Say which margin is enough for one translation, from the records themselves.
+
+    A record that is still to be processed is passed over only if every record up to it on the target is older than the
+    timestamp sent. So a margin that reaches from the last processed record back to the oldest unprocessed one is
+    enough, in whatever order they lie on the target; and no smaller one is, should the oldest come first there.
+
+    Args:
+        last_processed_epoch_ms: Timestamp of the record just below the commit.
+        unprocessed_epoch_ms: Timestamps, as they are on the target, of all records that the group has not processed:
+            those above its commit, and those that have not reached the cluster it reads from. Records that lie behind
+            the result may be left out.
+
+    Returns:
+        Milliseconds, at least 0.
+
+    Raises:
+        ConfigError: One of the timestamps is no int.
+
+    Complexity:
+        O(n), n timestamps.
+
+    Example:
+        >>> required_margin(1_000_000, [1_000_500, 910_000, 999_000])
+        90000
+        >>> required_margin(1_000_000, [1_000_500])
+        0
+    """
+    last = _checked_timestamp("last_processed_epoch_ms", last_processed_epoch_ms)
+    margins = (last - _checked_timestamp("unprocessed_epoch_ms", each) for each in unprocessed_epoch_ms)
+    return max(0, max(margins, default=0))
+
+
+def margin_for(*, lag_ms: int, outage_ms: int = 0, skew_ms: int = 0) -> int:
+    """Say which margin is enough for every translation, from the worst that is planned for.
+
+    A record may be produced, wait out the longest outage and the longest lag, and so arrive after a younger one has
+    been processed; skew makes it look older still.
+
+    Args:
+        lag_ms: Longest time from production to arrival at any cluster while all links work.
+        outage_ms: Longest time that a link is down.
+        skew_ms: Greatest difference between any two clocks that put timestamps on the topic's records: producers' for
+            CreateTime, brokers' for LogAppendTime.
+
+    Returns:
+        Milliseconds.
+
+    Raises:
+        ConfigError: One of them is not an int of at least 0.
+
+    Example:
+        >>> margin_for(lag_ms=5_000, outage_ms=150_000, skew_ms=2_000)
+        157000
+    """
+    for parameter, value in (("lag_ms", lag_ms), ("outage_ms", outage_ms), ("skew_ms", skew_ms)):
+        check_int(parameter, value, 0)
+    return lag_ms + outage_ms + skew_ms
+
+
+def _resume(timestamp: int | None, log: OffsetLookup) -> int:
+    return log.start if timestamp is None else log.find_offset(timestamp).low
+
+
+def _checked_timestamp(parameter: str, value: object) -> int:
+    if type(value) is not int:
+        raise ConfigError(parameter, value, "be an int")
+    return value
+
+
+def _check_position(value: object) -> None:
+    if not isinstance(value, GroupPartition):
+        raise ConfigError("position", value, "be a GroupPartition")
+
+
+def _check_metadata(value: object) -> None:
+    if type(value) is not str:
+        raise ConfigError("metadata", value, "be a text")

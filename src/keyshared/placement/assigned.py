@@ -1,0 +1,421 @@
+# ruff: noqa: SLF001 - private members of the same class only
+"""Ranges assigned by hand: somebody says who owns which slots, and the last word counts.
+
+The placement of Celeriant's sticky routing. Its identity of a consumer is a group and an id; here a consumer is one
+name, which `member_name` makes of the two.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final, Self, TypeAlias
+
+from keyshared._checks import check_members, checked_rows
+from keyshared.errors import (
+    ConfigError,
+    ConsumerExistsError,
+    InvariantError,
+    RangeOverlapError,
+    UnownedSlotError,
+)
+from keyshared.hashing.named import CELERIANT_LE, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash
+from keyshared.placement.protocol import Placement, check_name, check_unit_weight, find_consumer
+from keyshared.ranges import HashRange, Moved, RangeMap, Weight, check_space
+
+__all__ = ["AssignedRanges", "Unowned", "member_name"]
+
+_Piece: TypeAlias = tuple[int, int, str]  # start, stop, owner
+_NO_WEIGHTS: Final = "a consumer owns what it is assigned"
+
+
+class Unowned(StrEnum):
+    """What a lookup answers for a slot that nobody owns."""
+
+    HOLD = "hold"  # None: its messages wait until somebody owns it (Celeriant)
+    ERROR = "error"  # it raises
+
+
+def member_name(group: str, consumer: str) -> str:
+    """Give the one name of a consumer that is known by its group and its id.
+
+    The group comes first, with ``%`` written as ``%25`` and ``/`` as ``%2F``; then a ``/``; then the id as it is. So
+    the first ``/`` divides the two, and different pairs have different names whatever they contain.
+
+    Args:
+        group: Name of the consumer group.
+        consumer: Name of the consumer in it.
+
+    Returns:
+        The name.
+
+    Raises:
+        ConfigError: One of them is no text, is empty, or holds a lone surrogate.
+
+    Source:
+        Celeriant's drain check compares consumer ids without their group, so that equal ids in two groups are taken for
+        one consumer.
+
+    Example:
+        >>> member_name("billing", "c/1"), member_name("billing/c", "1")
+        ('billing/c/1', 'billing%2Fc/1')
+    """
+    check_name(group, "group")
+    check_name(consumer, "consumer")
+    return f"{group.replace('%', '%25').replace('/', '%2F')}/{consumer}"
+
+
+class AssignedRanges:
+    """Ranges of slots assigned by hand; its value is `ranges`.
+
+    Every slot has the owner that was assigned last. What an assignment cuts through is split, what it covers is
+    replaced; `assignments` shows the ranges as they stand. A slot without an assignment belongs to whom the fallback
+    says; without a fallback it is a hole, and its keys wait.
+
+    A consumer that joins with `add` takes part in the fallback, and else owns nothing until it is assigned something.
+    One that is only named by an assignment is here as well, but for its assignments alone: it takes no part in the
+    fallback. A consumer that is removed gives everything back.
+
+    Args:
+        assignments: Ranges and their owners, assigned one after the other.
+        unowned: What `owner` does about slots that are left.
+        fallback: Owns what is not assigned; copied, and its consumers are consumers here.
+        strict_overlap: Refuse a range that only partly overlaps an assigned one. Equal bounds, a part of an assigned
+            range, and a range that covers assigned ones as a whole are accepted.
+        key_hash: Which hash turns a key into a slot.
+        slot_bits: There are ``2**slot_bits`` slots.
+
+    Raises:
+        ConfigError: A value that can never work, or a fallback of another hash or number of slots.
+        RangeOverlapError: Two assignments overlap partly, with ``strict_overlap``.
+
+    Complexity:
+        O(n log n) to build the value, n ranges and runs of the fallback; it is built when it is asked for.
+
+    Source:
+        Celeriant's AssignRange; differs: assignments do not pile up, slots that nobody owns are shown, and what
+        moved is returned.
+
+    Example:
+        >>> placement = AssignedRanges([(HashRange(0, 32768), "a")])
+        >>> placement.assign(HashRange(16384, 65536), "b")
+        [Moved(start=16384, stop=32768, old='a', new='b'), Moved(start=32768, stop=65536, old=None, new='b')]
+        >>> placement.owner("order-1")
+        'b'
+    """
+
+    __slots__ = ("_consumers", "_fallback", "_key_hash", "_pieces", "_ranges", "_slot_bits", "_strict", "_unowned")
+
+    def __init__(
+        self,
+        assignments: Iterable[tuple[HashRange, str]] = (),
+        *,
+        unowned: Unowned = Unowned.HOLD,
+        fallback: Placement | None = None,
+        strict_overlap: bool = False,
+        key_hash: KeyHash = XXH64_SEED_42,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+    ) -> None:
+        check_space(key_hash, slot_bits)
+        if not isinstance(unowned, Unowned):
+            raise ConfigError("unowned", unowned, f"be one of {', '.join(map(str, Unowned))}, as Unowned")
+        if type(strict_overlap) is not bool:
+            raise ConfigError("strict_overlap", strict_overlap, "be a bool")
+        self._key_hash = key_hash
+        self._slot_bits = slot_bits
+        self._unowned = unowned
+        self._strict = strict_overlap
+        if fallback is not None:
+            check_members("fallback", fallback, Placement)
+        self._fallback = None if fallback is None else fallback.copy()
+        self._consumers: dict[str, None] = {}
+        if self._fallback is not None:
+            self._check_fallback(self._fallback)
+            self._consumers = dict.fromkeys(self._fallback.consumers)
+        self._pieces: list[_Piece] = []
+        self._ranges: RangeMap | None = None
+        for piece, owner in checked_rows("assignment", assignments, 2, "a HashRange and its owner"):
+            self._put(piece, owner)
+
+    @classmethod
+    def celeriant(cls, assignments: Iterable[tuple[HashRange, str]] = (), *, key_hash: KeyHash = CELERIANT_LE) -> Self:
+        """Build ranges over Celeriant's slots that refuse partial overlaps, as its AssignRange does.
+
+        Args:
+            assignments: Ranges and their owners, assigned one after the other; `member_name` makes an owner of a group
+                and a consumer, `HashRange.inclusive` reads the bounds.
+            key_hash: `CELERIANT_LE` or `CELERIANT_BE`; keys are the bytes that `partition_key_bytes` gives.
+
+        Returns:
+            The ranges. Slots that nobody owns hold what falls into them, as they do there.
+
+        Raises:
+            ConfigError: A value that can never work.
+            RangeOverlapError: Two assignments overlap partly.
+            MissingExtraError: ``keyshared[celeriant]`` is not installed.
+
+        Example:
+            >>> from keyshared.hashing.celeriant import partition_key_bytes
+            >>> placement = AssignedRanges.celeriant([(HashRange.inclusive(0, 0xFFFF), member_name("g", "c1"))])
+            >>> placement.owner(partition_key_bytes(42))
+            'g/c1'
+        """
+        return cls(assignments, strict_overlap=True, key_hash=key_hash)
+
+    def assign(self, piece: HashRange, owner: str) -> list[Moved]:
+        """Give a range to a consumer, whoever had its slots before.
+
+        Args:
+            piece: The slots; `HashRange.inclusive` reads bounds as Celeriant writes them.
+            owner: Who gets them; need not have been added.
+
+        Returns:
+            What changed owners, in slot order; nothing if the consumer owned all of it.
+
+        Raises:
+            ConfigError: Not a range of this space, or the owner is no name.
+            RangeOverlapError: It overlaps an assigned range only partly, with ``strict_overlap``.
+
+        Complexity:
+            O(n log n), n ranges and runs of the fallback.
+        """
+        before = self.ranges
+        self._put(piece, owner)
+        return before.moved(self.ranges)
+
+    def release(self, piece: HashRange) -> list[Moved]:
+        """Take a range back from whoever it is assigned to; slots without an assignment stay as they are.
+
+        Args:
+            piece: The slots. A range that they cut through is split, also with ``strict_overlap``: nobody else gets
+                anything by it.
+
+        Returns:
+            What changed owners, in slot order.
+
+        Raises:
+            ConfigError: Not a range of this space.
+
+        Example:
+            >>> AssignedRanges([(HashRange(0, 10), "a")]).release(HashRange(5, 20))
+            [Moved(start=5, stop=10, old='a', new=None)]
+        """
+        self._check_piece(piece)
+        before = self.ranges
+        self._pieces = self._without(piece)
+        self._ranges = None
+        return before.moved(self.ranges)
+
+    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
+        """Add a consumer: to the fallback, or else without any slots until it is assigned some.
+
+        Args:
+            name: Who joins.
+            weight: Its weight in the fallback; 1 without a fallback.
+
+        Returns:
+            What changed owners, in slot order.
+
+        Raises:
+            ConsumerExistsError: The name is there already, be it by an assignment.
+            ConfigError: The name or the weight can never work here.
+        """
+        check_name(name)
+        if name in self._consumers:
+            raise ConsumerExistsError(name)
+        before = self.ranges
+        if self._fallback is None:
+            check_unit_weight(weight, _NO_WEIGHTS)
+        else:
+            self._fallback.add(name, weight=weight)
+        self._consumers[name] = None
+        self._ranges = None
+        return before.moved(self.ranges)
+
+    def remove(self, name: str) -> list[Moved]:
+        """Remove a consumer and release every range that is assigned to it.
+
+        Args:
+            name: Who leaves. For a short absence tell the dispatcher that it is inactive instead: it keeps its slots.
+
+        Returns:
+            What changed owners, in slot order.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+        """
+        find_consumer(self._consumers, name)
+        before = self.ranges
+        del self._consumers[name]
+        if self._fallback is not None and name in self._fallback.consumers:
+            self._fallback.remove(name)
+        self._pieces = [piece for piece in self._pieces if piece[2] != name]
+        self._ranges = None
+        return before.moved(self.ranges)
+
+    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
+        """Change a consumer's weight in the fallback; assignments know no weights.
+
+        Args:
+            name: Whose.
+            weight: As in `add`; 1 for a consumer that takes no part in the fallback.
+
+        Returns:
+            What changed owners, in slot order.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+            ConfigError: The weight can never work here.
+        """
+        find_consumer(self._consumers, name)
+        if self._fallback is None or name not in self._fallback.consumers:
+            check_unit_weight(weight, _NO_WEIGHTS)
+            return []
+        before = self.ranges
+        self._fallback.set_weight(name, weight)
+        self._ranges = None
+        return before.moved(self.ranges)
+
+    @property
+    def ranges(self) -> RangeMap:
+        """Who owns which slot now; the same object until something changes."""
+        if self._ranges is None:
+            self._ranges = self._build()
+        return self._ranges
+
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        """Everyone who joined or was named by an assignment, in the order of that."""
+        return tuple(self._consumers)
+
+    @property
+    def assignments(self) -> tuple[tuple[HashRange, str], ...]:
+        """The ranges as they stand, in slot order: split where later ones cut them, never joined by themselves."""
+        return tuple((HashRange(start, stop), owner) for start, stop, owner in self._pieces)
+
+    def unowned(self) -> tuple[HashRange, ...]:
+        """List the slots that nobody owns, neither by an assignment nor by the fallback.
+
+        Returns:
+            The holes, in slot order.
+
+        Example:
+            >>> AssignedRanges([(HashRange(0, 65000), "a")]).unowned()
+            (HashRange(start=65000, stop=65536),)
+        """
+        return self.ranges.ranges_of(None)
+
+    def owner(self, key: str | bytes) -> str | None:
+        """Give the owner of a key.
+
+        Args:
+            key: The key.
+
+        Returns:
+            Who owns its slot; None if nobody does and the policy is to hold.
+
+        Raises:
+            UnownedSlotError: Nobody does, and the policy is to raise.
+            KeyTypeError: See `key_bytes`.
+            ConfigError: The key is None.
+        """
+        ranges = self.ranges
+        slot = ranges.slot_of(key)
+        owner = ranges.owner(slot)
+        if owner is None and self._unowned is Unowned.ERROR:
+            raise UnownedSlotError(slot)
+        return owner
+
+    def copy(self) -> Self:
+        """Give an independent placement with the same assignments; it shares only values.
+
+        Returns:
+            The copy.
+        """
+        twin = type(self).__new__(type(self))
+        twin._key_hash, twin._slot_bits = self._key_hash, self._slot_bits
+        twin._unowned, twin._strict = self._unowned, self._strict
+        twin._fallback = None if self._fallback is None else self._fallback.copy()
+        twin._consumers, twin._pieces, twin._ranges = dict(self._consumers), list(self._pieces), self._ranges
+        return twin
+
+    def check_invariants(self) -> None:
+        """Check that assignments are disjoint and in order, and that the value is theirs.
+
+        Raises:
+            InvariantError: They are not; a bug in this library.
+
+        Complexity:
+            O(n log n), n ranges and runs of the fallback.
+        """
+        end = 0
+        for start, stop, owner in self._pieces:
+            if not end <= start < stop <= 1 << self._slot_bits:
+                raise InvariantError(f"assignments are disjoint and in order (at {start})")
+            if owner not in self._consumers:
+                raise InvariantError(f"{owner!r} is a consumer, because it is assigned something")
+            end = stop
+        if self._fallback is not None and not self._consumers.keys() >= set(self._fallback.consumers):
+            raise InvariantError("consumers of the fallback are consumers here")
+        self.ranges.check_invariants()
+        if self.ranges != self._build():
+            raise InvariantError("the ranges are those of the assignments and the fallback")
+
+    def _put(self, piece: HashRange, owner: str) -> None:
+        self._check_piece(piece)
+        check_name(owner, "owner")
+        if self._strict:
+            self._check_overlap(piece, owner)
+        self._pieces = sorted([*self._without(piece), (piece.start, piece.stop, owner)])
+        self._consumers.setdefault(owner)
+        self._ranges = None
+
+    def _without(self, piece: HashRange) -> list[_Piece]:
+        """The assignments with a gap where the piece is; what it cuts through is split."""
+        kept: list[_Piece] = []
+        for start, stop, owner in self._pieces:
+            if start < piece.start:
+                kept.append((start, min(stop, piece.start), owner))
+            if stop > piece.stop:
+                kept.append((max(start, piece.stop), stop, owner))
+        return kept
+
+    def _build(self) -> RangeMap:
+        assigned = RangeMap(self.assignments, key_hash=self._key_hash, slot_bits=self._slot_bits)
+        if self._fallback is None:
+            return assigned
+        below = self._fallback.ranges
+        # between two neighbouring cuts nothing changes in either map, so the last slot speaks for all of them
+        cuts = sorted({stop for ranges in (assigned, below) for _, stop, _ in ranges.runs})
+        owners = [assigned.owner(cut - 1) or below.owner(cut - 1) for cut in cuts]
+        return RangeMap.from_stops(cuts, owners, key_hash=self._key_hash, slot_bits=self._slot_bits)
+
+    def _check_piece(self, piece: object) -> None:
+        if not isinstance(piece, HashRange):
+            raise ConfigError("range", piece, "be a HashRange")
+        if piece.stop > 1 << self._slot_bits:
+            raise ConfigError("stop", piece.stop, f"be at most {1 << self._slot_bits}, the number of slots")
+
+    def _check_overlap(self, piece: HashRange, consumer: str) -> None:
+        for start, stop, owner in self._pieces:
+            shared = max(start, piece.start) < min(stop, piece.stop)
+            nested = (start <= piece.start and piece.stop <= stop) or (piece.start <= start and stop <= piece.stop)
+            if shared and not nested:
+                raise RangeOverlapError(consumer, (piece.start, piece.stop), owner, (start, stop))
+
+    def _check_fallback(self, fallback: Placement) -> None:
+        below = fallback.ranges
+        if (below.key_hash, below.slot_bits) != (self._key_hash, self._slot_bits):
+            raise ConfigError("fallback", fallback, f"have 2**{self._slot_bits} slots of hash {self._key_hash.name}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AssignedRanges):
+            return NotImplemented
+        mine, theirs = (
+            (p._pieces, p.consumers, p._fallback, p._unowned, p._strict, p._key_hash, p._slot_bits)
+            for p in (self, other)
+        )
+        return mine == theirs
+
+    __hash__ = None  # type: ignore[assignment]  # a builder changes
+
+    def __repr__(self) -> str:
+        return f"<AssignedRanges of {len(self._pieces)} ranges to {len(self._consumers)} consumers>"

@@ -1,0 +1,276 @@
+# ruff: noqa: SLF001 - private members of the same class only
+"""Ranges that split: a newcomer takes half of the widest range, and whoever leaves is absorbed by a neighbour.
+
+Every consumer has exactly one range. Cheap and easy to read, but what a consumer owns depends on all that came before,
+and ranges are never evened out: the one that is left alone between leavers grows. `HashRing` forgets the past and
+spreads what a leaver had over everybody, and is the better default.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final, Self
+
+from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, NoRangeLeftError
+from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
+from keyshared.placement.protocol import check_name, check_unit_weight, find_consumer
+from keyshared.ranges import Moved, RangeMap, Weight, check_space
+
+__all__ = ["AutoSplit"]
+
+_NO_WEIGHTS: Final = "half of the widest range goes to whoever joins, so shares follow the order of joins"
+
+
+class AutoSplit:
+    """Ranges that split at a join and are absorbed at a leave; its value is `ranges`.
+
+    The newcomer gets the lower half of the widest range; of equally wide ones the lowest is split; of an odd width the
+    newcomer gets the greater part. What a leaver had goes to its upper neighbour, and the topmost range to its lower
+    one. So a change touches two consumers at most. Weights other than 1 are refused.
+
+    Its state is history: consumers that join an empty one in their order of joining do not get the same ranges if
+    somebody left in between. To restore a dispatcher's snapshot keep its ``placement`` with it; it pickles.
+
+    Args:
+        consumers: Who is there from the start, in join order.
+        key_hash: Which hash turns a key into a slot.
+        slot_bits: There are ``2**slot_bits`` slots, and at most as many consumers.
+
+    Raises:
+        ConfigError: A value that can never work.
+        ConsumerExistsError: A name is given twice.
+        NoRangeLeftError: There are more consumers than slots.
+
+    Complexity:
+        O(n) for a join or a leave, n consumers; O(log n) to find an owner.
+
+    Source:
+        Pulsar's auto-split selector; differs: ranges are half-open, so that halves are exact (see `pulsar`).
+
+    Example:
+        >>> AutoSplit(["a", "b"]).add("c")
+        [Moved(start=0, stop=16384, old='b', new='c')]
+    """
+
+    __slots__ = ("_bounds", "_first_slot", "_key_hash", "_names", "_ranges", "_slot_bits")
+
+    _ranges: RangeMap | None
+
+    def __init__(
+        self,
+        consumers: Iterable[str] = (),
+        *,
+        key_hash: KeyHash = XXH64_SEED_42,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+    ) -> None:
+        self._start(consumers, key_hash, slot_bits, first_slot=0)
+
+    @classmethod
+    def pulsar(cls, consumers: Iterable[str] = (), *, range_size: int = 1 << DEFAULT_SLOT_BITS) -> Self:
+        """Build ranges that are exactly those of Pulsar's auto-split selector.
+
+        Pulsar's bounds are inclusive and its topmost one is ``range_size``, one past the last slot. Its slot 0 never
+        occurs. So its ranges lie one slot higher than halves of the slots would: 0 to 32,768 and 32,769 to 65,535.
+
+        Args:
+            consumers: Who is there from the start, in join order.
+            range_size: Number of slots with slot 0; Pulsar has 65,536.
+
+        Returns:
+            The ranges. As many consumers as ``range_size`` fit in, as in Pulsar; the topmost then has no slot at all.
+
+        Raises:
+            ConfigError: ``range_size`` is not a power of two from 2 to 65,536, or a name can never work.
+            ConsumerExistsError: A name is given twice.
+            NoRangeLeftError: There are more consumers than slots.
+            MissingExtraError: ``keyshared[pulsar]`` is not installed.
+
+        Source:
+            Pulsar 4 with ``subscriptionKeySharedUseConsistentHashing=false``.
+
+        Example:
+            >>> AutoSplit.pulsar(["a", "b"]).ranges.ranges_of("b")
+            (HashRange(start=0, stop=32769),)
+        """
+        placement = cls.__new__(cls)
+        key_hash = pulsar_range_hash(range_size)
+        placement._start(consumers, key_hash, key_hash.bits, first_slot=1)
+        return placement
+
+    def _start(self, consumers: Iterable[str], key_hash: KeyHash, slot_bits: int, *, first_slot: int) -> None:
+        check_space(key_hash, slot_bits)
+        if isinstance(consumers, str | bytes):
+            raise ConfigError("consumers", consumers, "be several names, not one text")
+        self._key_hash = key_hash
+        self._slot_bits = slot_bits
+        self._first_slot = first_slot  # the slot at which the lowest range begins to count
+        self._names: dict[str, int] = {}  # to the upper bound, in join order
+        self._bounds: list[tuple[int, str]] = []  # sorted; the first range begins at 0, the last one ends at the size
+        self._ranges = None
+        for name in consumers:
+            self._join(name)
+
+    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
+        """Add a consumer: it gets the lower half of the widest range.
+
+        Args:
+            name: Who joins.
+            weight: 1.
+
+        Returns:
+            What changed owners: one run, and none if the half is Pulsar's range without a slot.
+
+        Raises:
+            ConsumerExistsError: The name is there already.
+            ConfigError: The name can never work, or the weight is not 1.
+            NoRangeLeftError: No range is wide enough to be split.
+        """
+        check_unit_weight(weight, _NO_WEIGHTS)
+        before = self.ranges
+        self._join(name)
+        return before.moved(self.ranges)
+
+    def remove(self, name: str) -> list[Moved]:
+        """Remove a consumer: its upper neighbour absorbs its range, or the lower one if it was the topmost.
+
+        Args:
+            name: Who leaves.
+
+        Returns:
+            What changed owners: one run at most.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+        """
+        bound = find_consumer(self._names, name)
+        before = self.ranges
+        index = bisect_left(self._bounds, (bound, name))
+        del self._bounds[index]
+        del self._names[name]
+        if index == len(self._bounds) and self._bounds:
+            _, heir = self._bounds.pop()
+            self._bounds.append((bound, heir))
+            self._names[heir] = bound
+        self._ranges = None
+        return before.moved(self.ranges)
+
+    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
+        """Accept the weight 1, which everybody has.
+
+        Args:
+            name: Whose.
+            weight: 1.
+
+        Returns:
+            Nothing, because nothing moves.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+            ConfigError: The weight is not 1.
+        """
+        find_consumer(self._names, name)
+        check_unit_weight(weight, _NO_WEIGHTS)
+        return []
+
+    @property
+    def ranges(self) -> RangeMap:
+        """Who owns which slot now; the same object until something changes. Without consumers it is one hole."""
+        if self._ranges is None:
+            self._ranges = self._build()
+        return self._ranges
+
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        """Everyone, in join order."""
+        return tuple(self._names)
+
+    def owner(self, key: str | bytes) -> str | None:
+        """Give the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
+
+        Args:
+            key: The key.
+
+        Returns:
+            Who owns it; None without consumers.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
+            ConfigError: The key is None.
+        """
+        return self.ranges.owner_of(key)
+
+    def copy(self) -> Self:
+        """Give independent ranges with the same consumers; they share only values.
+
+        Returns:
+            The copy.
+        """
+        twin = type(self).__new__(type(self))
+        twin._key_hash, twin._slot_bits, twin._first_slot = self._key_hash, self._slot_bits, self._first_slot
+        twin._names, twin._bounds, twin._ranges = dict(self._names), list(self._bounds), self._ranges
+        return twin
+
+    def check_invariants(self) -> None:
+        """Check that every consumer has one range, and that they tile the space.
+
+        Raises:
+            InvariantError: They do not; a bug in this library.
+
+        Complexity:
+            O(n log n), n consumers.
+        """
+        if sorted((bound, name) for name, bound in self._names.items()) != self._bounds:
+            raise InvariantError("every consumer has one bound, and bounds are in order")
+        bounds = [0, *(bound for bound, _ in self._bounds)]
+        if any(bound <= below for below, bound in pairwise(bounds)):
+            raise InvariantError("no range is empty")
+        if self._bounds and bounds[-1] != 1 << self._slot_bits:
+            raise InvariantError("the topmost range ends at the size of the space")
+        self.ranges.check_invariants()
+        if self.ranges != self._build():
+            raise InvariantError("the ranges are those of the bounds")
+
+    def _join(self, name: str) -> None:
+        check_name(name)
+        if name in self._names:
+            raise ConsumerExistsError(name)
+        bound = self._split() if self._bounds else 1 << self._slot_bits
+        self._names[name] = bound
+        self._bounds.insert(bisect_left(self._bounds, (bound, name)), (bound, name))
+        self._ranges = None
+
+    def _split(self) -> int:
+        """The bound of the lower part of the widest range, the lowest one of equals."""
+        widest = split = below = 0
+        for bound, _ in self._bounds:
+            width = bound - below
+            if width > widest:
+                widest, split = width, bound - width // 2
+            below = bound
+        if widest <= 1:
+            raise NoRangeLeftError(len(self._bounds))
+        return split
+
+    def _build(self) -> RangeMap:
+        size = 1 << self._slot_bits
+        stops: list[int] = []
+        owners: list[str | None] = []
+        for bound, name in self._bounds:
+            stop = min(bound + self._first_slot, size)
+            if not stops or stop > stops[-1]:  # else it is Pulsar's topmost range of width 1, which has no slot
+                stops.append(stop)
+                owners.append(name)
+        if not stops:
+            return RangeMap(key_hash=self._key_hash, slot_bits=self._slot_bits)
+        return RangeMap.from_stops(stops, owners, key_hash=self._key_hash, slot_bits=self._slot_bits)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AutoSplit):
+            return NotImplemented
+        mine, theirs = ((p._bounds, p.consumers, p._key_hash, p._slot_bits, p._first_slot) for p in (self, other))
+        return mine == theirs
+
+    __hash__ = None  # type: ignore[assignment]  # a builder changes
+
+    def __repr__(self) -> str:
+        return f"<AutoSplit of {len(self._names)} consumers over 2**{self._slot_bits} slots>"

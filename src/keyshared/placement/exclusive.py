@@ -1,0 +1,301 @@
+# ruff: noqa: SLF001 - private members of the same class only
+"""Ranges that consumers declare for themselves, each slot to one of them at most.
+
+Nothing moves by itself: what nobody declares is a hole, and what somebody has is refused to everybody else.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Final, Self, TypeAlias
+
+from keyshared._checks import check_mapping
+from keyshared.errors import (
+    ConfigError,
+    ConsumerExistsError,
+    InvariantError,
+    RangeOverlapError,
+)
+from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
+from keyshared.placement.protocol import check_name, check_unit_weight, find_consumer
+from keyshared.ranges import HashRange, Moved, RangeMap, Weight, check_space
+
+__all__ = ["Declared", "ExclusiveRanges"]
+
+Declared: TypeAlias = Iterable[HashRange | tuple[int, int]]
+"""Ranges as a consumer declares them: `HashRange`, or pairs of first slot and one past the last."""
+
+_Span: TypeAlias = tuple[int, int]
+_NO_WEIGHTS: Final = "an exclusive consumer owns what it declared"
+
+
+class ExclusiveRanges:
+    """Ranges that consumers declare for themselves; its value is `ranges`.
+
+    A consumer joins with `declare`. `add`, which cannot say which ranges, raises: a consumer that joined without any
+    would silently get nothing for ever. In a dispatcher this means: give it a placement that names the consumer
+    (`set_placement`), then ``add_consumer``, which keeps the place that the placement has for it. Who was removed or
+    evicted has to declare again in the same way; `set_inactive` keeps the ranges of who is only away.
+
+    Args:
+        declared: Names and their ranges, in join order.
+        key_hash: Which hash turns a key into a slot.
+        slot_bits: There are ``2**slot_bits`` slots.
+
+    Raises:
+        ConfigError: A value that can never work.
+        RangeOverlapError: Two consumers declare one slot.
+
+    Complexity:
+        O(n + r log n) to declare, r ranges of the consumer and n of all.
+
+    Source:
+        Pulsar's sticky mode; differs: ranges outside the space are always refused (Pulsar's client refuses them, its
+        broker would take them), and of a conflict both ranges are named.
+
+    Example:
+        >>> placement = ExclusiveRanges({"a": [(0, 100)]})
+        >>> placement.declare("b", [HashRange(200, 300), HashRange(100, 150)])
+        [Moved(start=100, stop=150, old=None, new='b'), Moved(start=200, stop=300, old=None, new='b')]
+        >>> placement.ranges.ranges_of(None)
+        (HashRange(start=150, stop=200), HashRange(start=300, stop=65536))
+    """
+
+    __slots__ = ("_key_hash", "_names", "_ranges", "_slot_bits", "_spans")
+
+    def __init__(
+        self,
+        declared: Mapping[str, Declared] | None = None,
+        *,
+        key_hash: KeyHash = XXH64_SEED_42,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+    ) -> None:
+        check_space(key_hash, slot_bits)
+        self._key_hash = key_hash
+        self._slot_bits = slot_bits
+        self._names: dict[str, tuple[_Span, ...]] = {}
+        self._spans: list[tuple[int, int, str]] = []  # sorted and disjoint
+        self._ranges: RangeMap | None = None
+        for name, ranges in check_mapping("declared", {} if declared is None else declared).items():
+            self._take(name, ranges)
+
+    @classmethod
+    def pulsar(
+        cls, declared: Mapping[str, Declared] | None = None, *, range_size: int = 1 << DEFAULT_SLOT_BITS
+    ) -> Self:
+        """Build ranges over Pulsar's slots, as its sticky mode does.
+
+        Args:
+            declared: Names and their ranges, half-open; `HashRange.inclusive` reads Pulsar's.
+            range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
+
+        Returns:
+            The ranges.
+
+        Raises:
+            ConfigError: As the constructor, or ``range_size`` is not a power of two from 2 to 65,536.
+            RangeOverlapError: Two consumers declare one slot.
+            MissingExtraError: ``keyshared[pulsar]`` is not installed.
+
+        Source:
+            Pulsar 4, ``KeySharedPolicy.stickyHashRange()``.
+
+        Example:
+            >>> ExclusiveRanges.pulsar({"a": [HashRange.inclusive(0, 32767)]}).owner("order-2")
+            'a'
+        """
+        key_hash = pulsar_range_hash(range_size)
+        return cls(declared, key_hash=key_hash, slot_bits=key_hash.bits)
+
+    def declare(self, name: str, ranges: Declared) -> list[Moved]:
+        """Add a consumer with its ranges: all of them, or it raises and nothing has changed.
+
+        Args:
+            name: Who joins.
+            ranges: What it declares, in any order.
+
+        Returns:
+            What changed owners, in slot order: from nobody to it.
+
+        Raises:
+            ConsumerExistsError: The name is there already; remove it first to declare anew.
+            ConfigError: The name can never work; no ranges, or an empty list of them; a range that is empty, turned
+                round or beyond the space; or two of its ranges overlap. The first of these that is true is told.
+            RangeOverlapError: Somebody else has a slot of it. Whether that consumer is still alive is for the host to
+                find out; if it is not, remove it and declare again.
+        """
+        before = self.ranges
+        self._take(name, ranges)
+        return before.moved(self.ranges)
+
+    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
+        """Refuse: an exclusive consumer must say what it owns, see `declare`.
+
+        Args:
+            name: Who would join.
+            weight: 1.
+
+        Returns:
+            Never.
+
+        Raises:
+            ConsumerExistsError: The name is there already.
+            ConfigError: Always otherwise.
+        """
+        self._check_newcomer(name)
+        check_unit_weight(weight, _NO_WEIGHTS)
+        raise ConfigError(f"ranges of {name!r}", None, "be declared: call declare() before it joins a dispatcher")
+
+    def remove(self, name: str) -> list[Moved]:
+        """Remove a consumer; its ranges become holes.
+
+        Args:
+            name: Who leaves.
+
+        Returns:
+            What changed owners, in slot order: from it to nobody.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+        """
+        find_consumer(self._names, name)
+        before = self.ranges
+        del self._names[name]
+        self._spans = [span for span in self._spans if span[2] != name]
+        self._ranges = None
+        return before.moved(self.ranges)
+
+    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
+        """Accept the weight 1, which everybody has.
+
+        Args:
+            name: Whose.
+            weight: 1.
+
+        Returns:
+            Nothing, because nothing moves.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+            ConfigError: The weight is not 1.
+        """
+        find_consumer(self._names, name)
+        check_unit_weight(weight, _NO_WEIGHTS)
+        return []
+
+    @property
+    def ranges(self) -> RangeMap:
+        """Who owns which slot now; the same object until something changes."""
+        if self._ranges is None:
+            self._ranges = self._build()
+        return self._ranges
+
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        """Everyone who has declared ranges, in join order."""
+        return tuple(self._names)
+
+    def owner(self, key: str | bytes) -> str | None:
+        """Give the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
+
+        Args:
+            key: The key.
+
+        Returns:
+            Who declared its slot; None if nobody did.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
+            ConfigError: The key is None.
+        """
+        return self.ranges.owner_of(key)
+
+    def copy(self) -> Self:
+        """Give independent ranges of the same consumers; they share only values.
+
+        Returns:
+            The copy.
+        """
+        twin = type(self).__new__(type(self))
+        twin._key_hash, twin._slot_bits = self._key_hash, self._slot_bits
+        twin._names, twin._spans, twin._ranges = dict(self._names), list(self._spans), self._ranges
+        return twin
+
+    def check_invariants(self) -> None:
+        """Check that the ranges are disjoint, in order, and those that were declared.
+
+        Raises:
+            InvariantError: They are not; a bug in this library.
+
+        Complexity:
+            O(n log n), n ranges.
+        """
+        if sorted((start, stop, name) for name, own in self._names.items() for start, stop in own) != self._spans:
+            raise InvariantError("the ranges are those that were declared, in order")
+        if any(after[0] < before[1] for before, after in pairwise(self._spans)):
+            raise InvariantError("no slot is declared twice")
+        self.ranges.check_invariants()
+        if self.ranges != self._build():
+            raise InvariantError("the value is that of the ranges")
+
+    def _take(self, name: str, ranges: Declared) -> None:
+        self._check_newcomer(name)
+        own = self._checked_spans(name, ranges)
+        for span in own:
+            self._check_free(name, span)
+        self._names[name] = tuple(own)
+        self._spans = sorted([*self._spans, *((start, stop, name) for start, stop in own)])
+        self._ranges = None
+
+    def _checked_spans(self, name: str, ranges: object) -> list[_Span]:
+        """The consumer's ranges by their start; what is wrong with them is told in the order in which Pulsar looks."""
+        if ranges is None or isinstance(ranges, str | bytes) or not isinstance(ranges, Iterable):
+            raise ConfigError(f"ranges of {name!r}", ranges, "be given: an exclusive consumer declares what it owns")
+        own = sorted(_span(name, each) for each in ranges)
+        if not own:
+            raise ConfigError(f"ranges of {name!r}", [], "hold at least one range")
+        for (start, stop), after in zip(own, [*own[1:], None], strict=True):
+            if start >= stop:
+                raise ConfigError(f"range of {name!r}", (start, stop), "end after it starts")
+            if after is not None and max(start, after[0]) < min(stop, after[1]):
+                raise ConfigError(f"range of {name!r}", after, f"not overlap its own {(start, stop)}")
+        if own[0][0] < 0 or own[-1][1] > 1 << self._slot_bits:
+            outside = own[0] if own[0][0] < 0 else own[-1]
+            raise ConfigError(f"range of {name!r}", outside, f"lie within the {1 << self._slot_bits} slots")
+        return own
+
+    def _check_free(self, name: str, span: _Span) -> None:
+        """Of the neighbours of a range the lower one is looked at first: who is named in a conflict is determined."""
+        start, stop = span
+        index = bisect_left(self._spans, (start + 1,))
+        for other_start, other_stop, owner in self._spans[max(index - 1, 0) : index + 1]:
+            if max(start, other_start) < min(stop, other_stop):
+                raise RangeOverlapError(name, span, owner, (other_start, other_stop))
+
+    def _build(self) -> RangeMap:
+        assigned = [(HashRange(start, stop), name) for start, stop, name in self._spans]
+        return RangeMap(assigned, key_hash=self._key_hash, slot_bits=self._slot_bits)
+
+    def _check_newcomer(self, name: str) -> None:
+        check_name(name)
+        if name in self._names:
+            raise ConsumerExistsError(name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ExclusiveRanges):
+            return NotImplemented
+        mine, theirs = ((list(p._names.items()), p._key_hash, p._slot_bits) for p in (self, other))
+        return mine == theirs
+
+    __hash__ = None  # type: ignore[assignment]  # a builder changes
+
+    def __repr__(self) -> str:
+        return f"<ExclusiveRanges of {len(self._names)} consumers in {len(self._spans)} ranges>"
+
+
+def _span(name: str, given: object) -> _Span:
+    if isinstance(given, HashRange):
+        return given.start, given.stop
+    if isinstance(given, tuple) and len(given) == 2 and all(type(bound) is int for bound in given):  # noqa: PLR2004
+        return given
+    raise ConfigError(f"range of {name!r}", given, "be a HashRange, or two ints: first slot, and one past the last")

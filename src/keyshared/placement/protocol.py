@@ -1,0 +1,136 @@
+"""What every way to build a placement has in common."""
+
+from collections.abc import Mapping
+from typing import Protocol, Self, TypeVar
+
+from keyshared._checks import check_text
+from keyshared.errors import ConfigError, UnknownConsumerError, shown
+from keyshared.ranges import Moved, RangeMap, Weight
+
+__all__ = ["Placement", "check_name", "check_unit_weight", "find_consumer"]
+
+T = TypeVar("T")
+
+
+class Placement(Protocol):
+    """A builder of placements: consumers come and go, and `ranges` is the value that says who owns what.
+
+    A call that raises has changed nothing. Not thread-safe.
+
+    Example:
+        >>> from keyshared.ring import HashRing
+        >>> placement: Placement = HashRing(["a", "b"])
+        >>> {move.new for move in placement.add("c")}
+        {'c'}
+    """
+
+    @property
+    def ranges(self) -> RangeMap:
+        """Who owns which slot now; the same object until something changes."""
+        ...
+
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        """Everyone who was added, in join order, also those who own nothing."""
+        ...
+
+    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
+        """Add a consumer.
+
+        Args:
+            name: Who joins.
+            weight: Its share relative to the others'.
+
+        Returns:
+            What changed owners, in slot order.
+
+        Raises:
+            ConsumerExistsError: The name is there already.
+            ConfigError: The name or the weight can never work here.
+        """
+        ...
+
+    def remove(self, name: str) -> list[Moved]:
+        """Remove a consumer.
+
+        Args:
+            name: Who leaves.
+
+        Returns:
+            What changed owners, in slot order.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+        """
+        ...
+
+    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
+        """Change a consumer's weight.
+
+        Args:
+            name: Whose.
+            weight: Its share relative to the others'.
+
+        Returns:
+            What changed owners, in slot order.
+
+        Raises:
+            UnknownConsumerError: There is no such consumer.
+            ConfigError: The weight can never work here.
+        """
+        ...
+
+    def copy(self) -> Self:
+        """Give an independent builder with the same consumers; it shares only values."""
+        ...
+
+
+def check_name(name: object, parameter: str = "name") -> None:
+    """Check that something can name a consumer, and can become the bytes of a point on a ring.
+
+    Args:
+        name: The name.
+        parameter: What it is called in the error.
+
+    Raises:
+        ConfigError: It is no text, is empty, or holds a lone surrogate.
+    """
+    text = check_text(parameter, name)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(parameter, name, "be text that UTF-8 can express") from None
+
+
+def check_unit_weight(weight: object, reason: str) -> None:
+    """Check a weight where a placement cannot tell one consumer's share from another's.
+
+    Args:
+        weight: The weight.
+        reason: Why no other weight than 1 can work, as the end of the sentence.
+
+    Raises:
+        ConfigError: It is not 1.
+    """
+    if isinstance(weight, bool) or weight != 1:
+        raise ConfigError("weight", weight, f"be 1: {reason}")
+
+
+def find_consumer(consumers: Mapping[str, T], name: object) -> T:
+    """Look up what a placement knows of a consumer.
+
+    Args:
+        consumers: Whatever it knows, by name.
+        name: Whom somebody asks for.
+
+    Returns:
+        What it knows.
+
+    Raises:
+        UnknownConsumerError: There is no such consumer, or that is no name.
+    """
+    if not isinstance(name, str):
+        raise UnknownConsumerError(shown(name))
+    if name not in consumers:
+        raise UnknownConsumerError(name)
+    return consumers[name]

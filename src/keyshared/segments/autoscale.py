@@ -1,0 +1,487 @@
+"""When to split, rebucket or merge: a pure function from what is known to at most one action.
+
+Three passes, and the first that finds something to do decides. Consumers: if a subscription has more of them than there
+are segments, a busy topic gets another segment, and a quiet one more buckets. Load: the segment that exceeds a
+threshold most is split. Cold: of two quiet neighbours one segment is made.
+
+Splitting is quick and merging lazy, and no merge makes a split possible: not for load, because a threshold to split is
+at least twice that to merge, and not for consumers, because nothing is merged while they would get the segment back at
+once. So under constant load a topic comes to rest: it is split as often as it takes, and then merged.
+Buckets are never taken away by this function: consumers come and go, and each rollover makes ordered readers drain.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from itertools import pairwise
+from math import inf
+from typing import Final, TypeAlias
+
+from keyshared._checks import check_int, check_kind, check_mapping
+from keyshared.buckets.layout import BucketLayout
+from keyshared.errors import ConfigError, shown
+from keyshared.ranges import Weight
+from keyshared.segments.map import DEFAULT_MAX_BUCKETS, SegmentMap
+from keyshared.segments.segment import Segment
+
+__all__ = [
+    "AutoScale",
+    "Decision",
+    "LastActions",
+    "Merge",
+    "Nothing",
+    "Rates",
+    "Reason",
+    "Rebucket",
+    "SegmentLoad",
+    "Split",
+    "apply_decision",
+    "decide",
+]
+
+# All defaults are those of Pulsar's broker configuration, whose names stand behind them.
+DEFAULT_MAX_SEGMENTS: Final = 64  # scalableTopicMaxSegments
+DEFAULT_MIN_SEGMENTS: Final = 1  # scalableTopicMinSegments
+DEFAULT_MAX_MERGES: Final = 10  # scalableTopicMaxDagDepth
+DEFAULT_SPLIT_COOLDOWN_MS: Final = 60_000  # scalableTopicSplitCooldownSeconds
+DEFAULT_REBUCKET_COOLDOWN_MS: Final = 60_000  # scalableTopicRebucketCooldownSeconds
+DEFAULT_MERGE_COOLDOWN_MS: Final = 300_000  # scalableTopicMergeCooldownSeconds
+DEFAULT_MERGE_WINDOW_MS: Final = 300_000  # scalableTopicMergeWindowSeconds
+DEFAULT_SPLIT_FLOOR: Final = 1_000  # scalableTopicSplitVsRebucketMinMsgRateInThreshold
+
+_DIVISIBLE: Final = 2
+_RATES: Final = ("msg_in", "bytes_in", "msg_out", "bytes_out")
+_TOO_NEAR: Final = (
+    "be at most half of split.{name}, which is {hot!r}, or two quiet neighbours become a segment that is split again; "
+    "lower the one or raise the other"
+)
+
+
+class Reason(StrEnum):
+    """Why something is done, or why a pass does nothing."""
+
+    CONSUMERS = "more consumers than segments"
+    MSG_IN = "messages in above the split threshold"
+    BYTES_IN = "bytes in above the split threshold"
+    MSG_OUT = "messages out above the split threshold"
+    BYTES_OUT = "bytes out above the split threshold"
+    BELOW_SPLIT_FLOOR = "more consumers than buckets, and too little traffic for another segment"
+    AT_MAX_SEGMENTS = "no segment can be added"
+    COLD = "two quiet neighbours"
+    NO_SURPLUS = "no more consumers than segments"
+    BUCKETS_SUFFICE = "every consumer has a bucket"
+    BUCKETS_AT_MAX = "no bucket can be added"
+    SPLIT_COOLDOWN = "too soon after a split"
+    REBUCKET_COOLDOWN = "too soon after a rebucketing"
+    MERGE_COOLDOWN = "too soon after a merge"
+    NOT_HOT = "no segment above a split threshold"
+    AT_MIN_SEGMENTS = "no segment can be spared"
+    NO_COLD_PAIR = "no two neighbours that are quiet for long enough and may be merged"
+
+
+def _check_rate(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction) or not 0 <= value < float("inf"):
+        raise ConfigError(name, value, "be a finite number of at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Traffic of a segment, or a threshold for it, per second.
+
+    Args:
+        msg_in: Messages from producers.
+        bytes_in: Their bytes.
+        msg_out: Messages to consumers.
+        bytes_out: Their bytes.
+
+    Raises:
+        ConfigError: A rate is negative, or no finite number.
+    """
+
+    msg_in: Weight = 0
+    bytes_in: Weight = 0
+    msg_out: Weight = 0
+    bytes_out: Weight = 0
+
+    def __post_init__(self) -> None:
+        for name, value in zip(_RATES, self.values, strict=True):
+            _check_rate(name, value)
+
+    @property
+    def values(self) -> tuple[Weight, Weight, Weight, Weight]:
+        """All four, in the order of the arguments."""
+        return self.msg_in, self.bytes_in, self.msg_out, self.bytes_out
+
+
+DEFAULT_SPLIT: Final = Rates(10_000, 50_000_000, 50_000, 250_000_000)  # scalableTopicSplit...Threshold
+DEFAULT_MERGE: Final = Rates(1_000, 5_000_000, 5_000, 25_000_000)  # scalableTopicMerge...Threshold
+_SPLIT_REASONS: Final = (Reason.MSG_IN, Reason.BYTES_IN, Reason.MSG_OUT, Reason.BYTES_OUT)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentLoad:
+    """What is known of a segment's traffic.
+
+    Args:
+        rates: The latest record.
+        since_ms: When it was written. Records are written when rates change, so an old one means steady traffic.
+
+    Raises:
+        ConfigError: An argument is something else.
+    """
+
+    rates: Rates
+    since_ms: int
+
+    def __post_init__(self) -> None:
+        _check_rates("rates", self.rates)
+        if type(self.since_ms) is not int:
+            raise ConfigError("since_ms", self.since_ms, "be an int")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoScale:
+    """Everything that `decide` may be told to do otherwise.
+
+    Args:
+        max_segments: No split beyond.
+        min_segments: No merge below.
+        max_merges: No merge of a segment with so many in its lineage: what is split and merged again and again is left
+            split at some point. Splits are never bounded by it.
+        max_buckets: Of a segment.
+        split_cooldown_ms: Time between two splits, by hand or not.
+        rebucket_cooldown_ms: Time between two rebucketings.
+        merge_cooldown_ms: Time between two merges.
+        merge_window_ms: How long a segment must have been quiet to be merged.
+        split_floor: Messages in per second from which surplus consumers are worth a segment.
+        split: Above any of these a segment is split.
+        merge: Below all of these it is quiet; each is at most half of that to split, or two quiet neighbours could
+            become a segment that is split again.
+
+    Raises:
+        ConfigError: A value can never work; a threshold to merge is more than half of that to split.
+
+    Source:
+        PIP-483, PIP-486, and the broker settings named beside the defaults.
+    """
+
+    max_segments: int = DEFAULT_MAX_SEGMENTS
+    min_segments: int = DEFAULT_MIN_SEGMENTS
+    max_merges: int = DEFAULT_MAX_MERGES
+    max_buckets: int = DEFAULT_MAX_BUCKETS
+    split_cooldown_ms: int = DEFAULT_SPLIT_COOLDOWN_MS
+    rebucket_cooldown_ms: int = DEFAULT_REBUCKET_COOLDOWN_MS
+    merge_cooldown_ms: int = DEFAULT_MERGE_COOLDOWN_MS
+    merge_window_ms: int = DEFAULT_MERGE_WINDOW_MS
+    split_floor: Weight = DEFAULT_SPLIT_FLOOR
+    split: Rates = DEFAULT_SPLIT
+    merge: Rates = DEFAULT_MERGE
+
+    def __post_init__(self) -> None:
+        for name in ("min_segments", "max_buckets"):
+            check_int(name, getattr(self, name), 1)
+        for name in ("max_merges", "split_cooldown_ms", "rebucket_cooldown_ms", "merge_cooldown_ms", "merge_window_ms"):
+            check_int(name, getattr(self, name), 0)
+        check_int("max_segments", self.max_segments, self.min_segments)
+        BucketLayout.equal_width(self.max_buckets)  # raises
+        _check_rate("split_floor", self.split_floor)
+        for thresholds in (self.split, self.merge):
+            _check_rates("thresholds", thresholds)
+        for name, hot, cold in zip(_RATES, self.split.values, self.merge.values, strict=True):
+            if not hot:
+                raise ConfigError(f"split.{name}", hot, "be above 0, or every segment would be split")
+            if 2 * Fraction(cold) > Fraction(hot):
+                raise ConfigError(f"merge.{name}", cold, _TOO_NEAR.format(name=name, hot=hot))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastActions:
+    """When the topic changed last, by hand or not; None for never.
+
+    Args:
+        split_ms: Last split.
+        rebucket_ms: Last rebucketing.
+        merge_ms: Last merge.
+    """
+
+    split_ms: int | None = None
+    rebucket_ms: int | None = None
+    merge_ms: int | None = None
+
+
+_NEVER: Final = LastActions()
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Split a segment in the middle.
+
+    Attributes:
+        segment: Which.
+        reason: Why.
+    """
+
+    segment: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Rebucket:
+    """Give segments more buckets.
+
+    Attributes:
+        segments: Which, lowest id first.
+        buckets: How many each of them gets.
+        reason: Why buckets, and no segment.
+    """
+
+    segments: tuple[int, ...]
+    buckets: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Make one segment of two neighbours.
+
+    Attributes:
+        first: The lower one.
+        second: The upper one.
+        reason: Why.
+    """
+
+    first: int
+    second: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """Leave the topic as it is.
+
+    Attributes:
+        reasons: What each pass says: consumers, load, cold.
+    """
+
+    reasons: tuple[Reason, Reason, Reason]
+
+
+Decision: TypeAlias = Split | Rebucket | Merge | Nothing
+
+
+@dataclass(frozen=True, slots=True)
+class _Situation:
+    segments: SegmentMap
+    loads: Mapping[int, SegmentLoad]
+    consumers: int
+    policy: AutoScale
+    now: int
+    last: LastActions
+    capacity: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "capacity", sum(len(segment.layout) for segment in self.segments.active))
+
+    def rates(self, segment: Segment) -> Rates:
+        load = self.loads.get(segment.id)
+        return load.rates if load is not None else Rates()
+
+    def cooling(self, last: int | None, cooldown: int) -> bool:
+        return last is not None and self.now - last < cooldown
+
+    @property
+    def divisible(self) -> list[Segment]:
+        """What could be split, lowest id first, if a segment may be added."""
+        able = (segment for segment in self.segments.active if len(segment.range) >= _DIVISIBLE)
+        return sorted(able, key=lambda segment: segment.id)
+
+    @property
+    def splittable(self) -> list[Segment]:
+        """What can be split now, lowest id first."""
+        return self.divisible if len(self.segments.active) < self.policy.max_segments else []
+
+
+def decide(
+    segments: SegmentMap,
+    loads: Mapping[int, SegmentLoad],
+    consumers: Mapping[str, int],
+    policy: AutoScale,
+    *,
+    now_ms: int,
+    last: LastActions = _NEVER,
+) -> Decision:
+    """Decide what to do with a topic now, if anything.
+
+    A segment without a load record counts as idle where it might be split, and never as quiet where it might be merged.
+
+    Args:
+        segments: The map.
+        loads: By segment.
+        consumers: How many ordered consumers each subscription has; the one with most counts.
+        policy: Thresholds and limits.
+        now_ms: On the clock of the loads and of ``last``.
+        last: When something was done last.
+
+    Returns:
+        One action, or `Nothing` with the reason of each pass.
+
+    Raises:
+        ConfigError: An argument is something else.
+
+    Complexity:
+        O(n log n), n active segments.
+
+    Source:
+        PIP-483 and PIP-486; differs: rates are compared exactly, a segment of one hash is not to be split, and what
+        consumers would at once split again is not merged.
+
+    Example:
+        >>> quiet = SegmentMap.equal_width()
+        >>> decide(quiet, {}, {"orders": 5}, AutoScale(), now_ms=0) == Rebucket((0,), 8, Reason.BELOW_SPLIT_FLOOR)
+        True
+        >>> busy = {0: SegmentLoad(Rates(msg_in=1_000), since_ms=0)}
+        >>> decide(quiet, busy, {"orders": 5}, AutoScale(), now_ms=0) == Split(0, Reason.CONSUMERS)
+        True
+    """
+    check_kind("segments", segments, SegmentMap)
+    check_kind("policy", policy, AutoScale)
+    check_kind("last", last, LastActions)
+    for segment, load in check_mapping("loads", loads).items():
+        check_kind(f"load of {shown(segment)}", load, SegmentLoad)
+    if type(now_ms) is not int:
+        raise ConfigError("now_ms", now_ms, "be an int")
+    for name, count in check_mapping("consumers", consumers).items():
+        check_int(f"consumers of {shown(name)}", count, 0)
+    most = max(consumers.values(), default=0)
+    situation = _Situation(segments, loads, most, policy, now_ms, last)
+    for_consumers = _serve_consumers(situation)
+    if not isinstance(for_consumers, Reason):
+        return for_consumers
+    hot = _split_hottest(situation)
+    if not isinstance(hot, Reason):
+        return hot
+    cold = _merge_coldest(situation)
+    return Nothing((for_consumers, hot, cold)) if isinstance(cold, Reason) else cold
+
+
+def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) -> SegmentMap:
+    """Do what was decided.
+
+    Args:
+        segments: The map that it was decided for.
+        decision: What.
+        policy: Bounds the buckets of a merged segment.
+
+    Returns:
+        The next map; the same one for `Nothing`.
+
+    Raises:
+        MisuseError: The map has changed since, and does not allow it any more.
+        ConfigError: It is no decision.
+    """
+    check_kind("segments", segments, SegmentMap)
+    check_kind("policy", policy, AutoScale)
+    match decision:
+        case Split():
+            return segments.split(decision.segment)
+        case Merge():
+            return segments.merge(decision.first, decision.second, max_buckets=policy.max_buckets)
+        case Rebucket():
+            for segment in decision.segments:
+                segments = segments.rebucket(segment, BucketLayout.equal_width(decision.buckets))
+            return segments
+        case Nothing():
+            return segments
+        case _:
+            raise ConfigError("decision", decision, "be one that decide() gave")
+
+
+def _serve_consumers(now: _Situation) -> Split | Rebucket | Reason:
+    policy, active = now.policy, now.segments.active
+    if now.consumers <= len(active):
+        return Reason.NO_SURPLUS
+    busiest = max(now.splittable, key=lambda segment: (now.rates(segment).msg_in, -segment.id), default=None)
+    if busiest is not None and now.rates(busiest).msg_in >= policy.split_floor:
+        cooling = now.cooling(now.last.split_ms, policy.split_cooldown_ms)
+        return Reason.SPLIT_COOLDOWN if cooling else Split(busiest.id, Reason.CONSUMERS)
+    if now.consumers <= now.capacity:
+        return Reason.BUCKETS_SUFFICE
+    if now.cooling(now.last.rebucket_ms, policy.rebucket_cooldown_ms):
+        return Reason.REBUCKET_COOLDOWN
+    # all at once and to one number, so that it does not depend on the order in which consumers came
+    needed = -(-now.consumers // len(active))
+    target = min(1 << (needed - 1).bit_length(), policy.max_buckets)
+    below = sorted(segment.id for segment in active if len(segment.layout) < target)
+    if not below:
+        return Reason.BUCKETS_AT_MAX
+    return Rebucket(tuple(below), target, Reason.BELOW_SPLIT_FLOOR if busiest is not None else Reason.AT_MAX_SEGMENTS)
+
+
+def _split_hottest(now: _Situation) -> Split | Reason:
+    able = now.splittable
+    if not able:
+        return Reason.AT_MAX_SEGMENTS
+    if now.cooling(now.last.split_ms, now.policy.split_cooldown_ms):
+        return Reason.SPLIT_COOLDOWN
+    hottest, why, most = None, Reason.NOT_HOT, Fraction(1)
+    thresholds = now.policy.split.values
+    for segment in able:
+        for rate, threshold, reason in zip(now.rates(segment).values, thresholds, _SPLIT_REASONS, strict=True):
+            ratio = Fraction(rate) / Fraction(threshold)
+            if ratio > most:
+                hottest, why, most = segment, reason, ratio
+    return Split(hottest.id, why) if hottest is not None else Reason.NOT_HOT
+
+
+def _merge_coldest(now: _Situation) -> Merge | Reason:
+    active, policy = now.segments.active, now.policy
+    if len(active) <= policy.min_segments:
+        return Reason.AT_MIN_SEGMENTS
+    if now.cooling(now.last.merge_ms, policy.merge_cooldown_ms):
+        return Reason.MERGE_COOLDOWN
+    most = _most_that_consumers_leave(now)
+    pairs = [
+        pair
+        for pair in pairwise(active)
+        if all(_is_cold(now, each) for each in pair) and _keeps_buckets(now, *pair) and _messages_in(now, *pair) < most
+    ]
+    if not pairs:
+        return Reason.NO_COLD_PAIR
+    lower, upper = min(pairs, key=lambda pair: sum(Fraction(rate) for each in pair for rate in now.rates(each).values))
+    return Merge(lower.id, upper.id, Reason.COLD)
+
+
+def _is_cold(now: _Situation, segment: Segment) -> bool:
+    load = now.loads.get(segment.id)
+    if load is None or now.now - load.since_ms < now.policy.merge_window_ms or segment.merges >= now.policy.max_merges:
+        return False
+    return all(rate < bound for rate, bound in zip(load.rates.values, now.policy.merge.values, strict=True))
+
+
+def _most_that_consumers_leave(now: _Situation) -> Weight:
+    """Below which traffic a merged segment stays one: with a segment less, consumers must not get another at once.
+
+    They would if they were more than the segments that are left, and any of these, merged or not, were worth a split.
+    """
+    left = len(now.segments.active) - 1
+    if now.consumers <= left or left >= now.policy.max_segments:
+        return inf
+    busy = any(now.rates(segment).msg_in >= now.policy.split_floor for segment in now.divisible)
+    return 0 if busy else now.policy.split_floor
+
+
+def _messages_in(now: _Situation, lower: Segment, upper: Segment) -> Fraction:
+    return Fraction(now.rates(lower).msg_in) + Fraction(now.rates(upper).msg_in)
+
+
+def _keeps_buckets(now: _Situation, lower: Segment, upper: Segment) -> bool:
+    """Whether every consumer that has a bucket now keeps one: the clamp may cost buckets that cannot be won back."""
+    together = len(lower.layout) + len(upper.layout)
+    left = now.capacity - together + min(together, now.policy.max_buckets)
+    return left >= min(now.consumers, now.capacity)
+
+
+def _check_rates(name: str, value: object) -> None:
+    if not isinstance(value, Rates):
+        raise ConfigError(name, value, "be Rates")

@@ -1,0 +1,644 @@
+"""Segments of a scalable topic: who covers which part of the ring of segment hashes, and who came before whom.
+
+A topic is cut into segments, each a log of its own over a half-open range of segment hashes. A segment never changes:
+to split, merge or rebucket is to seal it and to hand its range to successors. So the segments form a graph from parents
+to children; those without children are *active*, and their ranges tile the ring. Sealed is therefore not a mark that
+somebody sets, but what having children means.
+
+Order of a key survives a change because readers that care for order finish the parents before they begin the children
+(`SegmentMap.ancestors`, and `keyshared.segments.rollover`, which keeps track of it).
+"""
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from keyshared._checks import check_int, check_kind, check_text
+from keyshared.buckets.layout import HASH_STOP, BucketLayout
+from keyshared.errors import ConfigError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
+from keyshared.ranges import HashRange
+from keyshared.segments.segment import (
+    Segment,
+    check_families,
+    check_segment,
+    check_tiles,
+    children_of,
+    plain_segment,
+    segment_in,
+)
+
+__all__ = [
+    "DEFAULT_BUCKET_BUDGET",
+    "DEFAULT_MAX_BUCKETS",
+    "Location",
+    "SegmentMap",
+    "SegmentStats",
+    "assign_round_robin",
+    "buckets_for_budget",
+]
+
+DEFAULT_BUCKET_BUDGET: Final = 4  # Pulsar's scalableTopicEntryBucketBudget
+DEFAULT_MAX_BUCKETS: Final = 1_024  # Pulsar's scalableTopicEntryBucketMaxPerSegment
+
+_FORMAT_VERSION: Final = 1
+_FIELDS: Final = frozenset({"version", "epoch", "next_id", "rollovers", "segments"})
+_NARROWEST_SPLIT: Final = 2
+
+
+def buckets_for_budget(budget: int, segments: int) -> int:
+    """Give the buckets of each segment when a topic's budget is shared out.
+
+    Args:
+        budget: Buckets of the whole topic.
+        segments: How many segments share them.
+
+    Returns:
+        At least 1, so that many segments exceed the budget.
+
+    Raises:
+        ConfigError: A number is not an int of at least 1.
+
+    Source:
+        PIP-486: ``max(1, budget // segments)``.
+
+    Example:
+        >>> [buckets_for_budget(4, segments) for segments in (1, 2, 3, 8)]
+        [4, 2, 1, 1]
+    """
+    return max(1, check_int("budget", budget, 1) // check_int("segments", segments, 1))
+
+
+class Location(NamedTuple):
+    """Where a message belongs.
+
+    Attributes:
+        segment: Id of the segment.
+        bucket: Bucket within it, by the layout of that very segment.
+    """
+
+    segment: int
+    bucket: int
+
+
+class SegmentStats(NamedTuple):
+    """The figures of a map that operators ask for.
+
+    Attributes:
+        active: Active segments.
+        sealed: Sealed segments that are not pruned.
+        buckets: Buckets of all active segments: so many ordered consumers can work at once.
+        rollovers: Rebucketings since the beginning.
+        epoch: Changes since the beginning.
+    """
+
+    active: int
+    sealed: int
+    buckets: int
+    rollovers: int
+    epoch: int
+
+
+class SegmentMap:
+    """The segments of a topic at one epoch: an immutable value. Every change gives another map, one epoch later.
+
+    Args:
+        segments: All of them, in any order. Parents that were pruned may be missing.
+        epoch: Changes so far; None for the greatest epoch of the segments.
+        next_id: Id of the next segment; None for one above the greatest.
+        rollovers: Rebucketings so far.
+
+    Raises:
+        ConfigError: A segment is not one, an id is taken twice, children do not take over exactly their parents' range,
+            or the active segments do not tile the ring.
+
+    Complexity:
+        O(n log n), n segments; so are the changes. They happen a few times an hour.
+
+    Source:
+        PIP-468 (the graph), PIP-486 (the layouts); differs: sealed is derived, and split points are free.
+
+    Example:
+        >>> segments = SegmentMap.equal_width(2)
+        >>> segments.locate(40_000, 9)
+        Location(segment=1, bucket=0)
+        >>> halves = segments.split(1)
+        >>> halves.locate(40_000, 9), halves.active_ids, halves.successors(1)
+        (Location(segment=2, bucket=0), (0, 2, 3), (2, 3))
+    """
+
+    __slots__ = ("_active", "_children", "_epoch", "_next_id", "_rollovers", "_segments", "_stops")
+
+    _segments: dict[int, Segment]
+    _children: dict[int, tuple[int, ...]]
+
+    def __init__(
+        self,
+        segments: Iterable[Segment],
+        *,
+        epoch: int | None = None,
+        next_id: int | None = None,
+        rollovers: int = 0,
+    ) -> None:
+        given = list(segments)
+        for segment in given:
+            check_segment(segment)
+        self._segments = {segment.id: segment for segment in sorted(given, key=lambda s: s.id)}
+        if not given or len(self._segments) < len(given):
+            raise ConfigError("segments", given, "be at least one, each with an id of its own")
+        self._children = children_of(self._segments.values())
+        latest = max(segment.epoch for segment in given)
+        self._epoch = latest if epoch is None else check_int("epoch", epoch, latest)
+        above = max(self._segments) + 1
+        self._next_id = above if next_id is None else check_int("next_id", next_id, above)
+        self._rollovers = check_int("rollovers", rollovers, 0)
+        active = (segment for segment in given if segment.id not in self._children)
+        self._active = tuple(sorted(active, key=lambda s: s.range))
+        self._stops = tuple(segment.range.stop for segment in self._active)
+        check_families(self._segments, self._children)
+        check_tiles(self._active)
+
+    @classmethod
+    def equal_width(cls, n: int = 1, *, budget: int = DEFAULT_BUCKET_BUDGET) -> "SegmentMap":
+        """Build the first map of a topic: segments of one width that share a budget of buckets.
+
+        Args:
+            n: How many segments, at most 65,536.
+            budget: Buckets of the whole topic.
+
+        Returns:
+            The map at epoch 0; the ids of its segments grow with their ranges.
+
+        Raises:
+            ConfigError: A number is not such an int.
+
+        Example:
+            >>> [(s.range.start, len(s.layout)) for s in SegmentMap.equal_width(3, budget=6).active]
+            [(0, 2), (21845, 2), (43690, 2)]
+        """
+        if type(n) is not int or not 1 <= n <= HASH_STOP:
+            raise ConfigError("n", n, f"be an int from 1 to {HASH_STOP}")
+        layout = BucketLayout.equal_width(buckets_for_budget(budget, n))
+        starts = [i * HASH_STOP // n for i in range(n + 1)]
+        return cls(Segment(i, HashRange(starts[i], starts[i + 1]), layout) for i in range(n))
+
+    def split(self, segment: int, *, at: int | None = None, layout: BucketLayout | None = None) -> "SegmentMap":
+        """Seal a segment and give its range to two children.
+
+        Args:
+            segment: Id of an active segment.
+            at: First hash of the upper child; None for the middle (the lower child is larger if the width is odd).
+            layout: Buckets of both children; None for equal ones, half as many as the parent has, and at least one.
+
+        Returns:
+            The next map.
+
+        Raises:
+            UnknownSegmentError: There is no such segment.
+            SegmentSealedError: It is sealed already.
+            ConfigError: ``at`` leaves a child nothing, or ``layout`` is no layout.
+
+        Source:
+            PIP-468: ``[start, mid]`` and ``[mid + 1, end]``, inclusive; PIP-486 halves the buckets.
+
+        Example:
+            >>> [(s.range.start, len(s.layout)) for s in SegmentMap.equal_width().split(0).active]
+            [(0, 2), (32768, 2)]
+        """
+        parent = self._open(segment)
+        start, stop = parent.range.start, parent.range.stop
+        if stop - start < _NARROWEST_SPLIT:
+            raise ConfigError("segment", segment, "cover at least two hashes to be split")
+        middle = (start + stop + 1) // 2 if at is None else at
+        if type(middle) is not int or not start < middle < stop:
+            raise ConfigError("at", at, f"be an int greater than {start} and less than {stop}, inside the segment")
+        buckets = BucketLayout.equal_width(max(1, len(parent.layout) // 2)) if layout is None else layout
+        return self._with([parent], [HashRange(start, middle), HashRange(middle, stop)], buckets)
+
+    def merge(
+        self,
+        first: int,
+        second: int,
+        *,
+        layout: BucketLayout | None = None,
+        max_buckets: int = DEFAULT_MAX_BUCKETS,
+    ) -> "SegmentMap":
+        """Seal two neighbours and give their ranges to one child.
+
+        Args:
+            first: Id of an active segment.
+            second: Id of another one, whose range follows or precedes.
+            layout: Buckets of the child; None for equal ones, as many as both parents have together.
+            max_buckets: But not more than this; it does not bound a layout that is given.
+
+        Returns:
+            The next map.
+
+        Raises:
+            UnknownSegmentError: There is no such segment.
+            SegmentSealedError: One is sealed already.
+            ConfigError: They are no neighbours (the ring has a seam at 0), or an argument can never work.
+
+        Example:
+            >>> merged = SegmentMap.equal_width(2).merge(0, 1)
+            >>> merged.active_ids, len(merged.segment(2).layout)
+            ((2,), 4)
+        """
+        lower, upper = sorted((self._open(first), self._open(second)), key=lambda s: s.range)
+        if lower.range.stop != upper.range.start:
+            raise ConfigError("second", second, f"be a neighbour of segment {first}, which covers {lower.range}")
+        most = check_int("max_buckets", max_buckets, 1)
+        total = min(len(lower.layout) + len(upper.layout), most)
+        buckets = BucketLayout.equal_width(total) if layout is None else layout
+        return self._with([lower, upper], [HashRange(lower.range.start, upper.range.stop)], buckets)
+
+    def rebucket(self, segment: int, layout: BucketLayout) -> "SegmentMap":
+        """Seal a segment and give its range to one successor with other buckets.
+
+        Old entries keep the old buckets, so more of them help new data only.
+
+        Args:
+            segment: Id of an active segment.
+            layout: The new buckets; equal or not.
+
+        Returns:
+            The next map.
+
+        Raises:
+            UnknownSegmentError: There is no such segment.
+            SegmentSealedError: It is sealed already.
+            ConfigError: It is no layout, or the one that the segment has: every ordered reader would drain for nothing.
+
+        Source:
+            PIP-486, rebucket rollover.
+
+        Example:
+            >>> rolled = SegmentMap.equal_width().rebucket(0, BucketLayout.equal_width(8))
+            >>> rolled.active_ids, rolled.ancestors(1), rolled.stats().rollovers
+            ((1,), (0,), 1)
+        """
+        parent = self._open(segment)
+        if layout == parent.layout:
+            raise ConfigError("layout", layout, f"differ from the one that segment {segment} has")
+        return self._with([parent], [parent.range], layout, rollovers=1)
+
+    def prune(self, segment: int) -> "SegmentMap":
+        """Forget a sealed segment whose data is gone.
+
+        That everyone has read it is for the caller to know; see `keyshared.segments.removable`.
+
+        Args:
+            segment: Id of a sealed segment, all of whose parents are pruned.
+
+        Returns:
+            The next map.
+
+        Raises:
+            UnknownSegmentError: There is no such segment.
+            ConfigError: It is active, or a parent of it is still there.
+        """
+        old = self.segment(segment)
+        if self.is_active(segment):
+            raise ConfigError("segment", segment, "be sealed: an active one is the only one that covers its range")
+        if kept := self.predecessors(segment):
+            raise ConfigError("segment", segment, f"be the oldest of its line; prune {kept} first")
+        rest = (s for s in self._segments.values() if s is not old)
+        return SegmentMap(rest, epoch=self._epoch + 1, next_id=self._next_id, rollovers=self._rollovers)
+
+    @property
+    def epoch(self) -> int:
+        """How often the topic has changed. Of two maps of a topic the one with the greater epoch is newer."""
+        return self._epoch
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Every segment that is not pruned, in the order of the ids: parents before children."""
+        return tuple(self._segments.values())
+
+    @property
+    def active(self) -> tuple[Segment, ...]:
+        """The active segments in the order of their ranges."""
+        return self._active
+
+    @property
+    def active_ids(self) -> tuple[int, ...]:
+        """Their ids, in the order of their ranges."""
+        return tuple(segment.id for segment in self._active)
+
+    def segment(self, segment: int) -> Segment:
+        """Give a segment by its id.
+
+        Args:
+            segment: The id.
+
+        Returns:
+            The segment, active or sealed.
+
+        Raises:
+            UnknownSegmentError: There is none.
+        """
+        found = self._segments.get(segment) if type(segment) is int else None
+        if found is None:
+            raise UnknownSegmentError(segment, self._epoch)
+        return found
+
+    def is_active(self, segment: int) -> bool:
+        """Tell whether a segment takes new messages.
+
+        Args:
+            segment: Its id.
+
+        Returns:
+            False if it is sealed.
+
+        Raises:
+            UnknownSegmentError: There is none.
+        """
+        return self.segment(segment).id not in self._children
+
+    def predecessors(self, segment: int) -> tuple[int, ...]:
+        """Give the parents of a segment that are not pruned.
+
+        Args:
+            segment: Its id.
+
+        Returns:
+            Their ids, lowest first.
+
+        Raises:
+            UnknownSegmentError: There is no such segment.
+        """
+        return tuple(parent for parent in self.segment(segment).parents if parent in self._segments)
+
+    def successors(self, segment: int) -> tuple[int, ...]:
+        """Give the children of a segment.
+
+        Args:
+            segment: Its id.
+
+        Returns:
+            Their ids in the order of their ranges; none if it is active.
+
+        Raises:
+            UnknownSegmentError: There is no such segment.
+        """
+        return self._children.get(self.segment(segment).id, ())
+
+    def ancestors(self, segment: int) -> tuple[int, ...]:
+        """Give everything that an ordered reader has to drain before it may read a segment.
+
+        Args:
+            segment: Its id.
+
+        Returns:
+            Ids of its parents, their parents and so on, as far as they are not pruned; parents before children.
+
+        Raises:
+            UnknownSegmentError: There is no such segment.
+
+        Complexity:
+            O(a log a), a ancestors.
+
+        Example:
+            >>> SegmentMap.equal_width().split(0).merge(1, 2).ancestors(3)
+            (0, 1, 2)
+        """
+        found: set[int] = set()
+        ahead = list(self.predecessors(segment))
+        while ahead:
+            one = ahead.pop()
+            if one not in found:
+                found.add(one)
+                ahead += self.predecessors(one)
+        return tuple(sorted(found))
+
+    def readable(self, drained: Collection[int]) -> tuple[int, ...]:
+        """Give the segments that an ordered reader may read.
+
+        Args:
+            drained: Ids of what it has drained; pruned ones may be among them.
+
+        Returns:
+            Ids, lowest first, of what it has not drained itself although all the ancestors are.
+
+        Complexity:
+            O(n), n segments.
+        """
+        done = set(drained)
+        open_line: set[int] = set()  # not drained, or below something that is not
+        readable = []
+        for one in self._segments.values():  # by id, so parents come first
+            waits = not open_line.isdisjoint(one.parents)
+            if waits or one.id not in done:
+                open_line.add(one.id)
+            if not waits and one.id not in done:
+                readable.append(one.id)
+        return tuple(readable)
+
+    def segment_at(self, segment_hash: int) -> Segment:
+        """Find the active segment of a key, by the high half of its hash.
+
+        A producer that finds its segment sealed asks the newer map the same question: that is the whole redirection.
+
+        Args:
+            segment_hash: An int in ``range(65536)``.
+
+        Returns:
+            The segment.
+
+        Raises:
+            ConfigError: There is no such hash.
+
+        Complexity:
+            O(log n), n active segments.
+        """
+        if type(segment_hash) is not int or not 0 <= segment_hash < HASH_STOP:
+            raise ConfigError("segment hash", segment_hash, f"be an int from 0 to {HASH_STOP - 1}")
+        return self._active[bisect_right(self._stops, segment_hash)]
+
+    def locate(self, segment_hash: int, bucket_hash: int) -> Location:
+        """Say where a new message belongs, by both halves of its key's hash (see `keyshared.buckets.hash_halves`).
+
+        Args:
+            segment_hash: The high half.
+            bucket_hash: The low half; 0 for a message without a key.
+
+        Returns:
+            Segment and bucket.
+
+        Raises:
+            ConfigError: There is no such hash.
+
+        Complexity:
+            O(log n + log b), n active segments and b buckets.
+        """
+        found = self.segment_at(segment_hash)
+        return Location(found.id, found.layout.bucket_of(bucket_hash))
+
+    def supersedes(self, older: "SegmentMap") -> bool:
+        """Tell whether this map is the newer one of two of a topic.
+
+        Args:
+            older: What was known so far.
+
+        Returns:
+            False if this is the same epoch or an earlier one: a notice that came late, to be ignored.
+
+        Raises:
+            ConfigError: It is no map, or a segment of both is not the same: they are of two topics.
+        """
+        if not isinstance(older, SegmentMap):
+            raise ConfigError("segments", older, "be a SegmentMap")
+        for one in older.segments:
+            if self._segments.get(one.id, one) != one:
+                raise ConfigError("segments", self, f"be of one topic: segment {one.id} is another one there")
+        return self._epoch > older.epoch
+
+    def stats(self) -> SegmentStats:
+        """Give the figures of this map.
+
+        Returns:
+            Counts.
+        """
+        buckets = sum(len(segment.layout) for segment in self._active)
+        sealed = len(self._segments) - len(self._active)
+        return SegmentStats(len(self._active), sealed, buckets, self._rollovers, self._epoch)
+
+    def to_json(self) -> dict[str, object]:
+        """Give the map as plain data that JSON can hold.
+
+        Returns:
+            A new dict; `from_json` reads it.
+        """
+        return {
+            "version": _FORMAT_VERSION,
+            "epoch": self._epoch,
+            "next_id": self._next_id,
+            "rollovers": self._rollovers,
+            "segments": [plain_segment(segment) for segment in self._segments.values()],
+        }
+
+    @classmethod
+    def from_json(cls, data: object) -> "SegmentMap":
+        """Read what `to_json` wrote; anything else is refused.
+
+        Args:
+            data: The data.
+
+        Returns:
+            A map equal to the one that was written.
+
+        Raises:
+            SnapshotError: The data is truncated, forged, of another version, or not as `to_json` writes it.
+
+        Example:
+            >>> segments = SegmentMap.equal_width(3).split(1)
+            >>> SegmentMap.from_json(segments.to_json()) == segments
+            True
+        """
+        if not isinstance(data, Mapping) or data.keys() != _FIELDS:
+            raise SnapshotError("segments", data, f"be a mapping with exactly the fields {', '.join(sorted(_FIELDS))}")
+        if type(data["version"]) is not int or data["version"] != _FORMAT_VERSION:
+            raise SnapshotError("version", data["version"], f"be {_FORMAT_VERSION}")
+        if type(data["segments"]) is not list:
+            raise SnapshotError("segments", data["segments"], "be a list")
+        try:
+            segments = [segment_in(one) for one in data["segments"]]
+            epoch, next_id = check_int("epoch", data["epoch"], 0), check_int("next_id", data["next_id"], 0)
+            built = cls(segments, epoch=epoch, next_id=next_id, rollovers=data["rollovers"])
+        except SnapshotError:
+            raise
+        except ConfigError as error:
+            raise SnapshotError(*error.args) from error
+        if built.to_json()["segments"] != [dict(one) for one in data["segments"]]:
+            raise SnapshotError("segments", data["segments"], "be in the order of their ids")
+        return built
+
+    def check_invariants(self) -> None:
+        """Check what must always be true of a map; for tests and for the suspicious.
+
+        Raises:
+            InvariantError: Something is not; a bug in this library.
+
+        Complexity:
+            O(n log n), n segments: everything is built again.
+        """
+        try:
+            fresh = SegmentMap(self.segments, epoch=self._epoch, next_id=self._next_id, rollovers=self._rollovers)
+        except ConfigError as error:
+            raise InvariantError(f"the segments fit together: {error}") from error
+        if (fresh._active, fresh._stops, fresh._children) != (self._active, self._stops, self._children):
+            raise InvariantError("what is active and who comes after whom is read off the segments")
+
+    def _open(self, segment: int) -> Segment:
+        found = self.segment(segment)
+        if successors := self._children.get(found.id):
+            raise SegmentSealedError(found.id, successors)
+        return found
+
+    def _with(
+        self, parents: list[Segment], ranges: list[HashRange], layout: BucketLayout, *, rollovers: int = 0
+    ) -> "SegmentMap":
+        merges = max(parent.merges for parent in parents) + (len(parents) - 1)
+        ids = tuple(sorted(parent.id for parent in parents))
+        epoch = self._epoch + 1
+        born = [Segment(self._next_id + i, each, layout, ids, epoch, merges) for i, each in enumerate(ranges)]
+        return SegmentMap(
+            [*self._segments.values(), *born],
+            epoch=epoch,
+            next_id=self._next_id + len(born),
+            rollovers=self._rollovers + rollovers,
+        )
+
+    @property
+    def _state(self) -> tuple[object, ...]:
+        return self._epoch, self._next_id, self._rollovers, tuple(self._segments.values())
+
+    def __eq__(self, other: object) -> bool:
+        return self._state == other._state if isinstance(other, SegmentMap) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._state)
+
+    def __repr__(self) -> str:
+        return f"<SegmentMap of {len(self._active)} active segments of {len(self._segments)} at epoch {self._epoch}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpickle, self._state
+
+
+def assign_round_robin(segments: SegmentMap, consumers: Iterable[str]) -> dict[int, str]:
+    """Deal the active segments out to consumers, one consumer for each segment.
+
+    Args:
+        segments: The map.
+        consumers: Their names, in any order.
+
+    Returns:
+        Who reads each active segment, by its id, in the order of the ranges; empty without consumers.
+
+    Raises:
+        ConfigError: A name is given twice, or is no text.
+
+    Complexity:
+        O(n + c log c), n active segments and c consumers.
+
+    Source:
+        PIP-468: segments by range, consumers by name, in turns. It depends on nothing else, so everyone who knows both
+        lists agrees; the price is that a join or a split may move most of the segments.
+
+    Example:
+        >>> assign_round_robin(SegmentMap.equal_width(3), ["b", "a"])
+        {0: 'a', 1: 'b', 2: 'a'}
+    """
+    check_kind("segments", segments, SegmentMap)
+    given = list(consumers)
+    for name in given:
+        check_text("consumer", name)
+    names = sorted(set(given))
+    if len(names) < len(given):
+        raise ConfigError("consumers", given, "be named once each")
+    return {segment.id: names[i % len(names)] for i, segment in enumerate(segments.active)} if names else {}
+
+
+def _unpickle(epoch: int, next_id: int, rollovers: int, segments: tuple[Segment, ...]) -> SegmentMap:
+    return SegmentMap(segments, epoch=epoch, next_id=next_id, rollovers=rollovers)

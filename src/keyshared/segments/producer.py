@@ -1,0 +1,309 @@
+"""A producer across rollovers: where each message goes, and what a seal sends back.
+
+Seals come at any time, while entries are under way. A broker takes the entries of a segment in the order in which they
+were sent, up to the seal, and refuses everything after it; so what it took is a beginning of what was sent. A message
+that was refused goes to the successor, and must get there before anything newer of its key. But whether an entry was
+refused is only known when its answer is there. Hence one rule, the mirror image of the reader's: nothing goes to a
+successor while an entry to a segment whose range it shares is unanswered. Until then messages are held.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from keyshared.buckets.batcher import BatchLimits, BatchMessage, BatchStats, BucketBatcher, EntryBatch, check_message
+from keyshared.errors import ClockError, ConfigError, InvariantError, SequenceOrderError
+from keyshared.ranges import HashRange
+from keyshared.segments.map import SegmentMap
+from keyshared.segments.segment import Segment
+
+__all__ = ["Publish", "SegmentProducer"]
+
+
+class Publish(NamedTuple):
+    """An entry to be sent to a segment, after all that were given before it.
+
+    Attributes:
+        segment: Id of the segment.
+        entry: The entry. It is answered by its ``sequence_id``.
+    """
+
+    segment: int
+    entry: EntryBatch
+
+
+class _Lane:
+    """What is on its way to one segment."""
+
+    __slots__ = ("batcher", "closing", "segment", "unanswered")
+
+    def __init__(self, segment: Segment, limits: BatchLimits) -> None:
+        self.segment = segment
+        self.batcher = BucketBatcher(segment.layout, limits)
+        self.unanswered: dict[int, EntryBatch] = {}
+        self.closing = False  # it refused something, or a newer map says that it is sealed
+
+
+class SegmentProducer:
+    """Routes messages to segments, batches them by bucket, and sends again what a seal refused.
+
+    Order of keys is kept across splits, merges and rebucketings, and every message is confirmed in the end or still
+    known here. An entry whose outcome nobody knows (a lost connection) is for the caller to answer: `refused` may
+    double it, `confirmed` may lose it. Not thread-safe.
+
+    Args:
+        segments: The map to begin with.
+        limits: When batches go out; None for the defaults.
+
+    Raises:
+        ConfigError: An argument is something else.
+
+    Complexity:
+        O(log s + log b) a message, s active segments and b buckets; O(h + s * l) when a rollover ends, with h messages
+        held and l segments under way.
+
+    Source:
+        PIP-468 and PIP-486: a seal redirects producers; differs: says what is held until when.
+
+    Example:
+        >>> before = SegmentMap.equal_width()
+        >>> producer = SegmentProducer(before, BatchLimits(max_messages=1))
+        >>> [publish.segment for publish in producer.send(BatchMessage(0, "a"))]
+        [0]
+        >>> producer.update(before.split(0)), producer.send(BatchMessage(1, "b"))
+        ([], [])
+        >>> [(publish.segment, publish.entry.messages[0].item) for publish in producer.refused(0, 0)]
+        [(1, 'a'), (1, 'b')]
+    """
+
+    __slots__ = ("_blocked", "_held", "_lanes", "_last", "_limits", "_now", "_segments", "_sent")
+
+    def __init__(self, segments: SegmentMap, limits: BatchLimits | None = None) -> None:
+        if not isinstance(segments, SegmentMap):
+            raise ConfigError("segments", segments, "be a SegmentMap")
+        if limits is not None and not isinstance(limits, BatchLimits):
+            raise ConfigError("limits", limits, "be BatchLimits")
+        self._segments = segments
+        self._limits = limits or BatchLimits()
+        self._lanes: dict[int, _Lane] = {}
+        self._held: list[BatchMessage] = []
+        self._blocked: frozenset[int] = frozenset()
+        self._last: int | None = None
+        self._now = 0
+        self._sent = BatchStats(0, 0, 0, 0, self._limits)  # by lanes that are no more
+
+    def send(self, message: BatchMessage, *, now_ms: int | None = None) -> list[Publish]:
+        """Take a message; give what goes out because of it.
+
+        Args:
+            message: The next one. Its ``segment_hash`` chooses the segment.
+            now_ms: Monotonic milliseconds; None for the same instant as the last call.
+
+        Returns:
+            Entries to send, in order. None if it waits in a batch, or is held by a rollover (see `held`).
+
+        Raises:
+            ConfigError: A field of the message can never work.
+            SequenceOrderError: Its sequence id is not above the one before.
+            ClockError: ``now_ms`` went back. In each case nothing was changed.
+        """
+        check_message(message)
+        target = self._segments.segment_at(message.segment_hash)
+        if self._last is not None and message.sequence_id <= self._last:
+            raise SequenceOrderError(message.sequence_id, self._last)
+        self._advance(now_ms)
+        self._last = message.sequence_id
+        if target.id in self._blocked:
+            self._held.append(message)
+            return []
+        return self._add(target, message)
+
+    def flush(self) -> list[Publish]:
+        """Send what is open. What is held stays.
+
+        Returns:
+            Entries to send, in order.
+        """
+        return [publish for lane in self._lanes.values() for publish in self._sending(lane, lane.batcher.flush())]
+
+    def handle_timeout(self, *, now_ms: int) -> list[Publish]:
+        """Send what has waited long enough. Early and extra calls are free.
+
+        Args:
+            now_ms: Monotonic milliseconds.
+
+        Returns:
+            Entries to send, in order.
+
+        Raises:
+            ClockError: ``now_ms`` went back.
+        """
+        self._advance(now_ms)
+        due = ((lane, lane.batcher.handle_timeout(now_ms=self._now)) for lane in self._lanes.values())
+        return [publish for lane, entries in due for publish in self._sending(lane, entries)]
+
+    def confirmed(self, segment: int, sequence_id: int) -> list[Publish]:
+        """Say that a broker has taken an entry. An answer to nothing that is unanswered is ignored.
+
+        Args:
+            segment: Where it went.
+            sequence_id: Its id.
+
+        Returns:
+            Entries that waited for this answer.
+        """
+        lane = self._lanes.get(segment)
+        if lane is None or lane.unanswered.pop(sequence_id, None) is None:
+            return []
+        return self._settle(lane)
+
+    def refused(self, segment: int, sequence_id: int) -> list[Publish]:
+        """Say that a broker has refused an entry, because the segment is sealed.
+
+        Args:
+            segment: Where it went.
+            sequence_id: Its id.
+
+        Returns:
+            Entries that waited for this answer: none before the newer map is known and all other answers are there.
+        """
+        lane = self._lanes.get(segment)
+        entry = lane.unanswered.pop(sequence_id, None) if lane is not None else None
+        if lane is None or entry is None:
+            return []
+        self._close(lane, entry.messages)
+        self._block()
+        return self._settle(lane)
+
+    def update(self, segments: SegmentMap) -> list[Publish]:
+        """Learn of a newer map. One that is not newer is ignored.
+
+        Args:
+            segments: The map.
+
+        Returns:
+            Entries that waited for it.
+
+        Raises:
+            ConfigError: It is no map, or one of another topic.
+        """
+        if not isinstance(segments, SegmentMap):
+            raise ConfigError("segments", segments, "be a SegmentMap")
+        if not segments.supersedes(self._segments):
+            return []
+        self._segments = segments
+        active = set(segments.active_ids)
+        for lane in [lane for one, lane in self._lanes.items() if one not in active]:
+            self._close(lane, ())
+            self._forget_if_done(lane)
+        return self._release()
+
+    @property
+    def segments(self) -> SegmentMap:
+        """The newest map that was given."""
+        return self._segments
+
+    @property
+    def held(self) -> int:
+        """Messages that wait for a rollover to end. Stop producing while they are too many."""
+        return len(self._held)
+
+    @property
+    def unanswered(self) -> tuple[Publish, ...]:
+        """Entries that are neither confirmed nor refused, segment by segment in the order in which they were given."""
+        return tuple(Publish(one, entry) for one, lane in self._lanes.items() for entry in lane.unanswered.values())
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `handle_timeout` will send something; None if nothing waits for time to pass. O(segments under way)."""
+        due = (lane.batcher.next_deadline_ms for lane in self._lanes.values())
+        return min((each for each in due if each is not None), default=None)
+
+    def stats(self) -> BatchStats:
+        """Give the figures of all batches so far. What was refused and sent again counts each time.
+
+        Returns:
+            A value.
+        """
+        total = self._sent
+        for lane in self._lanes.values():
+            total += lane.batcher.stats()
+        return total
+
+    def check_invariants(self) -> None:
+        """Check what must hold between any two calls.
+
+        Raises:
+            InvariantError: Something does not; a bug in this library.
+        """
+        ids = [message.sequence_id for message in self._held]
+        if ids != sorted(set(ids)):
+            raise InvariantError("what is held is in the order of its sequence ids")
+        if any(self._segments.segment_at(message.segment_hash).id not in self._blocked for message in self._held):
+            raise InvariantError("only what is blocked is held")
+        if self._blocked != self._now_blocked():
+            raise InvariantError("a segment is blocked while something it shares its range with is under way")
+        active = set(self._segments.active_ids)
+        for one, lane in self._lanes.items():
+            lane.batcher.check_invariants()
+            if lane.closing and len(lane.batcher):
+                raise InvariantError(f"nothing is open for segment {one}, which is closing")
+            if one not in active and not (lane.closing and lane.unanswered):
+                raise InvariantError(f"sealed segment {one} is kept for its answers only")
+
+    def _add(self, target: Segment, message: BatchMessage) -> list[Publish]:
+        lane = self._lanes.get(target.id)
+        if lane is None:
+            lane = self._lanes[target.id] = _Lane(target, self._limits)
+        return self._sending(lane, lane.batcher.add(message, now_ms=self._now))
+
+    def _sending(self, lane: _Lane, entries: Iterable[EntryBatch]) -> list[Publish]:
+        publishes = [Publish(lane.segment.id, entry) for entry in entries]
+        lane.unanswered.update((publish.entry.sequence_id, publish.entry) for publish in publishes)
+        return publishes
+
+    def _close(self, lane: _Lane, refused: Iterable[BatchMessage]) -> None:
+        lane.closing = True
+        self._held += [*refused, *lane.batcher.take_open()]
+        self._held.sort(key=lambda message: message.sequence_id)  # nearly sorted: cheap
+
+    def _settle(self, lane: _Lane) -> list[Publish]:
+        return self._release() if self._forget_if_done(lane) else []
+
+    def _forget_if_done(self, lane: _Lane) -> bool:
+        if not lane.closing or lane.unanswered or lane.segment.id in self._segments.active_ids:
+            return False
+        self._sent += lane.batcher.stats()
+        del self._lanes[lane.segment.id]
+        return True
+
+    def _release(self) -> list[Publish]:
+        self._block()
+        waiting, self._held = self._held, []
+        publishes: list[Publish] = []
+        for message in waiting:
+            target = self._segments.segment_at(message.segment_hash)
+            if target.id in self._blocked:
+                self._held.append(message)
+            else:
+                publishes += self._add(target, message)
+        return publishes
+
+    def _block(self) -> None:
+        self._blocked = self._now_blocked()
+
+    def _now_blocked(self) -> frozenset[int]:
+        closing = [lane.segment.range for lane in self._lanes.values() if lane.closing]
+        return frozenset(
+            segment.id for segment in self._segments.active if any(_overlap(segment.range, each) for each in closing)
+        )
+
+    def _advance(self, now_ms: int | None) -> None:
+        if now_ms is None:
+            return
+        if type(now_ms) is not int or now_ms < self._now:
+            raise ClockError(now_ms, self._now)
+        self._now = now_ms
+
+
+def _overlap(first: HashRange, second: HashRange) -> bool:
+    return first.start < second.stop and second.start < first.stop

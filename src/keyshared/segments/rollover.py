@@ -1,0 +1,455 @@
+"""The life of segments as an ordered subscription sees it: what may be read, what is drained, what can go.
+
+A split, a merge or a rebucketing seals segments and opens successors. The messages of a key before the change are in
+the old segment, those after it in the new one, and buckets of the two need not be the same. So whoever keeps the order
+of keys reads a successor only when every segment before it is *drained*: read to its end, and all of it settled.
+
+Drained is never recorded. It is read off two facts that have to be kept anyway: the cursors of the buckets, and that a
+reader came to the end of a sealed segment.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final, Self
+
+from keyshared._checks import check_kind, checked_kinds
+from keyshared.buckets.layout import BucketLayout, Straddles
+from keyshared.cursor import DEFAULT_TOKEN_BYTES, ContiguousCursor
+from keyshared.errors import (
+    ConfigError,
+    InvariantError,
+    MisuseError,
+    OffsetOrderError,
+    SegmentOrderError,
+    SegmentSealedError,
+    SnapshotError,
+)
+from keyshared.segments.map import SegmentMap
+
+__all__ = ["SegmentProgress", "SegmentState", "removable"]
+
+_FORMAT_VERSION: Final = 1
+_FIELDS: Final = frozenset({"version", "drained", "cursors"})
+
+
+class SegmentState(StrEnum):
+    """What a segment is to one subscription. It only ever goes down this list."""
+
+    ACTIVE = "active"  # producers write to it
+    SEALED = "sealed"  # nothing comes any more; something of it is not read, or not settled
+    DRAINED = "drained"  # read to its end, and all of it is settled
+
+
+class _Reading:
+    """How far one segment is: a cursor for each bucket, what is to be read next, and whether its end was seen."""
+
+    __slots__ = ("cursors", "ended", "next")
+
+    def __init__(self, layout: BucketLayout) -> None:
+        self.cursors = [ContiguousCursor() for _ in range(len(layout))]
+        self.next: int | None = None  # one past the last offer; after a restart where to go on; None before any
+        self.ended = False
+
+    @property
+    def resume_offset(self) -> int | None:
+        lowest = (next(iter(cursor)).offset for cursor in self.cursors if cursor.outstanding)
+        return min(lowest, default=self.next)
+
+    @property
+    def drained(self) -> bool:
+        return self.ended and not any(cursor.outstanding for cursor in self.cursors)
+
+
+class SegmentProgress:
+    """How far one ordered subscription is in every segment of a topic.
+
+    Facts go in: a newer map, an entry that was read, one that is settled, the end of a segment. What comes out is the
+    segments that may be read from now on. Who reads which bucket of them is another matter. Not thread-safe.
+
+    Args:
+        segments: The map to begin with.
+        drained: What was drained before a restart; pruned segments may be among them.
+
+    Raises:
+        ConfigError: ``segments`` is no map, or ``drained`` names an active segment, or one without its ancestors.
+
+    Complexity:
+        O(1) for an entry, but O(b) to settle one when the end of its segment was seen, and O(s) when a segment drains;
+        b buckets, s segments. Memory O(outstanding + buckets of the segments that are not pruned).
+
+    Source:
+        PIP-468 (parents before children), PIP-486 (the buckets; checkpoints of segment and bucket).
+
+    Example:
+        >>> progress = SegmentProgress(SegmentMap.equal_width())
+        >>> progress.offer(0, 7, 40_000, 40_100)  # offset 7, with its stamp
+        (2,)
+        >>> progress.update(SegmentMap.equal_width().split(0)), progress.reached_end(0), progress.waiting_for(1)
+        ((), (), (0,))
+        >>> progress.settle(0, 2, 7)
+        (1, 2)
+    """
+
+    __slots__ = ("_before", "_readable", "_readings", "_segments")
+
+    def __init__(self, segments: SegmentMap, *, drained: Iterable[int] = ()) -> None:
+        if not isinstance(segments, SegmentMap):
+            raise ConfigError("segments", segments, "be a SegmentMap")
+        known = {segment.id for segment in segments.segments}
+        before = known.intersection(drained)
+        for one in before:
+            if segments.is_active(one) or not before.issuperset(segments.ancestors(one)):
+                raise ConfigError("drained", one, "be sealed, and drained after all its ancestors")
+        self._segments = segments
+        self._before = before
+        self._readings: dict[int, _Reading] = {}
+        self._readable = set(self._now_readable())
+
+    @classmethod
+    def from_checkpoint(cls, segments: SegmentMap, data: object) -> Self:
+        """Go on after a restart. What was outstanding is to be read and offered again, from `resume_offset`.
+
+        That the end of a segment was seen is not remembered, unless it was drained: a reader sees it again.
+
+        Args:
+            segments: A map, at least as new as the one of the checkpoint. What it has pruned is left out.
+            data: What `checkpoint` gave.
+
+        Returns:
+            Progress that asks for nothing that was settled.
+
+        Raises:
+            ConfigError: ``segments`` is no map.
+            SnapshotError: The data is truncated, forged, of another version, or does not fit the map.
+
+        Complexity:
+            O(n + the size of the data), n segments.
+
+        Example:
+            >>> segments = SegmentMap.equal_width()
+            >>> progress = SegmentProgress(segments)
+            >>> progress.offer(0, 7, 0, 0), progress.offer(0, 8, 0, 0), progress.settle(0, 0, 8)
+            ((0,), (0,), ())
+            >>> again = SegmentProgress.from_checkpoint(segments, progress.checkpoint())
+            >>> again.resume_offset(0, 0), again.offer(0, 7, 0, 0), again.offer(0, 8, 0, 0)
+            (7, (0,), ())
+        """
+        if not isinstance(data, Mapping) or data.keys() != _FIELDS:
+            raise SnapshotError(
+                "checkpoint", data, f"be a mapping with exactly the fields {', '.join(sorted(_FIELDS))}"
+            )
+        if type(data["version"]) is not int or data["version"] != _FORMAT_VERSION:
+            raise SnapshotError("version", data["version"], f"be {_FORMAT_VERSION}")
+        drained, cursors = data["drained"], data["cursors"]
+        if type(drained) is not list or any(type(one) is not int for one in drained):
+            raise SnapshotError("drained", drained, "be a list of ids")
+        if not isinstance(segments, SegmentMap):
+            raise ConfigError("segments", segments, "be a SegmentMap")
+        try:
+            progress = cls(segments, drained=drained)
+        except ConfigError as error:
+            raise SnapshotError(*error.args) from error
+        if type(cursors) is not list or not all(map(_is_row, cursors)):
+            raise SnapshotError("cursors", cursors, "be a list of rows: id, offset to resume from or None, tokens")
+        known = {one.id for one in segments.segments}
+        for segment, resume, tokens in cursors:
+            if segment in known:
+                progress._resume(segment, resume, tokens)
+        return progress
+
+    def _resume(self, segment: int, resume: int | None, tokens: list[str]) -> None:
+        try:
+            layout = self._layout_to_read(segment)
+        except MisuseError as error:
+            raise SnapshotError("segment", segment, f"be readable, but {error}") from error
+        if len(tokens) != len(layout) or segment in self._readings:
+            raise SnapshotError("tokens", tokens, f"be a list of {len(layout)} for segment {segment}, once")
+        fresh = [ContiguousCursor.from_token(token) for token in tokens]
+        if resume is None and any(cursor.resume_offset is not None for cursor in fresh):
+            raise SnapshotError("resume", resume, f"be an offset for segment {segment}, whose tokens have one")
+        reading = self._reading(segment)
+        reading.cursors, reading.next = fresh, resume
+
+    def update(self, segments: SegmentMap) -> tuple[int, ...]:
+        """Learn of a newer map. One that is not newer is ignored.
+
+        Args:
+            segments: The map.
+
+        Returns:
+            Segments that may be read from now on, lowest id first.
+
+        Raises:
+            ConfigError: It is no map, or one of another topic.
+
+        Complexity:
+            O(n), n segments.
+        """
+        if not isinstance(segments, SegmentMap):
+            raise ConfigError("segments", segments, "be a SegmentMap")
+        if not segments.supersedes(self._segments):
+            return ()
+        self._segments = segments
+        known = {segment.id for segment in segments.segments}
+        self._before &= known
+        self._readings = {one: reading for one, reading in self._readings.items() if one in known}
+        return self._newly_readable()
+
+    def offer(self, segment: int, offset: int, hash_min: int, hash_max: int) -> tuple[int, ...]:
+        """Say that an entry was read, by the stamp on it.
+
+        It belongs to the buckets of *its* segment, however many its successors have. In each of them it is outstanding
+        until it is settled there.
+
+        Args:
+            segment: Where it was read.
+            offset: Its offset there; offsets of a segment grow strictly.
+            hash_min: The lowest bucket hash of its messages, as stamped.
+            hash_max: The highest.
+
+        Returns:
+            Its buckets: mostly one. Several if its bounds straddle them, and all if its stamp cannot be true; then open
+            it, hand each bucket its part (see `BucketLayout.split`), and settle at once where there is none. After a
+            restart only those where it was not settled before: none if there is nothing to be done.
+
+        Raises:
+            SegmentOrderError: Something before the segment is not drained.
+            SegmentSealedError: The end of the segment was seen already.
+            UnknownSegmentError: There is no such segment.
+            OffsetOrderError: The offset is not above the one before it.
+            ConfigError: A bound is not an int. In each case nothing was changed.
+
+        Complexity:
+            O(log b + the buckets it belongs to), b buckets of the segment.
+        """
+        layout = self._layout_to_read(segment)
+        route = layout.route(hash_min, hash_max)
+        if isinstance(route, int):
+            buckets = range(route, route + 1)
+        elif isinstance(route, Straddles):
+            buckets = range(route.first, route.last + 1)
+        else:
+            buckets = range(len(layout))
+        reading = self._readings.get(segment)
+        following = reading.next if reading is not None else None
+        if type(offset) is not int or (following is not None and offset < following):
+            raise OffsetOrderError(offset, None if following is None else following - 1)
+        reading = reading or self._reading(segment)
+        # what one cursor refuses, the first one refuses, and nothing has changed then
+        wanted = tuple(bucket for bucket in buckets if reading.cursors[bucket].offer(offset))
+        reading.next = offset + 1
+        return wanted
+
+    def settle(self, segment: int, bucket: int, offset: int) -> tuple[int, ...]:
+        """Say that an entry (or its part for one bucket) is done with. One that is not outstanding is ignored.
+
+        Args:
+            segment: Where it was read. An ack for a segment that is pruned is ignored as well.
+            bucket: One of the buckets that `offer` gave.
+            offset: Its offset.
+
+        Returns:
+            Segments that may be read from now on, lowest id first: those that waited for this very ack.
+
+        Raises:
+            ConfigError: The segment has no such bucket.
+        """
+        reading = self._readings.get(segment)
+        if reading is None:
+            return ()
+        if type(bucket) is not int or not 0 <= bucket < len(reading.cursors):
+            raise ConfigError("bucket", bucket, f"be an int from 0 to {len(reading.cursors) - 1}")
+        settled = reading.cursors[bucket].settle(offset)
+        return self._newly_readable() if settled and reading.drained else ()
+
+    def reached_end(self, segment: int) -> tuple[int, ...]:
+        """Say that the reader came to the end of a sealed segment: nothing follows what was offered.
+
+        A broker may tell so before the newer map arrives; the successors are readable when both are there.
+
+        Args:
+            segment: Which.
+
+        Returns:
+            Segments that may be read from now on, lowest id first. Saying it again changes nothing.
+
+        Raises:
+            SegmentOrderError: Something before the segment is not drained.
+            UnknownSegmentError: There is no such segment.
+        """
+        if self.state(segment) is SegmentState.DRAINED:
+            return ()
+        if waits := self.waiting_for(segment):
+            raise SegmentOrderError(segment, waits)
+        reading = self._reading(segment)
+        reading.ended = True
+        return self._newly_readable() if reading.drained else ()
+
+    @property
+    def segments(self) -> SegmentMap:
+        """The newest map that was given."""
+        return self._segments
+
+    @property
+    def readable(self) -> tuple[int, ...]:
+        """Segments that may be read now and have not been read to their end, lowest id first."""
+        ended = {one for one, reading in self._readings.items() if reading.ended}
+        return tuple(sorted(self._readable - ended))
+
+    @property
+    def drained(self) -> tuple[int, ...]:
+        """Segments that are drained and not pruned, lowest id first; the constructor takes them after a restart."""
+        here = {one for one, reading in self._readings.items() if reading.drained}
+        return tuple(sorted(self._before | here))
+
+    def state(self, segment: int) -> SegmentState:
+        """Say what a segment is to this subscription.
+
+        Args:
+            segment: Its id.
+
+        Returns:
+            The state. Drained implies that everything before it is drained, too.
+
+        Raises:
+            UnknownSegmentError: There is no such segment.
+        """
+        active = self._segments.is_active(segment)
+        reading = self._readings.get(segment)
+        if segment in self._before or (reading is not None and reading.drained):
+            return SegmentState.DRAINED
+        ended = reading is not None and reading.ended
+        return SegmentState.ACTIVE if active and not ended else SegmentState.SEALED
+
+    def waiting_for(self, segment: int) -> tuple[int, ...]:
+        """Say why a segment may not be read.
+
+        Args:
+            segment: Its id.
+
+        Returns:
+            What has to be drained before, lowest id first; empty if it may be read, or is drained itself.
+
+        Raises:
+            UnknownSegmentError: There is no such segment.
+        """
+        done = set(self.drained)
+        return tuple(one for one in self._segments.ancestors(segment) if one not in done)
+
+    def resume_offset(self, segment: int, bucket: int | None = None) -> int | None:
+        """Say where a reader goes on after a restart.
+
+        Args:
+            segment: Its id.
+            bucket: One of its buckets; None for whoever reads all of them.
+
+        Returns:
+            The lowest offset that is not settled, or one above the greatest; None if none was offered. A bucket in
+            which nothing waits does not hold the segment back, however long ago its last entry was.
+
+        Raises:
+            UnknownSegmentError: There is no such segment.
+            ConfigError: It has no such bucket.
+        """
+        layout = self._segments.segment(segment).layout
+        reading = self._readings.get(segment)
+        if bucket is not None:
+            layout.range_of(bucket)  # raises
+            return reading.cursors[bucket].resume_offset if reading is not None else None
+        return reading.resume_offset if reading is not None else None
+
+    def checkpoint(self, max_token_bytes: int = DEFAULT_TOKEN_BYTES) -> dict[str, object]:
+        """Give what has to survive a restart, as plain data that JSON can hold: a cursor for each segment and bucket.
+
+        Args:
+            max_token_bytes: Longest text for one cursor. Ranges that do not fit are delivered again after a restart.
+
+        Returns:
+            A new dict; `from_checkpoint` reads it.
+
+        Raises:
+            ConfigError: ``max_token_bytes`` is no int, or does not even hold a position.
+
+        Complexity:
+            O(segments + buckets + outstanding).
+
+        Source:
+            PIP-486: the unit of a checkpoint is a bucket of a segment.
+        """
+        done = [one for one in self.drained if not self._segments.is_active(one)]
+        cursors = [
+            [one, reading.resume_offset, [cursor.token(max_token_bytes).text for cursor in reading.cursors]]
+            for one, reading in sorted(self._readings.items())
+            if one not in done
+        ]
+        return {"version": _FORMAT_VERSION, "drained": done, "cursors": cursors}
+
+    def check_invariants(self) -> None:
+        """Check what must hold between any two calls.
+
+        Raises:
+            InvariantError: Something does not; a bug in this library.
+        """
+        if self._readable != set(self._now_readable()):
+            raise InvariantError("what may be read follows from what is drained")
+        done = set(self.drained)
+        for one in done | self._readings.keys():
+            if not done.issuperset(self._segments.ancestors(one)):
+                raise InvariantError(f"segment {one} was touched after everything before it")
+        for one, reading in self._readings.items():
+            if len(reading.cursors) != len(self._segments.segment(one).layout):
+                raise InvariantError(f"segment {one} keeps its own buckets")
+
+    def _layout_to_read(self, segment: int) -> BucketLayout:
+        found = self._segments.segment(segment)
+        if segment not in self._readable:
+            if waits := self.waiting_for(segment):
+                raise SegmentOrderError(segment, waits)
+            raise SegmentSealedError(segment, self._segments.successors(segment))
+        reading = self._readings.get(segment)
+        if reading is not None and reading.ended:
+            raise SegmentSealedError(segment, self._segments.successors(segment))
+        return found.layout
+
+    def _reading(self, segment: int) -> _Reading:
+        found = self._readings.get(segment)
+        if found is None:
+            found = self._readings[segment] = _Reading(self._segments.segment(segment).layout)
+        return found
+
+    def _now_readable(self) -> tuple[int, ...]:
+        return self._segments.readable(self.drained)
+
+    def _newly_readable(self) -> tuple[int, ...]:
+        before, self._readable = self._readable, set(self._now_readable())
+        return tuple(sorted(self._readable - before))
+
+
+def removable(segments: SegmentMap, subscriptions: Iterable[SegmentProgress]) -> tuple[int, ...]:
+    """Say which sealed segments nobody needs any more.
+
+    Args:
+        segments: The map.
+        subscriptions: Every ordered subscription of the topic. Others, and retention, are for the caller to ask.
+
+    Returns:
+        Ids, in an order in which `SegmentMap.prune` takes them.
+
+    Example:
+        >>> progress = SegmentProgress(SegmentMap.equal_width())
+        >>> after = SegmentMap.equal_width().split(0)
+        >>> progress.update(after), removable(after, [progress]), progress.reached_end(0), removable(after, [progress])
+        ((), (), (1, 2), (0,))
+    """
+    check_kind("segments", segments, SegmentMap)
+    candidates = {one.id for one in segments.segments if not segments.is_active(one.id)}
+    for subscription in checked_kinds("subscription", subscriptions, SegmentProgress):
+        candidates.intersection_update(subscription.drained)
+    return tuple(sorted(candidates))
+
+
+def _is_row(row: object) -> bool:
+    if type(row) is not list or len(row) != 3:  # noqa: PLR2004 - id, offset, tokens
+        return False
+    segment, resume, tokens = row
+    return type(segment) is int and (resume is None or type(resume) is int) and type(tokens) is list

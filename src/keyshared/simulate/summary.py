@@ -1,0 +1,417 @@
+"""The figures of a simulated subscription, folded row by row in memory that grows with keys and consumers only."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Self
+
+from keyshared._checks import check_int, check_kind
+from keyshared.errors import ConfigError
+from keyshared.simulate.history import Event, Row
+
+__all__ = ["BacklogPoint", "ConsumerSummary", "MovedKeys", "Summary", "Tally", "WaitHistogram", "Waits"]
+
+DEFAULT_POINTS: Final = 100
+DEFAULT_HOTTEST: Final = 10
+
+_SUB_BUCKET_BITS: Final = 7  # 128 buckets for each power of two: an error of at most 1/128
+_ROW_WIDTH: Final = len(Row._fields)
+_EXACT: Final = 255  # up to here every value has a bucket of its own
+_PER_CENT: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long messages waited to be delivered. The percentiles are at most 1/128 above the truth, the rest is exact.
+
+    Attributes:
+        p50_ms: Half of them waited no longer.
+        p99_ms: 99 % of them waited no longer.
+        max_ms: Nobody waited longer.
+    """
+
+    p50_ms: int
+    p99_ms: int
+    max_ms: int
+
+
+class WaitHistogram:
+    """Percentiles of non-negative ints in O(1) memory: exact counts in buckets that widen with the value.
+
+    Values below 256 have a bucket each; above, every power of two is cut into 128 buckets of equal width. A percentile
+    is the greatest value of its bucket, or the greatest value seen if that is smaller: never below the truth, and above
+    it by less than 1/128 of it.
+
+    Source:
+        Gil Tene's HdrHistogram, with two significant digits.
+
+    Example:
+        >>> waits = WaitHistogram()
+        >>> for wait_ms in range(1, 1001):
+        ...     waits.add(wait_ms)
+        >>> waits.percentile(50), waits.percentile(99), waits.percentile(100)
+        (501, 991, 1000)
+    """
+
+    __slots__ = ("_counts", "_max", "_total")
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}  # by the greatest value of the bucket
+        self._total = 0
+        self._max = 0
+
+    def add(self, value: int) -> None:
+        """Count a value.
+
+        Args:
+            value: At least 0.
+        """
+        bucket = value
+        if type(value) is not int or value < 0:
+            raise ConfigError("value", value, "be an int of at least 0")
+        if value > _EXACT:
+            bucket |= (1 << value.bit_length() - _SUB_BUCKET_BITS - 1) - 1
+        self._counts[bucket] = self._counts.get(bucket, 0) + 1
+        self._total += 1
+        if value > self._max:  # noqa: PLR1730 - a call of max() for each delivery is dearer
+            self._max = value
+
+    def merge(self, other: Self) -> None:
+        """Count everything that another histogram has counted.
+
+        Args:
+            other: It is not changed.
+        """
+        check_kind("other", other, WaitHistogram)
+        for bucket, number in other._counts.items():
+            self._counts[bucket] = self._counts.get(bucket, 0) + number
+        self._total += other._total
+        self._max = max(self._max, other._max)
+
+    def percentile(self, percent: int) -> int:
+        """Give the least value that so many per cent of the values do not exceed (nearest rank).
+
+        Args:
+            percent: From 1 to 100.
+
+        Returns:
+            It, or up to 1/128 more; 0 if there are no values.
+        """
+        rank = -(-self._total * percent // _PER_CENT)
+        for bucket, number in sorted(self._counts.items()):
+            rank -= number
+            if rank <= 0:
+                return min(self._max, bucket)
+        return 0
+
+    def waits(self) -> Waits:
+        """Give the usual figures."""
+        return Waits(self.percentile(50), self.percentile(99), self._max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSummary:
+    """What one consumer did; all sessions of its name together.
+
+    Attributes:
+        deliveries: Deliveries that it got.
+        acked: Those that it acked in time.
+        failed: Those that it nacked or rejected in time.
+        lost: Those that ended without an answer of it: timed out, or released.
+        busy_ms: Time that it worked on what it answered in time.
+        wait: How long messages waited until they were delivered to it.
+    """
+
+    deliveries: int
+    acked: int
+    failed: int
+    lost: int
+    busy_ms: int
+    wait: Waits
+
+
+class BacklogPoint(NamedTuple):
+    """The backlog in an interval of time in which something happened to it.
+
+    Attributes:
+        at_ms: Start of the interval.
+        outstanding: The greatest number of outstanding messages in it.
+    """
+
+    at_ms: int
+    outstanding: int
+
+
+class MovedKeys(NamedTuple):
+    """What a change of membership did to the keys.
+
+    Attributes:
+        at_ms: When.
+        event: What changed.
+        consumer: Who.
+        moved: How many of the keys seen until then got another owner.
+        keys: How many keys had been seen until then.
+    """
+
+    at_ms: int
+    event: Event
+    consumer: str
+    moved: int
+    keys: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The figures of one run. The outstanding messages are the backlog.
+
+    Attributes:
+        messages: Messages that were offered.
+        keys: Different keys among them.
+        keyless: Those without a key.
+        deliveries: Deliveries of all messages.
+        redeliveries: Those that were not the first of their message.
+        acked: Messages settled by the ack of their current delivery.
+        late_acked: Messages settled by an ack that came late.
+        dead_lettered: Messages settled by a dead letter.
+        dropped: Messages settled by being dropped.
+        skipped: Messages settled because no consumer accepted their key.
+        spilled: Messages whose payload was dropped and read again.
+        consumers: By name, in the order of first joining.
+        wait: How long messages waited until they were delivered, all consumers together.
+        largest_backlog: The greatest number of outstanding messages.
+        largest_backlog_ms: When it was reached first; None if nothing was offered.
+        backlog: The backlog over time.
+        hottest_keys: Keys with most messages; of equal ones, those seen first.
+        moved_keys: What each change of membership did; empty if the plan does not count.
+        safe_cursor: Where the cursor was in the end.
+        start_ms: When the first thing happened; None if nothing did.
+        end_ms: When the last thing happened.
+    """
+
+    messages: int
+    keys: int
+    keyless: int
+    deliveries: int
+    redeliveries: int
+    acked: int
+    late_acked: int
+    dead_lettered: int
+    dropped: int
+    skipped: int
+    spilled: int
+    consumers: Mapping[str, ConsumerSummary]
+    wait: Waits
+    largest_backlog: int
+    largest_backlog_ms: int | None
+    backlog: tuple[BacklogPoint, ...]
+    hottest_keys: tuple[tuple[bytes, int], ...]
+    moved_keys: tuple[MovedKeys, ...]
+    safe_cursor: int | None
+    start_ms: int | None
+    end_ms: int | None
+
+    @property
+    def duration_ms(self) -> int:
+        """Virtual time from the first thing that happened to the last."""
+        return 0 if self.start_ms is None or self.end_ms is None else self.end_ms - self.start_ms
+
+
+@dataclass(slots=True)
+class _ConsumerTally:
+    deliveries: int = 0
+    acked: int = 0
+    failed: int = 0
+    lost: int = 0
+    busy_ms: int = 0
+    wait: WaitHistogram = field(default_factory=WaitHistogram)
+
+    def summary(self) -> ConsumerSummary:
+        return ConsumerSummary(
+            deliveries=self.deliveries,
+            acked=self.acked,
+            failed=self.failed,
+            lost=self.lost,
+            busy_ms=self.busy_ms,
+            wait=self.wait.waits(),
+        )
+
+
+class _Curve:
+    """The backlog over time, in at most so many points: when they run out, neighbouring intervals become one."""
+
+    __slots__ = ("_end", "_now", "_points", "_size", "_width", "peak", "peak_ms")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._width = 1
+        self._points: list[list[int]] = []
+        self._end = -1  # of the last interval
+        self._now = 0
+        self.peak = 0
+        self.peak_ms: int | None = None
+
+    def add(self, at_ms: int, change: int) -> None:
+        before = self._now
+        now = self._now = before + change
+        if now > self.peak:
+            self.peak, self.peak_ms = now, at_ms
+        if at_ms < self._end:
+            if now > self._points[-1][1]:  # noqa: PLR1730 - as in `WaitHistogram.add`
+                self._points[-1][1] = now
+            return
+        start = at_ms - at_ms % self._width
+        self._end = start + self._width
+        self._points.append([start, max(before, now)])
+        while len(self._points) > self._size:
+            self._widen()
+
+    def points(self) -> tuple[BacklogPoint, ...]:
+        return tuple(BacklogPoint(at_ms, peak) for at_ms, peak in self._points)
+
+    def _widen(self) -> None:
+        self._width *= 2
+        merged: dict[int, int] = {}
+        for at_ms, peak in self._points:
+            start = at_ms - at_ms % self._width
+            merged[start] = max(peak, merged.get(start, 0))
+        self._points = [[start, peak] for start, peak in merged.items()]
+        self._end = self._points[-1][0] + self._width
+
+
+class Tally:
+    """Folds rows into a `Summary`.
+
+    Args:
+        points: How many points of the backlog over time are wanted, at most.
+        hottest: How many of the keys with most messages are wanted.
+
+    Raises:
+        ConfigError: One of them is no int of at least 1 (``hottest``: 0).
+
+    Complexity:
+        O(1) for each row; memory O(keys + consumers + points).
+
+    Example:
+        >>> tally = Tally()
+        >>> tally.add(Row(0, 5, Event.OFFERED, offset=0, key=b"k", available_ms=5))
+        >>> tally.summary().hottest_keys
+        ((b'k', 1),)
+    """
+
+    def __init__(self, *, points: int = DEFAULT_POINTS, hottest: int = DEFAULT_HOTTEST) -> None:
+        for name, value, least in (("points", points, 1), ("hottest", hottest, 0)):
+            check_int(name, value, least)
+        self._hottest = hottest
+        self._curve = _Curve(points)
+        self._events: Counter[Event] = Counter()
+        self._keys: dict[bytes | None, int] = {}  # not a Counter: its += costs three times as much
+        self._consumers: dict[str, _ConsumerTally] = {}
+        self._redeliveries = 0
+        self._moved: list[MovedKeys] = []
+        self._safe_cursor: int | None = None
+        self._start_ms: int | None = None
+        self._end_ms: int | None = None
+
+    def add(self, row: Row) -> None:
+        """Take the next row of a history.
+
+        Args:
+            row: Must follow the one taken last.
+        """
+        if len(row) != _ROW_WIDTH:
+            raise ConfigError("row", row, "be a Row")
+        _, at_ms, event, offset, key, _, _, _, _, _, _, _ = row
+        if self._start_ms is None:
+            self._start_ms = at_ms
+        self._end_ms = at_ms
+        if event is Event.CURSOR:
+            self._safe_cursor = offset
+        elif event is Event.OFFERED:
+            self._keys[key] = self._keys.get(key, 0) + 1
+            self._curve.add(at_ms, 1)
+        elif event is Event.DELIVERED:
+            self._add_delivery(row)
+        elif event is Event.ACKED:
+            self._add_end(row)
+            self._curve.add(at_ms, -1)
+        else:
+            self._add_other(row)
+
+    def add_all(self, rows: Iterable[Row]) -> None:
+        """Take the next rows of a history.
+
+        Args:
+            rows: In their order.
+        """
+        for row in rows:
+            self.add(row)
+
+    def summary(self) -> Summary:
+        """Give the figures so far.
+
+        Returns:
+            A value; the fold can go on.
+        """
+        events, keys = self._events, self._keys
+        tallies = self._consumers.values()
+        wait = WaitHistogram()
+        for tally in tallies:
+            wait.merge(tally.wait)
+        keyed = Counter({key: number for key, number in keys.items() if key is not None})
+        return Summary(
+            messages=sum(keys.values()),
+            keys=len(keyed),
+            keyless=keys.get(None, 0),
+            deliveries=sum(tally.deliveries for tally in tallies),
+            redeliveries=self._redeliveries,
+            acked=sum(tally.acked for tally in tallies),
+            late_acked=events[Event.SETTLED],
+            dead_lettered=events[Event.DEAD_LETTERED],
+            dropped=events[Event.DROPPED],
+            skipped=events[Event.SKIPPED],
+            spilled=events[Event.SPILLED],
+            consumers={name: tally.summary() for name, tally in self._consumers.items()},
+            wait=wait.waits(),
+            largest_backlog=self._curve.peak,
+            largest_backlog_ms=self._curve.peak_ms,
+            backlog=self._curve.points(),
+            hottest_keys=tuple(keyed.most_common(self._hottest)),
+            moved_keys=tuple(self._moved),
+            safe_cursor=self._safe_cursor,
+            start_ms=self._start_ms,
+            end_ms=self._end_ms,
+        )
+
+    def _add_other(self, row: Row) -> None:
+        self._events[row.event] += 1
+        if row.event in _ENDS:
+            self._add_end(row)
+        elif row.event in _SETTLING:
+            self._curve.add(row.at_ms, -1)
+        elif row.event is Event.JOINED:
+            self._consumers.setdefault(str(row.consumer), _ConsumerTally())
+        if row.moved_keys is not None:
+            seen = len(self._keys) - (None in self._keys)
+            self._moved.append(MovedKeys(row.at_ms, row.event, str(row.consumer), row.moved_keys, seen))
+
+    def _add_delivery(self, row: Row) -> None:
+        tally = self._consumers[row.consumer]  # type: ignore[index]  # a delivery names its consumer
+        tally.deliveries += 1
+        tally.wait.add(row.at_ms - row.available_ms)  # type: ignore[operator]  # and says since when it was possible
+        if row.attempt != 1:
+            self._redeliveries += 1
+
+    def _add_end(self, row: Row) -> None:
+        tally = self._consumers[row.consumer]  # type: ignore[index]  # a delivery names its consumer
+        tally.busy_ms += row.service_ms or 0
+        if row.event is Event.ACKED:
+            tally.acked += 1
+        elif row.event in _FAILED:
+            tally.failed += 1
+        else:
+            tally.lost += 1
+
+
+_FAILED: Final = frozenset({Event.NACKED, Event.REJECTED})
+_ENDS: Final = frozenset({*_FAILED, Event.TIMED_OUT, Event.RELEASED})
+_SETTLING: Final = frozenset({Event.SETTLED, Event.DEAD_LETTERED, Event.DROPPED, Event.SKIPPED})

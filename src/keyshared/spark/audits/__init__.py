@@ -1,0 +1,3 @@
+"""Which promises a delivery log or a history breaks."""
+
+__all__: tuple[str, ...] = ()

@@ -1,0 +1,246 @@
+"""Delivery logs as histories: one row for each delivery becomes what happened, in order. All of it is native.
+
+A delivery log says when deliveries started and ended and when messages were settled. When messages were published it
+does not say, only their offsets do: a message was there when it or a newer one was delivered first. It is said to be
+published just before that, the latest moment there is, so that what the checker keeps in memory is what was outstanding
+and not the whole log. No promise is judged otherwise for that: what holds a message back are older ones of its key, and
+those are there in time.
+
+Both frames are read once, together: of a log that grows between two reads a history would tell half of it twice.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from keyshared.spark.audits.order import (
+    PROMISES,
+    check_deliveries,
+    check_offered,
+    place_of_message,
+    rules_of_deliveries,
+    rules_of_offered,
+)
+from keyshared.spark.frames.checks import check_columns, column_names
+from keyshared.spark.frames.rules import Rule
+from keyshared.testing.guarantees import Guarantees
+from keyshared.testing.rows import HISTORY_VERSION
+
+__all__ = ["DELIVERY_GUARANTEES", "delivery_history"]
+
+DELIVERY_GUARANTEES: Final = Guarantees(promises=frozenset(PROMISES))
+"""What a delivery log can show: it tells nothing of cursors, limits, and who was there."""
+
+# At one position, ends come before settlements and those before starts: deliveries are half-open.
+_END: Final = 0
+_SETTLED: Final = 1
+_PUBLISHED: Final = 2
+_DELIVERED: Final = 3
+_LEFT_OPEN: Final = 4
+_PRESENT: Final = 5
+_AT_REST: Final = 6
+
+_TYPES: Final = {
+    "position": "bigint",
+    "rank": "int",
+    "happening": "string",
+    "at_ms": "bigint",
+    "offset": "bigint",
+    "key": "binary",
+    "consumer": "string",
+    "attempt": "bigint",
+    "counted": "boolean",
+    "reason": "string",
+}
+_MILLIS: Final = ("bigint", "int")
+_OPTIONAL: Final = {"outcome": ("string",), "delivered_ms": _MILLIS, "ended_ms": _MILLIS}
+_READ: Final = {
+    "topic_partition": "string",
+    "offset": "bigint",
+    "key": "binary",
+    "consumer": "string",
+    "attempt": "bigint",
+    "sequence": "bigint",
+    "end_sequence": "bigint",
+    "settled_sequence": "bigint",
+    "outcome": "string",
+    "delivered_ms": "bigint",
+    "ended_ms": "bigint",
+}
+_BEFORE_ALL: Final = -(1 << 63)
+_ANYBODY: Final = "(anybody)"
+_OVER: Final = "the history is over"
+
+
+def delivery_history(deliveries: DataFrame, *, offered: DataFrame | None = None) -> DataFrame:
+    """Write a delivery log as histories, one for each topic-partition, for `keyshared.spark.audit`.
+
+    Of a delivery come ``delivered`` and what ended it: ``acked`` where it settled its message, else ``nacked``,
+    ``expired`` or ``released``, as the outcome says. What was settled later (a late ack, a dead letter, a policy) is
+    ``settled`` by the ``operator``, for the log does not say why. With ``offered``, what never ended is ``released`` at
+    the end, and the history ends ``at_rest`` with somebody there who would take anything: what is outstanding then is
+    lost.
+
+    Args:
+        deliveries: As for `check_order`. ``outcome``, ``delivered_ms`` and ``ended_ms`` are used if they are there.
+        offered: As for `check_order`; with a key it is the message's, without one that of its first delivery. None:
+            every message that was delivered was offered, and the history is not over.
+
+    Returns:
+        Columns of a history, with ``sequence`` counting from 0 in each topic-partition, so that it is the position that
+        a proof names, and ``x_position``: the position in the delivery log, NULL at the end of the history.
+
+    Raises:
+        ConfigError: A column is missing or of another type. No job was started. The job fails on NULL in a column that
+            must have a value; the error counts such rows and shows one.
+
+    Complexity:
+        One shuffle and two sorts; a topic-partition is worked on by one task.
+
+    Example:
+        >>> columns = "topic_partition string, offset long, key string, consumer string, attempt int, sequence long, "
+        >>> columns += "end_sequence long, settled_sequence long"
+        >>> delivered = spark.createDataFrame([("p", 0, "k", "ann", 1, 0, 2, 2)], columns)
+        >>> [row.happening for row in delivery_history(delivered).orderBy("sequence").collect()]
+        ['published', 'delivered', 'acked']
+    """
+    check_deliveries(deliveries)
+    there = column_names(deliveries)
+    check_columns(deliveries, {name: kinds for name, kinds in _OPTIONAL.items() if name in there})
+    if offered is not None:
+        check_offered(offered)
+    has_keys = offered is not None and "key" in column_names(offered)
+    rows = _usable(_of_log(deliveries, there), rules_of_deliveries())
+    if offered is not None:
+        rows = rows.unionByName(_usable(_of_offered(offered, has_keys=has_keys), rules_of_offered()))
+    told = _told(_looked_up(rows, is_over=offered is not None), is_over=offered is not None, has_keys=has_keys)
+    in_order = Window.partitionBy("topic_partition").orderBy(
+        F.col("position").asc_nulls_last(), "rank", "offset", "attempt", "consumer"
+    )
+    return told.select(
+        "topic_partition",
+        (F.row_number().over(in_order) - 1).cast("bigint").alias("sequence"),
+        F.lit(HISTORY_VERSION).alias("version"),
+        *(name for name in _TYPES if name not in {"position", "rank"}),
+        F.col("position").alias("x_position"),
+    )
+
+
+def _nothing() -> Column:
+    return F.lit(None)
+
+
+def _true() -> Column:
+    return F.lit(True)
+
+
+def _event(rank: int, happening: Column | str, position: Column, **fields: Column) -> Column:
+    """One row of a history, as a struct."""
+    name = F.lit(happening) if isinstance(happening, str) else happening
+    values = {"position": position, "rank": F.lit(rank), "happening": name, **fields}
+    return F.struct(*(values.get(each, _nothing()).cast(kind).alias(each) for each, kind in _TYPES.items()))
+
+
+def _of_log(deliveries: DataFrame, there: set[str]) -> DataFrame:
+    """The deliveries as far as they are told, with NULL where a column is missing."""
+    columns = [F.col(name).cast(kind).alias(name) for name, kind in _READ.items() if name not in _OPTIONAL]
+    optional = [
+        (F.col(name) if name in there else _nothing()).cast(kind).alias(name)
+        for name, kind in _READ.items()
+        if name in _OPTIONAL
+    ]
+    return deliveries.select(*columns, *optional, F.lit(False).alias("_said"))
+
+
+def _of_offered(offered: DataFrame, *, has_keys: bool) -> DataFrame:
+    """What was offered, as rows beside the deliveries."""
+    known = ("topic_partition", "offset", "key") if has_keys else ("topic_partition", "offset")
+    columns = [(F.col(name) if name in known else _nothing()).cast(kind).alias(name) for name, kind in _READ.items()]
+    return offered.select(*columns, _true().alias("_said"))
+
+
+def _usable(rows: DataFrame, rules: Sequence[Rule]) -> DataFrame:
+    """Put rows that cannot be told into a topic-partition of nobody's, where they are counted: see `_looked_up`."""
+    broken = [F.when(rule.wrong, rule.said(place_of_message())) for rule in rules]
+    marked = rows.withColumn("_broken", F.coalesce(*broken))
+    return marked.withColumn("topic_partition", F.when(F.col("_broken").isNull(), F.col("topic_partition")))
+
+
+def _looked_up(rows: DataFrame, *, is_over: bool) -> DataFrame:
+    """Each row with what is known of its message: all of them go by once, from the newest message to the oldest.
+
+    ``_first`` is the position at which it or a newer one was delivered first, ``_last_row`` whether this is its last
+    row, and ``_lowest`` the oldest message that was offered; what was offered comes behind its deliveries.
+    """
+    said_key = F.when(F.col("_said"), F.col("key"))  # of several that which is least, as the last one
+    by_message = Window.partitionBy("topic_partition").orderBy(
+        F.desc("offset"), "_said", "sequence", said_key.desc_nulls_first()
+    )
+    so_far = by_message.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    whole = by_message.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    offered = F.col("_said") | F.lit(not is_over)
+    looked = rows.withColumns(
+        {
+            "_first": F.min("sequence").over(so_far),
+            "_last_row": ~F.lead("offset").over(by_message).eqNullSafe(F.col("offset")),
+            "_first_row": ~F.lag("offset").over(by_message).eqNullSafe(F.col("offset")),
+            "_lowest": F.min(F.when(offered, F.col("offset"))).over(whole),
+            "_rows": F.count("*").over(whole),
+        }
+    )
+    counted = F.concat(F.col("_broken"), F.lit("; rows that cannot be used: "), F.col("_rows").cast("string"))
+    usable = F.col("_broken").isNull() | F.raise_error(counted).cast("boolean")
+    return looked.filter(usable).withColumn(
+        "_first_key", F.last(F.when(F.col("_first_row"), F.struct("key")), ignorenulls=True).over(so_far)["key"]
+    )
+
+
+def _told(rows: DataFrame, *, is_over: bool, has_keys: bool) -> DataFrame:
+    """What each row tells: of a delivery its start, its end, and a settlement after it; of the last of a message that.
+
+    A message is published just before it or a newer one goes out; the first one before everything, so that there is a
+    log.
+    """
+    message = {name: F.col(name) for name in ("offset", "key", "consumer", "attempt")}
+    delivery = {name: column for name, column in message.items() if name != "key"}
+    end, settled = F.col("end_sequence"), F.col("settled_sequence")
+    how = (
+        F.when(settled == end, "acked")
+        .when(F.col("outcome").isin("nacked", "rejected"), "nacked")
+        .when(F.col("outcome") == "timed_out", "expired")
+        .otherwise("released")
+    )
+    ended = _event(
+        _END,
+        how,
+        end,
+        at_ms=F.col("ended_ms"),
+        counted=F.when(how.isin("acked", "nacked"), _true()),
+        reason=F.when(how == "released", F.col("outcome")),
+        **delivery,
+    )
+    later = _event(_SETTLED, "settled", settled, offset=F.col("offset"), reason=F.lit("operator"))
+    open_at_the_end = _event(_LEFT_OPEN, "released", _nothing(), reason=F.lit(_OVER), **delivery)
+    is_delivery, is_lowest = ~F.col("_said"), F.col("offset") == F.col("_lowest")
+    is_message = F.col("_last_row") & (F.col("_said") | F.lit(not is_over))
+    published = _event(
+        _PUBLISHED,
+        "published",
+        F.when(is_lowest, F.lit(_BEFORE_ALL)).otherwise(F.col("_first")),
+        offset=F.col("offset"),
+        key=F.col("key" if has_keys else "_first_key"),
+    )
+    events = [
+        F.when(is_delivery, _event(_DELIVERED, "delivered", F.col("sequence"), at_ms=F.col("delivered_ms"), **message)),
+        F.when(is_delivery & end.isNotNull(), ended),
+        F.when(is_delivery & settled.isNotNull() & ~settled.eqNullSafe(end), later),
+        F.when(is_message, published),
+    ]
+    if is_over:
+        present = _event(_PRESENT, "connected", _nothing(), consumer=F.lit(_ANYBODY))
+        at_rest = _event(_AT_REST, "at_rest", _nothing())
+        events.append(F.when(is_delivery & end.isNull(), open_at_the_end))
+        events += [F.when(is_message & is_lowest, event) for event in (present, at_rest)]
+    return rows.select("topic_partition", F.inline(F.array_compact(F.array(*events))))

@@ -1,0 +1,195 @@
+"""Which copies a record needs, as native Spark expressions: the rule of the copy flags for every row of a log.
+
+Flags come as a number, up to 63 levels, or as the bytes of the header, up to `keyshared.copyflags.MAX_LEVEL`. Numbers
+take the rule as it is written: ``flags & mask == 0``, then ``flags | bit``. Spark has no bit operations on binary, but
+they are not needed: a distributor is due if its level lies below the lowest flag that is set, and that is found among
+the hexadecimal digits, whose trailing zeros count four levels each. Setting a bit changes one digit.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.types import BinaryType, IntegerType, LongType
+
+from keyshared.copyflags import COPY_FLAGS_HEADER, MAX_LEVEL, BigEndian, CopyFlags
+from keyshared.distribution.distributor import Hop
+from keyshared.distribution.tree import DistributionTree
+from keyshared.errors import ConfigError
+from keyshared.spark.frames.checks import check_new, type_of
+
+__all__ = ["copies_due", "flags_header", "with_copy_due"]
+
+_LONG_LEVELS: Final = 63  # the sign is no level
+_DIGITS: Final = "0123456789ABCDEF"
+_LOWEST_BIT: Final = "010201030102010"  # of 1 to F
+_NOTHING: Final = "array<struct<level: int, target: string, flags: {}>>"
+
+
+def with_copy_due(
+    df: DataFrame,
+    tree: DistributionTree,
+    cluster: str,
+    *,
+    flags: str = "flags",
+    codec: BigEndian | None = None,
+    into: str = "copies",
+) -> DataFrame:
+    """Add a column with the copies that the distributors of a cluster have to make of each record.
+
+    The copies are those of ``tree.copies(cluster, flags)``, for every value of the flags. ``explode`` makes them rows.
+
+    Args:
+        df: Records as they lie in the cluster's log, batch or streaming.
+        tree: The distribution.
+        cluster: Whose distributors decide.
+        flags: Name of the column with the flags: a whole number (int or long), or binary as the header has it. NULL
+            counts as 0, a record without the header. A field of a struct is written as usual, ``"header.flags"``.
+        codec: How the bytes of a binary column are meant, `BigEndian` by default; of no use with numbers.
+        into: Name of the new column.
+
+    Returns:
+        The frame with the column ``into``, ``array<struct<level: int, target: string, flags>>``, added: the highest
+        level first, empty if nothing is due. ``flags`` are those of the copy, long or binary. The job fails on a row
+        whose flags are none: negative, or bytes that the codec refuses. No guess is safe.
+
+    Raises:
+        ConfigError: No such column, or one of another type; ``into`` is taken; the cluster is not in the tree; the
+            codec is another one; or a level of the cluster does not fit. No job was started.
+
+    Complexity:
+        O(links of the cluster) a row, in the same compiled stage as the reading of the flags.
+
+    Example:
+        >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
+        >>> with_copy_due(spark.createDataFrame([(4,)], "flags int"), tree, "c3").collect()
+        [Row(flags=4, copies=[Row(level=1, target='c4', flags=5)])]
+    """
+    kind = type_of(df, flags)
+    if not isinstance(kind, BinaryType | IntegerType | LongType):
+        requirement = f"be int, long or binary, and it is {kind.simpleString()}; cast it first"
+        raise ConfigError("flags column", flags, requirement)
+    check_new(df, into)
+    binary = isinstance(kind, BinaryType)
+    used = (BigEndian() if codec is None else codec) if binary else None
+    return df.withColumn(into, copies_due(F.col(flags), tree, cluster, codec=used))
+
+
+def copies_due(flags: Column, tree: DistributionTree, cluster: str, *, codec: BigEndian | None = None) -> Column:
+    """Give the copies that are due as a column expression, for ``select`` or within ``when``.
+
+    Args:
+        flags: Flags of the record; NULL counts as 0.
+        tree: The distribution.
+        cluster: Whose distributors decide.
+        codec: None if the flags are whole numbers; else how the bytes of a binary column are meant.
+
+    Returns:
+        A column called ``copies``, see `with_copy_due`.
+
+    Raises:
+        ConfigError: The cluster is not in the tree; the codec is another one than `BigEndian`; or a level of the
+            cluster does not fit into 63 bits, or into the codec's width.
+
+    Example:
+        >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
+        >>> records = spark.createDataFrame([(None,)], "flags int")
+        >>> records.select(F.explode(copies_due(F.col("flags"), tree, "c3")).alias("copy")).select("copy.*").collect()
+        [Row(level=3, target='c1', flags=4), Row(level=1, target='c4', flags=1)]
+    """
+    hops = [hop for distributor in tree.distributors(cluster) for hop in distributor.hops]
+    highest = max((hop.level for hop in hops), default=0)
+    if codec is None:
+        if highest > _LONG_LEVELS:
+            requirement = f"be at most {_LONG_LEVELS} where flags are numbers; keep them as binary"
+            raise ConfigError(f"level of {cluster!r}", highest, requirement)
+        copy, kind = _of_numbers(flags), "bigint"
+    else:
+        if not isinstance(codec, BigEndian):
+            raise ConfigError("codec", codec, "be BigEndian(); decode other bytes into a column of numbers first")
+        if codec.width is not None and highest > 8 * codec.width:
+            raise ConfigError(f"level of {cluster!r}", highest, f"fit into the codec's {codec.width} bytes")
+        copy, kind = _of_bytes(flags, codec), "binary"
+    made = F.array_compact(F.array(*map(copy, hops))) if hops else F.array()
+    return made.cast(_NOTHING.format(kind)).alias("copies")
+
+
+def flags_header(headers: Column, name: str = COPY_FLAGS_HEADER) -> Column:
+    """Take the flags out of a record's headers as Spark's Kafka source gives them (``includeHeaders``).
+
+    Args:
+        headers: ``array<struct<key: string, value: binary>>``.
+        name: Name of the header. Case counts, as in Kafka.
+
+    Returns:
+        A binary column called ``flags``: the last header of the name, as in `FlagsHeader.read`; NULL if there is none.
+        The job fails on a header that is there without a value.
+
+    Raises:
+        ConfigError: The name is not a text that is not empty.
+
+    Example:
+        >>> df = spark.sql("select array(named_struct('key', 'Axual-Copy-Flags', 'value', X'04')) as headers")
+        >>> df.select(F.hex(flags_header(F.col("headers"))).alias("flags")).collect()
+        [Row(flags='04')]
+    """
+    if type(name) is not str or not name:
+        raise ConfigError("name", name, "be a text that is not empty")
+    last = F.try_element_at(F.filter(headers, lambda header: header["key"] == name), F.lit(-1))
+    empty = last.isNotNull() & last["value"].isNull()
+    return F.when(empty, _refused("a header without a value")).otherwise(last["value"]).alias("flags")
+
+
+def _of_numbers(flags: Column) -> Callable[[Hop], Column]:
+    """The copy that a link makes, NULL if none is due; of flags as a number."""
+    given = F.coalesce(flags.cast("bigint"), F.lit(0))
+    crossed = F.when(given < 0, _refused(given.cast("string"))).otherwise(given)
+
+    def copy(hop: Hop) -> Column:
+        mask, bit = F.lit(CopyFlags.mask(hop.level)).cast("bigint"), F.lit(CopyFlags.bit(hop.level)).cast("bigint")
+        # what the condition has let through needs no second look
+        return F.when(crossed.bitwiseAND(mask) == 0, _copy(hop, given.bitwiseOR(bit)))
+
+    return copy
+
+
+def _of_bytes(flags: Column, codec: BigEndian) -> Callable[[Hop], Column]:
+    """The same of flags as bytes, the most significant one first: as hexadecimal digits."""
+    size = F.octet_length(flags)
+    fits = size.between(1, MAX_LEVEL // 8) if codec.width is None else size == codec.width
+    refused = _refused(F.concat(size.cast("string"), F.lit(" bytes")))
+    given = F.coalesce(F.hex(flags), F.lit("00" * (codec.width or 1)))
+    digits = F.when(flags.isNull() | fits, given).otherwise(refused)
+    upper = F.rtrim(digits, F.lit("0"))  # ends with the lowest digit that is not 0
+    zeros = F.length(digits) - F.length(upper)
+    in_digit = F.translate(F.right(upper, F.lit(1)), _DIGITS[1:], _LOWEST_BIT).try_cast("int")
+    lowest = F.coalesce(zeros * 4 + in_digit + 1, F.lit(MAX_LEVEL + 1))
+
+    def copy(hop: Hop) -> Column:
+        # what the condition has let through needs no second look
+        return F.when(lowest > hop.level, _copy(hop, F.unhex(_with_bit(given, hop.level, codec))))
+
+    return copy
+
+
+def _with_bit(digits: Column, level: int, codec: BigEndian) -> Column:
+    """Hexadecimal digits with one more bit set; neither it was set, nor any lower one."""
+    place, bit = divmod(level - 1, 4)
+    above = F.length(digits) - (place + 1)  # digits, none if it is negative
+    digit = F.translate(
+        F.substring(digits, above + 1, F.lit(1)), _DIGITS, "".join(_DIGITS[d | 1 << bit] for d in range(16))
+    )
+    changed = F.when(above < 0, F.lit(_DIGITS[1 << bit])).otherwise(F.concat(F.left(digits, above), digit))
+    result = F.concat(changed, F.lit("0" * place))
+    # as few bytes as the flags need, as the codec writes them; the first may have one digit
+    return result if codec.width is not None else F.ltrim(result, F.lit("0"))
+
+
+def _copy(hop: Hop, flags: Column) -> Column:
+    return F.struct(F.lit(hop.level).alias("level"), F.lit(hop.target).alias("target"), flags.alias("flags"))
+
+
+def _refused(what: Column | str) -> Column:
+    found = F.lit(what) if isinstance(what, str) else what
+    return F.raise_error(F.concat(F.lit("keyshared: these are no copy flags: "), found))

@@ -1,0 +1,3 @@
+"""The demo: ``python -m keyshared.spark.demo``."""
+
+__all__: tuple[str, ...] = ()

@@ -1,0 +1,168 @@
+"""What the distribution demo found, as plain values, as text and as a page. Plain Python; needs no Spark."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Final
+
+from keyshared.distribution.distributor import Hop
+from keyshared.distribution.tree import DistributionTree
+from keyshared.spark.demo.text import columns
+from keyshared.spark.pages.charts import on_every_screen
+from keyshared.spark.pages.page import duration, header, page, section, table, verdict
+from keyshared.spark.pages.treechart import tree_chart
+
+__all__ = ["ClusterLog", "DistributionReport", "Failover", "html", "summary"]
+
+_LINE: Final = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterLog:
+    """What lies on one cluster.
+
+    Attributes:
+        cluster: Which.
+        produced: Messages that were produced there.
+        received: Copies that came from other clusters.
+        sent: Copies that its distributors made.
+    """
+
+    cluster: str
+    produced: int
+    received: int
+    sent: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failover:
+    """How the consumer groups of a cluster went on at another one, by one way to translate their offsets.
+
+    Attributes:
+        way: Which.
+        promised: Whether it promises to lose nothing under what happened.
+        lost: Messages, for each group, that the groups never see.
+        again: Messages, for each group, that they read once more.
+    """
+
+    way: str
+    promised: bool
+    lost: int
+    again: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DistributionReport:
+    """What the demo found.
+
+    Attributes:
+        title: Headline of the page.
+        source: What happened, for the reader.
+        tree: The distribution as it was in the end.
+        moved: The links that a change of the target has touched, old and new.
+        messages: How many there are.
+        seconds: How long the job took.
+        faults: Of the distribution, by name, zeros included: the exit status is made of these and of `failovers`.
+        clusters: In the order of the tree.
+        links: How many copies each link made.
+        groups: Consumer groups and topic-partitions that failed over.
+        failovers: One for each way of translation.
+    """
+
+    title: str
+    source: str
+    tree: DistributionTree
+    moved: tuple[Hop, ...]
+    messages: int
+    seconds: float
+    faults: tuple[tuple[str, int], ...]
+    clusters: tuple[ClusterLog, ...]
+    links: tuple[tuple[Hop, int], ...]
+    groups: int
+    failovers: tuple[Failover, ...]
+
+    @property
+    def broken(self) -> tuple[tuple[str, int], ...]:
+        """Every promise by name, with how often it was broken."""
+        promised = [(f"lost in failover ({way.way})", way.lost) for way in self.failovers if way.promised]
+        return *self.faults, *promised
+
+    @property
+    def broken_count(self) -> int:
+        """All of them together."""
+        return sum(count for _, count in self.broken)
+
+
+def summary(report: DistributionReport) -> str:
+    """Write the figures of a report as text.
+
+    Args:
+        report: What was found.
+
+    Returns:
+        Lines, the last one ended.
+    """
+    facts = (
+        ("messages", f"{report.messages:,}"),
+        ("copies", f"{sum(count for _, count in report.links):,}"),
+        ("clusters", f"{len(report.clusters)}"),
+        ("done in", f"{report.seconds:.1f} s"),
+    )
+    clusters = [(log.cluster, *(f"{n:,}" for n in (log.produced, log.received, log.sent))) for log in report.clusters]
+    links = [(hop.cluster, f"{hop.level}", hop.target, f"{count:,}") for hop, count in report.links]
+    ways = [(way.way, f"{way.lost:,}", f"{way.again:,}", _promised(way)) for way in report.failovers]
+    promises = [(name, f"{count:,}") for name, count in report.broken]
+    parts = (
+        f"{report.title}\n{fill(report.source, _LINE)}\n",
+        columns(facts),
+        "records of each cluster\n" + columns([("cluster", "produced", "received", "sent"), *clusters]),
+        "copies of each link\n" + columns([("from", "level", "to", "copies"), *links], left=(0, 2)),
+        f"failover of {report.groups} groups and topic-partitions\n"
+        + columns([("offsets by", "lost", "read again", "promise"), *ways], left=(0, 3)),
+        "promises\n" + columns([("promise", "broken"), *promises], widest=60),
+    )
+    return "\n".join(parts)
+
+
+def html(report: DistributionReport) -> str:
+    """Make the page.
+
+    Args:
+        report: What to show.
+
+    Returns:
+        A complete HTML document that refers to nothing outside itself.
+
+    Complexity:
+        O(size of the report).
+    """
+    return page(report.title, header(report.title, report.source, verdict(report.broken)) + "".join(_sections(report)))
+
+
+def _sections(report: DistributionReport) -> Iterator[str]:
+    copies = sum(count for _, count in report.links)
+    note = (
+        f"{report.messages:,} messages, {copies:,} copies in {duration(report.seconds * 1_000)}. Arcs are links, "
+        "thicker the more they carried; those that the change of a target has touched are solid."
+    )
+    carried, title = dict(report.links), "the tree and its links"
+    chart = on_every_screen(
+        lambda width: tree_chart(report.tree, carried, title=title, marked=report.moved, width=width)
+    )
+    rows: Sequence[tuple[object, ...]] = [(hop.cluster, hop.level, hop.target, count) for hop, count in report.links]
+    yield section("The tree", note, chart, table("Copies of each link", ("from", "level", "to", "copies"), rows))
+    logs = [(log.cluster, log.produced, log.received, log.sent) for log in report.clusters]
+    note = "Produced and received together are all messages, on every cluster."
+    yield section("Records of each cluster", note, table("Records", ("cluster", "produced", "received", "sent"), logs))
+    ways = [(way.way, way.lost, way.again, _promised(way)) for way in report.failovers]
+    note = (
+        f"{report.groups} groups and topic-partitions went on at another cluster. A margin promises nothing if lag and "
+        "outage exceed it."
+    )
+    yield section(
+        "Failover", note, table("Ways to translate offsets", ("offsets by", "lost", "read again", "promise"), ways)
+    )
+
+
+def _promised(way: Failover) -> str:
+    return "no loss" if way.promised else "none"

@@ -1,0 +1,88 @@
+"""Puts the rows of whole topic-partitions into Spark partitions, in order, about as many into each."""
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heapreplace
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from keyshared._checks import check_int
+
+__all__ = ["check_partitions", "packed"]
+
+_BIN: Final = "_bin"
+_PLACE: Final = "_place"
+
+
+def check_partitions(partitions: int | None) -> None:
+    """Check a number of Spark partitions.
+
+    Args:
+        partitions: How many there shall be, or None if that is left to `packed`.
+
+    Raises:
+        ConfigError: It is no int of at least 1.
+    """
+    if partitions is not None:
+        check_int("partitions", partitions, 1, ", or None")
+
+
+def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *, order: str) -> DataFrame:
+    """Put each topic-partition into one Spark partition, in order, and about as much into each of them.
+
+    A partitioning by hash would put two of three topic-partitions into one of three Spark partitions more often than
+    not, and adaptive execution might merge what is left; a partitioning by id it leaves alone.
+
+    Sizes only balance the load: every row comes through, also of a topic-partition that has none or another one. A
+    source may have changed since it was counted.
+
+    Args:
+        rows: With a string column ``topic_partition``, never NULL.
+        sizes: Rows of each topic-partition, as far as they are known.
+        partitions: How many Spark partitions there shall be. None: one for each topic-partition, and at most
+            ``spark.sql.shuffle.partitions``.
+        order: The column by which the rows of a topic-partition are sorted.
+
+    Returns:
+        The same rows and columns.
+
+    Complexity:
+        One shuffle and sort.
+    """
+    if partitions is None:
+        partitions = max(1, min(len(sizes), int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))))
+    bins = rows.sparkSession.createDataFrame(_table(_bins(sizes, partitions)))
+    anywhere = F.pmod(F.xxhash64("topic_partition"), F.lit(partitions)).cast("int")
+    # What has a Spark partition for itself is sorted by a number alone, which is twice as fast; what nobody counted
+    # comes behind it, in an order of its own.
+    alone = [F.when(F.col(_BIN).isNotNull(), F.col(order)).asc_nulls_last()] if len(sizes) <= partitions else []
+    return (
+        rows.join(F.broadcast(bins), "topic_partition", "left")
+        .withColumn(_PLACE, F.coalesce(_BIN, anywhere))
+        .repartitionById(partitions, _PLACE)
+        .sortWithinPartitions(*alone, "topic_partition", order)
+        .select(*rows.columns)
+    )
+
+
+def _table(bins: Sequence[tuple[str, int]]) -> pa.Table:
+    """As Arrow it is part of the plan; as rows it would be a job of its own, with a Python worker to hand them over."""
+    names, numbers = zip(*bins, strict=True) if bins else ((), ())
+    return pa.table({"topic_partition": pa.array(names, pa.string()), _BIN: pa.array(numbers, pa.int32())})
+
+
+def _bins(sizes: Mapping[str, int], partitions: int) -> list[tuple[str, int]]:
+    """The largest first, each into the bin that has least: at most a third above the best there is (Graham 1969).
+
+    An empty bin has least, so each is alone where there are bins enough.
+    """
+    load = [(0, number) for number in range(partitions)]
+    heapify(load)
+    placed = []
+    for topic_partition, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
+        total, number = load[0]
+        heapreplace(load, (total + size, number))
+        placed.append((topic_partition, number))
+    return placed

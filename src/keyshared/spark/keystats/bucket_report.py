@@ -1,0 +1,142 @@
+"""What the keys of a log mean for bucket boundaries, as plain values and as a part of the page. Needs no Spark."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain
+
+from keyshared.buckets.boundaries import imbalance
+from keyshared.buckets.layout import HASH_STOP
+from keyshared.spark.pages.charts import Line, on_every_screen, panels
+from keyshared.spark.pages.page import Part, clipped, section, table
+
+__all__ = ["BucketReport", "HotSlotKeys", "LayoutLoads", "bucket_section", "times"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayoutLoads:
+    """How loads spread over the buckets of one layout, and over consumers that own them.
+
+    Attributes:
+        name: What to call the layout.
+        starts: The first hash of each bucket.
+        buckets: Load of each bucket.
+        by_number: Load of each consumer if all own as many buckets.
+        by_load: Load of each consumer if buckets are given out by load.
+    """
+
+    name: str
+    starts: tuple[int, ...]
+    buckets: tuple[int, ...]
+    by_number: tuple[int, ...]
+    by_load: tuple[int, ...]
+
+    @property
+    def imbalances(self) -> tuple[Fraction, Fraction, Fraction]:
+        """The heaviest by the mean: of the buckets, of the consumers by number, and of the consumers by load."""
+        return imbalance(self.buckets), imbalance(self.by_number), imbalance(self.by_load)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HotSlotKeys:
+    """A slot that alone is heavier than a bucket should be, whose keys no boundary can separate.
+
+    Attributes:
+        slot: The bucket hash.
+        load: What it carries.
+        times_mean: That by the mean of a bucket.
+        keys: How many keys share it.
+        hot_key: The hottest of them, as text for people.
+        hot_load: What that one carries.
+    """
+
+    slot: int
+    load: int
+    times_mean: Fraction
+    keys: int
+    hot_key: str
+    hot_load: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BucketReport:
+    """Ways to lay out buckets, compared on one log.
+
+    Attributes:
+        unit: What loads are in.
+        layouts: The ways, all with as many buckets and consumers.
+        hot_slots: The hottest of the slots that exceed the mean of a bucket, hottest first.
+        hot_slot_count: How many such slots there are.
+    """
+
+    unit: str = "messages"
+    layouts: tuple[LayoutLoads, ...]
+    hot_slots: tuple[HotSlotKeys, ...]
+    hot_slot_count: int
+
+    @property
+    def title(self) -> str:
+        """What is compared."""
+        return f"{len(self.layouts[0].buckets):,} buckets, {len(self.layouts[0].by_number):,} consumers"
+
+    @property
+    def about_hot_slots(self) -> str:
+        """How much of the unevenness no boundary can help, in a sentence."""
+        return (
+            f"{self.hot_slot_count:,} slots carry more than the mean of a bucket: their buckets stay heavy wherever "
+            "boundaries are, and keys in one slot cannot be separated."
+        )
+
+
+def times(ratio: Fraction) -> str:
+    """Write a ratio the way people read it.
+
+    Args:
+        ratio: The heaviest by the mean.
+
+    Returns:
+        Like "1.82".
+    """
+    return f"{float(ratio):.2f}"
+
+
+def bucket_section(report: BucketReport) -> str:
+    """Make the part of the page.
+
+    Args:
+        report: What to show. Keys may contain anything.
+
+    Returns:
+        An element.
+
+    Complexity:
+        O(buckets), drawn with a number of points that has a limit.
+    """
+    lines = [Line(layout.name, tuple(_points(layout))) for layout in report.layouts]
+    ratios = table(
+        "The heaviest by the mean",
+        ("boundaries", "heaviest bucket / mean", "heaviest consumer / mean", "with owners by load"),
+        ((layout.name, *(Part(times(ratio)) for ratio in layout.imbalances)) for layout in report.layouts),
+    )
+    hottest = table(
+        "Slots that carry more than the mean of a bucket",
+        ("slot", report.unit, "by mean bucket", "keys", "hottest key", f"its {report.unit}"),
+        (
+            (
+                slot.slot,
+                slot.load,
+                Part(times(slot.times_mean)),
+                slot.keys,
+                clipped(slot.hot_key),
+                slot.hot_load,
+            )
+            for slot in report.hot_slots
+        ),
+    )
+    note = f"{report.title}: of equal width, and placed by the {report.unit} of each hash. {report.about_hot_slots}"
+    chart = f"{report.unit} of each bucket, over the bucket hashes"
+    drawn = on_every_screen(lambda width: panels(lines, title=chart, unit="{:,.0f}".format, width=width))
+    return section("Bucket boundaries", note, drawn, ratios, hottest)
+
+
+def _points(layout: LayoutLoads) -> list[tuple[float, float]]:
+    return list(chain(zip(layout.starts, layout.buckets, strict=True), [(HASH_STOP, layout.buckets[-1])]))

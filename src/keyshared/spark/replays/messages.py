@@ -1,0 +1,94 @@
+"""The messages of a log as a simulation reads them: checked, and each topic-partition in one piece and in order."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from keyshared.spark.frames.checks import WHOLE, check_columns, check_key
+from keyshared.spark.frames.packing import check_partitions, packed
+from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse, whole_ms
+from keyshared.spark.replays.partition import Message
+
+__all__ = ["packed_messages", "read_messages"]
+
+
+def packed_messages(
+    df: DataFrame,
+    *,
+    topic_partition: str,
+    key: str,
+    offset: str,
+    at_ms: str | None,
+    service_ms: str | None,
+    partitions: int | None,
+) -> DataFrame:
+    """Take the messages out of a log; runs a job to count them and to look for rows that cannot be simulated.
+
+    What is counted only balances the load. The rows are read once more when they are used, and only then they count:
+    each of them comes through, or fails the job because it cannot be simulated.
+
+    Args:
+        df: The log, one row for each message.
+        topic_partition: String column; no NULL.
+        key: String or binary column; NULL for a message without a key.
+        offset: Column of whole numbers; no NULL.
+        at_ms: Column of whole milliseconds from 0 to `MAX_MS`, no NULL; None for 0 in every row.
+        service_ms: Column of whole milliseconds from 0; None for NULL in every row.
+        partitions: See `packed`.
+
+    Returns:
+        The columns of `Message`; each topic-partition within one Spark partition, in the order of offsets.
+
+    Raises:
+        ConfigError: A column is missing or of another type, or has values that it must not have; or ``partitions`` is
+            none.
+    """
+    _check(df, (topic_partition,), key, tuple(name for name in (offset, at_ms, service_ms) if name is not None))
+    check_partitions(partitions)
+    place = place_of({"topic_partition": topic_partition, "offset": offset})
+    rules = [
+        never_null("topic_partition", topic_partition),
+        never_null("offset", offset, F.col(offset).cast("bigint")),
+    ]
+    if at_ms is not None:
+        rules.append(whole_ms("at_ms", at_ms, F.col(at_ms).cast("bigint")))
+    if service_ms is not None:
+        rules.append(whole_ms("service_ms", service_ms, F.col(service_ms).cast("bigint"), optional=True))
+    sizes = _count(df, rules, topic_partition, place)
+    columns = {
+        "at_ms": F.lit(0).cast("bigint"),
+        "service_ms": F.lit(None).cast("bigint"),
+        "key": F.col(key).cast("binary"),
+        **{rule.name: rule.kept(place) for rule in rules},
+    }
+    messages = df.select(*(columns[name].alias(name) for name in Message._fields))
+    return packed(messages, sizes, partitions, order="offset")
+
+
+def read_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
+    """Read messages from Arrow batches.
+
+    Args:
+        batches: With the columns of `packed_messages`.
+
+    Yields:
+        One message for each row, in their order.
+    """
+    for batch in batches:
+        yield from map(Message, *(column.to_pylist() for column in batch.columns))
+
+
+def _check(df: DataFrame, texts: Sequence[str], key: str, numbers: Sequence[str]) -> None:
+    check_columns(df, dict.fromkeys(texts, ("string",)))
+    check_key(df, key)
+    check_columns(df, dict.fromkeys(numbers, WHOLE))
+
+
+def _count(df: DataFrame, rules: Sequence[Rule], topic_partition: str, place: Column) -> dict[str, int]:
+    """Count the messages of each topic-partition, and refuse rows that cannot be simulated."""
+    counts = df.groupBy(F.col(topic_partition).alias("name")).agg(F.count("*").alias("size"), *count_wrong(rules))
+    rows = counts.collect()
+    refuse(df, rules, {rule.name: sum(row[f"bad_{rule.name}"] for row in rows) for rule in rules}, place)
+    return {row["name"]: row["size"] for row in rows}

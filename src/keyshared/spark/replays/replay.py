@@ -1,0 +1,295 @@
+"""Runs every topic-partition of a log through the dispatcher and a simulated consumer group, in parallel.
+
+One pass gives both results, the deliveries and the summaries: what comes out of Python are *packets* of a few thousand
+delivery rows, or of one summary row. Their rows are kept (in memory, and on disk where that is short), and
+`Replay.deliveries` and `Replay.summaries` are native views of them.
+
+Each topic-partition is one run of rows in one Spark partition, in offset order, and is read once, batch by batch. Its
+result depends on nothing but its rows and the plan: neither on the number of partitions nor on the size of batches.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, StructField, StructType
+
+from keyshared._checks import check_int
+from keyshared.buckets.layout import BucketLayout
+from keyshared.errors import ConfigError
+from keyshared.simulate.plan import Plan
+from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Tally, Waits
+from keyshared.spark.frames.checks import as_declared
+from keyshared.spark.frames.kept import Kept
+from keyshared.spark.keystats.bucket_figures import BUCKETS
+from keyshared.spark.pages.page import checked_target
+from keyshared.spark.replays.messages import packed_messages, read_messages
+from keyshared.spark.replays.partition import DeliveryRow, SummaryRow, replay_partition
+from keyshared.spark.replays.replay_figures import replay_report
+from keyshared.spark.replays.replay_report import html
+from keyshared.spark.replays.schemas import DELIVERY_SCHEMA, SUMMARY_SCHEMA
+
+__all__ = ["Replay", "replay", "replay_batches", "summary_fields"]
+
+_PACKET_ROWS: Final = 4_000  # some hundred kilobytes: small beside a batch of Spark's, large beside its overhead
+
+_PACKET_SCHEMA: Final = StructType(
+    [
+        StructField("deliveries", ArrayType(DELIVERY_SCHEMA, containsNull=False), nullable=False),
+        StructField("summaries", ArrayType(SUMMARY_SCHEMA, containsNull=False), nullable=True),
+    ]
+)
+
+
+class Replay(Kept):
+    """What a replay gives: frames over one pass, which runs when the first of them is asked for rows.
+
+    Close it, or use it as a context manager, to give the kept rows back; the frames replay again after that.
+
+    Args:
+        rows: Deliveries, and among them summaries, each in a row of its own; kept from now on.
+        plan: What was replayed.
+    """
+
+    def __init__(self, rows: DataFrame, plan: Plan) -> None:
+        super().__init__(rows)
+        self._plan = plan
+
+    @property
+    def deliveries(self) -> DataFrame:
+        """One row for each delivery, see `DELIVERY_SCHEMA`."""
+        rows = self._rows.filter("topic_partition is not null")
+        return rows.select(*(as_declared(field) for field in DELIVERY_SCHEMA.fields))
+
+    @property
+    def summaries(self) -> DataFrame:
+        """One row for each topic-partition, see `SUMMARY_SCHEMA`."""
+        return self._rows.filter("summaries is not null").selectExpr("inline(summaries)")
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        *,
+        title: str = "Replay",
+        about: str = "",
+        violations: Mapping[str, int] | None = None,
+        hottest: int = DEFAULT_HOTTEST,
+        buckets: int | None = BUCKETS,
+    ) -> None:
+        """Write a page about it: load, backlog and waits over time, moved keys, hot keys, bucket boundaries.
+
+        Runs the replay, if nothing has yet, and up to nine jobs over what it gave.
+
+        Args:
+            path: Where, on this machine; an older file is replaced.
+            title: Headline.
+            about: What log it is of, for the reader.
+            violations: Broken promises by id, zeros included, as `keyshared.spark.Audit.counts` gives them; None
+                if nobody has looked, and the page says so.
+            hottest: How many of the keys with most messages are shown.
+            buckets: With how many buckets boundaries of equal width are compared with balanced ones, for the consumers
+                of the plan's beginning; None for no comparison.
+
+        Raises:
+            ConfigError: ``path`` is in no folder, ``violations`` is empty, or ``hottest`` or ``buckets`` is out of
+                range. No job was started.
+
+        Complexity:
+            Up to nine passes over the deliveries or the summaries. The driver gets what the page shows: O(consumers and
+            changes of the plan, points of eight topic-partitions, hot keys), and one row for each of 65,536 slots at
+            most. The file stays below 400 kB for 200 consumers.
+
+        Example:
+            >>> with replay(log, plan) as result:  # doctest: +SKIP
+            ...     result.report("replay.html", about="orders of May, by customer")
+        """
+        target = checked_target(path)
+        check_int("hottest", hottest, 0)
+        if violations is not None and not violations:
+            raise ConfigError("violations", violations, "name every promise that was checked")
+        if buckets is not None:
+            BucketLayout.equal_width(buckets)  # says what is wrong with it
+        found = replay_report(
+            self.deliveries,
+            self.summaries,
+            self._plan,
+            title=title,
+            source=about,
+            violations=None if violations is None else tuple(violations.items()),
+            hottest=hottest,
+            buckets=buckets,
+        )
+        target.write_text(html(found), encoding="utf-8")
+
+
+def replay(
+    df: DataFrame,
+    plan: Plan,
+    *,
+    topic_partition: str = "topic_partition",
+    key: str = "key",
+    offset: str = "offset",
+    at_ms: str | None = "at_ms",
+    service_ms: str | None = None,
+    partitions: int | None = None,
+    points: int = DEFAULT_POINTS,
+    hottest: int = DEFAULT_HOTTEST,
+) -> Replay:
+    """Find out what a group of consumers would have done with a log.
+
+    Every topic-partition gets a dispatcher of its own and the whole group of the plan, on a virtual clock of its own.
+    The workers need keyshared installed.
+
+    Args:
+        df: The log, one row for each message. It is read twice: once to look for rows that cannot be replayed and to
+            count, once to replay; ``persist`` it if reading is dear. What is replayed is the second read, all of it:
+            the first one only spreads the load.
+        plan: The consumers, what happens to them, and the dispatcher's configuration. It travels as a pickled value.
+        topic_partition: String column; no NULL.
+        key: String or binary column; NULL for a message without a key.
+        offset: Column of whole numbers; no NULL, unique within a topic-partition. Messages are offered in its order.
+        at_ms: Column of whole milliseconds from 0, no NULL: when messages arrive on the virtual clock. None if the plan
+            does not ask (`Pace.BACKLOG`).
+        service_ms: Column of whole milliseconds from 0: how long a message takes, for `PerMessage`. None if service
+            times are the plan's alone.
+        partitions: How many Spark partitions there shall be. By default one for each topic-partition, and at most
+            ``spark.sql.shuffle.partitions``: then topic-partitions share them so that all have about as many messages.
+        points: How many points of the backlog over time the summaries shall have, at most.
+        hottest: How many of the keys with most messages they shall have.
+
+    Returns:
+        The frames; the replay itself has not run yet.
+
+    Raises:
+        ConfigError: A column is missing or of another type, or has NULL or negative values where it must not;
+            ``partitions``, ``points`` or ``hottest`` is out of range; or ``plan`` is no `Plan`. While it runs, errors
+            of `Simulation` come as Spark's ``PythonException``, which names the topic-partition: offsets that are there
+            twice, for example.
+
+    Complexity:
+        One shuffle and sort of the log; then O(log n) for each thing that happens in a topic-partition, n messages
+        outstanding at once. A worker's memory is O(outstanding messages + keys), the driver's O(topic-partitions).
+
+    Example:
+        >>> from keyshared.simulate import ConsumerPlan, Fixed
+        >>> plan = Plan(consumers=[ConsumerPlan("a", Fixed(20)), ConsumerPlan("b", Fixed(20))])
+        >>> log = spark.range(5).selectExpr("'p' as topic_partition", "id as offset", "'k' as key", "id as at_ms")
+        >>> with replay(log, plan) as result:
+        ...     result.deliveries.filter("offset > 2").orderBy("offset").select("offset", "delivered_ms").collect()
+        ...     result.summaries.select("messages", "wait_max_ms", "largest_backlog").collect()
+        [Row(offset=3, delivered_ms=60), Row(offset=4, delivered_ms=80)]
+        [Row(messages=5, wait_max_ms=76, largest_backlog=5)]
+    """
+    work = _Work(plan, points, hottest)
+    messages = packed_messages(
+        df,
+        topic_partition=topic_partition,
+        key=key,
+        offset=offset,
+        at_ms=at_ms,
+        service_ms=service_ms,
+        partitions=partitions,
+    )
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return replay_batches(batches, work)
+
+    packets = messages.mapInArrow(run, _PACKET_SCHEMA)
+    # Rows are kept, not packets: while Spark writes what it keeps, it holds a hundred pieces of it in memory. Of plain
+    # columns a piece is 10,000 rows; of packets it would be 4 MB, too much for two tasks in a heap of 1 GB.
+    return Replay(packets.select("summaries", F.inline_outer("deliveries")), plan)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """All that travels to the workers."""
+
+    plan: Plan
+    points: int
+    hottest: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.plan, Plan):
+            raise ConfigError("plan", self.plan, "be a Plan")
+        Tally(points=self.points, hottest=self.hottest)  # says what is wrong with them
+
+
+def replay_batches(batches: Iterable[pa.RecordBatch], work: _Work) -> Iterator[pa.RecordBatch]:
+    """Replay topic-partitions that arrive as Arrow batches, cut anywhere: the function for ``mapInArrow``.
+
+    Args:
+        batches: With the columns of `packed_messages`.
+        work: What is to be replayed, and how much is to be told of it.
+
+    Yields:
+        Packets: one row each, with a list of deliveries, or with none and a list of one summary.
+    """
+    schema = to_arrow_schema(_PACKET_SCHEMA)
+    rows: list[DeliveryRow] = []
+    for row in replay_partition(read_messages(batches), work.plan, points=work.points, hottest=work.hottest):
+        if isinstance(row, DeliveryRow):
+            rows.append(row)
+            if len(rows) < _PACKET_ROWS:
+                continue
+        if rows:
+            yield _packet(schema, rows, None)
+            rows.clear()
+        if isinstance(row, SummaryRow):
+            yield _packet(schema, [], [summary_fields(row)])
+
+
+def _packet(
+    schema: pa.Schema, deliveries: list[DeliveryRow], summaries: list[dict[str, object]] | None
+) -> pa.RecordBatch:
+    """One row: a list of deliveries, and a list of one summary or nothing."""
+    kind = schema.field("deliveries").type
+    columns = zip(*deliveries, strict=True) if deliveries else [()] * kind.value_type.num_fields
+    fields = list(kind.value_type)
+    rows = pa.StructArray.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)], fields=fields
+    )
+    packed = pa.ListArray.from_arrays(pa.array([0, len(deliveries)], pa.int32()), rows, type=kind)
+    return pa.RecordBatch.from_arrays([packed, pa.array([summaries], schema.field("summaries").type)], schema=schema)
+
+
+def summary_fields(row: SummaryRow) -> dict[str, object]:
+    """Give figures as a row of `SUMMARY_SCHEMA`.
+
+    Args:
+        row: The figures of one topic-partition.
+
+    Returns:
+        The columns by name.
+    """
+    summary = row.summary
+    return {
+        **{name: getattr(summary, name) for name in SUMMARY_SCHEMA.names if hasattr(summary, name)},
+        **_wait_fields(summary.wait),
+        "topic_partition": row.topic_partition,
+        "stop": row.stop,
+        "outstanding": row.outstanding,
+        "consumers": [
+            {
+                "consumer": name,
+                "deliveries": each.deliveries,
+                "acked": each.acked,
+                "failed": each.failed,
+                "lost": each.lost,
+                "busy_ms": each.busy_ms,
+                **_wait_fields(each.wait),
+            }
+            for name, each in summary.consumers.items()
+        ],
+        "backlog": [point._asdict() for point in summary.backlog],
+        "hottest_keys": [{"key": key, "messages": messages} for key, messages in summary.hottest_keys],
+        "moved_keys": [{**moved._asdict(), "event": moved.event.value} for moved in summary.moved_keys],
+    }
+
+
+def _wait_fields(waits: Waits) -> dict[str, int]:
+    return {"wait_p50_ms": waits.p50_ms, "wait_p99_ms": waits.p99_ms, "wait_max_ms": waits.max_ms}

@@ -1,0 +1,262 @@
+"""From the delivery log and the summaries of a replay to the figures of its report, in native Spark.
+
+What comes to the driver is bounded by the plan and by what a page can show, never by the log.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from keyshared.simulate.plan import Plan
+from keyshared.spark.keystats.bucket_figures import compare_layouts
+from keyshared.spark.keystats.histogram import collect_histogram, key_histogram
+from keyshared.spark.pages.page import Counts, as_text
+from keyshared.spark.replays.presence import Moment, everybody, ideal_moves, phases, shares
+from keyshared.spark.replays.replay_report import Backlog, Change, ConsumerLoad, HotKey, ReplayReport, Wait
+
+__all__ = ["backlog", "changes", "membership", "replay_report"]
+
+_ACCURACY: Final = 10_000  # of percentile_approx: ranks are right to one in 10,000
+_INTERVALS: Final = 120  # of the waits over time: narrower ones cannot be told apart
+_MAX_PANELS: Final = 8
+_HOT_SLOTS: Final = 5
+_SAID: Final = {"joined": "joins", "changed": "changes weight"}
+_LEAVES: Final = "leaves"
+
+
+def replay_report(
+    deliveries: DataFrame,
+    summaries: DataFrame,
+    plan: Plan,
+    *,
+    title: str,
+    source: str,
+    violations: Counts | None = None,
+    seconds: float | None = None,
+    hottest: int,
+    buckets: int | None,
+) -> ReplayReport:
+    """Find what a report of a replay shows; runs up to nine jobs, each of them a pass over what the replay wrote.
+
+    Args:
+        deliveries: The delivery log.
+        summaries: Rows of `SUMMARY_SCHEMA`.
+        plan: What was replayed.
+        title: Headline of the page.
+        source: Where the messages are from, for the reader.
+        violations: What an audit found.
+        seconds: How long the replay took.
+        hottest: How many hot keys are wanted.
+        buckets: With how many buckets boundaries are compared; None for no comparison.
+
+    Returns:
+        The figures.
+    """
+    sums = _sums(summaries)
+    first: int = sums["first_ms"] or 0
+    found = _totals(deliveries)
+    everything = found.get(None)
+    return ReplayReport(
+        title=title,
+        source=source,
+        topic_partitions=sums["topic_partitions"],
+        stopped=sums["stopped"],
+        span_ms=(sums["last_ms"] or 0) - first,
+        messages=sums["messages"] or 0,
+        keys=everything["keys"] if everything else 0,
+        keyless=sums["keyless"] or 0,
+        deliveries=everything["deliveries"] if everything else 0,
+        redeliveries=everything["redeliveries"] if everything else 0,
+        wait_p50_ms=everything["p50"] if everything else 0,
+        wait_p99_ms=everything["p99"] if everything else 0,
+        seconds=seconds,
+        violations=violations,
+        consumers=_consumer_loads(found, _per_phase(deliveries, plan), plan),
+        changes=changes(membership(summaries).collect(), plan, first),
+        hot_keys=_hot_keys(deliveries, hottest),
+        backlogs=_backlogs(summaries, first),
+        waits=_waits(deliveries, first, sums["last_ms"] or 0),
+        buckets=None
+        if buckets is None
+        else compare_layouts(
+            collect_histogram(key_histogram(deliveries.filter("attempt = 1"))),
+            [consumer.name for consumer in plan.consumers],
+            hottest=_HOT_SLOTS,
+            buckets=buckets,
+        ),
+    )
+
+
+def membership(summaries: DataFrame, by: Sequence[str] = ()) -> DataFrame:
+    """Add up what each change of membership did in all topic-partitions.
+
+    A key that occurs in two topic-partitions counts twice, because each has a dispatcher of its own. The joins at the
+    very start are left out: there was no key yet that they could have moved.
+
+    Args:
+        summaries: Rows of `SUMMARY_SCHEMA`.
+        by: More columns, each value of which is told apart.
+
+    Returns:
+        These columns, ``event``, ``consumer``, ``nth`` (how often this has happened to the consumer before), ``at_ms``
+        (the latest, where topic-partitions differ), ``moved`` and ``keys``, in order of time.
+    """
+    happened = ("event", "consumer")
+    # of several changes of one instant the summary has an order that a set of rows would lose
+    told = summaries.select(*by, "topic_partition", "start_ms", F.posexplode("moved_keys").alias("place", "change"))
+    later = told.select(*by, "topic_partition", "start_ms", "place", "change.*").filter("at_ms > start_ms or keys > 0")
+    before = Window.partitionBy(*by, "topic_partition", *happened).orderBy("place")
+    return (
+        later.withColumn("nth", F.row_number().over(before) - 1)
+        .groupBy(*by, *happened, "nth")
+        .agg(
+            F.max("at_ms").alias("at_ms"),
+            F.sum("moved").alias("moved"),
+            F.sum("keys").alias("keys"),
+            F.max("place").alias("place"),
+        )
+        .orderBy(*by, "at_ms", "place", *happened)
+    )
+
+
+def changes(rows: Sequence[Row], plan: Plan, first_ms: int) -> tuple[Change, ...]:
+    """Say of each change of membership how many keys it moved, and how many it had to.
+
+    Args:
+        rows: What `membership` gave.
+        plan: What was replayed.
+        first_ms: When it began.
+
+    Returns:
+        In order of time.
+    """
+    moments = [Moment(row["at_ms"], row["event"], row["consumer"]) for row in rows]
+    return tuple(
+        Change(
+            at_ms=row["at_ms"] - first_ms,
+            what=_SAID.get(row["event"], _LEAVES),
+            consumer=row["consumer"],
+            keys_moved=row["moved"],
+            keys=row["keys"],
+            ideal=ideal,
+        )
+        for row, ideal in zip(rows, ideal_moves(plan, moments), strict=True)
+    )
+
+
+def backlog(name: str, points: Sequence[Row], first_ms: int) -> Backlog:
+    """Take the backlog over time out of a summary.
+
+    Args:
+        name: What it is of.
+        points: Its points.
+        first_ms: When the replay began.
+
+    Returns:
+        The same, with times from then on.
+    """
+    return Backlog(
+        topic_partition=name, points=tuple((point["at_ms"] - first_ms, point["outstanding"]) for point in points)
+    )
+
+
+def _sums(summaries: DataFrame) -> Row:
+    [row] = summaries.agg(
+        F.count("*").alias("topic_partitions"),
+        F.count_if(F.col("stop") != "at_rest").alias("stopped"),
+        F.sum("messages").alias("messages"),
+        F.sum("keyless").alias("keyless"),
+        F.min("start_ms").alias("first_ms"),
+        F.max("end_ms").alias("last_ms"),
+    ).collect()
+    return row
+
+
+def _totals(deliveries: DataFrame) -> dict[str | None, Row]:
+    """Count and measure: for each consumer, and for None all of them together."""
+    rows = deliveries.rollup("consumer").agg(
+        F.count("*").alias("deliveries"),
+        F.count_distinct("key").alias("keys"),
+        F.count_if(F.col("attempt") > 1).alias("redeliveries"),
+        _percentile(50).alias("p50"),
+        _percentile(99).alias("p99"),
+    )
+    return {row["consumer"]: row for row in rows.collect()}
+
+
+def _per_phase(deliveries: DataFrame, plan: Plan) -> Mapping[int, int]:
+    """Count the deliveries of each phase of the plan."""
+    starts = F.array(*(F.lit(phase.from_ms).cast("bigint") for phase in phases(plan)))
+    begun = F.array_size(F.filter(starts, lambda start: start <= F.col("delivered_ms")))
+    return {row["phase"]: row["count"] for row in deliveries.groupBy((begun - 1).alias("phase")).count().collect()}
+
+
+def _consumer_loads(
+    found: Mapping[str | None, Row], per_phase: Mapping[int, int], plan: Plan
+) -> tuple[ConsumerLoad, ...]:
+    """Compare each consumer's load with an even split over whoever was there, also of those that got nothing."""
+    ideal = dict.fromkeys(everybody(plan), 0.0)
+    for number, phase in enumerate(phases(plan)):
+        for name, share in shares(phase.weights).items():
+            ideal[name] += per_phase.get(number, 0) * share
+    return tuple(
+        ConsumerLoad(
+            consumer=name,
+            deliveries=row["deliveries"] if row else 0,
+            ideal=ideal[name],
+            keys=row["keys"] if row else 0,
+            wait_p50_ms=row["p50"] if row else 0,
+            wait_p99_ms=row["p99"] if row else 0,
+        )
+        for name, row in ((name, found.get(name)) for name in ideal)
+    )
+
+
+def _hot_keys(deliveries: DataFrame, count: int) -> tuple[HotKey, ...]:
+    """Find the keys with most messages, who had them, and how long they waited. Of equal ones, the smaller first."""
+    keyed = deliveries.filter("key is not null and attempt = 1").groupBy("key").agg(F.count("*").alias("messages"))
+    hottest = keyed.orderBy(F.desc("messages"), "key").limit(count).collect()
+    if not hottest:
+        return ()
+    # as Arrow, they are part of the plan: as rows, each job would have a Python worker hand them over
+    table = pa.table({"key": pa.array([bytes(row["key"]) for row in hottest], pa.binary())})
+    wanted = deliveries.sparkSession.createDataFrame(table)
+    rows = (
+        deliveries.join(F.broadcast(wanted), "key")
+        .rollup("key", "consumer")
+        .agg(F.min("delivered_ms").alias("first_ms"), _percentile(99).alias("p99"))
+        .filter("key is not null")
+        .orderBy("first_ms", "consumer")
+        .collect()
+    )
+    waits = {bytes(row["key"]): row["p99"] for row in rows if row["consumer"] is None}
+    return tuple(
+        HotKey(
+            key=as_text(bytes(hot["key"])),
+            messages=hot["messages"],
+            owners=tuple(row["consumer"] for row in rows if row["key"] == hot["key"] and row["consumer"] is not None),
+            wait_p99_ms=waits[bytes(hot["key"])],
+        )
+        for hot in hottest
+    )
+
+
+def _backlogs(summaries: DataFrame, first_ms: int) -> tuple[Backlog, ...]:
+    largest = summaries.orderBy(F.desc("largest_backlog"), "topic_partition").limit(_MAX_PANELS)
+    rows = largest.select("topic_partition", "backlog").collect()
+    return tuple(backlog(row["topic_partition"], row["backlog"], first_ms) for row in rows)
+
+
+def _waits(deliveries: DataFrame, first_ms: int, last_ms: int) -> tuple[Wait, ...]:
+    width = (last_ms - first_ms) // _INTERVALS + 1
+    since = F.col("delivered_ms") - first_ms
+    number = (since - since % width).alias("since_ms")
+    rows = deliveries.groupBy(number).agg(_percentile(50).alias("p50"), _percentile(99).alias("p99"))
+    return tuple(Wait(*row) for row in rows.orderBy("since_ms").collect())
+
+
+def _percentile(percent: int) -> Column:
+    return F.percentile_approx("wait_ms", percent / 100, _ACCURACY)

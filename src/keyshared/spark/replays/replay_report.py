@@ -1,0 +1,348 @@
+"""What a replay found, as plain values, and the page that shows them. Plain Python; needs no Spark.
+
+The page is one HTML file: drawings inline, no script, nothing loaded from anywhere. It follows the reader's light or
+dark setting, fits a phone, and prints on white.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from keyshared.errors import ConfigError
+from keyshared.spark.keystats.bucket_report import BucketReport, bucket_section
+from keyshared.spark.pages.charts import Bar, Line, Mark, bars, on_every_screen, panels
+from keyshared.spark.pages.page import (
+    Counts,
+    Ms,
+    Part,
+    against,
+    clipped,
+    duration,
+    facts,
+    header,
+    listed,
+    nice_duration,
+    page,
+    section,
+    table,
+    verdict,
+)
+
+__all__ = ["Backlog", "Change", "ConsumerLoad", "HotKey", "ReplayReport", "Wait", "backlog_section", "html", "move_row"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConsumerLoad:
+    """What one consumer did.
+
+    Attributes:
+        consumer: Its name.
+        deliveries: How many it got, redeliveries included.
+        ideal: How many it would have got if the hash space had been split evenly over the consumers present at each
+            moment.
+        keys: How many different keys were delivered to it.
+        wait_p50_ms: Half of its deliveries waited no longer than this.
+        wait_p99_ms: All but one in a hundred waited no longer than this.
+    """
+
+    consumer: str
+    deliveries: int
+    ideal: float
+    keys: int
+    wait_p50_ms: int
+    wait_p99_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """A consumer that came or went.
+
+    Attributes:
+        at_ms: When, in the time of the replay.
+        what: "joins", "leaves" or "changes weight".
+        consumer: Who.
+        keys_moved: How many of the keys have another owner than before.
+        keys: How many there are.
+        ideal: Which part of them has to move: 1/N with N alike consumers, the one that came or went included.
+    """
+
+    at_ms: int
+    what: str
+    consumer: str
+    keys_moved: int
+    keys: int
+    ideal: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HotKey:
+    """A key with many messages.
+
+    Attributes:
+        key: The key, as text for people.
+        messages: How many it has.
+        owners: Who had it, in order of time.
+        wait_p99_ms: All but one in a hundred of its deliveries waited no longer than this.
+    """
+
+    key: str
+    messages: int
+    owners: tuple[str, ...]
+    wait_p99_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backlog:
+    """Messages that were available and not settled, over time.
+
+    Attributes:
+        topic_partition: Where.
+        points: (milliseconds, messages) in order of time; a value holds until the next.
+    """
+
+    topic_partition: str
+    points: tuple[tuple[int, int], ...]
+
+    @property
+    def largest(self) -> int:
+        """The highest value, 0 without any."""
+        return max((value for _, value in self.points), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long messages waited that were delivered in an interval of time.
+
+    Attributes:
+        at_ms: Where it begins.
+        p50_ms: Half of the deliveries waited no longer than this.
+        p99_ms: All but one in a hundred waited no longer than this.
+    """
+
+    at_ms: int
+    p50_ms: int
+    p99_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplayReport:
+    """What a replay found. Times count from when the first thing happened.
+
+    Attributes:
+        title: Headline of the page.
+        source: Where the messages are from, for the reader.
+        topic_partitions: How many.
+        stopped: How many of them did not come to rest.
+        span_ms: From the first thing that happened to the last.
+        messages: How many.
+        keys: How many different keys.
+        keyless: How many messages have no key.
+        deliveries: How many, redeliveries included.
+        redeliveries: How many of them were not the first of their message.
+        seconds: How long the job took; None if that is not known.
+        wait_p50_ms: Half of all deliveries waited no longer than this.
+        wait_p99_ms: All but one in a hundred waited no longer than this.
+        violations: Broken promises by id, zeros included; None if nobody has looked for them.
+        consumers: In order of name or joining, as they are to be shown.
+        changes: In order of time.
+        hot_keys: The hottest first.
+        backlogs: Of the topic-partitions with the largest ones, the largest first.
+        waits: In order of time, all topic-partitions together.
+        buckets: What the keys of the log mean for bucket boundaries.
+
+    Raises:
+        ConfigError: ``seconds`` is not positive, or ``violations`` is empty: an audit of nothing is no audit.
+    """
+
+    title: str
+    source: str
+    topic_partitions: int
+    stopped: int
+    span_ms: int
+    messages: int
+    keys: int
+    keyless: int
+    deliveries: int
+    redeliveries: int
+    wait_p50_ms: int
+    wait_p99_ms: int
+    seconds: float | None = None
+    violations: Counts | None = None
+    consumers: tuple[ConsumerLoad, ...] = ()
+    changes: tuple[Change, ...] = ()
+    hot_keys: tuple[HotKey, ...] = ()
+    backlogs: tuple[Backlog, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    buckets: BucketReport | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and not self.seconds > 0:
+            raise ConfigError("seconds", self.seconds, "be positive")
+        if self.violations is not None and not self.violations:
+            raise ConfigError("violations", self.violations, "name every promise that was checked")
+
+    @property
+    def throughput(self) -> float | None:
+        """Messages a second of the whole job, if it is known how long that took."""
+        return None if self.seconds is None else self.messages / self.seconds
+
+    @property
+    def violation_count(self) -> int:
+        """All violations together; 0 too if nobody has looked for them."""
+        return sum(count for _, count in self.violations or ())
+
+
+def html(report: ReplayReport) -> str:
+    """Make the page.
+
+    Args:
+        report: What to show. Names and keys may contain anything.
+
+    Returns:
+        A complete HTML document that refers to nothing outside itself.
+
+    Complexity:
+        O(size of the report); below 400 kB for any number of topic-partitions, 200 consumers and 200 hot keys.
+    """
+    parts = (_numbers, _load, _backlog, _waits, _moves, _hottest, _buckets)
+    top = header(report.title, report.source, verdict(report.violations))
+    return page(report.title, top + "".join(part(report) for part in parts))
+
+
+def move_row(change: Change) -> tuple[object, ...]:
+    """Make a row for a table of moved keys.
+
+    Args:
+        change: What moved them.
+
+    Returns:
+        When, what, how many, which part of all, and which part it ideally would be.
+    """
+    return (
+        duration(change.at_ms),
+        f"{change.consumer} {change.what}",
+        change.keys_moved,
+        Part(f"{change.keys_moved / change.keys:.1%}" if change.keys else ""),
+        Part(f"{change.ideal:.1%}"),
+    )
+
+
+def backlog_section(backlogs: Sequence[Backlog], note: str, marks: Sequence[Mark] = ()) -> str:
+    """Draw backlogs below one another.
+
+    Args:
+        backlogs: With what they are of as the name of the topic-partition.
+        note: What is to be seen.
+        marks: Moments to point out.
+
+    Returns:
+        An element.
+    """
+    series = [Line(backlog.topic_partition, backlog.points) for backlog in backlogs]
+    figures = table("Largest backlogs", ("in", "messages"), ((b.topic_partition, b.largest) for b in backlogs))
+    drawn = on_every_screen(
+        lambda width: panels(series, title="backlog over time", marks=marks, unit=duration, width=width)
+    )
+    return section("Backlog over time", note, drawn, figures)
+
+
+def _numbers(report: ReplayReport) -> str:
+    largest = max((backlog.largest for backlog in report.backlogs), default=0)
+    speed = report.throughput
+    return facts(
+        (
+            ("messages", f"{report.messages:,}"),
+            ("keys", f"{report.keys:,}"),
+            ("without a key", f"{report.keyless:,}"),
+            ("topic-partitions", f"{report.topic_partitions:,}"),
+            ("redeliveries", f"{report.redeliveries:,}"),
+            ("wait p50", duration(report.wait_p50_ms)),
+            ("wait p99", duration(report.wait_p99_ms)),
+            ("largest backlog", f"{largest:,}"),
+            ("from first to last", duration(report.span_ms)),
+            *([("not at rest", f"{report.stopped:,}")] if report.stopped else []),
+            *([] if speed is None else [("messages a second", f"{speed:,.0f}")]),
+        )
+    )
+
+
+def _load(report: ReplayReport) -> str:
+    rows = [
+        Bar(load.consumer, load.deliveries, load.ideal, f"{load.deliveries:,} ({against(load.deliveries, load.ideal)})")
+        for load in report.consumers
+    ]
+    figures = table(
+        "Deliveries of each consumer",
+        ("consumer", "deliveries", "ideal", "keys", "wait p50", "wait p99"),
+        (
+            (load.consumer, load.deliveries, round(load.ideal), load.keys, Ms(load.wait_p50_ms), Ms(load.wait_p99_ms))
+            for load in report.consumers
+        ),
+    )
+    note = "The mark is the ideal: the share of an even split over the consumers that were there at each moment."
+    title = "deliveries per consumer against the ideal"
+    drawn = on_every_screen(lambda width: bars(rows, title=title, width=width))
+    return section("Load per consumer", note, drawn, figures)
+
+
+def _marks(report: ReplayReport) -> list[Mark]:
+    return [Mark(change.at_ms, f"{change.consumer} {change.what}") for change in report.changes]
+
+
+def _backlog(report: ReplayReport) -> str:
+    shown = len(report.backlogs)
+    note = "Messages that were available and not settled." + (
+        f" The {shown} largest of {report.topic_partitions:,} topic-partitions."
+        if report.topic_partitions > shown
+        else ""
+    )
+    return backlog_section(report.backlogs, note, _marks(report))
+
+
+def _waits(report: ReplayReport) -> str:
+    lines = [
+        Line("p99", tuple((wait.at_ms, wait.p99_ms) for wait in report.waits)),
+        Line("p50", tuple((wait.at_ms, wait.p50_ms) for wait in report.waits)),
+    ]
+    note = "From when a message could have gone out to when it did: all but one in a hundred, and half of what was due."
+    drawn = on_every_screen(
+        lambda width: panels(
+            lines,
+            title="wait over time",
+            marks=_marks(report),
+            unit=duration,
+            scale=duration,
+            ceiling=nice_duration,
+            width=width,
+        )
+    )
+    return section("Wait over time", note, drawn)
+
+
+def _moves(report: ReplayReport) -> str:
+    note = "A change moves only the keys of the consumer that comes or goes: 1/N of them if the split is even."
+    figures = table(
+        "Keys with another owner",
+        ("after", "change", "keys moved", "of all", "ideal"),
+        (move_row(change) for change in report.changes),
+    )
+    return section("Keys moved", note, figures)
+
+
+def _hottest(report: ReplayReport) -> str:
+    rows = (
+        (
+            clipped(hot.key),
+            hot.messages,
+            Part(f"{hot.messages / report.messages:.2%}" if report.messages else ""),
+            listed(hot.owners, " → "),
+            Ms(hot.wait_p99_ms),
+        )
+        for hot in report.hot_keys
+    )
+    note = "Messages of a key go to one consumer, one after the other: the hottest keys say how far a group can grow."
+    figures = table("Keys with most messages", ("key", "messages", "of all", "consumers", "wait p99"), rows)
+    return section("Hottest keys", note, figures)
+
+
+def _buckets(report: ReplayReport) -> str:
+    return "" if report.buckets is None else bucket_section(report.buckets)

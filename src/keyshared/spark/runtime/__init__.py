@@ -1,0 +1,3 @@
+"""The session, and how far it is."""
+
+__all__: tuple[str, ...] = ()

@@ -1,0 +1,145 @@
+"""A journal for each topic-partition, kept in Spark's state store between micro-batches, and the same without a store.
+
+Between rows and journals stand plain functions, so that what a stream does can be tested without Spark; the processor
+adds nothing to them but where the state lies and when Spark has to come back.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, Final
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+    ValueState,
+)
+
+from keyshared.config import DispatcherConfig
+from keyshared.journal.commands import Command, Outcome
+from keyshared.journal.journal import Journal
+from keyshared.ring import HashRing
+
+__all__ = ["DispatchProcessor", "dispatch_partition"]
+
+_ROWS: Final = 10_000  # outcomes in one row
+
+_topic_partition: Final = itemgetter(0)
+_OutcomeRow: Final[Any] = Row("topic_partition", *Outcome._fields)
+
+
+def dispatch_partition(
+    rows: Iterable[tuple[Any, ...]], placement: HashRing, *, config: DispatcherConfig | None = None
+) -> Iterator[tuple[Any, ...]]:
+    """Carry out the commands of one Spark partition, each topic-partition from its beginning to its end.
+
+    Args:
+        rows: Topic-partition, until when time passes, then the fields of `Command`. The rows of a topic-partition
+            stand next to each other, in order of sequence.
+        placement: See `Journal`.
+        config: See `Journal`.
+
+    Yields:
+        Topic-partition and the fields of `Outcome`, in order.
+
+    Raises:
+        ConfigError: See `Journal`.
+
+    Complexity:
+        That of the journals; memory O(outstanding messages) of one topic-partition at a time.
+
+    Example:
+        >>> rows = [("p", 90, 0, 5, "add_consumer", None, None, "c1"), ("p", 90, 1, 6, "offer", 0, b"order-1")]
+        >>> [row[:5] for row in dispatch_partition(rows, HashRing())]
+        [('p', 0, 1, 6, 'deliver')]
+    """
+    for topic_partition, mine in groupby(rows, _topic_partition):
+        journal, until = Journal(placement, config), 0
+        for row in mine:
+            until = row[1]
+            for outcome in journal.apply(Command(*row[2:])):
+                yield topic_partition, *outcome
+        for outcome in journal.advance(until):
+            yield topic_partition, *outcome
+
+
+class DispatchProcessor(StatefulProcessor):
+    """What ``transformWithState`` calls, in event time, for each topic-partition.
+
+    Rows come and go as `bundled` describes: the fields of many commands or outcomes in one row of arrays.
+
+    The value of the state is the journal as bytes, and the instant of the one timer that is set: the next deadline.
+    What is due by the watermark acts at its own instant, when rows come or the timer expires, whichever is first.
+
+    Args:
+        placement: See `Journal`.
+        config: See `Journal`.
+
+    Raises:
+        ConfigError: See `Journal`.
+
+    Example:
+        >>> DispatchProcessor(HashRing(), None).close()
+    """
+
+    # Spark passes all arguments by keyword, so their names are not ours to choose.
+    # ruff: noqa: N802, N803
+
+    def __init__(self, placement: HashRing, config: DispatcherConfig | None) -> None:
+        Journal(placement, config)  # says what is wrong with them
+        self._placement = placement
+        self._config = config
+        self._handle: StatefulProcessorHandle
+        self._kept: ValueState
+        self._ring: HashRing | None = None  # of the topic-partition before: most have the same consumers
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._handle = handle
+        self._kept = handle.getValueState("journal", "state binary, timer_ms bigint")
+
+    def handleInputRows(self, key: tuple[str], rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
+        """Carry out the commands of a micro-batch, in order of sequence whatever order they come in."""
+        journal, timer = self._opened()
+        commands = (Command(*fields) for row in rows for fields in zip(*row[1:], strict=True))
+        yield from _rows(key, journal.apply_all(commands))
+        yield from _rows(key, journal.advance(timerValues.getCurrentWatermarkInMs()))
+        self._put_away(journal, timer)
+
+    def handleExpiredTimer(
+        self, key: tuple[str], timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+    ) -> Iterator[Row]:
+        """Let everything act that is due by the watermark."""
+        journal, timer = self._opened()
+        yield from _rows(key, journal.advance(timerValues.getCurrentWatermarkInMs()))
+        # the timer that has expired is not set any more: Spark deletes it
+        self._put_away(journal, None if timer == expiredTimerInfo.getExpiryTimeInMs() else timer)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _opened(self) -> tuple[Journal, int | None]:
+        kept = self._kept.get()
+        if kept is None:
+            return Journal(self._placement, self._config), None
+        return Journal.from_bytes(bytes(kept[0]), self._placement, self._config, joined=self._ring), kept[1]
+
+    def _put_away(self, journal: Journal, timer: int | None) -> None:
+        self._ring = journal.ring
+        deadline = journal.next_deadline_ms()
+        if deadline != timer:
+            if timer is not None:
+                self._handle.deleteTimer(timer)
+            if deadline is not None:
+                self._handle.registerTimer(deadline)
+        self._kept.update((journal.to_bytes(), deadline))
+
+
+def _rows(key: tuple[str], outcomes: Iterable[Outcome]) -> Iterator[Row]:
+    (topic_partition,) = key
+    rest = iter(outcomes)
+    while chunk := list(islice(rest, _ROWS)):
+        yield _OutcomeRow(topic_partition, *zip(*chunk, strict=True))

@@ -1,0 +1,629 @@
+"""Names of topics, groups and schema subjects, and what they are called on another cluster.
+
+Users know a topic as ``orders``. On a cluster it has a technical name that a pattern makes of fields, such as
+``{tenant}-{instance}-{environment}-{topic}``, and its schemas stand in a registry under that name plus ``-key`` or
+``-value`` (TopicNameStrategy). Each cluster has a pattern of its own, so a distributor reads a name with one pattern
+and writes it with another one.
+
+Reading is where it goes wrong: ``a-b-c`` fits ``{tenant}-{topic}`` twice if tenants may have a dash. So each field has
+a set of values that it may have, and *every* split of the name is tried. One that fits is the reading; two are an
+answer of their own, never a guess:
+
+- a *known* field has the values of the cluster's configuration, mostly one;
+- a *plain* field has any value without a separator, a separator being any text that stands between two fields;
+- any other field is *greedy*: it has any value that is not empty. By default only the last one that is not known is.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import Final, TypeVar
+
+from keyshared._checks import check_mapping, check_text
+from keyshared.errors import ConfigError, shown
+
+__all__ = [
+    "SUBJECT_SUFFIXES",
+    "Collision",
+    "NamePattern",
+    "NamePlan",
+    "NameProblem",
+    "NameTranslation",
+    "ParsedName",
+    "Problem",
+]
+
+SUBJECT_SUFFIXES: Final = ("-key", "-value")  # TopicNameStrategy, the default of Confluent's serializers
+_FIELD: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_BRACKETS: Final = re.compile(r"\[([^\[\]]*)\]")
+_NO_SUFFIX: Final = ("",)
+
+
+class Problem(StrEnum):
+    """Why a name was not read or not translated."""
+
+    NO_MATCH = "no match"
+    """No split of the name fits the pattern."""
+    AMBIGUOUS = "ambiguous"
+    """More than one does."""
+    NOT_ALLOWED = "not allowed"
+    """The other cluster's pattern does not allow the value of a field."""
+    AMBIGUOUS_THERE = "ambiguous there"
+    """The other cluster's pattern could read the translated name in more than one way."""
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedName:
+    """What a name means.
+
+    Attributes:
+        fields: Pairs of a field and its value, in the order of the pattern.
+        suffix: What stood behind the pattern, such as ``-value``; empty for topics and groups.
+
+    Example:
+        >>> NamePattern("{tenant}-{topic}").parse("acme-orders")["topic"]
+        'orders'
+    """
+
+    fields: tuple[tuple[str, str], ...]
+    suffix: str = ""
+
+    def __getitem__(self, field: str) -> str:
+        return dict(self.fields)[field]
+
+
+@dataclass(frozen=True, slots=True)
+class NameProblem:
+    """A name that was not read or not translated, and why.
+
+    Attributes:
+        name: The name.
+        problem: What is wrong with it.
+        readings: Two of the readings if there are several; those of the translated name for
+            `Problem.AMBIGUOUS_THERE`.
+        field: Which field it is about, for `Problem.NOT_ALLOWED`.
+    """
+
+    name: str
+    problem: Problem
+    readings: tuple[ParsedName, ...] = ()
+    field: str | None = None
+
+
+class NamePattern:
+    """How a cluster makes names of fields. A value: never changes, and equal ones are equal.
+
+    Args:
+        text: Literal text, and fields in braces: ``{tenant}-{topic}``. Each field is named once.
+        known: Fields whose values the cluster's configuration knows: one value, or several. They may have separators.
+        plain: Fields that never have a separator. None for all but the last of those that are not known; empty for no
+            field at all, and then every name that has two splits is ambiguous.
+        suffixes: What follows the pattern, exactly one of them; none for topics and groups. See `for_subjects`.
+
+    Raises:
+        ConfigError: No field, a field twice, a stray brace, ``known`` or ``plain`` names no field of the pattern or the
+            same one, or a value is not a text that is not empty.
+
+    Source:
+        Axual, "Schema Distribution model" and the pattern syntax of its configuration; differs: a name with several
+        readings is reported.
+
+    Example:
+        >>> topics = NamePattern("{tenant}-{instance}-{environment}-{topic}", known={"instance": "eu-west"})
+        >>> topics.parse("acme-eu-west-prod-order-events").fields[2:]
+        (('environment', 'prod'), ('topic', 'order-events'))
+        >>> topics.for_subjects().parse("acme-eu-west-prod-order-events-value").suffix
+        '-value'
+        >>> NamePattern("{tenant}-{topic}", plain=()).parse("a-b-c").problem
+        <Problem.AMBIGUOUS: 'ambiguous'>
+    """
+
+    __slots__ = ("_fields", "_known", "_literals", "_plain", "_separators", "_suffixes", "_text")
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        known: Mapping[str, str | Collection[str]] | None = None,
+        plain: Collection[str] | None = None,
+        suffixes: Sequence[str] = (),
+    ) -> None:
+        self._text = check_text("text", text)
+        pieces = _FIELD.split(text)
+        self._literals: tuple[str, ...] = tuple(pieces[::2])
+        self._fields: tuple[str, ...] = tuple(pieces[1::2])
+        if not self._fields or len(set(self._fields)) < len(self._fields):
+            raise ConfigError("text", text, "have at least one {field}, and none twice")
+        if any(brace in literal for literal in self._literals for brace in "{}"):
+            raise ConfigError("text", text, "have braces only around names of fields, such as {topic}")
+        self._separators = tuple(dict.fromkeys(filter(None, self._literals[1:-1])))
+        self._known = {
+            field: _checked_values(f"known[{shown(field)}]", values) for field, values in _given("known", known).items()
+        }
+        self._check_fields("known", self._known)
+        unbound = tuple(field for field in self._fields if field not in self._known)
+        if plain is None:
+            plain = unbound[:-1]
+        else:
+            plain = _checked_names("plain", plain)
+            self._check_fields("plain", plain)
+            if not set(plain).issubset(unbound):
+                raise ConfigError("plain", plain, "not name a field that is known")
+        self._plain = frozenset(plain)
+        self._suffixes = _checked_suffixes(suffixes)
+
+    @classmethod
+    def from_brackets(
+        cls,
+        text: str,
+        *,
+        separator: str = "-",
+        known: Mapping[str, str | Collection[str]] | None = None,
+        plain: Collection[str] | None = None,
+        suffixes: Sequence[str] = (),
+    ) -> "NamePattern":
+        """Read the other notation for patterns: ``[tenant|instance|environment]-topic``.
+
+        Args:
+            text: Names of fields, joined by the separator; in brackets also by a bar.
+            separator: What a bar stands for.
+            known: As for the class.
+            plain: As for the class.
+            suffixes: As for the class.
+
+        Returns:
+            The pattern.
+
+        Raises:
+            ConfigError: It is no such text, or as for the class.
+
+        Source:
+            Axual, "Schema Distribution model".
+
+        Example:
+            >>> NamePattern.from_brackets("[tenant|environment]-topic").text
+            '{tenant}-{environment}-{topic}'
+        """
+        check_text("separator", separator)
+        flat = _BRACKETS.sub(lambda group: group[1].replace("|", separator), check_text("text", text))
+        braced = separator.join(f"{{{field}}}" for field in flat.split(separator))
+        if _FIELD.sub("", braced) != separator * (braced.count("{") - 1):
+            raise ConfigError("text", text, f"be names of fields such as [tenant|environment]{separator}topic")
+        return cls(braced, known=known, plain=plain, suffixes=suffixes)
+
+    @property
+    def text(self) -> str:
+        """The pattern, with fields in braces."""
+        return self._text
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields, in order."""
+        return self._fields
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """What may follow the pattern; the empty text if nothing does."""
+        return self._suffixes
+
+    def for_subjects(self, suffixes: Sequence[str] = SUBJECT_SUFFIXES) -> "NamePattern":
+        """Give the pattern of the schema subjects that belong to topics of this pattern.
+
+        Args:
+            suffixes: What a subject has behind the name of its topic.
+
+        Returns:
+            The same pattern with those suffixes.
+
+        Raises:
+            ConfigError: A suffix is not a text.
+
+        Example:
+            >>> NamePattern("{topic}").for_subjects().parse("orders-key")
+            ParsedName(fields=(('topic', 'orders'),), suffix='-key')
+        """
+        return NamePattern(self._text, known=self._known, plain=self._plain, suffixes=suffixes)
+
+    def constant(self, field: str) -> str | None:
+        """Give the one value that a field can have.
+
+        Args:
+            field: Name of the field.
+
+        Returns:
+            The value, or None if there is no such field or it may have others.
+        """
+        values = self._known.get(field, ())
+        return values[0] if len(values) == 1 else None
+
+    def values(self, field: str) -> tuple[str, ...]:
+        """Give the values of a known field.
+
+        Args:
+            field: Name of the field.
+
+        Returns:
+            Its values; none if it is not known.
+        """
+        return self._known.get(field, ())
+
+    def allows(self, field: str, value: str) -> bool:
+        """Tell whether a field may have a value.
+
+        Args:
+            field: A field of the pattern.
+            value: The value.
+
+        Returns:
+            Whether it may.
+        """
+        if field in self._known:
+            return value in self._known[field]
+        return bool(value) and not (field in self._plain and self._has_separator(value))
+
+    def parse(self, name: str) -> ParsedName | NameProblem:
+        """Read a name.
+
+        Args:
+            name: A name as it stands on the cluster.
+
+        Returns:
+            Its only reading, or a `NameProblem` with `Problem.NO_MATCH` or `Problem.AMBIGUOUS`.
+
+        Raises:
+            ConfigError: It is not a text that is not empty.
+
+        Complexity:
+            O(s f n), s suffixes, f fields with their known values, n characters.
+        """
+        readings = tuple(islice(self._readings(check_text("name", name)), 2))
+        if len(readings) == 1:
+            return readings[0]
+        return NameProblem(name, Problem.AMBIGUOUS if readings else Problem.NO_MATCH, readings)
+
+    def format(self, values: Mapping[str, str], suffix: str = "") -> str:
+        """Write a name.
+
+        Args:
+            values: A value for each field; known fields with one value may be left out.
+            suffix: One of `suffixes`.
+
+        Returns:
+            The name. Reading it gives the same values, or `Problem.AMBIGUOUS` if it has other readings as well.
+
+        Raises:
+            ConfigError: A field is missing or is none of the pattern's, has a value that it may not have, or the suffix
+                is none of the pattern's.
+
+        Complexity:
+            O(n), n characters.
+
+        Example:
+            >>> NamePattern("{tenant}-{topic}", known={"tenant": "acme"}).format({"topic": "orders"})
+            'acme-orders'
+        """
+        self._check_fields("values", check_mapping("values", values))
+        if suffix not in self._suffixes:
+            raise ConfigError("suffix", suffix, f"be one of {self._suffixes}")
+        parts = [self._literals[0]]
+        for field, literal in zip(self._fields, self._literals[1:], strict=True):
+            value = values.get(field, self.constant(field))
+            if type(value) is not str or not self.allows(field, value):
+                raise ConfigError(f"values[{field!r}]", value, self._requirement(field))
+            parts += value, literal
+        return "".join((*parts, suffix))
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity() == other._identity() if isinstance(other, NamePattern) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __repr__(self) -> str:
+        return (
+            f"NamePattern({self._text!r}, known={self._known}, plain={sorted(self._plain)}, suffixes={self._suffixes})"
+        )
+
+    def _identity(self) -> tuple[object, ...]:
+        known = frozenset((field, frozenset(values)) for field, values in self._known.items())
+        return self._text, known, self._plain, frozenset(self._suffixes)
+
+    def _check_fields(self, parameter: str, named: Iterable[str]) -> None:
+        for field in named:
+            if field not in self._fields:
+                raise ConfigError(parameter, field, f"be a field of {self._text!r}")
+
+    def _requirement(self, field: str) -> str:
+        if field in self._known:
+            return f"be one of {self._known[field]}"
+        without = f" without any of {self._separators}" if field in self._plain else ""
+        return f"be a text that is not empty{without}"
+
+    def _has_separator(self, value: str) -> bool:
+        return any(separator in value for separator in self._separators)
+
+    def _readings(self, name: str) -> Iterator[ParsedName]:
+        for suffix in self._suffixes:
+            body = name[: len(name) - len(suffix)]
+            if name.endswith(suffix) and body.startswith(self._literals[0]):
+                for values in self._splits(body):
+                    yield ParsedName(tuple(zip(self._fields, values, strict=True)), suffix)
+
+    def _splits(self, body: str) -> Iterator[tuple[str, ...]]:
+        """Split a name among the fields, shortest values first; no step leads to a dead end."""
+        ends = self._plain_ends(body)
+        stops = self._good_stops(body, ends)
+        spans: list[tuple[int, int]] = []
+        start = len(self._literals[0])
+        choices = [(start, self._choices(body, 0, start, stops[0], ends))]
+        while choices:
+            start, left = choices[-1]
+            stop = next(left, None)
+            del spans[len(choices) - 1 :]
+            if stop is None:
+                choices.pop()
+                continue
+            spans.append((start, stop))
+            index = len(choices)
+            if index == len(self._fields):
+                yield tuple(body[first:last] for first, last in spans)
+                continue
+            start = stop + len(self._literals[index])
+            choices.append((start, self._choices(body, index, start, stops[index], ends)))
+
+    def _plain_ends(self, body: str) -> list[int]:
+        """For each place the end of the longest value from there that has no separator."""
+        ends = [len(body)] * (len(body) + 1)
+        for start in range(len(body) - 1, -1, -1):
+            # it stops one character before its first separator is complete
+            complete = [start + len(each) - 1 for each in self._separators if body.startswith(each, start)]
+            ends[start] = min([ends[start + 1], *complete])
+        return ends
+
+    def _good_stops(self, body: str, ends: list[int]) -> list[list[int]]:
+        """For each field and place the next place where a value may end so that all that follows can be read.
+
+        Written from the end of the name: a search from its start would try the same rests again and again.
+        """
+        size = len(body)
+        good = [start == size for start in range(size + 1)]
+        found: list[list[int]] = []
+        for index in range(len(self._fields) - 1, -1, -1):
+            literal = self._literals[index + 1]
+            stops = [size + 1] * (size + 2)
+            for stop in range(size - len(literal), -1, -1):
+                fits = good[stop + len(literal)] and body.startswith(literal, stop)
+                stops[stop] = stop if fits else stops[stop + 1]
+            found.append(stops)
+            good = [next(self._choices(body, index, start, stops, ends), None) is not None for start in range(size + 1)]
+        return found[::-1]
+
+    def _choices(self, body: str, index: int, start: int, stops: list[int], ends: list[int]) -> Iterator[int]:
+        """Give the places where the value of a field that starts here may end, among the good ones."""
+        field = self._fields[index]
+        if field in self._known:
+            yield from (stop for stop in self._known_stops(body, field, start) if stops[stop] == stop)
+            return
+        end = ends[start] if field in self._plain else len(body)
+        stop = stops[start + 1]
+        while stop <= end:
+            yield stop
+            stop = stops[stop + 1]
+
+    def _known_stops(self, body: str, field: str, start: int) -> Iterator[int]:
+        return (start + len(value) for value in self._known[field] if body.startswith(value, start))
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """Several names of one cluster that would be one name on the other.
+
+    Attributes:
+        translated: That name.
+        names: Who would have it, in the order in which they were given.
+    """
+
+    translated: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamePlan:
+    """What becomes of a set of names.
+
+    Attributes:
+        translated: Pairs of a name and its translation; each translation once.
+        collisions: Names that must not be translated, because others would have the same translation.
+        problems: Names that cannot be.
+    """
+
+    translated: tuple[tuple[str, str], ...]
+    collisions: tuple[Collision, ...]
+    problems: tuple[NameProblem, ...]
+
+
+class NameTranslation:
+    """From the names of one cluster to those of another: of topics, of groups, or of subjects.
+
+    A field that only the source has is dropped. One that only the target has needs a value: the target's constant, or a
+    default.
+
+    Args:
+        source: Reads the names.
+        target: Writes them.
+        defaults: Values of fields that only the target has.
+
+    Raises:
+        ConfigError: A field is added without a default, a default is for a field that is not added or is not allowed
+            there, source and target know a field but no value of both, or a suffix of the source is none of the target.
+
+    Source:
+        Axual, "Schema Distribution model"; differs: collisions and ambiguous names are reported, never distributed.
+
+    Example:
+        >>> here = NamePattern.from_brackets("[tenant|instance|environment]-topic", known={"instance": "eu"})
+        >>> there = NamePattern.from_brackets("[tenant|environment]-topic")
+        >>> NameTranslation(here.for_subjects(), there.for_subjects()).translate("acme-eu-prod-orders-value")
+        'acme-prod-orders-value'
+    """
+
+    __slots__ = ("_defaults", "_source", "_target")
+
+    def __init__(self, source: NamePattern, target: NamePattern, *, defaults: Mapping[str, str] | None = None) -> None:
+        for parameter, pattern in (("source", source), ("target", target)):
+            if not isinstance(pattern, NamePattern):
+                raise ConfigError(parameter, pattern, "be a NamePattern")
+        self._source = source
+        self._target = target
+        self._defaults = self._checked_defaults(dict(_given("defaults", defaults)))
+        for field in set(source.fields) & set(target.fields):
+            here, there = set(source.values(field)), set(target.values(field))
+            if here and there and not here & there:
+                raise ConfigError(f"target.known[{field!r}]", sorted(there), f"share a value with {sorted(here)}")
+        if not set(source.suffixes).issubset(target.suffixes):
+            raise ConfigError("target.suffixes", target.suffixes, f"have those of the source, {source.suffixes}")
+
+    @property
+    def source(self) -> NamePattern:
+        """Reads the names."""
+        return self._source
+
+    @property
+    def target(self) -> NamePattern:
+        """Writes them."""
+        return self._target
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Fields that only the source has, in its order."""
+        return tuple(field for field in self._source.fields if field not in self._target.fields)
+
+    @property
+    def is_injective(self) -> bool:
+        """Whether two names can never have one translation: every field that is dropped has one value only."""
+        return all(self._source.constant(field) is not None for field in self.dropped)
+
+    def translate(self, name: str) -> str | NameProblem:
+        """Translate one name.
+
+        Args:
+            name: As it stands on the source.
+
+        Returns:
+            The name on the target, which the target reads in one way only; or why there is none.
+
+        Raises:
+            ConfigError: It is not a text that is not empty.
+
+        Complexity:
+            That of reading it twice; see `NamePattern.parse`.
+        """
+        parsed = self._source.parse(name)
+        if isinstance(parsed, NameProblem):
+            return parsed
+        values = {field: value for field, value in parsed.fields if field in self._target.fields} | self._defaults
+        for field, value in values.items():
+            if not self._target.allows(field, value):
+                return NameProblem(name, Problem.NOT_ALLOWED, field=field)
+        translated = self._target.format(values, parsed.suffix)
+        # What nobody there can read back is no name: it might be another topic's as well.
+        read_back = self._target.parse(translated)
+        if isinstance(read_back, NameProblem):
+            return NameProblem(name, Problem.AMBIGUOUS_THERE, read_back.readings)
+        return translated
+
+    def plan(self, names: Iterable[str]) -> NamePlan:
+        """Translate a set of names, and find those that would become one.
+
+        Args:
+            names: All that are known. A name that is given twice counts once.
+
+        Returns:
+            What becomes of each, in the given order.
+
+        Raises:
+            ConfigError: One is not a text that is not empty.
+
+        Complexity:
+            That of `translate`, for each name.
+
+        Example:
+            >>> drop = NameTranslation(NamePattern("{instance}-{topic}"), NamePattern("{topic}"))
+            >>> drop.plan(["eu-orders", "us-orders", "eu-bills"]).collisions
+            (Collision(translated='orders', names=('eu-orders', 'us-orders')),)
+        """
+        problems: list[NameProblem] = []
+        sources: dict[str, list[str]] = {}
+        for name in dict.fromkeys(_checked_names("names", names)):
+            translated = self.translate(name)
+            if isinstance(translated, NameProblem):
+                problems.append(translated)
+            else:
+                sources.setdefault(translated, []).append(name)
+        return NamePlan(
+            tuple((names[0], translated) for translated, names in sources.items() if len(names) == 1),
+            tuple(Collision(translated, tuple(names)) for translated, names in sources.items() if len(names) > 1),
+            tuple(problems),
+        )
+
+    def inverse(self, *, defaults: Mapping[str, str] | None = None) -> "NameTranslation":
+        """Give the way back.
+
+        Args:
+            defaults: Values of the fields that were dropped on the way there, as far as the source has no constant.
+
+        Returns:
+            The translation from target to source. If this one `is_injective`, it takes every translation back to the
+            name it was made of.
+
+        Raises:
+            ConfigError: A value is missing, or as for the class.
+        """
+        return NameTranslation(self._target, self._source, defaults=defaults)
+
+    def __repr__(self) -> str:
+        return f"NameTranslation({self._source!r}, {self._target!r}, defaults={self._defaults})"
+
+    def _checked_defaults(self, defaults: dict[str, str]) -> dict[str, str]:
+        added = [field for field in self._target.fields if field not in self._source.fields]
+        for field in defaults:
+            if field not in added:
+                raise ConfigError("defaults", field, f"be a field that only the target has; these are {added}")
+        filled = {field: defaults.get(field, self._target.constant(field)) for field in added}
+        for field, value in filled.items():
+            if type(value) is not str or not self._target.allows(field, value):
+                raise ConfigError(
+                    f"defaults[{field!r}]", value, "be a value that the target allows: the source has none"
+                )
+        return {field: value for field, value in filled.items() if value is not None}
+
+
+def _given(parameter: str, values: Mapping[str, _T] | None) -> Mapping[str, _T]:
+    return {} if values is None else check_mapping(parameter, values)
+
+
+def _checked_names(parameter: str, values: object) -> list[str]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ConfigError(parameter, values, "be several texts, such as a list")
+    return [check_text(parameter, value) for value in values]
+
+
+def _checked_values(parameter: str, values: object) -> tuple[str, ...]:
+    checked = _checked_names(parameter, [values] if type(values) is str else values)
+    if not checked:
+        raise ConfigError(parameter, values, "have at least one value")
+    return tuple(dict.fromkeys(checked))
+
+
+def _checked_suffixes(suffixes: object) -> tuple[str, ...]:
+    if isinstance(suffixes, str | bytes) or not isinstance(suffixes, Iterable):
+        raise ConfigError("suffixes", suffixes, "be several texts, such as ('-key', '-value')")
+    checked = tuple(dict.fromkeys(suffixes))
+    if any(type(suffix) is not str for suffix in checked):
+        raise ConfigError("suffixes", suffixes, "hold texts only")
+    return checked or _NO_SUFFIX

@@ -1,0 +1,197 @@
+"""What a schema registry holds at one moment, as values."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeAlias, TypeVar
+
+from keyshared._checks import check_int, check_text
+from keyshared.errors import ConfigError
+
+__all__ = ["DEFAULT_COMPATIBILITY", "Compatibility", "Mode", "Reference", "Registration", "RegistryView"]
+
+_Slot: TypeAlias = tuple[str, int]  # subject, version
+_T = TypeVar("_T")
+_Setting = TypeVar("_Setting", bound=StrEnum)
+
+
+class Mode(StrEnum):
+    """What a registry lets its clients do with a subject."""
+
+    READWRITE = "READWRITE"
+    """The registry gives out ids itself."""
+    READONLY = "READONLY"
+    """Nothing can be changed."""
+    IMPORT = "IMPORT"
+    """The client says which id and version; compatibility is not checked."""
+
+
+class Compatibility(StrEnum):
+    """How a new version of a subject may differ from those before it."""
+
+    NONE = "NONE"
+    BACKWARD = "BACKWARD"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD = "FORWARD"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL = "FULL"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+
+DEFAULT_COMPATIBILITY: Final = Compatibility.BACKWARD  # Confluent, Karapace, Redpanda
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reference:
+    """A schema uses another one.
+
+    Attributes:
+        name: What it is called in the schema.
+        subject: Where it is registered.
+        version: As which version.
+
+    Raises:
+        ConfigError: A name is empty, or the version is not an int of at least 1.
+    """
+
+    name: str
+    subject: str
+    version: int
+
+    def __post_init__(self) -> None:
+        check_text("name", self.name)
+        check_text("subject", self.subject)
+        check_int("version", self.version, 1)
+
+    @property
+    def slot(self) -> tuple[str, int]:
+        """Subject and version of what is used."""
+        return self.subject, self.version
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One version of one subject.
+
+    Attributes:
+        subject: The subject.
+        version: Its version, from 1 on.
+        id: The registry's number for the schema, from 1 on.
+        schema: The schema's text or a fingerprint of it. It is compared and nothing else, so both registries must give
+            the same one for the same schema.
+        schema_type: What kind of text it is.
+        references: Which other schemas it uses.
+        deleted: It is deleted softly: not listed any more, but old messages can still be read with its id.
+
+    Raises:
+        ConfigError: A value is of another type, empty, or below 1.
+    """
+
+    subject: str
+    version: int
+    id: int
+    schema: str
+    schema_type: str = "AVRO"
+    references: Sequence[Reference] = ()
+    deleted: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("subject", "schema", "schema_type"):
+            check_text(name, getattr(self, name))
+        check_int("version", self.version, 1)
+        check_int("id", self.id, 1)
+        object.__setattr__(self, "references", _instances("references", self.references, Reference))
+        if type(self.deleted) is not bool:
+            raise ConfigError("deleted", self.deleted, "be True or False")
+
+    @property
+    def slot(self) -> tuple[str, int]:
+        """Its subject and version: no registry has two of one."""
+        return self.subject, self.version
+
+    @property
+    def content(self) -> tuple[str, str, tuple[Reference, ...]]:
+        """What an id stands for: type, text and references."""
+        return self.schema_type, self.schema, tuple(sorted(self.references))
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryView:
+    """What a registry holds at one moment.
+
+    Attributes:
+        registrations: All of them, those that are deleted softly included: they still own their id and their version.
+        compatibility: Levels that were set, by subject; under None the registry's own.
+        modes: Modes that were set, by subject; under None the registry's own.
+
+    Raises:
+        ConfigError: One version of a subject or one id is there with two meanings (then the view was not taken at one
+            moment), or a value is of another type.
+
+    Example:
+        >>> RegistryView([Registration("orders-value", 1, 7, "int"), Registration("bills-value", 1, 7, "long")])
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ConfigError: id is 7; it must stand for one schema in one view
+    """
+
+    registrations: Sequence[Registration] = ()
+    compatibility: Mapping[str | None, Compatibility] = field(default_factory=dict)
+    modes: Mapping[str | None, Mode] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "registrations", _instances("registrations", self.registrations, Registration))
+        object.__setattr__(self, "compatibility", _settings("compatibility", self.compatibility, Compatibility))
+        object.__setattr__(self, "modes", _settings("modes", self.modes, Mode))
+        slots: set[_Slot] = set()
+        contents: dict[int, object] = {}
+        for one in self.registrations:
+            if one.slot in slots:
+                raise ConfigError("version", one.slot, "be registered once in one view")
+            slots.add(one.slot)
+            if contents.setdefault(one.id, one.content) != one.content:
+                raise ConfigError("id", one.id, "stand for one schema in one view")
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Every subject that has a version or a level, in order of first mention."""
+        named = (*(one.subject for one in self.registrations), *self.compatibility)
+        return tuple(subject for subject in dict.fromkeys(named) if subject is not None)
+
+    def mode(self, subject: str) -> Mode:
+        """Give the mode that counts for a subject.
+
+        Args:
+            subject: The subject; it need not exist.
+
+        Returns:
+            Its own, else the registry's, else `Mode.READWRITE`.
+        """
+        return self.modes.get(subject, self.modes.get(None, Mode.READWRITE))
+
+
+def _instances(parameter: str, values: Iterable[_T], kind: type[_T]) -> tuple[_T, ...]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ConfigError(parameter, values, "be a sequence")
+    checked = tuple(values)
+    for value in checked:
+        if not isinstance(value, kind):
+            raise ConfigError(parameter, value, f"hold instances of {kind.__name__} only")
+    return checked
+
+
+def _settings(
+    parameter: str, values: Mapping[str | None, _Setting], kind: type[_Setting]
+) -> dict[str | None, _Setting]:
+    """Copy settings by subject; what a registry's API says, such as "FULL", is taken for the member."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(parameter, values, "be a mapping")
+    checked: dict[str | None, _Setting] = {}
+    for subject, value in values.items():
+        if subject is not None:
+            check_text(parameter, subject)
+        try:
+            checked[subject] = kind(value)
+        except ValueError:
+            raise ConfigError(f"{parameter}[{subject!r}]", value, f"be one of {[str(one) for one in kind]}") from None
+    return checked

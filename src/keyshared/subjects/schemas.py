@@ -1,0 +1,499 @@
+"""Schemas from the primary cluster to the others: the same id everywhere, and never one over another.
+
+A registry keeps schemas under numbers of its own, its *ids*, and every message carries one. So a message that is copied
+to another cluster can be read there only if the id stands for the same schema there. A distributor runs on one cluster
+only, the primary, where schemas are registered; there is no tree and there are no copy flags.
+
+`SchemaDistribution.plan` compares a view of the primary's registry with a view of another one and gives the calls to
+make there. It never plans a call that would put a schema in the place of another one: what is in the way is reported.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
+from typing import TypeAlias, TypeVar
+
+from keyshared._checks import check_mapping, check_text
+from keyshared.errors import ConfigError, shown
+from keyshared.subjects.names import Collision, NamePattern, NameProblem, NameTranslation
+from keyshared.subjects.registry import (
+    DEFAULT_COMPATIBILITY,
+    Compatibility,
+    Mode,
+    Reference,
+    Registration,
+    RegistryView,
+)
+
+__all__ = [
+    "Clash",
+    "ClashReason",
+    "Conflict",
+    "Held",
+    "Register",
+    "SchemaDistribution",
+    "SchemaPlan",
+    "SetCompatibility",
+    "SoftDelete",
+    "Step",
+]
+
+_Slot: TypeAlias = tuple[str, int]  # subject, version
+_K = TypeVar("_K")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Register a schema under exactly this subject, version and id.
+
+    Attributes:
+        registration: What is to be there; ``deleted`` is False, a `SoftDelete` follows if it is to be.
+    """
+
+    registration: Registration
+
+
+@dataclass(frozen=True, slots=True)
+class SoftDelete:
+    """Delete a version softly.
+
+    Attributes:
+        subject: The subject.
+        version: The version.
+    """
+
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetCompatibility:
+    """Set the level of a subject.
+
+    Attributes:
+        subject: The subject.
+        level: The level, or None to take the subject's own away.
+    """
+
+    subject: str
+    level: Compatibility | None
+
+
+Step: TypeAlias = Register | SoftDelete | SetCompatibility
+
+
+class ClashReason(StrEnum):
+    """Why a schema cannot be registered."""
+
+    ID_TAKEN = "id taken"
+    """The id stands for another schema there."""
+    VERSION_TAKEN = "version taken"
+    """That version of the subject is another schema, or has another id."""
+    OTHER_ID = "other id"
+    """The schema is there, and only under other ids: a registry gives one schema one id."""
+    OTHER_VERSION = "other version"
+    """The subject has the schema already, as a version that the primary does not have: a registry makes no second."""
+    REFERENCE_MISSING = "reference missing"
+    """A schema that it uses is not there, and no step brings it."""
+    REFERENCE_DELETED = "reference deleted"
+    """A schema that it uses is deleted softly there: registries take nothing new that uses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """One thing that is in the way.
+
+    Attributes:
+        reason: What it is.
+        holders: Which registrations of the target are in the way; none for a missing reference.
+        reference: Which reference it is about, as the source has it; None for other reasons.
+    """
+
+    reason: ClashReason
+    holders: tuple[Registration, ...] = ()
+    reference: Reference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A registration that must not be made; a person has to decide.
+
+    Attributes:
+        source: What the primary has.
+        subject: What its subject is called on the target.
+        clashes: Everything that is in the way.
+    """
+
+    source: Registration
+    subject: str
+    clashes: tuple[Clash, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A step that has to wait, for a change of mode (`Mode.IMPORT` permits every step) or for another registration.
+
+    Attributes:
+        step: The step.
+        mode: The mode that is in its way, if it is that.
+        behind: The registration that is in its way, if it is that. A delete waits for what uses the schema, be it the
+            primary's, which has to arrive or be deleted there first, or the target's own: registries neither delete
+            what is used nor take what uses something deleted. And what needs something that is held waits for it.
+    """
+
+    step: Step
+    mode: Mode | None = None
+    behind: Registration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPlan:
+    """What to do on the target, and what cannot be done.
+
+    Each registration of the source is in exactly one place: its subject is in ``collisions`` or ``problems``, or it is
+    in ``present`` or ``conflicts``, or a `Register` of it is in ``steps`` or ``held``.
+
+    Attributes:
+        steps: Calls to make, in this order. Making one again does no harm.
+        present: What is there already, under the right id, as the target has it.
+        conflicts: What must not be registered.
+        held: What waits for a change of mode, or for something that is itself in ``held`` or in ``conflicts``.
+        collisions: Subjects that would become one on the target; nothing of them is distributed.
+        problems: Subjects that the patterns cannot translate.
+        global_levels: Levels of both registries for subjects without their own, source first, if they differ. They
+            belong to a registry and not to a subject, so the plan leaves them alone.
+    """
+
+    steps: tuple[Step, ...] = ()
+    present: tuple[Registration, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    held: tuple[Held, ...] = ()
+    collisions: tuple[Collision, ...] = ()
+    problems: tuple[NameProblem, ...] = ()
+    global_levels: tuple[Compatibility, Compatibility] | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the target will have everything once the steps are made."""
+        return not (self.conflicts or self.held or self.collisions or self.problems)
+
+
+class SchemaDistribution:
+    """Which cluster distributes schemas, and what their subjects are called on each. A value: it never changes.
+
+    Args:
+        primary: The only cluster where schemas are registered, and so the only one that distributes them.
+        subjects: How every cluster names its subjects, the primary included.
+        defaults: By cluster, values of fields that only its pattern has.
+
+    Raises:
+        ConfigError: The primary has no pattern, defaults are for no target, or a translation can never work; see
+            `NameTranslation`.
+
+    Source:
+        Axual, "Schema Distribution model"; differs: conflicts are reported, ids are never overwritten.
+
+    Example:
+        >>> eu = NamePattern.from_brackets("[tenant|instance|environment]-topic", known={"instance": "eu"})
+        >>> us = NamePattern.from_brackets("[tenant|environment]-topic")
+        >>> schemas = SchemaDistribution("c1", {"c1": eu.for_subjects(), "c2": us.for_subjects()})
+        >>> schemas.targets("c1"), schemas.targets("c2")
+        (('c2',), ())
+        >>> here = RegistryView([Registration("acme-eu-prod-orders-value", 1, 7, '"int"')])
+        >>> there = RegistryView(modes={None: Mode.IMPORT})
+        >>> schemas.plan("c2", here, there).steps[0].registration.subject
+        'acme-prod-orders-value'
+    """
+
+    __slots__ = ("_primary", "_translations")
+
+    def __init__(
+        self,
+        primary: str,
+        subjects: Mapping[str, NamePattern],
+        *,
+        defaults: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        check_mapping("subjects", subjects)
+        if check_text("primary", primary) not in subjects:
+            raise ConfigError("primary", primary, f"be one of the clusters, {shown(tuple(subjects))}")
+        others = [cluster for cluster in subjects if cluster != primary]
+        given = {} if defaults is None else check_mapping("defaults", defaults)
+        for cluster in given:
+            if cluster not in others:
+                raise ConfigError("defaults", cluster, f"be for one of the targets, {shown(tuple(others))}")
+        self._primary = primary
+        self._translations = {
+            cluster: NameTranslation(subjects[primary], subjects[cluster], defaults=given.get(cluster))
+            for cluster in others
+        }
+
+    @property
+    def primary(self) -> str:
+        """The cluster that distributes."""
+        return self._primary
+
+    def targets(self, cluster: str) -> tuple[str, ...]:
+        """List the clusters that a cluster distributes schemas to.
+
+        Args:
+            cluster: Who asks.
+
+        Returns:
+            All others for the primary; nobody for anyone else.
+        """
+        return tuple(self._translations) if cluster == self._primary else ()
+
+    def translation(self, target: str) -> NameTranslation:
+        """Give the translation of subjects from the primary to a target.
+
+        Args:
+            target: One of `targets` of the primary.
+
+        Returns:
+            The translation.
+
+        Raises:
+            ConfigError: It is no target.
+        """
+        if target not in self._translations:
+            raise ConfigError("target", target, f"be one of {tuple(self._translations)}")
+        return self._translations[target]
+
+    def plan(self, target: str, here: RegistryView, there: RegistryView) -> SchemaPlan:
+        """Compare the primary's registry with a target's.
+
+        Args:
+            target: Which cluster.
+            here: What the primary has.
+            there: What the target has.
+
+        Returns:
+            What to do there. When its steps are made and nothing else changes, the next plan has none.
+
+        Raises:
+            ConfigError: It is no target, something is no view, or schemas of the primary use each other in a circle.
+
+        Complexity:
+            O(n + r), n registrations of both sides, r references, besides the translation of the subjects; a schema
+            that was registered k times in one subject, deleted in between, adds O(k**2).
+        """
+        for parameter, view in (("here", here), ("there", there)):
+            if not isinstance(view, RegistryView):
+                raise ConfigError(parameter, view, "be a RegistryView")
+        return _Comparison(self.translation(target), here, there).result()
+
+
+class _Comparison:
+    """One run of `SchemaDistribution.plan`."""
+
+    def __init__(self, translation: NameTranslation, here: RegistryView, there: RegistryView) -> None:
+        self.here = here
+        self.there = there
+        self.names = translation.plan(here.subjects)
+        self.translated = dict(self.names.translated)
+        self.here_slots = {one.slot: one for one in here.registrations if one.subject in self.translated}
+        self.here_ids = _grouped((one.content, one.id) for one in here.registrations)
+        self.there_slots = {one.slot: one for one in there.registrations}
+        self.there_by_id = _grouped((one.id, one) for one in there.registrations)
+        self.there_by_content = _grouped((one.content, one) for one in there.registrations)
+        self.here_versions = _grouped(((one.subject, one.id), one.version) for one in here.registrations)
+        live = [one for one in there.registrations if not one.deleted]
+        self.there_users = _grouped((used.slot, one) for one in live for used in one.references)
+        self.users = _grouped((used.slot, one.slot) for one in self.here_slots.values() for used in one.references)
+        # What can be used on the target, now or once the steps are made; and what is there, but deleted.
+        self.usable: set[_Slot] = set()
+        self.gone: dict[_Slot, Registration] = {}
+        self.waiting: set[_Slot] = set()
+        self.registers: dict[_Slot, Step] = {}
+        self.deletes: dict[_Slot, Step] = {}
+        self.deleted_there: set[_Slot] = set()
+        self.levels: list[Step] = []
+        self.present: list[Registration] = []
+        self.conflicts: list[Conflict] = []
+        self.held: list[Held] = []
+        self.held_deletes: dict[_Slot, Held] = {}
+
+    def result(self) -> SchemaPlan:
+        used_first = self._used_first()
+        for slot in used_first:
+            self._compare(self.here_slots[slot])
+        self._compare_deletes(used_first)
+        while self._hold_registers(used_first):  # each round holds more, and what is held can hold a delete
+            self._compare_deletes(used_first)
+        for subject in self.here.subjects:
+            if subject in self.translated:
+                self._compare_levels(subject)
+        mine = self.here.compatibility.get(None, DEFAULT_COMPATIBILITY)
+        theirs = self.there.compatibility.get(None, DEFAULT_COMPATIBILITY)
+        return SchemaPlan(
+            steps=(*self._in_order(), *self.levels),
+            present=tuple(self.present),
+            conflicts=tuple(self.conflicts),
+            held=(*self.held, *self.held_deletes.values()),
+            collisions=self.names.collisions,
+            problems=self.names.problems,
+            global_levels=None if mine is theirs else (mine, theirs),
+        )
+
+    def _used_first(self) -> list[_Slot]:
+        order: TopologicalSorter[_Slot] = TopologicalSorter()
+        for slot in self.here_slots:
+            order.add(slot)  # all of them first: then the order depends on nothing but the view's
+        for slot, one in self.here_slots.items():
+            order.add(slot, *(used.slot for used in one.references if used.slot in self.here_slots))
+        try:
+            return list(order.static_order())
+        except CycleError as error:
+            raise ConfigError("references", error.args[1], "not form a circle") from error
+
+    def _in_order(self) -> list[Step]:
+        """Order the steps like the history that they repeat.
+
+        A registry takes nothing that uses what is not there, deletes nothing that is used, and takes a schema a second
+        time in one subject only when the version that had it is deleted.
+        """
+        order: TopologicalSorter[tuple[_Slot, bool]] = TopologicalSorter()
+        steps = {(slot, False): step for slot, step in self.registers.items()}
+        steps |= {(slot, True): step for slot, step in self.deletes.items()}
+        for key in steps:
+            order.add(key)
+        for slot, is_delete in steps:
+            one = self.here_slots[slot]
+            if is_delete:
+                users = self.users.get(slot, ())
+                before = [(slot, False), *((user, kind) for user in users for kind in (False, True))]
+            else:
+                again = [(one.subject, v) for v in self.here_versions[one.subject, one.id] if v < one.version]
+                before = [(used.slot, False) for used in one.references]
+                before += [(other, kind) for other in again for kind in (False, True)]
+            order.add((slot, is_delete), *(key for key in before if key in steps))
+        try:
+            return [steps[key] for key in order.static_order()]
+        except CycleError:
+            # Only a registry that deletes what is used comes to this; so it takes the plain order.
+            return list(steps.values())
+
+    def _compare(self, one: Registration) -> None:
+        wanted = self._wanted(one)
+        found = self.there_slots.get(wanted.slot)
+        if found is not None and (found.id, found.content) == (wanted.id, wanted.content):
+            if one.deleted or not found.deleted:
+                self.present.append(found)
+                if found.deleted:
+                    self.gone[one.slot] = found
+                else:
+                    self.usable.add(one.slot)
+                return
+            clashes = self._unusable(one)  # the same schema under its old id and version brings it back
+        else:
+            clashes = [*self._unusable(one), *_clashes(self, one, wanted)]
+        if clashes:
+            self.waiting.add(one.slot)
+            self.conflicts.append(Conflict(one, wanted.subject, tuple(clashes)))
+        elif (mode := self.there.mode(wanted.subject)) is Mode.IMPORT:
+            self.usable.add(one.slot)
+            self.registers[one.slot] = Register(wanted)
+        else:
+            self.waiting.add(one.slot)
+            self.held.append(Held(Register(wanted), mode))
+
+    def _wanted(self, one: Registration) -> Registration:
+        references = [replace(used, subject=self.translated.get(used.subject, used.subject)) for used in one.references]
+        return replace(one, subject=self.translated[one.subject], references=references, deleted=False)
+
+    def _unusable(self, one: Registration) -> list[Clash]:
+        clashes: list[Clash] = []
+        for used in one.references:
+            if used.slot in self.gone:
+                clashes.append(Clash(ClashReason.REFERENCE_DELETED, (self.gone[used.slot],), used))
+            elif used.slot not in self.usable:
+                clashes.append(Clash(ClashReason.REFERENCE_MISSING, reference=used))
+        return clashes
+
+    def _compare_deletes(self, used_first: list[_Slot]) -> None:
+        self.deletes.clear()
+        self.deleted_there.clear()
+        self.held_deletes.clear()
+        for slot in reversed(used_first):
+            self._compare_deleted(self.here_slots[slot])
+
+    def _hold_registers(self, used_first: list[_Slot]) -> bool:
+        """Hold what comes after a delete that is held, and what uses that; tell whether there was anything."""
+        held: set[_Slot] = set()
+        for slot in used_first:
+            if slot in self.registers:
+                one = self.here_slots[slot]
+                again = [(one.subject, v) for v in self.here_versions[one.subject, one.id] if v < one.version]
+                blocks = [other for other in again if other in self.held_deletes or other in held]
+                blocks += [used.slot for used in one.references if used.slot in held]
+                if blocks:
+                    self.held.append(Held(self.registers.pop(slot), behind=self.here_slots[blocks[0]]))
+                    held.add(slot)
+        self.usable -= held
+        self.waiting |= held
+        return bool(held)
+
+    def _compare_deleted(self, one: Registration) -> None:
+        """Delete what the source has deleted, once nothing waits that uses it."""
+        if not one.deleted or one.slot not in self.usable:
+            return
+        step = SoftDelete(self.translated[one.subject], one.version)
+        mode = self.there.mode(step.subject)
+        user = self._user_left(one, step)
+        if mode is not Mode.READONLY and user is None:
+            self.deletes[one.slot] = step
+            self.deleted_there.add((step.subject, step.version))
+            return
+        self.waiting.add(one.slot)  # what this one uses waits as well
+        self.held_deletes[one.slot] = Held(step, mode) if mode is Mode.READONLY else Held(step, behind=user)
+
+    def _user_left(self, one: Registration, delete: SoftDelete) -> Registration | None:
+        for slot in self.users.get(one.slot, ()):
+            if slot in self.waiting:
+                return self.here_slots[slot]
+        for user in self.there_users.get((delete.subject, delete.version), ()):
+            if user.slot not in self.deleted_there:
+                return user
+        return None
+
+    def _compare_levels(self, subject: str) -> None:
+        translated = self.translated[subject]
+        level, mode = self.here.compatibility.get(subject), self.there.mode(translated)
+        if level is self.there.compatibility.get(translated):
+            return
+        step = SetCompatibility(translated, level)
+        if mode is Mode.READONLY:
+            self.held.append(Held(step, mode))
+        else:
+            self.levels.append(step)
+
+
+def _clashes(run: _Comparison, one: Registration, wanted: Registration) -> list[Clash]:
+    """List what is in the way on the target. What is deleted softly there counts: it owns its id and version."""
+    clashes: list[Clash] = []
+    others = tuple(there for there in run.there_by_id.get(wanted.id, ()) if there.content != wanted.content)
+    if others:
+        clashes.append(Clash(ClashReason.ID_TAKEN, others))
+    if wanted.slot in run.there_slots:
+        clashes.append(Clash(ClashReason.VERSION_TAKEN, (run.there_slots[wanted.slot],)))
+    alike = tuple(run.there_by_content.get(wanted.content, ()))
+    # A primary that has the schema under several ids itself, as imports can leave it, hands on all of them.
+    if alike and not {there.id for there in alike}.intersection(run.here_ids[one.content]):
+        clashes.append(Clash(ClashReason.OTHER_ID, alike))
+    # Versions that the primary has as well are no clash: they are deleted by then, or it has the schema twice too.
+    mine = {(wanted.subject, version) for version in run.here_versions[one.subject, one.id]}
+    same = [there for there in alike if there.id == wanted.id and there.subject == wanted.subject]
+    versions = tuple(there for there in same if not there.deleted and there.slot not in mine)
+    if versions:
+        clashes.append(Clash(ClashReason.OTHER_VERSION, versions))
+    return clashes
+
+
+def _grouped(pairs: Iterable[tuple[_K, _T]]) -> dict[_K, list[_T]]:
+    groups: dict[_K, list[_T]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups

@@ -1,0 +1,235 @@
+"""Histories of `keyshared.simulate` as histories of the kit.
+
+The rows are taken by the names of their fields and events, so that nothing of the simulation is imported.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol
+
+from keyshared.testing.history import (
+    Acked,
+    Committed,
+    Connected,
+    DeadLettered,
+    Delivered,
+    Dropped,
+    Expired,
+    Freed,
+    Gone,
+    Happening,
+    Held,
+    HoldReason,
+    LimitChanged,
+    Nacked,
+    PlacementChanged,
+    Published,
+    Released,
+    Resumed,
+    Settled,
+    SettledBy,
+    Skipped,
+    Suspended,
+)
+
+__all__ = ["SimulatedRow", "from_simulation"]
+
+
+class SimulatedRow(Protocol):
+    """What is read of a row of a simulation."""
+
+    @property
+    def at_ms(self) -> int: ...  # noqa: D102  # see keyshared.simulate.Row
+    @property
+    def event(self) -> str: ...  # noqa: D102  # likewise
+    @property
+    def offset(self) -> int | None: ...  # noqa: D102  # likewise
+    @property
+    def key(self) -> bytes | None: ...  # noqa: D102  # likewise
+    @property
+    def consumer(self) -> str | None: ...  # noqa: D102  # likewise
+    @property
+    def attempt(self) -> int | None: ...  # noqa: D102  # likewise
+    @property
+    def available_ms(self) -> int | None: ...  # noqa: D102  # likewise
+    @property
+    def reason(self) -> str | None: ...  # noqa: D102  # likewise
+
+
+def from_simulation(rows: Iterable[SimulatedRow]) -> Iterator[Happening]:
+    """Read what happened in a simulation.
+
+    What its rows do not tell is left out: who owns a key, the limit of a consumer that joins, and when it was quiet. So
+    affinity is judged by where keys went, and progress only with `Guarantees.progress_ms`.
+
+    Args:
+        rows: In their order; read lazily.
+
+    Yields:
+        The happenings, in the order of the rows.
+
+    Complexity:
+        O(1) for each row, memory O(outstanding messages).
+
+    Example:
+        >>> from keyshared.simulate import Arrival, ConsumerPlan, Fixed, Plan, Simulation
+        >>> simulation = Simulation(Plan(consumers=[ConsumerPlan("a", Fixed(10))]), [Arrival(0, "k", at_ms=0)])
+        >>> [type(happening).__name__ for happening in from_simulation(simulation)]
+        ['Connected', 'Published', 'Delivered', 'Acked', 'Committed']
+    """
+    last: dict[int, SimulatedRow] = {}  # the last delivery of what is outstanding
+    noted: set[int] = set()  # late acks that did not count at once
+    for row in rows:
+        event = str(row.event)
+        if event == "settled" and row.reason == SettledBy.LATE_ACK and row.offset not in noted:
+            delivery = last[
+                _int(row.offset)
+            ]  # an ack that came while the message waited: no row of its own tells of it
+            yield _answer(Acked, delivery, row.at_ms, counted=True)
+        elif event in _READERS:
+            yield from _READERS[event](row)
+        if event == "delivered":
+            last[_int(row.offset)] = row
+        elif event == "ignored":
+            noted.add(_int(row.offset))
+        elif event in _ENDS:
+            last.pop(_int(row.offset), None)
+            noted.discard(_int(row.offset))
+
+
+_ENDS: Final = frozenset({"acked", "settled", "dead_lettered", "dropped", "skipped"})
+
+
+def _answer(kind: type[Acked | Nacked], row: SimulatedRow, at_ms: int, *, counted: bool) -> Happening:
+    return kind(offset=_int(row.offset), consumer=row.consumer or "", attempt=row.attempt, counted=counted, at_ms=at_ms)
+
+
+def _acked(row: SimulatedRow) -> Iterator[Happening]:
+    yield _answer(Acked, row, row.at_ms, counted=True)
+
+
+def _ignored(row: SimulatedRow) -> Iterator[Happening]:
+    if row.consumer is not None and row.attempt is not None:
+        yield _answer(Acked, row, row.at_ms, counted=False)
+
+
+def _nacked(row: SimulatedRow) -> Iterator[Happening]:
+    yield _answer(Nacked, row, row.at_ms, counted=True)
+    yield from _backoff(row)
+
+
+def _expired(row: SimulatedRow) -> Iterator[Happening]:
+    yield Expired(offset=_int(row.offset), consumer=row.consumer or "", attempt=row.attempt, at_ms=row.at_ms)
+    yield from _backoff(row)
+
+
+def _released(row: SimulatedRow) -> Iterator[Happening]:
+    offset, consumer = _int(row.offset), row.consumer or ""
+    yield Released(offset=offset, consumer=consumer, attempt=row.attempt, reason=row.reason, at_ms=row.at_ms)
+
+
+def _backoff(row: SimulatedRow) -> Iterator[Happening]:
+    if row.available_ms is not None and row.available_ms > row.at_ms:
+        offset = _int(row.offset)
+        yield Held(offset=offset, reason=HoldReason.RETRY, until_ms=row.available_ms, at_ms=row.at_ms)
+
+
+def _held(reason: HoldReason) -> Callable[[SimulatedRow], Iterator[Happening]]:
+    def read(row: SimulatedRow) -> Iterator[Happening]:
+        yield Held(offset=_int(row.offset), reason=reason, at_ms=row.at_ms)
+
+    return read
+
+
+def _freed(row: SimulatedRow) -> Iterator[Happening]:
+    if row.offset is not None:  # else nothing was blocked
+        yield Freed(offset=row.offset, at_ms=row.at_ms)
+
+
+def _published(row: SimulatedRow) -> Iterator[Happening]:
+    yield Published(offset=_int(row.offset), key=row.key, at_ms=row.at_ms)
+
+
+def _delivered(row: SimulatedRow) -> Iterator[Happening]:
+    offset, consumer = _int(row.offset), row.consumer or ""
+    yield Delivered(offset=offset, key=row.key, consumer=consumer, attempt=row.attempt, at_ms=row.at_ms)
+
+
+def _settled(row: SimulatedRow) -> Iterator[Happening]:
+    late = row.reason == SettledBy.LATE_ACK
+    how = SettledBy.LATE_ACK if late else SettledBy.OPERATOR
+    yield Settled(offset=_int(row.offset), reason=how, at_ms=row.at_ms)
+
+
+def _dead_lettered(row: SimulatedRow) -> Iterator[Happening]:
+    yield DeadLettered(offset=_int(row.offset), at_ms=row.at_ms)
+
+
+def _dropped(row: SimulatedRow) -> Iterator[Happening]:
+    yield Dropped(offset=_int(row.offset), reason=row.reason, at_ms=row.at_ms)
+
+
+def _skipped(row: SimulatedRow) -> Iterator[Happening]:
+    yield Skipped(offset=_int(row.offset), reason=row.reason, at_ms=row.at_ms)
+
+
+def _joined(row: SimulatedRow) -> Iterator[Happening]:
+    yield Connected(consumer=row.consumer or "", at_ms=row.at_ms)
+
+
+def _left(row: SimulatedRow) -> Iterator[Happening]:
+    yield Gone(consumer=row.consumer or "", drains=True, at_ms=row.at_ms)  # what it has open is released row by row
+
+
+def _inactive(row: SimulatedRow) -> Iterator[Happening]:
+    yield Suspended(consumer=row.consumer or "", at_ms=row.at_ms)
+
+
+def _active(row: SimulatedRow) -> Iterator[Happening]:
+    yield Resumed(consumer=row.consumer or "", at_ms=row.at_ms)
+
+
+def _changed(row: SimulatedRow) -> Iterator[Happening]:
+    what, _, value = (row.reason or "").partition(" ")
+    if what == "limit":
+        yield LimitChanged(consumer=row.consumer or "", limit=int(value), at_ms=row.at_ms)
+    elif what == "weight":
+        yield PlacementChanged(at_ms=row.at_ms)
+
+
+def _committed(row: SimulatedRow) -> Iterator[Happening]:
+    yield Committed(resume_offset=_int(row.offset) + 1, at_ms=row.at_ms)
+
+
+def _int(value: int | None) -> int:
+    assert value is not None, "this kind of row has it"
+    return value
+
+
+_READERS: Final[dict[str, Callable[[SimulatedRow], Iterator[Happening]]]] = {
+    "offered": _published,
+    "delivered": _delivered,
+    "acked": _acked,
+    "nacked": _nacked,
+    "rejected": _nacked,
+    "timed_out": _expired,
+    "released": _released,
+    "ignored": _ignored,
+    "settled": _settled,
+    "blocked": _held(HoldReason.BLOCKED),
+    "unblocked": _freed,
+    "dead_lettering": _held(HoldReason.DEAD_LETTERING),
+    "dead_lettered": _dead_lettered,
+    "archived": _held(HoldReason.BLOCKED),
+    "dropped": _dropped,
+    "skipped": _skipped,
+    "spilled": _held(HoldReason.SPILLED),
+    "loading": _held(HoldReason.LOADING),
+    "loaded": _freed,
+    "cursor": _committed,
+    "joined": _joined,
+    "left": _left,
+    "evicted": _left,
+    "inactive": _inactive,
+    "active": _active,
+    "changed": _changed,
+}

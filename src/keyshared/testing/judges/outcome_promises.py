@@ -1,0 +1,250 @@
+"""The promises about what becomes of messages: safe-cursor and no-loss."""
+
+# ruff: noqa: D102  # what each method is for is said once, at Judge
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from keyshared.testing.guarantees import Promise, Violation
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Committed,
+    DeadLettered,
+    Delivered,
+    Dropped,
+    Happening,
+    Nacked,
+    Published,
+    Quiet,
+    Settled,
+    SettledBy,
+    Skipped,
+)
+from keyshared.testing.judges.books import Books, key_of
+from keyshared.testing.judges.delivery_promises import NO_PUBLISHED
+from keyshared.testing.judges.early import Told
+from keyshared.testing.judges.entries import LaneId, Message, Seen, Standing, standing
+from keyshared.testing.judges.judge import Judge, Judgement
+from keyshared.testing.judges.waiting_promises import takers, waits_for_held
+
+__all__ = ["NoLoss", "SafeCursor"]
+
+
+class SafeCursor(Judge):
+    """The cursor never passes an outstanding offset and never moves back."""
+
+    promise = Promise.SAFE_CURSOR
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.blamed_front: int | None = None  # a cursor that lags is one violation, not one in each moment of quiet
+
+    def judgements(self) -> Mapping[type[Happening], Judgement]:
+        return {Committed: self._committed, Quiet: self._quiet, AtRest: self._quiet}
+
+    def missing(self) -> str | None:
+        if Published not in self.books.kinds:
+            return NO_PUBLISHED
+        return None if Committed in self.books.kinds else "the history tells of no Committed"
+
+    def _committed(self, seen: Seen, happening: Committed) -> Iterator[Violation]:
+        books, resume = self.books, happening.resume_offset
+        before = books.committed
+        if before is not None and resume < _resume(before):
+            yield self.blame(f"cursor {resume} came after cursor {_resume(before)}", before, seen)
+        last, highest = books.last_published, books.highest
+        if last is None or highest is None:
+            return
+        lowest = books.lowest()
+        if lowest is not None and lowest.offset < resume:
+            yield self.blame(f"cursor {resume} passed outstanding offset {lowest.offset}", lowest.since, seen)
+        if resume > highest + 1:
+            text = f"cursor {resume} passed offsets that follow {highest} and were never published"
+            yield self.blame(text, last, seen)
+
+    def _quiet(self, seen: Seen, happening: Happening) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+        books, last = self.books, self.books.last_published
+        if not self.guarantees.cursor_keeps_up or last is None or books.doubtful:
+            return
+        lowest = books.lowest()
+        front = _offset(last) if lowest is None else lowest.previous
+        cursor = None if books.committed is None else _resume(books.committed)
+        if front is None or front == self.blamed_front or (cursor is not None and cursor > front):
+            return
+        self.blamed_front = front
+        text = f"the cursor is {cursor}, though everything up to offset {front} is done"
+        yield self.blame(text, books.committed, last if lowest is None else lowest.published, seen)
+
+
+class NoLoss(Judge):
+    """Every published offset gets exactly one terminal answer, by a policy that was chosen; else it is outstanding."""
+
+    promise = Promise.NO_LOSS
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        chosen = self.guarantees
+        policies = {DeadLettered: chosen.may_dead_letter, Dropped: chosen.may_drop, Skipped: chosen.may_skip}
+        self.policies = {kind for kind, is_chosen in policies.items() if is_chosen}
+        self.unpublished: dict[int, Seen] = {}  # what the history has told of, and not yet of its publication
+
+    def judgements(self) -> Mapping[type[Happening], Judgement]:
+        return {
+            Published: self._published,
+            Delivered: self._delivered,
+            Acked: self._acked,
+            Nacked: self._nacked,
+            Settled: self._settled,
+            DeadLettered: self._given_up,
+            Dropped: self._given_up,
+            Skipped: self._given_up,
+            AtRest: self._at_rest,
+        }
+
+    def missing(self) -> str | None:
+        if Published not in self.books.kinds:
+            return NO_PUBLISHED
+        if AtRest not in self.books.kinds:
+            return "the history does not say AtRest, so what has no answer may still get one"
+        count = self.books.early.forgotten
+        return None if not count else f"{count} messages that were done before their Published were forgotten"
+
+    def entries(self) -> int:
+        return len(self.unpublished)
+
+    def finish(self) -> Iterator[Violation]:
+        for offset in sorted(self.unpublished):
+            yield self._blame_unpublished(offset)
+
+    def _published(self, seen: Seen, happening: Published) -> Iterable[Violation]:
+        books = self.books
+        if not self.unpublished and happening.offset not in books.messages and not books.early.told:
+            return ()  # nothing was told of it before, as nearly always
+        return self._published_late(seen, happening)
+
+    def _published_late(self, seen: Seen, happening: Published) -> Iterator[Violation]:
+        offset = happening.offset
+        if self.unpublished:
+            self.unpublished.pop(offset, None)
+            for other in sorted(other for other in self.unpublished if other < offset):
+                yield self._blame_unpublished(other, seen)
+        message = self.books.messages.get(offset)
+        told = self.books.early.told_of(offset) if message is None else Told(message.published, message.odd)
+        first = None if told.first is None or key_of(told.first) == happening.key else told.first
+        if first is not None or told.odd is not None:
+            text = f"offset {offset} was delivered with another key than it was published with"
+            yield self.blame(text, first, told.odd, seen)
+
+    def _blame_unpublished(self, offset: int, seen: Seen | None = None) -> Violation:
+        told = self.unpublished.pop(offset)
+        kind = type(told.happening).__name__
+        return self.blame(f"{kind} tells of offset {offset}, which was never published", told, seen)
+
+    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+        if not self.books.log_is_told:
+            return
+        offset = happening.offset
+        message = self.books.messages.get(offset)
+        if message is None:
+            if self.books.is_over(offset):
+                text = f"offset {offset} went to {happening.consumer!r}, but it is done, or was never published"
+                yield self.blame(text, seen)
+            else:
+                self.unpublished.setdefault(offset, seen)
+        elif message.key != happening.key:
+            yield self.blame(f"offset {offset} was delivered with another key than its own", message.published, seen)
+
+    def _acked(self, seen: Seen, happening: Acked) -> Iterator[Violation]:
+        message = self.books.messages.get(happening.offset)
+        if message is None and happening.counted:
+            yield from self._unasked(seen, happening.offset)
+        elif message is not None and happening.counted is False:
+            yield from self._ignored(seen, happening, message)
+
+    def _nacked(self, seen: Seen, happening: Nacked) -> Iterator[Violation]:
+        message = self.books.messages.get(happening.offset)
+        if message is not None and happening.counted is False:
+            yield from self._ignored(seen, happening, message)
+
+    def _ignored(self, seen: Seen, happening: Acked | Nacked, message: Message) -> Iterator[Violation]:
+        found = standing(message, happening.consumer, happening.attempt)
+        if found is Standing.CURRENT and self.books.log_is_told:
+            kind = type(happening).__name__
+            text = (
+                f"{kind} of {happening.consumer!r} names the open delivery of offset {message.offset} and did not count"
+            )
+            yield self.blame(text, message.since, seen)
+
+    def _settled(self, seen: Seen, happening: Settled) -> Iterator[Violation]:
+        message = self.books.messages.get(happening.offset)
+        if message is None:
+            yield from self._unasked(seen, happening.offset)
+        if happening.reason is SettledBy.NOBODY:
+            text = f"offset {happening.offset} is done without any answer"
+            yield from self._against(text, None if message is None else message.since, seen)
+        elif happening.reason is SettledBy.LATE_ACK and message is not None and not message.noted:
+            text = f"offset {message.offset} is done by a late ack, but no ack of an earlier delivery has come"
+            yield from self._against(text, message.since, seen)
+
+    def _given_up(self, seen: Seen, happening: DeadLettered | Dropped | Skipped) -> Iterator[Violation]:
+        message = self.books.messages.get(happening.offset)
+        if message is None:
+            yield from self._unasked(seen, happening.offset)
+        if type(happening) not in self.policies:
+            text = f"offset {happening.offset} is {type(happening).__name__}, which no policy allows"
+            yield from self._against(text, None if message is None else message.published, seen)
+
+    def _against(self, text: str, since: Seen | None, seen: Seen) -> Iterator[Violation]:
+        """Blame an end of an outstanding message, or of one of which nothing else has been told yet."""
+        happening = seen.happening
+        assert isinstance(happening, Settled | DeadLettered | Dropped | Skipped)
+        if self.books.log_is_told and (since is not None or not self.books.is_over(happening.offset)):
+            yield self.blame(text, since, seen)
+
+    def _unasked(self, seen: Seen, offset: int) -> Iterator[Violation]:
+        """An end of a message that is not outstanding: of one that is done, or of one that is not told of yet."""
+        if not self.books.log_is_told:
+            return
+        if self.books.is_over(offset):
+            kind = type(seen.happening).__name__
+            text = f"{kind} answers for offset {offset}, which is done already, or was never published"
+            yield self.blame(text, seen)
+        else:
+            self.unpublished.setdefault(offset, seen)
+
+    def _at_rest(self, seen: Seen, happening: AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+        books = self.books
+        if not books.log_is_told:
+            return
+        for offset in sorted(self.unpublished):
+            yield self._blame_unpublished(offset, seen)
+        oldest: dict[LaneId, Message] = {}  # what is behind it waits for it
+        for offset in sorted(books.messages):
+            message = books.messages[offset]
+            if message.waits:
+                oldest.setdefault(message.lane.id, message)
+        for message in oldest.values():
+            if self._is_stuck(message):
+                text = (
+                    f"offset {message.offset} will never be delivered again: nothing is under way, and it has no answer"
+                )
+                yield self.blame(text, message.since, seen)
+
+    def _is_stuck(self, message: Message) -> bool:
+        """Whether the oldest message of a lane waits for nothing."""
+        lane = message.lane
+        if lane.open or lane.unsure or waits_for_held(message, self.books):
+            return False
+        return bool(takers(lane, self.books))
+
+
+def _resume(seen: Seen) -> int:
+    happening = seen.happening
+    assert isinstance(happening, Committed)
+    return happening.resume_offset
+
+
+def _offset(seen: Seen) -> int:
+    happening = seen.happening
+    assert isinstance(happening, Published)
+    return happening.offset

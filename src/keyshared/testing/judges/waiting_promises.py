@@ -1,0 +1,288 @@
+"""The promises about what waits: progress and isolation."""
+
+# ruff: noqa: D102  # what each method is for is said once, at Judge
+
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from keyshared.testing.guarantees import Promise, Violation
+from keyshared.testing.history import (
+    AtRest,
+    Committed,
+    Connected,
+    Happening,
+    Held,
+    HoldReason,
+    Owned,
+    Published,
+    Quiet,
+)
+from keyshared.testing.judges.books import Books
+from keyshared.testing.judges.delivery_promises import NO_PUBLISHED
+from keyshared.testing.judges.entries import SLACK, Lane, LaneId, Member, Message, Seen
+from keyshared.testing.judges.judge import Judge, Judgement, sinces
+
+__all__ = ["Isolation", "Progress", "takers", "waits_for_held"]
+
+
+class _Ready(NamedTuple):
+    """A lane that only room at a consumer keeps from going on."""
+
+    message: Message
+    since_ms: int | None
+
+
+class Progress(Judge):
+    """What can be delivered is delivered before the system falls quiet, and within the promised time."""
+
+    promise = Promise.PROGRESS
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.ready: dict[str | None, dict[LaneId, _Ready]] = {}  # by owner; None: it is not known who owns the key
+        self.owners: dict[LaneId, str | None] = {}  # where a lane is in ``ready``
+        self.wakes: list[tuple[int, int]] = []  # when which offsets are no longer held
+        self.first_ms: int | None = None  # what was before the first time that is told counts from there
+        self.seen_ms: int | None = None
+
+    def judgements(self) -> Mapping[type[Happening], Judgement]:
+        return {Quiet: self._quiet, AtRest: self._quiet}
+
+    def missing(self) -> str | None:
+        kinds = self.books.kinds
+        if Published not in kinds:
+            return NO_PUBLISHED
+        if Connected not in kinds:
+            return "nobody is Connected in the history, so it does not say who has room"
+        if self.guarantees.progress_ms is None or self.guarantees.unit_of is not None:
+            return None if kinds & {Quiet, AtRest} else self._never_quiet
+        return None if kinds & {Quiet, AtRest} or self.books.now is not None else "the history has no times"
+
+    @property
+    def _never_quiet(self) -> str:
+        claimed = self.guarantees.progress_ms is not None
+        reason = "units are judged only there" if claimed else "no progress_ms is claimed"
+        return f"the history never says Quiet, and {reason}"
+
+    def entries(self) -> int:
+        """How much is kept."""
+        return len(self.owners) + len(self.wakes) + sum(1 + len(lanes) for lanes in self.ready.values())
+
+    def after(self, seen: Seen) -> Iterable[Violation]:
+        self._wake()
+        for lane in self.books.changed.values():
+            self._update(lane)
+        within, now = self.guarantees.progress_ms, self.books.now
+        if within is None or now is None or now == self.seen_ms or self.guarantees.unit_of is not None:
+            return ()  # since when a unit is free nobody has noted
+        self.seen_ms = now
+        if self.first_ms is None:
+            self.first_ms = now
+        return self._overdue(seen, now - within) if self.books.log_is_told else ()
+
+    def _quiet(self, seen: Seen, happening: Happening) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+        if not self.books.log_is_told:
+            return
+        self._wake()
+        for lane in self.books.changed.values():  # by the time of this moment
+            self._update(lane)
+        for owner, lanes in list(self.ready.items()):
+            if there := _with_room(self.books, owner):
+                for lane_id, entry in list(lanes.items()):
+                    if self.books.units_are_free(lane_id, owner):  # else it drains with its unit
+                        yield self._blame_lane(seen, lane_id, entry, there)
+
+    def _overdue(self, seen: Seen, latest_ms: int) -> Iterator[Violation]:
+        """Lanes that have been ready, at consumers that have had room, since before that time."""
+        assert self.first_ms is not None
+        if self.first_ms >= latest_ms:
+            return
+        for owner, lanes in list(self.ready.items()):
+            there = _with_room(self.books, owner)
+            if not there or any(self._from(taker.room_since) >= latest_ms for taker in there):
+                continue
+            for lane_id, entry in list(lanes.items()):
+                if entry.since_ms is not None and entry.since_ms >= latest_ms:
+                    break  # the later ones have been ready for less
+                yield self._blame_lane(seen, lane_id, entry, there)
+
+    def _from(self, since: Seen | None) -> int:
+        """The time of something that was seen while times are told."""
+        assert since is not None
+        assert self.first_ms is not None
+        return self.first_ms if since.now is None else since.now
+
+    def _blame_lane(self, seen: Seen, lane_id: LaneId, entry: _Ready, there: list[Member]) -> Violation:
+        self._drop(lane_id)  # once, until something changes
+        place = self.books.place_of(lane_id)
+        names = ", ".join(repr(taker.name) for taker in there)
+        text = f"offset {entry.message.offset} waits, though nothing holds it back and {names} had room"
+        proof = [entry.message.since, None if place is None else place.owned, *(taker.room_since for taker in there)]
+        return self.blame(text, *proof, seen)
+
+    def _update(self, lane: Lane) -> None:
+        owned = _owned(self.books, lane)
+        owner = None if owned is None else _owner(owned)
+        message = None if owner is None and owned is not None else self._candidate(lane, owner)
+        if message is None:
+            self._drop(lane.id)
+            return
+        known = self.ready.get(owner, {}).get(lane.id)
+        if known is None or known.message is not message:
+            self._drop(lane.id)
+            self.owners[lane.id] = owner
+            self.ready.setdefault(owner, {})[lane.id] = _Ready(message, self.books.now)
+
+    def _drop(self, lane_id: LaneId) -> None:
+        if lane_id in self.owners:
+            owner = self.owners.pop(lane_id)
+            lanes = self.ready[owner]
+            del lanes[lane_id]
+            if not lanes:
+                del self.ready[owner]
+
+    def _candidate(self, lane: Lane, owner: str | None) -> Message | None:
+        """The message that only room keeps from going out, if there is one."""
+        books = self.books
+        if not isinstance(lane.id, bytes) or books.lanes.get(lane.id) is not lane:
+            return None  # it is not told who takes messages without a key
+        limit = self.guarantees.per_key
+        message = books.oldest_waiting(lane)
+        if message is None or lane.unsure or (limit is not None and lane.open >= limit):
+            return None  # what may be open has the same right to be
+        if lane.open and (owner is None or lane.holders.keys() - {owner}):
+            return None  # it drains, or may have to
+        if (message.held is not None or lane.doubtful) and (holding := waits_for_held(message, books)):
+            for each in holding:
+                self._wake_later(each)
+            return None
+        return message
+
+    def _wake_later(self, message: Message) -> None:
+        until_ms = _until(message)
+        if until_ms is None:
+            return
+        heappush(self.wakes, (until_ms, message.offset))
+        if len(self.wakes) > 2 * len(self.books.messages) + SLACK:
+            messages = self.books.messages
+            self.wakes = [
+                wake for wake in set(self.wakes) if wake[1] in messages and _until(messages[wake[1]]) == wake[0]
+            ]
+            heapify(self.wakes)
+
+    def _wake(self) -> None:
+        now = self.books.now
+        while self.wakes and now is not None and self.wakes[0][0] <= now:
+            _, offset = heappop(self.wakes)
+            message = self.books.messages.get(offset)
+            if message is not None:
+                self._update(message.lane)
+
+
+class Isolation(Judge):
+    """What waits fills at most half the window, so that there is room for what can go out."""
+
+    promise = Promise.ISOLATION
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.newest: Seen | None = None  # what was published since the last moment of quiet,
+        self.alone = True  # if nothing else has happened
+
+    def judgements(self) -> Mapping[type[Happening], Judgement]:
+        return {Quiet: self._quiet, AtRest: self._quiet}
+
+    def missing(self) -> str | None:
+        if self.guarantees.window is None:
+            return "the guarantees claim no window"
+        if Published not in self.books.kinds:
+            return NO_PUBLISHED
+        return None if self.books.kinds & {Quiet, AtRest} else "the history never says Quiet"
+
+    def after(self, seen: Seen) -> Iterable[Violation]:
+        match seen.happening:
+            case Quiet() | AtRest():
+                self.newest, self.alone = None, True
+            case Published() if self.newest is None:
+                self.newest = seen
+            case Owned() | Committed():
+                pass
+            case _:
+                self.alone = False
+        return ()
+
+    def _quiet(self, seen: Seen, happening: Quiet | AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+        books, window = self.books, self.guarantees.window
+        if window is None or self.newest is None or not self.alone:
+            return
+        message = books.messages.get(_offset(self.newest))
+        if message is None or not message.waits or message.held is not None:
+            return
+        if 2 * (len(books.messages) - books.spilled - 1) < window:
+            return  # that many at most
+        waiting = books.waiting_in_memory()
+        others = len(waiting) - 1
+        if 2 * others >= window:
+            behind = f"behind {others} others, which fill half the window of {window}"
+            yield self.blame(f"offset {message.offset} waits in memory {behind}", *sinces(waiting), seen)
+
+
+def takers(lane: Lane, books: Books) -> list[Member]:
+    """Return who would have to take the next message of a lane, as far as is known."""
+    owned = _owned(books, lane)
+    owner = None if owned is None else _owner(owned)
+    if (owned is not None and owner is None) or not books.units_are_free(lane.id, owner):
+        return []
+    return _with_room(books, owner)
+
+
+def waits_for_held(message: Message, books: Books) -> list[Message]:
+    """Return what is held back on purpose now and keeps a message waiting: itself, or an older one that may be done."""
+    older = [
+        each
+        for each in (message.lane.doubtful or {}).values()
+        if each.offset < message.offset and not books.may_be_passed(each)
+    ]
+    return [each for each in (message, *older) if _is_held(each, books)]
+
+
+def _with_room(books: Books, owner: str | None) -> list[Member]:
+    """Who of the owners that a lane may have has room; of an unknown owner nobody, unless everybody has."""
+    if owner is not None:
+        member = books.members.get(owner)
+        return [member] if member is not None and books.has_room(member) else []
+    members = list(books.members.values())
+    return members if all(map(books.has_room, members)) else []
+
+
+def _owned(books: Books, lane: Lane) -> Seen | None:
+    place = books.place_of(lane.id)
+    return None if place is None else place.owned
+
+
+def _owner(owned: Seen) -> str | None:
+    happening = owned.happening
+    assert isinstance(happening, Owned)
+    return happening.consumer
+
+
+def _is_held(message: Message, books: Books) -> bool:
+    if message.held is None:
+        return False
+    until_ms = _until(message)
+    return until_ms is None or books.now is None or books.now < until_ms
+
+
+def _until(message: Message) -> int | None:
+    """When the hold is over by itself. Where a payload is does not change with time."""
+    held = None if message.held is None else message.held.happening
+    if not isinstance(held, Held) or held.reason in {HoldReason.SPILLED, HoldReason.LOADING}:
+        return None
+    return held.until_ms
+
+
+def _offset(seen: Seen) -> int:
+    happening = seen.happening
+    assert isinstance(happening, Published)
+    return happening.offset

@@ -1,0 +1,86 @@
+"""Calls and effects as rows."""
+
+import inspect
+from typing import get_args
+
+import pytest
+
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.effects import (
+    AckIgnored,
+    AckIgnoredReason,
+    Blocked,
+    CursorAdvanced,
+    DeadLetter,
+    Deliver,
+    Dropped,
+    DropReason,
+    Effect,
+    Evicted,
+    Load,
+    Released,
+    ReleaseReason,
+    Resumed,
+    Settled,
+    SettleReason,
+    Skipped,
+    SkipReason,
+    Spilled,
+)
+from keyshared.errors import ConfigError
+from keyshared.journal import COMMANDS, Command
+from keyshared.journal.commands import call, fields_of
+from keyshared.ring import HashRing
+
+# what a row cannot hold: another placement, a payload, several messages or receipts at once
+_NOT_AS_ROWS = {"set_placement", "loaded", "offer_many", "ack_many"}
+
+
+def test_every_input_of_the_dispatcher_is_a_command_unless_a_row_cannot_hold_it() -> None:
+    inputs = {
+        name
+        for name, method in inspect.getmembers(KeySharedDispatcher, inspect.isfunction)
+        if not name.startswith("_") and "now_ms" in inspect.signature(method).parameters
+    }
+
+    assert inputs - _NOT_AS_ROWS == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("effect", "fields"),
+    [
+        (
+            AckIgnored(1, "c", 2, AckIgnoredReason.NOT_HOLDER),
+            ("ack_ignored", 1, None, "c", 2, None, "not_holder"),
+        ),
+        (Evicted("c"), ("evicted", None, None, "c", None, None, None)),
+        (Released(1, "c", 2, ReleaseReason.EVICTED), ("released", 1, None, "c", 2, None, "evicted")),
+        (Blocked(1, b"k", 3), ("blocked", 1, b"k", None, None, 3, None)),
+        (Dropped(1, b"k", DropReason.POISON), ("dropped", 1, b"k", None, None, None, "poison")),
+        (Skipped(1, None, SkipReason.GONE), ("skipped", 1, None, None, None, None, "gone")),
+        (Settled(1, b"k", SettleReason.PARKED), ("settled", 1, b"k", None, None, None, "parked")),
+        (DeadLetter(1, b"k", 2, 3, "item"), ("dead_letter", 1, b"k", None, 2, 3, None)),
+        (Deliver(1, b"k", "c", 2, 3, "item"), ("deliver", 1, b"k", "c", 2, 3, None)),
+        (CursorAdvanced(9), ("cursor_advanced", 9, None, None, None, None, None)),
+        (Spilled(1), None),
+        (Load(1, b"k"), None),
+        (Resumed(5), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_effect_is_a_row_unless_it_is_for_the_host_alone(effect: Effect, fields: object) -> None:
+    assert fields == fields_of(effect)
+
+
+def test_no_effect_is_left_out_above() -> None:
+    (parameters,) = (
+        mark.args[1]
+        for mark in test_an_effect_is_a_row_unless_it_is_for_the_host_alone.pytestmark  # type: ignore[attr-defined]  # set by pytest
+    )
+
+    assert set(get_args(Effect)) == {type(effect) for effect, _ in parameters}
+
+
+def test_a_command_that_no_method_answers_to_is_refused_with_those_that_do() -> None:
+    with pytest.raises(ConfigError, match="command is 'snapshot'; it must be one of offer, ack, nack"):
+        call(KeySharedDispatcher(HashRing()), Command(0, 0, "snapshot"), 0)

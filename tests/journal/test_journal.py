@@ -1,0 +1,401 @@
+"""A dispatcher driven by a log of commands: time, room, what is refused, and the state as bytes."""
+
+import json
+import tracemalloc
+import zlib
+from typing import Any
+
+import pytest
+
+from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.errors import ConfigError, InvariantError, SnapshotError
+from keyshared.journal import Command, Journal, Outcome
+from keyshared.placement import AutoSplit
+from keyshared.retry import RetryPolicy
+from keyshared.ring import HashRing
+
+TIGHT = DispatcherConfig(window=2, max_tracked=2, ack_timeout_ms=None)
+AT_ONCE = DispatcherConfig(ack_timeout_ms=100, retry=RetryPolicy(base_delay_ms=0))
+
+
+def joined(config: DispatcherConfig | None = None, **fields: Any) -> Journal:
+    journal = Journal(HashRing(), config)
+    journal.apply(Command(0, 0, "add_consumer", consumer="ann", **fields))
+    return journal
+
+
+def offer(sequence: int, offset: int | None, key: str | None = "k", at_ms: int = 0) -> Command:
+    return Command(sequence, at_ms, "offer", offset=offset, key=key)
+
+
+def ack(sequence: int, offset: int, at_ms: int = 0) -> Command:
+    return Command(sequence, at_ms, "ack", offset=offset, consumer="ann", attempt=1)
+
+
+def seen(outcomes: list[Outcome]) -> list[tuple[str, int | None]]:
+    return [(outcome.effect, outcome.offset) for outcome in outcomes]
+
+
+def again(journal: Journal, config: DispatcherConfig | None = None) -> Journal:
+    return Journal.from_bytes(journal.to_bytes(), HashRing(), config or journal.dispatcher.config)
+
+
+def test_outcomes_are_numbered_and_name_their_cause() -> None:
+    journal = joined()
+
+    assert [Outcome(0, 3, 7, "deliver", 5, b"k", "ann", 1, 0)] == journal.apply(offer(3, 5, at_ms=7))
+    assert [Outcome(1, 9, 8, "cursor_advanced", 5)] == journal.apply(ack(9, 5, at_ms=8))
+    assert 9 == journal.sequence
+
+
+def test_what_was_there_before_is_ignored_in_any_order() -> None:
+    journal = joined()
+    once = list(journal.apply_all([ack(3, 0), offer(1, 0), offer(2, 1), ack(3, 0)]))
+
+    assert [("deliver", 0), ("deliver", 1), ("cursor_advanced", 0)] == seen(once)
+    assert [] == list(journal.apply_all([offer(2, 1), ack(3, 0), offer(1, 0)]))
+
+
+class TestLate:
+    """A command whose turn has passed is not carried out, and leaves a trace."""
+
+    def test_it_is_said_once_and_changes_nothing(self) -> None:
+        journal = joined()
+        journal.apply_all([])
+        journal.apply(offer(3, 5, at_ms=9))
+        before = journal.dispatcher.snapshot()
+
+        (late,) = journal.apply(ack(2, 5, at_ms=20))
+        assert (1, 2, 9, "late", 5, None, "ann", 1, None) == late[:-1]
+        assert late.reason == "it comes after a command that stands behind it"
+        assert before == journal.dispatcher.snapshot()
+        assert 3 == journal.sequence
+        for journal_ in (journal, again(journal)):
+            assert [] == journal_.apply(ack(2, 5))
+            assert [("late", 8)] == seen(journal_.apply(offer(1, 8)))
+            assert [("late", None)] == seen(journal_.apply(Command(-4, 0, "pull", consumer="ann")))
+            assert [] == list(journal_.apply_all([offer(1, 8), ack(2, 5), offer(3, 5), Command(-4, 0, "pull")]))
+            assert [("cursor_advanced", 5)] == seen(journal_.apply(ack(4, 5)))
+
+    def test_only_so_much_is_remembered_and_what_is_older_counts_as_late_each_time(self) -> None:
+        journal = Journal(HashRing())
+        for sequence in range(0, 2 * 257, 2):
+            assert [] == journal.apply(Command(sequence, 0, "handle_timeout"))
+
+        assert 256 == len(state_of(journal)["seen"])
+        for journal_ in (journal, again(journal)):
+            assert [] == journal_.apply(Command(2, 0, "handle_timeout"))  # the oldest that is remembered
+            for _ in range(2):
+                (late,) = journal_.apply(Command(0, 0, "handle_timeout"))
+                assert late.reason is not None
+                assert late.reason.endswith("or once more: so far back is not remembered")
+
+    def test_one_that_is_late_may_be_the_one_too_many(self) -> None:
+        journal = Journal(HashRing())
+        for sequence in range(0, 3 * 256, 3):
+            journal.apply(Command(sequence, 0, "handle_timeout"))
+
+        assert [("late", None)] == seen(journal.apply(Command(-7, 0, "handle_timeout")))
+        assert 256 == len(state_of(journal)["seen"])
+        assert [("late", None)] == seen(journal.apply(Command(-7, 0, "handle_timeout")))
+
+
+class TestTime:
+    def test_what_is_due_before_a_command_acts_at_its_own_instant_with_the_cause_before(self) -> None:
+        journal = joined(AT_ONCE)
+        journal.apply(offer(1, 0, at_ms=10))
+
+        told = journal.apply(Command(2, 300, "handle_timeout"))
+        times = [(outcome.sequence, outcome.at_ms, outcome.effect) for outcome in told]
+        assert [(1, 110, "released"), (1, 110, "deliver"), (1, 210, "released"), (1, 210, "deliver")] == times
+
+    def test_it_passes_without_a_command_up_to_an_instant_and_that_included(self) -> None:
+        journal = joined(AT_ONCE)
+        journal.apply(offer(1, 0, at_ms=10))
+
+        assert [] == journal.advance(109)
+        assert ["released", "deliver"] == [outcome.effect for outcome in journal.advance(110)]
+        assert 210 == journal.next_deadline_ms()
+        assert [] == journal.advance(0)
+
+    def test_a_command_of_before_acts_now_and_not_before_what_has_acted_already(self) -> None:
+        journal = joined(AT_ONCE)
+        journal.apply(offer(1, 0, at_ms=10))
+        journal.advance(150)
+
+        assert [110] == [outcome.at_ms for outcome in journal.apply(offer(2, 1, "other", at_ms=50))]
+
+    def test_what_falls_due_by_a_command_itself_acts_with_it(self) -> None:
+        journal = joined(DispatcherConfig(inactive_grace_ms=0))
+
+        assert [("evicted", None)] == seen(journal.apply(Command(1, 5, "set_inactive", consumer="ann")))
+        assert None is journal.next_deadline_ms()
+
+
+class TestRoom:
+    """The log goes on whether the dispatcher has room or not."""
+
+    def full(self) -> Journal:
+        journal = joined(TIGHT, limit=0)
+        assert [] == list(journal.apply_all(offer(number, number, f"k{number}") for number in range(1, 6)))
+        assert 3 == journal.unread
+        return journal
+
+    def test_messages_that_do_not_fit_wait_in_their_order_and_go_in_as_others_are_settled(self) -> None:
+        journal = self.full()
+        told = seen(journal.apply(Command(6, 0, "set_limit", consumer="ann", limit=9)))
+        assert [("deliver", 1), ("deliver", 2)] == told
+
+        assert [("cursor_advanced", 1), ("deliver", 3)] == seen(again(journal).apply(ack(7, 1)))
+        assert [("cursor_advanced", 1), ("deliver", 3)] == seen(journal.apply(ack(7, 1)))
+        assert 2 == journal.unread
+
+    def test_what_is_spilled_is_loaded_at_once_because_there_is_no_payload(self) -> None:
+        journal = joined(DispatcherConfig(window=2, max_tracked=9, max_loaded_per_key=1))
+        journal.apply(offer(1, 0))
+        assert [] == journal.apply(offer(2, 1))
+        assert 1 == journal.dispatcher.stats().spilled
+
+        assert [("cursor_advanced", 0), ("deliver", 1)] == sorted(seen(journal.apply(ack(3, 0))))
+
+    def test_a_message_that_waits_can_be_gone(self) -> None:
+        journal = self.full()
+
+        assert [("skipped", 4)] == seen(journal.apply(Command(6, 0, "gone", offset=4)))
+        assert [] == journal.apply(Command(7, 0, "gone", offset=4))
+        assert [3, 5] == [offset for offset, _ in state_of(journal)["unread"]]
+
+    def test_a_log_that_begins_later_leaves_nothing_of_before(self) -> None:
+        told = seen(self.full().apply(Command(6, 0, "truncate", offset=5)))
+
+        assert [("skipped", 1), ("skipped", 2), ("cursor_advanced", 2), ("skipped", 3), ("skipped", 4)] == told
+
+    def test_an_offset_that_waits_cannot_come_again(self) -> None:
+        for journal in (self.full(), again(self.full())):
+            assert [("refused", 5)] == seen(journal.apply(offer(6, 5)))
+
+    def test_a_message_below_the_start_counts_as_settled(self) -> None:
+        journal = joined(DispatcherConfig(start=10))
+
+        assert [] == journal.apply(offer(1, 9))
+        assert [("deliver", 10)] == seen(journal.apply(offer(2, 10)))
+
+
+class TestRefused:
+    """What can never work is said and changes nothing: the log cannot take it back."""
+
+    @pytest.mark.parametrize(
+        ("command", "reason"),
+        [
+            (offer(2, None), "cannot take offset None after 3"),
+            (offer(2, 3), "cannot take offset 3 after 3"),
+            (Command(2, 0, "ack", offset=3), "consumer is None; it must be a str"),
+            (Command(2, 0, "add_consumer", consumer="ann"), "consumer 'ann' is already there"),
+            (Command(2, 0, "set_limit", consumer="ann"), "limit is None"),
+            (Command(2, 0, "publish", offset=4), "command is 'publish'"),
+        ],
+    )
+    def test_the_reason_is_the_error(self, command: Command, reason: str) -> None:
+        journal = joined()
+        journal.apply(offer(1, 3))
+        before = journal.dispatcher.snapshot()
+
+        (refused,) = journal.apply(command)
+        assert ("refused", command.offset) == (refused.effect, refused.offset)
+        assert refused.reason is not None
+        assert refused.reason.startswith(reason)
+        assert before == journal.dispatcher.snapshot()
+
+    def test_a_key_that_nobody_takes_is_refused_and_its_offset_may_come_again(self) -> None:
+        journal = joined(DispatcherConfig(unmatched=Unmatched.ERROR), filters=["a*"])
+
+        assert [("refused", 1)] == seen(journal.apply(offer(1, 1, "b")))
+        assert [("deliver", 1)] == seen(again(journal).apply(offer(2, 1, "a")))
+        assert [("deliver", 1)] == seen(journal.apply(offer(2, 1, "a")))
+
+    def test_time_goes_on_all_the_same(self) -> None:
+        journal = joined(AT_ONCE)
+        journal.apply(offer(1, 0, at_ms=10))
+        journal.apply(Command(2, 60, "nonsense"))
+
+        assert 110 == journal.next_deadline_ms() == again(journal).next_deadline_ms()
+        assert [60] == [outcome.at_ms for outcome in journal.apply(offer(3, 1, "other", at_ms=20))]
+
+    @pytest.mark.parametrize("command", [offer(1, 0), ack(1, 0)])
+    def test_a_bug_of_the_library_is_not_taken_for_a_refusal(
+        self, command: Command, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(*_: object, **__: object) -> None:
+            raise InvariantError("it holds")
+
+        journal = joined()
+        for name in ("offer", "ack"):
+            monkeypatch.setattr(type(journal.dispatcher), name, broken)
+        with pytest.raises(InvariantError):
+            journal.apply(command)
+
+    @pytest.mark.parametrize("command", [Command("1", 0, "ack"), Command(1, None, "ack")])  # type: ignore[arg-type]  # on purpose
+    def test_a_command_without_a_place_or_a_time_is_the_callers_mistake(self, command: Command) -> None:
+        journal = joined()
+        before = journal.to_bytes()
+
+        with pytest.raises(ConfigError, match="be an int"):
+            journal.apply(command)
+        with pytest.raises(ConfigError, match="until_ms"):
+            journal.advance("soon")  # type: ignore[arg-type]  # on purpose
+        assert before == journal.to_bytes()
+
+
+def state_of(journal: Journal) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads(zlib.decompress(journal.to_bytes()))
+    return state
+
+
+def packed(state: object) -> bytes:
+    return zlib.compress(json.dumps(state).encode())
+
+
+class TestState:
+    def test_no_more_is_inflated_than_is_allowed(self) -> None:
+        bomb = zlib.compress(b" " * (1 << 24))
+        tracemalloc.start()
+        try:
+            with pytest.raises(SnapshotError, match="take at most 1000 bytes when it is inflated"):
+                Journal.from_bytes(bomb, HashRing(), max_bytes=1_000)
+            assert 1 << 20 > tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    def test_a_state_may_be_as_large_as_is_allowed_and_no_larger(self) -> None:
+        state = joined().to_bytes()
+        size = len(zlib.decompress(state))
+
+        assert state == Journal.from_bytes(state, HashRing(), max_bytes=size).to_bytes()
+        assert state == Journal.from_bytes(state, HashRing(), max_bytes=1 << 256).to_bytes()
+        with pytest.raises(SnapshotError, match=f"at most {size - 1} bytes"):
+            Journal.from_bytes(state, HashRing(), max_bytes=size - 1)
+        with pytest.raises(ConfigError, match="max_bytes is 0"):
+            Journal.from_bytes(state, HashRing(), max_bytes=0)
+
+    def test_a_state_has_neither_less_nor_more_than_was_written(self) -> None:
+        state = joined().to_bytes()
+
+        for cut in range(len(state)):
+            with pytest.raises(SnapshotError, match="begin what Journal"):
+                Journal.from_bytes(state[:cut], HashRing())
+        for more in (b"x", state, b" "):
+            with pytest.raises(SnapshotError, match="end where what Journal"):
+                Journal.from_bytes(state + more, HashRing())
+
+    def test_another_configuration_may_go_on_if_what_is_there_fits(self) -> None:
+        journal = joined()
+        wider = again(journal, DispatcherConfig(ack_timeout_ms=7))
+        wider.apply(offer(1, 0))
+
+        assert 7 == wider.next_deadline_ms()
+
+    @pytest.mark.parametrize(
+        ("state", "match"),
+        [
+            ("text", "be bytes"),
+            (b"", "begin what Journal.to_bytes wrote"),
+            (zlib.compress(b"{"), "begin what"),
+            (zlib.compress(b"[" * 100_000), "begin what"),
+            (packed([]), "have a field 'version'"),
+        ],
+    )
+    def test_what_nobody_wrote_is_refused(self, state: Any, match: str) -> None:
+        with pytest.raises(SnapshotError, match=match):
+            Journal.from_bytes(state, HashRing())
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("version", 2),
+            ("now_ms", -1),
+            ("sequence", "1"),
+            ("position", None),
+            ("unread", [[1]]),
+            ("unread", [[3, None]]),  # the dispatcher has taken it
+            ("unread", [[5, None], [4, None]]),
+            ("unread", [[5, "no base64"]]),
+            ("seen", [[1, 0]]),
+            ("seen", [[0, 0], [1, 1]]),  # one stretch
+            ("seen", [[0, 3]]),
+            ("seen", []),
+            ("seen", [*([at, at] for at in range(-1_000, 0, 2)), [0, 1]]),
+            ("seen_forgotten", 1),
+        ],
+    )
+    def test_what_was_forged_is_refused_and_named(self, field: str, value: object) -> None:
+        journal = joined()
+        journal.apply(offer(1, 3))
+
+        with pytest.raises(SnapshotError, match=field):
+            Journal.from_bytes(packed({**state_of(journal), field: value}), HashRing())
+
+    @pytest.mark.parametrize(
+        "field", ["version", "now_ms", "sequence", "seen", "seen_forgotten", "position", "unread", "dispatcher"]
+    )
+    def test_every_field_is_needed(self, field: str) -> None:
+        state = state_of(joined())
+        del state[field]
+
+        with pytest.raises(SnapshotError, match=field):
+            Journal.from_bytes(packed(state), HashRing())
+
+    def test_a_ring_of_another_kind_is_refused(self) -> None:
+        journal = joined()
+        journal.apply(Command(1, 0, "add_consumer", consumer="bob"))
+
+        with pytest.raises(SnapshotError, match="ranges"):
+            Journal.from_bytes(journal.to_bytes(), HashRing(vnodes=7))
+
+    def test_a_ring_on_which_the_consumers_are_already_is_not_built_again(self) -> None:
+        journal = joined(weight=2)
+        other = joined(weight=2).ring
+
+        assert other.ranges is Journal.from_bytes(journal.to_bytes(), HashRing(), joined=other).ring.ranges
+
+    def test_a_ring_of_other_consumers_or_weights_or_another_order_of_joining_is_not_taken(self) -> None:
+        journal = joined()
+        journal.apply(Command(1, 0, "add_consumer", consumer="bob"))
+        there = HashRing(["bob", "ann"]), HashRing({"ann": 1, "bob": 2}), HashRing(["ann", "bob", "cy"]), HashRing()
+
+        for ring in there:
+            again = Journal.from_bytes(journal.to_bytes(), HashRing(), joined=ring)
+            assert journal.ring == again.ring
+            assert journal.ring.consumers == again.ring.consumers
+
+    def test_a_consumer_that_drains_is_not_on_the_ring(self) -> None:
+        journal = joined()
+        journal.apply(offer(1, 0))
+        journal.apply(Command(2, 0, "remove_consumer", consumer="ann"))
+        again = Journal.from_bytes(journal.to_bytes(), HashRing(), joined=joined().ring)
+
+        assert () == again.ring.consumers
+
+    def test_a_ring_is_one(self) -> None:
+        with pytest.raises(ConfigError, match="joined is 7; it must be the ring of a journal, or None"):
+            Journal.from_bytes(joined().to_bytes(), HashRing(), joined=7)  # type: ignore[arg-type]  # on purpose
+
+    def test_a_dispatcher_that_cannot_exist_is_refused(self) -> None:
+        with pytest.raises(SnapshotError, match=r"snapshot is \{\}"):
+            Journal.from_bytes(packed({**state_of(joined()), "dispatcher": {}}), HashRing())
+
+
+@pytest.mark.parametrize(
+    "ring",
+    [AutoSplit(), None, HashRing(["ann"]), HashRing.pulsar(separator="#")],
+    ids=["split", "none", "taken", "names"],
+)
+def test_only_an_empty_ring_will_do_whose_history_does_not_matter(ring: Any) -> None:
+    with pytest.raises(ConfigError, match="placement"):
+        Journal(ring)
+    with pytest.raises(ConfigError, match="placement"):
+        Journal.from_bytes(joined().to_bytes(), ring)
+
+
+def test_a_configuration_is_one() -> None:
+    with pytest.raises(ConfigError, match="config"):
+        Journal(HashRing(), {})  # type: ignore[arg-type]  # on purpose

@@ -1,0 +1,1317 @@
+"""The lease queue, one behaviour at a time."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.leasing import WatchedQueue, assigned, fill, lease, letters, queue, reserve
+
+from keyshared.dispatcher import Blocking
+from keyshared.effects import (
+    AckIgnored,
+    AckIgnoredReason,
+    Blocked,
+    BlockReason,
+    CursorAdvanced,
+    DeadLetter,
+    Dropped,
+    DropReason,
+    Effect,
+    Load,
+    Released,
+    ReleaseReason,
+    Resumed,
+    Settled,
+    SettleReason,
+    Skipped,
+    SkipReason,
+    Spilled,
+)
+from keyshared.errors import (
+    ClockError,
+    ConfigError,
+    ConsumerExistsError,
+    InvariantError,
+    KeyTypeError,
+    MisuseError,
+    OffsetOrderError,
+    SnapshotError,
+    UnknownConsumerError,
+    WindowFullError,
+)
+from keyshared.leases import (
+    Duplicate,
+    EmptyReason,
+    InvalidHandle,
+    InvalidHandleReason,
+    InvalidReservation,
+    InvalidReservationReason,
+    Lease,
+    LeaseConfig,
+    Leased,
+    LeaseQueue,
+    LeaseStats,
+    Nothing,
+    Outcome,
+    Reservation,
+)
+from keyshared.leases.book import Grant
+from keyshared.placement import AssignedRanges
+from keyshared.retry import Poison
+
+NOT_READY = Nothing(EmptyReason.NOT_READY)
+DONE: Outcome[None] = Outcome(None, [])
+
+
+def two_of_one_key(**config: Any) -> WatchedQueue:
+    """Versions 0 and 1 are of key a1, version 2 is of a2; all are ann's, bob stands by."""
+    made = queue("ann", "bob", **config)
+    fill(made, "a1", "a1", "a2")
+    return made
+
+
+def expired(version: int, consumer: str, attempt: int = 1) -> Released:
+    return Released(version, consumer, attempt, ReleaseReason.ACK_TIMEOUT)
+
+
+def invalid(version: int, lease_id: int, reason: InvalidHandleReason) -> Outcome[InvalidHandle]:
+    return Outcome(InvalidHandle(version, lease_id, reason), [])
+
+
+class TestLeasing:
+    """Who asks gets what waits for it, key by key in order."""
+
+    def test_one_lease_covers_several_versions_under_one_id(self) -> None:
+        made = queue("ann")
+        made.offer(4, "a1", "first")
+        made.offer(7, "a2", "second")
+
+        expected = Lease(1, "ann", (Leased(4, b"a1", "first", 1), Leased(7, b"a2", "second", 1)), 105)
+        assert Outcome(expected, []) == made.consume("ann", 10, now_ms=5)
+        assert ((4, 7), ((4, 1), (7, 1))) == (expected.versions, expected.handles)
+        assert list(expected.messages) == list(expected)
+
+    def test_newer_versions_of_a_key_wait_for_the_oldest(self) -> None:
+        made = two_of_one_key()
+        assert (0, 2) == lease(made, "ann").versions
+
+        assert NOT_READY == made.consume("ann").result
+        assert Outcome(None, [CursorAdvanced(0)]) == made.ack(0, 1)
+        assert (1,) == lease(made, "ann").versions
+
+    def test_several_versions_of_a_key_go_to_one_consumer_if_that_is_allowed(self) -> None:
+        made = two_of_one_key(max_in_flight_per_key=2)
+
+        assert (0, 2, 1) == lease(made, "ann").versions
+
+    def test_nothing_is_handed_out_that_was_not_asked_for(self) -> None:
+        made = two_of_one_key()
+        lease(made, "ann", 1)
+
+        assert DONE == made.offer(3, "a3")
+        assert Outcome([], [CursorAdvanced(0)]) == made.ack_many([(0, 1)])
+        assert 3 == made.stats().depth
+        assert 0 == made.stats().leased
+
+    def test_versions_of_others_are_not_handed_out(self) -> None:
+        made = queue("ann", "bob", ranges=letters({"a-b": "ann", "c-d": "bob"}))
+        fill(made, "c1", "a1", "x1")
+
+        assert (1,) == lease(made, "ann").versions
+        assert (0,) == lease(made, "bob").versions
+
+    def test_versions_without_a_key_go_to_whoever_asks(self) -> None:
+        made = queue("ann", "bob")
+        fill(made, None, None)
+
+        assert (0,) == lease(made, "bob", 1).versions
+        assert (1,) == lease(made, "ann", 1).versions
+
+    def test_acks_of_a_whole_lease_move_the_cursor_once(self) -> None:
+        made = two_of_one_key()
+        held = lease(made, "ann")
+
+        again = [*held.handles, held.handles[0]]
+        expected = [InvalidHandle(0, held.id, InvalidHandleReason.BELOW_TRIM)]
+        assert Outcome(expected, [CursorAdvanced(0)]) == made.ack_many(again)
+
+
+class TestTwoPhases:
+    """A plan reserves, a commit leases."""
+
+    def test_a_reservation_is_nobody_elses_and_no_delivery_yet(self) -> None:
+        made = queue("ann", "bob")
+        made.offer(0, None, "x")
+
+        expected = Reservation(1, "ann", (Leased(0, None, "x", 1),), 15)
+        assert Outcome(expected, []) == made.plan("ann", now_ms=5)
+        assert (NOT_READY, 0) == (made.plan("bob").result, made.delivery_count(0))
+
+    def test_the_commit_starts_the_visibility_timeout_and_counts(self) -> None:
+        made = two_of_one_key()
+        reserved = reserve(made, "ann")
+
+        committed = Lease(reserved.id, "ann", reserved.messages, 109)
+        assert Outcome(committed, []) == made.commit(reserved.id, now_ms=9)
+        assert (1, 0) == (made.delivery_count(0), made.delivery_count(1))
+        assert DONE == made.handle_timeout(now_ms=108)
+        assert [expired(0, "ann"), expired(2, "ann")] == made.handle_timeout(now_ms=109).effects
+
+    def test_an_abort_gives_back_without_a_count(self) -> None:
+        made = two_of_one_key()
+        reserved = reserve(made, "ann")
+
+        assert DONE == made.abort(reserved.id)
+        assert 0 == made.delivery_count(0)
+        assert (2, (0, 2)) == ((again := reserve(made, "ann")).id, again.versions)
+
+    def test_the_reservation_of_a_crashed_committer_expires_without_a_count(self) -> None:
+        made = two_of_one_key(max_delivery_attempts=1)
+        for start in range(0, 100, 10):
+            assert start // 10 + 1 == reserve(made, "ann", now_ms=start).id
+            assert start + 10 == made.next_deadline_ms()
+
+        ended = InvalidReservation(10, InvalidReservationReason.ENDED)
+        assert Outcome(ended, []) == made.commit(10, now_ms=100)
+        assert (0, Leased(0, b"a1", None, 1)) == (made.delivery_count(0), lease(made, "ann").messages[0])
+
+    def test_a_reservation_is_never_longer_than_a_lease(self) -> None:
+        made = two_of_one_key(reservation_timeout_ms=1_000, max_delivery_attempts=1)
+        assert 100 == reserve(made, "ann", now_ms=0).deadline_ms
+
+        assert (DONE, 0) == (made.handle_timeout(now_ms=100), made.delivery_count(0))
+
+    def test_a_commit_just_before_the_deadline_is_in_time(self) -> None:
+        made = two_of_one_key()
+        reserved = reserve(made, "ann", now_ms=0)
+
+        assert isinstance(made.commit(reserved.id, now_ms=9).result, Lease)
+
+    @pytest.mark.parametrize("use", [LeaseQueue.commit, LeaseQueue.abort])
+    def test_what_is_no_reservation_is_answered_with_the_reason(self, use: Callable[..., Outcome[object]]) -> None:
+        made = two_of_one_key()
+        first, second = reserve(made, "ann", 1), reserve(made, "ann", 1)
+        made.commit(first.id)
+        made.abort(second.id)
+
+        reasons = {first.id: "committed", second.id: "ended", 3: "unknown", 0: "unknown", -1: "unknown"}
+        for reservation_id, reason in reasons.items():
+            expected = InvalidReservation(reservation_id, InvalidReservationReason(reason))
+            assert Outcome(expected, []) == use(made, reservation_id)
+
+    def test_a_reservation_cannot_be_acked(self) -> None:
+        made = two_of_one_key()
+        reserved = reserve(made, "ann")
+
+        assert invalid(0, reserved.id, InvalidHandleReason.NOT_COMMITTED) == made.ack(0, reserved.id)
+        assert reserved == made.reservations()[0]
+
+    def test_what_is_leased_and_reserved_can_be_listed(self) -> None:
+        made = two_of_one_key()
+        held, reserved = lease(made, "ann", 1, now_ms=3), reserve(made, "ann", 1)
+        made.extend(0, held.id, 50, now_ms=5)
+
+        assert [Lease(held.id, "ann", held.messages, 105)] == made.leases()
+        assert [reserved] == made.reservations()
+
+
+class TestExtend:
+    """More time, and nothing else."""
+
+    def test_the_addition_is_capped_at_the_visibility_timeout_from_now(self) -> None:
+        made = two_of_one_key()
+        held = lease(made, "ann", 1, now_ms=0)
+
+        assert Outcome(130, []) == made.extend(0, held.id, 500, now_ms=30)
+        assert Outcome(130, []) == made.extend(0, held.id, 1)
+        assert Outcome(131, []) == made.extend(0, held.id, 1, now_ms=90)
+        assert (DONE, [expired(0, "ann")]) == (made.handle_timeout(now_ms=130), made.handle_timeout(now_ms=131).effects)
+
+    def test_no_delivery_is_counted_and_the_other_versions_keep_their_deadline(self) -> None:
+        made = two_of_one_key()
+        held = lease(made, "ann", now_ms=0)
+        made.extend(0, held.id, 60, now_ms=50)
+
+        assert 1 == made.delivery_count(0)
+        assert [expired(2, "ann")] == made.handle_timeout(now_ms=100).effects
+        assert Outcome(None, [CursorAdvanced(0)]) == made.ack(0, held.id)
+
+    def test_a_deadline_never_comes_earlier(self) -> None:
+        made = two_of_one_key()
+        held = lease(made, "ann", 1, now_ms=0)
+        shorter = LeaseConfig(visibility_timeout_ms=20)
+        again = LeaseQueue.restore(made.snapshot(), letters({"a-z": "ann"}), shorter, now_ms=0)
+
+        assert Outcome(100, []) == again.extend(0, held.id, 1, now_ms=10)
+
+
+class TestNack:
+    """A failed delivery comes back, and nothing of its key overtakes it."""
+
+    def test_the_key_waits_for_the_delay(self) -> None:
+        made = two_of_one_key()
+        held = lease(made, "ann", now_ms=0)
+
+        assert DONE == made.nack(0, held.id, delay_ms=50, now_ms=5)
+        assert NOT_READY == made.consume("ann").result
+        assert (NOT_READY, 55) == (made.consume("ann", now_ms=54).result, made.next_deadline_ms())
+        again = lease(made, "ann", now_ms=55)
+        assert (Leased(0, b"a1", None, 2),) == again.messages
+
+    def test_without_a_delay_it_is_there_at_once(self) -> None:
+        made = two_of_one_key()
+        held = lease(made, "ann", 1)
+        made.nack(0, held.id)
+
+        assert (2, 0) == lease(made, "ann").versions
+
+    def test_a_version_between_nacked_ones_stays_leased(self) -> None:
+        made = two_of_one_key(max_in_flight_per_key=2)
+        held = lease(made, "ann")
+        made.nack(0, held.id)
+
+        assert Outcome(None, []) == made.ack(1, held.id)
+        assert (0,) == lease(made, "ann").versions
+
+
+class TestCounting:
+    """A delivery is a committed lease, and there are exactly as many as allowed."""
+
+    ENDS: tuple[tuple[str, Callable[[WatchedQueue, Lease, int], object]], ...] = (
+        ("nack", lambda made, held, now: made.nack(0, held.id, now_ms=now)),
+        ("expiry", lambda made, held, _: made.handle_timeout(now_ms=held.deadline_ms)),
+        ("removal", lambda made, _, now: (made.remove_consumer("ann", now_ms=now), made.add_consumer("ann"))),
+    )
+
+    @pytest.mark.parametrize("end", [end for _, end in ENDS], ids=[name for name, _ in ENDS])
+    @pytest.mark.parametrize("most", [1, 2, 5])
+    def test_exactly_so_many_deliveries_are_made_however_they_end(
+        self, end: Callable[[WatchedQueue, Lease, int], object], most: int
+    ) -> None:
+        made = queue("ann", max_delivery_attempts=most, poison=Poison.BLOCK, ranges=letters())
+        made.offer(0, None)
+        counts = []
+        for now in range(0, 2_000, 200):
+            held = made.consume("ann", now_ms=now).result
+            if not isinstance(held, Lease):
+                break
+            counts.append(held.messages[0].delivery)
+            end(made, held, now)
+
+        assert list(range(1, most + 1)) == counts
+        assert (1, most) == (made.stats().blocked, made.delivery_count(0))
+
+    def test_published_the_last_but_one_would_not_have_been_the_last(self) -> None:
+        # Celeriant gives poison a version whose count is above the maximum before it hands it out: one delivery more.
+        published = [count for count in range(10) if not count > 5]
+        made = queue("ann", max_delivery_attempts=5)
+        made.offer(0, "a1")
+        ours = []
+        while isinstance(held := made.consume("ann").result, Lease):
+            ours.append(held)
+            made.nack(0, held.id)
+
+        assert (6, 5) == (len(published), len(ours))
+
+    def test_without_a_maximum_there_is_no_poison(self) -> None:
+        made = queue("ann", max_delivery_attempts=None)
+        made.offer(0, "a1")
+        for count in range(1, 20):
+            held = lease(made, "ann")
+            assert count == held.messages[0].delivery
+            made.nack(0, held.id)
+
+    def test_the_count_survives_a_restart(self) -> None:
+        made = queue("ann", max_delivery_attempts=2, poison=Poison.BLOCK)
+        made.offer(0, "a1")
+        made.nack(0, lease(made, "ann").id)
+        again = restored(made, letters({"a-z": "ann"}))
+
+        assert 1 == again.delivery_count(0)
+        assert [Blocked(0, b"a1", 2)] == again.nack(0, lease(again, "ann").id).effects
+
+    def test_what_is_settled_has_no_count(self) -> None:
+        made = queue("ann")
+        made.offer(0, "a1")
+        made.ack(0, lease(made, "ann").id)
+
+        assert None is made.delivery_count(0)
+
+
+class TestHandles:
+    """A handle that names no current lease changes nothing, and says why."""
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            lambda made, version, lease_id: made.ack(version, lease_id),
+            lambda made, version, lease_id: made.nack(version, lease_id),
+            lambda made, version, lease_id: made.extend(version, lease_id, 5),
+            lambda made, version, lease_id: Outcome(*(made.ack_many([(version, lease_id)]).result, [])),
+        ],
+        ids=["ack", "nack", "extend", "ack_many"],
+    )
+    def test_every_reason(self, use: Callable[[WatchedQueue, int, int], Outcome[Any]]) -> None:
+        made = queue("ann", max_delivery_attempts=2, poison=Poison.BLOCK_AND_DEAD_LETTER)
+        fill(made, *(f"a{number}" for number in range(8)))
+        old = lease(made, "ann", 7, now_ms=0)
+        made.ack(0, old.id)
+        made.ack(3, old.id)
+        made.handle_timeout(now_ms=100)
+        current = lease(made, "ann", 3)
+        assert (7, 1, 2) == current.versions
+        later = lease(made, "ann", 3)
+        assert (4, 5, 6) == later.versions
+        made.nack(4, later.id)
+        made.nack(5, later.id)
+        made.dead_lettered(5)
+        made.ack(7, current.id)
+        made.ack(6, later.id)
+        made.offer(8, "a8")
+        made.nack(2, current.id, delay_ms=5)
+        made.dead_lettered(2)
+        made.unblock(2)
+
+        expected = {
+            (0, old.id): InvalidHandleReason.BELOW_TRIM,
+            (1, old.id): InvalidHandleReason.STALE,
+            (1, 99): InvalidHandleReason.STALE,
+            (2, current.id): InvalidHandleReason.NOT_LEASED,
+            (3, old.id): InvalidHandleReason.SETTLED,
+            (4, later.id): InvalidHandleReason.DEAD_LETTERING,
+            (5, later.id): InvalidHandleReason.BLOCKED,
+            (8, 99): InvalidHandleReason.NOT_LEASED,
+            (9, 99): InvalidHandleReason.NOT_OFFERED,
+        }
+        before = made.snapshot()
+        for (version, lease_id), reason in expected.items():
+            answer = use(made, version, lease_id).result
+            assert InvalidHandle(version, lease_id, reason) == (answer[0] if isinstance(answer, list) else answer)
+        assert before == made.snapshot()
+
+    def test_nothing_was_offered_to_an_empty_queue(self) -> None:
+        assert invalid(0, 1, InvalidHandleReason.NOT_OFFERED) == queue("ann").ack(0, 1)
+
+    def test_a_zombie_does_not_end_the_lease_of_another(self) -> None:
+        made = queue("ann", "bob", ranges=letters({"a-m": "ann", "n-z": "bob"}))
+        made.offer(0, "a1")
+        old = lease(made, "ann", now_ms=0)
+        made.set_placement(letters({"a-z": "bob"}))
+        current = lease(made, "bob", now_ms=100)
+
+        assert invalid(0, old.id, InvalidHandleReason.STALE) == made.ack(0, old.id)
+        assert invalid(0, old.id, InvalidHandleReason.STALE) == made.nack(0, old.id)
+        assert invalid(0, old.id, InvalidHandleReason.STALE) == made.extend(0, old.id, 5)
+        assert Outcome(None, [CursorAdvanced(0)]) == made.ack(0, current.id)
+
+    def test_an_ack_at_the_deadline_is_too_late(self) -> None:
+        made = queue("ann")
+        made.offer(0, "a1")
+        held = lease(made, "ann", now_ms=0)
+
+        answer = InvalidHandle(0, held.id, InvalidHandleReason.NOT_LEASED)
+        assert Outcome(answer, [expired(0, "ann")]) == made.ack(0, held.id, now_ms=100)
+
+
+class TestOrderingRequired:
+    """At most one consumer holds anything, and anybody may be that one."""
+
+    def line(self, **config: Any) -> WatchedQueue:
+        made = queue("ann", "bob", **{"ordering_required": True, "poison": Poison.BLOCK, **config})
+        fill(made, "a1", "b1", None)
+        return made
+
+    def test_who_asks_first_holds_the_line_until_it_holds_nothing(self) -> None:
+        made = self.line(max_in_flight_per_key=3)
+        held = lease(made, "bob", 2)
+        assert (0, 1) == held.versions
+
+        held_by_bob = Nothing(EmptyReason.LINE_HELD, consumer="bob")
+        assert held_by_bob == made.consume("ann").result == made.why_empty("ann")
+        made.ack(0, held.id)
+        assert held_by_bob == made.consume("ann").result
+        made.ack(1, held.id)
+        assert (None, (2,)) == (made.why_empty("ann"), lease(made, "ann").versions)
+
+    def test_two_plans_before_either_commit_do_not_both_pass(self) -> None:
+        # The race of two connections: checked on committed leases alone, both would be let through.
+        made = self.line()
+        first = made.plan("ann").result
+        second = made.plan("bob").result
+
+        assert (True, Nothing(EmptyReason.LINE_HELD, consumer="ann")) == (isinstance(first, Reservation), second)
+        assert isinstance(made.commit(1).result, Lease)
+        assert Nothing(EmptyReason.LINE_HELD, consumer="ann") == made.plan("bob").result
+
+    def test_a_crashed_holder_does_not_keep_the_line(self) -> None:
+        made = self.line()
+        reserve(made, "ann", now_ms=0)
+        assert (0,) == lease(made, "bob", now_ms=10).versions
+        assert (0,) == lease(made, "ann", now_ms=110).versions
+
+    def test_one_that_waits_for_its_retry_holds_all_and_nobody_holds_the_line(self) -> None:
+        made = self.line()
+        made.nack(0, lease(made, "ann").id, delay_ms=40)
+
+        assert NOT_READY == made.consume("bob").result
+        waiting = Blocking(BlockReason.RETRY_WAIT)
+        assert Nothing(EmptyReason.WAITING, 0, None, 40, waiting) == made.why_empty("bob") == made.why_empty("ann")
+        assert (0,) == lease(made, "bob", now_ms=40).versions
+
+    def test_a_poison_version_halts_the_line(self) -> None:
+        made = self.line(max_delivery_attempts=1)
+        assert [Blocked(0, b"a1", 1)] == made.nack(0, lease(made, "ann").id).effects
+
+        assert NOT_READY == made.consume("bob").result
+        assert Nothing(EmptyReason.WAITING, 0, blocking=Blocking(BlockReason.BLOCKED)) == made.why_empty("bob")
+        made.unblock(0)
+        assert (0,) == lease(made, "bob").versions
+
+    def test_who_left_and_came_back_can_hold_the_line(self) -> None:
+        made = self.line()
+        lease(made, "ann")
+        made.remove_consumer("ann")
+        made.add_consumer("ann")
+
+        assert None is made.why_empty("ann")
+        assert (0,) == lease(made, "ann").versions
+
+    def test_before_anybody_asked_anybody_may(self) -> None:
+        assert None is self.line().why_empty("bob")
+
+    def test_a_finishing_consumer_still_holds_the_line(self) -> None:
+        made = self.line()
+        held = lease(made, "ann")
+        made.remove_consumer("ann", finish=True)
+
+        assert Nothing(EmptyReason.LINE_HELD, consumer="ann") == made.consume("bob").result
+        made.ack(0, held.id)
+        assert (1,) == lease(made, "bob").versions
+
+    def test_the_line_survives_a_restart(self) -> None:
+        made = self.line()
+        held = lease(made, "bob")
+        again = restored(made, None)
+
+        assert Nothing(EmptyReason.LINE_HELD, consumer="bob") == again.consume("ann").result
+        again.ack(0, held.id)
+        assert (1,) == lease(again, "ann").versions
+
+    @pytest.mark.parametrize("poison", [Poison.DEAD_LETTER, Poison.DROP, Poison.QUARANTINE])
+    def test_a_policy_that_lets_newer_ones_pass_is_refused(self, poison: Poison) -> None:
+        with pytest.raises(ConfigError) as caught:
+            LeaseConfig(ordering_required=True, poison=poison)
+        assert ("poison", poison) == (caught.value.parameter, caught.value.value)
+
+    def test_ranges_are_refused(self) -> None:
+        with pytest.raises(ConfigError, match="be None with ordering_required"):
+            LeaseQueue(letters(), LeaseConfig(ordering_required=True, poison=Poison.BLOCK))
+        with pytest.raises(ConfigError, match="be None with ordering_required"):
+            self.line().set_placement(letters())
+        with pytest.raises(ConfigError, match="be a placement, unless"):
+            LeaseQueue()
+
+
+class TestPoison:
+    """What becomes of a version that nobody could work on."""
+
+    def poisoned(self, poison: Poison) -> tuple[WatchedQueue, list[object]]:
+        made = two_of_one_key(max_delivery_attempts=1, poison=poison)
+        return made, [*made.nack(0, lease(made, "ann", 1).id).effects]
+
+    def test_skip_settles_once_the_dead_letter_is_written(self) -> None:
+        made, effects = self.poisoned(Poison.DEAD_LETTER)
+
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == effects == made.outstanding_effects()
+        assert (True, 0) == (made.is_current(DeadLetter(0, b"a1", 1, 1, None)), made.keep_from)
+        assert (2,) == lease(made, "ann").versions
+        assert Outcome(None, [CursorAdvanced(0)]) == made.dead_lettered(0)
+        assert (1,) == lease(made, "ann").versions
+
+    def test_block_holds_the_key_and_pins_the_trim_cursor(self) -> None:
+        made, effects = self.poisoned(Poison.BLOCK)
+
+        assert [Blocked(0, b"a1", 1)] == effects
+        assert (2,) == lease(made, "ann").versions
+        assert Outcome(None, [Settled(0, b"a1", SettleReason.PARKED), CursorAdvanced(0)]) == made.park(0)
+        assert (1,) == lease(made, "ann").versions
+
+    def test_block_and_dlq_does_both(self) -> None:
+        made, effects = self.poisoned(Poison.BLOCK_AND_DEAD_LETTER)
+
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == effects
+        assert Outcome(None, [Blocked(0, b"a1", 1)]) == made.dead_lettered(0)
+
+    def test_drop_gives_up(self) -> None:
+        _, effects = self.poisoned(Poison.DROP)
+
+        assert [Dropped(0, b"a1", DropReason.POISON), CursorAdvanced(0)] == effects
+
+    def test_quarantine_sends_the_key_after_it(self) -> None:
+        made, effects = self.poisoned(Poison.QUARANTINE)
+
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == effects
+        assert [DeadLetter(1, b"a1", 0, 0, None), CursorAdvanced(0)] == made.dead_lettered(0).effects
+        made.unblock_key("a1")
+        made.dead_lettered(1)
+        made.offer(3, "a1")
+        assert (2, 3) == lease(made, "ann").versions
+
+    def test_unblocked_it_is_counted_anew(self) -> None:
+        made, _ = self.poisoned(Poison.BLOCK)
+
+        assert DONE == made.unblock(0)
+        assert (2, 0) == lease(made, "ann").versions
+        assert 1 == made.delivery_count(0)
+
+    def test_unblocked_with_its_count_it_gets_one_more_delivery(self) -> None:
+        made = two_of_one_key(max_delivery_attempts=3, poison=Poison.BLOCK)
+        for _ in range(3):
+            made.nack(0, lease(made, "ann", 1).id)
+            made.ack(2, lease(made, "ann", 1).id) if made.stats().depth == 3 else None
+        assert 1 == made.stats().blocked
+
+        made.unblock(0, reset_attempts=False)
+        again = lease(made, "ann", 1)
+        assert Leased(0, b"a1", None, 4) == again.messages[0]
+        assert [Blocked(0, b"a1", 4)] == made.nack(0, again.id).effects
+
+    def test_all_of_a_key_can_be_unblocked(self) -> None:
+        made, _ = self.poisoned(Poison.BLOCK)
+
+        assert DONE == made.unblock_key(b"a1")
+        assert (2, 0) == lease(made, "ann").versions
+
+    @pytest.mark.parametrize(
+        ("use", "reason"),
+        [
+            (LeaseQueue.park, AckIgnoredReason.NOT_BLOCKED),
+            (LeaseQueue.unblock, AckIgnoredReason.NOT_BLOCKED),
+            (LeaseQueue.dead_lettered, AckIgnoredReason.NOT_DEAD_LETTERING),
+            (LeaseQueue.loaded, AckIgnoredReason.NOT_LOADING),
+        ],
+    )
+    def test_what_is_not_so_is_answered(
+        self, use: Callable[[LeaseQueue, int], Outcome[object]], reason: AckIgnoredReason
+    ) -> None:
+        made = two_of_one_key(max_ack_holes=1)
+
+        assert Outcome(AckIgnored(0, None, None, reason), []) == use(made, 0)
+        assert Outcome(AckIgnored(9, None, None, AckIgnoredReason.UNKNOWN_OFFSET), []) == use(made, 9)
+
+
+class TestTrim:
+    """How far the log may be cut, and how deep the queue is."""
+
+    def test_nothing_leased_blocked_or_delayed_is_trimmed(self) -> None:
+        made = queue("ann", max_delivery_attempts=1, poison=Poison.BLOCK)
+        assert (None, 5) == (made.keep_from, made.trimmable(5))
+        fill(made, "a1", "a2", "a3", "a4")
+        held = lease(made, "ann")
+        made.ack(0, held.id)
+        made.nack(1, held.id)
+        made.ack(3, held.id)
+
+        assert (1, 1, 0) == (made.keep_from, made.trimmable(9), made.trimmable(0))
+        made.park(1)
+        assert (2, 2) == (made.keep_from, made.trimmable(4))
+        made.ack(2, held.id)
+        assert (4, 4) == (made.keep_from, made.trimmable(9))
+
+    def test_the_live_depth_and_the_published_one(self) -> None:
+        made = queue("ann", max_delivery_attempts=1, poison=Poison.BLOCK)
+        fill(made, *(f"a{number}" for number in range(6)))
+        held = lease(made, "ann", 4)
+        made.ack(1, held.id)
+        made.ack(3, held.id)
+        made.nack(0, held.id)
+        reserve(made, "ann", 1)
+
+        assert (
+            LeaseStats(
+                depth=4,
+                retained=6,
+                leased=1,
+                reserved=1,
+                delayed=0,
+                blocked=1,
+                dead_lettering=0,
+                spilled=0,
+                ack_holes=2,
+                held={"ann": 2},
+            )
+            == made.stats()
+        )
+
+    def test_an_empty_queue_retains_nothing(self) -> None:
+        assert (0, 0) == (queue("ann").stats().retained, queue("ann", start=7).stats().retained)
+
+    def test_a_queue_that_begins_later_knows_what_is_settled(self) -> None:
+        made = queue("ann", start=7, max_ack_holes=0)
+        assert (7, []) == (made.keep_from, fill(made, "a1", "a2", start=5))
+
+        assert [] == fill(made, "a3", start=7)
+        assert (1, (7,)) == (made.stats().depth, lease(made, "ann").versions)
+        assert invalid(6, 1, InvalidHandleReason.BELOW_TRIM) == made.ack(6, 1)
+
+
+class TestAnswers:
+    """One list of effects, whatever the call did and time did before it."""
+
+    def late(self, poison: Poison) -> WatchedQueue:
+        made = queue("ann", max_delivery_attempts=1, poison=poison)
+        fill(made, "a1", "a1", "b1")
+        lease(made, "ann", 2, now_ms=0)
+        return made
+
+    def test_what_ends_within_the_call_is_not_asked_for(self) -> None:
+        made = self.late(Poison.DEAD_LETTER)
+        released: list[Effect] = [Released(offset, "ann", 1, ReleaseReason.ACK_TIMEOUT) for offset in (0, 2)]
+
+        skipped = Skipped(0, b"a1", SkipReason.GONE)
+        expected: list[Effect] = [*released, skipped, DeadLetter(2, b"b1", 1, 1, None), CursorAdvanced(0)]
+        assert Outcome(None, expected) == made.gone(0, now_ms=100)
+
+    def test_a_confirmation_that_comes_at_the_same_instant_is_one(self) -> None:
+        made = self.late(Poison.DEAD_LETTER)
+
+        effects = made.dead_lettered(0, now_ms=100).effects
+        assert [DeadLetter(2, b"b1", 1, 1, None), CursorAdvanced(0)] == effects[2:]
+
+    def test_the_cursor_is_told_once(self) -> None:
+        made = self.late(Poison.DROP)
+
+        effects = made.truncate(2, now_ms=100).effects
+        assert [CursorAdvanced(2)] == [effect for effect in effects if isinstance(effect, CursorAdvanced)]
+        assert [CursorAdvanced(2)] == effects[-1:]
+
+    def test_that_there_is_room_is_told_last_and_as_it_is(self) -> None:
+        made = queue("ann", max_delivery_attempts=1, poison=Poison.DROP, window=2, max_depth=2)
+        fill(made, "a1", "b1")
+        lease(made, "ann", 1, now_ms=0)
+
+        effects = made.truncate(2, now_ms=100).effects
+        assert [CursorAdvanced(1), Resumed(2)] == effects[-2:]
+        assert 1 == sum(isinstance(effect, Resumed) for effect in effects)
+
+
+class TestCaps:
+    """Limits are answers."""
+
+    def test_a_consumer_holds_so_many(self) -> None:
+        made = queue("ann", "bob", max_in_flight_per_consumer=2)
+        fill(made, "a1", "a2", "a3", None)
+        held = lease(made, "ann", 1)
+        assert (1,) == lease(made, "ann").versions
+
+        full = Nothing(EmptyReason.CONSUMER_LIMIT, consumer="ann")
+        assert full == made.consume("ann").result == made.why_empty("ann")
+        assert (3,) == lease(made, "bob").versions
+        made.ack(0, held.id)
+        assert (2,) == lease(made, "ann").versions
+
+    def test_the_queue_hands_out_so_many(self) -> None:
+        made = queue("ann", "bob", max_in_flight=2)
+        fill(made, "a1", None, "a2")
+        reserve(made, "bob")
+        assert (0,) == lease(made, "ann").versions
+
+        assert Nothing(EmptyReason.QUEUE_LIMIT) == made.consume("ann").result == made.why_empty("bob")
+        assert (2,) == lease(made, "ann", now_ms=10).versions
+
+    def test_too_many_holes_leave_only_the_lowest(self) -> None:
+        made = queue("ann", "bob", max_ack_holes=1, ranges=letters({"a-m": "ann", "n-z": "bob"}))
+        fill(made, "a0", "n1", "a2", "n3", "a4", "a5", "n6")
+        ann, bob = lease(made, "ann", 2, now_ms=0), lease(made, "bob", 2)
+        made.ack(1, bob.id)
+        made.ack(3, bob.id)
+        assert 2 == made.stats().ack_holes
+
+        assert Nothing(EmptyReason.ACK_HOLES, 0) == made.consume("bob").result == made.consume("ann").result
+        assert Nothing(EmptyReason.ACK_HOLES, 0, None, 100) == made.why_empty("bob")
+        made.nack(0, ann.id)
+        assert Nothing(EmptyReason.ACK_HOLES, 0) == made.consume("bob", 9).result
+        expected = Nothing(EmptyReason.ACK_HOLES, 0, "ann", None, Blocking(BlockReason.CONSUMER_FULL, "ann"))
+        assert (expected, None) == (made.why_empty("bob"), made.why_empty("ann"))
+
+        again = lease(made, "ann", 9)
+        assert (0,) == again.versions
+        made.ack(0, again.id)
+        assert 1 == made.stats().ack_holes
+        assert ((4, 5), (6,)) == (lease(made, "ann", 9).versions, lease(made, "bob", 9).versions)
+
+    def test_holes_are_counted_over_every_way_to_settle(self) -> None:
+        made = queue("ann", max_ack_holes=9, max_delivery_attempts=1, poison=Poison.DEAD_LETTER)
+        fill(made, *(f"a{number}" for number in range(10)))
+        held = lease(made, "ann")
+        made.gone(9)
+        made.ack(1, held.id)
+        made.nack(3, held.id)
+        made.dead_lettered(3)
+        made.gone(5)
+        assert 2 == made.stats().ack_holes
+        made.ack(5, held.id)
+        made.nack(9, held.id)
+
+        assert 4 == made.stats().ack_holes
+        made.ack(2, held.id)
+        assert 3 == made.stats().ack_holes
+
+    def test_holes_of_blocked_and_parked_versions(self) -> None:
+        made = queue("ann", max_ack_holes=9, max_delivery_attempts=1, poison=Poison.BLOCK_AND_DEAD_LETTER)
+        fill(made, "a0", "a1", "a2")
+        made.nack(1, lease(made, "ann").id)
+        made.dead_lettered(1)
+        assert 0 == made.stats().ack_holes
+        made.park(1)
+        assert 1 == made.stats().ack_holes
+
+    def test_the_count_of_holes_survives_a_restart(self) -> None:
+        made = queue("ann", max_ack_holes=0)
+        fill(made, *(f"a{number}" for number in range(8)))
+        held = lease(made, "ann")
+        for version in (0, 2, 3, 5, 7):
+            made.ack(version, held.id)
+        again = restored(made, letters({"a-z": "ann"}))
+
+        assert 3 == made.stats().ack_holes == again.stats().ack_holes
+        again.ack(1, held.id)
+        assert 2 == again.stats().ack_holes
+
+    def test_a_full_queue_takes_nothing(self) -> None:
+        made = queue("ann", window=1, max_depth=1)
+        made.offer(0, "a1")
+        assert 0 == made.free_slots
+        with pytest.raises(WindowFullError):
+            made.offer(1, "a1")
+
+        assert [CursorAdvanced(0), Resumed(1)] == made.ack(0, lease(made, "ann").id).effects
+
+
+class TestSpill:
+    """Payloads that are not kept are read again when a plan wants them."""
+
+    def spilled(self) -> WatchedQueue:
+        made = queue("ann", window=4)
+        assert [Spilled(2)] == fill(made, "a1", "a2", "a3")
+        return made
+
+    def test_a_plan_asks_for_the_payload_and_the_next_one_gets_it(self) -> None:
+        made = self.spilled()
+        held = lease(made, "ann", 2)
+        assert Nothing(EmptyReason.WAITING, 2, blocking=Blocking(BlockReason.LOADING)) == made.why_empty("ann")
+
+        assert Outcome(NOT_READY, [Load(2, b"a3")]) == made.consume("ann")
+        assert Nothing(EmptyReason.WAITING, 2, "ann", blocking=Blocking(BlockReason.LOADING, "ann")) == made.why_empty(
+            "ann"
+        )
+        assert ([Load(2, b"a3")], DONE) == (made.outstanding_effects(), made.loaded(2, "read again"))
+        assert (Leased(2, b"a3", "read again", 1),) == lease(made, "ann").messages
+        assert (0, 1) == held.versions
+
+    def test_the_first_of_several_is_the_one_that_is_named(self) -> None:
+        made = self.spilled()
+        assert [Spilled(3)] == fill(made, "a4", start=3)
+        lease(made, "ann", 2)
+
+        assert Nothing(EmptyReason.WAITING, 2, blocking=Blocking(BlockReason.LOADING)) == made.why_empty("ann")
+
+    def test_without_a_slot_of_the_window_it_waits(self) -> None:
+        made = queue("ann", window=2)
+        assert [Spilled(1)] == fill(made, "a1", "a2")
+        held = lease(made, "ann", 1)
+        fill(made, "a3", start=2)
+
+        full = Nothing(EmptyReason.WAITING, 1, blocking=Blocking(BlockReason.WINDOW_FULL))
+        assert None is made.why_empty("ann")
+        assert (2,) == lease(made, "ann", 1).versions
+        assert full == made.why_empty("ann")
+        assert NOT_READY == made.consume("ann").result
+        assert full == made.why_empty("ann")
+        made.ack(0, held.id)
+        assert [Load(1, b"a2")] == made.consume("ann").effects
+
+    def test_the_lowest_one_too_many_holes_ask_for_may_be_spilled(self) -> None:
+        made = queue("ann", window=2, max_ack_holes=0)
+        fill(made, "a1", "a2")
+        first = lease(made, "ann", 1)
+        fill(made, "a3", start=2)
+        made.ack(2, lease(made, "ann", 1).id)
+        made.ack(0, first.id)
+
+        unread = Blocking(BlockReason.LOADING)
+        assert Nothing(EmptyReason.ACK_HOLES, 1, blocking=unread) == made.why_empty("ann")
+
+    def full_above_a_spilled_one(self, **config: Any) -> WatchedQueue:
+        """Version 1 is spilled, 2 and 4 fill the window, and too many holes let nothing but 1 go out."""
+        made = queue("ann", "bob", window=2, max_ack_holes=0, ranges=letters({"a-m": "ann", "n-z": "bob"}), **config)
+        assert [Spilled(1)] == fill(made, "a1", "b1")
+        first = lease(made, "ann", 1)
+        fill(made, "c1", start=2)
+        second = lease(made, "ann", 1)
+        made.ack(0, first.id)
+        fill(made, "d1", start=3)
+        third = lease(made, "ann", 1)
+        made.ack(3, third.id)
+        fill(made, "e1", start=4)
+        made.nack(2, second.id)
+        assert (0, 1, 1) == (made.free_slots, made.stats().ack_holes, made.stats().spilled)
+        return made
+
+    def test_a_full_window_has_one_more_slot_for_the_lowest_one(self) -> None:
+        made = self.full_above_a_spilled_one()
+
+        assert (Nothing(EmptyReason.ACK_HOLES, 1), []) == made.consume("bob")
+        assert (Nothing(EmptyReason.ACK_HOLES, 1), [Load(1, b"b1")]) == made.consume("ann")
+        assert 0 == made.free_slots
+        made.loaded(1, "again")
+        last = lease(made, "ann")
+        assert (1,) == last.versions
+        assert ([CursorAdvanced(1)], 0) == (made.ack(1, last.id).effects, made.free_slots)
+        assert (2,) == lease(made, "ann").versions  # the lowest one now, and 3 is still a hole
+
+    def test_the_slot_beyond_the_window_is_not_passed_on(self) -> None:
+        made = queue("ann", window=2, max_ack_holes=0, max_loaded_per_key=1)
+        fill(made, "a1", "b1")
+        first = lease(made, "ann", 1)
+        fill(made, "c1", start=2)
+        second = lease(made, "ann", 1)
+        made.ack(0, first.id)
+        assert [Spilled(3)] == fill(made, "c1", "d1", start=3)
+        third = lease(made, "ann", 1)
+        made.ack(4, third.id)
+        fill(made, "e1", start=5)
+        made.nack(2, second.id)
+        assert [Load(1, b"b1")] == made.consume("ann").effects
+
+        assert [Skipped(2, b"c1", SkipReason.GONE)] == made.gone(2).effects  # its slot was the one too many
+        assert (0, 1) == (made.free_slots, made.stats().spilled)
+
+    def test_what_waits_for_a_slot_already_gets_the_one_beyond_the_window(self) -> None:
+        made = queue("ann", "bob", window=2, max_ack_holes=0, ranges=letters({"a-m": "ann", "n-z": "bob"}))
+        fill(made, "n1", "a1", "b1")
+        first = lease(made, "bob", 1)
+        fill(made, "o1", start=3)
+        lease(made, "bob", 1)
+        made.ack(0, first.id)
+        fill(made, "p1", start=4)
+        lease(made, "bob", 1)
+        assert (Nothing(EmptyReason.NOT_READY), []) == made.consume("ann")  # 1 waits for a slot from now on
+        made.gone(2)
+
+        assert (Nothing(EmptyReason.ACK_HOLES, 1), [Load(1, b"a1")]) == made.consume("bob")
+        made.loaded(1, "again")
+        assert (1,) == lease(made, "ann").versions
+
+
+class TestExpiredVersions:
+    """Versions that a time to live or a cut log took away."""
+
+    def test_one_that_is_not_leased_is_settled_at_once(self) -> None:
+        made = two_of_one_key()
+
+        assert Outcome(None, [Skipped(0, b"a1", SkipReason.GONE), CursorAdvanced(0)]) == made.gone(0)
+        assert (1, 2) == lease(made, "ann").versions
+
+    def test_one_that_is_leased_is_settled_when_the_lease_ends(self) -> None:
+        made = two_of_one_key()
+        held = lease(made, "ann", 1)
+        assert DONE == made.gone(0)
+
+        assert [Skipped(0, b"a1", SkipReason.GONE), CursorAdvanced(0)] == made.nack(0, held.id).effects
+
+    def test_a_reservation_of_it_settles_it_too(self) -> None:
+        made = two_of_one_key(max_ack_holes=3)
+        reserved = reserve(made, "ann", 1)
+        made.gone(0)
+
+        assert [Skipped(0, b"a1", SkipReason.GONE), CursorAdvanced(0)] == made.abort(reserved.id).effects
+
+    def test_all_below_a_version(self) -> None:
+        made = two_of_one_key()
+
+        gone = [Skipped(version, b"a1", SkipReason.GONE) for version in (0, 1)]
+        assert Outcome(None, [*gone, CursorAdvanced(1)]) == made.truncate(2)
+
+
+class TestProducers:
+    """A message that is sent twice is taken once."""
+
+    def test_a_repeated_number_is_a_duplicate_and_uses_no_version(self) -> None:
+        made = queue("ann")
+        assert DONE == made.offer(0, "a1", producer=("p", 5))
+
+        assert Outcome(Duplicate("p", 5, 5), []) == made.offer(1, "a1", producer=("p", 5))
+        assert Outcome(Duplicate("p", 4, 5), []) == made.offer(1, "a1", producer=("p", 4))
+        assert DONE == made.offer(1, "a1", producer=("p", 9))
+        assert DONE == made.offer(2, "a1", producer=("q", 1))
+        assert 3 == made.stats().depth
+
+    def test_time_acts_on_a_duplicate_too(self) -> None:
+        made = queue("ann")
+        made.offer(0, "a1", producer=("p", 5))
+        lease(made, "ann", now_ms=0)
+
+        assert [expired(0, "ann")] == made.offer(1, "a1", producer=("p", 5), now_ms=100).effects
+
+    def test_numbers_survive_a_restart_and_a_log_that_is_read_again_is_no_duplicate(self) -> None:
+        made = queue("ann")
+        made.offer(0, "a1", "x", producer=("p", 5))
+        again = restored(made, letters({"a-z": "ann"}))
+
+        assert DONE == again.offer(0, "a1", "x", producer=("p", 5))
+        assert Duplicate("p", 5, 5) == again.offer(1, "a1", producer=("p", 5)).result
+        assert (Leased(0, b"a1", "x", 1),) == lease(again, "ann").messages
+
+    def test_a_forgotten_producer_begins_anew(self) -> None:
+        made = queue("ann")
+        made.offer(0, "a1", producer=("p", 5))
+        made.forget_producer("p")
+        made.forget_producer("q")
+
+        assert DONE == made.offer(1, "a1", producer=("p", 1))
+
+    def test_an_offer_that_raises_uses_no_number(self) -> None:
+        made = queue("ann")
+        with pytest.raises(KeyTypeError):
+            made.offer(0, 5, producer=("p", 5))  # type: ignore[arg-type]  # the mistake
+
+        assert DONE == made.offer(0, "a1", producer=("p", 5))
+
+
+class TestConsumers:
+    """Who comes and goes."""
+
+    def test_a_key_that_moves_waits_for_leases_and_reservations_of_it(self) -> None:
+        made = queue("ann", "bob")
+        fill(made, "a1", "a1", "a2", "a3")
+        held, reserved = lease(made, "ann", 1), reserve(made, "ann", 1)
+        made.set_placement(letters({"a-z": "bob"}))
+
+        assert (3,) == lease(made, "bob").versions
+        drains = Nothing(EmptyReason.WAITING, 1, "ann", None, Blocking(BlockReason.DRAINING, "ann"))
+        assert (NOT_READY, drains) == (made.consume("bob").result, made.why_empty("bob"))
+        made.ack(0, held.id)
+        made.abort(reserved.id)
+        assert (1, 2) == lease(made, "bob").versions
+
+    def test_who_is_removed_loses_its_leases_with_a_count_and_its_reservations_without(self) -> None:
+        made = queue("ann", "bob", max_ack_holes=5, ranges=letters())
+        fill(made, None, None)
+        lease(made, "ann", 1)
+        reserve(made, "ann", 1)
+
+        released = Released(0, "ann", 1, ReleaseReason.REMOVED)
+        assert Outcome(None, [released]) == made.remove_consumer("ann")
+        assert (1, 0) == (made.delivery_count(0), made.delivery_count(1))
+        assert DONE == made.remove_consumer("ann")
+        with pytest.raises(UnknownConsumerError):
+            made.consume("ann")
+
+    def test_who_finishes_keeps_what_it_has_and_gets_nothing_more(self) -> None:
+        made = queue("ann", "bob", ranges=letters())
+        fill(made, None, None)
+        held = lease(made, "ann", 1)
+        assert DONE == made.remove_consumer("ann", finish=True)
+
+        with pytest.raises(UnknownConsumerError):
+            made.consume("ann")
+        with pytest.raises(ConsumerExistsError):
+            made.add_consumer("ann")
+        assert {"ann": 1, "bob": 0} == made.stats().held
+        assert Outcome(None, [CursorAdvanced(0)]) == made.ack(0, held.id)
+        assert DONE == made.add_consumer("ann", weight=1)
+
+    def test_a_finishing_consumer_can_be_cut_off(self) -> None:
+        made = queue("ann", ranges=letters())
+        fill(made, None)
+        lease(made, "ann")
+        made.remove_consumer("ann", finish=True)
+
+        assert [Released(0, "ann", 1, ReleaseReason.REMOVED)] == made.remove_consumer("ann").effects
+        assert (1, DONE) == (made.delivery_count(0), made.add_consumer("ann"))
+
+
+class TestWhyEmpty:
+    """The first thing to look at when nothing moves."""
+
+    def test_there_is_nothing(self) -> None:
+        assert Nothing(EmptyReason.EMPTY) == queue("ann").why_empty("ann")
+
+    def test_there_is_something(self) -> None:
+        assert None is two_of_one_key().why_empty("ann")
+
+    def test_it_belongs_to_others(self) -> None:
+        assert Nothing(EmptyReason.OTHERS) == two_of_one_key().why_empty("bob")
+
+    def test_all_of_it_is_leased(self) -> None:
+        made = queue("ann")
+        fill(made, "a1")
+        lease(made, "ann")
+        assert Nothing(EmptyReason.OTHERS) == made.why_empty("ann")
+
+    def test_its_key_is_leased(self) -> None:
+        made = two_of_one_key()
+        lease(made, "ann")
+        leased = Blocking(BlockReason.KEY_IN_FLIGHT, "ann")
+        assert Nothing(EmptyReason.WAITING, 1, "ann", None, leased) == made.why_empty("ann")
+
+    def test_nobody_owns_it(self) -> None:
+        made = queue("ann", ranges=letters({"b-b": "ann"}))
+        fill(made, "a1", "a2")
+        assert Nothing(EmptyReason.WAITING, 0, blocking=Blocking(BlockReason.UNOWNED)) == made.why_empty("ann")
+
+    def test_it_is_poison(self) -> None:
+        made = queue("ann", "bob", max_delivery_attempts=1, ranges=letters())
+        fill(made, None)
+        made.nack(0, lease(made, "ann").id)
+        waiting = Blocking(BlockReason.DEAD_LETTERING)
+        assert Nothing(EmptyReason.WAITING, 0, blocking=waiting) == made.why_empty("bob")
+
+
+def restored(made: LeaseQueue, placement: AssignedRanges | None, **options: Any) -> WatchedQueue:
+    """The queue after a crash, its snapshot having been JSON."""
+    state = json.loads(json.dumps(made.snapshot()))
+    return WatchedQueue.restore(state, placement, made.config, **{"now_ms": 0, **options})
+
+
+class TestRestart:
+    """Everything goes on where it was."""
+
+    def held(self) -> WatchedQueue:
+        made = queue("ann", "bob", ranges=letters({"a-m": "ann", "n-z": "bob"}))
+        fill(made, "a1", "a2", "n1", "a3")
+        lease(made, "ann", 1, now_ms=10)
+        reserve(made, "bob", 1, now_ms=12)
+        lease(made, "ann", 1, now_ms=15)
+        return made
+
+    def again(self, made: LeaseQueue, **options: Any) -> WatchedQueue:
+        return restored(made, letters({"a-m": "ann", "n-z": "bob"}), **options)
+
+    def test_leases_and_reservations_have_the_time_they_had_left(self) -> None:
+        made = self.held()
+        made.ack(9, 9, now_ms=17)  # the clock moves, and nothing else
+        again = self.again(made, now_ms=1_000)
+
+        assert [1_093, 1_098] == [each.deadline_ms for each in again.leases()]
+        assert [(1, 1_005)] == [(len(each.versions), each.deadline_ms) for each in again.reservations()]
+        assert isinstance(again.commit(2, now_ms=1_004).result, Lease)
+        assert [expired(0, "ann")] == again.handle_timeout(now_ms=1_093).effects
+
+    def test_payloads_come_back_from_the_host(self) -> None:
+        again = self.again(self.held(), items={0: "x"})
+
+        assert ["x", None] == [each.messages[0].payload for each in again.leases()]
+
+    def test_leases_given_out_after_the_snapshot_stay_fenced(self) -> None:
+        made = self.held()
+        state = made.snapshot()
+        lost = lease(made, "ann")
+        again = WatchedQueue.restore(state, letters({"a-m": "ann", "n-z": "bob"}), made.config, now_ms=0, epoch=1)
+        current = lease(again, "ann")
+
+        assert (4, (1 << 32) + 1) == (lost.id, current.id)
+        assert lost.versions == current.versions == (3,)
+        assert invalid(3, lost.id, InvalidHandleReason.STALE) == again.ack(3, lost.id)
+
+    def test_a_placement_made_by_hand_is_kept_beside_the_snapshot(self) -> None:
+        made = self.held()
+        made.set_placement(assigned(letters({"a-m": "bob"}), "n-z", "ann"))
+        again = WatchedQueue.restore(made.snapshot(), made.placement, made.config, now_ms=0)
+
+        assert ("ann", "bob") == (again.placement.ranges.owner_of("n1"), again.placement.ranges.owner_of("a1"))
+
+    @pytest.mark.parametrize("use", [LeaseQueue.commit, LeaseQueue.abort])
+    def test_what_was_never_reserved_is_unknown_in_every_epoch(self, use: Callable[..., Outcome[object]]) -> None:
+        made = self.held()
+        made.abort(2)
+        again = self.again(self.again(made, epoch=1), epoch=2)  # nothing is handed out in epoch 1
+        later = reserve(again, "bob", 1)
+        again.abort(later.id)
+        again = self.again(again, epoch=3)
+
+        ended, unknown = (1 << 33) + 1, InvalidReservationReason.UNKNOWN
+        reasons = {2: InvalidReservationReason.ENDED, ended: InvalidReservationReason.ENDED}
+        reasons |= dict.fromkeys((4, 1 << 32, (1 << 32) + 1, 1 << 33, ended + 1, 3 << 32, (3 << 32) + 1), unknown)
+        for reservation_id, reason in reasons.items():
+            assert InvalidReservation(reservation_id, reason) == use(again, reservation_id).result
+
+    def test_without_an_epoch_ids_go_on(self) -> None:
+        assert 4 == lease(self.again(self.held()), "ann").id
+
+    def test_a_finishing_consumer_still_finishes(self) -> None:
+        made = self.held()
+        made.remove_consumer("ann", finish=True)
+        again = restored(made, letters({"n-z": "bob"}))
+
+        with pytest.raises(UnknownConsumerError):
+            again.consume("ann")
+        assert [1, 3] == [each.id for each in again.leases()]
+
+    FORGED: tuple[tuple[str, Callable[[dict[str, Any]], object]], ...] = (
+        ("version", lambda state: state.update(version=2)),
+        ("no line", lambda state: state.pop("line")),
+        ("tail", lambda state: state.update(tail="9")),
+        ("producers", lambda state: state.update(producers=[])),
+        ("a producer's name", lambda state: state.update(producers={5: 1})),
+        ("a producer's number", lambda state: state.update(producers={"p": 1.5})),
+        ("dispatcher", lambda state: state.update(dispatcher={})),
+        ("a consumer that is sent to", lambda state: state["dispatcher"]["consumers"][0].update(quota=1)),
+        ("a consumer that is away", lambda state: state["dispatcher"]["consumers"][0].update(state="inactive")),
+        ("ids beyond the last", lambda state: state.update(ids=[[1, 2]])),
+        ("ids before the first", lambda state: state.update(ids=[[2, 3]])),
+        ("ids that overlap", lambda state: state.update(ids=[[1, 3], [3, 3]])),
+        ("an id of no epoch", lambda state: state.update(ids=[[1, 1], [3, 3]])),
+        ("a last id below the first", lambda state: state.update(ids=[[5, 3]])),
+        ("ids that fall", lambda state: state["grants"].reverse()),
+        ("id 0", lambda state: state["grants"][0].__setitem__(0, 0)),
+        ("a lease with a deadline", lambda state: state["grants"][0].__setitem__(2, 5)),
+        ("a reservation without one", lambda state: state["grants"][1].__setitem__(2, None)),
+        ("no versions", lambda state: state["grants"][0].__setitem__(3, [])),
+        ("versions of two", lambda state: state["grants"][0].__setitem__(3, [0, 2])),
+        ("a version twice", lambda state: state["grants"][0].__setitem__(3, [0, 0])),
+        ("a version of another", lambda state: state["grants"][1].__setitem__(3, [0])),
+        ("what is not in flight", lambda state: state["grants"][0].__setitem__(3, [3])),
+        ("what nothing covers", lambda state: state["grants"].pop()),
+    )
+
+    @pytest.mark.parametrize("forge", [forge for _, forge in FORGED], ids=[name for name, _ in FORGED])
+    def test_a_forged_snapshot_is_refused(self, forge: Callable[[dict[str, Any]], object]) -> None:
+        state = json.loads(json.dumps(self.held().snapshot()))
+        forge(state)
+
+        with pytest.raises(SnapshotError):
+            LeaseQueue.restore(state, letters({"a-m": "ann", "n-z": "bob"}), self.held().config, now_ms=0)
+
+    @pytest.mark.parametrize("line", ["", 5])
+    def test_a_forged_line_is_refused(self, line: object) -> None:
+        made = queue("ann", ordering_required=True, poison=Poison.BLOCK)
+
+        with pytest.raises(SnapshotError):
+            LeaseQueue.restore({**made.snapshot(), "line": line}, None, made.config, now_ms=0)
+
+    def test_a_line_held_by_two_is_refused(self) -> None:
+        made = queue("ann", "bob", ordering_required=True, poison=Poison.BLOCK, max_in_flight_per_key=2)
+        fill(made, "a1")
+        lease(made, "ann")
+        state: Any = made.snapshot()
+        other = queue("ann", "bob", ranges=letters())
+        fill(other, None, None)
+        lease(other, "ann", 1)
+        lease(other, "bob", 1)
+        forged: Any = other.snapshot()
+        state["grants"] = forged["grants"]
+        state["ids"] = [[1, 2]]
+        state["dispatcher"]["messages"] = forged["dispatcher"]["messages"]
+        state["dispatcher"]["last"] = 1
+
+        with pytest.raises(SnapshotError):
+            LeaseQueue.restore(state, None, made.config, now_ms=0)
+
+
+class TestBadArguments:
+    """The embedder's mistakes raise, and change nothing."""
+
+    CALLS: tuple[tuple[str, Callable[[Any], object], type[Exception]], ...] = (
+        ("a version as text", lambda made: made.offer("9", "a1"), OffsetOrderError),
+        ("an old version", lambda made: made.offer(1, "a1"), OffsetOrderError),
+        ("a key as int", lambda made: made.offer(9, 5), KeyTypeError),
+        ("no producer", lambda made: made.offer(9, "a", producer="p"), ConfigError),
+        ("half a producer", lambda made: made.offer(9, "a", producer=("p",)), ConfigError),
+        ("a producer as int", lambda made: made.offer(9, "a", producer=(5, 5)), ConfigError),
+        ("a number as bool", lambda made: made.offer(9, "a", producer=("p", True)), ConfigError),
+        ("a consumer twice", lambda made: made.add_consumer("ann"), ConsumerExistsError),
+        ("a name as int", lambda made: made.add_consumer(5), ConfigError),
+        ("a leaver as int", lambda made: made.remove_consumer(5), ConfigError),
+        ("an asker as int", lambda made: made.plan(5), ConfigError),
+        ("nobody asks", lambda made: made.consume("zoe"), UnknownConsumerError),
+        ("nobody asks why", lambda made: made.why_empty("zoe"), UnknownConsumerError),
+        ("nothing is asked for", lambda made: made.plan("ann", 0), ConfigError),
+        ("much is asked for", lambda made: made.consume("ann", 1.5), ConfigError),
+        ("a reservation as text", lambda made: made.commit("1"), ConfigError),
+        ("a reservation as None", lambda made: made.abort(None), ConfigError),
+        ("a version to ack", lambda made: made.ack("0", 1), ConfigError),
+        ("a lease as bool", lambda made: made.ack(0, True), ConfigError),
+        ("no handle", lambda made: made.ack_many([5]), ConfigError),
+        ("half a handle", lambda made: made.ack_many([(0, 1), (0,)]), ConfigError),
+        ("a delay", lambda made: made.nack(0, 1, delay_ms=-1), ConfigError),
+        ("no delay", lambda made: made.nack(0, 1, delay_ms=None), ConfigError),
+        ("no time", lambda made: made.extend(0, 1, 0), ConfigError),
+        ("a version to park", lambda made: made.park("0"), ConfigError),
+        ("a key to unblock", lambda made: made.unblock_key(5), KeyTypeError),
+        ("a version to cut", lambda made: made.truncate(1.5), ConfigError),
+        ("a version to trim", lambda made: made.trimmable("0"), ConfigError),
+        *(
+            (f"a clock {now!r} for {name}", lambda made, call=call, now=now: call(made, now), ClockError)
+            for now in (99, "200", True)
+            for name, call in {
+                "offer": lambda made, now: made.offer(9, "a", now_ms=now),
+                "handle_timeout": lambda made, now: made.handle_timeout(now_ms=now),
+                "consume": lambda made, now: made.consume("ann", now_ms=now),
+                "ack": lambda made, now: made.ack(0, 1, now_ms=now),
+                "add_consumer": lambda made, now: made.add_consumer("zoe", now_ms=now),
+                "set_placement": lambda made, now: made.set_placement(letters(), now_ms=now),
+            }.items()
+        ),
+    )
+
+    @pytest.mark.parametrize(("call", "error"), [case[1:] for case in CALLS], ids=[case[0] for case in CALLS])
+    def test_it_raises_and_changes_nothing(self, call: Callable[[Any], object], error: type[Exception]) -> None:
+        made = two_of_one_key()
+        lease(made, "ann", 1, now_ms=100)
+        before = made.snapshot()
+
+        with pytest.raises(error) as caught:
+            call(made)
+        assert before == made.snapshot()
+        assert isinstance(caught.value, ConfigError | MisuseError)
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("visibility_timeout_ms", 0),
+            ("visibility_timeout_ms", None),
+            ("reservation_timeout_ms", 0),
+            ("max_delivery_attempts", 0),
+            ("max_delivery_attempts", True),
+            ("max_ack_holes", -1),
+            ("max_in_flight", 0),
+            ("max_in_flight_per_consumer", 0),
+            ("max_in_flight_per_key", 0),
+            ("max_depth", 0),
+            ("max_depth", 9_999),
+            ("window", 0),
+            ("poison", "skip"),
+            ("unit", "range"),
+            ("start", "0"),
+        ],
+    )
+    def test_a_configuration_that_can_never_work_is_refused(self, field: str, value: object) -> None:
+        with pytest.raises(ConfigError) as caught:
+            LeaseConfig(**{field: value})  # type: ignore[arg-type]  # the mistake
+        assert (field, value) == (caught.value.parameter, caught.value.value)
+
+
+class TestInvariants:
+    """A book that was tampered with is found out."""
+
+    DAMAGE: tuple[tuple[str, Callable[[Any], object]], ...] = (
+        ("a grant too few", lambda made: made._book.by_version.pop(0)),
+        ("a count too many", lambda made: made._book.held.update(ann=9)),
+        ("a reservation without a deadline", lambda made: setattr(made._book.by_version[2], "deadline", None)),
+        ("a hole too many", lambda made: setattr(made._ledger.holes, "count", 3)),
+        ("an empty grant", lambda made: made._book._grants.__setitem__(9, Grant(9, "ann", [], committed=True))),
+        ("ids that fall", lambda made: made._book._grants.__setitem__(1, made._book._grants.pop(1))),
+    )
+
+    @pytest.mark.parametrize("damage", [damage for _, damage in DAMAGE], ids=[name for name, _ in DAMAGE])
+    def test_it_raises(self, damage: Callable[[Any], object]) -> None:
+        made = two_of_one_key(max_ack_holes=5)
+        lease(made, "ann", 1)
+        reserve(made, "ann", 1)
+        damage(made)
+
+        with pytest.raises(InvariantError):
+            made.check_invariants()

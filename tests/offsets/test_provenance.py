@@ -1,0 +1,171 @@
+"""The provenance vector: what it covers, where it resumes, and which data it refuses."""
+
+import pickle
+from collections.abc import Callable
+
+import pytest
+
+from keyshared.errors import ConfigError, SnapshotError
+from keyshared.offsets import ProvenanceVector
+
+TARGET = [(70, "us", 0), (71, "us", 1), (72, "eu", 0), (73, "eu", 1), (74, "eu", 2)]
+
+
+def new(vector: ProvenanceVector) -> list[int]:
+    """Offsets of the target's records that the vector, used as a filter, lets through."""
+    return [at for at, origin, offset in TARGET if vector.observe(origin, offset)]
+
+
+def test_it_covers_what_was_observed_and_everything_before_it_of_that_origin() -> None:
+    vector = ProvenanceVector()
+    assert vector.observe("eu", 5)
+    assert [True, True, False] == [vector.covers("eu", offset) for offset in (0, 5, 6)]
+    assert not vector.covers("us", 0)
+
+
+def test_offset_0_is_covered_only_once_it_was_observed() -> None:
+    vector = ProvenanceVector()
+    assert not vector.covers("eu", 0)
+    assert vector.observe("eu", 0)
+    assert vector.covers("eu", 0)
+
+
+def test_observing_again_changes_nothing_and_says_so() -> None:
+    vector = ProvenanceVector({"eu": 5})
+    assert [False, False] == [vector.observe("eu", 5), vector.observe("eu", 2)]
+    assert {"eu": 5} == vector.positions
+
+
+def test_it_resumes_at_the_first_record_that_is_not_covered() -> None:
+    assert 71 == ProvenanceVector({"eu": 1, "us": 0}).first_uncovered(TARGET)
+    assert 72 == ProvenanceVector({"us": 1}).first_uncovered(TARGET)
+    assert 70 == ProvenanceVector().first_uncovered(TARGET)
+
+
+def test_it_resumes_at_the_end_if_all_is_covered() -> None:
+    assert None is ProvenanceVector({"eu": 2, "us": 1}).first_uncovered(TARGET)
+    assert None is ProvenanceVector().first_uncovered([])
+
+
+def test_records_behind_the_answer_are_not_read() -> None:
+    records = iter(TARGET)
+    ProvenanceVector({"us": 0}).first_uncovered(records)
+    assert TARGET[2:] == list(records)
+
+
+def test_as_a_filter_it_lets_every_record_through_once() -> None:
+    vector = ProvenanceVector({"eu": 1, "us": 0})
+    assert [71, 74] == new(vector)
+    assert [] == new(vector)
+
+
+def test_merging_covers_what_either_covers_and_leaves_the_other_alone() -> None:
+    one, other = ProvenanceVector({"eu": 5, "us": 1}), ProvenanceVector({"us": 3, "ap": 0, "eu": 2})
+    one.merge(other)
+    assert {"ap": 0, "eu": 5, "us": 3} == one.positions
+    assert {"ap": 0, "eu": 2, "us": 3} == other.positions
+
+
+def test_compacting_forgets_an_origin_of_which_nothing_covered_remains() -> None:
+    vector = ProvenanceVector({"ap": 3, "eu": 5, "us": 9})
+    assert ("ap", "eu") == vector.compact({"eu": 6, "ap": 100, "us": 9, "nowhere": 4})
+    assert {"us": 9} == vector.positions
+
+
+def test_an_origin_that_is_not_named_stays() -> None:
+    vector = ProvenanceVector({"eu": 5})
+    assert () == vector.compact({})
+    assert {"eu": 5} == vector.positions
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    one = ProvenanceVector({"eu": 5})
+    other = one.copy()
+    other.observe("eu", 6)
+    assert ({"eu": 5}, {"eu": 6}) == (one.positions, other.positions)
+    one.positions["eu"] = 99
+    assert {"eu": 5} == one.positions
+
+
+def test_vectors_are_equal_if_their_positions_are_and_are_no_keys() -> None:
+    one, other = ProvenanceVector({"eu": 5, "us": 1}), ProvenanceVector({"us": 1, "eu": 5})
+    assert one == other == pickle.loads(pickle.dumps(one))  # noqa: S301 - our own
+    assert one != ProvenanceVector({"eu": 5})
+    assert one != {"eu": 5, "us": 1}
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
+
+
+def test_it_shows_its_origins_in_order() -> None:
+    vector = ProvenanceVector({"us": 1, "eu": 5})
+    assert (["eu", "us"], 2) == (list(vector), len(vector))
+    assert "ProvenanceVector({'eu': 5, 'us': 1})" == repr(vector)
+
+
+def test_json_goes_there_and_back() -> None:
+    vector = ProvenanceVector({"us": 1, "eu": (1 << 63) - 1})
+    data = vector.to_json()
+    assert {"version": 1, "positions": {"eu": (1 << 63) - 1, "us": 1}} == data
+    assert vector == ProvenanceVector.from_json(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        [],
+        {},
+        {"version": 1},
+        {"positions": {}},
+        {"version": 1, "positions": {}, "more": 1},
+        {"version": 2, "positions": {}},
+        {"version": True, "positions": {}},
+        {"version": "1", "positions": {}},
+        {"version": 1, "positions": None},
+        {"version": 1, "positions": [["eu", 1]]},
+        {"version": 1, "positions": {"": 1}},
+        {"version": 1, "positions": {1: 1}},
+        {"version": 1, "positions": {"eu": -1}},
+        {"version": 1, "positions": {"eu": 1.0}},
+        {"version": 1, "positions": {"eu": True}},
+        {"version": 1, "positions": {"eu": 1 << 63}},
+    ],
+    ids=repr,
+)
+def test_forged_json_is_refused(data: object) -> None:
+    with pytest.raises(SnapshotError):
+        ProvenanceVector.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (
+            lambda v: type(v)([("eu", 1)]),
+            ConfigError("positions", [("eu", 1)], "be a mapping of origins to offsets"),
+        ),
+        (lambda v: v.observe("", 1), ConfigError("origin", "", "be a text that is not empty")),
+        (lambda v: v.observe(b"eu", 1), ConfigError("origin", b"eu", "be a text that is not empty")),
+        (lambda v: v.observe("eu", -1), ConfigError("offset", -1, "be an int from 0 up to 63 bits")),
+        (lambda v: v.observe("eu", 6.0), ConfigError("offset", 6.0, "be an int from 0 up to 63 bits")),
+        (lambda v: v.covers("eu", None), ConfigError("offset", None, "be an int from 0 up to 63 bits")),
+        (
+            lambda v: v.first_uncovered([(0, "eu", 1), (1, "eu", "2")]),
+            ConfigError("offset", "2", "be an int from 0 up to 63 bits"),
+        ),
+        (lambda v: v.merge({"eu": 9}), ConfigError("other", {"eu": 9}, "be a ProvenanceVector")),
+        (
+            lambda v: v.compact({"eu": 9, "us": "9"}),
+            ConfigError("offset", "9", "be an int from 0 up to 63 bits"),
+        ),
+        (lambda v: v.compact(["eu"]), ConfigError("positions", ["eu"], "be a mapping of origins to offsets")),
+    ],
+)
+def test_a_bad_argument_is_named_and_changes_nothing(
+    call: Callable[[ProvenanceVector], object], error: ConfigError
+) -> None:
+    vector = ProvenanceVector({"eu": 5})
+    with pytest.raises(ConfigError) as caught:
+        call(vector)
+    assert error.args == caught.value.args
+    assert {"eu": 5} == vector.positions

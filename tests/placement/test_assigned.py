@@ -1,0 +1,354 @@
+"""Ranges assigned by hand: the last word counts, splits and merges show, and what is left over has a policy."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.errors import (
+    ConfigError,
+    ConsumerExistsError,
+    InvariantError,
+    KeySharedError,
+    KeyTypeError,
+    RangeOverlapError,
+    UnknownConsumerError,
+    UnownedSlotError,
+)
+from keyshared.hashing import DANUBE_32
+from keyshared.placement import AssignedRanges, Unowned, member_name
+from keyshared.ranges import HashRange, Moved, RangeMap
+from keyshared.ring import HashRing
+
+SIZE = 65536
+LOWER, UPPER = HashRange(0, SIZE // 2), HashRange(SIZE // 2, SIZE)
+
+
+def pieces(placement: AssignedRanges) -> list[tuple[int, int, str]]:
+    return [(piece.start, piece.stop, owner) for piece, owner in placement.assignments]
+
+
+def test_what_nobody_is_assigned_is_a_hole() -> None:
+    placement = AssignedRanges([(LOWER, "a")])
+
+    assert (UPPER,) == placement.unowned()
+    assert {"a", None} == {placement.owner(f"k{i}") for i in range(40)}
+    assert (HashRange(0, SIZE),) == AssignedRanges().unowned()
+
+
+def test_a_later_assignment_splits_what_it_cuts_and_replaces_what_it_covers() -> None:
+    placement = AssignedRanges([(HashRange(0, 10), "a"), (HashRange(10, 20), "b"), (HashRange(20, 30), "a")])
+
+    assert [Moved(5, 10, "a", "c"), Moved(10, 20, "b", "c"), Moved(20, 25, "a", "c")] == placement.assign(
+        HashRange(5, 25), "c"
+    )
+    assert [(0, 5, "a"), (5, 25, "c"), (25, 30, "a")] == pieces(placement)
+    assert [Moved(5, 25, "c", "a")] == placement.assign(HashRange(0, 30), "a")
+    assert [(0, 30, "a")] == pieces(placement)
+
+
+def test_neighbours_of_one_owner_stay_two_assignments_and_are_one_run() -> None:
+    placement = AssignedRanges([(HashRange(0, 10), "a"), (HashRange(10, 20), "a")])
+
+    assert [(0, 10, "a"), (10, 20, "a")] == pieces(placement)
+    assert (HashRange(0, 20),) == placement.ranges.ranges_of("a")
+
+
+def test_assigning_the_same_range_to_the_same_owner_moves_nothing() -> None:
+    placement = AssignedRanges([(LOWER, "a")])
+    twin = placement.copy()
+
+    assert [] == placement.assign(LOWER, "a")
+    assert twin == placement
+
+
+def test_a_chain_of_assignments_and_the_way_back_leave_no_trace() -> None:
+    placement = AssignedRanges([(LOWER, "a")])
+
+    assert [Moved(0, SIZE // 2, "a", "b")] == placement.assign(LOWER, "b")
+    assert [Moved(0, SIZE // 2, "b", "a")] == placement.assign(LOWER, "a")
+    assert [(0, SIZE // 2, "a")] == pieces(placement)
+
+
+def test_a_release_takes_back_exactly_what_was_assigned_there() -> None:
+    placement = AssignedRanges([(HashRange(0, 10), "a"), (HashRange(20, 30), "b")])
+
+    assert [Moved(5, 10, "a", None), Moved(20, 25, "b", None)] == placement.release(HashRange(5, 25))
+    assert [(0, 5, "a"), (25, 30, "b")] == pieces(placement)
+    assert ("a", "b") == placement.consumers
+    assert [] == placement.release(HashRange(5, 25))
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [(2, 5), (3, 4), (2, 3), (4, 5), (1, 6), (2, 6), (6, 7), (0, 1), (0, 7)], ids=str
+)
+def test_strictly_equal_inner_outer_and_separate_ranges_are_accepted(first: int, last: int) -> None:
+    placement = AssignedRanges([(HashRange.inclusive(2, 5), "a")], strict_overlap=True)
+
+    placement.assign(HashRange.inclusive(first, last), "b")
+    assert {"b"} == {placement.ranges.owner(slot) for slot in range(first, last + 1)}
+
+
+@pytest.mark.parametrize(("first", "last"), [(1, 2), (1, 4), (3, 6), (5, 9)], ids=str)
+@pytest.mark.parametrize("owner", ["a", "b"])
+def test_strictly_a_partial_overlap_is_refused_whoever_owns_it(first: int, last: int, owner: str) -> None:
+    placement = AssignedRanges([(HashRange.inclusive(2, 5), "a")], strict_overlap=True)
+    before = placement.copy()
+
+    with pytest.raises(RangeOverlapError) as caught:
+        placement.assign(HashRange.inclusive(first, last), owner)
+    assert (owner, (first, last + 1), "a", (2, 6)) == caught.value.args
+    assert before == placement
+
+
+def test_strictness_sees_the_assignments_and_not_the_joined_runs() -> None:
+    # [0, 10) and [10, 20) of one owner are one run, but [5, 15) cuts through both of what was assigned.
+    placement = AssignedRanges([(HashRange(0, 10), "a"), (HashRange(10, 20), "a")], strict_overlap=True)
+
+    with pytest.raises(RangeOverlapError):
+        placement.assign(HashRange(5, 15), "b")
+
+
+def test_the_fallback_owns_what_is_left() -> None:
+    ring = HashRing(["x", "y"])
+    placement = AssignedRanges([(LOWER, "vip")], fallback=ring)
+
+    assert ("x", "y", "vip") == placement.consumers
+    assert () == placement.unowned()
+    assert {"vip"} == {owner for start, _, owner in placement.ranges.runs if start < SIZE // 2}
+    assert [] == [m for m in placement.ranges.moved(ring.ranges) if m.start >= SIZE // 2]
+    moved = placement.release(LOWER)
+    assert {"vip"} == {move.old for move in moved}
+    assert ring.ranges == placement.ranges
+
+
+def test_who_joins_joins_the_fallback_and_who_was_only_assigned_something_does_not() -> None:
+    placement = AssignedRanges([(LOWER, "vip")], fallback=HashRing())
+
+    assert (UPPER,) == placement.unowned()
+    assert [Moved(SIZE // 2, SIZE, None, "x")] == placement.add("x", weight=2)
+    assert [Moved(0, SIZE // 2, "vip", "x")] == placement.remove("vip")
+    assert [] == placement.set_weight("x", 1)
+    assert {"x"} == {move.old for move in placement.remove("x")}
+    assert (HashRange(0, SIZE),) == placement.unowned()
+
+
+def test_a_weight_reaches_the_fallback() -> None:
+    placement = AssignedRanges([(LOWER, "vip")], fallback=HashRing(["x", "y"]))
+
+    assert {"x"} == {move.new for move in placement.set_weight("x", 3)}
+    assert [] == placement.set_weight("vip", 1)
+    with pytest.raises(ConfigError, match="a consumer owns what it is assigned"):
+        placement.set_weight("vip", 2)
+
+
+def test_the_fallback_is_copied() -> None:
+    ring = HashRing(["x"])
+    placement = AssignedRanges(fallback=ring)
+    placement.add("y")
+
+    assert ("x",) == ring.consumers
+
+
+def test_without_a_fallback_who_joins_owns_nothing_yet() -> None:
+    placement = AssignedRanges()
+
+    assert [] == placement.add("a")
+    assert ("a",) == placement.consumers
+    assert [Moved(0, SIZE // 2, None, "a")] == placement.assign(LOWER, "a")
+
+
+def test_who_leaves_gives_everything_back() -> None:
+    placement = AssignedRanges([(HashRange(0, 10), "a"), (HashRange(10, 20), "b"), (HashRange(20, 30), "a")])
+
+    assert [Moved(0, 10, "a", None), Moved(20, 30, "a", None)] == placement.remove("a")
+    assert ("b",) == placement.consumers
+    assert [(10, 20, "b")] == pieces(placement)
+
+
+def test_the_policy_error_raises_for_a_slot_that_nobody_owns() -> None:
+    placement = AssignedRanges([(LOWER, "a")], unowned=Unowned.ERROR, fallback=HashRing())
+    held, homeless = (
+        next(key for key in map(str, range(99)) if placement.ranges.slot_of(key) in half) for half in (LOWER, UPPER)
+    )
+
+    assert "a" == placement.owner(held)
+    with pytest.raises(UnownedSlotError) as caught:
+        placement.owner(homeless)
+    assert placement.ranges.slot_of(homeless) == caught.value.slot
+    placement.add("x")
+    assert "x" == placement.owner(homeless)
+
+
+def test_groups_and_ids_never_run_together() -> None:
+    pairs = [("a", "b/c"), ("a/b", "c"), ("a%2Fb", "c"), ("a%", "2Fb"), ("a", "%2Fb"), ("b", "a"), ("a", "b")]
+
+    assert len(pairs) == len({member_name(*pair) for pair in pairs})
+    for group, consumer in pairs:
+        before, _, after = member_name(group, consumer).partition("/")
+        assert (group, consumer) == (before.replace("%2F", "/").replace("%25", "%"), after)
+
+
+@pytest.mark.parametrize(("group", "consumer"), [("", "c"), ("g", ""), (1, "c"), ("g", None), ("g", "\ud800")])
+def test_a_group_or_id_that_is_no_name_is_refused(group: Any, consumer: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^(group|consumer) is"):
+        member_name(group, consumer)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "error"),
+    [
+        ("assign", ((0, 5), "a"), ConfigError),
+        ("assign", (HashRange(0, SIZE + 1), "a"), ConfigError),
+        ("assign", (LOWER, ""), ConfigError),
+        ("assign", (LOWER, None), ConfigError),
+        ("assign", (LOWER, "\ud800"), ConfigError),
+        ("release", (HashRange(SIZE, SIZE + 1),), ConfigError),
+        ("release", (5,), ConfigError),
+        ("add", ("a",), ConsumerExistsError),
+        ("add", ("b",), ConsumerExistsError),
+        ("add", ("",), ConfigError),
+        ("set_weight", ("a", 0), ConfigError),
+        ("set_weight", ("a", True), ConfigError),
+        ("set_weight", ("nobody", 1), UnknownConsumerError),
+        ("remove", ("nobody",), UnknownConsumerError),
+        ("remove", (5,), UnknownConsumerError),
+        ("owner", (None,), ConfigError),
+        ("owner", (5,), KeyTypeError),
+    ],
+    ids=ascii,
+)
+def test_a_mistake_raises_and_changes_nothing(method: str, arguments: Any, error: type[KeySharedError]) -> None:
+    placement = AssignedRanges([(LOWER, "a")])
+    placement.add("b")
+    before = placement.copy()
+
+    with pytest.raises(error):
+        getattr(placement, method)(*arguments)
+    assert before == placement
+    placement.check_invariants()
+
+
+def test_who_joins_without_a_fallback_has_no_weight() -> None:
+    placement = AssignedRanges()
+
+    with pytest.raises(ConfigError, match="a consumer owns what it is assigned"):
+        placement.add("a", weight=2)
+    assert () == placement.consumers
+
+
+def test_a_mistake_of_the_fallback_changes_nothing_either() -> None:
+    placement = AssignedRanges(fallback=HashRing(["a"]))
+    before = placement.copy()
+
+    with pytest.raises(ConfigError):
+        placement.add("b", weight=-1)
+    with pytest.raises(ConfigError):
+        placement.set_weight("a", 0)
+    assert before == placement
+
+
+@pytest.mark.parametrize(
+    ("options", "parameter"),
+    [
+        ({"unowned": "hold"}, "unowned"),
+        ({"strict_overlap": 1}, "strict_overlap"),
+        ({"slot_bits": 0}, "slot_bits"),
+        ({"fallback": HashRing(slot_bits=8)}, "fallback"),
+        ({"fallback": HashRing(), "key_hash": DANUBE_32}, "fallback"),
+    ],
+    ids=str,
+)
+def test_options_that_can_never_work_are_refused(options: Any, parameter: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        AssignedRanges(**options)
+    assert parameter == caught.value.parameter
+
+
+def test_assignments_of_the_constructor_are_as_strict() -> None:
+    with pytest.raises(RangeOverlapError):
+        AssignedRanges([(HashRange(0, 10), "a"), (HashRange(5, 15), "b")], strict_overlap=True)
+
+
+def test_assignments_change_while_a_dispatcher_runs() -> None:
+    dispatcher = KeySharedDispatcher(AssignedRanges(fallback=HashRing()))
+    dispatcher.add_consumer("a")
+    dispatcher.add_consumer("vip")
+    placement = dispatcher.placement
+    assert isinstance(placement, AssignedRanges)
+    placement.assign(HashRange(0, SIZE), "vip")
+    assert AssignedRanges(fallback=HashRing(["a", "vip"])) == dispatcher.placement  # a copy was changed
+
+    dispatcher.set_placement(placement)
+    assert placement == dispatcher.placement
+    assert {"vip"} == {dispatcher.owner(f"k{i}") for i in range(20)}
+    again = KeySharedDispatcher.restore(dispatcher.snapshot(), dispatcher.placement, now_ms=0)
+    assert {"vip"} == {again.owner(f"k{i}") for i in range(20)}
+
+
+def test_a_copy_is_equal_and_independent() -> None:
+    placement = AssignedRanges([(LOWER, "a")], fallback=HashRing(["x"]))
+    twin = placement.copy()
+
+    assert twin == placement
+    twin.assign(UPPER, "b")
+    twin.add("y")
+    assert ("x", "a") == placement.consumers
+    assert twin != placement
+    assert placement != "placement"
+    with pytest.raises(TypeError):
+        hash(placement)
+
+
+@pytest.mark.parametrize("again", [lambda p: pickle.loads(pickle.dumps(p)), copy.deepcopy])  # noqa: S301  # our own bytes
+def test_it_survives_pickling_and_deep_copies(again: Callable[[AssignedRanges], AssignedRanges]) -> None:
+    placement = AssignedRanges([(LOWER, "a")], unowned=Unowned.ERROR, fallback=HashRing(["x"]), strict_overlap=True)
+
+    twin = again(placement)
+    assert placement == twin
+    assert placement.ranges == twin.ranges
+
+
+def test_the_value_is_built_once_for_each_change() -> None:
+    placement = AssignedRanges([(LOWER, "a")])
+    first = placement.ranges
+
+    assert first is placement.ranges
+    placement.assign(UPPER, "b")
+    assert first is not placement.ranges
+    assert ("a",) == first.owners
+
+
+def test_it_says_what_it_is() -> None:
+    assert "<AssignedRanges of 1 ranges to 2 consumers>" == repr(
+        AssignedRanges([(LOWER, "a")], fallback=HashRing(["x"]))
+    )
+
+
+def _overlap(placement: AssignedRanges) -> None:
+    placement._pieces = [(0, 10, "a"), (5, 15, "a")]
+
+
+def _forget_owner(placement: AssignedRanges) -> None:
+    del placement._consumers["a"]
+
+
+def _forget_member_of_the_fallback(placement: AssignedRanges) -> None:
+    del placement._consumers["x"]
+
+
+def _keep_old_value(placement: AssignedRanges) -> None:
+    placement._ranges = RangeMap()
+
+
+@pytest.mark.parametrize("damage", [_overlap, _forget_owner, _forget_member_of_the_fallback, _keep_old_value])
+def test_damage_is_found(damage: Callable[[AssignedRanges], None]) -> None:
+    placement = AssignedRanges([(LOWER, "a")], fallback=HashRing(["x"]))
+    placement.check_invariants()
+    damage(placement)
+
+    with pytest.raises(InvariantError):
+        placement.check_invariants()

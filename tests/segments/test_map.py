@@ -1,0 +1,417 @@
+"""The map of segments: splits, merges, rebucketings, routing, what comes before what, and what it refuses."""
+
+import copy
+import json
+import pickle
+from collections import OrderedDict
+from functools import partial
+from typing import Any
+
+import pytest
+
+from keyshared.buckets import BucketLayout
+from keyshared.errors import (
+    ConfigError,
+    InvariantError,
+    SegmentSealedError,
+    SnapshotError,
+    UnknownSegmentError,
+)
+from keyshared.ranges import HashRange
+from keyshared.segments import Location, Segment, SegmentMap, SegmentStats, assign_round_robin, buckets_for_budget
+
+ONE = BucketLayout.equal_width(1)
+FOUR = BucketLayout.equal_width(4)
+EIGHT = BucketLayout.equal_width(8)
+
+
+def ranges(segments: SegmentMap) -> dict[int, tuple[int, int]]:
+    return {segment.id: (segment.range.start, segment.range.stop) for segment in segments.active}
+
+
+def test_a_topic_begins_with_segments_of_one_width_that_share_the_budget() -> None:
+    assert {0: (0, 65_536)} == ranges(SegmentMap.equal_width())
+    assert {0: (0, 21_845), 1: (21_845, 43_690), 2: (43_690, 65_536)} == ranges(SegmentMap.equal_width(3))
+    assert [4] == [len(segment.layout) for segment in SegmentMap.equal_width().active]
+    assert [2, 2] == [len(segment.layout) for segment in SegmentMap.equal_width(2).active]
+    assert [1] * 8 == [len(segment.layout) for segment in SegmentMap.equal_width(8).active]
+
+
+def test_a_split_halves_range_and_buckets_and_seals_the_parent() -> None:
+    segments = SegmentMap.equal_width().split(0)
+
+    assert {1: (0, 32_768), 2: (32_768, 65_536)} == ranges(segments)
+    assert [2, 2] == [len(segment.layout) for segment in segments.active]
+    assert (False, True, True) == tuple(segments.is_active(each) for each in (0, 1, 2))
+    assert (1, 2) == segments.successors(0)
+    assert ((0,), 1, 0) == (segments.segment(1).parents, segments.segment(1).epoch, segments.segment(1).merges)
+    assert FOUR == segments.segment(0).layout
+
+
+def test_the_lower_child_of_an_odd_range_is_the_larger_one() -> None:
+    # inclusive [0, 4] has its middle at 2: [0, 2] and [3, 4]
+    segments = SegmentMap.equal_width().split(0, at=5).split(1)
+
+    assert {3: (0, 3), 4: (3, 5), 2: (5, 65_536)} == ranges(segments)
+
+
+def test_a_split_of_a_single_bucket_gives_single_buckets() -> None:
+    assert [1, 1] == [len(segment.layout) for segment in SegmentMap.equal_width(budget=1).split(0).active]
+
+
+def test_a_split_may_be_anywhere_and_with_any_buckets() -> None:
+    segments = SegmentMap.equal_width().split(0, at=1, layout=EIGHT)
+
+    assert {1: (0, 1), 2: (1, 65_536)} == ranges(segments)
+    assert [EIGHT, EIGHT] == [segment.layout for segment in segments.active]
+
+
+@pytest.mark.parametrize("at", [0, 65_536, -1, 1.5, True])
+def test_a_split_point_lies_inside(at: Any) -> None:
+    with pytest.raises(ConfigError, match="inside the segment"):
+        SegmentMap.equal_width().split(0, at=at)
+
+
+def test_a_segment_of_one_hash_cannot_be_split() -> None:
+    with pytest.raises(ConfigError, match="at least two hashes"):
+        SegmentMap.equal_width().split(0, at=1).split(1)
+
+
+def test_a_merge_joins_neighbours_in_either_order_and_adds_their_buckets() -> None:
+    for pair in ((0, 1), (1, 0)):
+        segments = SegmentMap.equal_width(2, budget=6).merge(*pair)
+
+        assert {2: (0, 65_536)} == ranges(segments)
+        assert 6 == len(segments.segment(2).layout)
+        assert ((0, 1), 1) == (segments.segment(2).parents, segments.segment(2).merges)
+        assert ((2,), (2,)) == (segments.successors(0), segments.successors(1))
+
+
+def test_a_merge_clamps_the_buckets_but_not_a_layout_that_is_given() -> None:
+    segments = SegmentMap.equal_width(2, budget=16)
+
+    assert 8 == len(segments.merge(0, 1, max_buckets=8).segment(2).layout)
+    assert EIGHT == segments.merge(0, 1, max_buckets=2, layout=EIGHT).segment(2).layout
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 2), (0, 0), (2, 0)])
+def test_only_neighbours_merge(first: int, second: int) -> None:
+    # the ring has a seam: 0 and 2 meet at hash 0, but no half-open range covers both
+    with pytest.raises(ConfigError, match="be a neighbour of segment"):
+        SegmentMap.equal_width(3).merge(first, second)
+
+
+def test_a_rebucketing_keeps_the_range_and_leaves_the_old_layout_alone() -> None:
+    segments = SegmentMap.equal_width(2).rebucket(0, EIGHT)
+
+    assert {2: (0, 32_768), 1: (32_768, 65_536)} == ranges(segments)
+    assert (BucketLayout.equal_width(2), EIGHT) == (segments.segment(0).layout, segments.segment(2).layout)
+    assert SegmentStats(active=2, sealed=1, buckets=10, rollovers=1, epoch=1) == segments.stats()
+
+
+def test_a_rebucketing_must_change_something() -> None:
+    with pytest.raises(ConfigError, match="must differ from the one"):
+        SegmentMap.equal_width().rebucket(0, FOUR)
+
+
+def test_a_sealed_segment_changes_no_more() -> None:
+    segments = SegmentMap.equal_width().split(0)
+
+    for change in (
+        partial(segments.split, 0),
+        partial(segments.merge, 0, 1),
+        partial(segments.merge, 1, 0),
+        partial(segments.rebucket, 0, EIGHT),
+    ):
+        with pytest.raises(SegmentSealedError, match="segment 0 is sealed; go on with 1, 2"):
+            change()
+
+
+@pytest.mark.parametrize("unknown", [3, -1, "0", None, True])
+def test_unknown_segments_are_refused(unknown: Any) -> None:
+    segments = SegmentMap.equal_width().split(0)
+
+    for question in (
+        segments.segment,
+        segments.is_active,
+        segments.successors,
+        segments.predecessors,
+        segments.ancestors,
+        segments.split,
+        segments.prune,
+        lambda each: segments.merge(1, each),
+        lambda each: segments.rebucket(each, EIGHT),
+    ):
+        with pytest.raises(UnknownSegmentError, match="at epoch 1"):
+            question(unknown)
+
+
+def test_a_change_leaves_the_old_map_as_it_was() -> None:
+    before = SegmentMap.equal_width(2)
+    form = before.to_json()
+    before.split(0)
+    before.merge(0, 1)
+    before.rebucket(1, EIGHT)
+
+    assert form == before.to_json()
+
+
+def test_merges_in_the_lineage_are_counted_along_the_longest_way() -> None:
+    segments = SegmentMap.equal_width().split(0).merge(1, 2).split(3)
+
+    assert [1, 1] == [segment.merges for segment in segments.active]
+    assert 2 == segments.merge(4, 5).segment(6).merges
+    lopsided = SegmentMap.equal_width(3).merge(0, 1).merge(3, 2)
+    assert 2 == lopsided.segment(4).merges
+
+
+def test_every_hash_has_one_segment_and_one_bucket() -> None:
+    segments = SegmentMap.equal_width(2).split(1).rebucket(0, EIGHT)
+
+    assert Location(4, 7) == segments.locate(32_767, 65_535)
+    assert Location(2, 0) == segments.locate(32_768, 0)
+    assert 3 == segments.segment_at(65_535).id
+
+
+@pytest.mark.parametrize("segment_hash", [-1, 65_536, 1.0, True, None])
+def test_a_hash_off_the_ring_has_no_segment(segment_hash: Any) -> None:
+    with pytest.raises(ConfigError, match="segment hash is"):
+        SegmentMap.equal_width().locate(segment_hash, 0)
+    with pytest.raises(ConfigError, match="bucket hash is"):
+        SegmentMap.equal_width().locate(0, segment_hash)
+
+
+def test_parents_come_before_children_all_the_way_back() -> None:
+    segments = SegmentMap.equal_width(2).split(0).merge(3, 1).split(4)
+
+    assert (0, 1, 3, 4) == segments.ancestors(5) == segments.ancestors(6)
+    assert () == segments.ancestors(0)
+    assert (0,) == segments.ancestors(2)
+    assert (1, 3) == segments.predecessors(4)
+
+
+def test_what_may_be_read_follows_from_what_is_drained() -> None:
+    segments = SegmentMap.equal_width(2).split(0).merge(3, 1)
+
+    assert (0, 1) == segments.readable(())
+    assert (1, 2, 3) == segments.readable({0})
+    assert (0,) == segments.readable({1})
+    assert (2, 3) == segments.readable({0, 1})
+    assert (2, 4) == segments.readable({0, 1, 3})
+    assert (4,) == segments.readable({0, 1, 2, 3, 99})
+    # drained although a parent is not: nothing below it opens
+    assert (0, 1) == segments.readable({3})
+
+
+def test_a_pruned_segment_holds_nobody_up() -> None:
+    segments = SegmentMap.equal_width().split(0).split(1)
+    pruned = segments.prune(0)
+
+    assert (1, 2) == pruned.readable(())
+    assert ((), (1,), 3) == (pruned.predecessors(1), pruned.ancestors(3), pruned.epoch)
+    assert (0,) == pruned.segment(1).parents
+    again = pruned.prune(1).merge(3, 4)
+    assert 5 == again.segment_at(0).id
+    again.check_invariants()
+
+
+def test_only_the_oldest_sealed_segment_is_pruned() -> None:
+    segments = SegmentMap.equal_width().split(0).split(1)
+
+    with pytest.raises(ConfigError, match=r"prune \(0,\) first"):
+        segments.prune(1)
+    with pytest.raises(ConfigError, match="be sealed"):
+        segments.prune(2)
+
+
+def test_ids_are_never_used_again() -> None:
+    segments = SegmentMap.equal_width(2).merge(0, 1).prune(0).prune(1)
+
+    assert (3, 4) == segments.split(2).active_ids
+
+
+def test_segments_are_dealt_out_by_range_and_name() -> None:
+    segments = SegmentMap.equal_width(2).split(0)  # in ring order: 2, 3, 1
+
+    assert {2: "a", 3: "b", 1: "a"} == assign_round_robin(segments, ["b", "a"])
+    assert [2, 3, 1] == list(assign_round_robin(segments, ["b", "a"]))
+    assert {2: "a", 3: "b", 1: "c"} == assign_round_robin(segments, ["d", "c", "b", "a"])
+    assert {} == assign_round_robin(segments, [])
+
+
+@pytest.mark.parametrize("consumers", [["a", "a"], [""], [1], [None]])
+def test_consumers_have_names_of_their_own(consumers: Any) -> None:
+    with pytest.raises(ConfigError):
+        assign_round_robin(SegmentMap.equal_width(), consumers)
+
+
+@pytest.mark.parametrize(("budget", "segments"), [(0, 1), (1, 0), (1.0, 1), (True, 1), (4, None)])
+def test_a_budget_is_a_number_of_buckets(budget: Any, segments: Any) -> None:
+    with pytest.raises(ConfigError):
+        buckets_for_budget(budget, segments)
+
+
+@pytest.mark.parametrize("n", [0, 65_537, 1.0, True])
+def test_a_topic_has_at_least_one_segment_and_at_most_one_per_hash(n: Any) -> None:
+    with pytest.raises(ConfigError):
+        SegmentMap.equal_width(n)
+
+
+def whole(**changes: Any) -> Segment:
+    fields: dict[str, Any] = {"id": 0, "range": HashRange(0, 65_536), "layout": FOUR, **changes}
+    return Segment(**fields)
+
+
+LOWER, UPPER = HashRange(0, 100), HashRange(100, 65_536)
+CHILD = {"parents": (0,), "epoch": 1}
+BAD_SEGMENTS: list[tuple[list[Any], str]] = [
+    ([], "at least one"),
+    ([whole(), whole()], "an id of its own"),
+    ([7], "be a Segment"),
+    ([whole(id=-1)], "id is -1"),
+    ([whole(epoch=-1)], "epoch is -1"),
+    ([whole(merges=True)], "merges is True"),
+    ([whole(merges=1)], "merges is 1; it must be 0"),
+    ([whole(layout=(0,))], "be a BucketLayout"),
+    ([whole(range=(0, 65_536))], "be a HashRange"),
+    ([whole(range=HashRange(0, 65_537))], "ends at 65536 or before"),
+    ([whole(parents=[0])], "be a tuple"),
+    ([whole(id=3, parents=(0, 1, 2))], "at most 2 ids"),
+    ([whole(id=3, parents=("0",))], "be a tuple"),
+    ([whole(id=3, parents=(1, 0))], "lowest first"),
+    ([whole(id=3, parents=(1, 1))], "distinct ids"),
+    ([whole(parents=(0,))], "below 0"),
+    ([whole(range=UPPER)], "start is 100; it must be 0"),
+    ([whole(range=LOWER)], "last stop is 100"),
+    ([whole(), whole(id=1)], "start is 0; it must be 65536"),
+    ([whole(), whole(id=1, parents=(0,))], "after its own"),
+    ([whole(), whole(id=1, range=LOWER, **CHILD), whole(id=2, range=UPPER, parents=(0,), epoch=2)], "one for all"),
+    ([whole(range=LOWER), whole(id=1, **CHILD)], "gave away"),
+    ([whole(), whole(id=1, range=LOWER, **CHILD), whole(id=2, range=UPPER)], "gave away"),
+    ([whole(), whole(id=1, range=UPPER, **CHILD), whole(id=2, range=UPPER, **CHILD)], "gave away"),
+    ([whole(range=LOWER), whole(id=1, range=UPPER), whole(id=2, parents=(0, 1), epoch=1)], "merges is 0; it must be 1"),
+    (
+        [whole(), whole(id=1), whole(id=2, parents=(0, 1), epoch=1, merges=1)],
+        "gave away",
+    ),
+    (
+        [
+            whole(range=LOWER),
+            whole(id=1, range=UPPER),
+            whole(id=2, range=LOWER, parents=(0, 1), epoch=1, merges=1),
+            whole(id=3, range=UPPER, parents=(0, 1), epoch=1, merges=1),
+        ],
+        "split, merged or rebucketed",
+    ),
+    (
+        [
+            whole(),
+            whole(id=1, range=LOWER, **CHILD),
+            whole(id=2, range=HashRange(100, 200), **CHILD),
+            whole(id=3, range=HashRange(200, 65_536), **CHILD),
+        ],
+        "split, merged or rebucketed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("segments", "why"), BAD_SEGMENTS, ids=range(len(BAD_SEGMENTS)))
+def test_segments_that_do_not_fit_together_are_refused(segments: list[Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        SegmentMap(segments)
+
+
+@pytest.mark.parametrize("counts", [{"epoch": 0}, {"epoch": 1.0}, {"next_id": 1}, {"rollovers": -1}])
+def test_the_counters_of_a_map_are_not_behind_its_segments(counts: dict[str, Any]) -> None:
+    segments = SegmentMap.equal_width().rebucket(0, EIGHT)
+
+    with pytest.raises(ConfigError):
+        SegmentMap(segments.segments, **counts)
+
+
+def test_a_map_is_rebuilt_from_its_segments_alone() -> None:
+    segments = SegmentMap.equal_width().split(0)
+
+    assert segments == SegmentMap(reversed(segments.segments))
+
+
+def test_a_map_is_a_value() -> None:
+    segments = SegmentMap.equal_width(2).rebucket(0, EIGHT).prune(0)
+
+    for twin in (copy.deepcopy(segments), pickle.loads(pickle.dumps(segments))):  # noqa: S301  # our own bytes
+        assert segments == twin
+        assert hash(segments) == hash(twin)
+    assert segments != SegmentMap.equal_width(2)
+    assert segments != "a map"
+    assert "<SegmentMap of 2 active segments of 2 at epoch 2>" == repr(segments)
+
+
+def test_json_gives_the_same_map_back() -> None:
+    segments = SegmentMap.equal_width(3).split(1).merge(0, 3).rebucket(2, BucketLayout([0, 9, 70])).prune(1)
+
+    assert segments == SegmentMap.from_json(json.loads(json.dumps(segments.to_json())))
+
+
+def test_json_may_bring_its_keys_in_any_order() -> None:
+    segments = SegmentMap.equal_width(2).split(0)
+
+    text = json.dumps(segments.to_json(), sort_keys=True)
+
+    assert segments == SegmentMap.from_json(json.loads(text))
+    assert segments == SegmentMap.from_json(json.loads(text, object_pairs_hook=OrderedDict))
+
+
+def forged(path: tuple[Any, ...], value: Any) -> Any:
+    data: Any = json.loads(json.dumps(SegmentMap.equal_width().split(0).to_json()))
+    inner = data
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    return data
+
+
+def reordered() -> Any:
+    data: Any = SegmentMap.equal_width().split(0).to_json()
+    data["segments"].reverse()
+    return data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        {},
+        forged(("more",), 1),
+        forged(("version",), 2),
+        forged(("version",), True),
+        forged(("epoch",), 0),
+        forged(("epoch",), None),
+        forged(("next_id",), 2),
+        forged(("next_id",), None),
+        forged(("rollovers",), -1),
+        forged(("segments",), ()),
+        forged(("segments",), []),
+        forged(("segments", 0), [0]),
+        forged(("segments", 0, "more"), 1),
+        forged(("segments", 0, "splits"), "16384"),
+        forged(("segments", 0, "splits"), [1]),
+        forged(("segments", 1, "parents"), {0: 1}),
+        forged(("segments", 1, "stop"), 32_767),
+        forged(("segments", 1, "start"), -1),
+        reordered(),
+    ],
+)
+def test_forged_data_is_refused(data: Any) -> None:
+    with pytest.raises(SnapshotError):
+        SegmentMap.from_json(data)
+
+
+def test_a_broken_map_is_found_out() -> None:
+    missing = SegmentMap.equal_width().split(0)
+    missing._segments.pop(2)
+    with pytest.raises(InvariantError, match="fit together"):
+        missing.check_invariants()
+    stale = SegmentMap.equal_width(2)
+    stale._stops = (1, 65_536)
+    with pytest.raises(InvariantError, match="read off"):
+        stale.check_invariants()

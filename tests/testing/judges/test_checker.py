@@ -1,0 +1,437 @@
+"""The checker against real dispatchers, broken ones, a slow oracle, and long histories."""
+
+from collections import Counter
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from tests.model import ModelDispatcher
+from tests.placements import RankedPlacement
+from tests.properties import promises
+from tests.properties.broken import BROKEN
+from tests.properties.driving import Fast
+from tests.testing.recorded import Factory, first_broken, guarantees_of, mutated, recorded
+from tests.testing.slow_judge import contradicts, found_in
+from tests.testing.tiny_histories import difference, shortest, tiny
+
+from keyshared.config import DispatcherConfig
+from keyshared.testing import Checker, Guarantees, GuaranteesError, HistoryError, Promise, check_history
+from keyshared.testing.guarantees import JUDGED
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Committed,
+    Connected,
+    Delivered,
+    Freed,
+    Gone,
+    Happening,
+    Held,
+    HoldReason,
+    Nacked,
+    Owned,
+    Published,
+    Quiet,
+    Settled,
+    SettledBy,
+)
+from keyshared.testing.judges import early
+
+CALLS = 60
+SEEDS = range(1_500)  # a search ends with the first that shows what is looked for
+# A history does not tell of runs, which change with the placement; that a key waits for its unit is taken on trust; and
+# that one end frees a whole slot is too rare in these schedules: `test_promises` has it as a small history.
+OF_UNITS = {"UnitFreedByItsFirstEnd", "UnitEndWakesOnlyItsKey", "UnitOfTheMapBefore"}
+# How many ended deliveries a system remembers is its own affair: refusing a late ack breaks no promise of a history.
+# That an answer asks for what has ended is between dispatcher and host; a history has only what was really done.
+OF_OURS = {"ForgetsTooEarly", "EndedObligationsStand"}
+VARIANTS = [
+    (promise, variant)
+    for promise in sorted(JUDGED)
+    for variant in BROKEN[promises.Promise(promise)]
+    if variant.__name__ not in OF_UNITS | OF_OURS
+]
+
+
+def promises_broken(factory: Factory, start: Any) -> Iterator[str]:
+    """What is found first in each of many schedules."""
+    for seed in SEEDS:
+        yield from (violation.promise for violation in first_broken(factory, seed, CALLS, start))
+
+
+@pytest.mark.parametrize("factory", [ModelDispatcher, Fast], ids=["model", "fast"])
+def test_the_history_of_a_correct_dispatcher_breaks_nothing(factory: Factory) -> None:
+    for seed in range(150):
+        guarantees, history = recorded(factory, seed, CALLS)
+        assert [] == check_history(history, guarantees), seed
+
+
+@pytest.mark.parametrize(("promise", "broken"), VARIANTS, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_a_broken_dispatcher_is_caught_by_the_promise_it_breaks(
+    promise: Promise, broken: type[ModelDispatcher]
+) -> None:
+    assert promise in promises_broken(broken, getattr(broken, "starts_with", RankedPlacement))
+
+
+def test_the_promises_are_those_of_the_judge_in_the_tests() -> None:
+    assert {str(promise) for promise in promises.Promise} == set(Promise)
+
+
+def unclear(history: list[Happening], random: Random) -> list[Happening]:
+    """As seen from outside: nobody says whether an ack counted, and who is gone takes everything along."""
+    kept = [
+        replace(happening, counted=None)
+        if isinstance(happening, Acked | Nacked) and random.random() < 0.5
+        else replace(happening, drains=random.random() < 0.5)
+        if isinstance(happening, Gone)
+        else happening
+        for happening in history
+    ]
+    return kept if random.random() < 0.7 else kept[random.randrange(len(kept)) :]
+
+
+def cases(seeds: range) -> Iterator[tuple[Guarantees, list[Happening]]]:
+    """Histories of a dispatcher with mistakes in them, and tiny ones."""
+    for seed in seeds:
+        random = Random(seed)  # noqa: S311  # reproducible, not secret
+        guarantees, history = recorded(Fast, seed, 40)
+        yield guarantees, history
+        yield guarantees, mutated(unclear(history, random), random, random.randrange(6))
+        yield tiny(seed)
+
+
+def test_the_checker_agrees_with_the_slow_judge_on_histories_with_mistakes() -> None:
+    found = Counter[Promise]()
+    for guarantees, history in cases(range(120)):
+        if contradicts(history):
+            with pytest.raises(HistoryError, match=r"offset of happening \d+ is -?\d+; it must be greater than"):
+                check_history(history, guarantees)
+        else:
+            assert difference(history, guarantees) is None, shortest(history, guarantees)
+            found.update(promise for promise, _ in found_in(history, guarantees))
+    assert set(found) >= JUDGED - {Promise.ISOLATION, Promise.MINIMAL_MOVE}, "mistakes of most kinds were among them"
+
+
+def test_a_proof_is_in_order_and_ends_where_the_fault_shows() -> None:
+    for guarantees, history in cases(range(60)):
+        checker = Checker(guarantees)
+        if not contradicts(history):
+            for position, happening in enumerate(history):
+                for violation in checker.feed(happening):
+                    assert sorted(set(violation.proof)) == list(violation.proof)
+                    assert position == violation.proof[-1]
+
+
+def long_history(messages: int, keys: int, outstanding: int, *, stuck: bool) -> Iterator[Happening]:
+    """Messages that come and go; one of them never goes, if it is stuck."""
+    yield Connected(consumer="a")
+    for offset in range(messages + outstanding):
+        if offset < messages:
+            key = b"key-%d" % (offset % keys)
+            yield Published(offset=offset, key=key, at_ms=offset)
+            yield Held(offset=offset, reason=HoldReason.RETRY, until_ms=offset + 10**9, at_ms=offset)
+            yield Delivered(offset=offset, key=key, consumer="a", attempt=1, at_ms=offset)
+        done = offset - outstanding
+        if done >= 0 and not (stuck and done == 0):
+            yield Acked(offset=done, consumer="a", attempt=1, at_ms=offset)
+            yield Committed(resume_offset=0 if stuck else done + 1, at_ms=offset)
+        yield Quiet(at_ms=offset)
+
+
+def overtaken(length: int) -> Iterator[Happening]:
+    """The oldest message of a key waits for ever, and all others pass it, which is wrong each time."""
+    yield Published(offset=0, key=b"k")
+    for offset in range(1, length):
+        yield Published(offset=offset, key=b"k")
+        yield Delivered(offset=offset, key=b"k", consumer="a")
+        yield Acked(offset=offset, consumer="a")
+
+
+def flapping(length: int) -> Iterator[Happening]:
+    for number in range(length):
+        yield Connected(consumer=f"c{number}")
+        yield Quiet()
+        yield Gone(consumer=f"c{number}")
+
+
+def test_a_message_that_is_passed_again_and_again_costs_no_memory() -> None:
+    checker = Checker(Guarantees(promises={"key-order"}))
+    assert 999 == len(list(checker.violations(overtaken(1_000))))
+    assert checker.entries() < 60
+
+
+def test_a_message_that_comes_back_again_and_again_costs_no_memory() -> None:
+    checker = Checker(Guarantees(promises={"fence"}))
+    list(checker.violations([Published(offset=0, key=b"k"), Published(offset=1, key=b"k")]))
+    for attempt in range(1_000):
+        checker.feed(Delivered(offset=1, key=b"k", consumer="a", attempt=attempt))
+        checker.feed(Nacked(offset=1, consumer="a", attempt=attempt))
+    assert checker.entries() < 20
+
+
+def test_owners_of_idle_keys_are_forgotten_and_those_of_others_are_not() -> None:
+    checker = Checker(remembered_keys=2)
+    checker.feed(Connected(consumer="a"))
+    checker.feed(Owned(key=b"early", consumer="b"))
+    checker.feed(Published(offset=0, key=b"early"))
+    checker.feed(Published(offset=1, key=b"late"))
+    checker.feed(Owned(key=b"late", consumer="b"))
+    for number in range(50):
+        checker.feed(Owned(key=b"idle %d" % number, consumer="b"))
+    assert checker.entries() < 30
+    for offset, key in enumerate([b"early", b"late"]):
+        found = checker.feed(Delivered(offset=offset, key=key, consumer="a", attempt=1))
+        assert [Promise.AFFINITY] == [violation.promise for violation in found]
+
+
+def test_consumers_that_come_and_go_are_forgotten() -> None:
+    checker = Checker()
+    assert [] == list(checker.violations(flapping(3_000)))
+    assert checker.entries() < 1_100
+
+
+def test_what_was_done_before_its_publication_is_forgotten_beyond_a_bound_and_taken_for_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(early, "_REMEMBERED", 2)
+    checker = Checker()
+    checker.feed(Connected(consumer="a"))
+    for offset in (3, 1, 2):
+        assert [] == checker.feed(Delivered(offset=offset, key=b"k", consumer="a", attempt=1))
+        assert [] == checker.feed(Acked(offset=offset, consumer="a", attempt=1))
+    for offset in (0, 1, 2):
+        assert [] == checker.feed(Published(offset=offset, key=b"k"))
+    assert [] == checker.feed(AtRest())
+    reasons = {unjudged.promise: unjudged.reason for unjudged in checker.unjudged()}
+    assert "1 messages that were done before their Published were forgotten" == reasons[Promise.NO_LOSS]
+    (violation,) = checker.feed(Published(offset=3, key=b"other"))
+    assert (Promise.NO_LOSS, (1, 11)) == (violation.promise, violation.proof)
+
+
+def test_late_answers_to_a_message_that_comes_back_again_and_again_are_believed_beyond_a_bound() -> None:
+    checker = Checker(Guarantees(promises={"fence"}))
+    checker.feed(Published(offset=0, key=b"k"))
+    for attempt in range(1, 21):
+        checker.feed(Delivered(offset=0, key=b"k", consumer="a", attempt=attempt))
+        checker.feed(Nacked(offset=0, consumer="a", attempt=attempt))
+    stranger = Acked(offset=0, consumer="b", attempt=21, counted=True)
+    assert [Promise.FENCE] == [violation.promise for violation in deepcopy(checker).feed(stranger)]
+    assert [] == checker.feed(replace(stranger, attempt=3))
+
+
+def test_a_lease_that_has_ended_does_not_expire() -> None:
+    history: list[Happening] = [
+        Connected(consumer="a", at_ms=0),
+        Published(offset=0, key=b"k", at_ms=0),
+        Published(offset=1, key=b"k", at_ms=0),
+        Delivered(offset=0, key=b"k", consumer="a", attempt=1, at_ms=0),
+        Nacked(offset=0, consumer="a", attempt=1, at_ms=5),
+        Delivered(offset=0, key=b"k", consumer="a", attempt=2, at_ms=90),
+        Connected(consumer="b", at_ms=120),
+    ]
+    claims = Guarantees(ack_timeout_ms=100, per_key=2)
+    elsewhere = Delivered(offset=0, key=b"k", consumer="b", attempt=3, at_ms=189)
+    assert [(5, 7)] == [violation.proof for violation in check_history([*history, elsewhere], claims)]
+    assert [] == check_history([*history, replace(elsewhere, at_ms=190)], claims)
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+def test_memory_follows_what_is_outstanding_and_not_the_length(stuck: bool) -> None:
+    claims = Guarantees(per_key=None, ack_timeout_ms=10**12, progress_ms=10**12)
+    checker = Checker(claims, remembered_keys=50)
+    most = 0
+    for happening in long_history(6_000, 3_000, 40, stuck=stuck):
+        assert [] == checker.feed(happening)
+        most = max(most, checker.entries())
+    assert most < 40 * 20 + 50 * 3
+
+
+def test_keys_that_were_forgotten_are_not_judged_and_that_is_said() -> None:
+    checker = Checker(Guarantees(per_key=None), remembered_keys=2)
+    list(checker.violations(long_history(20, 10, 1, stuck=False)))
+    reasons = {unjudged.promise: unjudged.reason for unjudged in checker.unjudged()}
+    assert (
+        "18 idle keys were forgotten, and not judged where they went next; remember more" == (reasons[Promise.AFFINITY])
+    )
+    assert reasons[Promise.AFFINITY] == reasons[Promise.MINIMAL_MOVE]
+
+
+def test_nothing_is_judged_in_an_empty_history() -> None:
+    checker = Checker(Guarantees(promises=set(Promise)))
+    assert set(Promise) == {unjudged.promise for unjudged in checker.unjudged()}
+    assert "one-holder: not judged: the history tells of no Delivered" == str(checker.unjudged()[0])
+
+
+def test_everything_is_judged_in_a_full_history() -> None:
+    full: list[Happening] = []
+    claims = Guarantees()
+    for seed in range(3, 20):
+        claims, full = recorded(Fast, seed, CALLS)
+        if {Delivered, Committed, Owned, Quiet, Connected} <= {type(happening) for happening in full}:
+            break
+    checker = Checker(claims)
+    assert [] == list(checker.violations(full))
+    assert ["no-loss: not judged: the history does not say AtRest, so what has no answer may still get one"] == [
+        str(unjudged) for unjudged in checker.unjudged()
+    ]
+    checker.feed(AtRest())
+    assert [] == checker.unjudged()
+
+
+@pytest.mark.parametrize(
+    ("history", "claims", "promise", "reason"),
+    [
+        ([Published(offset=0)], Guarantees(), "key-order", "the history tells of no Delivered"),
+        ([Published(offset=0)], Guarantees(), "safe-cursor", "the history tells of no Committed"),
+        ([Quiet()], Guarantees(), "bounds", "the history tells of no Delivered"),
+        ([Quiet()], Guarantees(per_key=None), "bounds", "neither the guarantees nor the history say any limit"),
+        (
+            [Delivered(offset=0, consumer="a")],
+            Guarantees(),
+            "affinity",
+            "the history tells neither who is Connected nor who has Owned a key",
+        ),
+        (
+            [Delivered(offset=0, consumer="a")],
+            Guarantees(),
+            "minimal-move",
+            "nobody is Connected or Gone in the history",
+        ),
+        ([Connected(consumer="a")], Guarantees(), "minimal-move", "the history tells of no Delivered and no Owned"),
+        (
+            [Delivered(offset=0, consumer="a")],
+            Guarantees(),
+            "fence",
+            "deliveries without an attempt cannot be told apart",
+        ),
+        ([Published(offset=0)], Guarantees(), "isolation", "the guarantees claim no window"),
+        ([Published(offset=0)], Guarantees(window=1), "isolation", "the history never says Quiet"),
+        (
+            [Quiet()],
+            Guarantees(window=1),
+            "isolation",
+            "the history tells of no Published, so it does not say what was outstanding",
+        ),
+        (
+            [Published(offset=0)],
+            Guarantees(),
+            "progress",
+            "nobody is Connected in the history, so it does not say who has room",
+        ),
+        (
+            [Published(offset=0, at_ms=0), Connected(consumer="a", at_ms=5)],
+            Guarantees(progress_ms=1, unit_of=len),
+            "progress",
+            "the history never says Quiet, and units are judged only there",
+        ),
+        (
+            [Published(offset=0), Connected(consumer="a")],
+            Guarantees(),
+            "progress",
+            "the history never says Quiet, and no progress_ms is claimed",
+        ),
+        (
+            [Published(offset=0), Connected(consumer="a")],
+            Guarantees(progress_ms=5),
+            "progress",
+            "the history has no times",
+        ),
+    ],
+)
+def test_what_a_history_does_not_show_is_said(
+    history: list[Happening], claims: Guarantees, promise: str, reason: str
+) -> None:
+    checker = Checker(claims)
+    list(checker.violations(history))
+    assert reason == {unjudged.promise: unjudged.reason for unjudged in checker.unjudged()}[Promise(promise)]
+
+
+def test_deliveries_alone_show_who_held_what() -> None:
+    history: list[Happening] = [
+        Delivered(offset=4, key=b"k", consumer="a"),
+        Delivered(offset=5, key=b"k", consumer="b"),
+        Acked(offset=4, consumer="a"),
+    ]
+    (violation,) = check_history(history, Guarantees(per_key=None))
+    assert (Promise.ONE_HOLDER, (0, 1)) == (violation.promise, violation.proof)
+
+
+def test_a_delivery_may_be_written_down_before_its_publication() -> None:
+    history: list[Happening] = [
+        Connected(consumer="a"),
+        Delivered(offset=0, key=b"k", consumer="a"),
+        Published(offset=0, key=b"k"),
+        Acked(offset=0, consumer="a"),
+        Committed(resume_offset=1),
+    ]
+    assert [] == check_history(history)
+    (violation,) = check_history([*history[:3], Committed(resume_offset=1)])
+    assert (Promise.SAFE_CURSOR, (1, 3)) == (violation.promise, violation.proof)
+
+
+def test_an_ack_of_an_older_delivery_may_count_where_no_fence_is_claimed() -> None:
+    history: list[Happening] = [
+        Connected(consumer="a"),
+        Connected(consumer="b"),
+        Published(offset=0, key=b"k"),
+        Delivered(offset=0, key=b"k", consumer="a", attempt=1),
+        Gone(consumer="a"),
+        Delivered(offset=0, key=b"k", consumer="b", attempt=2),
+        Acked(offset=0, consumer="a", attempt=1),
+        Committed(resume_offset=1),
+    ]
+    assert [Promise.SAFE_CURSOR] == [violation.promise for violation in check_history(history)]
+    later: list[Happening] = [
+        Published(offset=1, key=b"k"),
+        Delivered(offset=1, key=b"k", consumer="b", attempt=1),
+    ]
+    assert [] == check_history([*history, *later], Guarantees(promises=JUDGED - {Promise.FENCE}))
+    assert [] == check_history([*history[:-1], *later], Guarantees(promises=JUDGED - {Promise.FENCE}))
+
+
+@pytest.mark.parametrize("value", [-1, True, None, 1.5])
+def test_a_number_of_keys_that_makes_no_sense_is_refused(value: Any) -> None:
+    with pytest.raises(GuaranteesError, match="remembered_keys"):
+        Checker(remembered_keys=value)
+
+
+def test_a_history_that_contradicts_itself_is_refused_and_changes_nothing() -> None:
+    checker = Checker()
+    checker.feed(Published(offset=5))
+    with pytest.raises(HistoryError, match="offset of happening 1 is 5; it must be greater than 5"):
+        checker.feed(Published(offset=5))
+    assert [] == checker.feed(Published(offset=6))
+    (violation,) = checker.feed(Committed(resume_offset=9))[1:]
+    assert (1, 2) == violation.proof
+
+
+def test_something_else_than_a_happening_is_refused_and_changes_nothing() -> None:
+    checker = Checker()
+    wrong: Any = {"happening": "quiet"}
+    with pytest.raises(HistoryError, match=r"^happening 0 is .*; it must be a value of keyshared\.testing\.history$"):
+        checker.feed(wrong)
+    assert [] == checker.feed(Quiet())
+
+
+def test_the_guarantees_of_a_dispatcher_follow_its_configuration() -> None:
+    assert Guarantees(
+        per_consumer=1_000,
+        window=10_000,
+        max_tracked=1_000_000,
+        cursor_keeps_up=True,
+        may_skip=True,
+        may_dead_letter=True,
+    ) == guarantees_of(DispatcherConfig())
+
+
+def test_what_is_said_of_a_message_that_is_settled_already_is_passed_over() -> None:
+    history: list[Happening] = [
+        Published(offset=0, key=b"k"),
+        Settled(offset=0, reason=SettledBy.OPERATOR),
+        Freed(offset=0),
+        Held(offset=0, reason=HoldReason.RETRY),
+    ]
+    assert [] == check_history(history)
