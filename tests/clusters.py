@@ -85,7 +85,7 @@ def _arrivals(random: Random, created: list[int], trouble: Trouble, *, local: bo
 
 def world(seed: int, trouble: Trouble) -> World:
     """Draw a world: each origin produces on a cluster of its own, the first is the source, the second the target."""
-    random = Random(f"{trouble.name} {seed}")  # noqa: S311 - a simulation
+    random = Random(f"{trouble.name} {seed}")
     logs: tuple[list[tuple[int, Record]], list[tuple[int, Record]]] = ([], [])
     for origin in ORIGINS:
         skew = random.randint(-trouble.skew // 2, trouble.skew // 2)

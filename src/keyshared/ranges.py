@@ -1,4 +1,3 @@
-# ruff: noqa: SLF001 - private members of the same class only
 """Half-open hash ranges and the placement value: who owns which slot.
 
 Every way to build a placement (a consistent ring, split ranges, ranges assigned by hand, buckets) ends in the same

@@ -1,4 +1,3 @@
-# ruff: noqa: SLF001 - private members of the same class only
 """Consistent hashing with virtual nodes: a builder of placements in which a change moves as little as it can.
 
 Every consumer has points (virtual nodes) on the circle of hashes, and owns the slots from the point before (exclusive)

@@ -239,7 +239,7 @@ class Run:
     """One random schedule over either queue: who holds what live, seen from outside."""
 
     def __init__(self, queue: Queue, seed: int, features: frozenset[str]) -> None:
-        self.queue, self.draw, self.features = queue, Random(seed), features  # noqa: S311  # reproducible
+        self.queue, self.draw, self.features = queue, Random(seed), features  # reproducible
         self.people = [ANN, OTHER_ANN, BOB] if "groups" in features else [ANN, BOB, CAT]
         self.now = 0
         self.shared = False

@@ -111,7 +111,7 @@ def twins(broker: Broker, owner: str) -> tuple[bytes, bytes]:
 
 def spread(count: int, keys: int, seed: int = 1) -> list[bytes]:
     """A log of so many messages over so many keys."""
-    choose = Random(seed).randrange  # noqa: S311  # reproducible, not secret
+    choose = Random(seed).randrange  # reproducible, not secret
     return [b"key-%d" % choose(keys) for _ in range(count)]
 
 

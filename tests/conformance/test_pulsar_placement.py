@@ -255,7 +255,7 @@ def test_names_that_end_with_a_number_do_not_collide() -> None:
 def test_a_hundred_consumers_of_one_name_leave_one_by_one_and_nobody_else_is_touched() -> None:
     ring = HashRing.pulsar((f"c#{i}" for i in range(100)), separator="#")
     names = list(ring.consumers)
-    Random(7).shuffle(names)  # noqa: S311  # reproducible, not secret
+    Random(7).shuffle(names)  # reproducible, not secret
     for name in names[:-1]:
         assert {name} == set(lost(ring.remove(name)))
         assert name not in ring.ranges.owners
@@ -293,7 +293,7 @@ def test_when_all_leave_and_join_in_the_first_order_everything_is_as_before() ->
     ring = HashRing.pulsar(names)
     before = ring.ranges
     leavers = list(names)
-    Random(7).shuffle(leavers)  # noqa: S311  # reproducible, not secret
+    Random(7).shuffle(leavers)  # reproducible, not secret
     for name in leavers:
         ring.remove(name)
     for name in names:

@@ -147,4 +147,4 @@ def drained(
 
 def dice(seed: int) -> Random:
     """The same throws for the same seed."""
-    return Random(seed)  # noqa: S311  # schedules are no secrets
+    return Random(seed)  # schedules are no secrets

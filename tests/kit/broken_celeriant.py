@@ -1,7 +1,5 @@
 """The holes of a drain that is written down in a list of its own, as Celeriant documents it: one broker each."""
 
-# ruff: noqa: ARG002  # a fault often is that something is not looked at
-
 from dataclasses import dataclass, field
 
 from tests.kit.fault import Fault

@@ -1,7 +1,5 @@
 """The faults that Danube's Key-Shared dispatcher had in its ordering, its losses and its stalls: one broker each."""
 
-# ruff: noqa: ARG002  # a fault often is that something is not looked at
-
 from dataclasses import dataclass, field
 
 from tests.kit.fault import Fault

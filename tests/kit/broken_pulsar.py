@@ -1,7 +1,5 @@
 """Faults that Pulsar's Key_Shared subscriptions had, by the number of the issue or proposal that tells of them."""
 
-# ruff: noqa: ARG002  # a fault often is that something is not looked at
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field

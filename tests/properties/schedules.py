@@ -469,7 +469,7 @@ def mixed(theme: Mapping[Kind, int], choose: Choose) -> tuple[Kind, ...]:
 
 def random_world(seed: int, make_placement: MakePlacement = RankedPlacement) -> World:
     """A world whose choices follow from a number."""
-    choose: Choose = Random(seed).choice  # noqa: S311  # reproducible, not secret
+    choose: Choose = Random(seed).choice  # reproducible, not secret
     return World(any_config(choose), choose, make_placement)
 
 

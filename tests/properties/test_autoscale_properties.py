@@ -142,7 +142,7 @@ def test_two_segments_of_900_messages_and_two_consumers_are_at_rest() -> None:
 def first_fault(seeds: range) -> AssertionError | None:
     for seed in seeds:
         try:
-            come_to_rest(*any_world(Random(seed)))  # noqa: S311  # reproducible, not secret
+            come_to_rest(*any_world(Random(seed)))  # reproducible, not secret
         except AssertionError as fault:
             return fault
     return None

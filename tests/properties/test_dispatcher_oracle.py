@@ -139,7 +139,7 @@ TestDispatcherMachine.settings = settings(
 
 def run_long(seed: int, length: int = LONG) -> None:
     """A schedule that follows from a number: long ones cost little this way, and reach what short ones do not."""
-    choose = Random(seed).choice  # noqa: S311  # reproducible, not secret
+    choose = Random(seed).choice  # reproducible, not secret
     court = Court(choose)
     for _ in range(length):
         court.step(choose)

@@ -40,7 +40,7 @@ def draining_world(choose: Choose, *, drain_timeout_ms: int | None) -> World:
 
 @given(seed=st.integers(0, 2**32 - 1))
 def test_who_drains_and_until_when_follows_from_the_books_also_after_a_restore(seed: int) -> None:
-    world = draining_world(Random(seed).choice, drain_timeout_ms=4)  # noqa: S311  # reproducible, not secret
+    world = draining_world(Random(seed).choice, drain_timeout_ms=4)  # reproducible, not secret
     dispatcher = Fast(RankedPlacement(), world.config)
     for _ in range(LENGTH):
         drive(dispatcher, world, world.next_call())
@@ -53,7 +53,7 @@ def test_who_drains_and_until_when_follows_from_the_books_also_after_a_restore(s
 
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_dispatcher_that_is_asked_everything_does_what_one_does_that_is_asked_nothing(seed: int) -> None:
-    choose: Choose = Random(seed).choice  # noqa: S311  # as above
+    choose: Choose = Random(seed).choice  # as above
     world = draining_world(choose, drain_timeout_ms=choose([None, None, 4]))
     asked, silent = (Fast(RankedPlacement(), world.config) for _ in range(2))
     for _ in range(LENGTH):

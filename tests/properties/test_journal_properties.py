@@ -18,8 +18,6 @@ from keyshared.errors import KeySharedError
 from keyshared.journal import COMMANDS, LATE, Command, Journal, Outcome
 from keyshared.journal.commands import REFUSED, call, fields_of
 
-# ruff: noqa: S311 - seeded on purpose
-
 LENGTH = 60
 SEEDS = range(300)
 

@@ -160,4 +160,4 @@ def live_and_end(choose: Random) -> None:
 
 @given(st.integers(0, 1 << 32))  # a seed: some thousand choices are too many for Hypothesis to shrink
 def test_whatever_happened_a_fair_host_empties_the_queue(seed: int) -> None:
-    live_and_end(Random(seed))  # noqa: S311  # reproducible, not secret
+    live_and_end(Random(seed))  # reproducible, not secret

@@ -325,7 +325,7 @@ TestLeaseMachine.settings = settings(
 def first_fault(make: Callable[[LeaseConfig, AssignedRanges], Any], seeds: range) -> AssertionError | None:
     """Random schedules until the judge finds something."""
     for seed in seeds:
-        choose: Choose = Random(seed).choice  # noqa: S311  # reproducible, not secret
+        choose: Choose = Random(seed).choice  # reproducible, not secret
         held = court(make, choose)
         try:
             for _ in range(80):

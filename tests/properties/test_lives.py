@@ -29,7 +29,7 @@ class Lives:
 
     def __init__(self, dispatcher_class: type[KeySharedDispatcher], seed: int) -> None:
         self.dispatcher_class = dispatcher_class
-        self.choose = Random(seed)  # noqa: S311  # reproducible, not secret
+        self.choose = Random(seed)  # reproducible, not secret
         self.first = self.top = self.choose.choice([0, 7, -5, 2**40])
         self.log: list[int] = []
         self.settled: set[int] = set()

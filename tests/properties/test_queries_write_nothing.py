@@ -263,12 +263,12 @@ def compare(known: Subject, choose: Choose) -> int:
 @pytest.mark.parametrize("name", SUBJECTS)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_whoever_is_asked_everything_does_what_a_twin_does_that_is_asked_nothing(name: str, seed: int) -> None:
-    compare(SUBJECTS[name], Random(seed).choice)  # noqa: S311  # reproducible, not secret
+    compare(SUBJECTS[name], Random(seed).choice)  # reproducible, not secret
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_the_calls_between_the_questions_do_something(name: str) -> None:
-    done = sum(compare(SUBJECTS[name], Random(seed).choice) for seed in range(10))  # noqa: S311  # as above
+    done = sum(compare(SUBJECTS[name], Random(seed).choice) for seed in range(10))  # as above
     assert done > 10 * LENGTH // 6
 
 
@@ -308,7 +308,7 @@ def test_a_query_that_writes_or_hands_out_its_own_books_is_found(name: str, brok
     known = SUBJECTS[name]
     subject = Subject(broken, known.inputs, known.calls, known.arguments)
     with pytest.raises(AssertionError):
-        sum(compare(subject, Random(seed).choice) for seed in range(20))  # noqa: S311  # as above
+        sum(compare(subject, Random(seed).choice) for seed in range(20))  # as above
 
 
 def test_a_query_that_needs_something_new_says_so() -> None:

@@ -10,10 +10,10 @@ _BLOCKS: Final = [range(32, 127), range(0xA0, 0xD800), range(0x1F600, 0x1F640)]
 
 
 def random_texts(count: int, *, seed: int = 1) -> list[str]:
-    rng = Random(seed)  # noqa: S311 - seeded on purpose
+    rng = Random(seed)
     return ["".join(chr(rng.choice(rng.choice(_BLOCKS))) for _ in range(rng.randrange(40))) for _ in range(count)]
 
 
 def random_bytes(count: int, *, seed: int = 2) -> list[bytes]:
-    rng = Random(seed)  # noqa: S311 - seeded on purpose
+    rng = Random(seed)
     return [rng.randbytes(rng.randrange(60)) for _ in range(count)]

@@ -33,7 +33,7 @@ SETTINGS: Final = {**STATE_STORE, "spark.sql.shuffle.partitions": "2"}  # a micr
 
 def commands() -> list[tuple[Any, ...]]:
     """Of two topic-partitions, as `COMMAND_SCHEMA` has them."""
-    logs = {name: written_log(Random(name), SEQUENCES[-1], CONFIG).commands for name in ("p", "q")}  # noqa: S311 - seeded
+    logs = {name: written_log(Random(name), SEQUENCES[-1], CONFIG).commands for name in ("p", "q")}
     return [(name, *_plain(command)) for name, log in logs.items() for command in log]
 
 

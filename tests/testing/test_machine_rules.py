@@ -1,7 +1,5 @@
 """Each rule of the machine, called by hand: what it asks of the driver, and what it writes down."""
 
-# ruff: noqa: ARG002  # a scripted driver looks at nothing that it is told
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Schedules: steps as plain values, taken again without the machine, and made shorter."""
 
-# ruff: noqa: ARG002  # a driver that does nothing looks at nothing that it is told
-
 from collections.abc import Sequence
 from dataclasses import replace
 

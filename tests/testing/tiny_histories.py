@@ -244,7 +244,7 @@ def merged(history: list[Happening], random: Random) -> list[Happening]:
 
 def tiny(seed: int) -> tuple[Guarantees, list[Happening]]:
     """The history of a seed, and what is claimed of it."""
-    random = Random(seed)  # noqa: S311  # reproducible, not secret
+    random = Random(seed)  # reproducible, not secret
     history = TinyWorld(random).history(random.randrange(3, 16))
     return claimed(random), merged(history, random)
 

@@ -1,4 +1,3 @@
-# ruff: noqa: SLF001 - private members of the same class only
 """Who holds something open in which drain unit.
 
 A *drain unit* is what is handed over as a whole when the placement changes: one key, every key of a slot, or every key

@@ -1,4 +1,3 @@
-# ruff: noqa: SLF001 - private members of the same class only
 """Which consumer owns which bucket: spreads that are balanced, and what a change moves.
 
 How many buckets a consumer owns depends on weights and join order only: seats in a parliament by the method of

@@ -1,4 +1,3 @@
-# ruff: noqa: SLF001 - private members of the same class only
 """The distribution tree: which cluster copies what where, proved to reach every cluster exactly once.
 
 Clusters are the leaves of a tree whose nodes have levels that decrease strictly towards the leaves. For each level

@@ -1,4 +1,3 @@
-# ruff: noqa: SLF001 - private members of the same class only
 """Ranges assigned by hand: somebody says who owns which slots, and the last word counts.
 
 The placement of Celeriant's sticky routing. Its identity of a consumer is a group and an id; here a consumer is one

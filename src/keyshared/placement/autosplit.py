@@ -1,4 +1,3 @@
-# ruff: noqa: SLF001 - private members of the same class only
 """Ranges that split: a newcomer takes half of the widest range, and whoever leaves is absorbed by a neighbour.
 
 Every consumer has exactly one range. Cheap and easy to read, but what a consumer owns depends on all that came before,

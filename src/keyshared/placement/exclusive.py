@@ -1,4 +1,3 @@
-# ruff: noqa: SLF001 - private members of the same class only
 """Ranges that consumers declare for themselves, each slot to one of them at most.
 
 Nothing moves by itself: what nobody declares is a hole, and what somebody has is refused to everybody else.

@@ -4,8 +4,6 @@ Five methods are needed: connect, disconnect, publish, receive, ack. Five more a
 what a driver does not override is not tried, and the promises that only it could show are reported as not judged.
 """
 
-# ruff: noqa: ARG002  # what is not supported takes its arguments all the same
-
 from asyncio import AbstractEventLoop, Task, all_tasks, gather
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass

@@ -15,7 +15,6 @@ from tests.properties.driving import Fast
 from tests.testing.recorded import mutated, recorded
 from tests.testing.tiny_histories import TinyWorld
 
-# ruff: noqa: S311 - seeded on purpose
 from keyshared.errors import ConfigError
 from keyshared.testing import Checker, Guarantees, GuaranteesError, HistoryError, Promise, from_rows, to_rows
 from keyshared.testing.history import (

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-# ruff: noqa: S311 - seeded on purpose
 from keyshared.errors import ConfigError
 from keyshared.spark.audits.lanes import Attempt, Finding, audit_lane
 

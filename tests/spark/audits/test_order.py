@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-# ruff: noqa: S311 - seeded on purpose
 from keyshared.errors import ConfigError
 from keyshared.spark.audits.lanes import Attempt, audit_lane
 

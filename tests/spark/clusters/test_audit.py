@@ -8,7 +8,6 @@ import pytest
 from tests.distribution.trees import BALANCED, UNBALANCED
 from tests.spark.clusters.copylogs import Lying, any_bit, broken_logs, counted, ignored, own_bit_only, spread
 
-# ruff: noqa: S311 - seeded on purpose
 from keyshared.copyflags import BigEndian, CopyFlags
 from keyshared.distribution import DistributionTree
 from keyshared.errors import ConfigError

@@ -7,7 +7,6 @@ import pytest
 from tests.distribution.trees import BALANCED, UNBALANCED, all_shapes
 from tests.spark.clusters.copylogs import Lying, any_bit, broken_logs, counted, ignored, judged, own_bit_only, spread
 
-# ruff: noqa: S311 - seeded on purpose
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import DistributionTree, Node
 from keyshared.distribution.shape import leaves

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-# ruff: noqa: S311 - seeded on purpose
 from keyshared.copyflags import CopyFlags
 from keyshared.errors import ConfigError
 from keyshared.offsets import (

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.spark.keys import SOME_BYTES, SOME_TEXTS, random_bytes, random_texts
 
-# ruff: noqa: S311 - seeded on purpose
 from keyshared.buckets import HASH_STOP, BucketLayout, BucketPlacement, key_halves
 from keyshared.errors import ConfigError
 from keyshared.hashing import DANUBE_32, MURMUR3_32, PULSAR_RING, XXH64_SEED_42, KeyHash

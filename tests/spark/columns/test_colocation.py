@@ -41,7 +41,7 @@ class Placed(NamedTuple):
 
 
 def shuffled(keys: list[str] | list[bytes], *, topic_partitions: int = 3, seed: int = 1) -> list[tuple[object, ...]]:
-    rng = Random(seed)  # noqa: S311 - seeded on purpose
+    rng = Random(seed)
     chosen = [rng.choice([None, *keys]) for _ in range(40 * topic_partitions)] + keys
     rows: list[tuple[object, ...]] = [
         (key, f"t-{index % topic_partitions}", index // topic_partitions) for index, key in enumerate(chosen)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.distribution.trees import BALANCED, UNBALANCED
 
-# ruff: noqa: S311 - seeded on purpose
 from keyshared.copyflags import MAX_LEVEL, BigEndian, CopyFlags, FlagsHeader
 from keyshared.distribution import DistributionTree
 from keyshared.errors import ConfigError

@@ -6,8 +6,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-
-# ruff: noqa: S311 - seeded on purpose
 from tests.spark.keys import SOME_BYTES, SOME_TEXTS, random_bytes, random_texts
 
 from keyshared.errors import ConfigError

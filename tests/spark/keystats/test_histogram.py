@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from tests.spark.keys import SOME_BYTES, SOME_TEXTS, random_texts
 
-# ruff: noqa: S311 - seeded on purpose
 from keyshared.buckets import (
     BucketLayout,
     BucketPlacement,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-# ruff: noqa: S311 - seeded on purpose
 from keyshared.config import DispatcherConfig
 from keyshared.errors import ConfigError
 from keyshared.retry import Poison, RetryPolicy

@@ -16,7 +16,6 @@ from keyshared.journal import Command
 from keyshared.retry import Backoff, Poison, RetryPolicy
 from keyshared.ring import HashRing
 
-# ruff: noqa: S311 - seeded on purpose
 pyspark = pytest.importorskip("pyspark")
 import pyarrow as pa  # noqa: E402 - comes with pyspark
 import pyarrow.parquet as pq  # noqa: E402 - as above

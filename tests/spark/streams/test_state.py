@@ -13,7 +13,6 @@ from keyshared.errors import ConfigError
 from keyshared.journal import Command, Journal, Outcome
 from keyshared.ring import HashRing
 
-# ruff: noqa: S311 - seeded on purpose
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import Row  # noqa: E402 - needs pyspark
 from pyspark.sql.streaming.tws_tester import TwsTester  # noqa: E402 - needs pyspark

@@ -96,7 +96,7 @@ def unclear(history: list[Happening], random: Random) -> list[Happening]:
 def cases(seeds: range) -> Iterator[tuple[Guarantees, list[Happening]]]:
     """Histories of a dispatcher with mistakes in them, and tiny ones."""
     for seed in seeds:
-        random = Random(seed)  # noqa: S311  # reproducible, not secret
+        random = Random(seed)  # reproducible, not secret
         guarantees, history = recorded(Fast, seed, 40)
         yield guarantees, history
         yield guarantees, mutated(unclear(history, random), random, random.randrange(6))

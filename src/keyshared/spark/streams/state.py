@@ -86,7 +86,6 @@ class DispatchProcessor(StatefulProcessor):
     """
 
     # Spark passes all arguments by keyword, so their names are not ours to choose.
-    # ruff: noqa: N802, N803
 
     def __init__(self, placement: HashRing, config: DispatcherConfig | None) -> None:
         Journal(placement, config)  # says what is wrong with them

@@ -1,7 +1,5 @@
 """The promises about who gets a message and when: one-holder, key-order, bounds, affinity, minimal-move, fence."""
 
-# ruff: noqa: D102  # what each method is for is said once, at Judge
-
 from collections.abc import Iterator, Mapping
 
 from keyshared.testing.guarantees import Promise, Violation

@@ -1,7 +1,5 @@
 """The promises about what becomes of messages: safe-cursor and no-loss."""
 
-# ruff: noqa: D102  # what each method is for is said once, at Judge
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from keyshared.testing.guarantees import Promise, Violation

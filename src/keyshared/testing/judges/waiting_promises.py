@@ -1,7 +1,5 @@
 """The promises about what waits: progress and isolation."""
 
-# ruff: noqa: D102  # what each method is for is said once, at Judge
-
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
