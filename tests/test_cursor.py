@@ -3,6 +3,7 @@
 import copy
 import pickle
 from base64 import urlsafe_b64encode
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -448,6 +449,33 @@ def test_a_range_that_was_read_again_only_in_part_stays_one_range() -> None:
     again = ContiguousCursor.from_token(cursor.token().text)
     assert [WORK, KNOWN, WORK] == [again.offer(1), again.offer(4), again.offer(8)]
     assert [(2, 8)] == again.acked_ranges()
+
+
+def test_a_cursor_of_a_part_of_a_log_goes_on_where_the_log_was_read_to() -> None:
+    cursor = ContiguousCursor()
+    assert (None, 9) == (cursor.resume_after(None), cursor.resume_after(9))
+    cursor.offer(3)
+    assert 3 == cursor.resume_after(9)
+    cursor.settle(3)
+    assert (4, 9, 4) == (cursor.resume_offset, cursor.resume_after(9), cursor.resume_after(2))
+    again = ContiguousCursor.from_token(cursor.token(read_to=9).text)
+    assert (3, 9, []) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
+
+
+def test_what_was_settled_above_the_place_that_was_read_to_stays_so() -> None:
+    before = offered(5, 7, 12, 15, 19, 25, 30)
+    before.settle_many([12, 15, 19, 30])
+    cursor = ContiguousCursor.from_token(before.token().text)  # 8 to 19 and 26 to 30 were settled
+
+    assert [5, 6, 20, 22] == [cursor.resume_after(place) for place in (5, 6, 15, 22)]
+    again = ContiguousCursor.from_token(cursor.token(read_to=15).text)
+    assert (20, [(26, 31)]) == (again.resume_offset, again.acked_ranges())
+
+
+@pytest.mark.parametrize("read_to", [True, "9", 0.5, 2**63 + 1])
+def test_the_place_that_was_read_to_is_a_position(read_to: Any) -> None:
+    with pytest.raises(ConfigError, match="read_to is"):
+        ContiguousCursor().token(read_to=read_to)
 
 
 def test_a_late_ack_from_before_the_restart_is_not_remembered() -> None:

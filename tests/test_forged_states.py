@@ -127,14 +127,6 @@ def test_a_message_follows_the_one_before_it(before: int | None) -> None:
         STORED["dispatcher"].restore(changed(dispatcher().snapshot(), ("messages", 1, 1), before))
 
 
-def test_a_segment_whose_tokens_have_a_position_has_one_itself() -> None:
-    made = progress()
-    made.settle(0, 0, 1)
-
-    with pytest.raises(SnapshotError, match="resume is None; it must be an offset for segment 0"):
-        STORED["progress"].restore(changed(made.checkpoint(), ("cursors", 0, 1), None))
-
-
 def test_a_line_of_a_queue_without_one_is_refused() -> None:
     with pytest.raises(SnapshotError, match="line is 'ann'; it must be None without ordering_required"):
         STORED["leases"].restore(changed(queue().snapshot(), ("line",), "ann"))

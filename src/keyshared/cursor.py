@@ -390,11 +390,37 @@ class ContiguousCursor:
         Never moves back and never passes an outstanding offset. What was settled before a restart and would come next
         is passed over.
         """
+        return self.resume_after(None)
+
+    def resume_after(self, read_to: int | None) -> int | None:
+        """`resume_offset` of a cursor that is offered only some offsets of a log, which was read up to a place.
+
+        Args:
+            read_to: Everything below was read, and what was not offered here is none of this cursor's. None if the
+                cursor is offered the whole log.
+
+        Returns:
+            The lowest outstanding offset; else the first one that is not below ``read_to``, nor known to be settled.
+
+        Raises:
+            ConfigError: ``read_to`` is neither None nor an int, or has more than 63 bits.
+
+        Complexity:
+            O(1), and after `from_token` O(n), n ranges of the token.
+
+        Example:
+            >>> cursor = ContiguousCursor()
+            >>> cursor.offer(3).value, cursor.settle(3), cursor.resume_offset, cursor.resume_after(9)
+            ('work', True, 4, 9)
+        """
+        if read_to is not None:
+            check_position("read_to", read_to, "be None or an int")
         if self.outstanding:
             return self._order[self._head].offset
-        if self.last is None:
-            return self.start
-        resume = self.last + 1
+        known = [place for place in (self.start if self.last is None else self.last + 1, read_to) if place is not None]
+        if not known:
+            return None
+        resume = max(known)
         for start, stop in islice(self._known, self._passed, None):
             if start > resume:
                 break
@@ -445,22 +471,24 @@ class ContiguousCursor:
         ahead = [(start, stop) for start, stop in self.remembered() if resume is None or stop > resume]
         return _united(ranges + ahead)
 
-    def token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
+    def token(self, max_bytes: int = DEFAULT_TOKEN_BYTES, *, read_to: int | None = None) -> CursorToken:
         """Write down what a restart has to know: where to resume, and what is settled above that.
 
         Args:
             max_bytes: Longest text that the store takes.
+            read_to: As for `resume_after`, which the token then has as its position.
 
         Returns:
             The token; with as many acked ranges as fit, lowest first.
 
         Raises:
-            ConfigError: ``max_bytes`` is no int, or too small for the position alone (a few dozen do for any log).
+            ConfigError: ``max_bytes`` is no int, or too small for the position alone (a few dozen do for any log);
+                or ``read_to`` is no position.
 
         Complexity:
             O(n), n offsets outstanding.
         """
-        resume = self.resume_offset
+        resume = self.resume_after(read_to)
         numbers = bytearray()
         if resume is None:
             _write(numbers, 0)
@@ -471,7 +499,8 @@ class ContiguousCursor:
         if type(max_bytes) is not int or max_bytes < least:
             raise ConfigError("max_bytes", max_bytes, f"be an int of at least {least} to hold the position")
         room = (max_bytes - len(_MAGIC)) * 3 // 4 - _CHECKSUM_BYTES
-        omitted = [] if resume is None else _write_ranges(numbers, room, resume, self.acked_ranges())
+        ranges = [] if resume is None else [stretch for stretch in self.acked_ranges() if stretch[0] > resume]
+        omitted = [] if resume is None else _write_ranges(numbers, room, resume, ranges)
         return CursorToken(_seal(numbers), len(omitted), sum(stop - start for start, stop in omitted))
 
     def check_invariants(self) -> None:

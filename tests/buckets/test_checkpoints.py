@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from keyshared.buckets import BucketCheckpoints
+from keyshared.cursor import ContiguousCursor
 from keyshared.errors import ConfigError, InvariantError, OffsetOrderError, SegmentBusyError, SnapshotError
 
 
@@ -150,10 +151,13 @@ FORGERIES: list[tuple[Forge, str]] = [
     (lambda data: {**data, "version": True}, "version is True"),
     (lambda data: {**data, "segments": {}}, "segments is {}; it must be a list"),
     (lambda data: {**data, "segments": data["segments"] * 2}, "segment is 7; it must be there once"),
-    (lambda data: {**data, "segments": [{"segment": 7}]}, "exactly the fields buckets, resume, segment"),
+    (lambda data: {**data, "segments": [{"segment": 7}]}, "exactly the fields buckets, segment"),
     (lambda data: _with(data, segment=-1), "segment is -1"),
-    (lambda data: _with(data, resume=None), "resume is None"),
-    (lambda data: _with(data, resume=1 << 257), "resume is"),
+    (lambda data: _with(data, resume=0), "segment is .* exactly the fields buckets, segment"),
+    (lambda data: _with(data, buckets=[]), r"buckets is \[\]; it must not be empty"),
+    (lambda data: _with(data, buckets=[[0, ContiguousCursor().token().text]]), "token is .* have a position"),
+    (lambda data: _with(data, buckets=[[0, ContiguousCursor(-1).token().text]]), "token is .* nothing below 0"),
+    (lambda data: _with(data, buckets=[[0, _behind(-1)]]), "token is .* and nothing below 0"),
     (lambda data: _with(data, buckets=None), "buckets is None; it must be a list"),
     (lambda data: _with(data, buckets=[[0]]), "bucket is .* a number that is there once, and a cursor token"),
     (lambda data: _with(data, buckets=[["0", "x"]]), "bucket is .* a number that is there once"),
@@ -161,6 +165,13 @@ FORGERIES: list[tuple[Forge, str]] = [
     (lambda data: _with(data, buckets=[[True, data["segments"][0]["buckets"][0][1]]]), "bucket is True"),
     (lambda data: _with(data, buckets=[[0, "ksc1.AA"]]), "token is"),
 ]
+
+
+def _behind(offset: int) -> str:
+    cursor = ContiguousCursor()
+    cursor.offer(offset)
+    cursor.settle(offset)
+    return cursor.token(read_to=7).text
 
 
 def _with(data: dict[str, Any], **fields: object) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from keyshared.buckets import BucketLayout
+from keyshared.cursor import ContiguousCursor
 from keyshared.errors import (
     ConfigError,
     InvariantError,
@@ -35,9 +36,9 @@ def test_an_entry_belongs_to_the_bucket_of_its_stamp() -> None:
 
     assert (1,) == progress.offer(0, 0, 16_384, 32_767)
     assert (3,) == progress.offer(0, 9, 65_535, 65_535)
-    assert [0, 9, None] == [progress.resume_offset(0, bucket) for bucket in (1, 3, 0)]
+    assert [0, 9, 10] == [progress.resume_offset(0, bucket) for bucket in (1, 3, 0)]
     progress.settle(0, 1, 0)
-    assert [1, 9, None] == [progress.resume_offset(0, bucket) for bucket in (1, 3, 0)]
+    assert [10, 9, 10] == [progress.resume_offset(0, bucket) for bucket in (1, 3, 0)]
 
 
 def test_a_straddling_entry_belongs_to_every_bucket_between_its_bounds_and_a_bad_stamp_to_all() -> None:
@@ -310,7 +311,7 @@ def test_a_token_may_be_too_small_for_a_position() -> None:
         halfway().checkpoint(3)
 
 
-TOKENS: Any = halfway().checkpoint()["cursors"][0][2]  # type: ignore[index]  # plain data
+TOKENS: Any = halfway().checkpoint()["cursors"][0][1]  # type: ignore[index]  # plain data
 
 
 @pytest.mark.parametrize(
@@ -324,17 +325,17 @@ TOKENS: Any = halfway().checkpoint()["cursors"][0][2]  # type: ignore[index]  # 
         {"drained": [1]},
         {"cursors": {}},
         {"cursors": [[1]]},
-        {"cursors": [[1, TOKENS]]},
-        {"cursors": [["1", 0, TOKENS]]},
-        {"cursors": [[True, 0, TOKENS]]},
-        {"cursors": [[1, True, TOKENS]]},
-        {"cursors": [[1, 0, "ksc1."]]},
-        {"cursors": [[1, 0, TOKENS[:1]]]},
-        {"cursors": [[1, 0, TOKENS], [1, 0, TOKENS]]},
-        {"cursors": [[0, 0, TOKENS * 2]]},
+        {"cursors": [[1, 0, TOKENS]]},
+        {"cursors": [["1", TOKENS]]},
+        {"cursors": [[True, TOKENS]]},
+        {"cursors": [[1, "ksc1."]]},
+        {"cursors": [[1, TOKENS[:1]]]},
+        {"cursors": [[1, TOKENS], [1, TOKENS]]},
+        {"cursors": [[0, TOKENS * 2]]},
         {"drained": []},
-        {"cursors": [[1, 0, ["ksc1.", TOKENS[1]]]]},
-        {"cursors": [[1, 0, [None, TOKENS[1]]]]},
+        {"cursors": [[1, ["ksc1.", TOKENS[1]]]]},
+        {"cursors": [[1, [None, TOKENS[1]]]]},
+        {"cursors": [[1, [ContiguousCursor().token().text, TOKENS[1]]]]},
     ],
     ids=range(19),
 )
@@ -368,3 +369,28 @@ def test_broken_progress_is_found_out() -> None:
     progress._readings[0].cursors.pop(0)
     with pytest.raises(InvariantError, match="own buckets"):
         progress.check_invariants()
+
+
+@pytest.mark.parametrize(("place", "fact"), [(None, "a bucket has a position"), (3, "behind what is outstanding")])
+def test_a_place_to_read_on_that_loses_a_message_is_found_out(place: int | None, fact: str) -> None:
+    progress = after_split()
+    progress._readings[0].next = place
+
+    with pytest.raises(InvariantError, match=fact):
+        progress.check_invariants()
+
+
+def test_where_reading_goes_on_follows_from_the_cursors_after_a_restart_that_read_only_a_part() -> None:
+    progress = SegmentProgress(WHOLE)
+    for offset, bucket_hash in [(5, 0), (6, 20_000), (7, 0), (8, 20_000), (9, 40_000)]:
+        progress.offer(0, offset, bucket_hash, bucket_hash)
+    for bucket, offset in [(1, 6), (0, 7), (2, 9)]:
+        progress.settle(0, bucket, offset)
+    again = SegmentProgress.from_checkpoint(WHOLE, progress.checkpoint())
+
+    assert () == again.offer(0, 6, 20_000, 20_000)  # 5 is gone from the log
+    assert 8 == again.resume_offset(0)  # 7 was settled before
+    once_more = SegmentProgress.from_checkpoint(WHOLE, again.checkpoint())
+    assert [8, 8, 10, 10] == [once_more.resume_offset(0, bucket) for bucket in range(4)]
+    assert again.checkpoint() == once_more.checkpoint()
+    once_more.check_invariants()

@@ -16,7 +16,7 @@ __all__ = ["BucketCheckpoints"]
 
 _FORMAT_VERSION: Final = 1
 _FIELDS: Final = frozenset({"version", "segments"})
-_SEGMENT_FIELDS: Final = frozenset({"segment", "resume", "buckets"})
+_SEGMENT_FIELDS: Final = frozenset({"segment", "buckets"})
 _TOKEN_BYTES: Final = 1 << 40  # no limit: a checkpoint that forgets what was settled is none
 
 
@@ -26,6 +26,11 @@ class _Segment:
     def __init__(self, resume: int) -> None:
         self.cursors: dict[int, ContiguousCursor] = {}
         self.next = resume  # no offer may be below it: one past the last one
+
+    @property
+    def resume_offset(self) -> int:
+        found = (cursor.resume_after(self.next) for cursor in self.cursors.values())
+        return min((place for place in found if place is not None), default=self.next)
 
 
 class BucketCheckpoints:
@@ -159,7 +164,8 @@ class BucketCheckpoints:
     def resume_offset(self, segment: int) -> int | None:
         """Give the place from which a restart reads a segment: its lowest outstanding entry, else behind the last one.
 
-        Buckets in which nothing waits do not hold it, however long ago their last entry was.
+        Buckets in which nothing waits do not hold it, however long ago their last entry was. What was settled before a
+        restart and would come next is passed over.
 
         Args:
             segment: Number of the segment.
@@ -171,10 +177,7 @@ class BucketCheckpoints:
             O(b), b buckets of the segment that were seen.
         """
         known = self._segments.get(segment)
-        if known is None:
-            return None
-        lowest = (next(iter(cursor)).offset for cursor in known.cursors.values() if cursor.outstanding)
-        return min(lowest, default=known.next)
+        return None if known is None else known.resume_offset
 
     def outstanding(self, segment: int, bucket: int | None = None) -> int:
         """Count the entries that are not settled.
@@ -222,8 +225,10 @@ class BucketCheckpoints:
             "segments": [
                 {
                     "segment": number,
-                    "resume": self.resume_offset(number),
-                    "buckets": [[b, known.cursors[b].token(_TOKEN_BYTES).text] for b in sorted(known.cursors)],
+                    "buckets": [
+                        [bucket, cursor.token(_TOKEN_BYTES, read_to=known.next).text]
+                        for bucket, cursor in sorted(known.cursors.items())
+                    ],
                 }
                 for number, known in sorted(self._segments.items())
             ],
@@ -259,14 +264,25 @@ def _check_place(segment: object, bucket: object, offset: object) -> None:
 
 
 def _read_segment(row: Mapping[str, object]) -> _Segment:
-    known = _Segment(_index(row["resume"], "resume"))
+    known = _Segment(0)
     for item in _list(row["buckets"], "buckets"):
         match item:
             case [int() as bucket, str() as token] if bucket not in known.cursors:
-                known.cursors[_index(bucket, "bucket")] = ContiguousCursor.from_token(token)
+                known.cursors[_index(bucket, "bucket")] = _read_cursor(token)
             case _:
                 raise SnapshotError("bucket", item, "be a number that is there once, and a cursor token")
+    if not known.cursors:
+        raise SnapshotError("buckets", row["buckets"], "not be empty: a segment is known by what was offered of it")
+    known.next = known.resume_offset
     return known
+
+
+def _read_cursor(token: str) -> ContiguousCursor:
+    cursor = ContiguousCursor.from_token(token)
+    resume, safe = cursor.resume_offset, cursor.safe_cursor
+    if resume is None or resume < 0 or (safe is not None and safe < 0):
+        raise SnapshotError("token", token, "have a position, and nothing below 0")
+    return cursor
 
 
 def _index(value: object, name: str) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final, Self
 
-from keyshared._checks import check_kind, checked_kinds
+from keyshared._checks import check_kind, checked_kinds, require
 from keyshared.buckets.layout import BucketLayout, Straddles
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, ContiguousCursor
 from keyshared.errors import (
@@ -52,8 +52,8 @@ class _Reading:
 
     @property
     def resume_offset(self) -> int | None:
-        lowest = (next(iter(cursor)).offset for cursor in self.cursors if cursor.outstanding)
-        return min(lowest, default=self.next)
+        found = (cursor.resume_after(self.next) for cursor in self.cursors)
+        return min((place for place in found if place is not None), default=None)
 
     @property
     def drained(self) -> bool:
@@ -150,14 +150,14 @@ class SegmentProgress:
         except ConfigError as error:
             raise SnapshotError(*error.args) from error
         if type(cursors) is not list or not all(map(_is_row, cursors)):
-            raise SnapshotError("cursors", cursors, "be a list of rows: id, offset to resume from or None, tokens")
+            raise SnapshotError("cursors", cursors, "be a list of rows: id, tokens")
         known = {one.id for one in segments.segments}
-        for segment, resume, tokens in cursors:
+        for segment, tokens in cursors:
             if segment in known:
-                progress._resume(segment, resume, tokens)
+                progress._resume(segment, tokens)
         return progress
 
-    def _resume(self, segment: int, resume: int | None, tokens: list[str]) -> None:
+    def _resume(self, segment: int, tokens: list[str]) -> None:
         try:
             layout = self._layout_to_read(segment)
         except MisuseError as error:
@@ -165,10 +165,12 @@ class SegmentProgress:
         if len(tokens) != len(layout) or segment in self._readings:
             raise SnapshotError("tokens", tokens, f"be a list of {len(layout)} for segment {segment}, once")
         fresh = [ContiguousCursor.from_token(token) for token in tokens]
-        if resume is None and any(cursor.resume_offset is not None for cursor in fresh):
-            raise SnapshotError("resume", resume, f"be an offset for segment {segment}, whose tokens have one")
+        # Buckets of one segment are read together, so all of them have a position, or none has.
+        if len({cursor.resume_offset is None for cursor in fresh}) > 1:
+            raise SnapshotError("tokens", tokens, f"have a position each, or none, for segment {segment}")
         reading = self._reading(segment)
-        reading.cursors, reading.next = fresh, resume
+        reading.cursors = fresh
+        reading.next = reading.resume_offset
 
     def update(self, segments: SegmentMap) -> tuple[int, ...]:
         """Learn of a newer map. One that is not newer is ignored.
@@ -344,8 +346,9 @@ class SegmentProgress:
             bucket: One of its buckets; None for whoever reads all of them.
 
         Returns:
-            The lowest offset that is not settled, or one above the greatest; None if none was offered. A bucket in
-            which nothing waits does not hold the segment back, however long ago its last entry was.
+            The lowest offset that is not settled, or one above the greatest of the segment; None if none of it was
+            offered. A bucket in which nothing waits does not hold the segment back, however long ago its last entry
+            was. What was settled before a restart and would come next is passed over.
 
         Raises:
             UnknownSegmentError: There is no such segment.
@@ -355,7 +358,7 @@ class SegmentProgress:
         reading = self._readings.get(segment)
         if bucket is not None:
             layout.range_of(bucket)  # raises
-            return reading.cursors[bucket].resume_offset if reading is not None else None
+            return reading.cursors[bucket].resume_after(reading.next) if reading is not None else None
         return reading.resume_offset if reading is not None else None
 
     def checkpoint(self, max_token_bytes: int = DEFAULT_TOKEN_BYTES) -> dict[str, object]:
@@ -378,7 +381,7 @@ class SegmentProgress:
         """
         done = [one for one in self.drained if not self._segments.is_active(one)]
         cursors = [
-            [one, reading.resume_offset, [cursor.token(max_token_bytes).text for cursor in reading.cursors]]
+            [one, [cursor.token(max_token_bytes, read_to=reading.next).text for cursor in reading.cursors]]
             for one, reading in sorted(self._readings.items())
             if one not in done
         ]
@@ -399,6 +402,13 @@ class SegmentProgress:
         for one, reading in self._readings.items():
             if len(reading.cursors) != len(self._segments.segment(one).layout):
                 raise InvariantError(f"segment {one} keeps its own buckets")
+            for cursor in reading.cursors:
+                cursor.check_invariants()
+                if reading.next is None:
+                    require(cursor.resume_offset is None, f"segment {one} was read where a bucket has a position")
+                elif cursor.outstanding:
+                    behind = cursor.last is not None and cursor.last < reading.next
+                    require(behind, f"segment {one} was read to behind what is outstanding")
 
     def _layout_to_read(self, segment: int) -> BucketLayout:
         found = self._segments.segment(segment)
@@ -449,7 +459,4 @@ def removable(segments: SegmentMap, subscriptions: Iterable[SegmentProgress]) ->
 
 
 def _is_row(row: object) -> bool:
-    if type(row) is not list or len(row) != 3:  # noqa: PLR2004 - id, offset, tokens
-        return False
-    segment, resume, tokens = row
-    return type(segment) is int and (resume is None or type(resume) is int) and type(tokens) is list
+    return type(row) is list and len(row) == 2 and type(row[0]) is int and type(row[1]) is list  # noqa: PLR2004 - id, tokens
