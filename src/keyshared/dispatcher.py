@@ -148,7 +148,7 @@ class KeySharedDispatcher:
         if drain_timeout_ms is not None and draining is not None:
             self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
         self._outbox = Outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
-        self._outbox.reported = self._window.cursor.safe_cursor
+        self._outbox.go_on(paused=False)
         self._now = 0
         self._epoch = 0
 
@@ -826,7 +826,6 @@ class KeySharedDispatcher:
             "version": SNAPSHOT_VERSION,
             "epoch": self._epoch,
             "unit": self._config.unit.value,
-            "reported": self._outbox.reported,
             "paused": self._outbox.paused,
             "ranges": placement_mark(self._routing.ranges),
             "consumers": dump_members(self._members, self._now),
@@ -837,6 +836,7 @@ class KeySharedDispatcher:
         """Raise `InvariantError` if the books contradict one another. For tests; O(n)."""
         self._window.check_invariants()
         self._membership.check_invariants()
+        self._outbox.check_invariants()
         if self._drains is not None:
             self._drains.check_invariants()
 
@@ -853,8 +853,7 @@ class KeySharedDispatcher:
             raise data.field("ranges").refuse("belong to the placement that is given: same kind, same settings")
         load_window(data, self._window, self._endings, self._timers, now=self._now, items=items)
         load_drains(data, self._window, self._drains, self._now)
-        self._outbox.reported = data.field("reported").maybe(Reader.integer)
-        self._outbox.paused = data.field("paused").flag()
+        self._outbox.go_on(paused=data.field("paused").flag())
         self._admission.begin()
 
     def _answer(self, receipt: Receipt, now_ms: int | None, act: Callable[[Entry, list[Effect]], None]) -> list[Effect]:

@@ -26,7 +26,7 @@ from keyshared.effects import (
     SkipReason,
     Spilled,
 )
-from keyshared.errors import OffsetOrderError, SnapshotError
+from keyshared.errors import InvariantError, OffsetOrderError, SnapshotError
 from keyshared.retry import Poison, RetryPolicy
 from keyshared.ring import HashRing
 
@@ -330,6 +330,34 @@ def test_from_the_cursor_alone_what_was_acked_above_it_is_delivered_again() -> N
     assert [deliver(1, "a2", "ann"), deliver(2, "a3", "ann")] == anew.offer_many(log)
 
 
+@pytest.mark.parametrize(("window", "paused"), [(8, True), (9, True), (10, False)])
+def test_a_pause_goes_on_unless_the_limits_of_the_new_life_leave_a_quarter_free(window: int, paused: bool) -> None:
+    dispatcher = subscription("ann", window=8, max_in_flight_per_consumer=9)
+    fill(dispatcher, *(f"a{number}" for number in range(8)))
+    config = DispatcherConfig(window=window, max_in_flight_per_consumer=9)
+    again = KeySharedDispatcher.restore(dispatcher.snapshot(), AlphabetRing(), config, now_ms=0)
+
+    again.check_invariants()
+    assert paused is again.snapshot()["paused"]
+
+
+def test_a_smaller_window_that_is_full_is_a_pause() -> None:
+    dispatcher = subscription("ann", window=8, max_in_flight_per_consumer=9)
+    fill(dispatcher, "a1", "a2", "a3", "a4")
+    config = DispatcherConfig(window=4, max_in_flight_per_consumer=9)
+    again = KeySharedDispatcher.restore(dispatcher.snapshot(), AlphabetRing(), config, now_ms=0)
+
+    assert [advanced(0), Resumed(1)] == again.ack(0, "ann", 1)
+
+
+def test_a_cursor_that_the_host_was_not_told_is_found_out() -> None:
+    dispatcher = subscription("ann")
+    dispatcher._outbox.reported = 7
+
+    with pytest.raises(InvariantError, match="the cursor that was reported is the cursor"):
+        dispatcher.check_invariants()
+
+
 class TestForged:
     """What is not a snapshot, or not of this dispatcher, is refused, and says where it is wrong."""
 
@@ -393,6 +421,8 @@ class TestForged:
     @pytest.mark.parametrize(
         ("path", "value", "match"),
         [
+            (("waiting", 0, 1), "zoe", r"waiting\[0\]\[1\] .*be one of "),
+            (("consumers", 0, "filters"), ["?", "?"], r"consumers\[0\].filters .*name each filter once"),
             (("consumers", 0, "quota"), -1, r"consumers\[0\]\.quota .*be at least 0"),
             (("messages", 0, 6), -1, r"messages\[0\]\[6\] .*be at least 0"),
             (("consumers", 0, "state"), "asleep", r"consumers\[0\]\.state .*be one of active, inactive, draining"),
@@ -421,9 +451,9 @@ class TestForged:
     def test_a_lane_that_is_ready_for_nobody(self) -> None:
         state: dict[str, Any] = busy().snapshot()
         place = next(place for place in state["waiting"] if place[0] == "ready")
-        place[1] = "zoe"
+        place[1] = None
 
-        self.refuse(state, "be the first offset of a lane that waits once")
+        self.refuse(state, r"\[1\] is None; it must be a consumer for whom a lane is ready")
 
 
 def _walk(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], object]]:
@@ -474,7 +504,10 @@ class TestDrainDeadlines:
 
     @pytest.mark.parametrize(
         ("drains", "told"),
-        [([[0, 5], [0, 9]], "be the only deadline of its lane"), ([[7, 5]], "be a lane that drains")],
+        [
+            ([[0, 5], [0, 9]], "be the only deadline of its lane"),
+            ([[7, 5]], "be the first offset of a lane that drains"),
+        ],
     )
     def test_a_second_one_and_one_of_a_lane_that_does_not_drain_are_refused(
         self, drains: list[list[int]], told: str

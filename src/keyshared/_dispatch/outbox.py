@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Final
 
+from keyshared._checks import require
 from keyshared._dispatch.drain_deadlines import DrainDeadlines
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.timers import Timers
@@ -65,6 +66,16 @@ class Outbox:
         self._resume_at = window.capacity - max(1, window.capacity // 4)
         self.reported: int | None = None
         self.paused = False
+
+    def go_on(self, *, paused: bool) -> None:
+        """Begin with books that were filled in another life, whose host knows their cursor.
+
+        A pause follows from the room there is, unless that lies between none and a quarter: then it is as it was. The
+        limits may have changed meanwhile.
+        """
+        self.reported = self._cursor.safe_cursor
+        free = self._window.free_slots
+        self.paused = not free or (paused and free < self._window.capacity - self._resume_at)
 
     def wake(self, notices: list[Effect], now: int) -> list[Effect]:
         """Let the window act on all that has changed, and add what comes of it to the notices."""
@@ -157,6 +168,13 @@ class Outbox:
                 return entry is not None and entry.state == state
             case _:
                 return True
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` unless the host knows the cursor, and that there is no room. For tests; O(1)."""
+        require(self.reported == self._cursor.safe_cursor, "the cursor that was reported is the cursor")
+        free = self._window.free_slots
+        require(self.paused or free, "there is a pause while there is no room")
+        require(not self.paused or free < self._window.capacity - self._resume_at, "a pause ends with a quarter free")
 
     def _is_unmet(self, effect: Effect) -> bool:
         """False for an obligation that has ended; notices always hold."""

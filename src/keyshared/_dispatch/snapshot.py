@@ -1,7 +1,7 @@
 """A dispatcher as plain data, and back.
 
 Only what cannot be derived is stored: messages in offset order, the order in which lanes wait, consumers in the order
-of joining, and what was last reported. Counters, ready lists, acked ranges and the room index are rebuilt; the caller
+of joining, and whether there is a pause. Counters, ready lists, acked ranges and the room index are rebuilt; the caller
 then checks every invariant of the whole, so a snapshot that was cut or forged is refused however plausible each part of
 it looks.
 """
@@ -199,6 +199,8 @@ def load_member(data: Reader, order: int, timers: Timers, now: int) -> Member:
         KeyFilter(patterns),
         data.field("weight").maybe(Reader.weight),
     )
+    if list(member.accepts.patterns) != patterns:
+        raise data.field("filters").refuse("name each filter once")
     member.state = data.field("state").one_of({state.value: state for state in MemberState})
     if member.state is not MemberState.ACTIVE:
         member.limit = member.free = 0
@@ -216,6 +218,8 @@ def load_window(
     """Fill a new window whose consumers are connected already."""
     _load_messages(data, window, endings, timers, now=now, items=items)
     for key in data.field("quarantined").items():
+        if key.binary() in window.quarantined:
+            raise key.refuse("be in quarantine once")
         window.quarantined[key.binary()] = None
     for place in data.field("waiting").items():
         _load_place(place.items(3), window)
@@ -270,12 +274,16 @@ def load_drains(data: Reader, window: InFlightWindow, drains: DrainDeadlines | N
     for drain in data.field("drains").items():
         first, remaining = drain.items(2)
         entry = window.find(first.integer())
-        if drains is None or entry is None or entry.lane.listed is not window.draining:
-            raise drain.refuse("be a lane that drains, in a dispatcher with drain_timeout_ms")
+        if drains is None or entry is None or not _leads(entry) or entry.lane.listed is not window.draining:
+            raise drain.refuse("be the first offset of a lane that drains, in a dispatcher with drain_timeout_ms")
         if drains.deadline_of(entry.lane) is not None:
             raise drain.refuse("be the only deadline of its lane")
         drains.start(entry.lane, now + remaining.integer())
     if drains is not None:
+        if data.field("drains").items() and any(drains.deadline_of(lane) is None for lane in window.draining):
+            raise data.field("drains").refuse(
+                "be of every lane that drains, or of none, if they had no deadline before"
+            )
         drains.refresh(now)
 
 
@@ -314,8 +322,10 @@ def _load_entry(fields: list[Reader], window: InFlightWindow, items: Mapping[int
 def _load_place(fields: list[Reader], window: InFlightWindow) -> None:
     name = fields[0].one_of({name: name for name in (*_LISTS, "ready")})
     entry = window.find(fields[2].integer())
-    consumer = window.consumers.get(fields[1].maybe(Reader.text) or "")
-    if entry is None or entry.lane.listed is not None or (name == "ready") != (consumer is not None):
+    consumer = fields[1].maybe(lambda name: name.one_of(window.consumers))
+    if (name == "ready") != (consumer is not None):
+        raise fields[1].refuse("be a consumer for whom a lane is ready, and None in every other place")
+    if entry is None or not _leads(entry) or entry.lane.listed is not None:
         raise fields[2].refuse("be the first offset of a lane that waits once")
     window.enlist(entry.lane, consumer.ready if consumer is not None else getattr(window, name))
 
@@ -332,6 +342,10 @@ def _read_ended(data: Reader, entry: Entry) -> tuple[Ended, ...]:
 
 def _read_mark(data: Reader) -> SettleReason | SkipReason:
     return data.one_of(_MARKS)
+
+
+def _leads(entry: Entry) -> bool:
+    return entry.lane.head is entry
 
 
 def _first(lane: Lane) -> int:

@@ -154,6 +154,8 @@ class LeaseBook:
             if (left is None) != grant.committed:
                 raise remaining.refuse("be there for a reservation, and only there")
             if left is not None:
+                if left < 1:
+                    raise remaining.refuse("be ahead: a reservation whose time was over has ended")
                 self._timers.start(grant, now + left)
         if self.by_version.keys() != in_flight.keys():
             raise data.field("grants").refuse("cover everything that is in flight")

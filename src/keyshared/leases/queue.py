@@ -169,6 +169,9 @@ class LeaseQueue:
                 raise below.refuse("be of consumers that only ask")
             if consumer.state is MemberState.ACTIVE:
                 new._consumers[name] = None
+        deadline = dispatcher.next_deadline_ms()
+        if deadline is not None and deadline <= now_ms:
+            raise below.refuse("have deadlines ahead: what was due has ended before it was stored")
         new._ledger.load(data, now=now_ms, epoch=epoch)
         new._producers.load(data.field("producers").raw)
         return new

@@ -305,6 +305,11 @@ class SegmentMap:
         return SegmentMap(rest, epoch=self._epoch + 1, next_id=self._next_id, rollovers=self._rollovers)
 
     @property
+    def next_id(self) -> int:
+        """What the next segment will be called: every id below was given, to a segment that is here or was pruned."""
+        return self._next_id
+
+    @property
     def epoch(self) -> int:
         """How often the topic has changed. Of two maps of a topic the one with the greater epoch is newer."""
         return self._epoch

@@ -8,11 +8,11 @@ Drained is never recorded. It is read off two facts that have to be kept anyway:
 reader came to the end of a sealed segment.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, Self
 
-from keyshared._checks import check_kind, checked_kinds, require
+from keyshared._checks import check_int, check_kind, checked_kinds, require
 from keyshared.buckets.layout import BucketLayout, Straddles
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, ContiguousCursor
 from keyshared.errors import (
@@ -71,7 +71,8 @@ class SegmentProgress:
         drained: What was drained before a restart; pruned segments may be among them.
 
     Raises:
-        ConfigError: ``segments`` is no map, or ``drained`` names an active segment, or one without its ancestors.
+        ConfigError: ``segments`` is no map, or ``drained`` names an active segment, one without its ancestors, or one
+            that the map never had.
 
     Complexity:
         O(1) for an entry, but O(b) to settle one when the end of its segment was seen, and O(s) when a segment drains;
@@ -96,7 +97,7 @@ class SegmentProgress:
         if not isinstance(segments, SegmentMap):
             raise ConfigError("segments", segments, "be a SegmentMap")
         known = {segment.id for segment in segments.segments}
-        before = known.intersection(drained)
+        before = known.intersection(_given("drained", drained, segments))
         for one in before:
             if segments.is_active(one) or not before.issuperset(segments.ancestors(one)):
                 raise ConfigError("drained", one, "be sealed, and drained after all its ancestors")
@@ -153,6 +154,8 @@ class SegmentProgress:
             raise SnapshotError("cursors", cursors, "be a list of rows: id, tokens")
         known = {one.id for one in segments.segments}
         for segment, tokens in cursors:
+            if not 0 <= segment < segments.next_id:
+                raise SnapshotError("segment", segment, "be one that the map has or had; is the map older than this?")
             if segment in known:
                 progress._resume(segment, tokens)
         return progress
@@ -456,6 +459,14 @@ def removable(segments: SegmentMap, subscriptions: Iterable[SegmentProgress]) ->
     for subscription in checked_kinds("subscription", subscriptions, SegmentProgress):
         candidates.intersection_update(subscription.drained)
     return tuple(sorted(candidates))
+
+
+def _given(parameter: str, ids: Iterable[int], segments: SegmentMap) -> Iterator[int]:
+    """Ids of segments that the map has, or had."""
+    for one in ids:
+        if check_int(parameter, one, 0) >= segments.next_id:
+            raise ConfigError(parameter, one, "be a segment that the map has or had")
+        yield one
 
 
 def _is_row(row: object) -> bool:
