@@ -16,7 +16,7 @@ from tests.testing.recorded import mutated, recorded
 from tests.testing.tiny_histories import TinyWorld
 
 from keyshared.errors import ConfigError
-from keyshared.testing import Checker, Guarantees, GuaranteesError, HistoryError, Promise, from_rows, to_rows
+from keyshared.testing import Checker, Guarantees, GuaranteesError, HistoryError, Promise, Violation, from_rows, to_rows
 from keyshared.testing.history import (
     Acked,
     AtRest,
@@ -27,6 +27,7 @@ from keyshared.testing.history import (
     Held,
     HoldReason,
     Published,
+    Quiet,
     Settled,
     SettledBy,
 )
@@ -91,9 +92,17 @@ def random_histories(seed: int, count: int) -> Histories:
         else:
             history = recorded(Fast, random.randrange(10_000), random.randrange(1, 400 if not found else 60))[1]
             history = mutated(history, random, random.randrange(6)) if history else history
+        if random.random() < 0.3:
+            history = never_published(history)
         if history and grows(history):
             found[f"t-{len(found)}"] = [*history, AtRest()] if random.random() < 0.3 else history
     return found
+
+
+def never_published(history: Sequence[Happening]) -> list[Happening]:
+    """A history whose last publication was not written down: nothing shows that before the end."""
+    last = max((at for at, each in enumerate(history) if isinstance(each, Published)), default=None)
+    return [each for at, each in enumerate(history) if at != last]
 
 
 def flat(found: Histories, random: Random) -> list[tuple[Any, ...]]:
@@ -121,6 +130,12 @@ def batches(rows: list[tuple[Any, ...]], random: Random) -> Iterator[pa.RecordBa
         size = random.choice([0, 1, 2, 9, 40])
         yield from table.slice(start, size).to_batches() or [pa.RecordBatch.from_pylist([], schema=BATCH)]
         start += size
+
+
+def shown_by_the_end(history: Sequence[Happening], claims: Guarantees) -> list[Violation]:
+    checker = Checker(claims)
+    list(checker.violations(history))
+    return checker.finish()
 
 
 def checked(found: Histories, claims: Guarantees) -> tuple[dict[str, list[Any]], dict[str, Any]]:
@@ -171,7 +186,7 @@ def by_batches(
 @pytest.fixture(scope="module")
 def many_histories(spark: "SparkSession") -> Iterator[tuple[Histories, "DataFrame"]]:
     """Twenty histories, and their rows in a frame that is kept."""
-    found = random_histories(7, 20)
+    found = random_histories(8, 20)
     log = frame(spark, flat(found, Random(1))).persist()
     yield found, log
     log.unpersist()
@@ -197,6 +212,7 @@ def test_the_job_says_what_the_checker_says_of_each_history_however_rows_are_spr
     kinds = {violation[0] for broken in expected[0].values() for violation in broken}
     assert {"one-holder", "safe-cursor", "no-loss", "fence"} <= kinds
     assert 2 < len(expected[0]) < 20, "some histories are clean, and some are not"
+    assert any(shown_by_the_end(history, CLAIMS[claimed]) for history in found.values())
     assert expected == by_spark(audit(log, CLAIMS[claimed], partitions=partitions))
 
 
@@ -256,6 +272,23 @@ class TestViolations:
         ) == ViolationRow(
             **{**row.asDict(), "key": bytes(row.key), "proof": tuple(row.proof), "offsets": tuple(row.offsets)}
         )
+
+    def test_what_only_the_end_shows_stands_at_the_last_row(self) -> None:
+        """[no-loss] Of each topic-partition, with the proof where it was told."""
+        told: Histories = {
+            "p": [Published(offset=0), Delivered(offset=1, consumer="a"), Quiet()],
+            "q": PLAIN,
+            "r": [Published(offset=0), Delivered(offset=7, consumer="a", key=b"k")],
+        }
+        rows = [(name, 10 * number, each) for name, history in told.items() for number, each in enumerate(history)]
+        claims = Guarantees(promises={"no-loss"})
+        broken = [row for row in audit_partition(rows, claims) if isinstance(row, ViolationRow)]
+        assert [("p", None, 20, (1,), (1,)), ("r", b"k", 10, (1,), (7,))] == [
+            (row.topic_partition, row.key, row.sequence, row.proof, row.offsets) for row in broken
+        ]
+        assert "Delivered tells of offset 7, which was never published" == broken[-1].explanation
+        counts = [row.violations for row in audit_partition(rows, claims, most=0) if isinstance(row, VerdictRow)]
+        assert [1, 0, 1] == counts
 
     def test_a_message_without_a_key_has_none_and_a_message_stands_once(self) -> None:
         rows = [("p", number, each) for number, each in enumerate(KEY_OF_NONE)]

@@ -49,7 +49,8 @@ AUDIT_SCHEMA: Final = StructType(
         StructField("promise", StringType(), nullable=False),  # the stable id
         StructField("topic_partition", StringType(), nullable=False),
         StructField("key", BinaryType(), nullable=True),  # the first key that the proof names; NULL if it names none
-        StructField("sequence", LongType(), nullable=False),  # of the row where it shows, the last one of the proof
+        # of the row where it shows: the last one of the proof, or of the history if only its end shows it
+        StructField("sequence", LongType(), nullable=False),
         StructField("explanation", StringType(), nullable=False),
         # positions of what proves it, counted from 0 in the order of sequence: the checker's own
         StructField("proof", ArrayType(LongType(), containsNull=False), nullable=False),
