@@ -171,7 +171,7 @@ RENDERED = [
     (
         MissingExtraError("mmh3", "pulsar"),
         {"package": "mmh3", "extra": "pulsar"},
-        "this hash needs the package 'mmh3', which is not installed; install keyshared[pulsar]",
+        "this needs the package 'mmh3', which is not installed; install keyshared[pulsar]",
     ),
     (
         TopologyError("tree[0][1]", "cluster", "c1", "be named once"),

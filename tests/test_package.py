@@ -1,6 +1,8 @@
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,34 @@ CORE = sorted(
     for module in pkgutil.walk_packages(keyshared.__path__, "keyshared.", onerror=lambda _: None)
     if not module.name.startswith(ADAPTERS)
 )
+# What a first program does not need, and so must not pay for.
+NOT_AT_THE_DOOR = (
+    *(
+        f"keyshared.{name}"
+        for name in (
+            "buckets",
+            "copyflags",
+            "distribution",
+            "draining",
+            "draintracker",
+            "journal",
+            "offsets",
+            "pendingacks",
+            "placement.assigned",
+            "placement.autosplit",
+            "placement.exclusive",
+            "run",
+            "segments",
+            "simulate",
+            "spark",
+            "subjects",
+            "testing",
+        )
+    ),
+    *("asyncio", "hypothesis", "logging", "numpy", "pandas", "pyarrow", "pyspark", "random", "socket", "threading"),
+)
+MOST_MODULES = 50  # of keyshared, packages counted; it had 77 when everything stood at the top
+MOST_NAMES = 22
 
 
 def test_the_version_has_three_numbers() -> None:
@@ -42,8 +72,27 @@ def test_no_package_offers_a_name_that_one_of_its_modules_has(name: str) -> None
     assert set() == set(module.__all__) & {one.name for one in pkgutil.iter_modules(getattr(module, "__path__", []))}
 
 
-@pytest.mark.parametrize("name", ["buckets", "distribution", "placement", "segments"])
-def test_a_name_that_a_package_does_not_have_is_refused(name: str) -> None:
-    package = importlib.import_module(f"keyshared.{name}")
-    with pytest.raises(AttributeError, match=rf"module 'keyshared\.{name}' has no attribute 'nothing'"):
-        _ = package.nothing
+def test_a_name_that_placement_does_not_have_is_refused() -> None:
+    with pytest.raises(AttributeError, match=r"module 'keyshared\.placement' has no attribute 'nothing'"):
+        _ = importlib.import_module("keyshared.placement").nothing
+
+
+@pytest.fixture(scope="module")
+def loaded() -> frozenset[str]:
+    """What a fresh interpreter has loaded after ``import keyshared``."""
+    asked = "import sys, keyshared; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=60)
+    return frozenset(ran.stdout.split())
+
+
+@pytest.mark.parametrize("name", NOT_AT_THE_DOOR)
+def test_the_front_door_does_not_load(name: str, loaded: frozenset[str]) -> None:
+    assert [] == sorted(one for one in loaded if one == name or one.startswith(f"{name}."))
+
+
+def test_the_front_door_loads_few_modules(loaded: frozenset[str]) -> None:
+    assert MOST_MODULES >= len([name for name in loaded if name.partition(".")[0] == "keyshared"])
+
+
+def test_the_front_door_has_about_twenty_names() -> None:
+    assert MOST_NAMES >= len(keyshared.__all__)

@@ -1,13 +1,15 @@
 """What callers may pass, and what must always hold of the library's own state: one wording for one fault."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, Final, TypeVar
 
-from keyshared.errors import ClockError, ConfigError, InvariantError, shown
+from keyshared.errors import ClockError, ConfigError, InvariantError, MissingExtraError, shown
 
 __all__ = [
     "OFFSET_BITS",
     "OFFSET_STOP",
+    "check_extra",
     "check_int",
     "check_kind",
     "check_log_offset",
@@ -30,6 +32,29 @@ OFFSET_BITS: Final = 63
 
 OFFSET_STOP: Final = 1 << OFFSET_BITS
 """Offsets lie between this, exclusively, and its negative. The next one to read may be just this."""
+
+
+def check_extra(extra: str, *packages: str) -> None:
+    """Check, before a module imports them, that the packages of an extra are installed.
+
+    Args:
+        extra: The extra of keyshared that brings them.
+        packages: What the module imports.
+
+    Raises:
+        MissingExtraError: One of them, or something that it needs itself, is not installed.
+
+    Example:
+        >>> check_extra("demo", "x")
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.MissingExtraError: this needs the package 'x', which is not installed; install keyshared[demo]
+    """
+    for package in packages:
+        try:
+            import_module(package)
+        except ModuleNotFoundError as missing:
+            raise MissingExtraError((missing.name or package).partition(".")[0], extra) from None
 
 
 def check_int(parameter: str, value: object, least: int, alternative: str = "") -> int:

@@ -140,7 +140,7 @@ class SnapshotError(ConfigError):
 
 
 class MissingExtraError(KeySharedError, ImportError):
-    """A hash was used whose package is not installed.
+    """Something was imported or used whose package is not installed.
 
     Attributes:
         package: What is missing.
@@ -154,7 +154,7 @@ class MissingExtraError(KeySharedError, ImportError):
 
     def _text(self) -> str:
         package = shown(self.package)
-        return f"this hash needs the package {package}, which is not installed; install keyshared[{_put(self.extra)}]"
+        return f"this needs the package {package}, which is not installed; install keyshared[{_put(self.extra)}]"
 
 
 class TopologyError(ConfigError):

@@ -8,10 +8,12 @@ from typing import Final
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared import BucketLayout, BucketPlacement, DistributionTree, HashRing
+from keyshared import HashRing
 from keyshared import spark as ks
+from keyshared.buckets import BucketLayout, BucketPlacement
 from keyshared.config import DispatcherConfig
 from keyshared.copyflags import COPY_FLAGS_HEADER
+from keyshared.distribution import DistributionTree
 from keyshared.hashing import MURMUR3_32
 from keyshared.retry import RetryPolicy
 from keyshared.simulate import Answer, ConsumerPlan, Crash, Fixed, Join, PerMessage, Plan, SampledAnswers

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from keyshared import BucketLayout, BucketPlacement, HashRing
+from keyshared import HashRing
+from keyshared.buckets import BucketLayout, BucketPlacement
 from keyshared.distribution import DistributionTree
 from keyshared.errors import ConfigError
 from keyshared.simulate import ConsumerPlan, Fixed, Plan

@@ -1,8 +1,5 @@
 """Entry buckets (PIP-486): layouts, owners, boundaries, batches, and how far each bucket has come."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
-
 from keyshared.buckets.batcher import (
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_DELAY_MS,
@@ -27,6 +24,7 @@ from keyshared.buckets.boundaries import (
     imbalance,
     owner_loads,
 )
+from keyshared.buckets.checkpoints import BucketCheckpoints
 from keyshared.buckets.layout import (
     BUCKET_HASH,
     HASH_STOP,
@@ -40,9 +38,6 @@ from keyshared.buckets.layout import (
     key_halves,
 )
 from keyshared.buckets.placement import BucketPlacement
-
-if TYPE_CHECKING:
-    from keyshared.buckets.checkpoints import BucketCheckpoints
 
 __all__ = [
     "BUCKET_HASH",
@@ -78,16 +73,3 @@ __all__ = [
     "refit",
     "refit_all",
 ]
-
-_LATER: Final = {
-    "checkpoints": ("BucketCheckpoints",),
-}
-"""Modules that are loaded when one of their names is asked for: most programs need none of them."""
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        for module, names in _LATER.items():
-            if name in names:
-                return getattr(import_module(f"{__name__}.{module}"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -35,7 +35,7 @@ _LATER: Final = {
     ),
     "sole_owner": ("SoleOwner",),
 }
-"""Modules that are loaded when one of their names is asked for: most programs need none of them."""
+"""Modules that are loaded when one of their names is asked for: ``import keyshared`` needs the protocol alone."""
 
 if not TYPE_CHECKING:
 

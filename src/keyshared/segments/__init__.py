@@ -1,8 +1,19 @@
 """Scalable topics: segments that split, merge and rebucket, and the order of keys across that."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
-
+from keyshared.segments.autoscale import (
+    AutoScale,
+    Decision,
+    LastActions,
+    Merge,
+    Nothing,
+    Rates,
+    Reason,
+    Rebucket,
+    SegmentLoad,
+    Split,
+    apply_decision,
+    decide,
+)
 from keyshared.segments.map import (
     DEFAULT_BUCKET_BUDGET,
     DEFAULT_MAX_BUCKETS,
@@ -12,25 +23,9 @@ from keyshared.segments.map import (
     assign_round_robin,
     buckets_for_budget,
 )
+from keyshared.segments.producer import Publish, SegmentProducer
+from keyshared.segments.rollover import SegmentProgress, SegmentState, removable
 from keyshared.segments.segment import Segment
-
-if TYPE_CHECKING:
-    from keyshared.segments.autoscale import (
-        AutoScale,
-        Decision,
-        LastActions,
-        Merge,
-        Nothing,
-        Rates,
-        Reason,
-        Rebucket,
-        SegmentLoad,
-        Split,
-        apply_decision,
-        decide,
-    )
-    from keyshared.segments.producer import Publish, SegmentProducer
-    from keyshared.segments.rollover import SegmentProgress, SegmentState, removable
 
 __all__ = [
     "DEFAULT_BUCKET_BUDGET",
@@ -59,38 +54,3 @@ __all__ = [
     "decide",
     "removable",
 ]
-
-_LATER: Final = {
-    "autoscale": (
-        "AutoScale",
-        "Decision",
-        "LastActions",
-        "Merge",
-        "Nothing",
-        "Rates",
-        "Reason",
-        "Rebucket",
-        "SegmentLoad",
-        "Split",
-        "apply_decision",
-        "decide",
-    ),
-    "producer": (
-        "Publish",
-        "SegmentProducer",
-    ),
-    "rollover": (
-        "SegmentProgress",
-        "SegmentState",
-        "removable",
-    ),
-}
-"""Modules that are loaded when one of their names is asked for: most programs need none of them."""
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        for module, names in _LATER.items():
-            if name in names:
-                return getattr(import_module(f"{__name__}.{module}"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,10 @@ Everything that a job calls is here::
     owned = log.transform(ks.with_owner, ring)
 """
 
+from keyshared._checks import check_extra
+
+check_extra("spark", "pyspark", "pyarrow", "numpy")
+
 from keyshared.spark.audits.audit import AUDIT_SCHEMA, VERDICT_SCHEMA, Audit, audit, audit_partition
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.audits.order import check_order, count_by_promise

@@ -8,6 +8,10 @@ everything is healed: all consumers answer, and what has no answer then is lost.
 import sys
 from typing import ClassVar
 
+from keyshared._checks import check_extra
+
+check_extra("testing", "hypothesis")
+
 from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule

@@ -4,6 +4,10 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, Final, TypeAlias
 
+from keyshared._checks import check_extra
+
+check_extra("testing", "hypothesis")
+
 from hypothesis import strategies as st
 
 from keyshared.testing.driver import ABILITIES, AnyDriver, abilities

@@ -2,6 +2,10 @@
 
 from typing import Final, NamedTuple
 
+from keyshared._checks import check_extra
+
+check_extra("testing", "hypothesis")
+
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 

@@ -10,7 +10,8 @@ from tests.spark.pages.browser import Browser, browser, installed
 from tests.spark.replays import test_what_if_report
 from tests.spark.replays.test_replay_report import NASTY, full
 
-from keyshared import DistributionTree, HashRing
+from keyshared import HashRing
+from keyshared.distribution import DistributionTree
 from keyshared.spark.audits import audit_report
 from keyshared.spark.demo import distribution_report
 from keyshared.spark.demo.distribution_report import ClusterLog, DistributionReport, Failover

@@ -9,18 +9,11 @@ from tests.properties.driving import Factory, Fast, outcome
 from tests.properties.schedules import CALLS, random_world
 from tests.testing.recorded import guarantees_of
 
-from keyshared import (
-    AssignedRanges,
-    DispatcherConfig,
-    DrainUnit,
-    HashRange,
-    HashRing,
-    KeySharedDispatcher,
-    Poison,
-    RetryPolicy,
-)
+from keyshared import DispatcherConfig, HashRange, HashRing, KeySharedDispatcher, Poison, RetryPolicy
+from keyshared.config import DrainUnit
 from keyshared.effects import Effect
 from keyshared.errors import UnknownConsumerError
+from keyshared.placement import AssignedRanges
 from keyshared.testing import check_history
 from keyshared.testing.adapters.recorder import INPUTS, Recorder
 from keyshared.testing.history import (

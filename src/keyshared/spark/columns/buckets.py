@@ -115,7 +115,7 @@ def with_bucket_owner(
         O(len(key)) a row.
 
     Example:
-        >>> from keyshared import BucketPlacement
+        >>> from keyshared.buckets import BucketPlacement
         >>> placement = BucketPlacement(BucketLayout.equal_width(4), ["ann", "bob"])
         >>> with_bucket_owner(spark.createDataFrame([("order-1",)], ["key"]), placement).collect()
         [Row(key='order-1', owner='bob')]
@@ -144,7 +144,7 @@ def bucket_owner(key: Column, placement: Placement | RangeMap, *, key_hash: KeyH
         O(len(key)) a row.
 
     Example:
-        >>> from keyshared import BucketPlacement
+        >>> from keyshared.buckets import BucketPlacement
         >>> placement = BucketPlacement(BucketLayout.equal_width(4), ["ann", "bob"])
         >>> df = spark.createDataFrame([("order-1",), (None,)], "key string")
         >>> df.select(bucket_owner(F.col("key"), placement)).collect()

@@ -136,7 +136,7 @@ def bucket_owner_partition(
         O(len(key) + log(runs)) a row.
 
     Example:
-        >>> from keyshared import BucketPlacement
+        >>> from keyshared.buckets import BucketPlacement
         >>> placement = BucketPlacement(BucketLayout.equal_width(4), ["ann", "bob"])
         >>> list(bucket_owner_partition([("order-1",)], placement, key=0))
         [(('order-1',), 'bob')]

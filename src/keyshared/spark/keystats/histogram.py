@@ -192,8 +192,8 @@ def collect_histogram(counted: DataFrame) -> KeyHistogram:
 def balanced_boundaries(counted: DataFrame, n: int, *, by: str = "weight") -> BucketLayout:
     """Place the boundaries of buckets by a histogram that is a frame; runs the job.
 
-    The same as `keyshared.balanced_boundaries` over ``collect_histogram(counted).weights``, but only two columns come
-    to the driver.
+    The same as `keyshared.buckets.balanced_boundaries` over ``collect_histogram(counted).weights``, but only two
+    columns come to the driver.
 
     Args:
         counted: What `key_histogram` gave for a hash, the bucket hashes. Slots of a placement are another part of the
@@ -209,7 +209,7 @@ def balanced_boundaries(counted: DataFrame, n: int, *, by: str = "weight") -> Bu
             no such number, or a slot is no bucket hash.
 
     Complexity:
-        At most 65,536 rows come to the driver; then see `keyshared.balanced_boundaries`.
+        At most 65,536 rows come to the driver; then see `keyshared.buckets.balanced_boundaries`.
 
     Example:
         >>> log = spark.range(100).selectExpr("'user-' || id % 7 as key")
