@@ -83,8 +83,9 @@ from keyshared.subjects import (
     SchemaDistribution,
     SchemaPlan,
 )
-from keyshared.testing import Checker
+from keyshared.testing import Checker, Driver
 from keyshared.testing import history as happenings
+from keyshared.testing.adapters.recorder import Recorder
 from keyshared.window import Consumer, InFlightWindow
 
 __all__ = ["BUILD", "REFUSED", "Call", "public_calls"]
@@ -104,8 +105,9 @@ PRIVATE = frozenset(
         "simulate.host",
     ]
 )
-# Of the kit: what a user writes, calls or reads. The rest are the judges behind Checker.
-KIT = frozenset(["checker", "guarantees", "history", "rows", "errors"])
+# Of the kit: what a user writes, calls or reads. The rest are the judges behind Checker, and what runs a user's own
+# driver: steps, schedules, bench and machine raise whatever that driver raises, as they say.
+KIT = frozenset(["checker", "guarantees", "history", "rows", "errors", "driver", "strategies", "recorder"])
 # The innermost loop: unchecked, as their docstrings say, because they take what the window or a cursor itself has made.
 UNCHECKED = frozenset(
     "window.InFlightWindow." + name
@@ -126,6 +128,9 @@ UNCHECKED = frozenset(
         "settle",
     ]
 ) | frozenset("cursor.ContiguousCursor." + name for name in ["append", "close", "pass_to", "recall", "skip"])
+
+# What a user writes, and the kit calls or opens
+WRITTEN = frozenset(["testing.driver.AsyncDriver", "testing.driver.Driver", "testing.driver.in_loop"])
 
 Make = Callable[[], Any]
 
@@ -389,6 +394,7 @@ BUILD: dict[str, Make] = {
     "simulate.summary.Tally": tally,
     "simulate.summary.WaitHistogram": WaitHistogram,
     "testing.judges.checker.Checker": Checker,
+    "testing.adapters.recorder.Recorder": lambda: Recorder(dispatcher()),
     "window.InFlightWindow": window,
 }
 
@@ -629,6 +635,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "simulate.summary.WaitHistogram.add": {"value": lambda: 5},
     "simulate.summary.WaitHistogram.merge": {"other": WaitHistogram},
     "simulate.summary.WaitHistogram.percentile": {"percent": lambda: 50},
+    "testing.driver.abilities": {"driver": lambda: Driver},
     "testing.judges.checker.Checker.feed": {"happening": lambda: happenings.Published(offset=1, key=b"k", at_ms=1)},
     "testing.judges.checker.Checker.violations": {
         "history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]
@@ -667,12 +674,14 @@ def _found() -> Iterator[_Found]:
             if getattr(thing, "__module__", None) != module.__name__:
                 continue
             name = f"{short}.{public}"
-            if inspect.isfunction(thing):
+            if inspect.isfunction(thing) and name not in WRITTEN:
                 yield _Found(name, thing, None)
             elif (
                 inspect.isclass(thing) and not issubclass(thing, enum.Enum | BaseException) and not _is_protocol(thing)
             ):
                 yield _Found(name, thing, None)
+                if name in WRITTEN:
+                    continue
                 yield from (found for found in _members(name, thing) if found.name not in UNCHECKED)
 
 

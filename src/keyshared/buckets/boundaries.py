@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, pairwise
-from math import lcm
+from math import isfinite, lcm
 from typing import Final, NamedTuple, TypeAlias
 
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
@@ -184,7 +184,7 @@ def imbalance(loads: Iterable[Load]) -> Fraction:
         Maximum by mean, exact; 1 if there is no load at all.
 
     Raises:
-        ConfigError: There is nobody to compare.
+        ConfigError: There is nobody to compare, or a load is not finite.
 
     Example:
         >>> imbalance((100, 0, 0))
@@ -193,6 +193,9 @@ def imbalance(loads: Iterable[Load]) -> Fraction:
     given = tuple(loads)
     if not given:
         raise ConfigError("loads", given, "name at least one bucket or consumer")
+    for load in given:
+        if isinstance(load, float) and not isfinite(load):
+            raise ConfigError("loads", load, "be finite")
     total = sum(given)
     return Fraction(max(given) * len(given)) / total if total else Fraction(1)
 

@@ -45,7 +45,9 @@ T = TypeVar("T")
 
 
 def _identity(key: bytes) -> int:
-    if len(key) != _BUCKET_KEY_BYTES:  # a key of a message: hashed by nothing, it would land anywhere
+    if (
+        type(key) is not bytes or len(key) != _BUCKET_KEY_BYTES
+    ):  # a key of a message: hashed by nothing, it would land anywhere
         raise ConfigError("bucket key", key, f"be {_BUCKET_KEY_BYTES} bytes, as BucketLayout.bucket_key() gives them")
     return int.from_bytes(key, "big")
 

@@ -72,15 +72,15 @@ def ring_slot(range_size: int, data: bytes) -> int:
 
     Raises:
         MissingExtraError: ``mmh3`` is not installed.
+        ConfigError: ``range_size`` is not an int of at least 2.
 
     Example:
         >>> ring_slot(65536, b"a")
         42456
     """
-    try:
-        return (_murmur3(data) & _MASK_31) % (range_size - 1) + 1
-    except ZeroDivisionError:
-        raise ConfigError("range_size", range_size, "be an int of at least 2") from None
+    if type(range_size) is not int or range_size < 2:  # noqa: PLR2004  # slot 0 never occurs
+        raise ConfigError("range_size", range_size, "be an int of at least 2")
+    return (_murmur3(data) & _MASK_31) % (range_size - 1) + 1
 
 
 def range_slot(range_size: int, data: bytes) -> int:
@@ -95,15 +95,15 @@ def range_slot(range_size: int, data: bytes) -> int:
 
     Raises:
         MissingExtraError: ``mmh3`` is not installed.
+        ConfigError: ``range_size`` is not an int of at least 1.
 
     Example:
         >>> range_slot(65536, b"a")
         27058
     """
-    try:
-        return (_murmur3(data) & _MASK_31) % range_size or 1
-    except ZeroDivisionError:
-        raise ConfigError("range_size", range_size, "be an int of at least 1") from None
+    if type(range_size) is not int or range_size < 1:
+        raise ConfigError("range_size", range_size, "be an int of at least 1")
+    return (_murmur3(data) & _MASK_31) % range_size or 1
 
 
 def sticky_key(

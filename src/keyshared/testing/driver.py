@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
+from keyshared.testing._given import check_class, check_kind
 from keyshared.testing.errors import UnsupportedError
 from keyshared.testing.history import Happening
 
@@ -230,6 +231,7 @@ def abilities(driver: type[AnyDriver]) -> frozenset[str]:
     Args:
         driver: Its class.
     """
+    check_class("driver", driver, Driver, AsyncDriver)
     base = AsyncDriver if issubclass(driver, AsyncDriver) else Driver
     return frozenset(name for name in ABILITIES if getattr(driver, name) is not getattr(base, name))
 
@@ -241,6 +243,8 @@ def in_loop(driver: AsyncDriver, loop: AbstractEventLoop) -> Driver:
         driver: It is opened here.
         loop: Runs while a method is waited for, and is closed with the driver.
     """
+    check_kind("driver", driver, AsyncDriver)
+    check_kind("loop", loop, AbstractEventLoop)
     return _InLoop(driver, loop)
 
 

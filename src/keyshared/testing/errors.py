@@ -7,7 +7,7 @@ import reprlib
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-__all__ = ["GuaranteesError", "HistoryError", "UnsupportedError"]
+__all__ = ["GuaranteesError", "HistoryError", "UnsupportedError", "in_short"]
 
 _MESSAGE_LIMIT: Final = 500
 _VALUE_LIMIT: Final = 160
@@ -35,7 +35,7 @@ class HistoryError(ValueError):
     def __str__(self) -> str:
         place = f"{self.unit} {self.number}"
         what = place if self.field is None else f"{self.field} of {place}"
-        return _cut(f"{what} is {_shown(self.value)}; it must {self.requirement}")
+        return _cut(f"{what} is {in_short(self.value)}; it must {self.requirement}")
 
 
 class GuaranteesError(ValueError):
@@ -54,7 +54,7 @@ class GuaranteesError(ValueError):
         self.requirement = requirement
 
     def __str__(self) -> str:
-        return _cut(f"{self.parameter} is {_shown(self.value)}; it must {self.requirement}")
+        return _cut(f"{self.parameter} is {in_short(self.value)}; it must {self.requirement}")
 
 
 class UnsupportedError(NotImplementedError):
@@ -74,7 +74,7 @@ class UnsupportedError(NotImplementedError):
         return _cut(f"{self.driver} cannot {self.method}; override it if the broker can")
 
 
-def _shown(value: object) -> str:
+def in_short(value: object) -> str:
     """Return a short text of any value, also of one whose ``repr`` raises or never ends."""
     try:
         return _SHORT.repr(value)[:_VALUE_LIMIT]

@@ -10,6 +10,7 @@ check_extra("testing", "hypothesis")
 
 from hypothesis import strategies as st
 
+from keyshared.testing._given import check_count, check_kind
 from keyshared.testing.driver import ABILITIES, AnyDriver, abilities
 from keyshared.testing.steps import (
     Ack,
@@ -75,6 +76,7 @@ def keys(*, keyless: bool = False) -> st.SearchStrategy[bytes | None]:
     Args:
         keyless: Whether there are messages without a key, as None.
     """
+    check_kind("keyless", keyless, bool)
     few: st.SearchStrategy[bytes | None] = st.sampled_from(KEYS[:2])
     many: st.SearchStrategy[bytes | None] = st.sampled_from(KEYS)
     return st.one_of(few, few, many, *([st.none()] if keyless else []))
@@ -86,6 +88,7 @@ def consumer_names(most: int = len(NAMES)) -> st.SearchStrategy[str]:
     Args:
         most: How many different ones.
     """
+    check_count("most", most, 1)
     return st.sampled_from([*NAMES, *(f"c{number}" for number in range(12, 12 + most))][:most])
 
 
@@ -100,6 +103,9 @@ def delays_ms(*limits: int | None) -> st.SearchStrategy[int]:
     Args:
         limits: Timeouts of the system; None is passed over.
     """
+    for limit in limits:
+        if limit is not None:
+            check_kind("limits", limit, int)
     near = [limit + step for limit in limits if limit is not None for step in (-1, 0, 1) if limit + step > 0]
     return st.sampled_from([*_DELAYS_MS, *near])
 
@@ -124,6 +130,9 @@ def schedules(
         delays: Milliseconds that pass; see `delays_ms`.
         most: How many steps at most. The first is a join.
     """
+    for name, strategy in (("keys", keys), ("names", names), ("delays", delays)):
+        check_kind(name, strategy, st.SearchStrategy)
+    check_count("most", most, 1)
     can = frozenset(ABILITIES) if driver is None else abilities(driver)
     wanted = filters() if driver is None or driver.takes_filters else st.just(())
     joins = st.builds(Join, names, wanted)
@@ -168,6 +177,7 @@ def cluster_trees(most: int = 6) -> st.SearchStrategy[ClusterTree]:
     Args:
         most: How many clusters at most, at least two.
     """
+    check_count("most", most, 2)
     leaves = st.integers(2, 3).map(lambda count: [None] * count)
     return (
         st.recursive(leaves, lambda branches: st.lists(branches, min_size=2, max_size=3), max_leaves=most)

@@ -28,6 +28,7 @@ from keyshared.effects import (
     Spilled,
 )
 from keyshared.testing import history as past
+from keyshared.testing._given import check_surface
 from keyshared.testing.history import Happening, HoldReason, SettledBy
 
 __all__ = ["INPUTS", "Recorder"]
@@ -53,6 +54,7 @@ _HOLDS: Final[Mapping[str, HoldReason]] = {
 }
 _BY_HAND: Final = frozenset({"set_filters", "set_placement", "set_weight"})
 _WHOLE_LOG: Final = b""
+_ASKED: Final = ("config", "owner", "why_blocked", "outstanding_effects", "next_deadline_ms")
 
 
 class Recordable(Protocol):
@@ -93,6 +95,7 @@ class Recorder:
     """
 
     def __init__(self, dispatcher: Recordable) -> None:
+        check_surface("dispatcher", dispatcher, _ASKED)
         self._dispatcher = dispatcher
         self._config = dispatcher.config
         self.history: list[Happening] = []
@@ -136,6 +139,7 @@ class Recorder:
         Args:
             dispatcher: What goes on. Offsets that are offered to it again are not published twice.
         """
+        check_surface("dispatcher", dispatcher, _ASKED)
         self._dispatcher = dispatcher
 
     def at_rest(self) -> None:

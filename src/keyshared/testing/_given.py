@@ -1,0 +1,40 @@
+"""What callers of the kit may pass: `TypeError` for a value of the wrong kind, `GuaranteesError` for a wrong value."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from keyshared.testing.errors import GuaranteesError, in_short
+
+__all__ = ["check_class", "check_count", "check_kind", "check_surface"]
+
+_MOST: Final = 1_000_000  # names, steps or clusters of one test
+
+
+def check_kind(parameter: str, value: object, kind: type) -> None:
+    """Raise `TypeError` unless a value is of a class; shown like every error of the kit."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{parameter} is {in_short(value)}; it must be of {kind.__name__}")
+
+
+def check_class(parameter: str, value: object, *kinds: type) -> None:
+    """Raise `TypeError` unless a value is a class that is derived from one of others."""
+    if not isinstance(value, type) or not issubclass(value, kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{parameter} is {in_short(value)}; it must be a class derived from {names}")
+
+
+def check_count(parameter: str, value: object, least: int) -> None:
+    """Raise `TypeError` unless a value is an int, `GuaranteesError` if it is below the least, or beyond all reason."""
+    if type(value) is not int:
+        raise TypeError(f"{parameter} is {in_short(value)}; it must be an int")
+    if value < least:
+        raise GuaranteesError(parameter, value, f"be at least {least}")
+    if value > _MOST:
+        raise GuaranteesError(parameter, value, f"be at most {_MOST}")
+
+
+def check_surface(parameter: str, value: object, members: Iterable[str]) -> None:
+    """Raise `TypeError` unless a value has all that will be asked of it."""
+    for member in members:
+        if not hasattr(value, member):
+            raise TypeError(f"{parameter} is {in_short(value)}; it must have {member}")
