@@ -1,6 +1,6 @@
 """A source that grows whenever it is read: each job says what is true of one read, or that the source has changed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _two_tasks(spark: "SparkSession") -> Iterator[None]:
+    """Enough for topic-partitions to stand apart, and each task that runs Python costs more than its rows."""
+    before = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Job: TypeAlias = Callable[["DataFrame"], object]
