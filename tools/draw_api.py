@@ -44,7 +44,7 @@ _SILENT: Final = frozenset(
     ["__getattr__", "__hash__", "__init__", "__init_subclass__", "__post_init__", "__reduce__", "__repr__", "__str__"]
 )
 """Methods that nobody calls by their names, and that a class may have or not."""
-_FIELDS: Final = frozenset(["NamedTuple", "dataclass"])
+_FIELDS: Final = frozenset(["NamedTuple", "_fields_in_a_tuple", "dataclass"])
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 

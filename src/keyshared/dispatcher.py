@@ -8,7 +8,7 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Self, cast
+from typing import Any, Final, Generic, Self, cast
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared._dispatch.admission import Admission, Message
@@ -55,6 +55,7 @@ from keyshared.effects import (
     AckIgnoredReason,
     Deliver,
     Effect,
+    Item,
     ReleaseReason,
     Skipped,
     SkipReason,
@@ -76,6 +77,8 @@ __all__ = [
 ]
 
 SNAPSHOT_VERSION: Final = 1
+NO_ITEM: Final[Any] = None
+"""What comes back with a message whose host gave nothing along, whatever type its items have."""
 
 _LOADING: Final = int(State.LOADING)
 _IN_FLIGHT: Final = int(State.IN_FLIGHT)
@@ -83,13 +86,16 @@ _DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
 _BLOCKED: Final = int(State.BLOCKED)
 
 
-class KeySharedDispatcher:
+class KeySharedDispatcher(Generic[Item]):
     """Hands messages of one key to one consumer at a time, in order, and different keys to different consumers at once.
 
     Every input returns the effects that the host has to apply, in order: see `keyshared.effects`. ``now_ms`` is a
     monotonic clock in whole milliseconds; None means the instant of the previous call. A call that raises has changed
     nothing. Not thread-safe: read the clock, call, and queue the effects in one critical section, and let one task
     apply them.
+
+    The type of the items is a parameter: a ``KeySharedDispatcher[Order]`` takes orders, and its `Deliver` carry orders.
+    Without it an item may be anything. An item that the host did not give is None, whatever the type.
 
     Keys are ``bytes``, ``str`` (its UTF-8 bytes) or None for a message without order. Offsets grow strictly; gaps are
     legal.
@@ -161,7 +167,7 @@ class KeySharedDispatcher:
         *,
         now_ms: int,
         epoch: int = 0,
-        items: Mapping[int, object] | None = None,
+        items: Mapping[int, Item] | None = None,
     ) -> Self:
         """Rebuild a dispatcher from a `snapshot`; from then on it does what the original would have done.
 
@@ -218,7 +224,7 @@ class KeySharedDispatcher:
 
     # messages in
 
-    def offer(self, offset: int, key: Key, item: object = None, *, now_ms: int | None = None) -> list[Effect]:
+    def offer(self, offset: int, key: Key, item: Item = NO_ITEM, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Take the next message of the log.
 
         Args:
@@ -265,7 +271,7 @@ class KeySharedDispatcher:
         self._now = now_ms
         return self._outbox.finish_offer(granted, now_ms)
 
-    def offer_many(self, messages: Iterable[Message], *, now_ms: int | None = None) -> list[Effect]:
+    def offer_many(self, messages: Iterable[Message[Item]], *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Take several messages at one instant: the effects of single offers in one list, with one state at the end.
 
         Args:
@@ -286,7 +292,7 @@ class KeySharedDispatcher:
 
     # answers
 
-    def ack(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+    def ack(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle one delivery and hand out what it was holding back.
 
         Args:
@@ -327,7 +333,7 @@ class KeySharedDispatcher:
             self._notes.pop(offset, None)
         return self._outbox.finish([], self._window.settle(entry), now_ms)
 
-    def ack_many(self, receipts: Iterable[Receipt], *, now_ms: int | None = None) -> list[Effect]:
+    def ack_many(self, receipts: Iterable[Receipt], *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle several deliveries at one instant: the effects of single acks in one list, with one state at the end.
 
         Args:
@@ -348,7 +354,7 @@ class KeySharedDispatcher:
 
     def nack(
         self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
-    ) -> list[Effect]:
+    ) -> list[Effect[Item]]:
         """Say that a delivery failed: the message is retried after a delay, or is poison by now. Its key waits.
 
         Args:
@@ -376,17 +382,17 @@ class KeySharedDispatcher:
 
         return self._answer((offset, consumer, attempt), now_ms, fail)
 
-    def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+    def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Say that no retry can help: the message is poison now. As `nack`, without the retries."""
         return self._answer((offset, consumer, attempt), now_ms, self._endings.reject)
 
-    def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+    def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Give a delivery back untouched: it is delivered again, and no failure is counted. Returns as `nack`."""
         return self._answer((offset, consumer, attempt), now_ms, self._endings.release)
 
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
-    ) -> list[Effect]:
+    ) -> list[Effect[Item]]:
         """Give a delivery more time.
 
         Args:
@@ -414,7 +420,7 @@ class KeySharedDispatcher:
 
     # poison, spill, the log
 
-    def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
+    def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Confirm that a `DeadLetter` is written: the message is settled, or stays blocked if the policy says so.
 
         Returns:
@@ -424,7 +430,7 @@ class KeySharedDispatcher:
             offset, _DEAD_LETTERING, AckIgnoredReason.NOT_DEAD_LETTERING, now_ms, self._endings.archived
         )
 
-    def loaded(self, offset: int, item: object = None, *, now_ms: int | None = None) -> list[Effect]:
+    def loaded(self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Hand in the payload that a `Load` asked for.
 
         Returns:
@@ -436,7 +442,7 @@ class KeySharedDispatcher:
 
         return self._confirm(offset, _LOADING, AckIgnoredReason.NOT_LOADING, now_ms, provide)
 
-    def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
+    def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Give up one blocked message: it is settled, and its key goes on.
 
         Returns:
@@ -444,7 +450,7 @@ class KeySharedDispatcher:
         """
         return self._confirm(offset, _BLOCKED, AckIgnoredReason.NOT_BLOCKED, now_ms, self._endings.park)
 
-    def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect]:
+    def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Let all blocked messages of a key be tried again with no failure counted, and end its quarantine.
 
         Args:
@@ -460,7 +466,9 @@ class KeySharedDispatcher:
         self._endings.unblock(data)
         return self._outbox.wake([], now)
 
-    def unblock_offset(self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None) -> list[Effect]:
+    def unblock_offset(
+        self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None
+    ) -> list[Effect[Item]]:
         """Let one blocked message be tried again.
 
         Args:
@@ -478,7 +486,7 @@ class KeySharedDispatcher:
 
         return self._confirm(offset, _BLOCKED, AckIgnoredReason.NOT_BLOCKED, now_ms, go_on)
 
-    def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
+    def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Say that a message can no longer be read: it is settled now, or when the delivery that is open ends.
 
         Returns:
@@ -493,7 +501,7 @@ class KeySharedDispatcher:
             self._endings.gone(entry, notices)
         return self._outbox.wake(notices, now)
 
-    def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect]:
+    def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Say that the log now begins at an offset: `gone` for everything outstanding below it."""
         now = checked_now(now_ms, self._now)
         check_position("before", before)
@@ -513,7 +521,7 @@ class KeySharedDispatcher:
         weight: Weight | None = None,
         limit: int | None = None,
         now_ms: int | None = None,
-    ) -> list[Effect]:
+    ) -> list[Effect[Item]]:
         """Let a consumer take part; keys that move to it are handed over as their open deliveries end.
 
         Args:
@@ -540,7 +548,7 @@ class KeySharedDispatcher:
         self._now = now
         return self._outbox.wake(notices, now)
 
-    def remove_consumer(self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None) -> list[Effect]:
+    def remove_consumer(self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None) -> list[Effect[Item]]:
         """Let a consumer leave.
 
         Args:
@@ -562,7 +570,7 @@ class KeySharedDispatcher:
         self._now = now
         return self._outbox.wake(notices, now)
 
-    def set_inactive(self, name: str, *, now_ms: int | None = None) -> list[Effect]:
+    def set_inactive(self, name: str, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Say that a consumer's connection is gone: it gets nothing, and keeps its keys for the grace period.
 
         What it holds stays open, and acks count. An unknown name is ignored.
@@ -572,7 +580,7 @@ class KeySharedDispatcher:
         self._now = now
         return self._outbox.wake([], now)
 
-    def set_active(self, name: str, *, resumed: bool = False, now_ms: int | None = None) -> list[Effect]:
+    def set_active(self, name: str, *, resumed: bool = False, now_ms: int | None = None) -> list[Effect[Item]]:
         """Say that a consumer is back.
 
         Args:
@@ -593,7 +601,7 @@ class KeySharedDispatcher:
         self._now = now
         return self._outbox.wake(notices, now)
 
-    def set_limit(self, name: str, limit: int, *, now_ms: int | None = None) -> list[Effect]:
+    def set_limit(self, name: str, limit: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Set how many deliveries a consumer may have open; what it holds beyond that stays.
 
         Returns:
@@ -609,7 +617,7 @@ class KeySharedDispatcher:
         self._now = now
         return self._outbox.wake([], now)
 
-    def pull(self, name: str, most: int, *, only: int | None = None, now_ms: int | None = None) -> list[Effect]:
+    def pull(self, name: str, most: int, *, only: int | None = None, now_ms: int | None = None) -> list[Effect[Item]]:
         """Hand a consumer some of what waits for it, whatever its limit: for those who ask and have a limit of 0.
 
         Args:
@@ -650,21 +658,21 @@ class KeySharedDispatcher:
             return []
         return self._outbox.finish([], self._window.pull(member, most if only is None else 1, entry), now)
 
-    def set_filters(self, name: str, filters: Iterable[str], *, now_ms: int | None = None) -> list[Effect]:
+    def set_filters(self, name: str, filters: Iterable[str], *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Replace a consumer's key filters. Cost and result as `add_consumer`; raises also `UnknownConsumerError`."""
         now = checked_now(now_ms, self._now)
         self._membership.set_filters(name, filters)
         self._now = now
         return self._outbox.wake([], now)
 
-    def set_weight(self, name: str, weight: Weight, *, now_ms: int | None = None) -> list[Effect]:
+    def set_weight(self, name: str, weight: Weight, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Change a consumer's share. Cost and result as `add_consumer`; raises also `UnknownConsumerError`."""
         now = checked_now(now_ms, self._now)
         self._membership.set_weight(name, weight)
         self._now = now
         return self._outbox.wake([], now)
 
-    def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> list[Effect]:
+    def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Place keys in another way; connected consumers that the placement lacks are added to a copy of it."""
         now = checked_now(now_ms, self._now)
         self._membership.set_placement(placement)
@@ -677,7 +685,7 @@ class KeySharedDispatcher:
         """When `handle_timeout` has something to do next, or None. Exact. O(log n) amortised."""
         return self._timers.next_deadline
 
-    def handle_timeout(self, *, now_ms: int | None = None) -> list[Effect]:
+    def handle_timeout(self, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Let time act: ack timeouts, retries, drains, and evictions last. Calls that are early or extra are free.
 
         Args:
@@ -802,13 +810,13 @@ class KeySharedDispatcher:
             if isinstance(entry, Entry)
         )
 
-    def in_flight(self, consumer: str | None = None) -> list[Deliver]:
+    def in_flight(self, consumer: str | None = None) -> list[Deliver[Item]]:
         """Open deliveries of one consumer, or of all in the order of joining, each in offset order. O(result)."""
         names = self._members if consumer is None else [consumer]
         chosen = [self._members[name] for name in names if name in self._members]
         return [delivery(entry) for member in chosen for entry in held_by(member)]
 
-    def outstanding_effects(self) -> list[Effect]:
+    def outstanding_effects(self) -> list[Effect[Item]]:
         """Every obligation that is not met: `DeadLetter`, then `Load`, then `Deliver`, each by offset. O(n)."""
         return self._outbox.outstanding()
 
@@ -856,7 +864,9 @@ class KeySharedDispatcher:
         self._outbox.go_on(paused=data.field("paused").flag())
         self._admission.begin()
 
-    def _answer(self, receipt: Receipt, now_ms: int | None, act: Callable[[Entry, list[Effect]], None]) -> list[Effect]:
+    def _answer(
+        self, receipt: Receipt, now_ms: int | None, act: Callable[[Entry, list[Effect]], None]
+    ) -> list[Effect[Item]]:
         """Act on the delivery that a receipt names, if it is current."""
         now = checked_now(now_ms, self._now)
         check_receipt(*receipt)
@@ -868,7 +878,7 @@ class KeySharedDispatcher:
         act(entry, notices)
         return self._outbox.wake(notices, now)
 
-    def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect]:
+    def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect[Item]]:
         """Answer an ack that does not name a current delivery."""
         check_receipt(offset, consumer, attempt)
         self._now = now
@@ -889,7 +899,7 @@ class KeySharedDispatcher:
         otherwise: AckIgnoredReason,
         now_ms: int | None,
         act: Callable[[Entry, list[Effect]], None],
-    ) -> list[Effect]:
+    ) -> list[Effect[Item]]:
         """Act on a message that waits in a state for the host to say something."""
         now = checked_now(now_ms, self._now)
         check_offset("offset", offset)

@@ -11,11 +11,26 @@ A call of the dispatcher returns a list of effects in this order:
 Every effect is an absolute fact, never a delta: applying it twice does no harm. All are tuples with named fields,
 because building one costs less than a third of a frozen dataclass (benchmarks/bench_effects.py); unlike plain tuples
 they are equal only to the same kind of effect.
+
+`Deliver` and `DeadLetter` carry the item that a message came with. Its type is a parameter: ``Effect[Order]`` is what a
+``KeySharedDispatcher[Order]`` returns, and ``Effect`` alone is ``Effect[object]``.
 """
 
+from collections import namedtuple
 from enum import StrEnum
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Self, TypeAlias, dataclass_transform
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # `typing` knows defaults from Python 3.13 on; checkers know this everywhere
+
+    Item = TypeVar("Item", default=object)
+    Item_co = TypeVar("Item_co", covariant=True, default=object)
+else:
+    from typing import TypeVar
+
+    Item = TypeVar("Item")
+    Item_co = TypeVar("Item_co", covariant=True)
 
 __all__ = [
     "AckIgnored",
@@ -41,6 +56,8 @@ __all__ = [
 ]
 
 _Value = TypeVar("_Value", bound=tuple[object, ...])
+_named_tuple_of: Final[Any] = namedtuple  # noqa: PYI024 - mypy wants its fields written out, these are read from a class
+_OWN: Final = frozenset(["__doc__", "__module__", "__slots__"])
 
 
 class AckIgnoredReason(StrEnum):
@@ -125,6 +142,31 @@ def _equal_by_class(cls: type[_Value]) -> type[_Value]:
     cls.__eq__ = _equal  # type: ignore[method-assign]  # mypy keeps tuple's own signature
     cls.__ne__ = _unequal  # type: ignore[assignment, method-assign]  # as above
     cls.__hash__ = _hash  # type: ignore[method-assign]  # as above
+    return cls
+
+
+class _WithFields(tuple[Any, ...]):
+    """What `_fields_in_a_tuple` adds, for type checkers."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        _fields: ClassVar[tuple[str, ...]]
+
+        def _asdict(self) -> dict[str, Any]: ...
+
+        def _replace(self, **fields: Any) -> Self: ...  # noqa: ANN401  # whatever type a field has
+
+
+@dataclass_transform(frozen_default=True)
+def _fields_in_a_tuple(cls: type[_Value]) -> type[_Value]:
+    """Give a class of tuples the fields that it lists, as `NamedTuple` would.
+
+    That one loses the type parameter in ``match`` and ``isinstance``, as mypy understands it: every item would be Any.
+    """
+    for name, value in vars(_named_tuple_of(cls.__name__, cls.__annotations__)).items():
+        if name not in _OWN:
+            setattr(cls, name, value)
     return cls
 
 
@@ -247,7 +289,8 @@ class Spilled(NamedTuple):
 
 
 @_equal_by_class
-class DeadLetter(NamedTuple):
+@_fields_in_a_tuple
+class DeadLetter(_WithFields, Generic[Item_co]):
     """Write this message to the dead-letter store, then confirm with ``dead_lettered(offset)``.
 
     Until then its key waits.
@@ -260,11 +303,13 @@ class DeadLetter(NamedTuple):
         item: The passenger given to ``offer``.
     """
 
+    __slots__ = ()
+
     offset: int
     key: bytes | None
     attempt: int
     failures: int
-    item: object
+    item: Item_co
 
 
 @_equal_by_class
@@ -281,7 +326,8 @@ class Load(NamedTuple):
 
 
 @_equal_by_class
-class Deliver(NamedTuple):
+@_fields_in_a_tuple
+class Deliver(_WithFields, Generic[Item_co]):
     """Hand this message to this consumer now.
 
     Attributes:
@@ -293,12 +339,14 @@ class Deliver(NamedTuple):
         item: The passenger given to ``offer``.
     """
 
+    __slots__ = ()
+
     offset: int
     key: bytes | None
     consumer: str
     attempt: int
     failures: int
-    item: object
+    item: Item_co
 
     @property
     def receipt(self) -> tuple[int, str, int]:
@@ -341,9 +389,9 @@ Effect: TypeAlias = (
     | Skipped
     | Settled
     | Spilled
-    | DeadLetter
+    | DeadLetter[Item_co]
     | Load
-    | Deliver
+    | Deliver[Item_co]
     | CursorAdvanced
     | Resumed
 )

@@ -1,22 +1,23 @@
 """What is checked about a message before it is let in: is it known already, and would anybody take it."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from keyshared._checks import check_offset
 from keyshared._dispatch.membership import Membership
 from keyshared._window.lanes import State
 from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.effects import Item
 from keyshared.errors import ConfigError, OffsetOrderError, UnmatchedKeyError, WindowFullError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.window import InFlightWindow
 
 __all__ = ["Admission", "Message"]
 
-Message = tuple[int, Key, object]
+Message: TypeAlias = tuple[int, Key, Item]
 """Offset, key and passenger, as ``offer_many`` takes them."""
 
-_Keyed = tuple[int, bytes | None, object]
+_Keyed = tuple[int, bytes | None, Any]
 _SPILLED: Final = int(State.SPILLED)
 
 

@@ -1,7 +1,7 @@
 """What a call returns: effects in their order, and the state that only the last one counts of."""
 
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 
 from keyshared._checks import require
 from keyshared._dispatch.drain_deadlines import DrainDeadlines
@@ -77,11 +77,11 @@ class Outbox:
         free = self._window.free_slots
         self.paused = not free or (paused and free < self._window.capacity - self._resume_at)
 
-    def wake(self, notices: list[Effect], now: int) -> list[Effect]:
+    def wake(self, notices: list[Effect], now: int) -> list[Effect[Any]]:
         """Let the window act on all that has changed, and add what comes of it to the notices."""
         return self.finish(notices, self._window.wake(), now)
 
-    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect]:  # noqa: C901  # twice a message
+    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901  # twice a message
         """Add obligations and state to the notices in ``out``: what a call returns. O(granted)."""
         others: list[Entry] | None = None
         place = len(out)
@@ -112,7 +112,7 @@ class Outbox:
             self.paused = True
         return out
 
-    def finish_offer(self, granted: list[Entry], now: int) -> list[Effect]:
+    def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
         """`finish` for an offer, which can move no cursor and free nothing: the common case is written out."""
         if self._drains is not None or len(granted) != 1 or granted[0].state != _IN_FLIGHT:
             return self.finish([], granted, now)
@@ -125,7 +125,7 @@ class Outbox:
         name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
         return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
 
-    def merge(self, calls: list[list[Effect]], settled: Collection[int] = ()) -> list[Effect]:
+    def merge(self, calls: list[list[Effect[Any]]], settled: Collection[int] = ()) -> list[Effect[Any]]:
         """One list for several calls at one instant: kinds in order, each kind as it came, state once.
 
         ``settled`` names what those calls were to settle: what one of them handed out and a later one settled is left
@@ -144,7 +144,7 @@ class Outbox:
             self._resume_if_roomy(merged)
         return merged
 
-    def outstanding(self) -> list[Effect]:
+    def outstanding(self) -> list[Effect[Any]]:
         """Every obligation that is not met: dead letters, loads, deliveries, each in offset order. O(n)."""
         entries = self._window.outstanding()
         archive = [dead_letter(entry) for entry in entries if entry.state == _DEAD_LETTERING]
@@ -187,13 +187,13 @@ class Outbox:
             out.append(Resumed(free))
 
 
-def delivery(entry: Entry) -> Deliver:
+def delivery(entry: Entry) -> Deliver[Any]:
     """What a message in flight asks for."""
     name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
     return Deliver(entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)
 
 
-def dead_letter(entry: Entry) -> DeadLetter:
+def dead_letter(entry: Entry) -> DeadLetter[Any]:
     """What a message that is being archived asks for."""
     return DeadLetter(entry.offset, entry.key, entry.attempt, entry.failures, entry.item)
 
@@ -203,7 +203,7 @@ def load(entry: Entry) -> Load:
     return Load(entry.offset, entry.key)
 
 
-def _other_obligations(entries: list[Entry]) -> list[Effect]:
+def _other_obligations(entries: list[Entry]) -> list[Effect[Any]]:
     """Spill notices, dead letters and loads; a message that was settled within the call is passed over."""
     spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == _SPILLED]
     archive: list[Effect] = [dead_letter(entry) for entry in entries if entry.state == _DEAD_LETTERING]

@@ -17,7 +17,7 @@ from bisect import insort
 from collections import OrderedDict
 from enum import IntEnum
 from operator import attrgetter
-from typing import Final, final
+from typing import Any, Final, final
 
 from keyshared.cursor import SETTLED, Cell
 
@@ -106,7 +106,7 @@ class Entry(Cell):
 
     __slots__ = ("after", "attempt", "before", "consumer", "deadline", "failures", "item", "key", "lane")
 
-    def __init__(self, offset: int, key: bytes | None, item: object, lane: "Lane") -> None:
+    def __init__(self, offset: int, key: bytes | None, item: Any, lane: "Lane") -> None:  # noqa: ANN401  # its owner knows
         # Cell has no constructor: one call less on the path that every message takes.
         self.offset = offset
         self.state = 1

@@ -141,7 +141,7 @@ class Host:
 
     def _deliver(self, effect: Deliver) -> None:
         offset, key, name, attempt, failures, item = effect
-        passenger: Passenger = item  # type: ignore[assignment]  # what was offered
+        passenger: Passenger = item  # what was offered
         self.open[offset] = effect
         available = passenger[0] if attempt == 1 else self.again.pop(offset)
         fields = (

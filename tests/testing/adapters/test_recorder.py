@@ -11,7 +11,6 @@ from tests.testing.recorded import guarantees_of
 
 from keyshared import DispatcherConfig, HashRange, HashRing, KeySharedDispatcher, Poison, RetryPolicy
 from keyshared.config import DrainUnit
-from keyshared.effects import Effect
 from keyshared.errors import UnknownConsumerError
 from keyshared.placement import AssignedRanges
 from keyshared.testing import check_history
@@ -232,10 +231,11 @@ def test_a_pull_may_go_beyond_the_limit_for_its_own_length() -> None:
 
 
 def test_every_call_with_effects_is_recorded() -> None:
+    with_effects = KeySharedDispatcher.offer.__annotations__["return"]
     calls = {
         name
         for name, method in vars(KeySharedDispatcher).items()
-        if getattr(method, "__annotations__", {}).get("return") == list[Effect] and name[0] != "_"
+        if getattr(method, "__annotations__", {}).get("return") == with_effects and name[0] != "_"
     }
     assert calls - {"outstanding_effects"} == INPUTS
 
