@@ -66,7 +66,7 @@ class World:
     def actions(self) -> list[Action]:
         possible = {
             "produce": self.produced < len(self.keys),
-            "flush": self.produced == len(self.keys) and self.producer.next_deadline_ms is not None,
+            "flush": self.produced == len(self.keys) and self.producer.next_deadline_ms() is not None,
             "change": self.changes,
             "producer learns": self.producer.segments.epoch < self.truth.epoch,
             "reader learns": self.progress.segments.epoch < self.truth.epoch,

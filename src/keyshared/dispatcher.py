@@ -674,7 +674,7 @@ class KeySharedDispatcher:
     # time
 
     def next_deadline_ms(self) -> int | None:
-        """When `handle_timeout` has something to do next, or None. Exact. O(log n) amortised."""
+        """Return when `handle_timeout` has something to do next, or None. Exact. O(log n) amortised."""
         return self._timers.next_deadline
 
     def handle_timeout(self, *, now_ms: int | None = None) -> list[Effect]:

@@ -489,7 +489,7 @@ class DrainTracker:
         return handed
 
     def next_deadline_ms(self) -> int | None:
-        """Tell when `handle_timeout` has something to do; None if never. O(1) amortised."""
+        """Return when `handle_timeout` has something to do; None if never. O(1) amortised."""
         if self._timeout_ms is None:
             return None
         waves = self._waves

@@ -143,7 +143,7 @@ COMMANDS: Final = (OFFER, *_CALLS)
 """What a command may be: methods of the dispatcher, except those that need more than a row can hold."""
 
 
-def call(dispatcher: KeySharedDispatcher, command: Command, now_ms: int) -> list[Effect]:
+def call(dispatcher: KeySharedDispatcher, command: Command, *, now_ms: int) -> list[Effect]:
     """Make the call that a command stands for.
 
     Args:
@@ -164,7 +164,7 @@ def call(dispatcher: KeySharedDispatcher, command: Command, now_ms: int) -> list
     Example:
         >>> from keyshared import HashRing
         >>> dispatcher = KeySharedDispatcher(HashRing())
-        >>> call(dispatcher, Command(0, 5, "add_consumer", consumer="c1"), 5), dispatcher.owner("order-1")
+        >>> call(dispatcher, Command(0, 5, "add_consumer", consumer="c1"), now_ms=5), dispatcher.owner("order-1")
         ([], 'c1')
     """
     check_kind("dispatcher", dispatcher, KeySharedDispatcher)

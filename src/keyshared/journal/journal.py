@@ -262,7 +262,7 @@ class Journal:
         return len(self._unread)
 
     def next_deadline_ms(self) -> int | None:
-        """When `advance` has something to do next, or None. O(log n) amortised."""
+        """Return when `advance` has something to do next, or None. O(log n) amortised."""
         return self._dispatcher.next_deadline_ms()
 
     # inside
@@ -343,7 +343,7 @@ class Journal:
     def _call(self, command: Command) -> list[Effect]:
         if command.command == OFFER:
             return self._read(command)
-        effects = call(self._dispatcher, command, self._now)
+        effects = call(self._dispatcher, command, now_ms=self._now)
         if self._unread and command.offset is not None:
             if command.command == "gone" and command.offset in self._unread:
                 effects.append(self._skip(command.offset))
