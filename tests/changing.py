@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.distribution.trees import chosen_plan, links_of, random_shape
 
-from keyshared.distribution import Change, DistributionTree, Drain, Hop, Replication, Report, judge
+from keyshared.distribution import DistributionTree, Hop, Quiescence, Replication, Report, TreeChange, judge
 from keyshared.errors import TopologyError
 
-TreeChange = Change[DistributionTree]
+TreeChange = TreeChange[DistributionTree]
 
 KINDS = ("add", "add above", "add wide", "move", "remove", "renumber")
 SPEEDS = (0.0, 0.01, 1.0, 100.0)  # a link that is starved, one that lags, two that do not
@@ -78,7 +78,7 @@ class Changing:
     tree: DistributionTree
     random: Random
     plan: Callable[[TreeChange], TreeChange] = lambda change: change
-    drain: Callable[[TreeChange], Drain[DistributionTree]] = Drain
+    drain: Callable[[TreeChange], Quiescence[DistributionTree]] = Quiescence
     replication: type[Replication] = Replication
     names: int = 0
     speeds: dict[Hop, float] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Changing:
             if any(weights):
                 self.world.work(self.random.choices(ready, weights)[0])
 
-    def drained(self, change: TreeChange) -> Drain[DistributionTree]:
+    def drained(self, change: TreeChange) -> Quiescence[DistributionTree]:
         drain, left = self.drain(change), 60  # or each level would have more to read than the one above it
         stopped = drain.stop
         while not drain.observe(self.world.log_ends(), self.world.positions()):
@@ -195,7 +195,7 @@ Event = str | TreeChange  # a record is produced there, or a change begins
 class _State:
     world: Replication
     at: int = 0
-    drain: Drain[DistributionTree] | None = None
+    drain: Quiescence[DistributionTree] | None = None
 
     def twin(self) -> "_State":
         world = copy.copy(self.world)
@@ -239,7 +239,7 @@ def _next_states(state: _State, events: list[Event]) -> Iterator[_State]:
                 yield twin
         elif state.drain is None:
             if event.needs_drain:
-                twin.drain = Drain(event)
+                twin.drain = Quiescence(event)
             else:
                 twin.world.apply(event)
             yield twin

@@ -27,7 +27,7 @@ from keyshared.copyflags import BigEndian, CopyFlags, FlagsHeader
 from keyshared.cursor import Cell, ContiguousCursor, CursorToken
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.distribution import Arrival as ReplicationArrival
-from keyshared.distribution import Change, DistributionTree, Distributor, Drain, Hop, Produced, Replication
+from keyshared.distribution import DistributionTree, Distributor, Hop, Produced, Quiescence, Replication, TreeChange
 from keyshared.distribution import Report as ReplicationReport
 from keyshared.draining import DrainingEntry, DrainingHashes, DrainingStats
 from keyshared.draintracker import DrainTracker
@@ -252,12 +252,12 @@ def batcher() -> BucketBatcher:
     return made
 
 
-def change() -> Change[DistributionTree]:
+def change() -> TreeChange[DistributionTree]:
     return tree().plan_add("d", near="b")
 
 
-def drain() -> Drain[DistributionTree]:
-    made = Drain(tree().plan_remove("c"))
+def drain() -> Quiescence[DistributionTree]:
+    made = Quiescence(tree().plan_remove("c"))
     made.observe(dict.fromkeys("abc", 0), dict.fromkeys(tree().plan(), 0))
     return made
 
@@ -268,7 +268,7 @@ def replication() -> Replication:
     return made
 
 
-def losing() -> Change[DistributionTree]:
+def losing() -> TreeChange[DistributionTree]:
     return tree().plan_remove("c")
 
 
@@ -355,8 +355,8 @@ BUILD: dict[str, Make] = {
     "pendingacks.PendingAcks": pending,
     "segments.producer.SegmentProducer": producer,
     "offsets.provenance.ProvenanceVector": lambda: ProvenanceVector({"a": 3}),
-    "distribution.change.Change": change,
-    "distribution.change.Drain": drain,
+    "distribution.change.TreeChange": change,
+    "distribution.change.Quiescence": drain,
     "ranges.HashRange": lambda: HashRange(0, 9),
     "ranges.RangeMap": lambda: RangeMap([(HashRange(0, 9), "ann")]),
     "subjects.registry.Reference": lambda: Reference("n", "s", 1),
@@ -599,8 +599,8 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "offsets.provenance.ProvenanceVector.compact": {"earliest": lambda: {"a": 2}},
     "offsets.provenance.ProvenanceVector.from_json": {"data": lambda: ProvenanceVector({"a": 3}).to_json()},
     "simulate.service.draw": {"purpose": lambda: "letters"},
-    "distribution.change.Drain": {"change": losing},
-    "distribution.change.Drain.observe": {"positions": lambda: dict.fromkeys(tree().plan(), 1)},
+    "distribution.change.Quiescence": {"change": losing},
+    "distribution.change.Quiescence.observe": {"positions": lambda: dict.fromkeys(tree().plan(), 1)},
     "ranges.HashRange.inclusive": {"last": lambda: 9},
     "ranges.RangeMap.from_json": {"data": lambda: RangeMap([(HashRange(0, 9), "ann")]).to_json()},
     "ranges.RangeMap.from_stops": {"owners": lambda: ["ann"]},
@@ -695,7 +695,7 @@ def _members(name: str, thing: type) -> Iterator[_Found]:
 
 # The arguments are right, and the object is in no state for them
 REFUSED = frozenset(
-    {"placement.exclusive.ExclusiveRanges.add", "distribution.change.Drain.token", "segments.map.SegmentMap.prune"}
+    {"placement.exclusive.ExclusiveRanges.add", "distribution.change.Quiescence.token", "segments.map.SegmentMap.prune"}
 )
 
 

@@ -9,7 +9,6 @@ from keyshared.copyflags import CopyFlags
 from keyshared.distribution import (
     Arrival,
     Case,
-    Change,
     Copy,
     Destroyed,
     DistributionTree,
@@ -20,6 +19,7 @@ from keyshared.distribution import (
     Report,
     Retreed,
     Step,
+    TreeChange,
     Up,
     Work,
     judge,
@@ -261,7 +261,7 @@ class TestReplication:
         wide = TREE.plan_add("5", near="3", wide=True)
         moved = wide.after.plan_move(Hop("5", 3, "1"), "2")
         starts = wide.starts(clusters.log_ends(), clusters.positions())
-        twice = Change(TREE, TREE, added=(FIRST,))
+        twice = TreeChange(TREE, TREE, added=(FIRST,))
         mistakes: list[tuple[type[Exception], Any]] = [
             (ConfigError, lambda: clusters.produce("9")),
             (ConfigError, lambda: clusters.produce("1", flags=-1)),

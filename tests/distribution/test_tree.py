@@ -13,15 +13,15 @@ from tests.work import work_of
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import (
     MAX_LINKS,
-    Change,
     Copy,
     DistributionTree,
     Distributor,
-    Drain,
     Follows,
     Hop,
-    Moved,
+    LinkMove,
+    Quiescence,
     Replication,
+    TreeChange,
 )
 from keyshared.errors import ConfigError, InvariantError, QuiesceError, TopologyError
 
@@ -32,11 +32,11 @@ ALONE = DistributionTree("c1")
 ROOMY = DistributionTree([["1", ["2", "3"]], ["4", "5"]])
 
 
-def in_good_order(world: Replication, change: Change[DistributionTree]) -> DistributionTree:
+def in_good_order(world: Replication, change: TreeChange[DistributionTree]) -> DistributionTree:
     """Drain what has to be drained, and bring the change into force."""
     token = None
     if change.needs_drain:
-        drain = Drain(change)
+        drain = Quiescence(change)
         while not drain.observe(world.log_ends(), world.positions()):
             for hop in drain.watch:
                 if hop in world.ready():
@@ -363,7 +363,7 @@ class TestMoving:
         tree = DistributionTree(UNBALANCED)
         change = tree.plan_move(Hop("4", 3, "1"), "3")
 
-        assert (Moved(Hop("4", 3, "1"), Hop("4", 3, "3")),) == change.moved
+        assert (LinkMove(Hop("4", 3, "1"), Hop("4", 3, "3")),) == change.moved
         assert {("1", 2), ("2", 2), ("3", 2), ("2", 1), ("3", 1)} == {(hop.cluster, hop.level) for hop in change.drains}
         assert [2, 2, 2, 1, 1] == [hop.level for hop in change.drains]
         assert ((), (), (), True) == (change.added, change.removed, change.silent, change.needs_drain)
@@ -431,7 +431,7 @@ class TestRenumbering:
         tree = DistributionTree([["c1", "c2"], "c3"])
         change = tree.plan_renumber()
 
-        assert Change(tree, tree) == change
+        assert TreeChange(tree, tree) == change
         assert tree == tree.apply(change)
 
 

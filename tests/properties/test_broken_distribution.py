@@ -17,15 +17,15 @@ from keyshared.copyflags import CopyFlags, FlagsHeader, strip_distribution_heade
 from keyshared.distribution import (
     LEVEL_STEP,
     Case,
-    Change,
     Copy,
     DistributionTree,
-    Drain,
     Hop,
-    Moved,
+    LinkMove,
     Quiesced,
+    Quiescence,
     Replication,
     Report,
+    TreeChange,
 )
 from keyshared.errors import TopologyError
 
@@ -210,7 +210,7 @@ def test_a_record_that_keeps_the_header_of_another_one_is_lost_for_most() -> Non
 Event = Callable[[Replication, DistributionTree, Random], None]
 
 
-def moves_to(tree: DistributionTree, target: str) -> Iterable[Change[DistributionTree]]:
+def moves_to(tree: DistributionTree, target: str) -> Iterable[TreeChange[DistributionTree]]:
     """Changes, one after the other, that move every link away from a cluster as far as that is possible."""
     for hop in tree.plan():
         if hop.target == target:
@@ -253,7 +253,7 @@ def destroyed(world: Replication, tree: DistributionTree, *, rewind: bool) -> No
     lost = tree.clusters[0]  # nothing was produced there
     world.destroy(lost)
     loss = tree.plan_loss(lost)
-    world.apply(Change(loss.before, loss.after, removed=loss.removed, moved=loss.moved, rewind=rewind))
+    world.apply(TreeChange(loss.before, loss.after, removed=loss.removed, moved=loss.moved, rewind=rewind))
 
 
 def destroyed_without_rewind(world: Replication, tree: DistributionTree, random: Random) -> None:  # noqa: ARG001 - one kind of call
@@ -268,11 +268,11 @@ def crashes(world: Replication, tree: DistributionTree, random: Random) -> None:
     traffic(world, random, 60, crash=0.1)
 
 
-def renumbered(tree: DistributionTree) -> Change[DistributionTree]:
+def renumbered(tree: DistributionTree) -> TreeChange[DistributionTree]:
     """All levels higher by a step, so that old flags look like those of other levels."""
-    moved = tuple(Moved(hop, hop._replace(level=hop.level + LEVEL_STEP)) for hop in tree.plan())
+    moved = tuple(LinkMove(hop, hop._replace(level=hop.level + LEVEL_STEP)) for hop in tree.plan())
     drains = tuple(sorted(tree.plan(), key=lambda hop: -hop.level))
-    return Change(tree, tree, moved=moved, drains=drains, silent=tree.clusters)
+    return TreeChange(tree, tree, moved=moved, drains=drains, silent=tree.clusters)
 
 
 def renumbered_in_flight(world: Replication, tree: DistributionTree, random: Random) -> None:  # noqa: ARG001 - one kind of call
@@ -340,12 +340,12 @@ def test_what_happens_to_a_running_distribution(event: Event, wanted: set[str]) 
     assert wanted == found
 
 
-class WithoutTheEnd(Drain[DistributionTree]):
+class WithoutTheEnd(Quiescence[DistributionTree]):
     """Takes it for enough that no link copies any more."""
 
     __slots__ = ()
 
-    def __init__(self, change: Change[DistributionTree]) -> None:
+    def __init__(self, change: TreeChange[DistributionTree]) -> None:
         super().__init__(change)
         self._stages = [stage for stage in self._stages if stage.level]
 
@@ -355,7 +355,7 @@ class WithoutTheEnd(Drain[DistributionTree]):
         return tuple(moved.old for moved in self._change.moved if moved.old.level > level)
 
 
-class StopsNothing(Drain[DistributionTree]):
+class StopsNothing(Quiescence[DistributionTree]):
     """Lets links that are to move go on."""
 
     __slots__ = ()
@@ -366,8 +366,8 @@ class StopsNothing(Drain[DistributionTree]):
 
 
 def after_the_drain(
-    plan: Callable[[DistributionTree, Random], Change[DistributionTree] | None],
-    drain: type[Drain[DistributionTree]],
+    plan: Callable[[DistributionTree, Random], TreeChange[DistributionTree] | None],
+    drain: type[Quiescence[DistributionTree]],
     *,
     silent: bool = True,
 ) -> set[str]:
@@ -390,35 +390,35 @@ def after_the_drain(
     return found
 
 
-def a_new_numbering(tree: DistributionTree, random: Random) -> Change[DistributionTree]:
+def a_new_numbering(tree: DistributionTree, random: Random) -> TreeChange[DistributionTree]:
     return tree.plan_add("new", near=random.choice(tree.clusters)).after.plan_renumber()
 
 
-def a_move(tree: DistributionTree, random: Random) -> Change[DistributionTree] | None:
+def a_move(tree: DistributionTree, random: Random) -> TreeChange[DistributionTree] | None:
     return next(iter(moves_to(tree, random.choice(tree.clusters))), None)
 
 
-def a_removal(tree: DistributionTree, random: Random) -> Change[DistributionTree]:
+def a_removal(tree: DistributionTree, random: Random) -> TreeChange[DistributionTree]:
     return tree.plan_remove(random.choice(tree.clusters))
 
 
 def test_a_drain_that_does_half_of_its_work_is_caught() -> None:
-    assert set() == after_the_drain(a_new_numbering, Drain)
-    assert set() == after_the_drain(a_move, Drain)
-    assert set() == after_the_drain(a_removal, Drain)
+    assert set() == after_the_drain(a_new_numbering, Quiescence)
+    assert set() == after_the_drain(a_move, Quiescence)
+    assert set() == after_the_drain(a_removal, Quiescence)
     assert DOUBLED in after_the_drain(a_new_numbering, WithoutTheEnd)
-    assert LOST in after_the_drain(a_new_numbering, Drain, silent=False)
+    assert LOST in after_the_drain(a_new_numbering, Quiescence, silent=False)
     assert {REORDERED} == after_the_drain(a_move, StopsNothing)
     assert LOST in after_the_drain(a_removal, StopsNothing)  # it goes on copying to the cluster that leaves
-    assert LOST in after_the_drain(a_removal, Drain, silent=False)
+    assert LOST in after_the_drain(a_removal, Quiescence, silent=False)
 
 
-class LowestLevelFirst(Drain[DistributionTree]):
+class LowestLevelFirst(Quiescence[DistributionTree]):
     """Walks the levels in the wrong direction."""
 
     __slots__ = ()
 
-    def __init__(self, change: Change[DistributionTree]) -> None:
+    def __init__(self, change: TreeChange[DistributionTree]) -> None:
         super().__init__(change)
         self._stages.reverse()
 
@@ -427,7 +427,7 @@ def test_a_drain_in_the_wrong_order_is_caught() -> None:
     tree = DistributionTree({3: [{2: ["a", {1: ["b", "c"]}]}, "d"]}, [Hop("d", 3, "a"), Hop("a", 2, "b")])
     change = tree.plan_move(Hop("d", 3, "a"), "c")
 
-    def reordered(drain: Drain[DistributionTree]) -> tuple[Case, ...]:
+    def reordered(drain: Quiescence[DistributionTree]) -> tuple[Case, ...]:
         world = Replication(tree.clusters, tree.plan())
         world.produce("d")
         world.work(Hop("d", 3, "a"))
@@ -442,16 +442,16 @@ def test_a_drain_in_the_wrong_order_is_caught() -> None:
         world.settle()
         return world.report().reordered
 
-    assert () == reordered(Drain(change))
+    assert () == reordered(Quiescence(change))
     assert (Case("d", 0, "c"),) == reordered(LowestLevelFirst(change))
 
 
-def from_the_start_by_flags(change: Change[DistributionTree]) -> Change[DistributionTree]:
+def from_the_start_by_flags(change: TreeChange[DistributionTree]) -> TreeChange[DistributionTree]:
     """New links read all logs from the start and take old flags for what they would mean now."""
     return replace(change, fill=None, follows=(), drains=()) if change.added else change
 
 
-class FromTheEndOfEachLog(Change[DistributionTree]):
+class FromTheEndOfEachLog(TreeChange[DistributionTree]):
     """Takes the ends of the logs for the cut, not the places where the leaders stand."""
 
     __slots__ = ()
@@ -461,7 +461,7 @@ class FromTheEndOfEachLog(Change[DistributionTree]):
         return super().starts(log_ends, positions) | ends
 
 
-def from_the_end_of_each_log(change: Change[DistributionTree]) -> Change[DistributionTree]:
+def from_the_end_of_each_log(change: TreeChange[DistributionTree]) -> TreeChange[DistributionTree]:
     return FromTheEndOfEachLog(**{each.name: getattr(change, each.name) for each in fields(change)})
 
 
@@ -475,19 +475,21 @@ class FillsWithOldFlags(Replication):
             self._append(hop.target, record, hop)
 
 
-class NoDrain(Drain[DistributionTree]):
+class NoDrain(Quiescence[DistributionTree]):
     """Takes everything for drained."""
 
     __slots__ = ()
 
-    def __init__(self, change: Change[DistributionTree]) -> None:
+    def __init__(self, change: TreeChange[DistributionTree]) -> None:
         super().__init__(change)
         self._stages = []
 
 
-def unless_added(fault: type[Drain[DistributionTree]]) -> Callable[[Change[DistributionTree]], Drain[DistributionTree]]:
+def unless_added(
+    fault: type[Quiescence[DistributionTree]],
+) -> Callable[[TreeChange[DistributionTree]], Quiescence[DistributionTree]]:
     """A drain that is broken for added clusters only."""
-    return lambda change: fault(change) if change.added else Drain(change)
+    return lambda change: fault(change) if change.added else Quiescence(change)
 
 
 @pytest.mark.parametrize(

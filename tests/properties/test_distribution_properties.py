@@ -21,7 +21,7 @@ from tests.distribution.trees import (
     traffic,
 )
 
-from keyshared.distribution import Change, DistributionTree, Produced, Replication, Step, Work, run
+from keyshared.distribution import DistributionTree, Produced, Replication, Step, TreeChange, Work, run
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 seeds = st.integers(0, 1 << 32)
@@ -95,7 +95,7 @@ def test_random_trees_under_random_interleavings(nested: object, seed: int, move
     assert report.produced * (len(clusters) - 1) == report.copies
 
 
-def a_change(tree: DistributionTree, kind: str, random: Random) -> Change[DistributionTree] | None:
+def a_change(tree: DistributionTree, kind: str, random: Random) -> TreeChange[DistributionTree] | None:
     if kind == "move":
         choices = movable(tree)
         return tree.plan_move(*random.choice(choices)) if choices else None
@@ -166,7 +166,7 @@ def test_whatever_was_changed_the_tree_is_right(leaves: int, seed: int, kinds: S
     random = dice(seed)
     tree = random_tree(random, leaves)
     for number, kind in enumerate(kinds):
-        change: Change[DistributionTree] | None = None
+        change: TreeChange[DistributionTree] | None = None
         if kind == "add":
             change = tree.plan_add(f"new {number}", near=random.choice(tree.clusters))
         elif kind == "move":

@@ -21,7 +21,7 @@ from typing import Final, final
 
 from keyshared.cursor import SETTLED, Cell
 
-__all__ = ["ALONE", "LEGAL_MOVES", "NEXT_STATE", "Transition", "Consumer", "Entry", "Lane", "State", "WatchedList"]
+__all__ = ["ALONE", "LEGAL_MOVES", "NEXT_STATE", "Consumer", "Entry", "Lane", "State", "Transition", "WatchedList"]
 
 
 class State(IntEnum):

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from keyshared.distribution.change import Change, Drain, Follows, Moved, Quiesced
+from keyshared.distribution.change import Follows, LinkMove, Quiesced, Quiescence, TreeChange
 from keyshared.distribution.distributor import Copy, Distributor, Hop
 from keyshared.distribution.shape import LEVEL_STEP, MAX_DEPTH, Branch, Nested, Node, Path, count_links, places
 from keyshared.distribution.tree import MAX_LINKS, Decision, DistributionTree
@@ -33,26 +33,26 @@ __all__ = [
     "Arrival",
     "Branch",
     "Case",
-    "Change",
     "Copy",
     "Decision",
     "Destroyed",
     "DistributionTree",
     "Distributor",
     "Down",
-    "Drain",
     "Follows",
     "Hop",
-    "Moved",
+    "LinkMove",
     "Nested",
     "Node",
     "Path",
     "Produced",
     "Quiesced",
+    "Quiescence",
     "Replication",
     "Report",
     "Retreed",
     "Step",
+    "TreeChange",
     "Up",
     "Work",
     "count_links",

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from keyshared._checks import check_kind, checked_kinds, checked_rows
 from keyshared.copyflags import CopyFlags
-from keyshared.distribution.change import Change
+from keyshared.distribution.change import TreeChange
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
 from keyshared.errors import ClockError, ConfigError, shown
@@ -150,7 +150,7 @@ class Retreed:
     """
 
     at_ms: int
-    change: Change[DistributionTree]
+    change: TreeChange[DistributionTree]
 
 
 Step: TypeAlias = Produced | Work | Down | Up | Destroyed | Retreed
@@ -337,13 +337,17 @@ class Replication:
         self._forget(cluster)
 
     def apply(
-        self, change: Change[DistributionTree], *, starts: Mapping[Hop, int] | None = None, now_ms: int | None = None
+        self,
+        change: TreeChange[DistributionTree],
+        *,
+        starts: Mapping[Hop, int] | None = None,
+        now_ms: int | None = None,
     ) -> None:
         """Bring a change of the tree into force, drained or not. A cluster that it adds is filled at once.
 
         Args:
             change: Which.
-            starts: Where added links start: `Change.starts`, if links that stood still have gone on since. By default
+            starts: Where added links start: `TreeChange.starts`, if links that stood still have gone on since. By default
                 as everything stands now.
             now_ms: When, not before the previous call.
 
@@ -352,7 +356,7 @@ class Replication:
                 filled from is down or gone; or a start is none.
             ClockError: Time went back.
         """
-        check_kind("change", change, Change)
+        check_kind("change", change, TreeChange)
         for moved in change.moved:
             if moved.old not in self._positions:
                 raise ConfigError("change", moved.old, "move links that are there")
@@ -407,7 +411,7 @@ class Replication:
         return tuple(self._logs)
 
     def log_ends(self) -> dict[str, int]:
-        """Give the offset after the last record of each cluster, for `Drain.observe`.
+        """Give the offset after the last record of each cluster, for `Quiescence.observe`.
 
         Returns:
             A new dict.
@@ -415,7 +419,7 @@ class Replication:
         return {cluster: len(log) for cluster, log in self._logs.items()}
 
     def positions(self) -> dict[Hop, int]:
-        """Give the offset that each link reads next, for `Drain.observe`.
+        """Give the offset that each link reads next, for `Quiescence.observe`.
 
         Returns:
             A new dict.
@@ -438,7 +442,7 @@ class Replication:
     def _next_of(self, hop: Hop) -> _Record:
         return self._logs[hop.cluster][self._positions[hop]]
 
-    def _begins(self, change: Change[DistributionTree], starts: Mapping[Hop, int] | None) -> dict[Hop, int]:
+    def _begins(self, change: TreeChange[DistributionTree], starts: Mapping[Hop, int] | None) -> dict[Hop, int]:
         """Where each added link begins, within the log that it reads."""
         begins = change.starts(self.log_ends(), self.positions()) if starts is None else starts
         if not isinstance(begins, Mapping):

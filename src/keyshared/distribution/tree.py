@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from keyshared._checks import check_text
 from keyshared.copyflags import CopyFlags
-from keyshared.distribution.change import Change, Follows, Moved, Quiesced
+from keyshared.distribution.change import Follows, LinkMove, Quiesced, TreeChange
 from keyshared.distribution.distributor import Copy, Distributor, Hop, check_flags
 from keyshared.distribution.shape import (
     Branch,
@@ -298,7 +298,7 @@ which get nothing from there otherwise
 
     def plan_add(
         self, cluster: str, *, near: str | Collection[str], wide: bool = False, source: str | None = None
-    ) -> "Change[DistributionTree]":
+    ) -> "TreeChange[DistributionTree]":
         """Plan a new cluster. No level and no link that is there changes, and production goes on everywhere.
 
         The new cluster is filled before it takes part: with everything that one cluster has, up to a cut, whatever
@@ -315,7 +315,7 @@ which get nothing from there otherwise
                 node above. By default the first one of ``near``, in the order of the shape.
 
         Returns:
-            The change; see `Change.fill` and `Change.starts`.
+            The change; see `TreeChange.fill` and `TreeChange.starts`.
 
         Raises:
             ConfigError: The name is none or is taken, ``near`` is not in the tree, or ``source`` would not copy to the
@@ -353,9 +353,9 @@ which get nothing from there otherwise
             raise ConfigError("source", source, f"be one of {_shown(feeds)}, which will copy to {cluster!r}")
         follows = tuple(Follows(feeds[hop.cluster], hop) for hop in self._leading_to(fill.cluster, feeds))
         drains = tuple(each.leader for each in follows)
-        return Change(self, after, added=added, drains=drains, fill=fill, follows=follows)
+        return TreeChange(self, after, added=added, drains=drains, fill=fill, follows=follows)
 
-    def plan_move(self, hop: Hop, target: str) -> "Change[DistributionTree]":
+    def plan_move(self, hop: Hop, target: str) -> "TreeChange[DistributionTree]":
         """Plan another target for a link, such as before maintenance of the old one. Needs a drain.
 
         Args:
@@ -374,11 +374,11 @@ which get nothing from there otherwise
             others = tuple(name for name in slot.siblings if name != hop.target)
             where = path_text(slot.path)
             raise TopologyError(where, _target_of(*slot.key), target, f"be one of {_shown(others)} instead")
-        moved = Moved(hop, hop._replace(target=target))
+        moved = LinkMove(hop, hop._replace(target=target))
         after = DistributionTree._from_root(self._root, (moved.new if other == hop else other for other in self._plan))
-        return Change(self, after, moved=(moved,), drains=self._inside([slot]))
+        return TreeChange(self, after, moved=(moved,), drains=self._inside([slot]))
 
-    def plan_remove(self, cluster: str) -> "Change[DistributionTree]":
+    def plan_remove(self, cluster: str) -> "TreeChange[DistributionTree]":
         """Plan to take a cluster out in good order. Needs a drain, and nothing produced on the cluster meanwhile.
 
         Args:
@@ -393,9 +393,11 @@ which get nothing from there otherwise
         change = self._without(cluster)
         slots = [self._slot_of(moved.old) for moved in change.moved]
         drains = self._inside(slots, *self._hops[cluster])
-        return Change(self, change.after, removed=change.removed, moved=change.moved, drains=drains, silent=(cluster,))
+        return TreeChange(
+            self, change.after, removed=change.removed, moved=change.moved, drains=drains, silent=(cluster,)
+        )
 
-    def plan_loss(self, cluster: str) -> "Change[DistributionTree]":
+    def plan_loss(self, cluster: str) -> "TreeChange[DistributionTree]":
         """Plan to go on without a cluster that is destroyed. Comes into force at once.
 
         What the lost cluster had received and not handed on is sent again: the links that led to it start again at the
@@ -412,9 +414,9 @@ which get nothing from there otherwise
             ConfigError: The cluster is not in the tree, or is the only one.
         """
         change = self._without(cluster)
-        return Change(self, change.after, removed=change.removed, moved=change.moved, rewind=True)
+        return TreeChange(self, change.after, removed=change.removed, moved=change.moved, rewind=True)
 
-    def plan_renumber(self) -> "Change[DistributionTree]":
+    def plan_renumber(self) -> "TreeChange[DistributionTree]":
         """Plan to hand out all levels again, with room in between. Needs a drain, and nothing produced meanwhile.
 
         Returns:
@@ -430,20 +432,20 @@ which get nothing from there otherwise
         slots = _slots(root)
         hops = [Hop(slot.cluster, slot.node.level, old.target) for slot, old in zip(slots, self._plan, strict=True)]
         after = DistributionTree._from_root(root, hops)
-        moved = tuple(Moved(old, new) for old, new in zip(self._plan, after._plan, strict=True) if old != new)
+        moved = tuple(LinkMove(old, new) for old, new in zip(self._plan, after._plan, strict=True) if old != new)
         if not moved:
-            return Change(self, after)
+            return TreeChange(self, after)
         drains = tuple(sorted(self._plan, key=_by_level))
-        return Change(self, after, moved=moved, drains=drains, silent=self.clusters)
+        return TreeChange(self, after, moved=moved, drains=drains, silent=self.clusters)
 
     def apply(
-        self, change: "Change[DistributionTree]", quiesced: "Quiesced[DistributionTree] | None" = None
+        self, change: "TreeChange[DistributionTree]", quiesced: "Quiesced[DistributionTree] | None" = None
     ) -> "DistributionTree":
         """Bring a change into force.
 
         Args:
             change: Planned on this tree.
-            quiesced: `Drain.token`, if the change needs one.
+            quiesced: `Quiescence.token`, if the change needs one.
 
         Returns:
             The tree from now on.
@@ -499,7 +501,7 @@ which get nothing from there otherwise
         found = [hop for slot, hop in slots if slot.cluster in clusters and source in slot.siblings]
         return tuple(sorted(found, key=_by_level))
 
-    def _without(self, cluster: str) -> "Change[DistributionTree]":
+    def _without(self, cluster: str) -> "TreeChange[DistributionTree]":
         self._known("cluster", cluster)
         if isinstance(self._root, str):
             raise ConfigError("cluster", cluster, "not be the only one")
@@ -510,10 +512,10 @@ which get nothing from there otherwise
         moved, removed = [], []
         for hop in self._plan:
             if hop.target == cluster and (hop.cluster, hop.level) in new:
-                moved.append(Moved(hop, new[hop.cluster, hop.level]))
+                moved.append(LinkMove(hop, new[hop.cluster, hop.level]))
             elif cluster in (hop.cluster, hop.target):
                 removed.append(hop)
-        return Change(self, after, removed=tuple(removed), moved=tuple(moved))
+        return TreeChange(self, after, removed=tuple(removed), moved=tuple(moved))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DistributionTree):
