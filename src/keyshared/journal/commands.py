@@ -26,7 +26,7 @@ from keyshared.errors import ConfigError
 from keyshared.hashing.named import Key
 from keyshared.ranges import Weight
 
-__all__ = ["COMMANDS", "LATE", "OFFER", "REFUSED", "Command", "Fields", "Outcome", "call", "fields_of"]
+__all__ = ["COMMANDS", "LATE", "OFFER", "REFUSED", "Command", "Fields", "OutcomeRow", "call", "fields_of"]
 
 OFFER: Final = "offer"
 """The command that brings a message; whoever keeps the messages that do not fit yet carries it out."""
@@ -76,7 +76,7 @@ class Command(NamedTuple):
     resumed: bool | None = None
 
 
-class Outcome(NamedTuple):
+class OutcomeRow(NamedTuple):
     """One thing that a dispatcher said.
 
     Attributes:
@@ -92,7 +92,7 @@ class Outcome(NamedTuple):
         reason: Why; of a refusal the whole text of the error.
 
     Example:
-        >>> Outcome(0, 7, 1_200, "cursor_advanced", offset=3).offset
+        >>> OutcomeRow(0, 7, 1_200, "cursor_advanced", offset=3).offset
         3
     """
 
