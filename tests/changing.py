@@ -12,7 +12,7 @@ from tests.distribution.trees import chosen_plan, links_of, random_shape
 from keyshared.distribution import DistributionTree, Hop, Quiescence, Replication, Report, TreeChange, judge
 from keyshared.errors import TopologyError
 
-TreeChange = TreeChange[DistributionTree]
+Planned = TreeChange[DistributionTree]
 
 KINDS = ("add", "add above", "add wide", "move", "remove", "renumber")
 SPEEDS = (0.0, 0.01, 1.0, 100.0)  # a link that is starved, one that lags, two that do not
@@ -44,7 +44,7 @@ def tree_with_odd_levels(random: Random, leaves: int) -> DistributionTree:
     return DistributionTree(nested, chosen_plan(nested, random))
 
 
-def a_change(tree: DistributionTree, kind: str, random: Random, name: str) -> TreeChange | None:
+def a_change(tree: DistributionTree, kind: str, random: Random, name: str) -> Planned | None:
     """A change of a kind, at random; None if there is none, or it is refused for the levels or the shape."""
     match kind:
         case "move":
@@ -65,7 +65,7 @@ def a_change(tree: DistributionTree, kind: str, random: Random, name: str) -> Tr
     return tree.plan_add(name, near=near, wide=kind == "add wide", source=random.choice(feeding(change)))
 
 
-def feeding(change: TreeChange) -> list[str]:
+def feeding(change: Planned) -> list[str]:
     """The clusters that copy to a new one."""
     assert change.fill is not None
     return [hop.cluster for hop in change.added if hop.target == change.fill.target]
@@ -77,8 +77,8 @@ class Changing:
 
     tree: DistributionTree
     random: Random
-    plan: Callable[[TreeChange], TreeChange] = lambda change: change
-    drain: Callable[[TreeChange], Quiescence[DistributionTree]] = Quiescence
+    plan: Callable[[Planned], Planned] = lambda change: change
+    drain: Callable[[Planned], Quiescence[DistributionTree]] = Quiescence
     replication: type[Replication] = Replication
     names: int = 0
     speeds: dict[Hop, float] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Changing:
             if any(weights):
                 self.world.work(self.random.choices(ready, weights)[0])
 
-    def drained(self, change: TreeChange) -> Quiescence[DistributionTree]:
+    def drained(self, change: Planned) -> Quiescence[DistributionTree]:
         drain, left = self.drain(change), 60  # or each level would have more to read than the one above it
         stopped = drain.stop
         while not drain.observe(self.world.log_ends(), self.world.positions()):
@@ -162,7 +162,7 @@ def lived(random: Random, kinds: Iterable[str], leaves: int, **parts: Any) -> Ch
     return life
 
 
-def all_adds(tree: DistributionTree, name: str) -> Iterator[TreeChange]:
+def all_adds(tree: DistributionTree, name: str) -> Iterator[Planned]:
     """Every way to add a cluster: beside every subtree, as a branch of every node, filled from every cluster."""
     seen = set()
     for size in range(1, len(tree.clusters) + 1):
@@ -179,7 +179,7 @@ def all_adds(tree: DistributionTree, name: str) -> Iterator[TreeChange]:
                         yield change
 
 
-def all_other_changes(tree: DistributionTree) -> Iterator[TreeChange]:
+def all_other_changes(tree: DistributionTree) -> Iterator[Planned]:
     """Every move, removal and renumbering."""
     yield from (tree.plan_move(*choice) for choice in movable(tree))
     yield from (tree.plan_remove(cluster) for cluster in tree.clusters if len(tree.clusters) > 1)
@@ -188,7 +188,7 @@ def all_other_changes(tree: DistributionTree) -> Iterator[TreeChange]:
         yield renumbering
 
 
-Event = str | TreeChange  # a record is produced there, or a change begins
+Event = str | Planned  # a record is produced there, or a change begins
 
 
 @dataclass

@@ -26,8 +26,16 @@ from keyshared.config import DispatcherConfig
 from keyshared.copyflags import BigEndian, CopyFlags, FlagsHeader
 from keyshared.cursor import Cell, ContiguousCursor, CursorToken
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.distribution import Arrival as ReplicationArrival
-from keyshared.distribution import DistributionTree, Distributor, Hop, Produced, Quiescence, Replication, TreeChange
+from keyshared.distribution import (
+    DistributionTree,
+    Distributor,
+    Hop,
+    Quiescence,
+    RecordArrival,
+    RecordProduced,
+    Replication,
+    TreeChange,
+)
 from keyshared.distribution import Report as ReplicationReport
 from keyshared.draining import DrainingEntry, DrainingHashes, DrainingStats
 from keyshared.draintracker import DrainTracker
@@ -379,7 +387,7 @@ BUILD: dict[str, Make] = {
     "simulate.service.Sampled": lambda: Sampled([1, 2]),
     "simulate.service.SampledAnswers": lambda: SampledAnswers([Answer.NACK]),
     "simulate.service.Scaled": lambda: Scaled(Fixed(1), 2),
-    "simulate.simulation.Outcome": lambda: _ended().outcome,
+    "simulate.simulation.SimulationState": lambda: _ended().state,
     "simulate.simulation.Simulation": simulation,
     "placement.sole_owner.SoleOwner": lambda: SoleOwner("ann"),
     "buckets.placement.BucketPlacement": lambda: BucketPlacement(BucketLayout.equal_width(4), ["ann"]),
@@ -509,7 +517,7 @@ BY_NAME: dict[str, Make] = {
     "remaining": lambda: 2,
     "reservation_id": lambda: 2,
     "samples": lambda: [1, 2],
-    "schedule": lambda: [Produced(1, "a")],
+    "schedule": lambda: [RecordProduced(1, "a")],
     "schema": lambda: "{}",
     "second": lambda: 1,
     "seed": lambda: 0,
@@ -545,7 +553,7 @@ BY_NAME: dict[str, Make] = {
     "weight": lambda: 1,
 }
 
-SEEN = ReplicationArrival(3, "b", "a", 1, CopyFlags(1), Hop("a", 1, "b"))
+SEEN = RecordArrival(3, "b", "a", 1, CopyFlags(1), Hop("a", 1, "b"))
 SENT = GroupTimestamp(GroupPartition("t", 0, "g"), 50, CopyFlags(1))
 
 # Where a parameter takes something else than its name says

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from keyshared.buckets import (
-    DEFAULT_MAX_BYTES,
-    DEFAULT_MAX_DELAY_MS,
-    DEFAULT_MAX_MESSAGES,
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_BATCH_DELAY_MS,
+    DEFAULT_BATCH_MESSAGES,
     KEYLESS_HASH,
     BatchLimits,
     BatchMessage,
@@ -41,7 +41,7 @@ def filled(layout: BucketLayout, *hashes: int, limits: BatchLimits = LOOSE) -> B
 
 
 def test_the_defaults_are_pulsars() -> None:
-    assert (1_000, 131_072, 1) == (DEFAULT_MAX_MESSAGES, DEFAULT_MAX_BYTES, DEFAULT_MAX_DELAY_MS)
+    assert (1_000, 131_072, 1) == (DEFAULT_BATCH_MESSAGES, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_DELAY_MS)
     assert BatchLimits() == BatchLimits(max_messages=1_000, max_bytes=131_072, max_delay_ms=1)
 
 

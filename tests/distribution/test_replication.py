@@ -7,18 +7,18 @@ from tests.distribution.trees import BALANCED
 
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import (
-    Arrival,
     Case,
     Copy,
     Destroyed,
     DistributionTree,
     Down,
     Hop,
-    Produced,
+    RecordArrival,
+    RecordProduced,
     Replication,
+    ReplicationStep,
     Report,
     Retreed,
-    Step,
     TreeChange,
     Up,
     Work,
@@ -35,8 +35,8 @@ def world() -> Replication:
     return Replication(TREE.clusters, TREE.plan())
 
 
-def at(cluster: str, sequence: int, origin: str = "a", at_ms: int = 0) -> Arrival:
-    return Arrival(at_ms, cluster, origin, sequence)
+def at(cluster: str, sequence: int, origin: str = "a", at_ms: int = 0) -> RecordArrival:
+    return RecordArrival(at_ms, cluster, origin, sequence)
 
 
 class TestJudge:
@@ -99,7 +99,7 @@ class TestReplication:
         assert clusters.work(FIRST, now_ms=5)
         assert (1, 0) == (clusters.positions()[FIRST], clusters.positions()[Hop("1", 1, "2")])
         assert {"1": 2, "2": 0, "3": 1, "4": 0} == clusters.log_ends()
-        assert Arrival(5, "3", "1", 0, CopyFlags(0b100), FIRST) == clusters.arrivals[-1]
+        assert RecordArrival(5, "3", "1", 0, CopyFlags(0b100), FIRST) == clusters.arrivals[-1]
         assert not clusters.work(Hop("3", 3, "1"))
         assert 1 == clusters.positions()[Hop("3", 3, "1")]
 
@@ -173,7 +173,7 @@ class TestReplication:
         clusters.settle()
         clusters.apply(change, starts=starts, now_ms=3)
 
-        assert [Arrival(3, "5", "1", 0, CopyFlags(0b1), Hop("4", 1, "5"))] == [
+        assert [RecordArrival(3, "5", "1", 0, CopyFlags(0b1), Hop("4", 1, "5"))] == [
             arrival for arrival in clusters.arrivals if arrival.cluster == "5"
         ]
         clusters.settle()
@@ -296,14 +296,14 @@ class TestReplication:
 
 class TestSchedules:
     def test_a_schedule_is_data(self) -> None:
-        schedule: list[Step] = [
+        schedule: list[ReplicationStep] = [
             Work(0, 5),  # nobody has anything to read
-            Produced(1, "1"),
+            RecordProduced(1, "1"),
             Work(2, 2),  # of two: the first
             Down(3, "2"),
             Work(4, -1),
             Up(5, "2"),
-            Produced(6, "4"),
+            RecordProduced(6, "4"),
         ]
         report = run(TREE, schedule)
 
@@ -312,21 +312,21 @@ class TestSchedules:
         assert report == run(TREE, schedule)
 
     def test_the_clock_tells_how_long_records_take(self) -> None:
-        assert 9 == run(TREE, [Produced(1, "1"), Work(10, 0)], settle=False).max_lag_ms
+        assert 9 == run(TREE, [RecordProduced(1, "1"), Work(10, 0)], settle=False).max_lag_ms
 
     def test_without_settling_what_is_under_way_counts_as_lost(self) -> None:
-        assert 3 == len(run(TREE, [Produced(0, "1")], settle=False).lost)
+        assert 3 == len(run(TREE, [RecordProduced(0, "1")], settle=False).lost)
 
     def test_every_kind_of_step_is_taken(self) -> None:
-        crash = run(TREE, [Produced(0, "1"), Work(1, 0, crash=True)])
+        crash = run(TREE, [RecordProduced(0, "1"), Work(1, 0, crash=True)])
         assert (Case("1", 0, "3"), Case("1", 0, "4")) == crash.duplicated
-        header = run(TREE, [Produced(0, "1", flags=0b100)])
+        header = run(TREE, [RecordProduced(0, "1", flags=0b100)])
         assert (Case("1", 0, "3"), Case("1", 0, "4")) == header.lost
-        loss = run(TREE, [Produced(0, "1"), Destroyed(1, "3"), Retreed(2, TREE.plan_loss("3"))])
+        loss = run(TREE, [RecordProduced(0, "1"), Destroyed(1, "3"), Retreed(2, TREE.plan_loss("3"))])
         assert loss.exactly_once_in_order
 
     def test_a_loop_ends_where_it_is_told_to(self) -> None:
-        report = run(TREE, [Produced(0, "1")], max_copies=2)
+        report = run(TREE, [RecordProduced(0, "1")], max_copies=2)
         assert 2 == report.copies
 
     @pytest.mark.parametrize("step", [None, "step", (0, "1"), FIRST])

@@ -21,7 +21,7 @@ from tests.distribution.trees import (
     traffic,
 )
 
-from keyshared.distribution import DistributionTree, Produced, Replication, Step, TreeChange, Work, run
+from keyshared.distribution import DistributionTree, RecordProduced, Replication, ReplicationStep, TreeChange, Work, run
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 seeds = st.integers(0, 1 << 32)
@@ -38,7 +38,11 @@ def test_all_targets_of_the_trees_of_the_page_under_every_first_choice(shape: ob
     for hops in all_plans(shape):
         tree = DistributionTree.from_plan(shape, hops)
         for origin in tree.clusters:
-            steps: list[Step] = [Produced(0, origin), Produced(0, origin), *(Work(0, pick) for pick in range(9))]
+            steps: list[ReplicationStep] = [
+                RecordProduced(0, origin),
+                RecordProduced(0, origin),
+                *(Work(0, pick) for pick in range(9)),
+            ]
             assert run(tree, steps).exactly_once_in_order
 
 
@@ -85,8 +89,8 @@ def test_random_trees_under_random_interleavings(nested: object, seed: int, move
     shape = DistributionTree(nested).nested
     tree = DistributionTree(shape, chosen_plan(shape, dice(seed)))
     clusters = tree.clusters
-    steps: list[Step] = [
-        Produced(at, clusters[number % len(clusters)]) if fresh else Work(at, number)
+    steps: list[ReplicationStep] = [
+        RecordProduced(at, clusters[number % len(clusters)]) if fresh else Work(at, number)
         for at, (fresh, number) in enumerate(moves)
     ]
     report = run(tree, steps)

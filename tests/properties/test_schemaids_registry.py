@@ -229,7 +229,7 @@ class IgnoresReferences(_compared):
 class UsersFirst(_compared):
     """The order is that of the primary's list, backwards."""
 
-    def _in_order(self) -> list[schemaids.Step]:
+    def _in_order(self) -> list[schemaids.RegistryStep]:
         return [*reversed(list(self.registers.values())), *self.deletes.values()]
 
 

@@ -9,10 +9,10 @@ from keyshared.subjects import (
     ClashReason,
     Compatibility,
     Conflict,
-    Held,
+    HeldStep,
     Mode,
+    NameIssue,
     NamePattern,
-    Problem,
     Reference,
     Register,
     Registration,
@@ -99,8 +99,8 @@ def test_the_ids_of_a_primary_that_has_a_schema_twice_all_arrive() -> None:
 @pytest.mark.parametrize("mode", [Mode.READWRITE, Mode.READONLY])
 def test_nothing_is_registered_before_the_target_is_in_import_mode(mode: Mode) -> None:
     plan = SCHEMAS.plan("c2", view(ORDERS), view(modes={None: Mode.IMPORT, "t-orders-value": mode}))
-    assert ((), (Held(Register(ORDERS_THERE), mode),)) == (plan.steps, plan.held)
-    assert (Held(Register(ORDERS_THERE), mode),) == SCHEMAS.plan("c2", view(ORDERS), view(modes={None: mode})).held
+    assert ((), (HeldStep(Register(ORDERS_THERE), mode),)) == (plan.steps, plan.held)
+    assert (HeldStep(Register(ORDERS_THERE), mode),) == SCHEMAS.plan("c2", view(ORDERS), view(modes={None: mode})).held
 
 
 def test_a_registry_that_says_nothing_is_open_for_writing() -> None:
@@ -126,7 +126,7 @@ def test_a_registry_that_is_read_only_holds_deletes_and_levels() -> None:
     here = view(replace(ORDERS, deleted=True), t_eu_orders_value=Compatibility.FULL)
     plan = SCHEMAS.plan("c2", here, view(ORDERS_THERE, modes={None: Mode.READONLY}))
     steps = (SoftDelete("t-orders-value", 1), SetCompatibility("t-orders-value", Compatibility.FULL))
-    assert {Held(step, Mode.READONLY) for step in steps} == set(plan.held)
+    assert {HeldStep(step, Mode.READONLY) for step in steps} == set(plan.held)
     assert plan.steps == ()
 
 
@@ -148,7 +148,7 @@ def test_levels_travel_with_their_subjects() -> None:
         SetCompatibility("t-orders-value", Compatibility.FULL),
         SetCompatibility("t-bills-key", Compatibility.NONE),
     } == set(plan.steps)
-    assert [("odd", Problem.NO_MATCH)] == [(one.name, one.problem) for one in plan.problems]
+    assert [("odd", NameIssue.NO_MATCH)] == [(one.name, one.problem) for one in plan.problems]
 
 
 def test_a_level_that_the_primary_does_not_have_is_taken_away() -> None:
@@ -203,8 +203,8 @@ def test_what_a_held_schema_uses_is_not_deleted_before_it() -> None:
     there = view(modes={None: Mode.IMPORT, "t-bills-value": Mode.READWRITE})
     plan = SCHEMAS.plan("c2", here, there)
     assert (Register(ORDERS_THERE),) == plan.steps
-    delete = Held(SoftDelete("t-orders-value", 1), behind=replace(BILLS, deleted=True))
-    assert (Held(Register(BILLS_THERE), Mode.READWRITE), delete) == plan.held
+    delete = HeldStep(SoftDelete("t-orders-value", 1), behind=replace(BILLS, deleted=True))
+    assert (HeldStep(Register(BILLS_THERE), Mode.READWRITE), delete) == plan.held
     there = view(ORDERS_THERE, BILLS_THERE, modes={None: Mode.IMPORT, "t-bills-value": Mode.READONLY})
     assert [SoftDelete("t-bills-value", 1), SoftDelete("t-orders-value", 1)] == [
         held.step for held in SCHEMAS.plan("c2", here, there).held
@@ -215,13 +215,13 @@ def test_what_a_schema_in_conflict_uses_is_not_deleted_before_it() -> None:
     here = view(replace(ORDERS, deleted=True), replace(BILLS, deleted=True))
     plan = SCHEMAS.plan("c2", here, view(Registration("x-local-value", 1, 8, "something else")))
     assert (Register(ORDERS_THERE),) == plan.steps
-    assert (Held(SoftDelete("t-orders-value", 1), behind=replace(BILLS, deleted=True)),) == plan.held
+    assert (HeldStep(SoftDelete("t-orders-value", 1), behind=replace(BILLS, deleted=True)),) == plan.held
 
 
 def test_what_the_target_itself_uses_is_not_deleted() -> None:
     local = Registration("x-local-value", 1, 9, "local", references=[Reference("o", "t-orders-value", 1)])
     plan = SCHEMAS.plan("c2", view(replace(ORDERS, deleted=True)), view(ORDERS_THERE, local))
-    assert ((), (Held(SoftDelete("t-orders-value", 1), behind=local),)) == (plan.steps, plan.held)
+    assert ((), (HeldStep(SoftDelete("t-orders-value", 1), behind=local),)) == (plan.steps, plan.held)
     plan = SCHEMAS.plan("c2", view(replace(ORDERS, deleted=True)), view(ORDERS_THERE, replace(local, deleted=True)))
     assert (SoftDelete("t-orders-value", 1),) == plan.steps
 
@@ -236,7 +236,7 @@ def test_what_comes_after_a_delete_that_is_held_is_held() -> None:
     assert [("t-orders-value", gone), ("t-extra-value", back)] == [
         (held.step.registration.subject, held.behind) for held in plan.held if isinstance(held.step, Register)
     ]
-    assert Held(SoftDelete("t-orders-value", 1), behind=bills) in plan.held
+    assert HeldStep(SoftDelete("t-orders-value", 1), behind=bills) in plan.held
 
 
 def test_a_history_that_no_registry_should_have_gets_the_plain_order() -> None:

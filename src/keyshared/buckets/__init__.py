@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from keyshared.buckets.batcher import (
-    DEFAULT_MAX_BYTES,
-    DEFAULT_MAX_DELAY_MS,
-    DEFAULT_MAX_MESSAGES,
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_BATCH_DELAY_MS,
+    DEFAULT_BATCH_MESSAGES,
     KEYLESS_HASH,
     BatchLimits,
     BatchMessage,
@@ -20,7 +20,7 @@ from keyshared.buckets.batcher import (
 from keyshared.buckets.boundaries import (
     Histogram,
     HotSlot,
-    Load,
+    SlotLoad,
     balanced_boundaries,
     bucket_loads,
     hot_slots,
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUCKET_HASH",
-    "DEFAULT_MAX_BYTES",
-    "DEFAULT_MAX_DELAY_MS",
-    "DEFAULT_MAX_MESSAGES",
+    "DEFAULT_BATCH_BYTES",
+    "DEFAULT_BATCH_DELAY_MS",
+    "DEFAULT_BATCH_MESSAGES",
     "HASH_STOP",
     "KEYLESS_HASH",
     "BadStamp",
@@ -64,9 +64,9 @@ __all__ = [
     "HashHalves",
     "Histogram",
     "HotSlot",
-    "Load",
     "Refitted",
     "Route",
+    "SlotLoad",
     "Straddles",
     "balanced_boundaries",
     "bucket_loads",

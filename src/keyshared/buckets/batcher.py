@@ -24,9 +24,9 @@ from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ConfigError, InvariantError, SequenceOrderError
 
 __all__ = [
-    "DEFAULT_MAX_BYTES",
-    "DEFAULT_MAX_DELAY_MS",
-    "DEFAULT_MAX_MESSAGES",
+    "DEFAULT_BATCH_BYTES",
+    "DEFAULT_BATCH_DELAY_MS",
+    "DEFAULT_BATCH_MESSAGES",
     "KEYLESS_HASH",
     "BatchLimits",
     "BatchMessage",
@@ -39,9 +39,9 @@ __all__ = [
     "refit_all",
 ]
 
-DEFAULT_MAX_MESSAGES: Final = 1_000  # Pulsar's batchingMaxMessages
-DEFAULT_MAX_BYTES: Final = 128 * 1_024  # Pulsar's batchingMaxBytes
-DEFAULT_MAX_DELAY_MS: Final = 1  # Pulsar's batchingMaxPublishDelay
+DEFAULT_BATCH_MESSAGES: Final = 1_000  # Pulsar's batchingMaxMessages
+DEFAULT_BATCH_BYTES: Final = 128 * 1_024  # Pulsar's batchingMaxBytes
+DEFAULT_BATCH_DELAY_MS: Final = 1  # Pulsar's batchingMaxPublishDelay
 KEYLESS_HASH: Final = 0  # PIP-486: bucket 0 takes what has no key
 
 _sequence_id: Final = attrgetter("sequence_id")
@@ -146,9 +146,9 @@ class BatchLimits:
         Pulsar's batchingMaxMessages, batchingMaxBytes and batchingMaxPublishDelay, with its defaults.
     """
 
-    max_messages: int = DEFAULT_MAX_MESSAGES
-    max_bytes: int = DEFAULT_MAX_BYTES
-    max_delay_ms: int | None = DEFAULT_MAX_DELAY_MS
+    max_messages: int = DEFAULT_BATCH_MESSAGES
+    max_bytes: int = DEFAULT_BATCH_BYTES
+    max_delay_ms: int | None = DEFAULT_BATCH_DELAY_MS
 
     def __post_init__(self) -> None:
         for name, value, least in (

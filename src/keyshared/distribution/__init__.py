@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Final
 from keyshared.distribution.change import Follows, LinkMove, Quiesced, Quiescence, TreeChange
 from keyshared.distribution.distributor import Copy, Distributor, Hop
 from keyshared.distribution.shape import LEVEL_STEP, MAX_DEPTH, Branch, Nested, Node, Path, count_links, places
-from keyshared.distribution.tree import MAX_LINKS, Decision, DistributionTree
+from keyshared.distribution.tree import MAX_LINKS, CopyDecision, DistributionTree
 
 if TYPE_CHECKING:
     from keyshared.distribution.pictures import dot, mermaid
     from keyshared.distribution.replication import (
-        Arrival,
         Case,
         Destroyed,
         Down,
-        Produced,
+        RecordArrival,
+        RecordProduced,
         Replication,
+        ReplicationStep,
         Report,
         Retreed,
-        Step,
         Up,
         Work,
         judge,
@@ -30,11 +30,10 @@ __all__ = [
     "LEVEL_STEP",
     "MAX_DEPTH",
     "MAX_LINKS",
-    "Arrival",
     "Branch",
     "Case",
     "Copy",
-    "Decision",
+    "CopyDecision",
     "Destroyed",
     "DistributionTree",
     "Distributor",
@@ -45,13 +44,14 @@ __all__ = [
     "Nested",
     "Node",
     "Path",
-    "Produced",
     "Quiesced",
     "Quiescence",
+    "RecordArrival",
+    "RecordProduced",
     "Replication",
+    "ReplicationStep",
     "Report",
     "Retreed",
-    "Step",
     "TreeChange",
     "Up",
     "Work",
@@ -69,15 +69,15 @@ _LATER: Final = {
         "mermaid",
     ),
     "replication": (
-        "Arrival",
+        "RecordArrival",
         "Case",
         "Destroyed",
         "Down",
-        "Produced",
+        "RecordProduced",
         "Replication",
         "Report",
         "Retreed",
-        "Step",
+        "ReplicationStep",
         "Up",
         "Work",
         "judge",

@@ -19,15 +19,15 @@ from keyshared.distribution.tree import DistributionTree
 from keyshared.errors import ClockError, ConfigError, shown
 
 __all__ = [
-    "Arrival",
     "Case",
     "Destroyed",
     "Down",
-    "Produced",
+    "RecordArrival",
+    "RecordProduced",
     "Replication",
+    "ReplicationStep",
     "Report",
     "Retreed",
-    "Step",
     "Up",
     "Work",
     "judge",
@@ -37,7 +37,7 @@ __all__ = [
 DEFAULT_MAX_COPIES: Final = 100_000  # far beyond any tree that is right; so only a loop reaches it
 
 
-class Arrival(NamedTuple):
+class RecordArrival(NamedTuple):
     """One record in the log of one cluster.
 
     Attributes:
@@ -72,7 +72,7 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class RecordProduced:
     """Of a schedule: a record is produced.
 
     Attributes:
@@ -153,7 +153,7 @@ class Retreed:
     change: TreeChange[DistributionTree]
 
 
-Step: TypeAlias = Produced | Work | Down | Up | Destroyed | Retreed
+ReplicationStep: TypeAlias = RecordProduced | Work | Down | Up | Destroyed | Retreed
 """One thing that happens. Schedules have them in the order of time; any sequence of picks is an interleaving."""
 
 
@@ -226,7 +226,7 @@ class Replication:
         self._down: set[str] = set()
         self._next: Counter[str] = Counter()
         self._now_ms = 0
-        self.arrivals: list[Arrival] = []
+        self.arrivals: list[RecordArrival] = []
         for hop in links:
             self._checked("hop", hop.cluster)
             self._checked("hop", hop.target)
@@ -347,8 +347,8 @@ class Replication:
 
         Args:
             change: Which.
-            starts: Where added links start: `TreeChange.starts`, if links that stood still have gone on since. By default
-                as everything stands now.
+            starts: Where added links start: `TreeChange.starts`, if links that stood still have gone on since. By
+                default as everything stands now.
             now_ms: When, not before the previous call.
 
         Raises:
@@ -469,7 +469,7 @@ class Replication:
 
     def _append(self, cluster: str, record: _Record, hop: Hop | None) -> None:
         self._logs[cluster].append(record)
-        self.arrivals.append(Arrival(self._now_ms, cluster, *record, hop))
+        self.arrivals.append(RecordArrival(self._now_ms, cluster, *record, hop))
 
     def _tick(self, now_ms: int | None) -> None:
         if now_ms is None:
@@ -489,7 +489,11 @@ class Replication:
 
 
 def run(
-    tree: DistributionTree, schedule: Iterable[Step], *, settle: bool = True, max_copies: int = DEFAULT_MAX_COPIES
+    tree: DistributionTree,
+    schedule: Iterable[ReplicationStep],
+    *,
+    settle: bool = True,
+    max_copies: int = DEFAULT_MAX_COPIES,
 ) -> Report:
     """Put a schedule through a tree, and judge what arrived.
 
@@ -511,10 +515,11 @@ def run(
 
     Example:
         >>> tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])
-        >>> run(tree, [Produced(0, "c1"), Work(1, 0), Produced(2, "c1")]).exactly_once_in_order
+        >>> run(tree, [RecordProduced(0, "c1"), Work(1, 0), RecordProduced(2, "c1")]).exactly_once_in_order
         True
         >>> move = tree.plan_move(Hop("c1", 32, "c3"), "c4")  # while the first is on its way from c3 to c4
-        >>> run(tree, [Produced(0, "c1"), Work(1, 0), Retreed(2, move), Produced(3, "c1"), Work(4, 0)]).reordered
+        >>> steps = [RecordProduced(0, "c1"), Work(1, 0), Retreed(2, move), RecordProduced(3, "c1"), Work(4, 0)]
+        >>> run(tree, steps).reordered
         (Case(origin='c1', sequence=0, cluster='c4'),)
     """
     check_kind("tree", tree, DistributionTree)
@@ -528,7 +533,7 @@ def run(
 
 def _take(world: Replication, step: object) -> None:
     match step:
-        case Produced(at_ms, cluster, flags):
+        case RecordProduced(at_ms, cluster, flags):
             world.produce(cluster, flags=flags, now_ms=at_ms)
         case Work(at_ms, pick, crash):
             ready = world.ready()
@@ -543,10 +548,10 @@ def _take(world: Replication, step: object) -> None:
         case Retreed(at_ms, change):
             world.apply(change, now_ms=at_ms)
         case _:
-            raise ConfigError("schedule", step, "hold Produced, Work, Down, Up, Destroyed and Retreed only")
+            raise ConfigError("schedule", step, "hold RecordProduced, Work, Down, Up, Destroyed and Retreed only")
 
 
-def judge(arrivals: Iterable[Arrival], clusters: Collection[str]) -> Report:
+def judge(arrivals: Iterable[RecordArrival], clusters: Collection[str]) -> Report:
     """Say what was lost, doubled or overtaken.
 
     Args:
@@ -561,7 +566,7 @@ def judge(arrivals: Iterable[Arrival], clusters: Collection[str]) -> Report:
         O(a + r c), a arrivals of r records, c clusters.
 
     Example:
-        >>> here, there = Arrival(0, "c1", "c1", 0), Arrival(7, "c2", "c1", 0)
+        >>> here, there = RecordArrival(0, "c1", "c1", 0), RecordArrival(7, "c2", "c1", 0)
         >>> judge([here, there, there], ["c1", "c2", "c3"]).duplicated
         (Case(origin='c1', sequence=0, cluster='c2'),)
     """
@@ -572,7 +577,7 @@ def judge(arrivals: Iterable[Arrival], clusters: Collection[str]) -> Report:
     reordered: set[Case] = set()
     total = 0
     for at_ms, cluster, origin, sequence, _, _ in checked_rows(
-        "arrival", arrivals, len(Arrival._fields), "the fields of Arrival"
+        "arrival", arrivals, len(RecordArrival._fields), "the fields of RecordArrival"
     ):
         total += 1
         case = Case(origin, sequence, cluster)

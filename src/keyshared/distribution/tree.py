@@ -34,7 +34,7 @@ from keyshared.distribution.shape import (
 )
 from keyshared.errors import ConfigError, InvariantError, TopologyError
 
-__all__ = ["MAX_LINKS", "Decision", "DistributionTree"]
+__all__ = ["MAX_LINKS", "CopyDecision", "DistributionTree"]
 
 MAX_LINKS: Final = 250_000
 """Links of one tree: 500 clusters side by side, or 15,000 in pairs of pairs."""
@@ -42,7 +42,7 @@ MAX_LINKS: Final = 250_000
 _SHOWN_BITS: Final = 8  # as bits, like the page; more is easier to read as levels
 
 
-class Decision(NamedTuple):
+class CopyDecision(NamedTuple):
     """What one distributor makes of one record.
 
     Attributes:
@@ -262,7 +262,7 @@ which get nothing from there otherwise
         decided = (hop.forward(flags) for hop in self._hops[cluster])
         return tuple(copy for copy in decided if copy is not None)
 
-    def explain(self, origin: str) -> tuple[Decision, ...]:
+    def explain(self, origin: str) -> tuple[CopyDecision, ...]:
         """Follow a record from its production to the last decision about it.
 
         Args:
@@ -292,7 +292,7 @@ which get nothing from there otherwise
             cluster, flags = arrived.popleft()
             for distributor in self.distributors(cluster):
                 copies = distributor.copies(flags)
-                decisions.append(Decision(cluster, flags, distributor.level, copies))
+                decisions.append(CopyDecision(cluster, flags, distributor.level, copies))
                 arrived.extend(copies)
         return tuple(decisions)
 

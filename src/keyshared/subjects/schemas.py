@@ -30,13 +30,13 @@ __all__ = [
     "Clash",
     "ClashReason",
     "Conflict",
-    "Held",
+    "HeldStep",
     "Register",
+    "RegistryStep",
     "SchemaDistribution",
     "SchemaPlan",
     "SetCompatibility",
     "SoftDelete",
-    "Step",
 ]
 
 _Slot: TypeAlias = tuple[str, int]  # subject, version
@@ -81,7 +81,7 @@ class SetCompatibility:
     level: Compatibility | None
 
 
-Step: TypeAlias = Register | SoftDelete | SetCompatibility
+RegistryStep: TypeAlias = Register | SoftDelete | SetCompatibility
 
 
 class ClashReason(StrEnum):
@@ -132,7 +132,7 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldStep:
     """A step that has to wait, for a change of mode (`Mode.IMPORT` permits every step) or for another registration.
 
     Attributes:
@@ -143,7 +143,7 @@ class Held:
             what is used nor take what uses something deleted. And what needs something that is held waits for it.
     """
 
-    step: Step
+    step: RegistryStep
     mode: Mode | None = None
     behind: Registration | None = None
 
@@ -166,10 +166,10 @@ class SchemaPlan:
             belong to a registry and not to a subject, so the plan leaves them alone.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RegistryStep, ...] = ()
     present: tuple[Registration, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldStep, ...] = ()
     collisions: tuple[Collision, ...] = ()
     problems: tuple[NameProblem, ...] = ()
     global_levels: tuple[Compatibility, Compatibility] | None = None
@@ -307,14 +307,14 @@ class _Comparison:
         self.usable: set[_Slot] = set()
         self.gone: dict[_Slot, Registration] = {}
         self.waiting: set[_Slot] = set()
-        self.registers: dict[_Slot, Step] = {}
-        self.deletes: dict[_Slot, Step] = {}
+        self.registers: dict[_Slot, RegistryStep] = {}
+        self.deletes: dict[_Slot, RegistryStep] = {}
         self.deleted_there: set[_Slot] = set()
-        self.levels: list[Step] = []
+        self.levels: list[RegistryStep] = []
         self.present: list[Registration] = []
         self.conflicts: list[Conflict] = []
-        self.held: list[Held] = []
-        self.held_deletes: dict[_Slot, Held] = {}
+        self.held: list[HeldStep] = []
+        self.held_deletes: dict[_Slot, HeldStep] = {}
 
     def result(self) -> SchemaPlan:
         used_first = self._used_first()
@@ -349,7 +349,7 @@ class _Comparison:
         except CycleError as error:
             raise ConfigError("references", error.args[1], "not form a circle") from error
 
-    def _in_order(self) -> list[Step]:
+    def _in_order(self) -> list[RegistryStep]:
         """Order the steps like the history that they repeat.
 
         A registry takes nothing that uses what is not there, deletes nothing that is used, and takes a schema a second
@@ -398,7 +398,7 @@ class _Comparison:
             self.registers[one.slot] = Register(wanted)
         else:
             self.waiting.add(one.slot)
-            self.held.append(Held(Register(wanted), mode))
+            self.held.append(HeldStep(Register(wanted), mode))
 
     def _wanted(self, one: Registration) -> Registration:
         references = [replace(used, subject=self.translated.get(used.subject, used.subject)) for used in one.references]
@@ -430,7 +430,7 @@ class _Comparison:
                 blocks = [other for other in again if other in self.held_deletes or other in held]
                 blocks += [used.slot for used in one.references if used.slot in held]
                 if blocks:
-                    self.held.append(Held(self.registers.pop(slot), behind=self.here_slots[blocks[0]]))
+                    self.held.append(HeldStep(self.registers.pop(slot), behind=self.here_slots[blocks[0]]))
                     held.add(slot)
         self.usable -= held
         self.waiting |= held
@@ -448,7 +448,7 @@ class _Comparison:
             self.deleted_there.add((step.subject, step.version))
             return
         self.waiting.add(one.slot)  # what this one uses waits as well
-        self.held_deletes[one.slot] = Held(step, mode) if mode is Mode.READONLY else Held(step, behind=user)
+        self.held_deletes[one.slot] = HeldStep(step, mode) if mode is Mode.READONLY else HeldStep(step, behind=user)
 
     def _user_left(self, one: Registration, delete: SoftDelete) -> Registration | None:
         for slot in self.users.get(one.slot, ()):
@@ -466,7 +466,7 @@ class _Comparison:
             return
         step = SetCompatibility(translated, level)
         if mode is Mode.READONLY:
-            self.held.append(Held(step, mode))
+            self.held.append(HeldStep(step, mode))
         else:
             self.levels.append(step)
 

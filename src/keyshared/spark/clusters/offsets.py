@@ -42,7 +42,7 @@ TRANSLATION_SCHEMA: Final = StructType(
         StructField("timestamp_epoch_ms", LongType(), nullable=True),  # what was sent; NULL: the beginning, or nothing
         StructField("target_offset", LongType(), nullable=True),  # what to commit on the target; NULL if declined
         StructField("metadata", StringType(), nullable=True),  # of that commit: its envelope
-        StructField("declined", StringType(), nullable=True),  # why there is none: the name of a `Reason`
+        StructField("declined", StringType(), nullable=True),  # why there is none: the name of a `DeclineReason`
     ]
 )
 """One row for each commit: the commit to make on the target, or why there is none."""
