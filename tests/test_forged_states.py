@@ -52,13 +52,11 @@ STORED = {
     "config": Stored(DispatcherConfig().to_json, DispatcherConfig.from_json, DispatcherConfig.to_json),
     "ranges": Stored(RangeMap([(HashRange(0, 9), "ann")]).to_json, RangeMap.from_json, RangeMap.to_json),
     "segments": Stored(segment_map().to_json, SegmentMap.from_json, SegmentMap.to_json),
-    "checkpoints": Stored(
-        lambda: checkpoints().snapshot(), BucketCheckpoints.from_snapshot, lambda made: made.snapshot()
-    ),
+    "checkpoints": Stored(lambda: checkpoints().snapshot(), BucketCheckpoints.restore, lambda made: made.snapshot()),
     "progress": Stored(
-        lambda: progress().checkpoint(),
-        lambda state: SegmentProgress.from_checkpoint(segment_map(), state),
-        lambda made: made.checkpoint(),
+        lambda: progress().snapshot(),
+        lambda state: SegmentProgress.restore(state, segment_map()),
+        lambda made: made.snapshot(),
     ),
     "provenance": Stored(ProvenanceVector({"a": 3}).to_json, ProvenanceVector.from_json, ProvenanceVector.to_json),
 }
@@ -132,7 +130,7 @@ def test_a_segment_whose_tokens_have_a_position_has_one_itself() -> None:
     made.settle(0, 0, 1)
 
     with pytest.raises(SnapshotError, match="resume is None; it must be an offset for segment 0"):
-        STORED["progress"].restore(changed(made.checkpoint(), ("cursors", 0, 1), None))
+        STORED["progress"].restore(changed(made.snapshot(), ("cursors", 0, 1), None))
 
 
 def test_a_line_of_a_queue_without_one_is_refused() -> None:

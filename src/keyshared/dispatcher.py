@@ -759,7 +759,7 @@ class KeySharedDispatcher:
             >>> [effect.offset for effect in effects]
             [7, 9]
         """
-        return self._window.cursor.token(max_bytes)
+        return self._window.cursor.to_token(max_bytes)
 
     @property
     def placement(self) -> Placement:

@@ -19,7 +19,7 @@ def _offered(*buckets: int) -> BucketCheckpoints:
 
 
 def _restarted(checkpoints: BucketCheckpoints) -> BucketCheckpoints:
-    return BucketCheckpoints.from_snapshot(json.loads(json.dumps(checkpoints.snapshot())))
+    return BucketCheckpoints.restore(json.loads(json.dumps(checkpoints.snapshot())))
 
 
 def test_a_slow_bucket_does_not_hold_the_cursor_of_another() -> None:
@@ -170,7 +170,7 @@ def _with(data: dict[str, Any], **fields: object) -> dict[str, Any]:
 @pytest.mark.parametrize(("forge", "text"), FORGERIES)
 def test_a_forged_snapshot_is_refused(forge: Forge, text: str) -> None:
     with pytest.raises(SnapshotError, match=text):
-        BucketCheckpoints.from_snapshot(forge(_offered(0).snapshot()))
+        BucketCheckpoints.restore(forge(_offered(0).snapshot()))
 
 
 def test_a_cursor_ahead_of_its_segment_is_found_out() -> None:
