@@ -95,7 +95,7 @@ from keyshared.testing import Checker
 from keyshared.testing import history as happenings
 from keyshared.window import Consumer, InFlightWindow
 
-__all__ = ["BUILD", "REFUSED", "Call", "public_calls"]
+__all__ = ["BUILD", "REFUSED", "Call", "public_calls", "public_modules"]
 
 # What no user imports: parts of one public module, whose callers are checked already.
 PRIVATE = frozenset(
@@ -657,7 +657,8 @@ class _Found(NamedTuple):
     owner: type | None
 
 
-def _modules() -> Iterator[tuple[str, Any]]:
+def public_modules() -> Iterator[tuple[str, Any]]:
+    """Every module of the core that a user imports from, and of the kit what a user writes, calls or reads."""
     for found in pkgutil.walk_packages(keyshared.__path__, "keyshared."):
         short = found.name.removeprefix("keyshared.")
         parts = short.split(".")
@@ -669,7 +670,7 @@ def _modules() -> Iterator[tuple[str, Any]]:
 
 
 def _found() -> Iterator[_Found]:
-    for short, module in _modules():
+    for short, module in public_modules():
         for public in module.__all__:
             thing = getattr(module, public)
             if getattr(thing, "__module__", None) != module.__name__:
