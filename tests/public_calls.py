@@ -261,23 +261,23 @@ def batcher() -> BucketBatcher:
 
 
 def change() -> TreeChange[DistributionTree]:
-    return tree().plan_add("d", near="b")
+    return tree().propose_add("d", near="b")
 
 
 def drain() -> Quiescence[DistributionTree]:
-    made = Quiescence(tree().plan_remove("c"))
-    made.observe(dict.fromkeys("abc", 0), dict.fromkeys(tree().plan(), 0))
+    made = Quiescence(tree().propose_remove("c"))
+    made.observe(dict.fromkeys("abc", 0), dict.fromkeys(tree().hops(), 0))
     return made
 
 
 def replication() -> Replication:
-    made = Replication(("a", "b", "c"), tree().plan())
+    made = Replication(("a", "b", "c"), tree().hops())
     made.produce("a")
     return made
 
 
 def losing() -> TreeChange[DistributionTree]:
-    return tree().plan_remove("c")
+    return tree().propose_remove("c")
 
 
 def _same_ring() -> HashRing:
@@ -459,8 +459,8 @@ BY_NAME: dict[str, Make] = {
     "there": RegistryView,
     "histogram": lambda: {1: 5, 40000: 7},
     "history": lambda: [row()],
-    "hop": lambda: tree().plan()[0],
-    "hops": lambda: tree().plan(),
+    "hop": lambda: tree().hops()[0],
+    "hops": lambda: tree().hops(),
     "id": lambda: 7,
     "items": lambda: None,
     "key": lambda: "k",
@@ -582,8 +582,8 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "dispatcher.KeySharedDispatcher.offer": {"offset": lambda: 9},
     "dispatcher.KeySharedDispatcher.offer_many": {"messages": lambda: [(9, "k", None)]},
     "dispatcher.KeySharedDispatcher.restore": {"state": lambda: dispatcher().snapshot(), "placement": _same_ring},
-    "distribution.tree.DistributionTree.plan_add": {"cluster": lambda: "d"},
-    "distribution.tree.DistributionTree.plan_move": {"target": lambda: "c"},
+    "distribution.tree.DistributionTree.propose_add": {"cluster": lambda: "d"},
+    "distribution.tree.DistributionTree.propose_move": {"target": lambda: "c"},
     "distribution.distributor.Distributor": {"targets": lambda: ["c"]},
     "draining.add_up": {"entries": lambda: [DrainingEntry(7, 1, 0)], "cleared_total": lambda: 0},
     "draintracker.DrainTracker.add_consumer": {"consumer": lambda: "new"},
@@ -608,7 +608,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "offsets.provenance.ProvenanceVector.from_json": {"data": lambda: ProvenanceVector({"a": 3}).to_json()},
     "simulate.service.draw": {"purpose": lambda: "letters"},
     "distribution.change.Quiescence": {"change": losing},
-    "distribution.change.Quiescence.observe": {"positions": lambda: dict.fromkeys(tree().plan(), 1)},
+    "distribution.change.Quiescence.observe": {"positions": lambda: dict.fromkeys(tree().hops(), 1)},
     "ranges.HashRange.inclusive": {"last": lambda: 9},
     "ranges.RangeMap.from_json": {"data": lambda: RangeMap([(HashRange(0, 9), "ann")]).to_json()},
     "ranges.RangeMap.from_stops": {"owners": lambda: ["ann"]},

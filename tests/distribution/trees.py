@@ -61,7 +61,7 @@ def all_plans(nested: Any) -> Iterator[list[Hop]]:
         yield [Hop(cluster, level, target) for (cluster, level, _), target in zip(links, targets, strict=True)]
 
 
-def chosen_plan(nested: Any, random: Random) -> list[Hop]:
+def chosen_hops(nested: Any, random: Random) -> list[Hop]:
     return [Hop(cluster, level, random.choice(possible)) for cluster, level, possible in links_of(nested)]
 
 
@@ -103,7 +103,7 @@ def random_shape(random: Random, names: Sequence[str], max_arity: int = 3) -> An
 def random_tree(random: Random, leaves: int, max_arity: int = 3) -> DistributionTree:
     """A tree with targets at random."""
     nested = DistributionTree(random_shape(random, [f"c{number}" for number in range(leaves)], max_arity)).nested
-    return DistributionTree(nested, chosen_plan(nested, random))
+    return DistributionTree(nested, chosen_hops(nested, random))
 
 
 def traffic(

@@ -51,7 +51,7 @@ class Follows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TreeChange(Generic[_Tree]):
-    """A change of a tree, planned and not yet in force: a value, made by the ``plan_`` methods of `DistributionTree`.
+    """A change of a tree that is not in force yet: a value, made by the ``propose_`` methods of `DistributionTree`.
 
     Attributes:
         before: The tree that it starts from.
@@ -106,7 +106,7 @@ class TreeChange(Generic[_Tree]):
 
         Example:
             >>> from keyshared.distribution import DistributionTree
-            >>> change = DistributionTree(["c1", "c2"]).plan_add("c3", near=["c1", "c2"])
+            >>> change = DistributionTree(["c1", "c2"]).propose_add("c3", near=["c1", "c2"])
             >>> change.fill, [tuple(each.leader) for each in change.follows]
             (Hop(cluster='c1', level=32, target='c3'), [('c2', 16, 'c1')])
             >>> for hop, offset in change.starts({"c1": 9}, {Hop("c2", 16, "c1"): 7}).items():
@@ -190,7 +190,7 @@ class Quiescence(Generic[_Tree]):
     Example:
         >>> from keyshared.distribution import DistributionTree
         >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
-        >>> change = tree.plan_move(Hop("c1", 3, "c3"), "c4")
+        >>> change = tree.propose_move(Hop("c1", 3, "c3"), "c4")
         >>> drain = Quiescence(change)
         >>> drain.stop, drain.watch
         ((Hop(cluster='c1', level=3, target='c3'),), (Hop(cluster='c3', level=1, target='c4'), \

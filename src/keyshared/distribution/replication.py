@@ -196,14 +196,14 @@ class Replication:
 
     Args:
         clusters: Names of the clusters.
-        hops: The links between them: those of a tree (`DistributionTree.plan`), or wrong ones.
+        hops: The links between them: those of a tree (`DistributionTree.hops`), or wrong ones.
 
     Raises:
         ConfigError: A cluster or link is given twice, or a link is to or from a cluster that is not given.
 
     Example:
         >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
-        >>> world = Replication(tree.clusters, tree.plan())
+        >>> world = Replication(tree.clusters, tree.hops())
         >>> world.produce("c1", now_ms=0)
         0
         >>> [tuple(hop) for hop in world.ready()]
@@ -517,13 +517,13 @@ def run(
         >>> tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])
         >>> run(tree, [RecordProduced(0, "c1"), Work(1, 0), RecordProduced(2, "c1")]).exactly_once_in_order
         True
-        >>> move = tree.plan_move(Hop("c1", 32, "c3"), "c4")  # while the first is on its way from c3 to c4
+        >>> move = tree.propose_move(Hop("c1", 32, "c3"), "c4")  # while the first is on its way from c3 to c4
         >>> steps = [RecordProduced(0, "c1"), Work(1, 0), Retreed(2, move), RecordProduced(3, "c1"), Work(4, 0)]
         >>> run(tree, steps).reordered
         (Case(origin='c1', sequence=0, cluster='c4'),)
     """
     check_kind("tree", tree, DistributionTree)
-    world = Replication(tree.clusters, tree.plan())
+    world = Replication(tree.clusters, tree.hops())
     for step in schedule:
         _take(world, step)
     if settle:

@@ -48,7 +48,7 @@ def spread(message_id: str, hops: Sequence[Hop], origin: str, *, due: Due = by_t
 
 def broken_logs(tree: DistributionTree, rng: Random, messages: int) -> Iterator[list[Lying]]:
     """The copies of one message each time; most are wrong, in all the ways there are."""
-    plan, clusters = tree.plan(), tree.clusters
+    plan, clusters = tree.hops(), tree.clusters
     for number in range(messages):
         name, origin, fate = f"m{number}", rng.choice(clusters), rng.randrange(8)
         if fate == 0:

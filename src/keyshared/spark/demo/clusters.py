@@ -114,7 +114,7 @@ class Year:
     @property
     def change(self) -> TreeChange[DistributionTree]:
         """The new target."""
-        return TREE.plan_move(_MOVED, _NEW_TARGET)
+        return TREE.propose_move(_MOVED, _NEW_TARGET)
 
     @property
     def told(self) -> str:
@@ -276,7 +276,7 @@ def _own_bit_only(cluster: str) -> Column:
     """The mistake that is easiest to make: not to look at lower bits."""
     flags = F.col("flags")
     made = []
-    for hop in TREE.plan():
+    for hop in TREE.hops():
         if hop.cluster == cluster:
             bit = F.lit(CopyFlags.bit(hop.level)).cast("bigint")
             copy = F.struct(
