@@ -89,7 +89,7 @@ from keyshared.subjects import (
     Registration,
     RegistryView,
     SchemaDistribution,
-    SchemaPlan,
+    SchemaProposal,
 )
 from keyshared.testing import Checker
 from keyshared.testing import history as happenings
@@ -378,7 +378,7 @@ BUILD: dict[str, Make] = {
     "segments.rollover.SegmentProgress": progress,
     "router.KeyRouter": router,
     "subjects.schemas.SchemaDistribution": schemas,
-    "subjects.schemas.SchemaPlan": SchemaPlan,
+    "subjects.schemas.SchemaProposal": SchemaProposal,
     "segments.map.SegmentMap": segment_map,
     "simulate.service.FailFirst": lambda: FailFirst(1),
     "simulate.service.Fixed": lambda: Fixed(1),
@@ -601,7 +601,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "offsets.index.OffsetIndex.append": {"offset": lambda: 99},
     "offsets.translate.GroupCommit": {"position": lambda: GroupPartition("t", 0, "g")},
     "offsets.translate.GroupTimestamp": {"position": lambda: GroupPartition("t", 0, "g")},
-    "offsets.translate.OffsetCommitter.plan": {"sent": lambda: SENT, "group": TargetGroup},
+    "offsets.translate.OffsetCommitter.propose": {"sent": lambda: SENT, "group": TargetGroup},
     "offsets.translate.OffsetDistributor.translate": {"commit": lambda: GroupCommit(GroupPartition("t", 0, "g"), 3)},
     "placement.protocol.find_consumer": {"consumers": lambda: {"ann": 1}},
     "offsets.provenance.ProvenanceVector.compact": {"earliest": lambda: {"a": 2}},

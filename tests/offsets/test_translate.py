@@ -46,7 +46,7 @@ def declined(reason: DeclineReason) -> Declined:
 
 def planned(timestamp: int | None, group: TargetGroup | None = None, **options: bool | int) -> GroupCommit | Declined:
     committer = OffsetCommitter(**options)  # type: ignore[arg-type]  # options of both types
-    return committer.plan(sent(timestamp), TargetGroup() if group is None else group, LOG)
+    return committer.propose(sent(timestamp), TargetGroup() if group is None else group, LOG)
 
 
 def noted(offset: int, *, flags: int = 0b1, timestamp: int | None = 1_700, foreign: str = "") -> str:
@@ -154,12 +154,12 @@ def test_the_beginning_is_the_first_offset_there_is() -> None:
 def test_an_empty_target_gets_its_end() -> None:
     empty = OffsetIndex(start=70)
     for timestamp in (5, None):
-        plan = OffsetCommitter().plan(sent(timestamp), TargetGroup(), empty)
+        plan = OffsetCommitter().propose(sent(timestamp), TargetGroup(), empty)
         assert GroupCommit(POSITION, 70, noted(70, timestamp=timestamp)) == plan
 
 
 def test_of_bounds_the_earlier_offset_is_committed() -> None:
-    plan = OffsetCommitter().plan(sent(1_600), TargetGroup(), indexed([1_000, 2_000, 1_500, 4_000], interval=4))
+    plan = OffsetCommitter().propose(sent(1_600), TargetGroup(), indexed([1_000, 2_000, 1_500, 4_000], interval=4))
     assert GroupCommit(POSITION, 0, noted(0, timestamp=1_600)) == plan
 
 
@@ -172,7 +172,7 @@ def test_a_group_is_never_moved_backwards() -> None:
 
 def test_a_group_at_0_is_a_group_with_a_commit() -> None:
     log = indexed([1_000])
-    assert declined(DeclineReason.NOT_AHEAD) == OffsetCommitter().plan(sent(None), TargetGroup(committed=0), log)
+    assert declined(DeclineReason.NOT_AHEAD) == OffsetCommitter().propose(sent(None), TargetGroup(committed=0), log)
 
 
 def test_an_active_group_is_never_touched() -> None:
@@ -213,13 +213,13 @@ def test_an_unreadable_envelope_on_the_target_is_not_overwritten() -> None:
 
 def test_an_offset_that_a_vector_told_replaces_the_lookup_and_no_other_rule() -> None:
     committer = OffsetCommitter()
-    assert GroupCommit(POSITION, 28, noted(28)) == committer.plan(sent(1_700), TargetGroup(), LOG, offset=28)
+    assert GroupCommit(POSITION, 28, noted(28)) == committer.propose(sent(1_700), TargetGroup(), LOG, offset=28)
     for group, reason in (
         (TargetGroup(committed=28), DeclineReason.NOT_AHEAD),
         (TargetGroup(active=True), DeclineReason.ACTIVE_GROUP),
         (TargetGroup(metadata="Ag"), DeclineReason.FOREIGN_METADATA),
     ):
-        assert declined(reason) == committer.plan(sent(1_700), group, LOG, offset=28)
+        assert declined(reason) == committer.propose(sent(1_700), group, LOG, offset=28)
 
 
 def test_a_timestamp_that_was_declined_can_be_planned_again() -> None:
@@ -230,10 +230,10 @@ def test_a_timestamp_that_was_declined_can_be_planned_again() -> None:
 
 def test_a_log_that_grew_takes_the_group_further() -> None:
     log = indexed([1_000, 2_000])
-    first = OffsetCommitter().plan(sent(3_500), TargetGroup(), log)
+    first = OffsetCommitter().propose(sent(3_500), TargetGroup(), log)
     assert isinstance(first, GroupCommit)
     log.append(2, 3_000)
-    again = OffsetCommitter().plan(sent(3_500), TargetGroup(False, first.offset, first.metadata), log)
+    again = OffsetCommitter().propose(sent(3_500), TargetGroup(False, first.offset, first.metadata), log)
     assert isinstance(again, GroupCommit)
     assert (2, 3) == (first.offset, again.offset)
 
@@ -241,12 +241,12 @@ def test_a_log_that_grew_takes_the_group_further() -> None:
 def test_a_group_that_moved_can_move_back() -> None:
     """Its own commits on the target carry no envelope, so they are fresh there and travel to where it came from."""
     origin, target = indexed([1_000, 2_000, 3_000, 4_000]), indexed([2_000, 3_000, 4_000])
-    there = OffsetCommitter().plan(sent(2_500), TargetGroup(), target)
+    there = OffsetCommitter().propose(sent(2_500), TargetGroup(), target)
     assert isinstance(there, GroupCommit)
     assert declined(DeclineReason.ALREADY_DISTRIBUTED) == EXACT.translate(there, target)
     back = EXACT.translate(GroupCommit(POSITION, 3), target)
     assert sent(4_000) == back
-    assert GroupCommit(POSITION, 3, noted(3, timestamp=4_000)) == OffsetCommitter().plan(
+    assert GroupCommit(POSITION, 3, noted(3, timestamp=4_000)) == OffsetCommitter().propose(
         sent(4_000), TargetGroup(committed=2), origin
     )
 
@@ -351,7 +351,7 @@ def test_a_planned_margin_takes_whole_milliseconds(parameter: str, value: float)
 @pytest.mark.parametrize("offset", [-1, True, "3"])
 def test_an_offset_of_a_vector_is_checked_before_anything_else(offset: object) -> None:
     with pytest.raises(ConfigError, match="offset is"):
-        OffsetCommitter().plan(sent(1), TargetGroup(active=True), LOG, offset=offset)  # type: ignore[arg-type]  # the point
+        OffsetCommitter().propose(sent(1), TargetGroup(active=True), LOG, offset=offset)  # type: ignore[arg-type]  # the point
 
 
 def test_the_envelope_says_what_was_committed() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.work import work_of
 
 from keyshared.errors import ConfigError
-from keyshared.subjects import NameIssue, NamePattern, NamePlan, NameProblem, NameTranslation, ParsedName
+from keyshared.subjects import NameIssue, NamePattern, NameProblem, NameTranslation, ParsedName, ResolvedNames
 
 FIELDS = ("p", "q", "r")
 words = st.text("ab-.", min_size=1, max_size=3)
@@ -144,7 +144,7 @@ def check_way_back(
         for values in fresh
         if all(here.allowed(field, values[field]) for field in here.fields)
     ]
-    plan = way.plan(subjects)
+    plan = way.resolve(subjects)
     # each subject is accounted for once, and no two share a translation
     told = [name for name, _ in plan.translated] + [one.name for one in plan.problems]
     told += [name for one in plan.collisions for name in one.names]
@@ -238,10 +238,10 @@ class TrustsTheTarget(NameTranslation):
 class LastOneWins(NameTranslation):
     """Lets one of several names that collide have the translation."""
 
-    def plan(self, names: Iterable[str]) -> NamePlan:
-        plan = super().plan(names)
+    def resolve(self, names: Iterable[str]) -> ResolvedNames:
+        plan = super().resolve(names)
         winners = tuple((one.names[-1], one.translated) for one in plan.collisions)
-        return NamePlan((*plan.translated, *winners), (), plan.problems)
+        return ResolvedNames((*plan.translated, *winners), (), plan.problems)
 
 
 QUICK = settings(max_examples=3_000, phases=[Phase.generate], derandomize=True, database=None)

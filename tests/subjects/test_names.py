@@ -247,7 +247,7 @@ def test_a_dropped_field_makes_collisions_possible_unless_it_is_constant() -> No
 
 def test_names_that_collide_are_not_translated_and_the_others_are() -> None:
     drop = NameTranslation(NamePattern("{instance}-{topic}").for_subjects(), NamePattern("{topic}").for_subjects())
-    plan = drop.plan(["us-b-key", "eu-a-key", "us-a-key", "eu-a-value", "odd", "eu-a-key"])
+    plan = drop.resolve(["us-b-key", "eu-a-key", "us-a-key", "eu-a-value", "odd", "eu-a-key"])
     assert (("us-b-key", "b-key"), ("eu-a-value", "a-value")) == plan.translated
     assert (Collision("a-key", ("eu-a-key", "us-a-key")),) == plan.collisions
     assert (NameProblem("odd", NameIssue.NO_MATCH),) == plan.problems
@@ -256,7 +256,7 @@ def test_names_that_collide_are_not_translated_and_the_others_are() -> None:
 @pytest.mark.parametrize("names", ["abc", b"xyz", 7, ["a", ""], ["a", None]])
 def test_a_set_of_names_holds_texts(names: Any) -> None:
     with pytest.raises(ConfigError, match="names"):
-        NameTranslation(NamePattern("{a}"), NamePattern("{a}")).plan(names)
+        NameTranslation(NamePattern("{a}"), NamePattern("{a}")).resolve(names)
 
 
 def test_a_translation_shows_what_it_is_made_of() -> None:

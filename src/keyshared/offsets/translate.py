@@ -310,9 +310,9 @@ class OffsetCommitter:
         >>> for offset in range(15):  # its offset 0 is the origin's 25
         ...     log.append(offset, 1_000_000 + 1_000 * (25 + offset))
         >>> sent = GroupTimestamp(GroupPartition("orders", 0, "billing"), 1_034_000, CopyFlags(0b1))
-        >>> OffsetCommitter().plan(sent, TargetGroup(), log).offset
+        >>> OffsetCommitter().propose(sent, TargetGroup(), log).offset
         9
-        >>> OffsetCommitter().plan(sent, TargetGroup(committed=12), log).reason.name
+        >>> OffsetCommitter().propose(sent, TargetGroup(committed=12), log).reason.name
         'NOT_AHEAD'
     """
 
@@ -324,7 +324,7 @@ class OffsetCommitter:
             raise ConfigError("keep_foreign", self.keep_foreign, "be a bool")
         check_int("max_metadata_bytes", self.max_metadata_bytes, 1)
 
-    def plan(
+    def propose(
         self, sent: GroupTimestamp, group: TargetGroup, log: OffsetLookup, *, offset: int | None = None
     ) -> GroupCommit | Declined:
         """Say what to commit.

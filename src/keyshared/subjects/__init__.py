@@ -5,10 +5,10 @@ from keyshared.subjects.names import (
     Collision,
     NameIssue,
     NamePattern,
-    NamePlan,
     NameProblem,
     NameTranslation,
     ParsedName,
+    ResolvedNames,
 )
 from keyshared.subjects.registry import (
     DEFAULT_COMPATIBILITY,
@@ -26,7 +26,7 @@ from keyshared.subjects.schemas import (
     Register,
     RegistryStep,
     SchemaDistribution,
-    SchemaPlan,
+    SchemaProposal,
     SetCompatibility,
     SoftDelete,
 )
@@ -43,7 +43,6 @@ __all__ = [
     "Mode",
     "NameIssue",
     "NamePattern",
-    "NamePlan",
     "NameProblem",
     "NameTranslation",
     "ParsedName",
@@ -52,8 +51,9 @@ __all__ = [
     "Registration",
     "RegistryStep",
     "RegistryView",
+    "ResolvedNames",
     "SchemaDistribution",
-    "SchemaPlan",
+    "SchemaProposal",
     "SetCompatibility",
     "SoftDelete",
 ]

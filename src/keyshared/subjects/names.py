@@ -29,10 +29,10 @@ __all__ = [
     "Collision",
     "NameIssue",
     "NamePattern",
-    "NamePlan",
     "NameProblem",
     "NameTranslation",
     "ParsedName",
+    "ResolvedNames",
 ]
 
 SUBJECT_SUFFIXES: Final = ("-key", "-value")  # TopicNameStrategy, the default of Confluent's serializers
@@ -433,7 +433,7 @@ class Collision:
 
 
 @dataclass(frozen=True, slots=True)
-class NamePlan:
+class ResolvedNames:
     """What becomes of a set of names.
 
     Attributes:
@@ -537,7 +537,7 @@ class NameTranslation:
             return NameProblem(name, NameIssue.AMBIGUOUS_THERE, read_back.readings)
         return translated
 
-    def plan(self, names: Iterable[str]) -> NamePlan:
+    def resolve(self, names: Iterable[str]) -> ResolvedNames:
         """Translate a set of names, and find those that would become one.
 
         Args:
@@ -554,7 +554,7 @@ class NameTranslation:
 
         Example:
             >>> drop = NameTranslation(NamePattern("{instance}-{topic}"), NamePattern("{topic}"))
-            >>> drop.plan(["eu-orders", "us-orders", "eu-bills"]).collisions
+            >>> drop.resolve(["eu-orders", "us-orders", "eu-bills"]).collisions
             (Collision(translated='orders', names=('eu-orders', 'us-orders')),)
         """
         problems: list[NameProblem] = []
@@ -565,7 +565,7 @@ class NameTranslation:
                 problems.append(translated)
             else:
                 sources.setdefault(translated, []).append(name)
-        return NamePlan(
+        return ResolvedNames(
             tuple((names[0], translated) for translated, names in sources.items() if len(names) == 1),
             tuple(Collision(translated, tuple(names)) for translated, names in sources.items() if len(names) > 1),
             tuple(problems),

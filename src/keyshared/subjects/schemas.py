@@ -4,8 +4,8 @@ A registry keeps schemas under numbers of its own, its *ids*, and every message 
 to another cluster can be read there only if the id stands for the same schema there. A distributor runs on one cluster
 only, the primary, where schemas are registered; there is no tree and there are no copy flags.
 
-`SchemaDistribution.plan` compares a view of the primary's registry with a view of another one and gives the calls to
-make there. It never plans a call that would put a schema in the place of another one: what is in the way is reported.
+`SchemaDistribution.propose` compares a view of the primary's registry with a view of another one and gives the calls to
+make there. It never proposes a call that would put a schema in the place of another one: what is in the way is told.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ __all__ = [
     "Register",
     "RegistryStep",
     "SchemaDistribution",
-    "SchemaPlan",
+    "SchemaProposal",
     "SetCompatibility",
     "SoftDelete",
 ]
@@ -149,7 +149,7 @@ class HeldStep:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaPlan:
+class SchemaProposal:
     """What to do on the target, and what cannot be done.
 
     Each registration of the source is in exactly one place: its subject is in ``collisions`` or ``problems``, or it is
@@ -163,7 +163,7 @@ class SchemaPlan:
         collisions: Subjects that would become one on the target; nothing of them is distributed.
         problems: Subjects that the patterns cannot translate.
         global_levels: Levels of both registries for subjects without their own, source first, if they differ. They
-            belong to a registry and not to a subject, so the plan leaves them alone.
+            belong to a registry and not to a subject, so the proposal leaves them alone.
     """
 
     steps: tuple[RegistryStep, ...] = ()
@@ -203,7 +203,7 @@ class SchemaDistribution:
         (('c2',), ())
         >>> here = RegistryView([Registration("acme-eu-prod-orders-value", 1, 7, '"int"')])
         >>> there = RegistryView(modes={None: Mode.IMPORT})
-        >>> schemas.plan("c2", here, there).steps[0].registration.subject
+        >>> schemas.propose("c2", here, there).steps[0].registration.subject
         'acme-prod-orders-value'
     """
 
@@ -262,7 +262,7 @@ class SchemaDistribution:
             raise ConfigError("target", target, f"be one of {tuple(self._translations)}")
         return self._translations[target]
 
-    def plan(self, target: str, here: RegistryView, there: RegistryView) -> SchemaPlan:
+    def propose(self, target: str, here: RegistryView, there: RegistryView) -> SchemaProposal:
         """Compare the primary's registry with a target's.
 
         Args:
@@ -271,7 +271,7 @@ class SchemaDistribution:
             there: What the target has.
 
         Returns:
-            What to do there. When its steps are made and nothing else changes, the next plan has none.
+            What to do there. When its steps are made and nothing else changes, the next proposal has none.
 
         Raises:
             ConfigError: It is no target, something is no view, or schemas of the primary use each other in a circle.
@@ -287,12 +287,12 @@ class SchemaDistribution:
 
 
 class _Comparison:
-    """One run of `SchemaDistribution.plan`."""
+    """One run of `SchemaDistribution.propose`."""
 
     def __init__(self, translation: NameTranslation, here: RegistryView, there: RegistryView) -> None:
         self.here = here
         self.there = there
-        self.names = translation.plan(here.subjects)
+        self.names = translation.resolve(here.subjects)
         self.translated = dict(self.names.translated)
         self.here_slots = {one.slot: one for one in here.registrations if one.subject in self.translated}
         self.here_ids = _grouped((one.content, one.id) for one in here.registrations)
@@ -316,7 +316,7 @@ class _Comparison:
         self.held: list[HeldStep] = []
         self.held_deletes: dict[_Slot, HeldStep] = {}
 
-    def result(self) -> SchemaPlan:
+    def result(self) -> SchemaProposal:
         used_first = self._used_first()
         for slot in used_first:
             self._compare(self.here_slots[slot])
@@ -328,7 +328,7 @@ class _Comparison:
                 self._compare_levels(subject)
         mine = self.here.compatibility.get(None, DEFAULT_COMPATIBILITY)
         theirs = self.there.compatibility.get(None, DEFAULT_COMPATIBILITY)
-        return SchemaPlan(
+        return SchemaProposal(
             steps=(*self._in_order(), *self.levels),
             present=tuple(self.present),
             conflicts=tuple(self.conflicts),

@@ -140,7 +140,7 @@ def exactly(world: Iterable[Partition], *, provenance: bool, keep_foreign: bool 
                 continue
             resume = _uncovered(partition, commit.offset, target.end) if provenance else None
             group = TargetGroup(bool(commit.active), commit.committed, commit.target_metadata or "")
-            planned = OffsetCommitter(keep_foreign=keep_foreign).plan(sent, group, target, offset=resume)
+            planned = OffsetCommitter(keep_foreign=keep_foreign).propose(sent, group, target, offset=resume)
             made = (
                 (None, None, planned.reason.name)
                 if isinstance(planned, Declined)
