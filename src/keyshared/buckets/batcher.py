@@ -339,7 +339,7 @@ class BucketBatcher:
             now_ms: Monotonic milliseconds; None for the same instant as the last call.
 
         Returns:
-            As `flush`; nothing before `next_deadline_ms`.
+            As `flush`; nothing before `next_deadline_ms()`.
 
         Raises:
             ClockError: ``now_ms`` went back.
