@@ -7,12 +7,12 @@ from itertools import combinations
 from random import Random
 from typing import Any
 
-from tests.distribution.trees import chosen_plan, links_of, random_shape
+from tests.distribution.trees import chosen_hops, links_of, random_shape
 
-from keyshared.distribution import Change, DistributionTree, Drain, Hop, Replication, Report, judge
+from keyshared.distribution import DistributionTree, Hop, Quiescence, Replication, Report, TreeChange, judge
 from keyshared.errors import TopologyError
 
-TreeChange = Change[DistributionTree]
+Planned = TreeChange[DistributionTree]
 
 KINDS = ("add", "add above", "add wide", "move", "remove", "renumber")
 SPEEDS = (0.0, 0.01, 1.0, 100.0)  # a link that is starved, one that lags, two that do not
@@ -23,7 +23,7 @@ def movable(tree: DistributionTree) -> list[tuple[Hop, str]]:
     return [
         (hop, other)
         for cluster, level, possible in links_of(tree.nested)
-        for hop in tree.plan()
+        for hop in tree.hops()
         if (hop.cluster, hop.level) == (cluster, level) and hop.target in possible
         for other in possible
         if other != hop.target
@@ -41,31 +41,31 @@ def tree_with_odd_levels(random: Random, leaves: int) -> DistributionTree:
         return {level: [branch for branch, _ in branches]}, level
 
     nested, _ = levelled(random_shape(random, [f"c{number}" for number in range(leaves)]))
-    return DistributionTree(nested, chosen_plan(nested, random))
+    return DistributionTree(nested, chosen_hops(nested, random))
 
 
-def a_change(tree: DistributionTree, kind: str, random: Random, name: str) -> TreeChange | None:
+def a_change(tree: DistributionTree, kind: str, random: Random, name: str) -> Planned | None:
     """A change of a kind, at random; None if there is none, or it is refused for the levels or the shape."""
     match kind:
         case "move":
             choices = movable(tree)
-            return tree.plan_move(*random.choice(choices)) if choices else None
+            return tree.propose_move(*random.choice(choices)) if choices else None
         case "remove":
-            return tree.plan_remove(random.choice(tree.clusters)) if len(tree.clusters) > 1 else None
+            return tree.propose_remove(random.choice(tree.clusters)) if len(tree.clusters) > 1 else None
         case "renumber":
-            return tree.plan_renumber()
+            return tree.propose_renumber()
         case "add":
             near = [random.choice(tree.clusters)]
         case _:
             near = random.sample(tree.clusters, random.randint(1, len(tree.clusters)))
     try:
-        change = tree.plan_add(name, near=near, wide=kind == "add wide")
+        change = tree.propose_add(name, near=near, wide=kind == "add wide")
     except TopologyError:
         return None
-    return tree.plan_add(name, near=near, wide=kind == "add wide", source=random.choice(feeding(change)))
+    return tree.propose_add(name, near=near, wide=kind == "add wide", source=random.choice(feeding(change)))
 
 
-def feeding(change: TreeChange) -> list[str]:
+def feeding(change: Planned) -> list[str]:
     """The clusters that copy to a new one."""
     assert change.fill is not None
     return [hop.cluster for hop in change.added if hop.target == change.fill.target]
@@ -77,15 +77,15 @@ class Changing:
 
     tree: DistributionTree
     random: Random
-    plan: Callable[[TreeChange], TreeChange] = lambda change: change
-    drain: Callable[[TreeChange], Drain[DistributionTree]] = Drain
+    plan: Callable[[Planned], Planned] = lambda change: change
+    drain: Callable[[Planned], Quiescence[DistributionTree]] = Quiescence
     replication: type[Replication] = Replication
     names: int = 0
     speeds: dict[Hop, float] = field(default_factory=dict)
     world: Replication = field(init=False)
 
     def __post_init__(self) -> None:
-        self.world = self.replication(self.tree.clusters, self.tree.plan())
+        self.world = self.replication(self.tree.clusters, self.tree.hops())
 
     def traffic(self, steps: int, stopped: Collection[Hop] = (), silent: Collection[str] = ()) -> None:
         """Produce and distribute; links have speeds of their own, and take turns in being the slow one."""
@@ -101,7 +101,7 @@ class Changing:
             if any(weights):
                 self.world.work(self.random.choices(ready, weights)[0])
 
-    def drained(self, change: TreeChange) -> Drain[DistributionTree]:
+    def drained(self, change: Planned) -> Quiescence[DistributionTree]:
         drain, left = self.drain(change), 60  # or each level would have more to read than the one above it
         stopped = drain.stop
         while not drain.observe(self.world.log_ends(), self.world.positions()):
@@ -140,7 +140,7 @@ class Changing:
             lost = self.random.choice(self.tree.clusters)
             self.world.destroy(lost)
             self.traffic(10)
-            change = self.tree.plan_loss(lost)
+            change = self.tree.propose_loss(lost)
             self.world.apply(change)
             self.tree = self.tree.apply(change)
 
@@ -162,40 +162,40 @@ def lived(random: Random, kinds: Iterable[str], leaves: int, **parts: Any) -> Ch
     return life
 
 
-def all_adds(tree: DistributionTree, name: str) -> Iterator[TreeChange]:
+def all_adds(tree: DistributionTree, name: str) -> Iterator[Planned]:
     """Every way to add a cluster: beside every subtree, as a branch of every node, filled from every cluster."""
     seen = set()
     for size in range(1, len(tree.clusters) + 1):
         for near in combinations(tree.clusters, size):
             for wide in (False, True):
                 try:
-                    planned = tree.plan_add(name, near=near, wide=wide)
+                    planned = tree.propose_add(name, near=near, wide=wide)
                 except TopologyError:
                     continue
                 for source in feeding(planned):
-                    change = tree.plan_add(name, near=near, wide=wide, source=source)
+                    change = tree.propose_add(name, near=near, wide=wide, source=source)
                     if change not in seen:
                         seen.add(change)
                         yield change
 
 
-def all_other_changes(tree: DistributionTree) -> Iterator[TreeChange]:
+def all_other_changes(tree: DistributionTree) -> Iterator[Planned]:
     """Every move, removal and renumbering."""
-    yield from (tree.plan_move(*choice) for choice in movable(tree))
-    yield from (tree.plan_remove(cluster) for cluster in tree.clusters if len(tree.clusters) > 1)
-    renumbering = tree.plan_renumber()
+    yield from (tree.propose_move(*choice) for choice in movable(tree))
+    yield from (tree.propose_remove(cluster) for cluster in tree.clusters if len(tree.clusters) > 1)
+    renumbering = tree.propose_renumber()
     if renumbering.moved:
         yield renumbering
 
 
-Event = str | TreeChange  # a record is produced there, or a change begins
+Event = str | Planned  # a record is produced there, or a change begins
 
 
 @dataclass
 class _State:
     world: Replication
     at: int = 0
-    drain: Drain[DistributionTree] | None = None
+    drain: Quiescence[DistributionTree] | None = None
 
     def twin(self) -> "_State":
         world = copy.copy(self.world)
@@ -239,7 +239,7 @@ def _next_states(state: _State, events: list[Event]) -> Iterator[_State]:
                 yield twin
         elif state.drain is None:
             if event.needs_drain:
-                twin.drain = Drain(event)
+                twin.drain = Quiescence(event)
             else:
                 twin.world.apply(event)
             yield twin
@@ -257,7 +257,7 @@ def every_end(tree: DistributionTree, events: list[Event]) -> Iterator[Report]:
 
     A link passes what is none of its business at once: that it reads it, and when, changes nothing for the others.
     """
-    waiting = [_State(Replication(tree.clusters, tree.plan()))]
+    waiting = [_State(Replication(tree.clusters, tree.hops()))]
     seen = {waiting[0].key}
     while waiting:
         state = waiting.pop()

@@ -26,8 +26,16 @@ from keyshared.config import DispatcherConfig
 from keyshared.copyflags import BigEndian, CopyFlags, FlagsHeader
 from keyshared.cursor import Cell, ContiguousCursor, CursorToken
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.distribution import Arrival as ReplicationArrival
-from keyshared.distribution import Change, DistributionTree, Distributor, Drain, Hop, Produced, Replication
+from keyshared.distribution import (
+    DistributionTree,
+    Distributor,
+    Hop,
+    Quiescence,
+    RecordArrival,
+    RecordProduced,
+    Replication,
+    TreeChange,
+)
 from keyshared.distribution import Report as ReplicationReport
 from keyshared.draining import DrainingEntry, DrainingHashes, DrainingStats
 from keyshared.draintracker import DrainTracker
@@ -81,14 +89,14 @@ from keyshared.subjects import (
     Registration,
     RegistryView,
     SchemaDistribution,
-    SchemaPlan,
+    SchemaProposal,
 )
 from keyshared.testing import Checker, Driver
 from keyshared.testing import history as happenings
 from keyshared.testing.adapters.recorder import Recorder
 from keyshared.window import Consumer, InFlightWindow
 
-__all__ = ["BUILD", "REFUSED", "Call", "public_calls"]
+__all__ = ["BUILD", "REFUSED", "Call", "public_calls", "public_modules"]
 
 # What no user imports: parts of one public module, whose callers are checked already.
 PRIVATE = frozenset(
@@ -257,24 +265,24 @@ def batcher() -> BucketBatcher:
     return made
 
 
-def change() -> Change[DistributionTree]:
-    return tree().plan_add("d", near="b")
+def change() -> TreeChange[DistributionTree]:
+    return tree().propose_add("d", near="b")
 
 
-def drain() -> Drain[DistributionTree]:
-    made = Drain(tree().plan_remove("c"))
-    made.observe(dict.fromkeys("abc", 0), dict.fromkeys(tree().plan(), 0))
+def drain() -> Quiescence[DistributionTree]:
+    made = Quiescence(tree().propose_remove("c"))
+    made.observe(dict.fromkeys("abc", 0), dict.fromkeys(tree().hops(), 0))
     return made
 
 
 def replication() -> Replication:
-    made = Replication(("a", "b", "c"), tree().plan())
+    made = Replication(("a", "b", "c"), tree().hops())
     made.produce("a")
     return made
 
 
-def losing() -> Change[DistributionTree]:
-    return tree().plan_remove("c")
+def losing() -> TreeChange[DistributionTree]:
+    return tree().propose_remove("c")
 
 
 def _same_ring() -> HashRing:
@@ -360,8 +368,8 @@ BUILD: dict[str, Make] = {
     "pendingacks.PendingAcks": pending,
     "segments.producer.SegmentProducer": producer,
     "offsets.provenance.ProvenanceVector": lambda: ProvenanceVector({"a": 3}),
-    "distribution.change.Change": change,
-    "distribution.change.Drain": drain,
+    "distribution.change.TreeChange": change,
+    "distribution.change.Quiescence": drain,
     "ranges.HashRange": lambda: HashRange(0, 9),
     "ranges.RangeMap": lambda: RangeMap([(HashRange(0, 9), "ann")]),
     "subjects.registry.Reference": lambda: Reference("n", "s", 1),
@@ -375,7 +383,7 @@ BUILD: dict[str, Make] = {
     "segments.rollover.SegmentProgress": progress,
     "router.KeyRouter": router,
     "subjects.schemas.SchemaDistribution": schemas,
-    "subjects.schemas.SchemaPlan": SchemaPlan,
+    "subjects.schemas.SchemaProposal": SchemaProposal,
     "segments.map.SegmentMap": segment_map,
     "simulate.service.FailFirst": lambda: FailFirst(1),
     "simulate.service.Fixed": lambda: Fixed(1),
@@ -384,7 +392,7 @@ BUILD: dict[str, Make] = {
     "simulate.service.Sampled": lambda: Sampled([1, 2]),
     "simulate.service.SampledAnswers": lambda: SampledAnswers([Answer.NACK]),
     "simulate.service.Scaled": lambda: Scaled(Fixed(1), 2),
-    "simulate.simulation.Outcome": lambda: _ended().outcome,
+    "simulate.simulation.SimulationState": lambda: _ended().state,
     "simulate.simulation.Simulation": simulation,
     "placement.sole_owner.SoleOwner": lambda: SoleOwner("ann"),
     "buckets.placement.BucketPlacement": lambda: BucketPlacement(BucketLayout.equal_width(4), ["ann"]),
@@ -457,8 +465,8 @@ BY_NAME: dict[str, Make] = {
     "there": RegistryView,
     "histogram": lambda: {1: 5, 40000: 7},
     "history": lambda: [row()],
-    "hop": lambda: tree().plan()[0],
-    "hops": lambda: tree().plan(),
+    "hop": lambda: tree().hops()[0],
+    "hops": lambda: tree().hops(),
     "id": lambda: 7,
     "items": lambda: None,
     "key": lambda: "k",
@@ -515,7 +523,7 @@ BY_NAME: dict[str, Make] = {
     "remaining": lambda: 2,
     "reservation_id": lambda: 2,
     "samples": lambda: [1, 2],
-    "schedule": lambda: [Produced(1, "a")],
+    "schedule": lambda: [RecordProduced(1, "a")],
     "schema": lambda: "{}",
     "second": lambda: 1,
     "seed": lambda: 0,
@@ -551,7 +559,7 @@ BY_NAME: dict[str, Make] = {
     "weight": lambda: 1,
 }
 
-SEEN = ReplicationArrival(3, "b", "a", 1, CopyFlags(1), Hop("a", 1, "b"))
+SEEN = RecordArrival(3, "b", "a", 1, CopyFlags(1), Hop("a", 1, "b"))
 SENT = GroupTimestamp(GroupPartition("t", 0, "g"), 50, CopyFlags(1))
 
 # Where a parameter takes something else than its name says
@@ -568,20 +576,20 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "buckets.layout.BucketLayout.from_splits": {"splits": lambda: [9, 80]},
     "buckets.layout.BucketLayout.split": {"messages": lambda: [(5, "x")]},
     "buckets.checkpoints.BucketCheckpoints.forget": {"segment": lambda: 9},
-    "buckets.checkpoints.BucketCheckpoints.from_snapshot": {"data": lambda: checkpoints().snapshot()},
+    "buckets.checkpoints.BucketCheckpoints.restore": {"state": lambda: checkpoints().snapshot()},
     "journal.commands.Command": {"command": lambda: "offer"},
     "journal.commands.call": {"command": lambda: Command(3, 0, "ack", offset=3, consumer="ann", attempt=1)},
     "config.DispatcherConfig.from_json": {"data": lambda: DispatcherConfig().to_json()},
     "cursor.Cell": {},
     "cursor.ContiguousCursor.append": {"cell": lambda: Cell(9)},
-    "cursor.ContiguousCursor.from_token": {"text": lambda: cursor().token().text},
-    "cursor.ContiguousCursor.go_on": {"text": lambda: cursor().token().text},
+    "cursor.ContiguousCursor.from_token": {"text": lambda: cursor().to_token().text},
+    "cursor.ContiguousCursor.go_on": {"text": lambda: cursor().to_token().text},
     "dispatcher.KeySharedDispatcher.add_consumer": {"name": lambda: "new"},
     "dispatcher.KeySharedDispatcher.offer": {"offset": lambda: 9},
     "dispatcher.KeySharedDispatcher.offer_many": {"messages": lambda: [(9, "k", None)]},
     "dispatcher.KeySharedDispatcher.restore": {"state": lambda: dispatcher().snapshot(), "placement": _same_ring},
-    "distribution.tree.DistributionTree.plan_add": {"cluster": lambda: "d"},
-    "distribution.tree.DistributionTree.plan_move": {"target": lambda: "c"},
+    "distribution.tree.DistributionTree.propose_add": {"cluster": lambda: "d"},
+    "distribution.tree.DistributionTree.propose_move": {"target": lambda: "c"},
     "distribution.distributor.Distributor": {"targets": lambda: ["c"]},
     "draining.add_up": {"entries": lambda: [DrainingEntry(7, 1, 0)], "cleared_total": lambda: 0},
     "draintracker.DrainTracker.add_consumer": {"consumer": lambda: "new"},
@@ -599,14 +607,14 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "offsets.index.OffsetIndex.append": {"offset": lambda: 99},
     "offsets.translate.GroupCommit": {"position": lambda: GroupPartition("t", 0, "g")},
     "offsets.translate.GroupTimestamp": {"position": lambda: GroupPartition("t", 0, "g")},
-    "offsets.translate.OffsetCommitter.plan": {"sent": lambda: SENT, "group": TargetGroup},
+    "offsets.translate.OffsetCommitter.propose": {"sent": lambda: SENT, "group": TargetGroup},
     "offsets.translate.OffsetDistributor.translate": {"commit": lambda: GroupCommit(GroupPartition("t", 0, "g"), 3)},
     "placement.protocol.find_consumer": {"consumers": lambda: {"ann": 1}},
     "offsets.provenance.ProvenanceVector.compact": {"earliest": lambda: {"a": 2}},
     "offsets.provenance.ProvenanceVector.from_json": {"data": lambda: ProvenanceVector({"a": 3}).to_json()},
     "simulate.service.draw": {"purpose": lambda: "letters"},
-    "distribution.change.Drain": {"change": losing},
-    "distribution.change.Drain.observe": {"positions": lambda: dict.fromkeys(tree().plan(), 1)},
+    "distribution.change.Quiescence": {"change": losing},
+    "distribution.change.Quiescence.observe": {"positions": lambda: dict.fromkeys(tree().hops(), 1)},
     "ranges.HashRange.inclusive": {"last": lambda: 9},
     "ranges.RangeMap.from_json": {"data": lambda: RangeMap([(HashRange(0, 9), "ann")]).to_json()},
     "ranges.RangeMap.from_stops": {"owners": lambda: ["ann"]},
@@ -614,7 +622,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "distribution.replication.judge": {"arrivals": lambda: [SEEN]},
     "retry.Poison.from_name": {"name": lambda: "DROP"},
     "ring.HashRing.add": {"name": lambda: "new"},
-    "segments.rollover.SegmentProgress.from_checkpoint": {"data": lambda: progress().checkpoint()},
+    "segments.rollover.SegmentProgress.restore": {"state": lambda: progress().snapshot()},
     "router.KeyRouter.add_consumer": {"name": lambda: "new"},
     "segments.map.SegmentMap": {"segments": lambda: segment_map().segments},
     "segments.map.SegmentMap.from_json": {"data": lambda: segment_map().to_json()},
@@ -656,7 +664,8 @@ class _Found(NamedTuple):
     owner: type | None
 
 
-def _modules() -> Iterator[tuple[str, Any]]:
+def public_modules() -> Iterator[tuple[str, Any]]:
+    """Every module of the core that a user imports from, and of the kit what a user writes, calls or reads."""
     for found in pkgutil.walk_packages(keyshared.__path__, "keyshared."):
         short = found.name.removeprefix("keyshared.")
         parts = short.split(".")
@@ -668,7 +677,7 @@ def _modules() -> Iterator[tuple[str, Any]]:
 
 
 def _found() -> Iterator[_Found]:
-    for short, module in _modules():
+    for short, module in public_modules():
         for public in module.__all__:
             thing = getattr(module, public)
             if getattr(thing, "__module__", None) != module.__name__:
@@ -704,7 +713,7 @@ def _members(name: str, thing: type) -> Iterator[_Found]:
 
 # The arguments are right, and the object is in no state for them
 REFUSED = frozenset(
-    {"placement.exclusive.ExclusiveRanges.add", "distribution.change.Drain.token", "segments.map.SegmentMap.prune"}
+    {"placement.exclusive.ExclusiveRanges.add", "distribution.change.Quiescence.token", "segments.map.SegmentMap.prune"}
 )
 
 

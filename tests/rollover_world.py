@@ -66,7 +66,7 @@ class World:
     def actions(self) -> list[Action]:
         possible = {
             "produce": self.produced < len(self.keys),
-            "flush": self.produced == len(self.keys) and self.producer.next_deadline_ms is not None,
+            "flush": self.produced == len(self.keys) and self.producer.next_deadline_ms() is not None,
             "change": self.changes,
             "producer learns": self.producer.segments.epoch < self.truth.epoch,
             "reader learns": self.progress.segments.epoch < self.truth.epoch,
@@ -145,8 +145,8 @@ class World:
     def restart(self, _: int) -> None:
         """The reader crashes: what is outstanding was for nothing, and it goes on from its checkpoint."""
         self.restarts -= 1
-        written = loads(dumps(self.progress.checkpoint()))
-        self.progress = type(self.progress).from_checkpoint(self.progress.segments, written)
+        written = loads(dumps(self.progress.snapshot()))
+        self.progress = type(self.progress).restore(written, self.progress.segments)
         for key, before in self.delivered.items():
             self.delivered[key] = [each for each in before if each[1:] not in self.outstanding]
         self.outstanding = []

@@ -370,7 +370,7 @@ def test_a_restart_from_a_token_redelivers_exactly_what_is_open() -> None:
     log = [*range(10, 40, 3), *range(100, 130), 2**62]
     cursor = offered(*log)
     cursor.settle_many([10, 16, 19, *range(104, 120)])
-    token = cursor.token()
+    token = cursor.to_token()
     again = ContiguousCursor.from_token(token.text)
     assert (token.complete, token.omitted_ranges, token.omitted_span) == (True, 0, 0)
     assert (10, 13, cursor.acked_ranges()) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
@@ -381,7 +381,7 @@ def test_a_restart_from_a_token_redelivers_exactly_what_is_open() -> None:
 def test_a_restart_that_reads_again_from_below_the_resume_offset_redelivers_nothing_settled() -> None:
     cursor = offered(1, 2, 3, 4)
     cursor.settle_many([1, 2, 4])
-    again = ContiguousCursor.from_token(cursor.token().text)
+    again = ContiguousCursor.from_token(cursor.to_token().text)
     assert [REWIND, REWIND, WORK, KNOWN] == [again.offer(offset) for offset in (1, 2, 3, 4)]
     assert [False, True, False] == [bool(answer) for answer in (REWIND, WORK, KNOWN)]
 
@@ -389,27 +389,27 @@ def test_a_restart_that_reads_again_from_below_the_resume_offset_redelivers_noth
 def test_a_second_restart_remembers_what_the_first_had_not_passed_yet() -> None:
     cursor = offered(1, 2, 3, 4, 5, 6)
     cursor.settle_many([2, 4, 5])
-    once = ContiguousCursor.from_token(cursor.token().text)
+    once = ContiguousCursor.from_token(cursor.to_token().text)
     once.offer(1)
-    twice = ContiguousCursor.from_token(once.token().text)
-    assert cursor.token() == once.token() == twice.token()
+    twice = ContiguousCursor.from_token(once.to_token().text)
+    assert cursor.to_token() == once.to_token() == twice.to_token()
     assert [1, 3, 6] == [offset for offset in range(1, 7) if twice.offer(offset)]
 
 
 def test_what_was_settled_before_the_restart_and_comes_next_is_passed_over() -> None:
     cursor = offered(1, 2, 3, 4, 5)
     cursor.settle_many([2, 3, 5])
-    again = ContiguousCursor.from_token(cursor.token().text)
+    again = ContiguousCursor.from_token(cursor.to_token().text)
     again.offer(1)
     again.settle(1)
     assert (1, 4, [(5, 6)]) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
-    assert 4 == ContiguousCursor.from_token(again.token().text).resume_offset
+    assert 4 == ContiguousCursor.from_token(again.to_token().text).resume_offset
 
 
 def test_a_range_that_is_half_passed_joins_what_is_settled_below_it() -> None:
     cursor = offered(1, 2, 3, 4)
     cursor.settle_many([2, 3, 4])
-    again = ContiguousCursor.from_token(cursor.token().text)
+    again = ContiguousCursor.from_token(cursor.to_token().text)
     assert [WORK, KNOWN] == [again.offer(1), again.offer(2)]
     assert [(2, 5)] == again.acked_ranges()
 
@@ -417,7 +417,7 @@ def test_a_range_that_is_half_passed_joins_what_is_settled_below_it() -> None:
 def test_a_range_that_begins_where_a_settled_stretch_ends_becomes_one_with_it() -> None:
     cursor = offered(3, 5, 6, 7, 8)
     cursor.settle_many([6, 7, 8])
-    again = ContiguousCursor.from_token(cursor.token().text)
+    again = ContiguousCursor.from_token(cursor.to_token().text)
     assert [WORK, WORK, True] == [again.offer(3), again.offer(5), again.settle(5)]
     assert [(4, 9)] == again.acked_ranges()
 
@@ -425,7 +425,7 @@ def test_a_range_that_begins_where_a_settled_stretch_ends_becomes_one_with_it() 
 def test_an_unchecked_skip_over_remembered_ranges_moves_nothing_back() -> None:
     cursor = offered(1, 2, 3, 4, 5)
     cursor.settle_many([2, 4])
-    again = ContiguousCursor.from_token(cursor.token().text)
+    again = ContiguousCursor.from_token(cursor.to_token().text)
     again.skip(9)
     assert (9, 10, []) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
 
@@ -434,10 +434,10 @@ def test_a_range_that_is_not_read_again_stays_settled_until_the_position_has_pas
     # Compacted away, or not offered because it is known: the next life must not do it a second time.
     cursor = offered(1, 2, 3, 9)
     cursor.settle_many([2, 3])
-    again = ContiguousCursor.from_token(cursor.token().text)
+    again = ContiguousCursor.from_token(cursor.to_token().text)
     assert [WORK, WORK] == [again.offer(1), again.offer(9)]
     assert [(2, 4)] == again.acked_ranges()
-    third = ContiguousCursor.from_token(again.token().text)
+    third = ContiguousCursor.from_token(again.to_token().text)
     assert [WORK, KNOWN, KNOWN, WORK] == [third.offer(offset) for offset in (1, 2, 3, 9)]
     again.settle(1)
     assert (9, []) == (again.resume_offset, again.acked_ranges())
@@ -446,7 +446,7 @@ def test_a_range_that_is_not_read_again_stays_settled_until_the_position_has_pas
 def test_a_range_that_was_read_again_only_in_part_stays_one_range() -> None:
     cursor = offered(*range(1, 9))
     cursor.settle_many(range(2, 8))
-    again = ContiguousCursor.from_token(cursor.token().text)
+    again = ContiguousCursor.from_token(cursor.to_token().text)
     assert [WORK, KNOWN, WORK] == [again.offer(1), again.offer(4), again.offer(8)]
     assert [(2, 8)] == again.acked_ranges()
 
@@ -458,43 +458,43 @@ def test_a_cursor_of_a_part_of_a_log_goes_on_where_the_log_was_read_to() -> None
     assert 3 == cursor.resume_after(9)
     cursor.settle(3)
     assert (4, 9, 4) == (cursor.resume_offset, cursor.resume_after(9), cursor.resume_after(2))
-    again = ContiguousCursor.from_token(cursor.token(read_to=9).text)
+    again = ContiguousCursor.from_token(cursor.to_token(read_to=9).text)
     assert (3, 9, []) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
 
 
 def test_what_was_settled_above_the_place_that_was_read_to_stays_so() -> None:
     before = offered(5, 7, 12, 15, 19, 25, 30)
     before.settle_many([12, 15, 19, 30])
-    cursor = ContiguousCursor.from_token(before.token().text)  # 8 to 19 and 26 to 30 were settled
+    cursor = ContiguousCursor.from_token(before.to_token().text)  # 8 to 19 and 26 to 30 were settled
 
     assert [5, 6, 20, 22] == [cursor.resume_after(place) for place in (5, 6, 15, 22)]
-    again = ContiguousCursor.from_token(cursor.token(read_to=15).text)
+    again = ContiguousCursor.from_token(cursor.to_token(read_to=15).text)
     assert (20, [(26, 31)]) == (again.resume_offset, again.acked_ranges())
 
 
 @pytest.mark.parametrize("read_to", [True, "9", 0.5, 2**63 + 1])
 def test_the_place_that_was_read_to_is_a_position(read_to: Any) -> None:
     with pytest.raises(ConfigError, match="read_to is"):
-        ContiguousCursor().token(read_to=read_to)
+        ContiguousCursor().to_token(read_to=read_to)
 
 
 def test_a_late_ack_from_before_the_restart_is_not_remembered() -> None:
     cursor = offered(1, 2)
-    again = ContiguousCursor.from_token(cursor.token().text)
+    again = ContiguousCursor.from_token(cursor.to_token().text)
     assert not again.settle(1)
     assert [WORK, WORK] == [again.offer(1), again.offer(2)]
 
 
 @pytest.mark.parametrize("start", [None, 0, -7, 2**63])
 def test_a_cursor_that_was_never_offered_anything_survives_a_restart(start: int | None) -> None:
-    again = ContiguousCursor.from_token(ContiguousCursor(start).token().text)
+    again = ContiguousCursor.from_token(ContiguousCursor(start).to_token().text)
     assert (None, start, None, []) == (again.safe_cursor, again.resume_offset, again.last, again.acked_ranges())
 
 
 def test_the_gap_below_the_resume_offset_survives_a_restart() -> None:
     cursor = offered(3, 50)
     cursor.settle(3)
-    again = ContiguousCursor.from_token(cursor.token().text)
+    again = ContiguousCursor.from_token(cursor.to_token().text)
     assert (3, 50) == (again.safe_cursor, again.resume_offset)
     again.check_invariants()
 
@@ -504,17 +504,17 @@ def test_the_outermost_offsets_fit_into_a_token(sign: int) -> None:
     outermost = sign * (2**63 - 1)
     cursor = offered(*sorted([outermost, 0]))
     for offset in sorted([outermost, 0]):
-        again = ContiguousCursor.from_token(cursor.token().text)
+        again = ContiguousCursor.from_token(cursor.to_token().text)
         assert (cursor.safe_cursor, cursor.resume_offset) == (again.safe_cursor, again.resume_offset)
         cursor.settle(offset)
-    text = cursor.token().text
-    assert text == ContiguousCursor.from_token(text).token().text
+    text = cursor.to_token().text
+    assert text == ContiguousCursor.from_token(text).to_token().text
 
 
 def test_ten_thousand_holes_are_kept_as_far_as_they_fit_and_the_rest_is_confessed() -> None:
     cursor = offered(*range(20_000))
     cursor.settle_many(range(1, 20_000, 2))
-    token = cursor.token()
+    token = cursor.to_token()
     assert len(token.text) <= DEFAULT_TOKEN_BYTES == 4_096
     kept = 10_000 - token.omitted_ranges
     assert (True, token.omitted_ranges) == (kept > 1_500, token.omitted_span)
@@ -524,35 +524,35 @@ def test_ten_thousand_holes_are_kept_as_far_as_they_fit_and_the_rest_is_confesse
 def test_every_budget_keeps_as_many_ranges_as_fit() -> None:
     cursor = offered(*range(40))
     cursor.settle_many([*range(1, 4), *range(10, 12), 20, 30])
-    full = cursor.token()
+    full = cursor.to_token()
     sizes: dict[int, int] = {}
-    for budget in range(len(cursor.token(len(full.text)).text), 0, -1):
+    for budget in range(len(cursor.to_token(len(full.text)).text), 0, -1):
         try:
-            token = cursor.token(budget)
+            token = cursor.to_token(budget)
         except ConfigError:
             break
         assert len(token.text) <= budget
         sizes[token.omitted_ranges] = len(token.text)
         # It would have needed a budget as long as its text, so one less must leave something out.
-        assert token == cursor.token(len(token.text))
+        assert token == cursor.to_token(len(token.text))
     assert {0: 0, 1: 1, 2: 2, 3: 4, 4: 7} == {
-        omitted: cursor.token(size).omitted_span for omitted, size in sorted(sizes.items())
+        omitted: cursor.to_token(size).omitted_span for omitted, size in sorted(sizes.items())
     }
     assert sorted(sizes.values(), reverse=True) == [sizes[omitted] for omitted in range(5)]
 
 
 def test_a_budget_too_small_for_the_position_is_refused_with_the_least_that_does() -> None:
     cursor = offered(300)
-    least = len(cursor.token().text)
+    least = len(cursor.to_token().text)
     with pytest.raises(ConfigError, match=f"max_bytes is {least - 1}; it must be an int of at least {least} "):
-        cursor.token(least - 1)
-    assert cursor.token(least) == cursor.token()
+        cursor.to_token(least - 1)
+    assert cursor.to_token(least) == cursor.to_token()
 
 
 @pytest.mark.parametrize("max_bytes", [None, "4096", True, 100.0, -1, 0])
 def test_a_budget_that_is_no_number_of_bytes_is_refused(max_bytes: object) -> None:
     with pytest.raises(ConfigError, match="max_bytes is"):
-        ContiguousCursor().token(max_bytes)  # type: ignore[arg-type]  # the mistake under test
+        ContiguousCursor().to_token(max_bytes)  # type: ignore[arg-type]  # the mistake under test
 
 
 def test_a_token_says_whether_it_is_complete() -> None:
@@ -563,8 +563,8 @@ def test_the_text_of_a_token_is_pinned_because_stores_keep_it() -> None:
     cursor = offered(10, 11, 12, 13, 20)
     cursor.settle_many([10, 12, 13])
     # 1 + 2 * 11, 11 - 10, one open before 12, two settled, then a stretch that ends before the open 20.
-    assert sealed(bytes([23, 1, 0, 1])) == cursor.token().text
-    assert "ksc1.FwEAAapiuzY" == cursor.token().text
+    assert sealed(bytes([23, 1, 0, 1])) == cursor.to_token().text
+    assert "ksc1.FwEAAapiuzY" == cursor.to_token().text
 
 
 @pytest.mark.parametrize(
@@ -609,7 +609,7 @@ def test_the_error_of_a_huge_forgery_shows_only_its_beginning() -> None:
 def test_no_truncation_and_no_changed_character_of_a_token_is_taken() -> None:
     cursor = offered(*range(50))
     cursor.settle_many(range(1, 50, 3))
-    text = cursor.token().text
+    text = cursor.to_token().text
     forgeries = [text[:length] for length in range(len(text))]
     forgeries += [
         text[:at] + other + text[at + 1 :] for at in range(len(text)) for other in "Aa0-_=. é" if other != text[at]

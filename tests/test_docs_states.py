@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher, Poison, RetryPolicy
-from keyshared._window.lanes import Change
+from keyshared._window.lanes import Transition
 from keyshared.dispatcher import MemberState
 from keyshared.effects import DeadLetter, Deliver, Effect, Load
 from keyshared.window import NEXT_STATE, State
@@ -65,7 +65,7 @@ def _start(keys: str, **config: object) -> tuple[Dispatcher, list[Effect]]:
 ONE: dict[str, object] = {"max_in_flight_per_consumer": 1}
 SPILLING: dict[str, object] = {**ONE, "window": 2, "max_loaded_per_key": 1}
 # Configuration, keys, the message, the state before, what is done, the state after.
-Cause = tuple[dict[str, object], str, int, list[Callable[[Dispatcher], object]], State, Change]
+Cause = tuple[dict[str, object], str, int, list[Callable[[Dispatcher], object]], State, Transition]
 CAUSES: dict[str, Cause] = {
     "the turn of a quarantined key": (
         {"retry": AT_ONCE, "poison": Poison.QUARANTINE},
@@ -73,50 +73,50 @@ CAUSES: dict[str, Cause] = {
         1,
         [lambda d: d.reject(0, "c1", 1), lambda d: d.dead_lettered(0)],
         State.QUEUED,
-        Change.ARCHIVE,
+        Transition.ARCHIVE,
     ),
-    "its turn": (ONE, "ab", 1, [lambda d: d.ack(0, "c1", 1)], State.QUEUED, Change.DELIVER),
-    "gone while queued": (ONE, "ab", 1, [lambda d: d.gone(1)], State.QUEUED, Change.SETTLE),
+    "its turn": (ONE, "ab", 1, [lambda d: d.ack(0, "c1", 1)], State.QUEUED, Transition.DELIVER),
+    "gone while queued": (ONE, "ab", 1, [lambda d: d.gone(1)], State.QUEUED, Transition.SETTLE),
     "late ack while queued": (
-        ONE, "ab", 0, [lambda d: d.release(0, "c1", 1), lambda d: d.ack(0, "c1", 1)], State.QUEUED, Change.SETTLE
+        ONE, "ab", 0, [lambda d: d.release(0, "c1", 1), lambda d: d.ack(0, "c1", 1)], State.QUEUED, Transition.SETTLE
     ),
-    "a slot": (SPILLING, "aa", 1, [lambda d: d.ack(0, "c1", 1)], State.SPILLED, Change.LOAD),
-    "gone while spilled": (SPILLING, "aa", 1, [lambda d: d.gone(1)], State.SPILLED, Change.SETTLE),
+    "a slot": (SPILLING, "aa", 1, [lambda d: d.ack(0, "c1", 1)], State.SPILLED, Transition.LOAD),
+    "gone while spilled": (SPILLING, "aa", 1, [lambda d: d.gone(1)], State.SPILLED, Transition.SETTLE),
     "gone while loading": (
-        SPILLING, "aa", 1, [lambda d: d.ack(0, "c1", 1), lambda d: d.gone(1)], State.LOADING, Change.SETTLE
+        SPILLING, "aa", 1, [lambda d: d.ack(0, "c1", 1), lambda d: d.gone(1)], State.LOADING, Transition.SETTLE
     ),
-    "ack": ({}, "a", 0, [lambda d: d.ack(0, "c1", 1)], State.IN_FLIGHT, Change.SETTLE),
-    "drop": ({"poison": Poison.DROP}, "a", 0, [lambda d: d.reject(0, "c1", 1)], State.IN_FLIGHT, Change.SETTLE),
-    "archive": ({}, "a", 0, [lambda d: d.reject(0, "c1", 1)], State.IN_FLIGHT, Change.ARCHIVE),
-    "block": ({"poison": Poison.BLOCK}, "a", 0, [lambda d: d.reject(0, "c1", 1)], State.IN_FLIGHT, Change.BLOCK),
-    "nack": ({"retry": LATER}, "a", 0, [lambda d: d.nack(0, "c1", 1)], State.IN_FLIGHT, Change.RETRY_LATER),
-    "leave": ({}, "a", 0, [lambda d: d.remove_consumer("c1")], State.IN_FLIGHT, Change.PUT_BACK),
+    "ack": ({}, "a", 0, [lambda d: d.ack(0, "c1", 1)], State.IN_FLIGHT, Transition.SETTLE),
+    "drop": ({"poison": Poison.DROP}, "a", 0, [lambda d: d.reject(0, "c1", 1)], State.IN_FLIGHT, Transition.SETTLE),
+    "archive": ({}, "a", 0, [lambda d: d.reject(0, "c1", 1)], State.IN_FLIGHT, Transition.ARCHIVE),
+    "block": ({"poison": Poison.BLOCK}, "a", 0, [lambda d: d.reject(0, "c1", 1)], State.IN_FLIGHT, Transition.BLOCK),
+    "nack": ({"retry": LATER}, "a", 0, [lambda d: d.nack(0, "c1", 1)], State.IN_FLIGHT, Transition.RETRY_LATER),
+    "leave": ({}, "a", 0, [lambda d: d.remove_consumer("c1")], State.IN_FLIGHT, Transition.PUT_BACK),
     "timeout": (
-        {"ack_timeout_ms": 5}, "a", 0, [lambda d: d.handle_timeout(now_ms=5)], State.IN_FLIGHT, Change.RETRY_LATER
+        {"ack_timeout_ms": 5}, "a", 0, [lambda d: d.handle_timeout(now_ms=5)], State.IN_FLIGHT, Transition.RETRY_LATER
     ),
     "late ack": (
         {"retry": LATER}, "a", 0,
-        [lambda d: d.nack(0, "c1", 1), lambda d: d.ack(0, "c1", 1)], State.RETRY_WAIT, Change.SETTLE,
+        [lambda d: d.nack(0, "c1", 1), lambda d: d.ack(0, "c1", 1)], State.RETRY_WAIT, Transition.SETTLE,
     ),
     "retry due": (
         {"retry": LATER, "inactive_grace_ms": None}, "a", 0,
         [lambda d: d.nack(0, "c1", 1), lambda d: d.set_inactive("c1"), lambda d: d.handle_timeout(now_ms=10)],
-        State.RETRY_WAIT, Change.PUT_BACK,
+        State.RETRY_WAIT, Transition.PUT_BACK,
     ),
     "archived": ({}, "a", 0, [lambda d: d.reject(0, "c1", 1), lambda d: d.dead_lettered(0)],
-                 State.DEAD_LETTERING, Change.SETTLE),
+                 State.DEAD_LETTERING, Transition.SETTLE),
     "archived, then blocked": (
         {"poison": Poison.BLOCK_AND_DEAD_LETTER}, "a", 0,
-        [lambda d: d.reject(0, "c1", 1), lambda d: d.dead_lettered(0)], State.DEAD_LETTERING, Change.BLOCK,
+        [lambda d: d.reject(0, "c1", 1), lambda d: d.dead_lettered(0)], State.DEAD_LETTERING, Transition.BLOCK,
     ),
     "park": (
         {"poison": Poison.BLOCK}, "a", 0,
-        [lambda d: d.reject(0, "c1", 1), lambda d: d.park(0)], State.BLOCKED, Change.SETTLE,
+        [lambda d: d.reject(0, "c1", 1), lambda d: d.park(0)], State.BLOCKED, Transition.SETTLE,
     ),
     "unblock": (
         {"poison": Poison.BLOCK}, "a", 0,
         [lambda d: d.reject(0, "c1", 1), lambda d: d.set_inactive("c1"), lambda d: d.unblock("a")],
-        State.BLOCKED, Change.PUT_BACK,
+        State.BLOCKED, Transition.PUT_BACK,
     ),
 }  # fmt: skip
 

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from keyshared.draining import DrainingEntry, DrainingStats
-from keyshared.draintracker import Acked, Change, DrainTracker, HandedOver, HashState, Receipt, Refusal, Returned
+from keyshared.draintracker import (
+    DrainTracker,
+    EntryAcked,
+    HandedOver,
+    HashState,
+    OwnersChanged,
+    Refusal,
+    Returned,
+    SendReceipt,
+)
 from keyshared.errors import (
     ClockError,
     ConfigError,
@@ -38,14 +47,14 @@ ALL_C = owned((SLOTS, "c"))
 NOBODYS = owned((SLOTS, None))
 
 
-def sent(tracker: DrainTracker, consumer: str, position: Position, hash_: int, messages: int = 1) -> Receipt:
+def sent(tracker: DrainTracker, consumer: str, position: Position, hash_: int, messages: int = 1) -> SendReceipt:
     receipt = tracker.add(consumer, position, hash_, messages)
-    assert isinstance(receipt, Receipt)
+    assert isinstance(receipt, SendReceipt)
     tracker.check_invariants()
     return receipt
 
 
-def draining(*, drain_timeout_ms: int | None = None) -> tuple[DrainTracker, list[Receipt]]:
+def draining(*, drain_timeout_ms: int | None = None) -> tuple[DrainTracker, list[SendReceipt]]:
     """Hash 3 has two entries unacked at a and belongs to b; hash 12 stays at a with one."""
     tracker = DrainTracker(ALL_A, drain_timeout_ms=drain_timeout_ms)
     receipts = [sent(tracker, "a", (0, 1), 3), sent(tracker, "a", (0, 2), 12), sent(tracker, "a", (0, 3), 3)]
@@ -73,8 +82,8 @@ def answers(tracker: DrainTracker) -> tuple[object, ...]:
 
 def test_the_owner_of_a_hash_is_sent_its_entries() -> None:
     tracker = DrainTracker(ALL_A)
-    assert Receipt("a", (0, 1), 1) == tracker.add("a", (0, 1), 3)
-    assert Receipt("a", (0, 2), 2) == tracker.add("a", (0, 2), 3, 10)
+    assert SendReceipt("a", (0, 1), 1) == tracker.add("a", (0, 1), 3)
+    assert SendReceipt("a", (0, 2), 2) == tracker.add("a", (0, 2), 3, 10)
     assert (PendingAck((0, 1), 3, 1, 1), PendingAck((0, 2), 3, 10, 2)) == tracker.pending("a")
     assert "a" == tracker.owner(3)
 
@@ -117,8 +126,8 @@ def test_a_refusal_leaves_nothing_behind() -> None:
 def test_an_entry_that_is_sent_again_to_the_same_consumer_is_pending_once() -> None:
     tracker = DrainTracker(ALL_A)
     first, second = sent(tracker, "a", (0, 1), 3), sent(tracker, "a", (0, 1), 3)
-    assert (Receipt("a", (0, 1), 2), 1) == (second, len(tracker.pending("a")))
-    assert Acked(settled=False, entry=None) == tracker.ack(*first)
+    assert (SendReceipt("a", (0, 1), 2), 1) == (second, len(tracker.pending("a")))
+    assert EntryAcked(settled=False, entry=None) == tracker.ack(*first)
     assert tracker.ack(*second).settled
 
 
@@ -147,7 +156,7 @@ def test_what_was_refused_at_the_last_moment_is_unblocked_like_the_rest() -> Non
 
 def test_an_ack_says_what_it_settled() -> None:
     tracker, (first, *_) = draining()
-    assert Acked(settled=True, entry=PendingAck((0, 1), 3, 1, 1)) == tracker.ack(*first)
+    assert EntryAcked(settled=True, entry=PendingAck((0, 1), 3, 1, 1)) == tracker.ack(*first)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +166,7 @@ def test_an_ack_says_what_it_settled() -> None:
 def test_a_late_double_or_foreign_ack_does_nothing(consumer: str, position: Position, generation: int | None) -> None:
     tracker, _ = draining()
     before = answers(tracker)
-    assert Acked(settled=False, entry=None) == tracker.ack(consumer, position, generation)
+    assert EntryAcked(settled=False, entry=None) == tracker.ack(consumer, position, generation)
     assert before == answers(tracker)
 
 
@@ -173,7 +182,7 @@ def test_a_batch_acked_in_parts_drains_with_its_last_message() -> None:
     receipt = sent(tracker, "a", (0, 1), 3, 10)
     tracker.add_consumer("b", ALL_B)
     tracker.refusal("b", 3)
-    assert Acked(settled=False, entry=PendingAck((0, 1), 3, 4, 1)) == tracker.ack(*receipt, messages=6)
+    assert EntryAcked(settled=False, entry=PendingAck((0, 1), 3, 4, 1)) == tracker.ack(*receipt, messages=6)
     assert 1 == tracker.stats().unacked  # entries, not messages
     assert (3,) == tracker.ack(*receipt, messages=5).unblocked  # one of them twice
 
@@ -182,7 +191,7 @@ def test_an_ack_of_all_settles_a_batch_that_was_acked_in_parts() -> None:
     tracker = DrainTracker(ALL_A)
     receipt = sent(tracker, "a", (0, 1), 3, 10)
     tracker.ack(*receipt, messages=6)
-    assert Acked(settled=True, entry=PendingAck((0, 1), 3, 4, 1)) == tracker.ack(*receipt)
+    assert EntryAcked(settled=True, entry=PendingAck((0, 1), 3, 4, 1)) == tracker.ack(*receipt)
 
 
 def test_an_ack_from_before_a_reconnect_settles_nothing_of_the_new_session() -> None:
@@ -201,7 +210,7 @@ def test_an_ack_from_before_a_reconnect_settles_nothing_of_the_new_session() -> 
 def test_a_join_tells_what_moved_and_lets_what_is_unacked_drain() -> None:
     tracker = DrainTracker(ALL_A)
     sent(tracker, "a", (0, 1), 3)
-    assert Change(moved=(Moved(0, 8, "a", "b"),)) == tracker.add_consumer("b", HALVES)
+    assert OwnersChanged(moved=(Moved(0, 8, "a", "b"),)) == tracker.add_consumer("b", HALVES)
     assert (("a", "b"), HALVES) == (tracker.consumers, tracker.owners)
     assert DrainingStats(1, 0, 1, (DrainingEntry(3, 1, 0),)) == tracker.stats("a") == tracker.stats()
 
@@ -218,7 +227,7 @@ def test_everyone_who_owns_something_is_connected_from_the_start() -> None:
 
 def test_a_tracker_may_begin_with_nobody() -> None:
     tracker = DrainTracker(NOBODYS)
-    assert Change(moved=(Moved(0, SLOTS, None, "a"),)) == tracker.add_consumer("a", ALL_A)
+    assert OwnersChanged(moved=(Moved(0, SLOTS, None, "a"),)) == tracker.add_consumer("a", ALL_A)
 
 
 def test_a_hash_that_comes_home_drains_no_more_and_wakes_who_was_refused() -> None:
@@ -282,7 +291,7 @@ def test_a_leave_moves_what_others_hold_too() -> None:
 
 def test_a_leaver_that_is_unknown_holds_nothing_but_the_owners_change() -> None:
     tracker, _ = draining()
-    assert Change(moved=(Moved(0, 8, "b", "a"),)) == tracker.remove_consumer("nobody", ALL_A)
+    assert OwnersChanged(moved=(Moved(0, 8, "b", "a"),)) == tracker.remove_consumer("nobody", ALL_A)
 
 
 def test_who_owns_nothing_any_more_may_finish_what_it_holds() -> None:
@@ -392,7 +401,7 @@ def test_a_consumer_may_hold_an_entry_late_and_again() -> None:
     tracker.handle_timeout(now_ms=600)
     tracker.set_owners(ALL_A)
     again = sent(tracker, "a", (0, 1), 3)
-    assert Acked(settled=False, entry=PendingAck((0, 1), 3, 1, 4)) == Acked(False, tracker.pending("a")[0])
+    assert EntryAcked(settled=False, entry=PendingAck((0, 1), 3, 1, 4)) == EntryAcked(False, tracker.pending("a")[0])
     assert PendingAck((0, 1), 3, 1, 1) == tracker.ack(*first).entry
     assert PendingAck((0, 1), 3, 1, 4) == tracker.ack(*again).entry
 
@@ -453,9 +462,9 @@ def test_one_stuck_hash_does_not_keep_the_numbers_of_thousands() -> None:
     assert [0] == [handed.hash for handed in tracker.handle_timeout(now_ms=500)]
 
 
-def sent_unchecked(tracker: DrainTracker, position: Position, hash_: int) -> Receipt:
+def sent_unchecked(tracker: DrainTracker, position: Position, hash_: int) -> SendReceipt:
     receipt = tracker.add("a", position, hash_)
-    assert isinstance(receipt, Receipt)
+    assert isinstance(receipt, SendReceipt)
     return receipt
 
 

@@ -183,13 +183,13 @@ RENDERED = [
         {"problem": "the drain is not over", "pending": ("a", "b", "c", "d", "e")},
         (
             "cannot change the tree: the drain is not over; to be drained: a, b, c and 2 more "
-            "(see keyshared.distribution.Drain)"
+            "(see keyshared.distribution.Quiescence)"
         ),
     ),
     (
         QuiesceError("the drain is not over", ()),
         {"problem": "the drain is not over", "pending": ()},
-        "cannot change the tree: the drain is not over; to be drained: nothing (see keyshared.distribution.Drain)",
+        "cannot change the tree: the drain is not over; to be drained: nothing (see keyshared.distribution.Quiescence)",
     ),
     (
         InvariantError("used is 1"),

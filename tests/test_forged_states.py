@@ -26,7 +26,7 @@ from keyshared.segments import SegmentMap, SegmentProgress
 
 NUMBERS = (-1, 0, 1, 5, 2**63, 2**64, 2**256, 0.5, float("nan"))
 # Lanes that drain have no deadline yet where there was none before, under another configuration: the time begins anew.
-REREAD = [("crowded", ("drains",), [])]
+REREAD: list[tuple[str, tuple[str, ...], object]] = [("crowded", ("drains",), [])]
 ODD: tuple[object, ...] = (None, True, False, *NUMBERS, "", "odd", "\ud800", [], [None], {}, {"a": 1})
 
 
@@ -48,7 +48,7 @@ def crowded() -> KeySharedDispatcher:
     for offset in range(1, 30):
         before.offer(offset)
     before.settle_many([12, 13, 25])
-    made = KeySharedDispatcher(ring(), CROWDED, resume_from=before.token().text)
+    made = KeySharedDispatcher(ring(), CROWDED, resume_from=before.to_token().text)
     made.add_consumer("ann", now_ms=0)
     for offset, key in enumerate(["a", "b", "a", "a", "a", "c", "d", "d"], start=1):
         made.offer(offset, key, now_ms=0)
@@ -137,7 +137,7 @@ def read_token(state: Any) -> ContiguousCursor:
 
 def numbers_of(cursor: ContiguousCursor) -> list[int]:
     """The numbers of its token, read without the code under test."""
-    body = cursor.token(1 << 20).text.removeprefix("ksc1.")
+    body = cursor.to_token(1 << 20).text.removeprefix("ksc1.")
     numbers, number, bits = [], 0, 0
     for digit in urlsafe_b64decode(body + "=" * (-len(body) % 4))[:-4]:
         number |= (digit & 127) << bits
@@ -174,13 +174,11 @@ STORED = {
     "config": Stored(DispatcherConfig().to_json, DispatcherConfig.from_json, DispatcherConfig.to_json),
     "ranges": Stored(RangeMap([(HashRange(0, 9), "ann")]).to_json, RangeMap.from_json, RangeMap.to_json),
     "segments": Stored(segment_map().to_json, SegmentMap.from_json, SegmentMap.to_json),
-    "checkpoints": Stored(
-        lambda: checkpoints().snapshot(), BucketCheckpoints.from_snapshot, lambda made: made.snapshot()
-    ),
+    "checkpoints": Stored(lambda: checkpoints().snapshot(), BucketCheckpoints.restore, lambda made: made.snapshot()),
     "progress": Stored(
-        lambda: progress().checkpoint(),
-        lambda state: SegmentProgress.from_checkpoint(segment_map(), state),
-        lambda made: made.checkpoint(),
+        lambda: progress().snapshot(),
+        lambda state: SegmentProgress.restore(state, segment_map()),
+        lambda made: made.snapshot(),
     ),
     "provenance": Stored(ProvenanceVector({"a": 3}).to_json, ProvenanceVector.from_json, ProvenanceVector.to_json),
 }

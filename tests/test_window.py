@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from keyshared._window.lanes import ALONE, LEGAL_MOVES, Change, WatchedList
+from keyshared._window.lanes import ALONE, LEGAL_MOVES, Transition, WatchedList
 from keyshared.errors import (
     ConsumerExistsError,
     EntryStateError,
@@ -276,7 +276,7 @@ class TestSteps:
     ) -> None:
         desk, entry = self.in_state(state)
         before = books(desk.window)
-        changes = {Change.PUT_BACK, Change.RETRY_LATER, Change.ARCHIVE, Change.BLOCK}
+        changes = {Transition.PUT_BACK, Transition.RETRY_LATER, Transition.ARCHIVE, Transition.BLOCK}
         legal = {NEXT_STATE.get((state, change)) for change in changes} - {None}
 
         if state is not State.QUEUED and to in legal:

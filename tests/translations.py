@@ -40,7 +40,7 @@ def by_timestamp(
     target = indexed((record.timestamp for record in world.target), interval)
     sent = distributor(margin_ms=margin_ms).translate(GroupCommit(POSITION, world.processed), source)
     assert isinstance(sent, GroupTimestamp)
-    planned = OffsetCommitter().plan(sent, TargetGroup(), target)
+    planned = OffsetCommitter().propose(sent, TargetGroup(), target)
     assert not isinstance(planned, Declined)
     return planned.offset
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
-from keyshared._window.lanes import Change
+from keyshared._window.lanes import Transition
 from keyshared.errors import KeySharedError
 from keyshared.window import NEXT_STATE, State
 
@@ -25,30 +25,30 @@ GRACE_MS: Final = 10
 DRAIN_MS: Final = 20
 
 CAUSES: Final = {
-    (State.QUEUED, Change.SPILL): "`offer`, when enough payloads of its key, or of all that waits, are in memory",
-    (State.QUEUED, Change.DELIVER): "its turn has come: `Deliver`",
-    (State.QUEUED, Change.ARCHIVE): "its turn has come and its key is in quarantine: `DeadLetter`",
-    (State.QUEUED, Change.SETTLE): "late `ack`; `gone`",
-    (State.SPILLED, Change.LOAD): "there is a slot for it: `Load`",
-    (State.SPILLED, Change.SETTLE): "`gone`",
-    (State.LOADING, Change.LOADED): "`loaded`",
-    (State.LOADING, Change.SETTLE): "`gone`",
+    (State.QUEUED, Transition.SPILL): "`offer`, when enough payloads of its key, or of all that waits, are in memory",
+    (State.QUEUED, Transition.DELIVER): "its turn has come: `Deliver`",
+    (State.QUEUED, Transition.ARCHIVE): "its turn has come and its key is in quarantine: `DeadLetter`",
+    (State.QUEUED, Transition.SETTLE): "late `ack`; `gone`",
+    (State.SPILLED, Transition.LOAD): "there is a slot for it: `Load`",
+    (State.SPILLED, Transition.SETTLE): "`gone`",
+    (State.LOADING, Transition.LOADED): "`loaded`",
+    (State.LOADING, Transition.SETTLE): "`gone`",
     (
         State.IN_FLIGHT,
-        Change.PUT_BACK,
+        Transition.PUT_BACK,
     ): "`release`; `nack` or ack timeout without delay; its consumer leaves or is lost; "
     "a drain timeout; poison that puts its key into quarantine",
-    (State.IN_FLIGHT, Change.RETRY_LATER): "`nack` or ack timeout with a delay",
-    (State.IN_FLIGHT, Change.ARCHIVE): "poison, with a policy that archives: `DeadLetter`",
-    (State.IN_FLIGHT, Change.BLOCK): "poison, with `Poison.BLOCK`: `Blocked`",
-    (State.IN_FLIGHT, Change.SETTLE): "`ack`; any end of it after a late ack or `gone`; poison with `Poison.DROP`; "
+    (State.IN_FLIGHT, Transition.RETRY_LATER): "`nack` or ack timeout with a delay",
+    (State.IN_FLIGHT, Transition.ARCHIVE): "poison, with a policy that archives: `DeadLetter`",
+    (State.IN_FLIGHT, Transition.BLOCK): "poison, with `Poison.BLOCK`: `Blocked`",
+    (State.IN_FLIGHT, Transition.SETTLE): "`ack`; any end of it after a late ack or `gone`; poison with `Poison.DROP`; "
     "eviction with `OnEvict.DROP`",
-    (State.RETRY_WAIT, Change.PUT_BACK): "the retry is due",
-    (State.RETRY_WAIT, Change.SETTLE): "late `ack`; `gone`",
-    (State.DEAD_LETTERING, Change.BLOCK): "`dead_lettered`, with `Poison.BLOCK_AND_DEAD_LETTER`: `Blocked`",
-    (State.DEAD_LETTERING, Change.SETTLE): "`dead_lettered`; `gone`",
-    (State.BLOCKED, Change.PUT_BACK): "`unblock`, `unblock_offset`",
-    (State.BLOCKED, Change.SETTLE): "`park`; `gone`",
+    (State.RETRY_WAIT, Transition.PUT_BACK): "the retry is due",
+    (State.RETRY_WAIT, Transition.SETTLE): "late `ack`; `gone`",
+    (State.DEAD_LETTERING, Transition.BLOCK): "`dead_lettered`, with `Poison.BLOCK_AND_DEAD_LETTER`: `Blocked`",
+    (State.DEAD_LETTERING, Transition.SETTLE): "`dead_lettered`; `gone`",
+    (State.BLOCKED, Transition.PUT_BACK): "`unblock`, `unblock_offset`",
+    (State.BLOCKED, Transition.SETTLE): "`park`; `gone`",
 }
 """What makes each step happen; a test asks for exactly the steps of the table."""
 

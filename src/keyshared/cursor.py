@@ -184,7 +184,7 @@ class ContiguousCursor:
             ...     _ = cursor.offer(offset)
             >>> cursor.settle_many([10, 12])
             2
-            >>> again = ContiguousCursor.from_token(cursor.token().text)
+            >>> again = ContiguousCursor.from_token(cursor.to_token().text)
             >>> [offset for offset in range(again.resume_offset, 14) if again.offer(offset)]
             [11, 13]
         """
@@ -471,7 +471,7 @@ class ContiguousCursor:
         ahead = [(start, stop) for start, stop in self.remembered() if resume is None or stop > resume]
         return _united(ranges + ahead)
 
-    def token(self, max_bytes: int = DEFAULT_TOKEN_BYTES, *, read_to: int | None = None) -> CursorToken:
+    def to_token(self, max_bytes: int = DEFAULT_TOKEN_BYTES, *, read_to: int | None = None) -> CursorToken:
         """Write down what a restart has to know: where to resume, and what is settled above that.
 
         Args:

@@ -682,7 +682,7 @@ class KeySharedDispatcher(Generic[Item]):
     # time
 
     def next_deadline_ms(self) -> int | None:
-        """When `handle_timeout` has something to do next, or None. Exact. O(log n) amortised."""
+        """Return when `handle_timeout` has something to do next, or None. Exact. O(log n) amortised."""
         return self._timers.next_deadline
 
     def handle_timeout(self, *, now_ms: int | None = None) -> list[Effect[Item]]:
@@ -767,7 +767,7 @@ class KeySharedDispatcher(Generic[Item]):
             >>> [effect.offset for effect in effects]
             [7, 9]
         """
-        return self._window.cursor.token(max_bytes)
+        return self._window.cursor.to_token(max_bytes)
 
     @property
     def placement(self) -> Placement:

@@ -21,7 +21,16 @@ from keyshared.errors import ClockError, ConfigError, ConsumerExistsError, Unkno
 from keyshared.pendingacks import PendingAck, PendingAcks, Position, check_position
 from keyshared.ranges import Moved, RangeMap
 
-__all__ = ["Acked", "Change", "DrainTracker", "HandedOver", "HashState", "Receipt", "Refusal", "Returned"]
+__all__ = [
+    "DrainTracker",
+    "EntryAcked",
+    "HandedOver",
+    "HashState",
+    "OwnersChanged",
+    "Refusal",
+    "Returned",
+    "SendReceipt",
+]
 
 
 class Refusal(StrEnum):
@@ -32,7 +41,7 @@ class Refusal(StrEnum):
     DRAINING = "its previous owner has not acked everything of the hash: keep it until the hash is unblocked"
 
 
-class Receipt(NamedTuple):
+class SendReceipt(NamedTuple):
     """Names one sending of one entry. Give it back with the ack.
 
     Attributes:
@@ -46,7 +55,7 @@ class Receipt(NamedTuple):
     generation: int
 
 
-class Acked(NamedTuple):
+class EntryAcked(NamedTuple):
     """What an ack has done.
 
     Attributes:
@@ -72,7 +81,7 @@ class Returned(NamedTuple):
     unblocked: tuple[int, ...] = ()
 
 
-class Change(NamedTuple):
+class OwnersChanged(NamedTuple):
     """What a change of owners has done.
 
     Attributes:
@@ -204,7 +213,7 @@ class DrainTracker:
         >>> tracker.ack(*receipt).unblocked
         (7,)
         >>> tracker.add("b", (3, 1), 7)
-        Receipt(consumer='b', position=(3, 1), generation=2)
+        SendReceipt(consumer='b', position=(3, 1), generation=2)
     """
 
     __slots__ = ("_drains", "_generation", "_members", "_now", "_owners", "_timeout_ms", "_waves")
@@ -224,7 +233,7 @@ class DrainTracker:
         self._waves: deque[_Wave] = deque()  # those with a deadline, which is in this order
         self._generation = 0
 
-    def add_consumer(self, consumer: str, owners: RangeMap, *, now_ms: int | None = None) -> Change:
+    def add_consumer(self, consumer: str, owners: RangeMap, *, now_ms: int | None = None) -> OwnersChanged:
         """Connect a consumer.
 
         Args:
@@ -250,9 +259,9 @@ class DrainTracker:
         moved = self._checked_moves(owners, joining=consumer)
         self._now = checked_now(now_ms, self._now)
         self._members[consumer] = _Member(consumer)
-        return Change(tuple(moved), (), self._move(owners, moved))
+        return OwnersChanged(tuple(moved), (), self._move(owners, moved))
 
-    def remove_consumer(self, consumer: str, owners: RangeMap, *, now_ms: int | None = None) -> Change:
+    def remove_consumer(self, consumer: str, owners: RangeMap, *, now_ms: int | None = None) -> OwnersChanged:
         """Disconnect a consumer: what it held is to be sent again, and nobody waits for it any more.
 
         Args:
@@ -282,9 +291,9 @@ class DrainTracker:
                 if hash_ in self._drains:
                     self._end(hash_)  # silently: whoever was refused learns it from what is replayed
             replay = tuple(leaver.pending.close())
-        return Change(tuple(moved), replay, self._move(owners, moved))
+        return OwnersChanged(tuple(moved), replay, self._move(owners, moved))
 
-    def set_owners(self, owners: RangeMap, *, now_ms: int | None = None) -> Change:
+    def set_owners(self, owners: RangeMap, *, now_ms: int | None = None) -> OwnersChanged:
         """Change who owns what while everybody stays connected.
 
         Args:
@@ -304,7 +313,7 @@ class DrainTracker:
         """
         moved = self._checked_moves(owners)
         self._now = checked_now(now_ms, self._now)
-        return Change(tuple(moved), (), self._move(owners, moved))
+        return OwnersChanged(tuple(moved), (), self._move(owners, moved))
 
     def refusal(self, consumer: str, hash_: int) -> Refusal | None:
         """Tell whether a message must not go to a consumer, and remember that it was refused for a drain.
@@ -334,7 +343,7 @@ class DrainTracker:
         wave.refused[hash_] = wave.refused.get(hash_, 0) + 1
         return Refusal.DRAINING
 
-    def add(self, consumer: str, position: Position, hash_: int, messages: int = 1) -> Receipt | Refusal:
+    def add(self, consumer: str, position: Position, hash_: int, messages: int = 1) -> SendReceipt | Refusal:
         """Enter an entry, right before it is sent: the last check against whatever has changed meanwhile.
 
         Args:
@@ -367,11 +376,11 @@ class DrainTracker:
             return refusal
         self._generation += 1
         self._members[consumer].pending.add(position, hash_, messages, generation=self._generation)
-        return Receipt(consumer, position, self._generation)
+        return SendReceipt(consumer, position, self._generation)
 
     def ack(
         self, consumer: str, position: Position, generation: int | None = None, *, messages: int | None = None
-    ) -> Acked:
+    ) -> EntryAcked:
         """Settle an entry, or a part of it.
 
         Args:
@@ -396,15 +405,17 @@ class DrainTracker:
             check_int("messages", messages, 1, ", or None for all of them")
         member = self._members.get(consumer)
         if member is None:
-            return Acked(settled=False, entry=None)
+            return EntryAcked(settled=False, entry=None)
         book = _book_of(member, position, generation)
         entry = book.get(position)
         if entry is None or (generation is not None and generation != entry.generation):
-            return Acked(settled=False, entry=None)
+            return EntryAcked(settled=False, entry=None)
         if messages is not None and book.reduce_remaining(position, messages):
-            return Acked(settled=False, entry=book.get(position))
+            return EntryAcked(settled=False, entry=book.get(position))
         book.remove(position)
-        return Acked(settled=True, entry=entry, unblocked=() if book is member.late else self._freed(member, [entry]))
+        return EntryAcked(
+            settled=True, entry=entry, unblocked=() if book is member.late else self._freed(member, [entry])
+        )
 
     def take_back(self, consumer: str, positions: Iterable[Position] | None = None) -> Returned:
         """Take entries off the books so that they are sent again: a nack, an ack timeout, "redeliver everything".
@@ -489,7 +500,7 @@ class DrainTracker:
         return handed
 
     def next_deadline_ms(self) -> int | None:
-        """Tell when `handle_timeout` has something to do; None if never. O(1) amortised."""
+        """Return when `handle_timeout` has something to do; None if never. O(1) amortised."""
         if self._timeout_ms is None:
             return None
         waves = self._waves

@@ -538,7 +538,7 @@ class QuiesceError(MisuseError):
         rest = f" and {more} more" if more > 0 else ""
         return (
             f"cannot change the tree: {_put(self.problem)}; to be drained: {first}{rest} (see "
-            "keyshared.distribution.Drain)"
+            "keyshared.distribution.Quiescence)"
         )
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from keyshared.buckets import (
-    DEFAULT_MAX_BYTES,
-    DEFAULT_MAX_DELAY_MS,
-    DEFAULT_MAX_MESSAGES,
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_BATCH_DELAY_MS,
+    DEFAULT_BATCH_MESSAGES,
     KEYLESS_HASH,
     BatchLimits,
     BatchMessage,
@@ -41,7 +41,7 @@ def filled(layout: BucketLayout, *hashes: int, limits: BatchLimits = LOOSE) -> B
 
 
 def test_the_defaults_are_pulsars() -> None:
-    assert (1_000, 131_072, 1) == (DEFAULT_MAX_MESSAGES, DEFAULT_MAX_BYTES, DEFAULT_MAX_DELAY_MS)
+    assert (1_000, 131_072, 1) == (DEFAULT_BATCH_MESSAGES, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_DELAY_MS)
     assert BatchLimits() == BatchLimits(max_messages=1_000, max_bytes=131_072, max_delay_ms=1)
 
 
@@ -83,7 +83,7 @@ def test_without_batching_every_message_is_an_entry_and_is_stamped() -> None:
 
     assert [(5, 5, 0, [0])] == stamps(batcher.add(message(0, 5)))
     assert [(60_000, 60_000, 1, [1])] == stamps(batcher.add(message(1, 60_000)))
-    assert batcher.next_deadline_ms is None
+    assert batcher.next_deadline_ms() is None
 
 
 def test_bytes_that_do_not_fit_send_what_is_open_first() -> None:
@@ -104,24 +104,24 @@ def test_a_message_that_is_too_large_goes_alone_and_at_once() -> None:
 
 def test_the_oldest_message_of_the_container_waits_no_longer_than_the_delay() -> None:
     batcher = BucketBatcher(FOUR, BatchLimits(max_delay_ms=10))
-    assert batcher.next_deadline_ms is None
+    assert batcher.next_deadline_ms() is None
     batcher.add(message(0, 0), now_ms=5)
     batcher.add(message(1, 60_000), now_ms=14)
 
-    assert 15 == batcher.next_deadline_ms
+    assert 15 == batcher.next_deadline_ms()
     assert [] == batcher.handle_timeout(now_ms=14)
     assert [0, 1] == [entry.sequence_id for entry in batcher.handle_timeout(now_ms=15)]
-    assert batcher.next_deadline_ms is None
-    assert [] == batcher.handle_timeout(now_ms=99)
+    assert batcher.next_deadline_ms() is None
+    assert [] == batcher.handle_timeout(now_ms=99) == batcher.handle_timeout()
     batcher.add(message(2))
-    assert 109 == batcher.next_deadline_ms
+    assert 109 == batcher.next_deadline_ms()
 
 
 def test_a_delay_of_zero_is_due_at_once_and_none_never() -> None:
     batcher = BucketBatcher(FOUR, BatchLimits(max_delay_ms=0))
     batcher.add(message(0), now_ms=7)
-    assert 7 == batcher.next_deadline_ms
-    assert filled(FOUR, 0).next_deadline_ms is None
+    assert 7 == batcher.next_deadline_ms()
+    assert filled(FOUR, 0).next_deadline_ms() is None
     assert [] == filled(FOUR, 0).handle_timeout(now_ms=10**9)
 
 
@@ -142,7 +142,7 @@ def test_what_is_open_can_be_taken_back_in_order() -> None:
     batcher = filled(FOUR, 40_000, 0, 20_000, 1)
 
     assert [0, 1, 2, 3] == [each.sequence_id for each in batcher.take_open()]
-    assert ([], 0, None) == (batcher.flush(), len(batcher), batcher.next_deadline_ms)
+    assert ([], 0, None) == (batcher.flush(), len(batcher), batcher.next_deadline_ms())
     assert BatchStats(0, 0, 0, 0, LOOSE) == batcher.stats()
     with pytest.raises(SequenceOrderError):
         batcher.add(message(3))
@@ -191,6 +191,13 @@ def test_a_message_that_can_never_work_is_refused_and_changes_nothing(bad: Any) 
     batcher.add(message(0), now_ms=1)
     batcher.check_invariants()
     assert [(0, 0, 0, [0])] == stamps(batcher.flush())
+
+
+def test_a_timeout_without_an_instant_is_of_the_last_one() -> None:
+    batcher = BucketBatcher(TWO, BatchLimits(max_delay_ms=0))
+    batcher.add(message(0), now_ms=7)
+
+    assert [(0, 0, 0, [0])] == stamps(batcher.handle_timeout())
 
 
 @pytest.mark.parametrize("now_ms", [4, -1, 5.0, True])

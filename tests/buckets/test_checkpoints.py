@@ -20,7 +20,7 @@ def _offered(*buckets: int) -> BucketCheckpoints:
 
 
 def _restarted(checkpoints: BucketCheckpoints) -> BucketCheckpoints:
-    return BucketCheckpoints.from_snapshot(json.loads(json.dumps(checkpoints.snapshot())))
+    return BucketCheckpoints.restore(json.loads(json.dumps(checkpoints.snapshot())))
 
 
 def test_a_slow_bucket_does_not_hold_the_cursor_of_another() -> None:
@@ -155,8 +155,8 @@ FORGERIES: list[tuple[Forge, str]] = [
     (lambda data: _with(data, segment=-1), "segment is -1"),
     (lambda data: _with(data, resume=0), "segment is .* exactly the fields buckets, segment"),
     (lambda data: _with(data, buckets=[]), r"buckets is \[\]; it must not be empty"),
-    (lambda data: _with(data, buckets=[[0, ContiguousCursor().token().text]]), "token is .* have a position"),
-    (lambda data: _with(data, buckets=[[0, ContiguousCursor(-1).token().text]]), "token is .* nothing below 0"),
+    (lambda data: _with(data, buckets=[[0, ContiguousCursor().to_token().text]]), "token is .* have a position"),
+    (lambda data: _with(data, buckets=[[0, ContiguousCursor(-1).to_token().text]]), "token is .* nothing below 0"),
     (lambda data: _with(data, buckets=[[0, _behind(-1)]]), "token is .* and nothing below 0"),
     (lambda data: _with(data, buckets=None), "buckets is None; it must be a list"),
     (lambda data: _with(data, buckets=[[0]]), "bucket is .* a number that is there once, and a cursor token"),
@@ -171,7 +171,7 @@ def _behind(offset: int) -> str:
     cursor = ContiguousCursor()
     cursor.offer(offset)
     cursor.settle(offset)
-    return cursor.token(read_to=7).text
+    return cursor.to_token(read_to=7).text
 
 
 def _with(data: dict[str, Any], **fields: object) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def _with(data: dict[str, Any], **fields: object) -> dict[str, Any]:
 @pytest.mark.parametrize(("forge", "text"), FORGERIES)
 def test_a_forged_snapshot_is_refused(forge: Forge, text: str) -> None:
     with pytest.raises(SnapshotError, match=text):
-        BucketCheckpoints.from_snapshot(forge(_offered(0).snapshot()))
+        BucketCheckpoints.restore(forge(_offered(0).snapshot()))
 
 
 def test_a_cursor_ahead_of_its_segment_is_found_out() -> None:

@@ -48,7 +48,7 @@ def test_a_commit_arrives_at_the_same_record_on_the_target(row: dict[str, Any]) 
     commit = GroupCommit(POSITION, row["committed"])
     sent = OffsetDistributor(margin_ms=row["margin_ms"]).translate(commit, origin)
     assert GroupTimestamp(POSITION, row["timestamp_epoch_ms"], CopyFlags(0b1)) == sent
-    planned = OffsetCommitter().plan(sent, TargetGroup(), target)
+    planned = OffsetCommitter().propose(sent, TargetGroup(), target)
     assert isinstance(planned, GroupCommit)
     assert row["target_offset"] == planned.offset
     assert origin.find_timestamp(row["source_record"]) == target.find_timestamp(planned.offset)
@@ -58,7 +58,7 @@ def test_the_copy_flags_are_in_the_metadata_of_the_commit() -> None:
     origin, target = logs()
     sent = OffsetDistributor(level=3).translate(GroupCommit(POSITION, 35), origin)
     assert isinstance(sent, GroupTimestamp)
-    planned = OffsetCommitter().plan(sent, TargetGroup(), target)
+    planned = OffsetCommitter().propose(sent, TargetGroup(), target)
     assert isinstance(planned, GroupCommit)
     assert CommitMetadata("", OffsetEnvelope(CopyFlags(0b100), 1_700_000_030_000, 3)) == parse_metadata(
         planned.metadata
@@ -81,7 +81,7 @@ def test_offsets_reach_all_four_clusters_of_the_page_once() -> None:
             sent = OffsetDistributor(level).translate(commits[cluster], log)
             if isinstance(sent, GroupTimestamp):
                 there = targets[cluster, level]
-                planned = OffsetCommitter().plan(sent, TargetGroup(), target)
+                planned = OffsetCommitter().propose(sent, TargetGroup(), target)
                 assert isinstance(planned, GroupCommit)
                 commits[there], metadata[there] = planned, planned.metadata
                 hops.append((cluster, there))

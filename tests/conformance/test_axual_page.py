@@ -60,7 +60,7 @@ def test_the_four_steps_are_all_that_happens() -> None:
 
 def test_the_four_steps_in_the_simulation() -> None:
     tree = four_clusters()
-    world = Replication(tree.clusters, tree.plan())
+    world = Replication(tree.clusters, tree.hops())
     world.produce("1")
     world.settle()
 
@@ -75,10 +75,10 @@ def test_any_cluster_of_the_subtree_can_be_the_target(shape: Any, plans: int) ->
 
     assert plans == len(chosen)
     for hops in chosen:
-        tree = DistributionTree.from_plan(shape, hops)
+        tree = DistributionTree.from_hops(shape, hops)
         tree.check_invariants()
         for origin in tree.clusters:
-            assert dict.fromkeys(tree.clusters, 1) == dict(arrivals(tree.plan(), origin))
+            assert dict.fromkeys(tree.clusters, 1) == dict(arrivals(tree.hops(), origin))
 
 
 def test_without_a_header_no_flag_is_set_and_all_distributors_have_work_to_do() -> None:

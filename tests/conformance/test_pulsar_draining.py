@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from keyshared.draining import DrainingHash, DrainingHashes
-from keyshared.draintracker import DrainTracker, Receipt
+from keyshared.draintracker import DrainTracker, SendReceipt
 from keyshared.errors import ConfigError, HashHolderError
 from keyshared.ranges import HashRange, RangeMap
 
@@ -79,13 +79,13 @@ def test_a_hash_that_came_home_and_moves_again_is_not_blocked_for_ever() -> None
     counted.append(references(tracker))
     tracker.refusal("C", HASH)
     for receipt in receipts:
-        assert isinstance(receipt, Receipt)
+        assert isinstance(receipt, SendReceipt)
         notified += tracker.ack(*receipt).unblocked
     counted.append(references(tracker))
 
     assert COMES_HOME["references"] == counted
     assert COMES_HOME["notifications"] == notified
-    assert isinstance(tracker.add("C", (0, 2), HASH), Receipt)
+    assert isinstance(tracker.add("C", (0, 2), HASH), SendReceipt)
 
 
 @pytest.mark.parametrize("cancels", [True, False])

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from tests.distribution.trees import UNBALANCED
 
-from keyshared.distribution import DistributionTree, Drain, Hop, Quiesced
+from keyshared.distribution import DistributionTree, Hop, Quiesced, Quiescence
 from keyshared.errors import ConfigError, QuiesceError
 
 TREE = DistributionTree(UNBALANCED)
-MOVE = TREE.plan_move(Hop("4", 3, "1"), "3")
+MOVE = TREE.propose_move(Hop("4", 3, "1"), "3")
 LEVEL_2, LEVEL_1 = MOVE.drains[:3], MOVE.drains[3:]
 ENDS = {"1": 10, "2": 10, "3": 10}
 
@@ -19,7 +19,7 @@ def at(offset: int) -> dict[Hop, int]:
 
 
 def test_levels_drain_one_after_the_other_from_the_top() -> None:
-    drain = Drain(MOVE)
+    drain = Quiescence(MOVE)
 
     assert (LEVEL_2, (Hop("4", 3, "1"),), ()) == (drain.watch, drain.stop, drain.silent)
     assert not drain.observe(ENDS, at(10))
@@ -31,7 +31,7 @@ def test_levels_drain_one_after_the_other_from_the_top() -> None:
 
 
 def test_what_came_after_the_turn_of_a_level_had_come_does_not_count() -> None:
-    drain = Drain(MOVE)
+    drain = Quiescence(MOVE)
     drain.observe(ENDS, at(9))
 
     assert LEVEL_2 == drain.watch
@@ -43,7 +43,7 @@ def test_what_came_after_the_turn_of_a_level_had_come_does_not_count() -> None:
 
 @pytest.mark.parametrize("late", LEVEL_2)
 def test_every_link_of_the_level_is_waited_for(late: Hop) -> None:
-    drain = Drain(MOVE)
+    drain = Quiescence(MOVE)
 
     assert not drain.observe(ENDS, {**at(10), late: 9})
     assert LEVEL_2 == drain.watch
@@ -53,11 +53,11 @@ def test_every_link_of_the_level_is_waited_for(late: Hop) -> None:
 
 def test_links_that_get_another_target_stop_when_their_level_is_over() -> None:
     tree = DistributionTree(UNBALANCED, [Hop("4", 3, "2"), Hop("5", 3, "2"), Hop("1", 2, "2")])
-    drain = Drain(tree.plan_remove("2"))
+    drain = Quiescence(tree.propose_remove("2"))
     stopped = []
     while drain.watch:
         stopped.append([(hop.cluster, hop.level) for hop in drain.stop])
-        drain.observe(dict.fromkeys(tree.clusters, 0), dict.fromkeys(tree.plan(), 0))
+        drain.observe(dict.fromkeys(tree.clusters, 0), dict.fromkeys(tree.hops(), 0))
 
     assert [[], [("4", 3), ("5", 3)], [("1", 2), ("4", 3), ("5", 3)]] == stopped
     assert stopped[-1] == [(hop.cluster, hop.level) for hop in drain.stop]
@@ -65,12 +65,12 @@ def test_links_that_get_another_target_stop_when_their_level_is_over() -> None:
 
 
 def test_before_levels_change_every_link_reads_to_the_very_end() -> None:
-    drain = Drain(TREE.plan_renumber())
+    drain = Quiescence(TREE.propose_renumber())
     watched = []
     while drain.watch:
         assert () == drain.stop
         watched.append({hop.level for hop in drain.watch})
-        drain.observe(dict.fromkeys(TREE.clusters, 0), dict.fromkeys(TREE.plan(), 0))
+        drain.observe(dict.fromkeys(TREE.clusters, 0), dict.fromkeys(TREE.hops(), 0))
 
     assert [{3}, {2}, {1}, {1, 2, 3}] == watched
     assert TREE.clusters == drain.silent
@@ -91,7 +91,7 @@ def test_before_levels_change_every_link_reads_to_the_very_end() -> None:
 def test_an_observation_that_is_not_complete_is_refused_and_changes_nothing(
     ends: Any, positions: Any, parameter: str
 ) -> None:
-    drain = Drain(MOVE)
+    drain = Quiescence(MOVE)
     with pytest.raises(ConfigError) as caught:
         drain.observe(ends, positions)
 
@@ -101,7 +101,7 @@ def test_an_observation_that_is_not_complete_is_refused_and_changes_nothing(
 
 
 def test_there_is_no_token_before_the_end() -> None:
-    drain = Drain(MOVE)
+    drain = Quiescence(MOVE)
     with pytest.raises(QuiesceError, match="the drain is not over") as caught:
         drain.token()
     assert tuple(map(str, MOVE.drains)) == caught.value.pending
@@ -112,7 +112,7 @@ def test_there_is_no_token_before_the_end() -> None:
 
 
 def test_a_change_that_needs_a_token_is_not_applied_without_its_own() -> None:
-    other = TREE.plan_move(Hop("4", 3, "1"), "2")
+    other = TREE.propose_move(Hop("4", 3, "1"), "2")
     with pytest.raises(QuiesceError, match="no token was given"):
         TREE.apply(MOVE)
     for wrong in (Quiesced(other), "token"):
@@ -121,13 +121,13 @@ def test_a_change_that_needs_a_token_is_not_applied_without_its_own() -> None:
 
 
 def test_a_change_that_needs_no_drain_has_none() -> None:
-    for change in (DistributionTree(["a", "b"]).plan_add("c", near="a"), TREE.plan_loss("1")):
+    for change in (DistributionTree(["a", "b"]).propose_add("c", near="a"), TREE.propose_loss("1")):
         with pytest.raises(ConfigError, match="apply the change without a token"):
-            Drain(change)
+            Quiescence(change)
 
 
 class TestStarts:
-    ADD = TREE.plan_add("n", near=TREE.clusters, source="2")
+    ADD = TREE.propose_add("n", near=TREE.clusters, source="2")
     LEADERS = tuple(each.leader for each in ADD.follows)
 
     def test_a_new_link_starts_where_its_leader_stands_and_the_one_that_fills_at_the_end_of_its_log(self) -> None:
@@ -142,7 +142,7 @@ class TestStarts:
         assert set(self.ADD.added) == set(starts)
 
     def test_beside_one_cluster_only_the_end_of_its_log_counts(self) -> None:
-        change = DistributionTree("1").plan_add("n", near="1")
+        change = DistributionTree("1").propose_add("n", near="1")
 
         assert {Hop("1", 16, "n"): 7, Hop("n", 16, "1"): 0} == change.starts({"1": 7}, {})
 
@@ -162,12 +162,12 @@ class TestStarts:
             self.ADD.starts(ends, positions)
 
     def test_leaders_stop_level_by_level_and_stand_until_the_cut_is_known(self) -> None:
-        drain = Drain(self.ADD)
+        drain = Quiescence(self.ADD)
         stopped = []
         while drain.watch:
             stopped.append({hop.level for hop in drain.stop})
             assert not drain.silent
-            drain.observe(dict.fromkeys(TREE.clusters, 0), dict.fromkeys(TREE.plan(), 0))
+            drain.observe(dict.fromkeys(TREE.clusters, 0), dict.fromkeys(TREE.hops(), 0))
 
         assert [set(), {3}, {3, 2}] == stopped
         assert self.LEADERS == drain.stop

@@ -19,7 +19,7 @@ def test_mermaid_draws_every_cluster_node_and_link() -> None:
     assert ["3", "2", "1", "1"] == re.findall(r"level (\d+)", mermaid(TREE))
     assert len(TREE.clusters) + 4 - 1 == sum(" --- " in line for line in lines)
     links = re.findall(r'(n\w+) -\. "(\d+)" \.-> (n\w+)', mermaid(TREE))
-    assert list(TREE.plan()) == [(clusters[source], int(level), clusters[target]) for source, level, target in links]
+    assert list(TREE.hops()) == [(clusters[source], int(level), clusters[target]) for source, level, target in links]
 
 
 def test_dot_draws_the_same() -> None:
@@ -32,7 +32,7 @@ def test_dot_draws_the_same() -> None:
     assert ["3", "2", "1", "1"] == re.findall(r'"level (\d+)"', picture)
     assert len(TREE.clusters) + 4 - 1 == picture.count("[dir=none]")
     links = re.findall(r'(n\w+) -> (n\w+) \[label="(\d+)"', picture)
-    assert list(TREE.plan()) == [(clusters[source], int(level), clusters[target]) for source, target, level in links]
+    assert list(TREE.hops()) == [(clusters[source], int(level), clusters[target]) for source, target, level in links]
 
 
 def test_the_picture_in_the_documentation_is_what_is_drawn() -> None:

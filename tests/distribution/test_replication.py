@@ -7,19 +7,19 @@ from tests.distribution.trees import BALANCED
 
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import (
-    Arrival,
     Case,
-    Change,
     Copy,
     Destroyed,
     DistributionTree,
     Down,
     Hop,
-    Produced,
+    RecordArrival,
+    RecordProduced,
     Replication,
+    ReplicationStep,
     Report,
     Retreed,
-    Step,
+    TreeChange,
     Up,
     Work,
     judge,
@@ -32,11 +32,11 @@ FIRST = Hop("1", 3, "3")  # the first link of the tree
 
 
 def world() -> Replication:
-    return Replication(TREE.clusters, TREE.plan())
+    return Replication(TREE.clusters, TREE.hops())
 
 
-def at(cluster: str, sequence: int, origin: str = "a", at_ms: int = 0) -> Arrival:
-    return Arrival(at_ms, cluster, origin, sequence)
+def at(cluster: str, sequence: int, origin: str = "a", at_ms: int = 0) -> RecordArrival:
+    return RecordArrival(at_ms, cluster, origin, sequence)
 
 
 class TestJudge:
@@ -99,7 +99,7 @@ class TestReplication:
         assert clusters.work(FIRST, now_ms=5)
         assert (1, 0) == (clusters.positions()[FIRST], clusters.positions()[Hop("1", 1, "2")])
         assert {"1": 2, "2": 0, "3": 1, "4": 0} == clusters.log_ends()
-        assert Arrival(5, "3", "1", 0, CopyFlags(0b100), FIRST) == clusters.arrivals[-1]
+        assert RecordArrival(5, "3", "1", 0, CopyFlags(0b100), FIRST) == clusters.arrivals[-1]
         assert not clusters.work(Hop("3", 3, "1"))
         assert 1 == clusters.positions()[Hop("3", 3, "1")]
 
@@ -134,14 +134,14 @@ class TestReplication:
         assert (Case("3", 0, "3"),) == clusters.report().perished
         clusters.produce("1")
         clusters.settle()
-        clusters.apply(TREE.plan_loss("3"))
+        clusters.apply(TREE.propose_loss("3"))
         clusters.settle()
         assert () == clusters.report().lost
         with pytest.raises(ConfigError, match="cluster is '3'; it must be one of '1', '2', '4'"):
             clusters.produce("3")
 
     def test_a_moved_link_goes_on_where_it_was_and_a_rewound_one_at_the_start(self) -> None:
-        for change, position in ((TREE.plan_move(FIRST, "4"), 1), (TREE.plan_loss("3"), 0)):
+        for change, position in ((TREE.propose_move(FIRST, "4"), 1), (TREE.propose_loss("3"), 0)):
             clusters = world()
             clusters.produce("1")
             clusters.work(FIRST)
@@ -150,15 +150,15 @@ class TestReplication:
             assert 1 == clusters.positions()[Hop("1", 1, "2")]
             assert position == clusters.positions()[Hop("1", 3, "4")]
             assert FIRST not in clusters.positions()
-            assert set(change.after.plan()) == set(clusters.positions())
+            assert set(change.after.hops()) == set(clusters.positions())
             assert change.after.clusters == clusters.clusters
 
     def test_an_added_cluster_is_filled_from_the_start(self) -> None:
         tree = DistributionTree([["1", "2"], ["3", "4"]])
-        clusters = Replication(tree.clusters, tree.plan())
+        clusters = Replication(tree.clusters, tree.hops())
         clusters.produce("1")
         clusters.settle()
-        clusters.apply(tree.plan_add("5", near="4"))
+        clusters.apply(tree.propose_add("5", near="4"))
         assert ("1", "2", "3", "4", "5") == clusters.clusters
         clusters.settle()
         assert clusters.report().exactly_once_in_order
@@ -167,21 +167,21 @@ class TestReplication:
         clusters = world()
         clusters.produce("1")
         clusters.settle()
-        change = TREE.plan_add("5", near="3", wide=True, source="4")
+        change = TREE.propose_add("5", near="3", wide=True, source="4")
         starts = change.starts(clusters.log_ends(), clusters.positions())
         clusters.produce("4")
         clusters.settle()
         clusters.apply(change, starts=starts, now_ms=3)
 
-        assert [Arrival(3, "5", "1", 0, CopyFlags(0b1), Hop("4", 1, "5"))] == [
+        assert [RecordArrival(3, "5", "1", 0, CopyFlags(0b1), Hop("4", 1, "5"))] == [
             arrival for arrival in clusters.arrivals if arrival.cluster == "5"
         ]
         clusters.settle()
         assert clusters.report().exactly_once_in_order
 
     def test_a_new_cluster_is_not_filled_from_one_that_is_down_or_gone(self) -> None:
-        change = DistributionTree(["1", "2"]).plan_add("3", near="1")
-        clusters = Replication("12", change.before.plan())
+        change = DistributionTree(["1", "2"]).propose_add("3", near="1")
+        clusters = Replication("12", change.before.hops())
         clusters.down("1")
         with pytest.raises(ConfigError, match="be up"):
             clusters.apply(change)
@@ -191,7 +191,7 @@ class TestReplication:
         assert ("2",) == clusters.clusters
 
     def test_a_new_link_does_not_follow_one_whose_cluster_is_gone(self) -> None:
-        change = TREE.plan_add("5", near="3", wide=True)
+        change = TREE.propose_add("5", near="3", wide=True)
         clusters = world()
         clusters.destroy("4")
         with pytest.raises(ConfigError, match="be an offset"):
@@ -201,7 +201,7 @@ class TestReplication:
     def test_a_destroyed_cluster_does_not_come_back_with_a_change_that_knows_nothing_of_it(self) -> None:
         clusters = world()
         clusters.destroy("4")
-        clusters.apply(TREE.plan_move(FIRST, "4"))
+        clusters.apply(TREE.propose_move(FIRST, "4"))
         assert ("1", "2", "3") == clusters.clusters
         clusters.produce("1")
         assert clusters.settle()
@@ -211,9 +211,9 @@ class TestReplication:
         clusters = world()
         clusters.down("3")
         clusters.destroy("3")
-        loss = TREE.plan_loss("3")
+        loss = TREE.propose_loss("3")
         clusters.apply(loss)
-        clusters.apply(loss.after.plan_add("3", near="4"))
+        clusters.apply(loss.after.propose_add("3", near="4"))
         clusters.produce("3")
         clusters.settle()
         assert clusters.report().exactly_once_in_order
@@ -258,10 +258,10 @@ class TestReplication:
         clusters = world()
         clusters.produce("1", now_ms=5)
         before = (clusters.log_ends(), clusters.positions(), list(clusters.arrivals))
-        wide = TREE.plan_add("5", near="3", wide=True)
-        moved = wide.after.plan_move(Hop("5", 3, "1"), "2")
+        wide = TREE.propose_add("5", near="3", wide=True)
+        moved = wide.after.propose_move(Hop("5", 3, "1"), "2")
         starts = wide.starts(clusters.log_ends(), clusters.positions())
-        twice = Change(TREE, TREE, added=(FIRST,))
+        twice = TreeChange(TREE, TREE, added=(FIRST,))
         mistakes: list[tuple[type[Exception], Any]] = [
             (ConfigError, lambda: clusters.produce("9")),
             (ConfigError, lambda: clusters.produce("1", flags=-1)),
@@ -283,7 +283,7 @@ class TestReplication:
             (ClockError, lambda: clusters.down("1", now_ms=4)),
             (ClockError, lambda: clusters.up("1", now_ms=4)),
             (ClockError, lambda: clusters.destroy("1", now_ms=4)),
-            (ClockError, lambda: clusters.apply(TREE.plan_loss("3"), now_ms=4)),
+            (ClockError, lambda: clusters.apply(TREE.propose_loss("3"), now_ms=4)),
             (ClockError, lambda: clusters.settle(now_ms=4)),
             (ClockError, lambda: clusters.settle(now_ms=5.0)),  # type: ignore[arg-type]  # that is the point
         ]
@@ -296,14 +296,14 @@ class TestReplication:
 
 class TestSchedules:
     def test_a_schedule_is_data(self) -> None:
-        schedule: list[Step] = [
+        schedule: list[ReplicationStep] = [
             Work(0, 5),  # nobody has anything to read
-            Produced(1, "1"),
+            RecordProduced(1, "1"),
             Work(2, 2),  # of two: the first
             Down(3, "2"),
             Work(4, -1),
             Up(5, "2"),
-            Produced(6, "4"),
+            RecordProduced(6, "4"),
         ]
         report = run(TREE, schedule)
 
@@ -312,21 +312,21 @@ class TestSchedules:
         assert report == run(TREE, schedule)
 
     def test_the_clock_tells_how_long_records_take(self) -> None:
-        assert 9 == run(TREE, [Produced(1, "1"), Work(10, 0)], settle=False).max_lag_ms
+        assert 9 == run(TREE, [RecordProduced(1, "1"), Work(10, 0)], settle=False).max_lag_ms
 
     def test_without_settling_what_is_under_way_counts_as_lost(self) -> None:
-        assert 3 == len(run(TREE, [Produced(0, "1")], settle=False).lost)
+        assert 3 == len(run(TREE, [RecordProduced(0, "1")], settle=False).lost)
 
     def test_every_kind_of_step_is_taken(self) -> None:
-        crash = run(TREE, [Produced(0, "1"), Work(1, 0, crash=True)])
+        crash = run(TREE, [RecordProduced(0, "1"), Work(1, 0, crash=True)])
         assert (Case("1", 0, "3"), Case("1", 0, "4")) == crash.duplicated
-        header = run(TREE, [Produced(0, "1", flags=0b100)])
+        header = run(TREE, [RecordProduced(0, "1", flags=0b100)])
         assert (Case("1", 0, "3"), Case("1", 0, "4")) == header.lost
-        loss = run(TREE, [Produced(0, "1"), Destroyed(1, "3"), Retreed(2, TREE.plan_loss("3"))])
+        loss = run(TREE, [RecordProduced(0, "1"), Destroyed(1, "3"), Retreed(2, TREE.propose_loss("3"))])
         assert loss.exactly_once_in_order
 
     def test_a_loop_ends_where_it_is_told_to(self) -> None:
-        report = run(TREE, [Produced(0, "1")], max_copies=2)
+        report = run(TREE, [RecordProduced(0, "1")], max_copies=2)
         assert 2 == report.copies
 
     @pytest.mark.parametrize("step", [None, "step", (0, "1"), FIRST])

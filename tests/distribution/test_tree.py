@@ -13,15 +13,15 @@ from tests.work import work_of
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import (
     MAX_LINKS,
-    Change,
     Copy,
     DistributionTree,
     Distributor,
-    Drain,
     Follows,
     Hop,
-    Moved,
+    LinkMove,
+    Quiescence,
     Replication,
+    TreeChange,
 )
 from keyshared.errors import ConfigError, InvariantError, QuiesceError, TopologyError
 
@@ -32,11 +32,11 @@ ALONE = DistributionTree("c1")
 ROOMY = DistributionTree([["1", ["2", "3"]], ["4", "5"]])
 
 
-def in_good_order(world: Replication, change: Change[DistributionTree]) -> DistributionTree:
+def in_good_order(world: Replication, change: TreeChange[DistributionTree]) -> DistributionTree:
     """Drain what has to be drained, and bring the change into force."""
     token = None
     if change.needs_drain:
-        drain = Drain(change)
+        drain = Quiescence(change)
         while not drain.observe(world.log_ends(), world.positions()):
             for hop in drain.watch:
                 if hop in world.ready():
@@ -54,7 +54,7 @@ def test_every_cluster_has_a_link_for_each_level_and_sibling() -> None:
     for nested in (BALANCED, UNBALANCED, WIDE):
         tree = DistributionTree(nested)
         wanted = sorted((cluster, -level, sorted(possible)) for cluster, level, possible in links_of(nested))
-        found = sorted((hop.cluster, -hop.level, hop.target) for hop in tree.plan())
+        found = sorted((hop.cluster, -hop.level, hop.target) for hop in tree.hops())
 
         assert len(wanted) == len(found)
         assert all(
@@ -66,8 +66,8 @@ def test_every_cluster_has_a_link_for_each_level_and_sibling() -> None:
 def test_the_clusters_of_a_subtree_copy_to_those_of_its_sibling_in_turn() -> None:
     tree = DistributionTree({2: [{1: ["a", "b", "c"]}, {1: ["d", "e"]}]})
 
-    assert ["d", "e", "d"] == [hop.target for hop in tree.plan() if hop.level == 2 and hop.cluster in "abc"]
-    assert ["a", "b"] == [hop.target for hop in tree.plan() if hop.level == 2 and hop.cluster in "de"]
+    assert ["d", "e", "d"] == [hop.target for hop in tree.hops() if hop.level == 2 and hop.cluster in "abc"]
+    assert ["a", "b"] == [hop.target for hop in tree.hops() if hop.level == 2 and hop.cluster in "de"]
 
 
 def test_a_distributor_in_a_wide_node_copies_to_each_sibling() -> None:
@@ -81,8 +81,8 @@ def test_a_distributor_in_a_wide_node_copies_to_each_sibling() -> None:
 def test_a_chosen_target_takes_the_place_of_the_default() -> None:
     tree = DistributionTree(WIDE, [Hop("a", 2, "c"), Hop("d", 2, "c")])
 
-    assert [("a", 2, "c"), ("a", 2, "d")] == names(hop for hop in tree.plan() if hop.cluster == "a")
-    assert [("d", 2, "a"), ("d", 2, "c")] == names(hop for hop in tree.plan() if hop.cluster == "d")
+    assert [("a", 2, "c"), ("a", 2, "d")] == names(hop for hop in tree.hops() if hop.cluster == "a")
+    assert [("d", 2, "a"), ("d", 2, "c")] == names(hop for hop in tree.hops() if hop.cluster == "d")
 
 
 @pytest.mark.parametrize(
@@ -129,18 +129,18 @@ def test_a_link_that_is_none_is_refused(hop: Any) -> None:
 def test_a_deployed_plan_makes_the_tree_again_and_every_missing_link_is_found() -> None:
     tree = DistributionTree(UNBALANCED, [Hop("1", 3, "5")])
 
-    assert tree == DistributionTree.from_plan(UNBALANCED, tree.plan())
-    for missing in tree.plan():
+    assert tree == DistributionTree.from_hops(UNBALANCED, tree.hops())
+    for missing in tree.hops():
         with pytest.raises(TopologyError, match="get nothing from there otherwise") as caught:
-            DistributionTree.from_plan(UNBALANCED, [hop for hop in tree.plan() if hop != missing])
+            DistributionTree.from_hops(UNBALANCED, [hop for hop in tree.hops() if hop != missing])
         assert f"target of {missing.cluster!r} at level {missing.level}" == caught.value.parameter
 
 
 def test_a_cluster_alone_needs_no_link() -> None:
-    assert ALONE == DistributionTree.from_plan("c1", [])
+    assert ALONE == DistributionTree.from_hops("c1", [])
     assert (("c1",), (), (), 0, "c1") == (
         ALONE.clusters,
-        ALONE.plan(),
+        ALONE.hops(),
         ALONE.levels("c1"),
         ALONE.max_hops,
         ALONE.nested,
@@ -152,7 +152,7 @@ def test_a_cluster_alone_needs_no_link() -> None:
 
 def test_a_cluster_that_is_not_there_is_refused_with_those_that_are() -> None:
     tree = DistributionTree(BALANCED)
-    calls: list[Any] = [tree.levels, tree.distributors, tree.explain, tree.plan_remove, tree.plan_loss]
+    calls: list[Any] = [tree.levels, tree.distributors, tree.explain, tree.propose_remove, tree.propose_loss]
     for call in [*calls, lambda cluster: tree.copies(cluster, CopyFlags())]:
         with pytest.raises(ConfigError, match="'9'; it must be one of '1', '2', '3', '4'"):
             call("9")
@@ -198,7 +198,7 @@ def test_subtrees_without_a_free_level_are_warned_of() -> None:
 def test_trees_are_values() -> None:
     tree = DistributionTree(UNBALANCED, [Hop("1", 3, "5")])
     twins = [
-        DistributionTree(tree.nested, tree.plan()),
+        DistributionTree(tree.nested, tree.hops()),
         pickle.loads(pickle.dumps(tree)),  # noqa: S301  # our own bytes
         copy.deepcopy(tree),
     ]
@@ -223,11 +223,11 @@ def test_broken_insides_are_found() -> None:
 class TestAdding:
     def test_only_links_with_the_new_cluster_come_into_being(self) -> None:
         tree = DistributionTree([["c1", "c2"], ["c3", "c4"]], [Hop("c1", 32, "c4")])
-        change = tree.plan_add("c5", near="c2")
+        change = tree.propose_add("c5", near="c2")
 
         assert {32: [{16: ["c1", {8: ["c2", "c5"]}]}, {16: ["c3", "c4"]}]} == change.after.nested
         assert [("c2", 8, "c5"), ("c5", 32, "c3"), ("c5", 16, "c1"), ("c5", 8, "c2")] == names(change.added)
-        assert set(tree.plan()) | set(change.added) == set(change.after.plan())
+        assert set(tree.hops()) | set(change.added) == set(change.after.hops())
         assert ((), (), (), (), False, False) == (
             change.removed,
             change.moved,
@@ -241,7 +241,7 @@ class TestAdding:
         change.after.check_invariants()
 
     def test_beside_several_the_links_that_lead_to_the_source_are_drained_and_followed(self) -> None:
-        change = ROOMY.plan_add("n", near=["2", "1"])  # the smallest subtree of both is that of 3, too
+        change = ROOMY.propose_add("n", near=["2", "1"])  # the smallest subtree of both is that of 3, too
 
         assert Hop("1", 40, "n") == change.fill
         assert (
@@ -254,8 +254,8 @@ class TestAdding:
             ROOMY.apply(change)
 
     def test_the_links_to_the_source_drain_the_highest_level_first(self) -> None:
-        wide = DistributionTree(UNBALANCED).plan_add("n", near="5", wide=True)
-        everywhere = ROOMY.plan_add("n", near=ROOMY.clusters, source="3")
+        wide = DistributionTree(UNBALANCED).propose_add("n", near="5", wide=True)
+        everywhere = ROOMY.propose_add("n", near=ROOMY.clusters, source="3")
 
         assert (Hop("5", 1, "n"), (Follows(Hop("4", 1, "n"), Hop("4", 1, "5")),)) == (wide.fill, wide.follows)
         assert [("4", 48), ("5", 48), ("1", 32), ("2", 16)] == [hop[:2] for hop in everywhere.drains]
@@ -263,26 +263,26 @@ class TestAdding:
 
     @pytest.mark.parametrize("source", ["1", "n", "", 5])
     def test_the_source_is_one_that_copies_to_the_new_cluster(self, source: Any) -> None:
-        assert Hop("2", 24, "n") == ROOMY.plan_add("n", near=["3", "2"]).fill
-        assert Hop("3", 24, "n") == ROOMY.plan_add("n", near=["3", "2"], source="3").fill
+        assert Hop("2", 24, "n") == ROOMY.propose_add("n", near=["3", "2"]).fill
+        assert Hop("3", 24, "n") == ROOMY.propose_add("n", near=["3", "2"], source="3").fill
         with pytest.raises(ConfigError, match=r"source is .*; it must be one of '2', '3', which will copy to 'n'"):
-            ROOMY.plan_add("n", near=["2", "3"], source=source)
+            ROOMY.propose_add("n", near=["2", "3"], source=source)
 
     def test_near_several_is_above_their_smallest_subtree(self) -> None:
         tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])
 
-        assert {32: [{24: [{16: ["c1", "c2"]}, "c5"]}, {16: ["c3", "c4"]}]} == tree.plan_add(
+        assert {32: [{24: [{16: ["c1", "c2"]}, "c5"]}, {16: ["c3", "c4"]}]} == tree.propose_add(
             "c5", near=["c2", "c1"]
         ).after.nested
-        assert {48: [{32: [{16: ["c1", "c2"]}, {16: ["c3", "c4"]}]}, "c5"]} == tree.plan_add(
+        assert {48: [{32: [{16: ["c1", "c2"]}, {16: ["c3", "c4"]}]}, "c5"]} == tree.propose_add(
             "c5", near={"c1", "c4"}
         ).after.nested
 
     def test_wide_needs_no_free_level(self) -> None:
         tree = DistributionTree(BALANCED)
         with pytest.raises(TopologyError, match="leave one free"):
-            tree.plan_add("5", near="4")
-        change = tree.plan_add("5", near="4", wide=True)
+            tree.propose_add("5", near="4")
+        change = tree.propose_add("5", near="4", wide=True)
 
         assert {3: [{1: ["1", "2"]}, {1: ["3", "4", "5"]}]} == change.after.nested
         assert [("3", 1, "5"), ("4", 1, "5"), ("5", 3, "1"), ("5", 1, "3"), ("5", 1, "4")] == names(change.added)
@@ -301,13 +301,13 @@ class TestAdding:
         self, shape: Any, near: str, *, wide: bool
     ) -> None:
         tree = DistributionTree(shape)
-        world = Replication(tree.clusters, tree.plan())
+        world = Replication(tree.clusters, tree.hops())
         for _ in range(3):
             world.produce("c1")
         world.settle()
-        tree = in_good_order(world, tree.plan_renumber())
+        tree = in_good_order(world, tree.propose_renumber())
         world.produce("c1")
-        tree = in_good_order(world, tree.plan_add("new", near=near, wide=wide))
+        tree = in_good_order(world, tree.propose_add("new", near=near, wide=wide))
         world.produce("c1")
         world.settle()
 
@@ -319,13 +319,13 @@ class TestAdding:
         self, near: Any, *, wide: bool
     ) -> None:
         tree = DistributionTree({22: [{2: ["c0", "c1"]}, "c2"]}, [Hop("c2", 22, "c0")])
-        world = Replication(tree.clusters, tree.plan())
+        world = Replication(tree.clusters, tree.hops())
         world.produce("c2")
         world.settle()
-        tree = in_good_order(world, tree.plan_move(Hop("c2", 22, "c0"), "c1"))
+        tree = in_good_order(world, tree.propose_move(Hop("c2", 22, "c0"), "c1"))
         world.produce("c2")
         world.settle()
-        in_good_order(world, tree.plan_add("n", near=near, wide=wide))
+        in_good_order(world, tree.propose_add("n", near=near, wide=wide))
         newer = next(hop for hop in world.positions() if (hop.cluster, hop.target) == ("c1", "n"))
         while newer in world.ready():  # of what entered by c0 and by c1, the newer comes first
             world.work(newer)
@@ -337,15 +337,15 @@ class TestAdding:
         tree = DistributionTree(["c0", "c1"])
         for number in range(2, 6):
             assert ("c0",) not in tree.crowded
-            tree = tree.apply(tree.plan_add(f"c{number}", near="c0"))
+            tree = tree.apply(tree.propose_add(f"c{number}", near="c0"))
 
         assert (16, 8, 4, 2, 1) == tree.levels("c0")
         assert (("c0",), ("c5",)) == tuple(each for each in tree.crowded if len(each) == 1 and each[0] in {"c0", "c5"})
         with pytest.raises(TopologyError, match="leave one free"):
-            tree.plan_add("c6", near="c0")
+            tree.propose_add("c6", near="c0")
 
     def test_the_second_cluster_is_added_to_one_alone(self) -> None:
-        assert {16: ["c1", "c2"]} == ALONE.plan_add("c2", near="c1").after.nested
+        assert {16: ["c1", "c2"]} == ALONE.propose_add("c2", near="c1").after.nested
 
     @pytest.mark.parametrize(
         ("cluster", "near", "parameter"),
@@ -353,7 +353,7 @@ class TestAdding:
     )
     def test_a_wrong_name_is_refused(self, cluster: Any, near: Any, parameter: str) -> None:
         with pytest.raises(ConfigError) as caught:
-            DistributionTree(BALANCED).plan_add(cluster, near=near, wide=True)
+            DistributionTree(BALANCED).propose_add(cluster, near=near, wide=True)
 
         assert parameter == caught.value.parameter
 
@@ -361,45 +361,45 @@ class TestAdding:
 class TestMoving:
     def test_a_target_moves_within_its_subtree_and_that_is_what_is_drained(self) -> None:
         tree = DistributionTree(UNBALANCED)
-        change = tree.plan_move(Hop("4", 3, "1"), "3")
+        change = tree.propose_move(Hop("4", 3, "1"), "3")
 
-        assert (Moved(Hop("4", 3, "1"), Hop("4", 3, "3")),) == change.moved
+        assert (LinkMove(Hop("4", 3, "1"), Hop("4", 3, "3")),) == change.moved
         assert {("1", 2), ("2", 2), ("3", 2), ("2", 1), ("3", 1)} == {(hop.cluster, hop.level) for hop in change.drains}
         assert [2, 2, 2, 1, 1] == [hop.level for hop in change.drains]
         assert ((), (), (), True) == (change.added, change.removed, change.silent, change.needs_drain)
-        assert Hop("4", 3, "3") in change.after.plan()
-        assert tree.plan() == tuple(Hop("4", 3, "1") if hop == Hop("4", 3, "3") else hop for hop in change.after.plan())
+        assert Hop("4", 3, "3") in change.after.hops()
+        assert tree.hops() == tuple(Hop("4", 3, "1") if hop == Hop("4", 3, "3") else hop for hop in change.after.hops())
 
     @pytest.mark.parametrize("target", ["1", "5", "4", "9"])
     def test_elsewhere_it_cannot_go(self, target: str) -> None:
         with pytest.raises(TopologyError, match=r"at tree: target of '4' at level 3 .* be one of '2', '3' instead"):
-            DistributionTree(UNBALANCED).plan_move(Hop("4", 3, "1"), target)
+            DistributionTree(UNBALANCED).propose_move(Hop("4", 3, "1"), target)
 
     @pytest.mark.parametrize("hop", [Hop("4", 3, "2"), Hop("4", 2, "1"), None])
     def test_a_link_that_is_not_there_does_not_move(self, hop: Any) -> None:
         with pytest.raises(ConfigError, match="hop"):
-            DistributionTree(UNBALANCED).plan_move(hop, "3")
+            DistributionTree(UNBALANCED).propose_move(hop, "3")
 
 
 class TestRemoving:
     def test_links_to_the_cluster_move_and_its_own_end_and_levels_stay(self) -> None:
         tree = DistributionTree(UNBALANCED, [Hop("4", 3, "2"), Hop("5", 3, "2"), Hop("1", 2, "2")])
-        change = tree.plan_remove("2")
+        change = tree.propose_remove("2")
 
         assert {3: [{2: ["1", "3"]}, {1: ["4", "5"]}]} == change.after.nested
         assert {Hop("4", 3, "2"), Hop("5", 3, "2"), Hop("1", 2, "2")} == {moved.old for moved in change.moved}
         assert all((old.cluster, old.level) == (new.cluster, new.level) for old, new in change.moved)
-        assert {hop for hop in tree.plan() if hop.cluster == "2"} | {Hop("3", 1, "2")} == set(change.removed)
+        assert {hop for hop in tree.hops() if hop.cluster == "2"} | {Hop("3", 1, "2")} == set(change.removed)
         assert ("2",) == change.silent
-        assert {hop for hop in tree.plan() if {hop.cluster, hop.target} <= {"1", "2", "3"}} | {
-            hop for hop in tree.plan() if hop.cluster == "2"
+        assert {hop for hop in tree.hops() if {hop.cluster, hop.target} <= {"1", "2", "3"}} | {
+            hop for hop in tree.hops() if hop.cluster == "2"
         } == set(change.drains)
         assert change.needs_drain
         change.after.check_invariants()
 
     def test_a_lost_cluster_is_not_waited_for(self) -> None:
         tree = DistributionTree(UNBALANCED)
-        change, drained = tree.plan_loss("2"), tree.plan_remove("2")
+        change, drained = tree.propose_loss("2"), tree.propose_remove("2")
 
         assert (drained.after, drained.moved, drained.removed) == (change.after, change.moved, change.removed)
         assert ((), (), True, False) == (change.drains, change.silent, change.rewind, change.needs_drain)
@@ -408,9 +408,9 @@ class TestRemoving:
     def test_the_last_but_one_leaves_one_alone(self) -> None:
         tree = DistributionTree(["c1", "c2"])
 
-        assert ALONE == tree.plan_remove("c2").after == tree.plan_loss("c2").after
-        assert tree.plan_remove("c2").needs_drain
-        for call in (ALONE.plan_remove, ALONE.plan_loss):
+        assert ALONE == tree.propose_remove("c2").after == tree.propose_loss("c2").after
+        assert tree.propose_remove("c2").needs_drain
+        for call in (ALONE.propose_remove, ALONE.propose_loss):
             with pytest.raises(ConfigError, match="not be the only one"):
                 call("c1")
 
@@ -418,29 +418,29 @@ class TestRemoving:
 class TestRenumbering:
     def test_levels_are_handed_out_again_and_targets_stay(self) -> None:
         tree = DistributionTree(UNBALANCED, [Hop("1", 3, "5")])
-        change = tree.plan_renumber()
+        change = tree.propose_renumber()
 
         assert {48: [{32: ["1", {16: ["2", "3"]}]}, {16: ["4", "5"]}]} == change.after.nested
-        assert [(hop.cluster, hop.target) for hop in tree.plan()] == [
-            (hop.cluster, hop.target) for hop in change.after.plan()
+        assert [(hop.cluster, hop.target) for hop in tree.hops()] == [
+            (hop.cluster, hop.target) for hop in change.after.hops()
         ]
-        assert set(tree.plan()) == {moved.old for moved in change.moved} == set(change.drains)
+        assert set(tree.hops()) == {moved.old for moved in change.moved} == set(change.drains)
         assert (tree.clusters, True) == (change.silent, change.needs_drain)
 
     def test_a_tree_that_has_its_levels_already_changes_nothing(self) -> None:
         tree = DistributionTree([["c1", "c2"], "c3"])
-        change = tree.plan_renumber()
+        change = tree.propose_renumber()
 
-        assert Change(tree, tree) == change
+        assert TreeChange(tree, tree) == change
         assert tree == tree.apply(change)
 
 
 def test_a_change_of_another_tree_is_refused() -> None:
     tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])
-    change = tree.plan_add("c5", near="c1")
-    later = tree.apply(tree.plan_add("c6", near="c1"))
+    change = tree.propose_add("c5", near="c1")
+    later = tree.apply(tree.propose_add("c6", near="c1"))
     for wrong in (change, None, "change"):
-        with pytest.raises(ConfigError, match="be planned on this very tree"):
+        with pytest.raises(ConfigError, match="be proposed by this very tree"):
             later.apply(wrong)  # type: ignore[arg-type]  # that is the point
 
 
@@ -467,4 +467,4 @@ class TestWork:
     def test_as_many_links_as_are_allowed_are_made(self) -> None:
         size = next(size for size in count() if size * (size - 1) > MAX_LINKS) - 1
 
-        assert MAX_LINKS >= len(DistributionTree([f"c{number}" for number in range(size)]).plan())
+        assert MAX_LINKS >= len(DistributionTree([f"c{number}" for number in range(size)]).hops())

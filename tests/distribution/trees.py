@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from keyshared.distribution import Change, DistributionTree, Drain, Hop, Quiesced, Replication
+from keyshared.distribution import DistributionTree, Hop, Quiesced, Quiescence, Replication, TreeChange
 
 # The two trees of the page.
 BALANCED: Any = {3: [{1: ["1", "2"]}, {1: ["3", "4"]}]}
@@ -61,7 +61,7 @@ def all_plans(nested: Any) -> Iterator[list[Hop]]:
         yield [Hop(cluster, level, target) for (cluster, level, _), target in zip(links, targets, strict=True)]
 
 
-def chosen_plan(nested: Any, random: Random) -> list[Hop]:
+def chosen_hops(nested: Any, random: Random) -> list[Hop]:
     return [Hop(cluster, level, random.choice(possible)) for cluster, level, possible in links_of(nested)]
 
 
@@ -103,7 +103,7 @@ def random_shape(random: Random, names: Sequence[str], max_arity: int = 3) -> An
 def random_tree(random: Random, leaves: int, max_arity: int = 3) -> DistributionTree:
     """A tree with targets at random."""
     nested = DistributionTree(random_shape(random, [f"c{number}" for number in range(leaves)], max_arity)).nested
-    return DistributionTree(nested, chosen_plan(nested, random))
+    return DistributionTree(nested, chosen_hops(nested, random))
 
 
 def traffic(
@@ -128,14 +128,14 @@ def traffic(
 
 def drained(
     world: Replication,
-    change: Change[DistributionTree],
+    change: TreeChange[DistributionTree],
     random: Random,
     *,
-    drain: Drain[DistributionTree] | None = None,
+    drain: Quiescence[DistributionTree] | None = None,
     silent: bool = True,
 ) -> Quiesced[DistributionTree]:
     """Do what a drain asks for, while everything else goes on; or not all of it."""
-    drain = drain or Drain(change)
+    drain = drain or Quiescence(change)
     while not drain.observe(world.log_ends(), world.positions()):
         origins = [cluster for cluster in world.clusters if not silent or cluster not in drain.silent]
         traffic(world, random, 5, origins=origins if random.random() < 0.5 else (), stopped=drain.stop)

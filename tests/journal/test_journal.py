@@ -9,7 +9,7 @@ import pytest
 
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.errors import ConfigError, InvariantError, SnapshotError
-from keyshared.journal import Command, Journal, Outcome
+from keyshared.journal import Command, Journal, OutcomeRow
 from keyshared.placement import AutoSplit
 from keyshared.retry import RetryPolicy
 from keyshared.ring import HashRing
@@ -32,7 +32,7 @@ def ack(sequence: int, offset: int, at_ms: int = 0) -> Command:
     return Command(sequence, at_ms, "ack", offset=offset, consumer="ann", attempt=1)
 
 
-def seen(outcomes: list[Outcome]) -> list[tuple[str, int | None]]:
+def seen(outcomes: list[OutcomeRow]) -> list[tuple[str, int | None]]:
     return [(outcome.effect, outcome.offset) for outcome in outcomes]
 
 
@@ -43,8 +43,8 @@ def again(journal: Journal, config: DispatcherConfig | None = None) -> Journal:
 def test_outcomes_are_numbered_and_name_their_cause() -> None:
     journal = joined()
 
-    assert [Outcome(0, 3, 7, "deliver", 5, b"k", "ann", 1, 0)] == journal.apply(offer(3, 5, at_ms=7))
-    assert [Outcome(1, 9, 8, "cursor_advanced", 5)] == journal.apply(ack(9, 5, at_ms=8))
+    assert [OutcomeRow(0, 3, 7, "deliver", 5, b"k", "ann", 1, 0)] == journal.apply(offer(3, 5, at_ms=7))
+    assert [OutcomeRow(1, 9, 8, "cursor_advanced", 5)] == journal.apply(ack(9, 5, at_ms=8))
     assert 9 == journal.sequence
 
 

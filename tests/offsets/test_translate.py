@@ -12,6 +12,7 @@ from keyshared.copyflags import CopyFlags
 from keyshared.errors import ConfigError
 from keyshared.offsets import (
     Declined,
+    DeclineReason,
     GroupCommit,
     GroupPartition,
     GroupTimestamp,
@@ -19,7 +20,6 @@ from keyshared.offsets import (
     OffsetDistributor,
     OffsetEnvelope,
     OffsetIndex,
-    Reason,
     TargetGroup,
     compose_metadata,
     margin_for,
@@ -40,13 +40,13 @@ def sent(timestamp: int | None, flags: int = 0b1) -> GroupTimestamp:
     return GroupTimestamp(POSITION, timestamp, CopyFlags(flags))
 
 
-def declined(reason: Reason) -> Declined:
+def declined(reason: DeclineReason) -> Declined:
     return Declined(POSITION, reason)
 
 
 def planned(timestamp: int | None, group: TargetGroup | None = None, **options: bool | int) -> GroupCommit | Declined:
     committer = OffsetCommitter(**options)  # type: ignore[arg-type]  # options of both types
-    return committer.plan(sent(timestamp), TargetGroup() if group is None else group, LOG)
+    return committer.propose(sent(timestamp), TargetGroup() if group is None else group, LOG)
 
 
 def noted(offset: int, *, flags: int = 0b1, timestamp: int | None = 1_700, foreign: str = "") -> str:
@@ -95,7 +95,7 @@ def test_a_commit_beyond_the_end_counts_as_the_end() -> None:
 
 
 def test_an_empty_partition_tells_no_timestamp() -> None:
-    assert declined(Reason.EMPTY_LOG) == translated(100, log=OffsetIndex(start=100))
+    assert declined(DeclineReason.EMPTY_LOG) == translated(100, log=OffsetIndex(start=100))
     assert sent(None) == translated(0, log=OffsetIndex())
 
 
@@ -105,15 +105,15 @@ def test_of_bounds_the_earlier_timestamp_is_sent() -> None:
 
 
 def test_what_the_committer_itself_wrote_is_ignored() -> None:
-    assert declined(Reason.ALREADY_DISTRIBUTED) == translated(28, noted(28, flags=0b1))
+    assert declined(DeclineReason.ALREADY_DISTRIBUTED) == translated(28, noted(28, flags=0b1))
 
 
 def test_a_copy_is_due_at_lower_levels_only_and_keeps_its_timestamp() -> None:
     """The log is not looked at, or else the margin would be taken off at each hop."""
     copied = noted(28, flags=0b100, timestamp=1_234)
     assert sent(1_234, 0b101) == translated(28, copied, level=1)
-    assert declined(Reason.ALREADY_DISTRIBUTED) == translated(28, copied, level=3)
-    assert declined(Reason.ALREADY_DISTRIBUTED) == translated(28, copied, level=4)
+    assert declined(DeclineReason.ALREADY_DISTRIBUTED) == translated(28, copied, level=3)
+    assert declined(DeclineReason.ALREADY_DISTRIBUTED) == translated(28, copied, level=4)
 
 
 def test_a_copy_of_the_beginning_stays_the_beginning() -> None:
@@ -130,7 +130,7 @@ def test_foreign_metadata_is_neither_read_nor_sent() -> None:
 
 
 def test_an_unreadable_envelope_is_not_taken_for_a_fresh_commit() -> None:
-    assert declined(Reason.UNREADABLE_METADATA) == translated(29, noted(29)[:-1])
+    assert declined(DeclineReason.UNREADABLE_METADATA) == translated(29, noted(29)[:-1])
 
 
 # At the target
@@ -154,30 +154,30 @@ def test_the_beginning_is_the_first_offset_there_is() -> None:
 def test_an_empty_target_gets_its_end() -> None:
     empty = OffsetIndex(start=70)
     for timestamp in (5, None):
-        plan = OffsetCommitter().plan(sent(timestamp), TargetGroup(), empty)
+        plan = OffsetCommitter().propose(sent(timestamp), TargetGroup(), empty)
         assert GroupCommit(POSITION, 70, noted(70, timestamp=timestamp)) == plan
 
 
 def test_of_bounds_the_earlier_offset_is_committed() -> None:
-    plan = OffsetCommitter().plan(sent(1_600), TargetGroup(), indexed([1_000, 2_000, 1_500, 4_000], interval=4))
+    plan = OffsetCommitter().propose(sent(1_600), TargetGroup(), indexed([1_000, 2_000, 1_500, 4_000], interval=4))
     assert GroupCommit(POSITION, 0, noted(0, timestamp=1_600)) == plan
 
 
 def test_a_group_is_never_moved_backwards() -> None:
-    assert declined(Reason.NOT_AHEAD) == planned(1_700, TargetGroup(committed=27))
-    assert declined(Reason.NOT_AHEAD) == planned(1_700, TargetGroup(committed=26))
-    assert declined(Reason.NOT_AHEAD) == planned(None, TargetGroup(committed=25))
+    assert declined(DeclineReason.NOT_AHEAD) == planned(1_700, TargetGroup(committed=27))
+    assert declined(DeclineReason.NOT_AHEAD) == planned(1_700, TargetGroup(committed=26))
+    assert declined(DeclineReason.NOT_AHEAD) == planned(None, TargetGroup(committed=25))
     assert GroupCommit(POSITION, 26, noted(26)) == planned(1_700, TargetGroup(committed=25))
 
 
 def test_a_group_at_0_is_a_group_with_a_commit() -> None:
     log = indexed([1_000])
-    assert declined(Reason.NOT_AHEAD) == OffsetCommitter().plan(sent(None), TargetGroup(committed=0), log)
+    assert declined(DeclineReason.NOT_AHEAD) == OffsetCommitter().propose(sent(None), TargetGroup(committed=0), log)
 
 
 def test_an_active_group_is_never_touched() -> None:
-    assert declined(Reason.ACTIVE_GROUP) == planned(1_700, TargetGroup(active=True))
-    assert declined(Reason.ACTIVE_GROUP) == planned(1_700, TargetGroup(active=True, committed=3))
+    assert declined(DeclineReason.ACTIVE_GROUP) == planned(1_700, TargetGroup(active=True))
+    assert declined(DeclineReason.ACTIVE_GROUP) == planned(1_700, TargetGroup(active=True, committed=3))
 
 
 def test_the_committers_own_envelope_is_replaced() -> None:
@@ -185,8 +185,8 @@ def test_the_committers_own_envelope_is_replaced() -> None:
 
 
 def test_foreign_metadata_is_never_overwritten() -> None:
-    assert declined(Reason.FOREIGN_METADATA) == planned(1_700, TargetGroup(False, 25, "AgAAAYvPxWAA"))
-    assert declined(Reason.FOREIGN_METADATA) == planned(1_700, TargetGroup(False, 25, noted(25, foreign="Ag")))
+    assert declined(DeclineReason.FOREIGN_METADATA) == planned(1_700, TargetGroup(False, 25, "AgAAAYvPxWAA"))
+    assert declined(DeclineReason.FOREIGN_METADATA) == planned(1_700, TargetGroup(False, 25, noted(25, foreign="Ag")))
 
 
 def test_foreign_metadata_is_kept_in_front_if_that_was_asked_for() -> None:
@@ -196,42 +196,44 @@ def test_foreign_metadata_is_kept_in_front_if_that_was_asked_for() -> None:
 
 def test_foreign_metadata_that_leaves_no_room_stays_as_it_is() -> None:
     full = "x" * 4_090
-    assert declined(Reason.METADATA_TOO_LONG) == planned(1_700, TargetGroup(False, 25, full), keep_foreign=True)
-    assert declined(Reason.METADATA_TOO_LONG) == planned(1_700, max_metadata_bytes=1)
+    assert declined(DeclineReason.METADATA_TOO_LONG) == planned(1_700, TargetGroup(False, 25, full), keep_foreign=True)
+    assert declined(DeclineReason.METADATA_TOO_LONG) == planned(1_700, max_metadata_bytes=1)
     assert GroupCommit(POSITION, 26, noted(26)) == planned(1_700, max_metadata_bytes=len(noted(26)))
 
 
 def test_foreign_metadata_that_no_string_can_hold_stays_as_it_is() -> None:
-    assert declined(Reason.METADATA_NOT_UTF8) == planned(1_700, TargetGroup(False, 25, "\ud800"), keep_foreign=True)
+    assert declined(DeclineReason.METADATA_NOT_UTF8) == planned(
+        1_700, TargetGroup(False, 25, "\ud800"), keep_foreign=True
+    )
 
 
 def test_an_unreadable_envelope_on_the_target_is_not_overwritten() -> None:
-    assert declined(Reason.UNREADABLE_METADATA) == planned(1_700, TargetGroup(False, 25, noted(25)[:-1]))
+    assert declined(DeclineReason.UNREADABLE_METADATA) == planned(1_700, TargetGroup(False, 25, noted(25)[:-1]))
 
 
 def test_an_offset_that_a_vector_told_replaces_the_lookup_and_no_other_rule() -> None:
     committer = OffsetCommitter()
-    assert GroupCommit(POSITION, 28, noted(28)) == committer.plan(sent(1_700), TargetGroup(), LOG, offset=28)
+    assert GroupCommit(POSITION, 28, noted(28)) == committer.propose(sent(1_700), TargetGroup(), LOG, offset=28)
     for group, reason in (
-        (TargetGroup(committed=28), Reason.NOT_AHEAD),
-        (TargetGroup(active=True), Reason.ACTIVE_GROUP),
-        (TargetGroup(metadata="Ag"), Reason.FOREIGN_METADATA),
+        (TargetGroup(committed=28), DeclineReason.NOT_AHEAD),
+        (TargetGroup(active=True), DeclineReason.ACTIVE_GROUP),
+        (TargetGroup(metadata="Ag"), DeclineReason.FOREIGN_METADATA),
     ):
-        assert declined(reason) == committer.plan(sent(1_700), group, LOG, offset=28)
+        assert declined(reason) == committer.propose(sent(1_700), group, LOG, offset=28)
 
 
 def test_a_timestamp_that_was_declined_can_be_planned_again() -> None:
     """Everything is in the arguments, so nothing has to be undone."""
-    assert declined(Reason.ACTIVE_GROUP) == planned(1_700, TargetGroup(active=True))
+    assert declined(DeclineReason.ACTIVE_GROUP) == planned(1_700, TargetGroup(active=True))
     assert planned(1_700) == planned(1_700, TargetGroup())
 
 
 def test_a_log_that_grew_takes_the_group_further() -> None:
     log = indexed([1_000, 2_000])
-    first = OffsetCommitter().plan(sent(3_500), TargetGroup(), log)
+    first = OffsetCommitter().propose(sent(3_500), TargetGroup(), log)
     assert isinstance(first, GroupCommit)
     log.append(2, 3_000)
-    again = OffsetCommitter().plan(sent(3_500), TargetGroup(False, first.offset, first.metadata), log)
+    again = OffsetCommitter().propose(sent(3_500), TargetGroup(False, first.offset, first.metadata), log)
     assert isinstance(again, GroupCommit)
     assert (2, 3) == (first.offset, again.offset)
 
@@ -239,12 +241,12 @@ def test_a_log_that_grew_takes_the_group_further() -> None:
 def test_a_group_that_moved_can_move_back() -> None:
     """Its own commits on the target carry no envelope, so they are fresh there and travel to where it came from."""
     origin, target = indexed([1_000, 2_000, 3_000, 4_000]), indexed([2_000, 3_000, 4_000])
-    there = OffsetCommitter().plan(sent(2_500), TargetGroup(), target)
+    there = OffsetCommitter().propose(sent(2_500), TargetGroup(), target)
     assert isinstance(there, GroupCommit)
-    assert declined(Reason.ALREADY_DISTRIBUTED) == EXACT.translate(there, target)
+    assert declined(DeclineReason.ALREADY_DISTRIBUTED) == EXACT.translate(there, target)
     back = EXACT.translate(GroupCommit(POSITION, 3), target)
     assert sent(4_000) == back
-    assert GroupCommit(POSITION, 3, noted(3, timestamp=4_000)) == OffsetCommitter().plan(
+    assert GroupCommit(POSITION, 3, noted(3, timestamp=4_000)) == OffsetCommitter().propose(
         sent(4_000), TargetGroup(committed=2), origin
     )
 
@@ -277,7 +279,7 @@ def test_a_planned_margin_is_the_sum_of_what_can_go_wrong() -> None:
         TargetGroup(True, 3),
         EXACT,
         OffsetCommitter(),
-        declined(Reason.NOT_AHEAD),
+        declined(DeclineReason.NOT_AHEAD),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -349,7 +351,7 @@ def test_a_planned_margin_takes_whole_milliseconds(parameter: str, value: float)
 @pytest.mark.parametrize("offset", [-1, True, "3"])
 def test_an_offset_of_a_vector_is_checked_before_anything_else(offset: object) -> None:
     with pytest.raises(ConfigError, match="offset is"):
-        OffsetCommitter().plan(sent(1), TargetGroup(active=True), LOG, offset=offset)  # type: ignore[arg-type]  # the point
+        OffsetCommitter().propose(sent(1), TargetGroup(active=True), LOG, offset=offset)  # type: ignore[arg-type]  # the point
 
 
 def test_the_envelope_says_what_was_committed() -> None:

@@ -19,7 +19,7 @@ from keyshared.segments import (
     AutoScale,
     LastActions,
     Merge,
-    Nothing,
+    NoAction,
     Rates,
     Rebucket,
     SegmentLoad,
@@ -112,7 +112,7 @@ def come_to_rest(world: World, segments: SegmentMap) -> None:
         loads = {each.id: SegmentLoad(world.rates(each.range), since[each.id]) for each in segments.active}
         consumers = {"s": world.consumers}
         decision = decide(segments, loads, consumers, world.policy, now_ms=now, last=LastActions(**last))
-        if isinstance(decision, Nothing):
+        if isinstance(decision, NoAction):
             quiet += 1
             continue
         quiet = 0

@@ -121,7 +121,7 @@ def test_nothing_waits_longer_than_the_delay_if_the_deadline_is_kept(
     now = 0
     for number, (bucket_hash, gap) in enumerate(arrivals):
         for instant in range(now, now + gap + 1):  # a loop that comes back at every deadline, and only then
-            if batcher.next_deadline_ms == instant:
+            if batcher.next_deadline_ms() == instant:
                 assert batcher.handle_timeout(now_ms=instant)
         now += gap
         since[number] = now

@@ -17,15 +17,15 @@ from keyshared.copyflags import CopyFlags, FlagsHeader, strip_distribution_heade
 from keyshared.distribution import (
     LEVEL_STEP,
     Case,
-    Change,
     Copy,
     DistributionTree,
-    Drain,
     Hop,
-    Moved,
+    LinkMove,
     Quiesced,
+    Quiescence,
     Replication,
     Report,
+    TreeChange,
 )
 from keyshared.errors import TopologyError
 
@@ -113,15 +113,15 @@ def deep_tree(random: Random) -> DistributionTree:
 def test_a_broken_rule_breaks_every_deep_tree(fault: type[Hop], always: set[str], never: set[str]) -> None:
     for seed in SEEDS:
         tree = deep_tree(dice(seed))
-        found = damage(tree.clusters, [fault(*hop) for hop in tree.plan()])
+        found = damage(tree.clusters, [fault(*hop) for hop in tree.hops()])
 
         assert always <= found, tree
         assert not never & found, tree
-        assert set() == damage(tree.clusters, tree.plan())
+        assert set() == damage(tree.clusters, tree.hops())
 
 
 def relevelled(tree: DistributionTree, level_of: Callable[[int], int]) -> list[Hop]:
-    return [hop._replace(level=level_of(hop.level)) for hop in tree.plan()]
+    return [hop._replace(level=level_of(hop.level)) for hop in tree.hops()]
 
 
 def test_one_level_for_all_nodes_only_loses() -> None:
@@ -160,13 +160,13 @@ def test_a_target_outside_the_sibling_subtree_loses_and_doubles_and_is_refused()
         if not outside:
             continue
         wrong = Hop(cluster, level, random.choice(outside))
-        hops = [wrong if hop[:2] == wrong[:2] and hop.target in possible else hop for hop in tree.plan()]
+        hops = [wrong if hop[:2] == wrong[:2] and hop.target in possible else hop for hop in tree.hops()]
         if len(set(hops)) < len(hops):
             continue  # of a wide node: another of its links goes there already
         tried += 1
         assert {LOST, DOUBLED} == damage(tree.clusters, hops)
         with pytest.raises(TopologyError):
-            DistributionTree.from_plan(tree.nested, hops)
+            DistributionTree.from_hops(tree.nested, hops)
 
     assert len(SEEDS) // 2 < tried
 
@@ -175,11 +175,11 @@ def test_a_missing_distributor_loses_and_is_refused() -> None:
     for seed in SEEDS:
         random = dice(seed)
         tree = deep_tree(random)
-        missing = random.choice(tree.plan())
-        hops = [hop for hop in tree.plan() if hop != missing]
+        missing = random.choice(tree.hops())
+        hops = [hop for hop in tree.hops() if hop != missing]
         assert {LOST} == damage(tree.clusters, hops)
         with pytest.raises(TopologyError, match="get nothing from there otherwise"):
-            DistributionTree.from_plan(tree.nested, hops)
+            DistributionTree.from_hops(tree.nested, hops)
 
 
 def test_a_record_that_keeps_the_header_of_another_one_is_lost_for_most() -> None:
@@ -187,18 +187,18 @@ def test_a_record_that_keeps_the_header_of_another_one_is_lost_for_most() -> Non
     for seed in SEEDS:
         random = dice(seed)
         tree = deep_tree(random)
-        world = Replication(tree.clusters, tree.plan())
+        world = Replication(tree.clusters, tree.hops())
         world.produce(random.choice(tree.clusters))
         world.settle()
         for arrival in [each for each in world.arrivals if each.flags]:
-            again = Replication(tree.clusters, tree.plan())
+            again = Replication(tree.clusters, tree.hops())
             again.produce(arrival.cluster, flags=arrival.flags)
             again.settle()
             assert {LOST} == kinds(again.report())
             missing += len(again.report().lost)
             copies += len(tree.clusters) - 1
             headers = FlagsHeader().write([], arrival.flags)
-            fresh = Replication(tree.clusters, tree.plan())
+            fresh = Replication(tree.clusters, tree.hops())
             fresh.produce(arrival.cluster, flags=FlagsHeader().read(strip_distribution_headers(headers)))
             fresh.settle()
             assert fresh.report().exactly_once_in_order
@@ -210,9 +210,9 @@ def test_a_record_that_keeps_the_header_of_another_one_is_lost_for_most() -> Non
 Event = Callable[[Replication, DistributionTree, Random], None]
 
 
-def moves_to(tree: DistributionTree, target: str) -> Iterable[Change[DistributionTree]]:
+def moves_to(tree: DistributionTree, target: str) -> Iterable[TreeChange[DistributionTree]]:
     """Changes, one after the other, that move every link away from a cluster as far as that is possible."""
-    for hop in tree.plan():
+    for hop in tree.hops():
         if hop.target == target:
             siblings = next(
                 possible
@@ -221,7 +221,7 @@ def moves_to(tree: DistributionTree, target: str) -> Iterable[Change[Distributio
             )
             others = [name for name in siblings if name != target]
             if others:
-                change = tree.plan_move(hop, others[0])
+                change = tree.propose_move(hop, others[0])
                 yield change
                 tree = change.after
 
@@ -252,8 +252,8 @@ def down_and_back(world: Replication, tree: DistributionTree, random: Random) ->
 def destroyed(world: Replication, tree: DistributionTree, *, rewind: bool) -> None:
     lost = tree.clusters[0]  # nothing was produced there
     world.destroy(lost)
-    loss = tree.plan_loss(lost)
-    world.apply(Change(loss.before, loss.after, removed=loss.removed, moved=loss.moved, rewind=rewind))
+    loss = tree.propose_loss(lost)
+    world.apply(TreeChange(loss.before, loss.after, removed=loss.removed, moved=loss.moved, rewind=rewind))
 
 
 def destroyed_without_rewind(world: Replication, tree: DistributionTree, random: Random) -> None:  # noqa: ARG001 - one kind of call
@@ -268,11 +268,11 @@ def crashes(world: Replication, tree: DistributionTree, random: Random) -> None:
     traffic(world, random, 60, crash=0.1)
 
 
-def renumbered(tree: DistributionTree) -> Change[DistributionTree]:
+def renumbered(tree: DistributionTree) -> TreeChange[DistributionTree]:
     """All levels higher by a step, so that old flags look like those of other levels."""
-    moved = tuple(Moved(hop, hop._replace(level=hop.level + LEVEL_STEP)) for hop in tree.plan())
-    drains = tuple(sorted(tree.plan(), key=lambda hop: -hop.level))
-    return Change(tree, tree, moved=moved, drains=drains, silent=tree.clusters)
+    moved = tuple(LinkMove(hop, hop._replace(level=hop.level + LEVEL_STEP)) for hop in tree.hops())
+    drains = tuple(sorted(tree.hops(), key=lambda hop: -hop.level))
+    return TreeChange(tree, tree, moved=moved, drains=drains, silent=tree.clusters)
 
 
 def renumbered_in_flight(world: Replication, tree: DistributionTree, random: Random) -> None:  # noqa: ARG001 - one kind of call
@@ -286,15 +286,15 @@ def renumbered_after_its_drain(world: Replication, tree: DistributionTree, rando
 
 
 def grown_beside_one(world: Replication, tree: DistributionTree, random: Random) -> None:
-    world.apply(tree.plan_add("new", near=random.choice(tree.clusters)))
+    world.apply(tree.propose_add("new", near=random.choice(tree.clusters)))
 
 
 def grown_beside_several(world: Replication, tree: DistributionTree, random: Random) -> None:
-    world.apply(tree.plan_add("new", near=random.sample(tree.clusters, 2)))
+    world.apply(tree.propose_add("new", near=random.sample(tree.clusters, 2)))
 
 
 def grown_after_its_drain(world: Replication, tree: DistributionTree, random: Random) -> None:
-    change = tree.plan_add("new", near=random.sample(tree.clusters, 2))
+    change = tree.propose_add("new", near=random.sample(tree.clusters, 2))
     drained(world, change, random)
     world.apply(change)
 
@@ -326,7 +326,7 @@ def test_what_happens_to_a_running_distribution(event: Event, wanted: set[str]) 
         random = dice(seed)
         tree = deep_tree(random)
         origins = tree.clusters[1:]
-        world = Replication(tree.clusters, tree.plan())
+        world = Replication(tree.clusters, tree.hops())
         traffic(world, random, 60, origins=origins)
         event(world, tree, random)
         traffic(world, random, 60, origins=[name for name in origins if name in world.clusters])
@@ -340,12 +340,12 @@ def test_what_happens_to_a_running_distribution(event: Event, wanted: set[str]) 
     assert wanted == found
 
 
-class WithoutTheEnd(Drain[DistributionTree]):
+class WithoutTheEnd(Quiescence[DistributionTree]):
     """Takes it for enough that no link copies any more."""
 
     __slots__ = ()
 
-    def __init__(self, change: Change[DistributionTree]) -> None:
+    def __init__(self, change: TreeChange[DistributionTree]) -> None:
         super().__init__(change)
         self._stages = [stage for stage in self._stages if stage.level]
 
@@ -355,7 +355,7 @@ class WithoutTheEnd(Drain[DistributionTree]):
         return tuple(moved.old for moved in self._change.moved if moved.old.level > level)
 
 
-class StopsNothing(Drain[DistributionTree]):
+class StopsNothing(Quiescence[DistributionTree]):
     """Lets links that are to move go on."""
 
     __slots__ = ()
@@ -366,8 +366,8 @@ class StopsNothing(Drain[DistributionTree]):
 
 
 def after_the_drain(
-    plan: Callable[[DistributionTree, Random], Change[DistributionTree] | None],
-    drain: type[Drain[DistributionTree]],
+    plan: Callable[[DistributionTree, Random], TreeChange[DistributionTree] | None],
+    drain: type[Quiescence[DistributionTree]],
     *,
     silent: bool = True,
 ) -> set[str]:
@@ -378,7 +378,7 @@ def after_the_drain(
         change = plan(deep_tree(random), random)
         if change is None or not change.needs_drain:
             continue
-        world = Replication(change.before.clusters, change.before.plan())
+        world = Replication(change.before.clusters, change.before.hops())
         traffic(world, random, 60)
         drained(world, change, random, drain=drain(change), silent=silent)
         world.apply(change)
@@ -390,45 +390,45 @@ def after_the_drain(
     return found
 
 
-def a_new_numbering(tree: DistributionTree, random: Random) -> Change[DistributionTree]:
-    return tree.plan_add("new", near=random.choice(tree.clusters)).after.plan_renumber()
+def a_new_numbering(tree: DistributionTree, random: Random) -> TreeChange[DistributionTree]:
+    return tree.propose_add("new", near=random.choice(tree.clusters)).after.propose_renumber()
 
 
-def a_move(tree: DistributionTree, random: Random) -> Change[DistributionTree] | None:
+def a_move(tree: DistributionTree, random: Random) -> TreeChange[DistributionTree] | None:
     return next(iter(moves_to(tree, random.choice(tree.clusters))), None)
 
 
-def a_removal(tree: DistributionTree, random: Random) -> Change[DistributionTree]:
-    return tree.plan_remove(random.choice(tree.clusters))
+def a_removal(tree: DistributionTree, random: Random) -> TreeChange[DistributionTree]:
+    return tree.propose_remove(random.choice(tree.clusters))
 
 
 def test_a_drain_that_does_half_of_its_work_is_caught() -> None:
-    assert set() == after_the_drain(a_new_numbering, Drain)
-    assert set() == after_the_drain(a_move, Drain)
-    assert set() == after_the_drain(a_removal, Drain)
+    assert set() == after_the_drain(a_new_numbering, Quiescence)
+    assert set() == after_the_drain(a_move, Quiescence)
+    assert set() == after_the_drain(a_removal, Quiescence)
     assert DOUBLED in after_the_drain(a_new_numbering, WithoutTheEnd)
-    assert LOST in after_the_drain(a_new_numbering, Drain, silent=False)
+    assert LOST in after_the_drain(a_new_numbering, Quiescence, silent=False)
     assert {REORDERED} == after_the_drain(a_move, StopsNothing)
     assert LOST in after_the_drain(a_removal, StopsNothing)  # it goes on copying to the cluster that leaves
-    assert LOST in after_the_drain(a_removal, Drain, silent=False)
+    assert LOST in after_the_drain(a_removal, Quiescence, silent=False)
 
 
-class LowestLevelFirst(Drain[DistributionTree]):
+class LowestLevelFirst(Quiescence[DistributionTree]):
     """Walks the levels in the wrong direction."""
 
     __slots__ = ()
 
-    def __init__(self, change: Change[DistributionTree]) -> None:
+    def __init__(self, change: TreeChange[DistributionTree]) -> None:
         super().__init__(change)
         self._stages.reverse()
 
 
 def test_a_drain_in_the_wrong_order_is_caught() -> None:
     tree = DistributionTree({3: [{2: ["a", {1: ["b", "c"]}]}, "d"]}, [Hop("d", 3, "a"), Hop("a", 2, "b")])
-    change = tree.plan_move(Hop("d", 3, "a"), "c")
+    change = tree.propose_move(Hop("d", 3, "a"), "c")
 
-    def reordered(drain: Drain[DistributionTree]) -> tuple[Case, ...]:
-        world = Replication(tree.clusters, tree.plan())
+    def reordered(drain: Quiescence[DistributionTree]) -> tuple[Case, ...]:
+        world = Replication(tree.clusters, tree.hops())
         world.produce("d")
         world.work(Hop("d", 3, "a"))
         while not drain.observe(world.log_ends(), world.positions()):
@@ -442,16 +442,16 @@ def test_a_drain_in_the_wrong_order_is_caught() -> None:
         world.settle()
         return world.report().reordered
 
-    assert () == reordered(Drain(change))
+    assert () == reordered(Quiescence(change))
     assert (Case("d", 0, "c"),) == reordered(LowestLevelFirst(change))
 
 
-def from_the_start_by_flags(change: Change[DistributionTree]) -> Change[DistributionTree]:
+def from_the_start_by_flags(change: TreeChange[DistributionTree]) -> TreeChange[DistributionTree]:
     """New links read all logs from the start and take old flags for what they would mean now."""
     return replace(change, fill=None, follows=(), drains=()) if change.added else change
 
 
-class FromTheEndOfEachLog(Change[DistributionTree]):
+class FromTheEndOfEachLog(TreeChange[DistributionTree]):
     """Takes the ends of the logs for the cut, not the places where the leaders stand."""
 
     __slots__ = ()
@@ -461,7 +461,7 @@ class FromTheEndOfEachLog(Change[DistributionTree]):
         return super().starts(log_ends, positions) | ends
 
 
-def from_the_end_of_each_log(change: Change[DistributionTree]) -> Change[DistributionTree]:
+def from_the_end_of_each_log(change: TreeChange[DistributionTree]) -> TreeChange[DistributionTree]:
     return FromTheEndOfEachLog(**{each.name: getattr(change, each.name) for each in fields(change)})
 
 
@@ -475,19 +475,21 @@ class FillsWithOldFlags(Replication):
             self._append(hop.target, record, hop)
 
 
-class NoDrain(Drain[DistributionTree]):
+class NoDrain(Quiescence[DistributionTree]):
     """Takes everything for drained."""
 
     __slots__ = ()
 
-    def __init__(self, change: Change[DistributionTree]) -> None:
+    def __init__(self, change: TreeChange[DistributionTree]) -> None:
         super().__init__(change)
         self._stages = []
 
 
-def unless_added(fault: type[Drain[DistributionTree]]) -> Callable[[Change[DistributionTree]], Drain[DistributionTree]]:
+def unless_added(
+    fault: type[Quiescence[DistributionTree]],
+) -> Callable[[TreeChange[DistributionTree]], Quiescence[DistributionTree]]:
     """A drain that is broken for added clusters only."""
-    return lambda change: fault(change) if change.added else Drain(change)
+    return lambda change: fault(change) if change.added else Quiescence(change)
 
 
 @pytest.mark.parametrize(
@@ -521,12 +523,12 @@ def test_a_cluster_that_is_added_in_another_way_is_caught(
 
 def test_what_had_entered_by_a_cluster_that_is_gone_comes_to_one_that_is_added_later_as_well() -> None:
     tree = DistributionTree([["a", "b"], ["c", "d"]])
-    world = Replication(tree.clusters, tree.plan())
+    world = Replication(tree.clusters, tree.hops())
     world.produce("d")
     world.settle()
-    gone = tree.plan_remove("d")
+    gone = tree.propose_remove("d")
     world.apply(gone)
-    world.apply(gone.after.plan_add("e", near="c"))
+    world.apply(gone.after.propose_add("e", near="c"))
     world.settle()
 
     assert world.report().exactly_once_in_order
@@ -534,11 +536,11 @@ def test_what_had_entered_by_a_cluster_that_is_gone_comes_to_one_that_is_added_l
 
 def test_what_a_lost_cluster_had_handed_on_to_one_side_only_stays_there() -> None:
     tree = DistributionTree([["a", "b"], ["c", "d"]])
-    world = Replication(tree.clusters, tree.plan())
+    world = Replication(tree.clusters, tree.hops())
     world.produce("a")
     world.work(Hop("a", 16, "b"))
     world.destroy("a")
-    world.apply(tree.plan_loss("a"))
+    world.apply(tree.propose_loss("a"))
     world.settle()
 
     assert (Case("a", 0, "c"), Case("a", 0, "d")) == world.report().lost

@@ -27,7 +27,7 @@ def test_whatever_was_changed_and_whatever_lags_every_cluster_has_everything_onc
     life = lived(dice(seed), kinds, leaves)
 
     assert life.end().exactly_once_in_order, (life.tree, kinds)
-    assert set(life.tree.plan()) == set(life.world.positions())
+    assert set(life.tree.hops()) == set(life.world.positions())
 
 
 @given(mixes((*KINDS, "loss")), st.integers(1, 6), seeds)

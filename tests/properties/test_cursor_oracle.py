@@ -119,7 +119,7 @@ def attempt(cursor: ContiguousCursor, offset: int) -> OfferAnswer | type[Excepti
 def least_budget(cursor: ContiguousCursor) -> int:
     """What the error says the position alone needs."""
     with pytest.raises(ConfigError) as caught:
-        cursor.token(0)
+        cursor.to_token(0)
     return next(int(word) for word in caught.value.requirement.split() if word.isdigit())
 
 
@@ -196,7 +196,7 @@ class CursorMachine(RuleBasedStateMachine):
 
     @rule(spare=st.integers(0, 12) | st.just(10_000))
     def restart(self, spare: int) -> None:
-        token = self.cursor.token(least_budget(self.cursor) + spare)
+        token = self.cursor.to_token(least_budget(self.cursor) + spare)
         runs = runs_of(self.model.acked)
         left_over = runs[len(runs) - token.omitted_ranges :]
         note(f"{token}, {runs}")
@@ -213,9 +213,9 @@ class CursorMachine(RuleBasedStateMachine):
 
     @rule()
     def read_a_token_twice(self) -> None:
-        token = self.cursor.token(1_000_000)
+        token = self.cursor.to_token(1_000_000)
         assert token.complete
-        assert token.text == self.cursor_class.from_token(token.text).token(1_000_000).text
+        assert token.text == self.cursor_class.from_token(token.text).to_token(1_000_000).text
 
     def offer_next(self, gap: int) -> None:
         if self.unread:
@@ -402,8 +402,8 @@ def test_with_every_budget_a_restart_redelivers_what_is_open_and_what_was_confes
     ranges = cursor.acked_ranges()
     least = least_budget(cursor)
     omitted_before: float = math.inf
-    for budget in range(least, len(cursor.token(10_000).text) + 1):
-        token = cursor.token(budget)
+    for budget in range(least, len(cursor.to_token(10_000).text) + 1):
+        token = cursor.to_token(budget)
         again = ContiguousCursor.from_token(token.text)
         confessed = ranges[len(ranges) - token.omitted_ranges :]
         expected = [
@@ -418,7 +418,7 @@ def test_with_every_budget_a_restart_redelivers_what_is_open_and_what_was_confes
         again.check_invariants()
     assert 0 == omitted_before
     with pytest.raises(ConfigError):
-        cursor.token(least - 1)
+        cursor.to_token(least - 1)
 
 
 @given(cursors(), st.data())
@@ -433,7 +433,7 @@ def test_any_order_of_the_same_acks_leads_to_the_same_answers(
         if data.draw(st.booleans()):
             twin.settle_many(ack for ack in acks if ack <= offset)
     twin.settle_many(acks)
-    assert cursor.token() == twin.token()
+    assert cursor.to_token() == twin.to_token()
     assert [cell.offset for cell in cursor] == [cell.offset for cell in twin]
 
 

@@ -13,7 +13,7 @@ from tests.distribution.trees import (
     all_plans,
     all_shapes,
     arrivals,
-    chosen_plan,
+    chosen_hops,
     dice,
     drained,
     random_tree,
@@ -21,7 +21,7 @@ from tests.distribution.trees import (
     traffic,
 )
 
-from keyshared.distribution import Change, DistributionTree, Produced, Replication, Step, Work, run
+from keyshared.distribution import DistributionTree, RecordProduced, Replication, ReplicationStep, TreeChange, Work, run
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 seeds = st.integers(0, 1 << 32)
@@ -30,15 +30,19 @@ seeds = st.integers(0, 1 << 32)
 def assert_everywhere_once(tree: DistributionTree) -> None:
     once = dict.fromkeys(tree.clusters, 1)
     for origin in tree.clusters:
-        assert once == arrivals(tree.plan(), origin), (tree, origin)
+        assert once == arrivals(tree.hops(), origin), (tree, origin)
 
 
 @pytest.mark.parametrize("shape", [BALANCED, UNBALANCED], ids=["balanced", "unbalanced"])
 def test_all_targets_of_the_trees_of_the_page_under_every_first_choice(shape: object) -> None:
     for hops in all_plans(shape):
-        tree = DistributionTree.from_plan(shape, hops)
+        tree = DistributionTree.from_hops(shape, hops)
         for origin in tree.clusters:
-            steps: list[Step] = [Produced(0, origin), Produced(0, origin), *(Work(0, pick) for pick in range(9))]
+            steps: list[ReplicationStep] = [
+                RecordProduced(0, origin),
+                RecordProduced(0, origin),
+                *(Work(0, pick) for pick in range(9)),
+            ]
             assert run(tree, steps).exactly_once_in_order
 
 
@@ -58,7 +62,7 @@ def test_all_targets_of_all_trees_up_to_five_clusters() -> None:
             shape = DistributionTree(nested).nested
             for hops in all_plans(shape):
                 plans += 1
-                assert_everywhere_once(DistributionTree.from_plan(shape, hops))
+                assert_everywhere_once(DistributionTree.from_hops(shape, hops))
 
     assert 1 + 1 + 5 + 59 + 1552 == plans
 
@@ -67,26 +71,26 @@ def test_every_other_target_of_all_trees_of_six_clusters() -> None:
     for nested in all_shapes(NAMES):
         tree = DistributionTree(nested)
         for hop, target in movable(tree):
-            assert_everywhere_once(tree.plan_move(hop, target).after)
+            assert_everywhere_once(tree.propose_move(hop, target).after)
 
 
 @given(shapes(), seeds)
 def test_random_trees_and_targets(nested: object, seed: int) -> None:
     shape = DistributionTree(nested).nested
-    tree = DistributionTree.from_plan(shape, chosen_plan(shape, dice(seed)))
+    tree = DistributionTree.from_hops(shape, chosen_hops(shape, dice(seed)))
 
     tree.check_invariants()
     assert_everywhere_once(tree)
-    assert tree == DistributionTree(tree.nested, tree.plan())
+    assert tree == DistributionTree(tree.nested, tree.hops())
 
 
 @given(shapes(), seeds, st.lists(st.tuples(st.booleans(), st.integers(0, 255)), max_size=80))
 def test_random_trees_under_random_interleavings(nested: object, seed: int, moves: Sequence[tuple[bool, int]]) -> None:
     shape = DistributionTree(nested).nested
-    tree = DistributionTree(shape, chosen_plan(shape, dice(seed)))
+    tree = DistributionTree(shape, chosen_hops(shape, dice(seed)))
     clusters = tree.clusters
-    steps: list[Step] = [
-        Produced(at, clusters[number % len(clusters)]) if fresh else Work(at, number)
+    steps: list[ReplicationStep] = [
+        RecordProduced(at, clusters[number % len(clusters)]) if fresh else Work(at, number)
         for at, (fresh, number) in enumerate(moves)
     ]
     report = run(tree, steps)
@@ -95,17 +99,17 @@ def test_random_trees_under_random_interleavings(nested: object, seed: int, move
     assert report.produced * (len(clusters) - 1) == report.copies
 
 
-def a_change(tree: DistributionTree, kind: str, random: Random) -> Change[DistributionTree] | None:
+def a_change(tree: DistributionTree, kind: str, random: Random) -> TreeChange[DistributionTree] | None:
     if kind == "move":
         choices = movable(tree)
-        return tree.plan_move(*random.choice(choices)) if choices else None
+        return tree.propose_move(*random.choice(choices)) if choices else None
     if kind == "remove":
-        return tree.plan_remove(random.choice(tree.clusters))
+        return tree.propose_remove(random.choice(tree.clusters))
     if kind == "add":
         near = random.sample(tree.clusters, random.randint(1, len(tree.clusters)))
-        return tree.plan_add("new", near=near, wide=len(near) == 1 and random.random() < 0.5)
+        return tree.propose_add("new", near=near, wide=len(near) == 1 and random.random() < 0.5)
     # only levels that are not as they would be handed out change: those after a cluster was put in between
-    return tree.plan_add("new", near=random.choice(tree.clusters)).after.plan_renumber()
+    return tree.propose_add("new", near=random.choice(tree.clusters)).after.propose_renumber()
 
 
 @given(st.sampled_from(["move", "remove", "renumber", "add"]), st.integers(2, 9), seeds)
@@ -115,7 +119,7 @@ def test_a_change_after_its_drain_loses_doubles_and_reorders_nothing(kind: str, 
     if change is None or not change.needs_drain:
         return
     tree = change.before
-    world = Replication(tree.clusters, tree.plan())
+    world = Replication(tree.clusters, tree.hops())
     traffic(world, random, 30)
     token = drained(world, change, random)
     world.apply(change)
@@ -124,15 +128,15 @@ def test_a_change_after_its_drain_loses_doubles_and_reorders_nothing(kind: str, 
     world.settle()
 
     assert world.report().exactly_once_in_order
-    assert set(change.after.plan()) == set(world.positions())
+    assert set(change.after.hops()) == set(world.positions())
 
 
 @given(st.integers(1, 9), seeds)
 def test_a_cluster_is_added_beside_one_at_any_time_and_gets_everything(leaves: int, seed: int) -> None:
     random = dice(seed)
     tree = random_tree(random, leaves)
-    change = tree.plan_add("new", near=random.choice(tree.clusters))
-    world = Replication(tree.clusters, tree.plan())
+    change = tree.propose_add("new", near=random.choice(tree.clusters))
+    world = Replication(tree.clusters, tree.hops())
     traffic(world, random, 30)
     world.apply(change)
     assert change.after == tree.apply(change)
@@ -149,11 +153,11 @@ def test_a_lost_cluster_costs_duplicates_but_nothing_that_others_produced(leaves
     tree = random_tree(random, leaves)
     lost = random.choice(tree.clusters)
     others = [cluster for cluster in tree.clusters if cluster != lost]
-    world = Replication(tree.clusters, tree.plan())
+    world = Replication(tree.clusters, tree.hops())
     traffic(world, random, 30, origins=others)
     world.destroy(lost)
     traffic(world, random, 10, origins=others)
-    world.apply(tree.plan_loss(lost))
+    world.apply(tree.propose_loss(lost))
     traffic(world, random, 20)
     world.settle()
     report = world.report()
@@ -166,15 +170,15 @@ def test_whatever_was_changed_the_tree_is_right(leaves: int, seed: int, kinds: S
     random = dice(seed)
     tree = random_tree(random, leaves)
     for number, kind in enumerate(kinds):
-        change: Change[DistributionTree] | None = None
+        change: TreeChange[DistributionTree] | None = None
         if kind == "add":
-            change = tree.plan_add(f"new {number}", near=random.choice(tree.clusters))
+            change = tree.propose_add(f"new {number}", near=random.choice(tree.clusters))
         elif kind == "move":
             change = a_change(tree, "move", random)
         elif len(tree.clusters) > 1:
             cluster = random.choice(tree.clusters)
-            change = tree.plan_loss(cluster) if kind == "loss" else tree.plan_remove(cluster)
+            change = tree.propose_loss(cluster) if kind == "loss" else tree.propose_remove(cluster)
         if change is not None:
             tree = change.after
             tree.check_invariants()
-            assert tree == DistributionTree.from_plan(tree.nested, tree.plan())
+            assert tree == DistributionTree.from_hops(tree.nested, tree.hops())

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from keyshared.draintracker import Change, DrainTracker, HandedOver, Receipt, Refusal
+from keyshared.draintracker import DrainTracker, HandedOver, OwnersChanged, Refusal, SendReceipt
 from keyshared.pendingacks import PendingAck, Position
 from keyshared.ranges import RangeMap
 from keyshared.ring import HashRing
@@ -68,7 +68,7 @@ class Broker:
         answer = self.tracker.add(consumer, position, hash_)
         if answer is Refusal.DRAINING:
             self.refused.add(hash_)
-        if not isinstance(answer, Receipt):
+        if not isinstance(answer, SendReceipt):
             return False
         assert position == min(self.waiting[hash_]), "a message goes out after everything older of its hash"
         self.waiting[hash_].remove(position)
@@ -94,7 +94,7 @@ class Broker:
         assert len(set(told)) == len(told), "a hash is told once"
         self.refused.difference_update(told)
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: OwnersChanged) -> None:
         back = [entry.hash for entry in change.replay]
         assert not set(back) & set(change.unblocked), "what is replayed is not told twice"
         self.put_back((entry.position, entry.hash) for entry in change.replay)
@@ -233,7 +233,7 @@ TestBroker = BrokerMachine.TestCase
 class ForgetsTheLastMoment(DrainTracker):
     """What is refused only when it is entered wakes nobody up."""
 
-    def add(self, consumer: str, position: Position, hash_: int, messages: int = 1) -> Receipt | Refusal:
+    def add(self, consumer: str, position: Position, hash_: int, messages: int = 1) -> SendReceipt | Refusal:
         answer = super().add(consumer, position, hash_, messages)
         if answer is Refusal.DRAINING:
             del self._drains[hash_].refused[hash_]
@@ -259,7 +259,7 @@ class MovesAtOnce(DrainTracker):
 class ForgetsWhatDrained(DrainTracker):
     """A leaver's entries are told, but not those that were draining."""
 
-    def remove_consumer(self, consumer: str, owners: RangeMap, *, now_ms: int | None = None) -> Change:
+    def remove_consumer(self, consumer: str, owners: RangeMap, *, now_ms: int | None = None) -> OwnersChanged:
         drained = {entry.hash for entry in self.stats(consumer).entries}
         change = super().remove_consumer(consumer, owners, now_ms=now_ms)
         return change._replace(replay=tuple(entry for entry in change.replay if entry.hash not in drained))

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from keyshared.draining import DrainingHashes
-from keyshared.draintracker import Acked, Change, DrainTracker, HandedOver, Receipt, Refusal, Returned
+from keyshared.draintracker import DrainTracker, EntryAcked, HandedOver, OwnersChanged, Refusal, Returned, SendReceipt
 from keyshared.pendingacks import PendingAck, Position
 from keyshared.ranges import RangeMap
 
@@ -115,7 +115,7 @@ class TrackerMachine(RuleBasedStateMachine):
         self.tracker = self.tracker_class(map_of([None] * SLOTS), drain_timeout_ms=self.timeout)
         self.model = Model()
         self.told = DrainingHashes(unset_hash=None)  # the way PIP-379 does it
-        self.receipts: list[Receipt] = []
+        self.receipts: list[SendReceipt] = []
         self.entries = 0
         for name in NAMES[:2]:  # most of what is worth seeing needs two
             everything: list[str | None] = [NAMES[0]] * SLOTS
@@ -130,7 +130,9 @@ class TrackerMachine(RuleBasedStateMachine):
         now = [old if new == "=" else new for new, old in zip(drawn, self.model.owners, strict=True)]
         return [owner if owner in connected else None for owner in now]
 
-    def change(self, owners: list[str | None], call: Callable[[RangeMap], Change], leaver: str | None = None) -> Change:
+    def change(
+        self, owners: list[str | None], call: Callable[[RangeMap], OwnersChanged], leaver: str | None = None
+    ) -> OwnersChanged:
         """Make a change at all three, and compare what it unblocks."""
         change = call(map_of(owners))
         model = self.model
@@ -202,7 +204,7 @@ class TrackerMachine(RuleBasedStateMachine):
         if refusal is not None:
             assert refusal is answer
             return
-        assert isinstance(answer, Receipt)
+        assert isinstance(answer, SendReceipt)
         assert all(answer.generation != other.generation for other in self.receipts)
         again = [sent for sent in self.model.held(consumer) if sent.position == position]
         self.model.sent = [sent for sent in self.model.sent if all(sent is not other for other in again)]
@@ -264,12 +266,12 @@ class TrackerMachine(RuleBasedStateMachine):
         ]
         answer = self.tracker.ack(consumer, position, generation if fenced else None, messages=messages)
         if not mine:
-            assert Acked(settled=False, entry=None) == answer
+            assert EntryAcked(settled=False, entry=None) == answer
             return
         sent = mine[0]
         if messages is not None and messages < sent.remaining:
             sent.remaining -= messages
-            assert Acked(settled=False, entry=sent.as_told) == answer
+            assert EntryAcked(settled=False, entry=sent.as_told) == answer
             return
         unblocked = self.gone([sent])
         assert (True, (sent.position, sent.generation), unblocked) == (
@@ -374,14 +376,14 @@ class AcksByNumber(DrainTracker):
 
     def ack(
         self, consumer: str, position: Position, generation: int | None = None, *, messages: int | None = None
-    ) -> Acked:
+    ) -> EntryAcked:
         return super().ack(consumer, position, generation and None, messages=messages)
 
 
 class LeaveTellsTwice(DrainTracker):
     """What a leaver had blocked is reported as unblocked, although it is replayed."""
 
-    def remove_consumer(self, consumer: str, owners: RangeMap, *, now_ms: int | None = None) -> Change:
+    def remove_consumer(self, consumer: str, owners: RangeMap, *, now_ms: int | None = None) -> OwnersChanged:
         waiting = [entry.hash for entry in self.pending(consumer) if self.explain(entry.hash).refused]
         change = super().remove_consumer(consumer, owners, now_ms=now_ms)
         return change._replace(unblocked=(*change.unblocked, *dict.fromkeys(waiting)))
@@ -399,7 +401,7 @@ class TellsForEachEntry(DrainTracker):
 class TheLastMomentIsForgotten(DrainTracker):
     """What is refused only when it is entered wakes nobody up (PIP-379's guard)."""
 
-    def add(self, consumer: str, position: Position, hash_: int, messages: int = 1) -> Receipt | Refusal:
+    def add(self, consumer: str, position: Position, hash_: int, messages: int = 1) -> SendReceipt | Refusal:
         before = {hash_: wave.refused.get(hash_, 0) for hash_, wave in self._drains.items()}
         answer = super().add(consumer, position, hash_, messages)
         if answer is Refusal.DRAINING:
@@ -438,7 +440,7 @@ class AnOldDeadlineCounts(DrainTracker):
         self._first = getattr(self, "_first", {}) | {hash_: wave}
         return refused
 
-    def set_owners(self, owners: RangeMap, *, now_ms: int | None = None) -> Change:
+    def set_owners(self, owners: RangeMap, *, now_ms: int | None = None) -> OwnersChanged:
         change = super().set_owners(owners, now_ms=now_ms)
         for hash_, first in getattr(self, "_first", {}).items():
             if hash_ in self._drains and self._drains[hash_].holder is first.holder:

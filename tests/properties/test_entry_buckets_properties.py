@@ -99,7 +99,7 @@ class Subscription:
         names = list(self.dispatcher.stats().consumers)
         placement = BucketPlacement.from_ranges(LAYOUT, RangeMap.from_json(ranges, key_hash=BUCKET_HASH), names)
         self.dispatcher = KeySharedDispatcher.restore(state, placement, CONFIG, now_ms=0)
-        self.checkpoints = BucketCheckpoints.from_snapshot(checkpoints)
+        self.checkpoints = BucketCheckpoints.restore(checkpoints)
         for offset in range(self.checkpoints.resume_offset(SEGMENT) or 0, len(self.log)):
             needed = self.checkpoints.offer(SEGMENT, LAYOUT.bucket_of(self.log[offset]), offset)
             assert (offset not in self.settled) is needed

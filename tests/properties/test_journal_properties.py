@@ -15,21 +15,21 @@ from tests.command_logs import Log, pieces_of, ring, written_log
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Effect, Load
 from keyshared.errors import KeySharedError
-from keyshared.journal import COMMANDS, LATE, Command, Journal, Outcome
+from keyshared.journal import COMMANDS, LATE, Command, Journal, OutcomeRow
 from keyshared.journal.commands import REFUSED, call, fields_of
 
 LENGTH = 60
 SEEDS = range(300)
 
 
-def whole(log: Log) -> list[Outcome]:
+def whole(log: Log) -> list[OutcomeRow]:
     return list(Journal(ring(), log.config).apply_all(log.commands))
 
 
-def cut(log: Log, rng: Random, kind: type[Journal] = Journal) -> tuple[list[Outcome], Journal]:
+def cut(log: Log, rng: Random, kind: type[Journal] = Journal) -> tuple[list[OutcomeRow], Journal]:
     """Piece by piece, stored and read again in between; time may pass there as far as what comes next allows it."""
     journal = kind(ring(), log.config)
-    told: list[Outcome] = []
+    told: list[OutcomeRow] = []
     left = set(log.commands)
     for piece in pieces_of(rng, log.commands):
         told += journal.apply_all(piece)
@@ -72,7 +72,7 @@ def by_hand(log: Log) -> Iterator[tuple[Any, ...]]:
             if command.command == "offer":
                 effects = dispatcher.offer(command.offset, command.key, now_ms=now)  # type: ignore[arg-type]  # None too
             else:
-                effects = call(dispatcher, command, now)
+                effects = call(dispatcher, command, now_ms=now)
         except KeySharedError:
             yield now, REFUSED
         else:
@@ -88,7 +88,7 @@ def roomy(seed: int) -> Log:
     )
 
 
-def shown(outcome: Outcome) -> tuple[Any, ...]:
+def shown(outcome: OutcomeRow) -> tuple[Any, ...]:
     return (outcome.at_ms, REFUSED) if outcome.effect == REFUSED else outcome[2:]
 
 
@@ -126,7 +126,7 @@ class Forgetful(Journal):
 class Credulous(Journal):
     """Carries out whatever comes, also again."""
 
-    def apply(self, command: Command) -> list[Outcome]:
+    def apply(self, command: Command) -> list[OutcomeRow]:
         self._sequence, self._seen = None, []
         return super().apply(command)
 
@@ -134,7 +134,7 @@ class Credulous(Journal):
 class Hasty(Journal):
     """Takes a piece as it comes."""
 
-    def apply_all(self, commands: Any) -> Iterator[Outcome]:
+    def apply_all(self, commands: Any) -> Iterator[OutcomeRow]:
         for command in commands:
             yield from self.apply(command)
 
@@ -142,7 +142,7 @@ class Hasty(Journal):
 class Coarse(Journal):
     """Lets what is due act when somebody looks."""
 
-    def _pass_to(self, until: int, out: list[Outcome]) -> None:
+    def _pass_to(self, until: int, out: list[OutcomeRow]) -> None:
         if (deadline := self.next_deadline_ms()) is not None and deadline <= until:
             self._now = max(self._now, until)
             self._take(self._dispatcher.handle_timeout(now_ms=self._now), out)
@@ -205,9 +205,9 @@ def by_sets(pieces: list[list[Command]]) -> Expected:
     return Expected(done, late)
 
 
-def put_in(log: Log, pieces: list[list[Command]], kind: type[Journal]) -> list[Outcome]:
+def put_in(log: Log, pieces: list[list[Command]], kind: type[Journal]) -> list[OutcomeRow]:
     journal = kind(ring(), log.config)
-    told: list[Outcome] = []
+    told: list[OutcomeRow] = []
     for piece in pieces:
         told += journal.apply_all(piece)
         journal = kind.from_bytes(journal.to_bytes(), ring(), log.config)

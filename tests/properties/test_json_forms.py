@@ -62,14 +62,14 @@ def segment_progress(choose: Random) -> Form:
         for bucket in progress.offer(progress.readable[0], offset, 0, choose.choice([0, 60_000])):
             if choose.random() < 0.5:
                 progress.settle(progress.readable[0], bucket, offset)
-    return progress.checkpoint(), lambda data: SegmentProgress.from_checkpoint(made, data).checkpoint()
+    return progress.snapshot(), lambda data: SegmentProgress.restore(data, made).snapshot()
 
 
 def bucket_checkpoints(choose: Random) -> Form:
     made = BucketCheckpoints()
     for offset in range(choose.randrange(6)):
         made.offer(choose.choice([1, 2]), choose.choice([0, 3]), offset)
-    return made.snapshot(), lambda data: BucketCheckpoints.from_snapshot(data).snapshot()
+    return made.snapshot(), lambda data: BucketCheckpoints.restore(data).snapshot()
 
 
 def range_map(choose: Random) -> Form:

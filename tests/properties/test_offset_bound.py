@@ -33,19 +33,19 @@ def offered_in_a_batch(offset: int) -> str:
 def offered_to_a_window(offset: int) -> str:
     window = InFlightWindow(HashRing().ranges, capacity=1)  # type: ignore[arg-type]  # nobody is asked for an owner
     window.offer(offset, None)
-    return window.cursor.token().text
+    return window.cursor.to_token().text
 
 
 def offered_to_a_cursor(offset: int) -> str:
     cursor = ContiguousCursor()
     cursor.offer(offset)
-    return cursor.token().text
+    return cursor.to_token().text
 
 
 def leased(offset: int) -> str:
     queue = LeaseQueue(HashRing())
     queue.offer(offset, "k")
-    return ContiguousCursor(queue.keep_from).token().text
+    return ContiguousCursor(queue.keep_from).to_token().text
 
 
 def stored(offset: int) -> str:

@@ -83,7 +83,7 @@ def test_the_result_is_what_a_scan_of_both_logs_finds_or_safely_below(
     target.truncate(min(target_start, target.end))
     sent = OffsetDistributor(margin_ms=margin).translate(GroupCommit(POSITION, world.processed), source)
     assert isinstance(sent, GroupTimestamp)
-    planned = OffsetCommitter().plan(sent, TargetGroup(), target)
+    planned = OffsetCommitter().propose(sent, TargetGroup(), target)
     assert isinstance(planned, GroupCommit)
     expected = scanned(world, margin, source_start, target.start)
     assert target.start <= planned.offset <= expected
@@ -173,7 +173,7 @@ def check_that_groups_only_go_forward(
         for stamped in timestamps[log.end : log.end + grown]:
             log.append(log.end, stamped)
         group = replace(group, active=active)
-        plan = committer.plan(GroupTimestamp(POSITION, timestamp, CopyFlags(1)), group, log)
+        plan = committer.propose(GroupTimestamp(POSITION, timestamp, CopyFlags(1)), group, log)
         if isinstance(plan, Declined):
             continue
         assert not group.active
@@ -312,19 +312,19 @@ class OnePositionForAll(ProvenanceVector):
 class MovesBackwards(OffsetCommitter):
     """Commits what it found, wherever the group stands."""
 
-    def plan(
+    def propose(
         self, sent: GroupTimestamp, group: TargetGroup, log: OffsetLookup, *, offset: int | None = None
     ) -> GroupCommit | Declined:
-        return OffsetCommitter.plan(self, sent, replace(group, committed=None), log, offset=offset)
+        return OffsetCommitter.propose(self, sent, replace(group, committed=None), log, offset=offset)
 
 
 class TouchesActiveGroups(OffsetCommitter):
     """Commits for a group that commits for itself."""
 
-    def plan(
+    def propose(
         self, sent: GroupTimestamp, group: TargetGroup, log: OffsetLookup, *, offset: int | None = None
     ) -> GroupCommit | Declined:
-        return OffsetCommitter.plan(self, sent, replace(group, active=False), log, offset=offset)
+        return OffsetCommitter.propose(self, sent, replace(group, active=False), log, offset=offset)
 
 
 @pytest.mark.parametrize("broken", [LastInsteadOfNext, ForgetsTheMargin, LatestOfBounds])

@@ -32,7 +32,7 @@ class Checkpoints:
 
     def restart(self) -> None:
         written = self.made.snapshot()
-        self.made = BucketCheckpoints.from_snapshot(written)
+        self.made = BucketCheckpoints.restore(written)
         assert written == self.made.snapshot()
 
 
@@ -53,9 +53,9 @@ class Progress:
         return self.made.resume_offset(0)
 
     def restart(self) -> None:
-        written = self.made.checkpoint()
-        self.made = SegmentProgress.from_checkpoint(SEGMENTS, written)
-        assert written == self.made.checkpoint()
+        written = self.made.snapshot()
+        self.made = SegmentProgress.restore(written, SEGMENTS)
+        assert written == self.made.snapshot()
 
 
 def live(make: Callable[[], Any], choose: Random) -> None:

@@ -17,7 +17,7 @@ from keyshared.subjects import (
     Registration,
     RegistryView,
     SchemaDistribution,
-    SchemaPlan,
+    SchemaProposal,
     SetCompatibility,
     SoftDelete,
 )
@@ -90,7 +90,7 @@ class Registry:
         if level is not None:
             self.levels[subject] = level
 
-    def carry_out(self, plan: SchemaPlan) -> None:
+    def carry_out(self, plan: SchemaProposal) -> None:
         for step in plan.steps:
             match step:
                 case Register(registration):
@@ -142,7 +142,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[RegistryView], Registry, list[dict[str
     return views, target, modes
 
 
-def account(plan: SchemaPlan, here: RegistryView, target: Registry) -> None:
+def account(plan: SchemaProposal, here: RegistryView, target: Registry) -> None:
     """Every registration of the primary is on the target, id and all, or the plan says why it is not."""
     reported = {conflict.source.slot for conflict in plan.conflicts}
     held = [held.step for held in plan.held]
@@ -164,7 +164,7 @@ def check(world: tuple[list[RegistryView], Registry, list[dict[str | None, Mode]
     for here, mode in zip(views, modes, strict=True):
         target.modes = mode
         before = dict(target.slots)
-        plan = SCHEMAS.plan("c2", here, target.view())
+        plan = SCHEMAS.propose("c2", here, target.view())
         target.carry_out(plan)
         for slot, one in before.items():
             assert replace(one, deleted=False) == replace(target.slots[slot], deleted=False)
@@ -173,7 +173,7 @@ def check(world: tuple[list[RegistryView], Registry, list[dict[str | None, Mode]
             kept = [held.step for held in plan.held if isinstance(held.step, SetCompatibility)]
             if subject.removeprefix("eu-") not in [step.subject for step in kept]:
                 assert here.compatibility.get(subject) == target.levels.get(subject.removeprefix("eu-"))
-        again = SCHEMAS.plan("c2", here, target.view())
+        again = SCHEMAS.propose("c2", here, target.view())
         assert (again.steps, again.held, again.conflicts) == ((), plan.held, plan.conflicts)
 
 
@@ -229,7 +229,7 @@ class IgnoresReferences(_compared):
 class UsersFirst(_compared):
     """The order is that of the primary's list, backwards."""
 
-    def _in_order(self) -> list[schemaids.Step]:
+    def _in_order(self) -> list[schemaids.RegistryStep]:
         return [*reversed(list(self.registers.values())), *self.deletes.values()]
 
 

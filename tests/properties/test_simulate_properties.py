@@ -131,19 +131,19 @@ arrivals = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 300)), max_s
 def test_every_history_keeps_the_promises_and_adds_up(plan: Plan, messages: list[Arrival]) -> None:
     simulation = Simulation(plan, messages)
     rows = list(simulation)
-    judge, tally, outcome = HistoryJudge().see_all(rows), Tally(), simulation.outcome
+    judge, tally, state = HistoryJudge().see_all(rows), Tally(), simulation.state
     tally.add_all(rows)
     summary = tally.summary()
     offered = [row.offset for row in rows if row.event is Event.OFFERED]
     assert [message.offset for message in messages][: len(offered)] == offered
-    assert len(judge.outstanding) == outcome.outstanding
-    assert len(judge.open) == outcome.open_deliveries
-    assert outcome.outstanding == outcome.open_deliveries + sum(outcome.why_blocked.values())
-    assert outcome.at_rest == (outcome.stop is Stop.AT_REST)
-    if outcome.at_rest:
+    assert len(judge.outstanding) == state.outstanding
+    assert len(judge.open) == state.open_deliveries
+    assert state.outstanding == state.open_deliveries + sum(state.why_blocked.values())
+    assert state.at_rest == (state.stop is Stop.AT_REST)
+    if state.at_rest:
         assert len(messages) == len(judge.settled)
-    if outcome.stop is Stop.STUCK:
-        assert outcome.outstanding > 0
+    if state.stop is Stop.STUCK:
+        assert state.outstanding > 0
     told = list(deliveries(rows))
     assert summary.deliveries == len(told)
     assert len(judge.open) == sum(each.outcome is None for each in told)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.work import work_of
 
 from keyshared.errors import ConfigError
-from keyshared.subjects import NamePattern, NamePlan, NameProblem, NameTranslation, ParsedName, Problem
+from keyshared.subjects import NameIssue, NamePattern, NameProblem, NameTranslation, ParsedName, ResolvedNames
 
 FIELDS = ("p", "q", "r")
 words = st.text("ab-.", min_size=1, max_size=3)
@@ -90,7 +90,7 @@ def check_readings(spec: Spec, name: str, kind: type[NamePattern]) -> None:
         assert name == pattern.format(dict(expected[0].fields), expected[0].suffix)
         return
     assert isinstance(answer, NameProblem)
-    assert (Problem.AMBIGUOUS if expected else Problem.NO_MATCH) is answer.problem
+    assert (NameIssue.AMBIGUOUS if expected else NameIssue.NO_MATCH) is answer.problem
     assert min(2, len(expected)) == len(set(answer.readings))
     assert set(answer.readings) <= set(expected)
 
@@ -106,7 +106,7 @@ def check_values(spec: Spec, values: dict[str, str], which: int, kind: type[Name
         return
     answer = pattern.parse(pattern.format(values, suffix))
     meant = ParsedName(tuple(values.items()), suffix)
-    assert answer == meant or (isinstance(answer, NameProblem) and answer.problem is Problem.AMBIGUOUS)
+    assert answer == meant or (isinstance(answer, NameProblem) and answer.problem is NameIssue.AMBIGUOUS)
 
 
 @given(specs_with_names())
@@ -144,7 +144,7 @@ def check_way_back(
         for values in fresh
         if all(here.allowed(field, values[field]) for field in here.fields)
     ]
-    plan = way.plan(subjects)
+    plan = way.resolve(subjects)
     # each subject is accounted for once, and no two share a translation
     told = [name for name, _ in plan.translated] + [one.name for one in plan.problems]
     told += [name for one in plan.collisions for name in one.names]
@@ -188,14 +188,14 @@ class FirstFieldIsGreedy(NamePattern):
 
     def parse(self, name: str) -> ParsedName | NameProblem:
         readings = list(self._readings(name))
-        return readings[-1] if readings else NameProblem(name, Problem.NO_MATCH)
+        return readings[-1] if readings else NameProblem(name, NameIssue.NO_MATCH)
 
 
 class Guesses(NamePattern):
     """Takes the shortest values, and never says that there are others."""
 
     def parse(self, name: str) -> ParsedName | NameProblem:
-        return next(iter(self._readings(name)), NameProblem(name, Problem.NO_MATCH))
+        return next(iter(self._readings(name)), NameProblem(name, NameIssue.NO_MATCH))
 
 
 class KnownIsPlain(NamePattern):
@@ -228,7 +228,7 @@ class TrustsTheTarget(NameTranslation):
 
     def translate(self, name: str) -> str | NameProblem:
         answer, parsed = super().translate(name), self.source.parse(name)
-        if isinstance(answer, NameProblem) and answer.problem is Problem.AMBIGUOUS_THERE:
+        if isinstance(answer, NameProblem) and answer.problem is NameIssue.AMBIGUOUS_THERE:
             assert isinstance(parsed, ParsedName)
             kept = {field: value for field, value in parsed.fields if field in self.target.fields}
             return self.target.format(kept | self._defaults, parsed.suffix)
@@ -238,10 +238,10 @@ class TrustsTheTarget(NameTranslation):
 class LastOneWins(NameTranslation):
     """Lets one of several names that collide have the translation."""
 
-    def plan(self, names: Iterable[str]) -> NamePlan:
-        plan = super().plan(names)
+    def resolve(self, names: Iterable[str]) -> ResolvedNames:
+        plan = super().resolve(names)
         winners = tuple((one.names[-1], one.translated) for one in plan.collisions)
-        return NamePlan((*plan.translated, *winners), (), plan.problems)
+        return ResolvedNames((*plan.translated, *winners), (), plan.problems)
 
 
 QUICK = settings(max_examples=3_000, phases=[Phase.generate], derandomize=True, database=None)

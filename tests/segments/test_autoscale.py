@@ -15,7 +15,7 @@ from keyshared.segments import (
     Decision,
     LastActions,
     Merge,
-    Nothing,
+    NoAction,
     Rates,
     Reason,
     Rebucket,
@@ -80,7 +80,7 @@ FOR_CONSUMERS: list[tuple[str, Decision, Decision]] = [
     ),
     (
         "as many consumers as segments are no surplus",
-        Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        NoAction((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
         ask(topic(2), BUSY, 2),
     ),
     (
@@ -115,7 +115,7 @@ FOR_CONSUMERS: list[tuple[str, Decision, Decision]] = [
     ),
     (
         "within the split cool-down nothing, not even buckets",
-        Nothing((Reason.SPLIT_COOLDOWN, Reason.SPLIT_COOLDOWN, Reason.NO_COLD_PAIR)),
+        NoAction((Reason.SPLIT_COOLDOWN, Reason.SPLIT_COOLDOWN, Reason.NO_COLD_PAIR)),
         ask(topic(2), BUSY, 9, LastActions(split_ms=NOW - 59_999)),
     ),
     (
@@ -130,12 +130,12 @@ FOR_CONSUMERS: list[tuple[str, Decision, Decision]] = [
     ),
     (
         "as many consumers as buckets need nothing",
-        Nothing((Reason.BUCKETS_SUFFICE, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        NoAction((Reason.BUCKETS_SUFFICE, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
         ask(topic(2), FRESH, 4),
     ),
     (
         "within the rebucket cool-down nothing",
-        Nothing((Reason.REBUCKET_COOLDOWN, Reason.NOT_HOT, Reason.AT_MIN_SEGMENTS)),
+        NoAction((Reason.REBUCKET_COOLDOWN, Reason.NOT_HOT, Reason.AT_MIN_SEGMENTS)),
         ask(topic(1), FRESH, 5, LastActions(rebucket_ms=NOW - 59_999)),
     ),
     (
@@ -160,7 +160,7 @@ FOR_CONSUMERS: list[tuple[str, Decision, Decision]] = [
     ),
     (
         "at the limit of buckets the rest stays idle",
-        Nothing((Reason.BUCKETS_AT_MAX, Reason.NOT_HOT, Reason.AT_MIN_SEGMENTS)),
+        NoAction((Reason.BUCKETS_AT_MAX, Reason.NOT_HOT, Reason.AT_MIN_SEGMENTS)),
         ask(topic(1, budget=8), FRESH, 5_000, max_buckets=8),
     ),
     (
@@ -191,7 +191,7 @@ FOR_LOAD: list[tuple[str, Decision, Decision]] = [
     ),
     (
         "the threshold itself is under it",
-        Nothing((NO, Reason.NOT_HOT, Reason.AT_MIN_SEGMENTS)),
+        NoAction((NO, Reason.NOT_HOT, Reason.AT_MIN_SEGMENTS)),
         ask(topic(1), {0: load(*SPLIT)}),
     ),
     (
@@ -211,12 +211,12 @@ FOR_LOAD: list[tuple[str, Decision, Decision]] = [
     ),
     (
         "no split beyond the limit",
-        Nothing((NO, Reason.AT_MAX_SEGMENTS, Reason.NO_COLD_PAIR)),
+        NoAction((NO, Reason.AT_MAX_SEGMENTS, Reason.NO_COLD_PAIR)),
         ask(topic(2), {0: load(11_000), 1: load(11_000)}, max_segments=2),
     ),
     (
         "no split in the cool-down",
-        Nothing((NO, Reason.SPLIT_COOLDOWN, Reason.AT_MIN_SEGMENTS)),
+        NoAction((NO, Reason.SPLIT_COOLDOWN, Reason.AT_MIN_SEGMENTS)),
         ask(topic(1), {0: load(11_000)}, 0, LastActions(split_ms=NOW - 1)),
     ),
     (
@@ -241,13 +241,13 @@ FOR_COLD: list[tuple[str, Decision, Decision]] = [
     ("two quiet neighbours are merged", Merge(0, 1, Reason.COLD), ask(topic(2), cold(0, 1))),
     (
         "the seam of the ring parts neighbours",
-        Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        NoAction((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
         ask(topic(3), cold(0, 2) | {1: load(1_000)}),
     ),
     *(
         (
             f"the threshold itself is not quiet: rate {rate}",
-            Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+            NoAction((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
             ask(topic(2), cold(0) | {1: load(*[bound if i == rate else 0 for i in range(4)])}),
         )
         for rate, bound in enumerate((1_000, 5_000_000, 5_000, 25_000_000))
@@ -259,28 +259,28 @@ FOR_COLD: list[tuple[str, Decision, Decision]] = [
     ),
     (
         "a segment without a record is not quiet",
-        Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        NoAction((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
         ask(topic(2), cold(0)),
     ),
     (
         "quiet for less than the window is not enough",
-        Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        NoAction((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
         ask(topic(2), cold(0) | cold(1, since=NOW - 299_999)),
     ),
     ("the window itself is", Merge(0, 1, Reason.COLD), ask(topic(2), cold(0, 1, since=NOW - 300_000))),
     (
         "a record from the future is not old",
-        Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        NoAction((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
         ask(topic(2), cold(0, 1, since=NOW + 1), merge_window_ms=0),
     ),
     (
         "no merge below the limit",
-        Nothing((NO, Reason.NOT_HOT, Reason.AT_MIN_SEGMENTS)),
+        NoAction((NO, Reason.NOT_HOT, Reason.AT_MIN_SEGMENTS)),
         ask(topic(2), cold(0, 1), min_segments=2),
     ),
     (
         "no merge in the cool-down",
-        Nothing((NO, Reason.NOT_HOT, Reason.MERGE_COOLDOWN)),
+        NoAction((NO, Reason.NOT_HOT, Reason.MERGE_COOLDOWN)),
         ask(topic(2), cold(0, 1), 0, LastActions(merge_ms=NOW - 299_999)),
     ),
     ("and at its end the merge", Merge(0, 1, Reason.COLD), ask(topic(2), cold(0, 1), 0, LastActions(merge_ms=OLD))),
@@ -292,25 +292,25 @@ FOR_COLD: list[tuple[str, Decision, Decision]] = [
     ("of equally quiet pairs the lowest range", Merge(0, 1, Reason.COLD), ask(topic(4), cold(0, 1, 2, 3))),
     (
         "a lineage of as many merges as allowed is not merged",
-        Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        NoAction((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
         ask(LINE, cold(4, 5), max_merges=1),
     ),
     ("one of fewer is", Merge(4, 5, Reason.COLD), ask(LINE, cold(4, 5), max_merges=2)),
     (
         "what consumers would at once split again is not merged",
-        Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        NoAction((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
         ask(topic(2), {0: load(900), 1: load(900)}, 2),
     ),
     (
         "not even if the two come to the floor exactly",
-        Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        NoAction((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
         ask(topic(2), {0: load(500), 1: load(500)}, 2),
     ),
     ("below the floor they are merged", Merge(0, 1, Reason.COLD), ask(topic(2), {0: load(500), 1: load(499.9)}, 2)),
     ("and where the segments left suffice", Merge(0, 1, Reason.COLD), ask(topic(2), {0: load(900), 1: load(900)}, 1)),
     (
         "nor is anything merged while another segment would be split for the one that is lost",
-        Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        NoAction((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
         ask(topic(3), cold(0, 1) | {2: load(1_000)}, 3),
     ),
     (
@@ -320,7 +320,7 @@ FOR_COLD: list[tuple[str, Decision, Decision]] = [
     ),
     (
         "buckets that consumers use are not clamped away",
-        Nothing((Reason.BUCKETS_SUFFICE, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
+        NoAction((Reason.BUCKETS_SUFFICE, Reason.NOT_HOT, Reason.NO_COLD_PAIR)),
         ask(EIGHTS, cold(0, 1), 9, max_buckets=8),
     ),
     ("those that nobody uses are", Merge(0, 1, Reason.COLD), ask(EIGHTS, cold(0, 1), 8, max_buckets=8)),
@@ -343,7 +343,7 @@ def test_rule(expected: Decision, actual: Decision) -> None:
 
 def test_the_subscription_with_most_consumers_counts_not_the_sum() -> None:
     two_each = decide(topic(2), FRESH, {"a": 2, "b": 2}, POLICY, now_ms=NOW)
-    assert Nothing((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)) == two_each
+    assert NoAction((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)) == two_each
     assert two_each == decide(topic(2), FRESH, {}, POLICY, now_ms=NOW)
     assert Rebucket((0, 1), 4, Reason.BELOW_SPLIT_FLOOR) == decide(
         topic(2), FRESH, {"a": 1, "b": 5}, POLICY, now_ms=NOW
@@ -353,7 +353,7 @@ def test_the_subscription_with_most_consumers_counts_not_the_sum() -> None:
 def test_every_reason_is_given_by_some_row() -> None:
     given_reasons: set[Reason] = set()
     for _, decision, _ in (*FOR_CONSUMERS, *FOR_LOAD, *FOR_COLD):
-        given_reasons |= set(decision.reasons) if isinstance(decision, Nothing) else {decision.reason}
+        given_reasons |= set(decision.reasons) if isinstance(decision, NoAction) else {decision.reason}
     assert set(Reason) == given_reasons
 
 
@@ -367,7 +367,7 @@ def test_a_decision_becomes_the_next_map() -> None:
     eight = BucketLayout.equal_width(8)
     both = apply_decision(segments, Rebucket((0, 1), 8, Reason.AT_MAX_SEGMENTS), POLICY)
     assert segments.rebucket(0, eight).rebucket(1, eight) == both
-    assert segments is apply_decision(segments, Nothing((NO, NO, NO)), POLICY)
+    assert segments is apply_decision(segments, NoAction((NO, NO, NO)), POLICY)
     with pytest.raises(MisuseError):
         apply_decision(segments.split(1), Split(1, Reason.MSG_IN), POLICY)
     with pytest.raises(ConfigError, match="one that decide"):
@@ -400,7 +400,7 @@ def test_steady_traffic_comes_to_rest_and_no_consumer_loses_its_bucket(
         decision = decide(segments, loads, consumers, policy, now_ms=NOW)
         served = min(most, segments.stats().buckets)
         segments = apply_decision(segments, decision, policy)
-        if isinstance(decision, Nothing):
+        if isinstance(decision, NoAction):
             break
         assert len(segments.active) <= policy.max_segments
         if not isinstance(decision, Split):  # a split of an odd number of buckets loses one, by PIP-486

@@ -136,15 +136,22 @@ def test_a_map_that_is_not_newer_is_ignored() -> None:
 
 def test_batches_wait_no_longer_than_the_delay() -> None:
     producer = SegmentProducer(HALVES, BatchLimits(max_delay_ms=5))
-    assert producer.next_deadline_ms is None
+    assert producer.next_deadline_ms() is None
     producer.send(message(0, LOW), now_ms=10)
     producer.send(message(1, HIGH), now_ms=12)
 
-    assert 15 == producer.next_deadline_ms
+    assert 15 == producer.next_deadline_ms()
     assert [] == producer.handle_timeout(now_ms=14)
     assert [(1, [0])] == shape(producer.handle_timeout(now_ms=16))
-    assert 17 == producer.next_deadline_ms
+    assert 17 == producer.next_deadline_ms()
     assert [(2, [1])] == shape(producer.handle_timeout(now_ms=17))
+
+
+def test_a_timeout_without_an_instant_is_of_the_last_one() -> None:
+    producer = SegmentProducer(HALVES, BatchLimits(max_delay_ms=0))
+    producer.send(message(0, LOW), now_ms=7)
+
+    assert [(1, [0])] == shape(producer.handle_timeout())
 
 
 def test_what_was_held_waits_from_its_release_on() -> None:
@@ -154,10 +161,10 @@ def test_what_was_held_waits_from_its_release_on() -> None:
     producer.send(message(1), now_ms=7)
     producer.update(HALVES)
     producer.handle_timeout(now_ms=20)
-    assert producer.next_deadline_ms is None
+    assert producer.next_deadline_ms() is None
     producer.refused(0, 0)
 
-    assert 25 == producer.next_deadline_ms
+    assert 25 == producer.next_deadline_ms()
     assert [(1, [0, 1])] == shape(producer.handle_timeout(now_ms=25))
 
 

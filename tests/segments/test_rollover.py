@@ -250,8 +250,8 @@ def halfway() -> SegmentProgress:
 
 
 def test_a_checkpoint_asks_for_nothing_again_that_was_settled() -> None:
-    written = json.loads(json.dumps(halfway().checkpoint()))
-    again = SegmentProgress.from_checkpoint(HALVES, written)
+    written = json.loads(json.dumps(halfway().snapshot()))
+    again = SegmentProgress.restore(written, HALVES)
 
     assert ((0,), (1, 2)) == (again.drained, again.readable)
     assert [0, 2, 0, None] == [
@@ -262,7 +262,7 @@ def test_a_checkpoint_asks_for_nothing_again_that_was_settled() -> None:
     ]
     assert [(0,), (), (1,)] == [again.offer(1, i, h, h) for i, h in enumerate([0, 40_000, 40_000])]
     again.check_invariants()
-    assert written["drained"] == again.checkpoint()["drained"]
+    assert written["drained"] == again.snapshot()["drained"]
 
 
 def test_a_bucket_in_which_nothing_waits_does_not_hold_a_restart_back() -> None:
@@ -271,7 +271,7 @@ def test_a_bucket_in_which_nothing_waits_does_not_hold_a_restart_back() -> None:
         progress.offer(0, offset, bucket_hash, bucket_hash)
     progress.settle(0, 0, 3)
     progress.settle(0, 3, 1_000)
-    again = SegmentProgress.from_checkpoint(WHOLE, progress.checkpoint())
+    again = SegmentProgress.restore(progress.snapshot(), WHOLE)
 
     assert 1_001 == again.resume_offset(0)
     with pytest.raises(OffsetOrderError, match="after 1000"):
@@ -286,32 +286,32 @@ def test_of_a_straddling_entry_the_parts_that_are_not_settled_come_again() -> No
     progress.offer(0, 0, 20_000, 60_000)
     progress.settle(0, 2, 0)
 
-    assert (1, 3) == SegmentProgress.from_checkpoint(WHOLE, progress.checkpoint()).offer(0, 0, 20_000, 60_000)
+    assert (1, 3) == SegmentProgress.restore(progress.snapshot(), WHOLE).offer(0, 0, 20_000, 60_000)
 
 
 def test_an_end_that_was_seen_is_remembered_only_with_the_map_that_explains_it() -> None:
     progress = SegmentProgress(WHOLE)
     progress.reached_end(0)
-    again = SegmentProgress.from_checkpoint(WHOLE, progress.checkpoint())
+    again = SegmentProgress.restore(progress.snapshot(), WHOLE)
 
     assert ACTIVE is again.state(0)
     progress.update(HALVES)
-    assert DRAINED is SegmentProgress.from_checkpoint(HALVES, progress.checkpoint()).state(0)
+    assert DRAINED is SegmentProgress.restore(progress.snapshot(), HALVES).state(0)
 
 
 def test_a_checkpoint_fits_a_newer_map() -> None:
     newer = HALVES.prune(0).rebucket(1, BucketLayout.equal_width(1)).prune(1)
-    again = SegmentProgress.from_checkpoint(newer, halfway().checkpoint())
+    again = SegmentProgress.restore(halfway().snapshot(), newer)
 
     assert ((), (2, 3)) == (again.drained, again.readable)
 
 
 def test_a_token_may_be_too_small_for_a_position() -> None:
     with pytest.raises(ConfigError, match="max_bytes"):
-        halfway().checkpoint(3)
+        halfway().snapshot(3)
 
 
-TOKENS: Any = halfway().checkpoint()["cursors"][0][1]  # type: ignore[index]  # plain data
+TOKENS: Any = halfway().snapshot()["cursors"][0][1]  # type: ignore[index]  # plain data
 
 
 @pytest.mark.parametrize(
@@ -337,20 +337,20 @@ TOKENS: Any = halfway().checkpoint()["cursors"][0][1]  # type: ignore[index]  # 
         {"cursors": [[-1, TOKENS]]},
         {"cursors": [[1, ["ksc1.", TOKENS[1]]]]},
         {"cursors": [[1, [None, TOKENS[1]]]]},
-        {"cursors": [[1, [ContiguousCursor().token().text, TOKENS[1]]]]},
+        {"cursors": [[1, [ContiguousCursor().to_token().text, TOKENS[1]]]]},
     ],
     ids=range(21),
 )
 def test_a_forged_checkpoint_is_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(SnapshotError):
-        SegmentProgress.from_checkpoint(HALVES, {**halfway().checkpoint(), **changed})
+        SegmentProgress.restore({**halfway().snapshot(), **changed}, HALVES)
 
 
 def test_a_checkpoint_is_a_mapping_and_needs_a_map() -> None:
     with pytest.raises(SnapshotError):
-        SegmentProgress.from_checkpoint(HALVES, None)
+        SegmentProgress.restore(None, HALVES)
     with pytest.raises(ConfigError, match="be a SegmentMap"):
-        SegmentProgress.from_checkpoint(None, halfway().checkpoint())  # type: ignore[arg-type]  # on purpose
+        SegmentProgress.restore(halfway().snapshot(), None)  # type: ignore[arg-type]  # on purpose
 
 
 def test_broken_progress_is_found_out() -> None:
@@ -388,11 +388,11 @@ def test_where_reading_goes_on_follows_from_the_cursors_after_a_restart_that_rea
         progress.offer(0, offset, bucket_hash, bucket_hash)
     for bucket, offset in [(1, 6), (0, 7), (2, 9)]:
         progress.settle(0, bucket, offset)
-    again = SegmentProgress.from_checkpoint(WHOLE, progress.checkpoint())
+    again = SegmentProgress.restore(progress.snapshot(), WHOLE)
 
     assert () == again.offer(0, 6, 20_000, 20_000)  # 5 is gone from the log
     assert 8 == again.resume_offset(0)  # 7 was settled before
-    once_more = SegmentProgress.from_checkpoint(WHOLE, again.checkpoint())
+    once_more = SegmentProgress.restore(again.snapshot(), WHOLE)
     assert [8, 8, 10, 10] == [once_more.resume_offset(0, bucket) for bucket in range(4)]
-    assert again.checkpoint() == once_more.checkpoint()
+    assert again.snapshot() == once_more.snapshot()
     once_more.check_invariants()

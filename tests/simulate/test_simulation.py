@@ -98,9 +98,9 @@ def test_a_tiny_subscription_has_exactly_this_history() -> None:
     ]
     assert expected == rows
     assert (Stop.AT_REST, 135, 2) == (
-        simulation.outcome.stop,
-        simulation.outcome.at_ms,
-        simulation.outcome.safe_cursor,
+        simulation.state.stop,
+        simulation.state.at_ms,
+        simulation.state.safe_cursor,
     )
 
 
@@ -118,11 +118,11 @@ def test_deliveries_that_never_end_are_told_last() -> None:
     rows, simulation = run(plan, [Arrival(0, "x"), Arrival(1, "y")])
     assert [(1, "acked", 0), (0, None, 0)] == [(each.offset, each.outcome, each.wait_ms) for each in deliveries(rows)]
     assert (1, 1, {}) == (
-        simulation.outcome.outstanding,
-        simulation.outcome.open_deliveries,
-        simulation.outcome.why_blocked,
+        simulation.state.outstanding,
+        simulation.state.open_deliveries,
+        simulation.state.why_blocked,
     )
-    assert Stop.STUCK is simulation.outcome.stop
+    assert Stop.STUCK is simulation.state.stop
 
 
 # ties
@@ -181,14 +181,14 @@ def test_it_begins_when_the_plan_says() -> None:
 
 def test_nothing_at_all_is_at_rest() -> None:
     rows, simulation = run(Plan(), [])
-    assert ([], True, 0) == (rows, simulation.outcome.at_rest, simulation.outcome.at_ms)
+    assert ([], True, 0) == (rows, simulation.state.at_rest, simulation.state.at_ms)
 
 
 def test_a_backlog_is_read_as_fast_as_the_window_allows() -> None:
     plan = one(10, pace=Pace.BACKLOG, config=DispatcherConfig(window=4, max_tracked=4))
     rows, simulation = run(plan, many_keys(20, gap_ms=1_000_000))
-    assert simulation.outcome.at_rest
-    assert 200 == simulation.outcome.at_ms
+    assert simulation.state.at_rest
+    assert 200 == simulation.state.at_ms
     assert [0, 0, 0, 0, 10] == [row.available_ms for row in rows if row.event is Event.OFFERED][:5]
 
 
@@ -259,8 +259,8 @@ def test_a_slow_consumer_does_not_hold_up_the_others() -> None:
     slow = ConsumerPlan("c", Scaled(Fixed(2), 50))
     config = DispatcherConfig(ack_timeout_ms=None)
     same, _ = summarize(Plan(consumers=[*fast, ConsumerPlan("c", Fixed(2))], config=config), many_keys(3000, 100))
-    summary, outcome = summarize(Plan(consumers=[*fast, slow], config=config), many_keys(3000, 100))
-    assert outcome.at_rest
+    summary, state = summarize(Plan(consumers=[*fast, slow], config=config), many_keys(3000, 100))
+    assert state.at_rest
     assert summary.consumers["c"].wait.p50_ms > 1000
     for name in ("a", "b"):
         assert same.consumers[name] == summary.consumers[name]
@@ -315,7 +315,7 @@ def test_a_crashed_consumer_is_evicted_after_its_grace() -> None:
         (each.offset, each.ended_ms, each.outcome) for each in deliveries(rows)
     ]
     assert [(5, Event.INACTIVE, None), (105, Event.EVICTED, None)] == told(rows, Event.INACTIVE, Event.EVICTED)
-    assert simulation.outcome.at_rest
+    assert simulation.state.at_rest
 
 
 def test_eviction_may_drop_what_was_open() -> None:
@@ -324,7 +324,7 @@ def test_eviction_may_drop_what_was_open() -> None:
     released = next(row for row in rows if row.event is Event.RELEASED)
     assert (None, 0) == (released.available_ms, released.failures)
     assert [(105, Event.DROPPED, 0)] == told(rows, Event.DROPPED)
-    assert simulation.outcome.at_rest
+    assert simulation.state.at_rest
 
 
 def test_a_consumer_that_returns_in_time_gets_its_deliveries_again() -> None:
@@ -378,8 +378,8 @@ def test_a_delivery_that_takes_too_long_times_out_and_its_late_ack_settles_it() 
     timed_out = next(row for row in rows if row.event is Event.TIMED_OUT)
     assert (50, 1, 1050) == (timed_out.at_ms, timed_out.failures, timed_out.available_ms)
     assert [(80, "late_ack")] == [(row.at_ms, row.reason) for row in rows if row.event is Event.SETTLED]
-    assert simulation.outcome.at_rest
-    assert 80 == simulation.outcome.at_ms
+    assert simulation.state.at_rest
+    assert 80 == simulation.state.at_ms
 
 
 def test_what_waits_in_the_local_queue_is_dropped_when_it_times_out() -> None:
@@ -424,8 +424,8 @@ def test_a_poisoned_key_stops_nothing_else(
     )
     rows, simulation = run(plan, many_keys(30))
     assert settled == Counter(HistoryJudge().see_all(rows).settled.values())
-    assert (left, reasons) == (simulation.outcome.outstanding, simulation.outcome.why_blocked)
-    assert (Stop.STUCK if left else Stop.AT_REST) is simulation.outcome.stop
+    assert (left, reasons) == (simulation.state.outstanding, simulation.state.why_blocked)
+    assert (Stop.STUCK if left else Stop.AT_REST) is simulation.state.stop
     archived = [row.offset for row in rows if row.event in {Event.ARCHIVED, Event.DEAD_LETTERED}]
     expected = {Poison.DROP: [], Poison.BLOCK: [], Poison.BLOCK_AND_DEAD_LETTER: [4]}.get(poison, [4, 14, 24])
     assert expected == archived
@@ -443,14 +443,14 @@ def test_what_is_unblocked_goes_out_again() -> None:
         (row.at_ms, row.offset, row.available_ms) for row in rows if row.event is Event.UNBLOCKED
     ]
     assert [(510, Event.ACKED, 0), (610, Event.ACKED, 1)] == told(rows, Event.ACKED)
-    assert simulation.outcome.at_rest
+    assert simulation.state.at_rest
 
 
 def test_endless_retries_end_with_the_most_attempts_allowed() -> None:
     config = DispatcherConfig(retry=RetryPolicy(max_redeliveries=None, base_delay_ms=0))
     rows, simulation = run(one(1, config=config, answers=[Poisoned(["k"])], max_attempts=20), same_key(1))
     assert 21 == sum(row.event is Event.DELIVERED for row in rows)
-    assert Stop.ATTEMPTS is simulation.outcome.stop
+    assert Stop.ATTEMPTS is simulation.state.stop
 
 
 # spill
@@ -464,7 +464,7 @@ def test_spilled_messages_are_read_again_when_their_turn_comes() -> None:
     expected = [(10, Event.LOADING, 1), (14, Event.LOADED, 1), (25, Event.LOADING, 2), (29, Event.LOADED, 2)]
     assert expected == told(rows, Event.LOADING, Event.LOADED)
     assert [(10, 10), (25, 11), (41, 12)] == [(row.at_ms, row.service_ms) for row in rows if row.event is Event.ACKED]
-    assert simulation.outcome.at_rest
+    assert simulation.state.at_rest
 
 
 # the end
@@ -472,38 +472,38 @@ def test_spilled_messages_are_read_again_when_their_turn_comes() -> None:
 
 def test_without_consumers_it_stops_and_says_why() -> None:
     _, simulation = run(Plan(config=DispatcherConfig(window=2, max_tracked=2)), same_key(3))
-    outcome = simulation.outcome
-    assert (Stop.STUCK, False, 2) == (outcome.stop, outcome.all_offered, outcome.outstanding)
-    assert {BlockReason.NO_CONSUMER: 1, BlockReason.OLDER_WAITS: 1} == outcome.why_blocked
-    assert not outcome.at_rest
+    state = simulation.state
+    assert (Stop.STUCK, False, 2) == (state.stop, state.all_offered, state.outstanding)
+    assert {BlockReason.NO_CONSUMER: 1, BlockReason.OLDER_WAITS: 1} == state.why_blocked
+    assert not state.at_rest
 
 
 def test_nothing_happens_after_the_planned_end() -> None:
     rows, simulation = run(one(10, until_ms=25), same_key(5))
     assert 20 == rows[-1].at_ms
-    assert (Stop.UNTIL, 25, 3) == (simulation.outcome.stop, simulation.outcome.at_ms, simulation.outcome.outstanding)
+    assert (Stop.UNTIL, 25, 3) == (simulation.state.stop, simulation.state.at_ms, simulation.state.outstanding)
 
 
 def test_a_plan_that_ends_before_it_begins_never_turns_the_clock_back() -> None:
     rows, simulation = run(one(10, until_ms=5), [Arrival(0, "k", 100), Arrival(1, "k", 101)])
-    assert (100, Stop.UNTIL) == (simulation.outcome.at_ms, simulation.outcome.stop)
+    assert (100, Stop.UNTIL) == (simulation.state.at_ms, simulation.state.stop)
     assert {100} == {row.at_ms for row in rows}
 
 
-def test_the_outcome_can_be_asked_on_the_way() -> None:
+def test_the_state_can_be_asked_on_the_way() -> None:
     simulation = Simulation(one(10), same_key(2))
     for row in simulation:
         if row.event is Event.DELIVERED:
             break
-    outcome = simulation.outcome
-    assert (None, False, 1, 1) == (outcome.stop, outcome.all_offered, outcome.outstanding, outcome.open_deliveries)
+    state = simulation.state
+    assert (None, False, 1, 1) == (state.stop, state.all_offered, state.outstanding, state.open_deliveries)
 
 
 def test_a_message_that_nobody_accepts_is_skipped() -> None:
     plan = Plan(consumers=[ConsumerPlan("a", Fixed(1), filters=["x*"])])
     rows, simulation = run(plan, [Arrival(0, "k"), Arrival(1, "x1")])
     assert [(0, Event.SKIPPED, 0), (1, Event.ACKED, 1)] == told(rows, Event.SKIPPED, Event.ACKED)
-    assert simulation.outcome.at_rest
+    assert simulation.state.at_rest
 
 
 # everything at once
@@ -545,7 +545,7 @@ def rough_arrivals() -> Iterator[Arrival]:
 
 def test_every_message_is_settled_once_through_joins_leaves_crashes_and_failures() -> None:
     rows, simulation = run(ROUGH, rough_arrivals())
-    assert simulation.outcome.at_rest
+    assert simulation.state.at_rest
     judge = HistoryJudge().see_all(rows)
     assert list(range(0, 4_000, 2)) == sorted(judge.settled)
     assert {Event.ACKED, Event.SETTLED} >= set(judge.settled.values())

@@ -6,7 +6,7 @@ import pytest
 from tests.work import work_of
 
 from keyshared.errors import ConfigError
-from keyshared.subjects import Collision, NamePattern, NameProblem, NameTranslation, ParsedName, Problem
+from keyshared.subjects import Collision, NameIssue, NamePattern, NameProblem, NameTranslation, ParsedName
 
 FOUR = "{tenant}-{instance}-{environment}-{topic}"
 
@@ -17,7 +17,7 @@ def reading(pattern: NamePattern, name: str) -> ParsedName:
     return parsed
 
 
-def problem(answer: object) -> Problem:
+def problem(answer: object) -> NameIssue:
     assert isinstance(answer, NameProblem)
     return answer.problem
 
@@ -55,13 +55,13 @@ def test_a_known_field_may_have_separators() -> None:
 def test_known_values_that_overlap_make_a_name_ambiguous() -> None:
     answer = NamePattern("{tenant}-{topic}", known={"tenant": ["acme", "acme-eu"]}).parse("acme-eu-orders")
     assert isinstance(answer, NameProblem)
-    assert Problem.AMBIGUOUS == answer.problem
+    assert NameIssue.AMBIGUOUS == answer.problem
     assert ["eu-orders", "orders"] == [one["topic"] for one in answer.readings]
 
 
 def test_without_plain_fields_every_second_split_is_ambiguous() -> None:
     strict = NamePattern("{tenant}-{topic}", plain=())
-    assert Problem.AMBIGUOUS is problem(strict.parse("a-b-c"))
+    assert NameIssue.AMBIGUOUS is problem(strict.parse("a-b-c"))
     assert "b" == reading(strict, "a-b")["topic"]
 
 
@@ -69,7 +69,7 @@ def test_literals_around_and_between_fields_must_be_there() -> None:
     pattern = NamePattern("kafka.{tenant}.x-{topic}!")
     assert (("tenant", "a"), ("topic", "b.x-c")) == reading(pattern, "kafka.a.x-b.x-c!").fields
     for name in ("kafka.a.x-b", "kafk.a.x-b!", "kafka..x-b!", "kafka.a.x-!", "a"):
-        assert Problem.NO_MATCH is problem(pattern.parse(name))
+        assert NameIssue.NO_MATCH is problem(pattern.parse(name))
 
 
 def test_a_subject_has_one_of_the_suffixes_and_a_topic_none() -> None:
@@ -77,7 +77,7 @@ def test_a_subject_has_one_of_the_suffixes_and_a_topic_none() -> None:
     assert ParsedName((("topic", "orders-key"),)) == topics.parse("orders-key")
     assert ParsedName((("topic", "orders"),), "-key") == topics.for_subjects().parse("orders-key")
     for name in ("orders", "-value", "com.acme.Order"):
-        assert Problem.NO_MATCH is problem(topics.for_subjects().parse(name))
+        assert NameIssue.NO_MATCH is problem(topics.for_subjects().parse(name))
 
 
 def test_a_topic_that_ends_like_a_subject_keeps_its_ending() -> None:
@@ -86,7 +86,7 @@ def test_a_topic_that_ends_like_a_subject_keeps_its_ending() -> None:
 
 def test_suffixes_that_overlap_make_a_subject_ambiguous() -> None:
     pattern = NamePattern("{topic}").for_subjects(["", "-value"])
-    assert Problem.AMBIGUOUS is problem(pattern.parse("orders-value"))
+    assert NameIssue.AMBIGUOUS is problem(pattern.parse("orders-value"))
 
 
 def test_constants_need_not_be_given_to_format() -> None:
@@ -180,7 +180,7 @@ def test_equal_patterns_are_equal_and_survive_pickle() -> None:
 
 def test_a_hopeless_name_costs_no_exponential_time() -> None:
     pattern = NamePattern("-".join(f"{{f{n}}}" for n in range(12)) + "!", plain=())
-    assert Problem.NO_MATCH is problem(pattern.parse("-a" * 60))
+    assert NameIssue.NO_MATCH is problem(pattern.parse("-a" * 60))
 
 
 def test_a_field_that_is_added_has_the_default_or_the_constant_of_the_target() -> None:
@@ -217,20 +217,20 @@ def test_a_translation_that_can_never_work_is_refused(
 def test_a_name_that_the_source_cannot_read_is_not_translated() -> None:
     source = NamePattern("{tenant}-{topic}", plain=())
     translation = NameTranslation(source, NamePattern("{tenant}.{topic}"))
-    assert Problem.NO_MATCH is problem(translation.translate("orders"))
+    assert NameIssue.NO_MATCH is problem(translation.translate("orders"))
     assert source.parse("a-b-c") == translation.translate("a-b-c")
 
 
 def test_a_value_that_the_target_does_not_allow_is_named() -> None:
     translation = NameTranslation(NamePattern("{tenant}-{topic}"), NamePattern("{topic}-{tenant}"))
-    assert NameProblem("a-b-c", Problem.NOT_ALLOWED, field="topic") == translation.translate("a-b-c")
+    assert NameProblem("a-b-c", NameIssue.NOT_ALLOWED, field="topic") == translation.translate("a-b-c")
 
 
 def test_a_name_that_the_target_could_not_read_is_not_made() -> None:
     target = NamePattern("{env}-{topic}", known={"env": ["a", "a-b"]})
     answer = NameTranslation(NamePattern("{env}.{topic}"), target).translate("a.b-c")
     assert isinstance(answer, NameProblem)
-    assert Problem.AMBIGUOUS_THERE == answer.problem
+    assert NameIssue.AMBIGUOUS_THERE == answer.problem
     assert {"a", "a-b"} == {one["env"] for one in answer.readings}
 
 
@@ -247,16 +247,16 @@ def test_a_dropped_field_makes_collisions_possible_unless_it_is_constant() -> No
 
 def test_names_that_collide_are_not_translated_and_the_others_are() -> None:
     drop = NameTranslation(NamePattern("{instance}-{topic}").for_subjects(), NamePattern("{topic}").for_subjects())
-    plan = drop.plan(["us-b-key", "eu-a-key", "us-a-key", "eu-a-value", "odd", "eu-a-key"])
+    plan = drop.resolve(["us-b-key", "eu-a-key", "us-a-key", "eu-a-value", "odd", "eu-a-key"])
     assert (("us-b-key", "b-key"), ("eu-a-value", "a-value")) == plan.translated
     assert (Collision("a-key", ("eu-a-key", "us-a-key")),) == plan.collisions
-    assert (NameProblem("odd", Problem.NO_MATCH),) == plan.problems
+    assert (NameProblem("odd", NameIssue.NO_MATCH),) == plan.problems
 
 
 @pytest.mark.parametrize("names", ["abc", b"xyz", 7, ["a", ""], ["a", None]])
 def test_a_set_of_names_holds_texts(names: Any) -> None:
     with pytest.raises(ConfigError, match="names"):
-        NameTranslation(NamePattern("{a}"), NamePattern("{a}")).plan(names)
+        NameTranslation(NamePattern("{a}"), NamePattern("{a}")).resolve(names)
 
 
 def test_a_translation_shows_what_it_is_made_of() -> None:

@@ -21,7 +21,7 @@ from typing import Any, Final, final
 
 from keyshared.cursor import SETTLED, Cell
 
-__all__ = ["ALONE", "LEGAL_MOVES", "NEXT_STATE", "Change", "Consumer", "Entry", "Lane", "State", "WatchedList"]
+__all__ = ["ALONE", "LEGAL_MOVES", "NEXT_STATE", "Consumer", "Entry", "Lane", "State", "Transition", "WatchedList"]
 
 
 class State(IntEnum):
@@ -37,7 +37,7 @@ class State(IntEnum):
     BLOCKED = 7  # until somebody unblocks or parks it
 
 
-class Change(IntEnum):
+class Transition(IntEnum):
     """What can happen to an outstanding message."""
 
     SPILL = 0
@@ -51,30 +51,30 @@ class Change(IntEnum):
     SETTLE = 8
 
 
-NEXT_STATE: Final[dict[tuple[State, Change], State]] = {
-    (State.QUEUED, Change.SPILL): State.SPILLED,
-    (State.QUEUED, Change.DELIVER): State.IN_FLIGHT,
-    (State.QUEUED, Change.ARCHIVE): State.DEAD_LETTERING,
-    (State.QUEUED, Change.SETTLE): State.SETTLED,
-    (State.SPILLED, Change.LOAD): State.LOADING,
-    (State.SPILLED, Change.SETTLE): State.SETTLED,
-    (State.LOADING, Change.LOADED): State.QUEUED,
-    (State.LOADING, Change.SETTLE): State.SETTLED,
-    (State.IN_FLIGHT, Change.PUT_BACK): State.QUEUED,
-    (State.IN_FLIGHT, Change.RETRY_LATER): State.RETRY_WAIT,
-    (State.IN_FLIGHT, Change.ARCHIVE): State.DEAD_LETTERING,
-    (State.IN_FLIGHT, Change.BLOCK): State.BLOCKED,
-    (State.IN_FLIGHT, Change.SETTLE): State.SETTLED,
-    (State.RETRY_WAIT, Change.PUT_BACK): State.QUEUED,
-    (State.RETRY_WAIT, Change.SETTLE): State.SETTLED,
-    (State.DEAD_LETTERING, Change.BLOCK): State.BLOCKED,
-    (State.DEAD_LETTERING, Change.SETTLE): State.SETTLED,
-    (State.BLOCKED, Change.PUT_BACK): State.QUEUED,
-    (State.BLOCKED, Change.SETTLE): State.SETTLED,
+NEXT_STATE: Final[dict[tuple[State, Transition], State]] = {
+    (State.QUEUED, Transition.SPILL): State.SPILLED,
+    (State.QUEUED, Transition.DELIVER): State.IN_FLIGHT,
+    (State.QUEUED, Transition.ARCHIVE): State.DEAD_LETTERING,
+    (State.QUEUED, Transition.SETTLE): State.SETTLED,
+    (State.SPILLED, Transition.LOAD): State.LOADING,
+    (State.SPILLED, Transition.SETTLE): State.SETTLED,
+    (State.LOADING, Transition.LOADED): State.QUEUED,
+    (State.LOADING, Transition.SETTLE): State.SETTLED,
+    (State.IN_FLIGHT, Transition.PUT_BACK): State.QUEUED,
+    (State.IN_FLIGHT, Transition.RETRY_LATER): State.RETRY_WAIT,
+    (State.IN_FLIGHT, Transition.ARCHIVE): State.DEAD_LETTERING,
+    (State.IN_FLIGHT, Transition.BLOCK): State.BLOCKED,
+    (State.IN_FLIGHT, Transition.SETTLE): State.SETTLED,
+    (State.RETRY_WAIT, Transition.PUT_BACK): State.QUEUED,
+    (State.RETRY_WAIT, Transition.SETTLE): State.SETTLED,
+    (State.DEAD_LETTERING, Transition.BLOCK): State.BLOCKED,
+    (State.DEAD_LETTERING, Transition.SETTLE): State.SETTLED,
+    (State.BLOCKED, Transition.PUT_BACK): State.QUEUED,
+    (State.BLOCKED, Transition.SETTLE): State.SETTLED,
 }
 """Every legal step; the tests draw it, brute-force it and compare the window with it."""
 
-_MOVES: Final = (Change.PUT_BACK, Change.RETRY_LATER, Change.ARCHIVE, Change.BLOCK)
+_MOVES: Final = (Transition.PUT_BACK, Transition.RETRY_LATER, Transition.ARCHIVE, Transition.BLOCK)
 LEGAL_MOVES: Final = frozenset(
     (before, after)
     for (before, change), after in NEXT_STATE.items()

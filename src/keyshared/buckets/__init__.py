@@ -1,9 +1,9 @@
 """Entry buckets (PIP-486): layouts, owners, boundaries, batches, and how far each bucket has come."""
 
 from keyshared.buckets.batcher import (
-    DEFAULT_MAX_BYTES,
-    DEFAULT_MAX_DELAY_MS,
-    DEFAULT_MAX_MESSAGES,
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_BATCH_DELAY_MS,
+    DEFAULT_BATCH_MESSAGES,
     KEYLESS_HASH,
     BatchLimits,
     BatchMessage,
@@ -17,7 +17,7 @@ from keyshared.buckets.batcher import (
 from keyshared.buckets.boundaries import (
     Histogram,
     HotSlot,
-    Load,
+    SlotLoad,
     balanced_boundaries,
     bucket_loads,
     hot_slots,
@@ -41,9 +41,9 @@ from keyshared.buckets.placement import BucketPlacement
 
 __all__ = [
     "BUCKET_HASH",
-    "DEFAULT_MAX_BYTES",
-    "DEFAULT_MAX_DELAY_MS",
-    "DEFAULT_MAX_MESSAGES",
+    "DEFAULT_BATCH_BYTES",
+    "DEFAULT_BATCH_DELAY_MS",
+    "DEFAULT_BATCH_MESSAGES",
     "HASH_STOP",
     "KEYLESS_HASH",
     "BadStamp",
@@ -59,9 +59,9 @@ __all__ = [
     "HashHalves",
     "Histogram",
     "HotSlot",
-    "Load",
     "Refitted",
     "Route",
+    "SlotLoad",
     "Straddles",
     "balanced_boundaries",
     "bucket_loads",

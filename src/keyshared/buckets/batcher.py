@@ -19,14 +19,14 @@ from fractions import Fraction
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from keyshared._checks import check_int
+from keyshared._checks import check_int, checked_now
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
-from keyshared.errors import ClockError, ConfigError, InvariantError, SequenceOrderError
+from keyshared.errors import ConfigError, InvariantError, SequenceOrderError
 
 __all__ = [
-    "DEFAULT_MAX_BYTES",
-    "DEFAULT_MAX_DELAY_MS",
-    "DEFAULT_MAX_MESSAGES",
+    "DEFAULT_BATCH_BYTES",
+    "DEFAULT_BATCH_DELAY_MS",
+    "DEFAULT_BATCH_MESSAGES",
     "KEYLESS_HASH",
     "BatchLimits",
     "BatchMessage",
@@ -39,9 +39,9 @@ __all__ = [
     "refit_all",
 ]
 
-DEFAULT_MAX_MESSAGES: Final = 1_000  # Pulsar's batchingMaxMessages
-DEFAULT_MAX_BYTES: Final = 128 * 1_024  # Pulsar's batchingMaxBytes
-DEFAULT_MAX_DELAY_MS: Final = 1  # Pulsar's batchingMaxPublishDelay
+DEFAULT_BATCH_MESSAGES: Final = 1_000  # Pulsar's batchingMaxMessages
+DEFAULT_BATCH_BYTES: Final = 128 * 1_024  # Pulsar's batchingMaxBytes
+DEFAULT_BATCH_DELAY_MS: Final = 1  # Pulsar's batchingMaxPublishDelay
 KEYLESS_HASH: Final = 0  # PIP-486: bucket 0 takes what has no key
 
 _sequence_id: Final = attrgetter("sequence_id")
@@ -146,9 +146,9 @@ class BatchLimits:
         Pulsar's batchingMaxMessages, batchingMaxBytes and batchingMaxPublishDelay, with its defaults.
     """
 
-    max_messages: int = DEFAULT_MAX_MESSAGES
-    max_bytes: int = DEFAULT_MAX_BYTES
-    max_delay_ms: int | None = DEFAULT_MAX_DELAY_MS
+    max_messages: int = DEFAULT_BATCH_MESSAGES
+    max_bytes: int = DEFAULT_BATCH_BYTES
+    max_delay_ms: int | None = DEFAULT_BATCH_DELAY_MS
 
     def __post_init__(self) -> None:
         for name, value, least in (
@@ -297,7 +297,7 @@ class BucketBatcher:
             check_message(message)
             raise SequenceOrderError(sequence_id, last)
         if now_ms is not None and now_ms is not now:
-            self._advance(now_ms)
+            self._now = checked_now(now_ms, self._now)
         count, total = self._count, self._bytes + size
         full: list[EntryBatch] = []
         if total > self._max_bytes and count:
@@ -332,20 +332,20 @@ class BucketBatcher:
         self._clear()
         return entries
 
-    def handle_timeout(self, *, now_ms: int) -> list[EntryBatch]:
+    def handle_timeout(self, *, now_ms: int | None = None) -> list[EntryBatch]:
         """Send what is open if it has waited long enough. Early and extra calls are free.
 
         Args:
-            now_ms: Monotonic milliseconds.
+            now_ms: Monotonic milliseconds; None for the same instant as the last call.
 
         Returns:
-            As `flush`; nothing before `next_deadline_ms`.
+            As `flush`; nothing before `next_deadline_ms()`.
 
         Raises:
             ClockError: ``now_ms`` went back.
         """
-        self._advance(now_ms)
-        deadline = self.next_deadline_ms
+        self._now = checked_now(now_ms, self._now)
+        deadline = self.next_deadline_ms()
         return self.flush() if deadline is not None and deadline <= self._now else []
 
     def set_layout(self, layout: BucketLayout) -> None:
@@ -388,9 +388,8 @@ class BucketBatcher:
         """What is open, in the order of the sequence ids. O(m log m), m messages."""
         return sorted((message for batch in self._open.values() for message in batch), key=_sequence_id)
 
-    @property
     def next_deadline_ms(self) -> int | None:
-        """When `handle_timeout` will send something; None if nothing waits for time to pass."""
+        """Return when `handle_timeout` will send something; None if nothing waits for time to pass."""
         delay = self._limits.max_delay_ms
         return self._since + delay if self._count and delay is not None else None
 
@@ -426,11 +425,6 @@ class BucketBatcher:
     def _clear(self) -> None:
         self._open = {}
         self._count = self._bytes = 0
-
-    def _advance(self, now_ms: int) -> None:
-        if type(now_ms) is not int or now_ms < self._now:
-            raise ClockError(now_ms, self._now)
-        self._now = now_ms
 
 
 class Refitted(NamedTuple):

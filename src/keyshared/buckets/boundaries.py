@@ -29,7 +29,7 @@ from keyshared.ranges import RangeMap
 __all__ = [
     "Histogram",
     "HotSlot",
-    "Load",
+    "SlotLoad",
     "balanced_boundaries",
     "bucket_loads",
     "hot_slots",
@@ -37,10 +37,10 @@ __all__ = [
     "owner_loads",
 ]
 
-Load: TypeAlias = int | Fraction
+SlotLoad: TypeAlias = int | Fraction
 """A load: not negative, exact."""
 
-Histogram: TypeAlias = Mapping[int, Load] | Sequence[Load]
+Histogram: TypeAlias = Mapping[int, SlotLoad] | Sequence[SlotLoad]
 """Load by bucket hash: a mapping that may leave out slots without load, or all 65,536 of them in order."""
 
 
@@ -57,7 +57,7 @@ class HotSlot(NamedTuple):
     """
 
     slot: int
-    load: Load
+    load: SlotLoad
     share: Fraction
 
 
@@ -113,7 +113,7 @@ def balanced_boundaries(histogram: Histogram, n: int) -> BucketLayout:
     return BucketLayout.from_splits(_fill_up(places, n))
 
 
-def bucket_loads(histogram: Histogram, layout: BucketLayout) -> tuple[Load, ...]:
+def bucket_loads(histogram: Histogram, layout: BucketLayout) -> tuple[SlotLoad, ...]:
     """Add up the load of each bucket.
 
     Args:
@@ -134,13 +134,13 @@ def bucket_loads(histogram: Histogram, layout: BucketLayout) -> tuple[Load, ...]
         (5, 7)
     """
     _check_layout(layout)
-    loads: list[Load] = [0] * len(layout)
+    loads: list[SlotLoad] = [0] * len(layout)
     for slot, load in _checked(histogram):
         loads[layout.bucket_of(slot)] += load
     return tuple(loads)
 
 
-def owner_loads(histogram: Histogram, ranges: RangeMap) -> dict[str | None, Load]:
+def owner_loads(histogram: Histogram, ranges: RangeMap) -> dict[str | None, SlotLoad]:
     """Add up the load of each consumer of a placement.
 
     Args:
@@ -163,8 +163,8 @@ def owner_loads(histogram: Histogram, ranges: RangeMap) -> dict[str | None, Load
         {'a': 5, 'b': 7}
     """
     _check_ranges(ranges)
-    loads: dict[str | None, Load] = dict.fromkeys(ranges.owners, 0)
-    holes: Load = 0
+    loads: dict[str | None, SlotLoad] = dict.fromkeys(ranges.owners, 0)
+    holes: SlotLoad = 0
     for slot, load in _checked(histogram):
         owner = ranges.owner(slot)
         if owner is None:
@@ -174,7 +174,7 @@ def owner_loads(histogram: Histogram, ranges: RangeMap) -> dict[str | None, Load
     return loads | {None: holes} if holes else loads
 
 
-def imbalance(loads: Iterable[Load]) -> Fraction:
+def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
     """Say how far the heaviest is above the mean: 1 is perfect, 2 does twice its part.
 
     Args:
@@ -398,14 +398,14 @@ def _atoms(histogram: Histogram) -> tuple[list[int], list[int]]:
     return slots, [int(given[slot] * common) for slot in slots]
 
 
-def _merged(histogram: Histogram) -> dict[int, Load]:
+def _merged(histogram: Histogram) -> dict[int, SlotLoad]:
     given = dict(_checked(histogram))
     if 0 in given:
         given[1] = given.pop(0) + given.get(1, 0)
     return given
 
 
-def _checked(histogram: Histogram) -> list[tuple[int, Load]]:
+def _checked(histogram: Histogram) -> list[tuple[int, SlotLoad]]:
     """Give what carries load, and refuse what is no histogram."""
     given = _pairs(histogram)
     for slot, load in given:
@@ -416,7 +416,7 @@ def _checked(histogram: Histogram) -> list[tuple[int, Load]]:
     return [pair for pair in given if pair[1]]
 
 
-def _pairs(histogram: object) -> list[tuple[int, Load]]:
+def _pairs(histogram: object) -> list[tuple[int, SlotLoad]]:
     if isinstance(histogram, Mapping):
         return list(histogram.items())
     if isinstance(histogram, Sequence) and len(histogram) == HASH_STOP:

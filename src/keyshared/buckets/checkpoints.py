@@ -52,7 +52,7 @@ class BucketCheckpoints:
         [True, True, True, True]
         >>> checkpoints.settle(7, 1, 1), checkpoints.settle(7, 1, 3), checkpoints.resume_offset(7)
         (True, True, 0)
-        >>> again = BucketCheckpoints.from_snapshot(checkpoints.snapshot())
+        >>> again = BucketCheckpoints.restore(checkpoints.snapshot())
         >>> [again.offer(7, bucket, offset) for offset, bucket in enumerate([0, 1, 0, 1])]
         [True, False, True, False]
     """
@@ -63,24 +63,24 @@ class BucketCheckpoints:
         self._segments: dict[int, _Segment] = {}
 
     @classmethod
-    def from_snapshot(cls, data: object) -> Self:
+    def restore(cls, state: object) -> Self:
         """Read what `snapshot` wrote: nothing is outstanding, and it is known what was settled.
 
         Read each segment again from `resume_offset` and `offer` each entry: the answer says whether it needs work.
 
         Args:
-            data: What `snapshot` returned, perhaps after a trip through JSON.
+            state: What `snapshot` returned, perhaps after a trip through JSON.
 
         Returns:
             The checkpoints.
 
         Raises:
-            SnapshotError: The data is truncated, forged, of another version or not as `snapshot` writes it.
+            SnapshotError: The state is truncated, forged, of another version or not as `snapshot` writes it.
 
         Complexity:
-            O(size of the data).
+            O(size of the state).
         """
-        fields = _mapping(data, _FIELDS, "checkpoints")
+        fields = _mapping(state, _FIELDS, "checkpoints")
         if type(fields["version"]) is not int or fields["version"] != _FORMAT_VERSION:
             raise SnapshotError("version", fields["version"], f"be {_FORMAT_VERSION}")
         checkpoints = cls()
@@ -215,7 +215,7 @@ class BucketCheckpoints:
         """Give the checkpoints as plain data that JSON can hold: a line of text for each bucket.
 
         Returns:
-            A new dict; `from_snapshot` reads it.
+            A new dict; `restore` reads it.
 
         Complexity:
             O(n), n entries outstanding.
@@ -226,7 +226,7 @@ class BucketCheckpoints:
                 {
                     "segment": number,
                     "buckets": [
-                        [bucket, cursor.token(_TOKEN_BYTES, read_to=known.next).text]
+                        [bucket, cursor.to_token(_TOKEN_BYTES, read_to=known.next).text]
                         for bucket, cursor in sorted(known.cursors.items())
                     ],
                 }

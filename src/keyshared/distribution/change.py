@@ -4,7 +4,7 @@ The rule. When a link gets another target while copies are under way on the old 
 newer records overtake older ones. When levels are numbered anew while records with old flags are unread, records are
 lost or doubled; when a cluster goes with what it has not handed on, they are lost. So: stop what changes, drain what it
 has written, then change. A copy is due only at levels below the one that it came by, so levels drain from the highest
-to the lowest, each once. `Drain` walks through that, and only it makes the token (`Quiesced`) that a change asks for.
+to the lowest, each once. `Quiescence` walks through that, and only it makes the token (`Quiesced`) that a change wants.
 
 A cluster that is added gets its history from one place: the log of a cluster that has everything in the right order,
 whatever the flags of its records mean by now. What comes later it gets by flags. Between the two lies a cut, one
@@ -20,12 +20,12 @@ from keyshared._checks import check_kind, check_mapping
 from keyshared.distribution.distributor import Hop
 from keyshared.errors import ConfigError, QuiesceError, shown
 
-__all__ = ["Change", "Drain", "Follows", "Moved", "Quiesced"]
+__all__ = ["Follows", "LinkMove", "Quiesced", "Quiescence", "TreeChange"]
 
 _Tree = TypeVar("_Tree")
 
 
-class Moved(NamedTuple):
+class LinkMove(NamedTuple):
     """A link that becomes another one: its distributor goes on at its position, with another target or level.
 
     Attributes:
@@ -50,8 +50,8 @@ class Follows(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[_Tree]):
-    """A change of a tree, planned and not yet in force: a value, made by the ``plan_`` methods of `DistributionTree`.
+class TreeChange(Generic[_Tree]):
+    """A change of a tree that is not in force yet: a value, made by the ``propose_`` methods of `DistributionTree`.
 
     Attributes:
         before: The tree that it starts from.
@@ -73,7 +73,7 @@ class Change(Generic[_Tree]):
     after: _Tree
     added: tuple[Hop, ...] = ()
     removed: tuple[Hop, ...] = ()
-    moved: tuple[Moved, ...] = ()
+    moved: tuple[LinkMove, ...] = ()
     rewind: bool = False
     drains: tuple[Hop, ...] = ()
     silent: tuple[str, ...] = ()
@@ -94,8 +94,8 @@ class Change(Generic[_Tree]):
         """Tell where each added link starts: the cut between what `fill` copies and what goes by flags.
 
         Args:
-            log_ends: The offset after the last record of the cluster that `fill` reads, seen while `Drain.stop` stood
-                still.
+            log_ends: The offset after the last record of the cluster that `fill` reads, seen while `Quiescence.stop`
+                stood still.
             positions: For each leader of ``follows`` the offset that it reads next, seen while it stood still.
 
         Returns:
@@ -106,7 +106,7 @@ class Change(Generic[_Tree]):
 
         Example:
             >>> from keyshared.distribution import DistributionTree
-            >>> change = DistributionTree(["c1", "c2"]).plan_add("c3", near=["c1", "c2"])
+            >>> change = DistributionTree(["c1", "c2"]).propose_add("c3", near=["c1", "c2"])
             >>> change.fill, [tuple(each.leader) for each in change.follows]
             (Hop(cluster='c1', level=32, target='c3'), [('c2', 16, 'c1')])
             >>> for hop, offset in change.starts({"c1": 9}, {Hop("c2", 16, "c1"): 7}).items():
@@ -130,7 +130,7 @@ class Change(Generic[_Tree]):
         """Refuse to come into force without proof that it may.
 
         Args:
-            token: From a `Drain` of this very change.
+            token: From a `Quiescence` of this very change.
 
         Raises:
             QuiesceError: It needs a token, and this is none, or that of another change.
@@ -146,13 +146,13 @@ class Change(Generic[_Tree]):
 
 @dataclass(frozen=True, slots=True)
 class Quiesced(Generic[_Tree]):
-    """The token: everything that a change would have broken has been drained. Made by `Drain.token`.
+    """The token: everything that a change would have broken has been drained. Made by `Quiescence.token`.
 
     Attributes:
         change: The change that it allows.
     """
 
-    change: Change[_Tree]
+    change: TreeChange[_Tree]
 
 
 @dataclass(slots=True)
@@ -170,13 +170,13 @@ class _Stage:
     marks: dict[str, int] = field(default_factory=dict)
 
 
-class Drain(Generic[_Tree]):
+class Quiescence(Generic[_Tree]):
     """Walks a change through its drain, level by level, on observations that the host makes.
 
     Repeat: stop what `stop` names, then read the end of every log and the committed position of every link, in this
     order or at once, and hand both to `observe`, until it answers True. Logs go on growing meanwhile, that does not
     matter: at each level everything counts that was there when the level's turn came. What was stopped stays stopped
-    until the change is in force; where a cluster is added, until `Change.starts` has been told where it stands.
+    until the change is in force; where a cluster is added, until `TreeChange.starts` has been told where it stands.
 
     Args:
         change: What is to come into force.
@@ -190,8 +190,8 @@ class Drain(Generic[_Tree]):
     Example:
         >>> from keyshared.distribution import DistributionTree
         >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
-        >>> change = tree.plan_move(Hop("c1", 3, "c3"), "c4")
-        >>> drain = Drain(change)
+        >>> change = tree.propose_move(Hop("c1", 3, "c3"), "c4")
+        >>> drain = Quiescence(change)
         >>> drain.stop, drain.watch
         ((Hop(cluster='c1', level=3, target='c3'),), (Hop(cluster='c3', level=1, target='c4'), \
 Hop(cluster='c4', level=1, target='c3')))
@@ -205,8 +205,8 @@ Hop(cluster='c4', level=1, target='c3')))
 
     __slots__ = ("_change", "_stages")
 
-    def __init__(self, change: Change[_Tree]) -> None:
-        check_kind("change", change, Change)
+    def __init__(self, change: TreeChange[_Tree]) -> None:
+        check_kind("change", change, TreeChange)
         if not change.needs_drain:
             raise ConfigError("needs_drain", change.needs_drain, "be True; apply the change without a token")
         self._change = change
@@ -226,7 +226,7 @@ Hop(cluster='c4', level=1, target='c3')))
     def stop(self) -> tuple[Hop, ...]:
         """The links that have to stand still from now on: above the level whose turn it is, those with a new target.
 
-        Where a cluster is added, those whose position a new link starts at: until `Change.starts` has been told.
+        Where a cluster is added, those whose position a new link starts at: until `TreeChange.starts` has been told.
         None if levels change: then nothing is produced anywhere, and all links have to read to the very end.
         """
         if self._change.renumbers:

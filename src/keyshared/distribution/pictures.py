@@ -98,7 +98,7 @@ def _drawn(
     for name, _ in placed[1:]:
         yield edge(name.rpartition("_")[0], name)
     name_of = {branch: name for name, branch in placed if isinstance(branch, str)}
-    for hop in tree.plan():
+    for hop in tree.hops():
         yield link(name_of[hop.cluster], name_of[hop.target], hop.level)
 
 

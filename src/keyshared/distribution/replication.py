@@ -13,21 +13,21 @@ from typing import Final, NamedTuple, TypeAlias
 
 from keyshared._checks import check_kind, checked_kinds, checked_rows
 from keyshared.copyflags import CopyFlags
-from keyshared.distribution.change import Change
+from keyshared.distribution.change import TreeChange
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
 from keyshared.errors import ClockError, ConfigError, shown
 
 __all__ = [
-    "Arrival",
     "Case",
     "Destroyed",
     "Down",
-    "Produced",
+    "RecordArrival",
+    "RecordProduced",
     "Replication",
+    "ReplicationStep",
     "Report",
     "Retreed",
-    "Step",
     "Up",
     "Work",
     "judge",
@@ -37,7 +37,7 @@ __all__ = [
 DEFAULT_MAX_COPIES: Final = 100_000  # far beyond any tree that is right; so only a loop reaches it
 
 
-class Arrival(NamedTuple):
+class RecordArrival(NamedTuple):
     """One record in the log of one cluster.
 
     Attributes:
@@ -72,7 +72,7 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class RecordProduced:
     """Of a schedule: a record is produced.
 
     Attributes:
@@ -150,10 +150,10 @@ class Retreed:
     """
 
     at_ms: int
-    change: Change[DistributionTree]
+    change: TreeChange[DistributionTree]
 
 
-Step: TypeAlias = Produced | Work | Down | Up | Destroyed | Retreed
+ReplicationStep: TypeAlias = RecordProduced | Work | Down | Up | Destroyed | Retreed
 """One thing that happens. Schedules have them in the order of time; any sequence of picks is an interleaving."""
 
 
@@ -196,14 +196,14 @@ class Replication:
 
     Args:
         clusters: Names of the clusters.
-        hops: The links between them: those of a tree (`DistributionTree.plan`), or wrong ones.
+        hops: The links between them: those of a tree (`DistributionTree.hops`), or wrong ones.
 
     Raises:
         ConfigError: A cluster or link is given twice, or a link is to or from a cluster that is not given.
 
     Example:
         >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
-        >>> world = Replication(tree.clusters, tree.plan())
+        >>> world = Replication(tree.clusters, tree.hops())
         >>> world.produce("c1", now_ms=0)
         0
         >>> [tuple(hop) for hop in world.ready()]
@@ -226,7 +226,7 @@ class Replication:
         self._down: set[str] = set()
         self._next: Counter[str] = Counter()
         self._now_ms = 0
-        self.arrivals: list[Arrival] = []
+        self.arrivals: list[RecordArrival] = []
         for hop in links:
             self._checked("hop", hop.cluster)
             self._checked("hop", hop.target)
@@ -337,14 +337,18 @@ class Replication:
         self._forget(cluster)
 
     def apply(
-        self, change: Change[DistributionTree], *, starts: Mapping[Hop, int] | None = None, now_ms: int | None = None
+        self,
+        change: TreeChange[DistributionTree],
+        *,
+        starts: Mapping[Hop, int] | None = None,
+        now_ms: int | None = None,
     ) -> None:
         """Bring a change of the tree into force, drained or not. A cluster that it adds is filled at once.
 
         Args:
             change: Which.
-            starts: Where added links start: `Change.starts`, if links that stood still have gone on since. By default
-                as everything stands now.
+            starts: Where added links start: `TreeChange.starts`, if links that stood still have gone on since. By
+                default as everything stands now.
             now_ms: When, not before the previous call.
 
         Raises:
@@ -352,7 +356,7 @@ class Replication:
                 filled from is down or gone; or a start is none.
             ClockError: Time went back.
         """
-        check_kind("change", change, Change)
+        check_kind("change", change, TreeChange)
         for moved in change.moved:
             if moved.old not in self._positions:
                 raise ConfigError("change", moved.old, "move links that are there")
@@ -407,7 +411,7 @@ class Replication:
         return tuple(self._logs)
 
     def log_ends(self) -> dict[str, int]:
-        """Give the offset after the last record of each cluster, for `Drain.observe`.
+        """Give the offset after the last record of each cluster, for `Quiescence.observe`.
 
         Returns:
             A new dict.
@@ -415,7 +419,7 @@ class Replication:
         return {cluster: len(log) for cluster, log in self._logs.items()}
 
     def positions(self) -> dict[Hop, int]:
-        """Give the offset that each link reads next, for `Drain.observe`.
+        """Give the offset that each link reads next, for `Quiescence.observe`.
 
         Returns:
             A new dict.
@@ -438,7 +442,7 @@ class Replication:
     def _next_of(self, hop: Hop) -> _Record:
         return self._logs[hop.cluster][self._positions[hop]]
 
-    def _begins(self, change: Change[DistributionTree], starts: Mapping[Hop, int] | None) -> dict[Hop, int]:
+    def _begins(self, change: TreeChange[DistributionTree], starts: Mapping[Hop, int] | None) -> dict[Hop, int]:
         """Where each added link begins, within the log that it reads."""
         begins = change.starts(self.log_ends(), self.positions()) if starts is None else starts
         if not isinstance(begins, Mapping):
@@ -465,7 +469,7 @@ class Replication:
 
     def _append(self, cluster: str, record: _Record, hop: Hop | None) -> None:
         self._logs[cluster].append(record)
-        self.arrivals.append(Arrival(self._now_ms, cluster, *record, hop))
+        self.arrivals.append(RecordArrival(self._now_ms, cluster, *record, hop))
 
     def _tick(self, now_ms: int | None) -> None:
         if now_ms is None:
@@ -485,7 +489,11 @@ class Replication:
 
 
 def run(
-    tree: DistributionTree, schedule: Iterable[Step], *, settle: bool = True, max_copies: int = DEFAULT_MAX_COPIES
+    tree: DistributionTree,
+    schedule: Iterable[ReplicationStep],
+    *,
+    settle: bool = True,
+    max_copies: int = DEFAULT_MAX_COPIES,
 ) -> Report:
     """Put a schedule through a tree, and judge what arrived.
 
@@ -507,14 +515,15 @@ def run(
 
     Example:
         >>> tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])
-        >>> run(tree, [Produced(0, "c1"), Work(1, 0), Produced(2, "c1")]).exactly_once_in_order
+        >>> run(tree, [RecordProduced(0, "c1"), Work(1, 0), RecordProduced(2, "c1")]).exactly_once_in_order
         True
-        >>> move = tree.plan_move(Hop("c1", 32, "c3"), "c4")  # while the first is on its way from c3 to c4
-        >>> run(tree, [Produced(0, "c1"), Work(1, 0), Retreed(2, move), Produced(3, "c1"), Work(4, 0)]).reordered
+        >>> move = tree.propose_move(Hop("c1", 32, "c3"), "c4")  # while the first is on its way from c3 to c4
+        >>> steps = [RecordProduced(0, "c1"), Work(1, 0), Retreed(2, move), RecordProduced(3, "c1"), Work(4, 0)]
+        >>> run(tree, steps).reordered
         (Case(origin='c1', sequence=0, cluster='c4'),)
     """
     check_kind("tree", tree, DistributionTree)
-    world = Replication(tree.clusters, tree.plan())
+    world = Replication(tree.clusters, tree.hops())
     for step in schedule:
         _take(world, step)
     if settle:
@@ -524,7 +533,7 @@ def run(
 
 def _take(world: Replication, step: object) -> None:
     match step:
-        case Produced(at_ms, cluster, flags):
+        case RecordProduced(at_ms, cluster, flags):
             world.produce(cluster, flags=flags, now_ms=at_ms)
         case Work(at_ms, pick, crash):
             ready = world.ready()
@@ -539,10 +548,10 @@ def _take(world: Replication, step: object) -> None:
         case Retreed(at_ms, change):
             world.apply(change, now_ms=at_ms)
         case _:
-            raise ConfigError("schedule", step, "hold Produced, Work, Down, Up, Destroyed and Retreed only")
+            raise ConfigError("schedule", step, "hold RecordProduced, Work, Down, Up, Destroyed and Retreed only")
 
 
-def judge(arrivals: Iterable[Arrival], clusters: Collection[str]) -> Report:
+def judge(arrivals: Iterable[RecordArrival], clusters: Collection[str]) -> Report:
     """Say what was lost, doubled or overtaken.
 
     Args:
@@ -557,7 +566,7 @@ def judge(arrivals: Iterable[Arrival], clusters: Collection[str]) -> Report:
         O(a + r c), a arrivals of r records, c clusters.
 
     Example:
-        >>> here, there = Arrival(0, "c1", "c1", 0), Arrival(7, "c2", "c1", 0)
+        >>> here, there = RecordArrival(0, "c1", "c1", 0), RecordArrival(7, "c2", "c1", 0)
         >>> judge([here, there, there], ["c1", "c2", "c3"]).duplicated
         (Case(origin='c1', sequence=0, cluster='c2'),)
     """
@@ -568,7 +577,7 @@ def judge(arrivals: Iterable[Arrival], clusters: Collection[str]) -> Report:
     reordered: set[Case] = set()
     total = 0
     for at_ms, cluster, origin, sequence, _, _ in checked_rows(
-        "arrival", arrivals, len(Arrival._fields), "the fields of Arrival"
+        "arrival", arrivals, len(RecordArrival._fields), "the fields of RecordArrival"
     ):
         total += 1
         case = Case(origin, sequence, cluster)

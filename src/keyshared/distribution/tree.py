@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from keyshared._checks import check_text
 from keyshared.copyflags import CopyFlags
-from keyshared.distribution.change import Change, Follows, Moved, Quiesced
+from keyshared.distribution.change import Follows, LinkMove, Quiesced, TreeChange
 from keyshared.distribution.distributor import Copy, Distributor, Hop, check_flags
 from keyshared.distribution.shape import (
     Branch,
@@ -34,7 +34,7 @@ from keyshared.distribution.shape import (
 )
 from keyshared.errors import ConfigError, InvariantError, TopologyError
 
-__all__ = ["MAX_LINKS", "Decision", "DistributionTree"]
+__all__ = ["MAX_LINKS", "CopyDecision", "DistributionTree"]
 
 MAX_LINKS: Final = 250_000
 """Links of one tree: 500 clusters side by side, or 15,000 in pairs of pairs."""
@@ -42,7 +42,7 @@ MAX_LINKS: Final = 250_000
 _SHOWN_BITS: Final = 8  # as bits, like the page; more is easier to read as levels
 
 
-class Decision(NamedTuple):
+class CopyDecision(NamedTuple):
     """What one distributor makes of one record.
 
     Attributes:
@@ -106,7 +106,7 @@ class DistributionTree:
 
     Example:
         >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
-        >>> [tuple(hop) for hop in tree.plan() if hop.cluster == "c1"]
+        >>> [tuple(hop) for hop in tree.hops() if hop.cluster == "c1"]
         [('c1', 3, 'c3'), ('c1', 1, 'c2')]
         >>> tree.copies("c3", CopyFlags(0b100))
         (Copy(target='c4', flags=CopyFlags(0b101)),)
@@ -114,13 +114,13 @@ class DistributionTree:
         (32, 16)
     """
 
-    __slots__ = ("_hops", "_levels", "_plan", "_root")
+    __slots__ = ("_hops", "_levels", "_links", "_root")
 
     def __init__(self, nested: Nested, hops: Iterable[Hop] = ()) -> None:
         self._fill(parse(nested), hops)
 
     @classmethod
-    def from_plan(cls, nested: Nested, hops: Iterable[Hop]) -> "DistributionTree":
+    def from_hops(cls, nested: Nested, hops: Iterable[Hop]) -> "DistributionTree":
         """Check links that are deployed somewhere: nothing is given by default.
 
         Args:
@@ -128,13 +128,13 @@ class DistributionTree:
             hops: Every link.
 
         Returns:
-            The tree; its `plan` has these links.
+            The tree; its `hops` are these links.
 
         Raises:
             TopologyError: As for the constructor, or a link is missing.
 
         Example:
-            >>> DistributionTree.from_plan({1: ["c1", "c2"]}, [Hop("c1", 1, "c2")])
+            >>> DistributionTree.from_hops({1: ["c1", "c2"]}, [Hop("c1", 1, "c2")])
             Traceback (most recent call last):
             ...
             keyshared.errors.TopologyError: at tree: target of 'c2' at level 1 is None; it must be one of 'c1', \
@@ -143,7 +143,7 @@ which get nothing from there otherwise
         given = tuple(hops)
         built = cls(nested, given)
         there = set(given)
-        for slot, hop in zip(_slots(built._root), built._plan, strict=True):
+        for slot, hop in zip(_slots(built._root), built._links, strict=True):
             if hop not in there:
                 requirement = f"be one of {_shown(slot.siblings)}, which get nothing from there otherwise"
                 raise TopologyError(path_text(slot.path), _target_of(*slot.key), None, requirement)
@@ -162,11 +162,11 @@ which get nothing from there otherwise
             raise TopologyError("tree", "number of links", links, f"be at most {MAX_LINKS}; put clusters under nodes")
         slots = _slots(root)
         chosen = _placed(root, slots, hops)
-        self._plan = tuple(
+        self._links = tuple(
             Hop(slot.cluster, slot.node.level, chosen.get(number, slot.default)) for number, slot in enumerate(slots)
         )
         hops_of: dict[str, list[Hop]] = {cluster: [] for cluster in leaves(root)}
-        for hop in self._plan:
+        for hop in self._links:
             hops_of[hop.cluster].append(hop)
         self._hops = {cluster: tuple(own) for cluster, own in hops_of.items()}
         self._levels = {cluster: CopyFlags.of(*(hop.level for hop in links)) for cluster, links in self._hops.items()}
@@ -197,7 +197,7 @@ which get nothing from there otherwise
 
     @property
     def crowded(self) -> tuple[tuple[str, ...], ...]:
-        """The subtrees beside which `plan_add` finds no free level, each as its clusters: a warning."""
+        """The subtrees beside which `propose_add` finds no free level, each as its clusters: a warning."""
         return tuple(map(leaves, crowded(self._root)))
 
     def levels(self, cluster: str) -> tuple[int, ...]:
@@ -214,13 +214,13 @@ which get nothing from there otherwise
         """
         return self._levels[self._known("cluster", cluster)].levels
 
-    def plan(self) -> tuple[Hop, ...]:
+    def hops(self) -> tuple[Hop, ...]:
         """List every link: cluster by cluster, the highest level first.
 
         Returns:
             One for each cluster, level above it, and sibling subtree there.
         """
-        return self._plan
+        return self._links
 
     def distributors(self, cluster: str) -> tuple[Distributor, ...]:
         """List what has to run on a cluster.
@@ -262,7 +262,7 @@ which get nothing from there otherwise
         decided = (hop.forward(flags) for hop in self._hops[cluster])
         return tuple(copy for copy in decided if copy is not None)
 
-    def explain(self, origin: str) -> tuple[Decision, ...]:
+    def explain(self, origin: str) -> tuple[CopyDecision, ...]:
         """Follow a record from its production to the last decision about it.
 
         Args:
@@ -292,14 +292,14 @@ which get nothing from there otherwise
             cluster, flags = arrived.popleft()
             for distributor in self.distributors(cluster):
                 copies = distributor.copies(flags)
-                decisions.append(Decision(cluster, flags, distributor.level, copies))
+                decisions.append(CopyDecision(cluster, flags, distributor.level, copies))
                 arrived.extend(copies)
         return tuple(decisions)
 
-    def plan_add(
+    def propose_add(
         self, cluster: str, *, near: str | Collection[str], wide: bool = False, source: str | None = None
-    ) -> "Change[DistributionTree]":
-        """Plan a new cluster. No level and no link that is there changes, and production goes on everywhere.
+    ) -> "TreeChange[DistributionTree]":
+        """Propose a new cluster. No level and no link that is there changes, and production goes on everywhere.
 
         The new cluster is filled before it takes part: with everything that one cluster has, up to a cut, whatever
         was moved, removed or renumbered before. Beside one cluster that can be done at any time. Beside a subtree of
@@ -315,7 +315,7 @@ which get nothing from there otherwise
                 node above. By default the first one of ``near``, in the order of the shape.
 
         Returns:
-            The change; see `Change.fill` and `Change.starts`.
+            The change; see `TreeChange.fill` and `TreeChange.starts`.
 
         Raises:
             ConfigError: The name is none or is taken, ``near`` is not in the tree, or ``source`` would not copy to the
@@ -324,14 +324,14 @@ which get nothing from there otherwise
 
         Example:
             >>> tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])
-            >>> change = tree.plan_add("c5", near="c4")
+            >>> change = tree.propose_add("c5", near="c4")
             >>> change.after.nested
             {32: [{16: ['c1', 'c2']}, {16: ['c3', {8: ['c4', 'c5']}]}]}
             >>> change.fill, change.needs_drain
             (Hop(cluster='c4', level=8, target='c5'), False)
             >>> tree.apply(change).levels("c5")
             (32, 16, 8)
-            >>> [str(hop) for hop in tree.plan_add("c5", near=["c3", "c4"]).drains]
+            >>> [str(hop) for hop in tree.propose_add("c5", near=["c3", "c4"]).drains]
             ["'c4' at level 16 to 'c3'"]
         """
         check_text("cluster", cluster)
@@ -343,9 +343,9 @@ which get nothing from there otherwise
         for name in asked:
             self._known("near", name)
         root = add(self._root, path_of(self._root, asked), cluster, wide=wide)
-        after = DistributionTree._from_root(root, self._plan)
-        there = set(self._plan)
-        added = tuple(hop for hop in after._plan if hop not in there)
+        after = DistributionTree._from_root(root, self._links)
+        there = set(self._links)
+        added = tuple(hop for hop in after._links if hop not in there)
         feeds = {hop.cluster: hop for hop in added if hop.target == cluster}
         first = next(name for name in self.clusters if name in asked)
         fill = feeds.get(first if source is None else source)
@@ -353,10 +353,10 @@ which get nothing from there otherwise
             raise ConfigError("source", source, f"be one of {_shown(feeds)}, which will copy to {cluster!r}")
         follows = tuple(Follows(feeds[hop.cluster], hop) for hop in self._leading_to(fill.cluster, feeds))
         drains = tuple(each.leader for each in follows)
-        return Change(self, after, added=added, drains=drains, fill=fill, follows=follows)
+        return TreeChange(self, after, added=added, drains=drains, fill=fill, follows=follows)
 
-    def plan_move(self, hop: Hop, target: str) -> "Change[DistributionTree]":
-        """Plan another target for a link, such as before maintenance of the old one. Needs a drain.
+    def propose_move(self, hop: Hop, target: str) -> "TreeChange[DistributionTree]":
+        """Propose another target for a link, such as before maintenance of the old one. Needs a drain.
 
         Args:
             hop: The link as it is.
@@ -374,12 +374,12 @@ which get nothing from there otherwise
             others = tuple(name for name in slot.siblings if name != hop.target)
             where = path_text(slot.path)
             raise TopologyError(where, _target_of(*slot.key), target, f"be one of {_shown(others)} instead")
-        moved = Moved(hop, hop._replace(target=target))
-        after = DistributionTree._from_root(self._root, (moved.new if other == hop else other for other in self._plan))
-        return Change(self, after, moved=(moved,), drains=self._inside([slot]))
+        moved = LinkMove(hop, hop._replace(target=target))
+        after = DistributionTree._from_root(self._root, (moved.new if other == hop else other for other in self._links))
+        return TreeChange(self, after, moved=(moved,), drains=self._inside([slot]))
 
-    def plan_remove(self, cluster: str) -> "Change[DistributionTree]":
-        """Plan to take a cluster out in good order. Needs a drain, and nothing produced on the cluster meanwhile.
+    def propose_remove(self, cluster: str) -> "TreeChange[DistributionTree]":
+        """Propose to take a cluster out in good order. Needs a drain, and nothing produced on the cluster meanwhile.
 
         Args:
             cluster: Which.
@@ -393,10 +393,12 @@ which get nothing from there otherwise
         change = self._without(cluster)
         slots = [self._slot_of(moved.old) for moved in change.moved]
         drains = self._inside(slots, *self._hops[cluster])
-        return Change(self, change.after, removed=change.removed, moved=change.moved, drains=drains, silent=(cluster,))
+        return TreeChange(
+            self, change.after, removed=change.removed, moved=change.moved, drains=drains, silent=(cluster,)
+        )
 
-    def plan_loss(self, cluster: str) -> "Change[DistributionTree]":
-        """Plan to go on without a cluster that is destroyed. Comes into force at once.
+    def propose_loss(self, cluster: str) -> "TreeChange[DistributionTree]":
+        """Propose to go on without a cluster that is destroyed. Comes into force at once.
 
         What the lost cluster had received and not handed on is sent again: the links that led to it start again at the
         start of their logs, so that the clusters of its subtree get duplicates. What had been produced on the lost
@@ -412,10 +414,10 @@ which get nothing from there otherwise
             ConfigError: The cluster is not in the tree, or is the only one.
         """
         change = self._without(cluster)
-        return Change(self, change.after, removed=change.removed, moved=change.moved, rewind=True)
+        return TreeChange(self, change.after, removed=change.removed, moved=change.moved, rewind=True)
 
-    def plan_renumber(self) -> "Change[DistributionTree]":
-        """Plan to hand out all levels again, with room in between. Needs a drain, and nothing produced meanwhile.
+    def propose_renumber(self) -> "TreeChange[DistributionTree]":
+        """Propose to hand out all levels again, with room in between. Needs a drain, and nothing produced meanwhile.
 
         Returns:
             The change: every link moves to its new level.
@@ -428,32 +430,32 @@ which get nothing from there otherwise
         """
         root = relevel(self._root)
         slots = _slots(root)
-        hops = [Hop(slot.cluster, slot.node.level, old.target) for slot, old in zip(slots, self._plan, strict=True)]
+        hops = [Hop(slot.cluster, slot.node.level, old.target) for slot, old in zip(slots, self._links, strict=True)]
         after = DistributionTree._from_root(root, hops)
-        moved = tuple(Moved(old, new) for old, new in zip(self._plan, after._plan, strict=True) if old != new)
+        moved = tuple(LinkMove(old, new) for old, new in zip(self._links, after._links, strict=True) if old != new)
         if not moved:
-            return Change(self, after)
-        drains = tuple(sorted(self._plan, key=_by_level))
-        return Change(self, after, moved=moved, drains=drains, silent=self.clusters)
+            return TreeChange(self, after)
+        drains = tuple(sorted(self._links, key=_by_level))
+        return TreeChange(self, after, moved=moved, drains=drains, silent=self.clusters)
 
     def apply(
-        self, change: "Change[DistributionTree]", quiesced: "Quiesced[DistributionTree] | None" = None
+        self, change: "TreeChange[DistributionTree]", quiesced: "Quiesced[DistributionTree] | None" = None
     ) -> "DistributionTree":
         """Bring a change into force.
 
         Args:
-            change: Planned on this tree.
-            quiesced: `Drain.token`, if the change needs one.
+            change: Proposed by this tree.
+            quiesced: `Quiescence.token`, if the change needs one.
 
         Returns:
             The tree from now on.
 
         Raises:
-            ConfigError: The change was planned on another tree.
+            ConfigError: The change was proposed by another tree.
             QuiesceError: It needs a token, and this is none, or that of another change.
         """
         if getattr(change, "before", None) != self:
-            raise ConfigError("change", change, "be planned on this very tree; plan it again")
+            raise ConfigError("change", change, "be proposed by this very tree; propose it again")
         change.check_token(quiesced)
         return change.after
 
@@ -480,9 +482,9 @@ which get nothing from there otherwise
         return cluster
 
     def _slot_of(self, hop: Hop) -> _Slot:
-        if hop not in self._plan:
-            raise ConfigError("hop", hop, "be one of plan()")
-        return next(slot for slot, other in zip(_slots(self._root), self._plan, strict=True) if other == hop)
+        if hop not in self._links:
+            raise ConfigError("hop", hop, "be one of hops()")
+        return next(slot for slot, other in zip(_slots(self._root), self._links, strict=True) if other == hop)
 
     def _inside(self, slots: Iterable[_Slot], *more: Hop) -> tuple[Hop, ...]:
         """The links between the clusters of these sibling subtrees, and more, the highest level first."""
@@ -490,44 +492,44 @@ which get nothing from there otherwise
         for slot in slots:
             inside = set(slot.siblings)
             # a link between two clusters of a subtree belongs to a node of it: targets are across the link's own node
-            found.update(dict.fromkeys(hop for hop in self._plan if hop.cluster in inside and hop.target in inside))
+            found.update(dict.fromkeys(hop for hop in self._links if hop.cluster in inside and hop.target in inside))
         return tuple(sorted(found, key=_by_level))
 
     def _leading_to(self, source: str, clusters: Collection[str]) -> tuple[Hop, ...]:
         """The links by which what enters at these clusters comes to one of them, the highest level first."""
-        slots = zip(_slots(self._root), self._plan, strict=True)
+        slots = zip(_slots(self._root), self._links, strict=True)
         found = [hop for slot, hop in slots if slot.cluster in clusters and source in slot.siblings]
         return tuple(sorted(found, key=_by_level))
 
-    def _without(self, cluster: str) -> "Change[DistributionTree]":
+    def _without(self, cluster: str) -> "TreeChange[DistributionTree]":
         self._known("cluster", cluster)
         if isinstance(self._root, str):
             raise ConfigError("cluster", cluster, "not be the only one")
-        kept = [hop for hop in self._plan if cluster not in (hop.cluster, hop.target)]
+        kept = [hop for hop in self._links if cluster not in (hop.cluster, hop.target)]
         after = DistributionTree._from_root(remove(self._root, cluster), kept)
         stays = set(kept)
-        new = {(hop.cluster, hop.level): hop for hop in after._plan if hop not in stays}
+        new = {(hop.cluster, hop.level): hop for hop in after._links if hop not in stays}
         moved, removed = [], []
-        for hop in self._plan:
+        for hop in self._links:
             if hop.target == cluster and (hop.cluster, hop.level) in new:
-                moved.append(Moved(hop, new[hop.cluster, hop.level]))
+                moved.append(LinkMove(hop, new[hop.cluster, hop.level]))
             elif cluster in (hop.cluster, hop.target):
                 removed.append(hop)
-        return Change(self, after, removed=tuple(removed), moved=tuple(moved))
+        return TreeChange(self, after, removed=tuple(removed), moved=tuple(moved))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DistributionTree):
             return NotImplemented
-        return self._root == other._root and self._plan == other._plan
+        return self._root == other._root and self._links == other._links
 
     def __hash__(self) -> int:
-        return hash((self._root, self._plan))
+        return hash((self._root, self._links))
 
     def __repr__(self) -> str:
-        return f"<DistributionTree of {len(self._hops)} clusters, {len(self._plan)} links: {self.nested}>"
+        return f"<DistributionTree of {len(self._hops)} clusters, {len(self._links)} links: {self.nested}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return DistributionTree, (self.nested, self._plan)
+        return DistributionTree, (self.nested, self._links)
 
 
 def _slots(root: Branch) -> tuple[_Slot, ...]:

@@ -1,6 +1,6 @@
 """A dispatcher that lives in pieces: commands in, rows out, its state as bytes in between."""
 
-from keyshared.journal.commands import COMMANDS, LATE, Command, Fields, Outcome
+from keyshared.journal.commands import COMMANDS, LATE, Command, Fields, OutcomeRow
 from keyshared.journal.journal import DEFAULT_MAX_BYTES, Journal
 
 __all__ = [
@@ -10,5 +10,5 @@ __all__ = [
     "Command",
     "Fields",
     "Journal",
-    "Outcome",
+    "OutcomeRow",
 ]

@@ -26,7 +26,7 @@ from keyshared.errors import ConfigError
 from keyshared.hashing.named import Key
 from keyshared.ranges import Weight
 
-__all__ = ["COMMANDS", "LATE", "OFFER", "REFUSED", "Command", "Fields", "Outcome", "call", "fields_of"]
+__all__ = ["COMMANDS", "LATE", "OFFER", "REFUSED", "Command", "Fields", "OutcomeRow", "call", "fields_of"]
 
 OFFER: Final = "offer"
 """The command that brings a message; whoever keeps the messages that do not fit yet carries it out."""
@@ -76,7 +76,7 @@ class Command(NamedTuple):
     resumed: bool | None = None
 
 
-class Outcome(NamedTuple):
+class OutcomeRow(NamedTuple):
     """One thing that a dispatcher said.
 
     Attributes:
@@ -92,7 +92,7 @@ class Outcome(NamedTuple):
         reason: Why; of a refusal the whole text of the error.
 
     Example:
-        >>> Outcome(0, 7, 1_200, "cursor_advanced", offset=3).offset
+        >>> OutcomeRow(0, 7, 1_200, "cursor_advanced", offset=3).offset
         3
     """
 
@@ -143,7 +143,7 @@ COMMANDS: Final = (OFFER, *_CALLS)
 """What a command may be: methods of the dispatcher, except those that need more than a row can hold."""
 
 
-def call(dispatcher: KeySharedDispatcher, command: Command, now_ms: int) -> list[Effect]:
+def call(dispatcher: KeySharedDispatcher, command: Command, *, now_ms: int) -> list[Effect]:
     """Make the call that a command stands for.
 
     Args:
@@ -164,7 +164,7 @@ def call(dispatcher: KeySharedDispatcher, command: Command, now_ms: int) -> list
     Example:
         >>> from keyshared import HashRing
         >>> dispatcher = KeySharedDispatcher(HashRing())
-        >>> call(dispatcher, Command(0, 5, "add_consumer", consumer="c1"), 5), dispatcher.owner("order-1")
+        >>> call(dispatcher, Command(0, 5, "add_consumer", consumer="c1"), now_ms=5), dispatcher.owner("order-1")
         ([], 'c1')
     """
     check_kind("dispatcher", dispatcher, KeySharedDispatcher)

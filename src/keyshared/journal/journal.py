@@ -25,7 +25,7 @@ from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Effect, Load, Skipped, SkipReason
 from keyshared.errors import ConfigError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError, shown
 from keyshared.hashing.named import key_bytes
-from keyshared.journal.commands import LATE, OFFER, REFUSED, Command, Fields, Outcome, call, fields_of
+from keyshared.journal.commands import LATE, OFFER, REFUSED, Command, Fields, OutcomeRow, call, fields_of
 from keyshared.ring import HashRing
 
 __all__ = ["DEFAULT_MAX_BYTES", "Journal"]
@@ -43,7 +43,7 @@ _MOST_STRETCHES: Final = (
 _SKIPPED: Final = "it comes after a command that stands behind it"
 _FORGOTTEN: Final = "it comes after a command that stands behind it, or once more: so far back is not remembered"
 
-_new: Final = tuple.__new__  # builds an Outcome in half the time that its own constructor takes
+_new: Final = tuple.__new__  # builds an OutcomeRow in half the time that its own constructor takes
 
 
 class Journal:
@@ -157,7 +157,7 @@ class Journal:
 
     # inputs
 
-    def apply(self, command: Command) -> list[Outcome]:
+    def apply(self, command: Command) -> list[OutcomeRow]:
         """Let time pass until a command, and carry it out.
 
         Args:
@@ -177,7 +177,7 @@ class Journal:
         for name, value in (("sequence", command.sequence), ("at_ms", command.at_ms)):
             if type(value) is not int:
                 raise ConfigError(name, value, "be an int")
-        out: list[Outcome] = []
+        out: list[OutcomeRow] = []
         if self._sequence is not None and command.sequence <= self._sequence:
             self._look_back(command, out)
             return out
@@ -196,7 +196,7 @@ class Journal:
         self._pass_to(now, out)  # what fell due by the command itself
         return out
 
-    def apply_all(self, commands: Iterable[Command]) -> Iterator[Outcome]:
+    def apply_all(self, commands: Iterable[Command]) -> Iterator[OutcomeRow]:
         """Carry out commands that come in any order, lazily.
 
         Args:
@@ -214,7 +214,7 @@ class Journal:
         for command in sorted(checked_kinds("command", commands, Command), key=_sequence_of):
             yield from self.apply(command)
 
-    def advance(self, until_ms: int) -> list[Outcome]:
+    def advance(self, until_ms: int) -> list[OutcomeRow]:
         """Let time pass without a command: everything that is due up to an instant acts, each thing at its own.
 
         The journal's own instant moves to the last deadline that was due, and no further: a command that comes later
@@ -235,7 +235,7 @@ class Journal:
         """
         if type(until_ms) is not int:
             raise ConfigError("until_ms", until_ms, "be an int")
-        out: list[Outcome] = []
+        out: list[OutcomeRow] = []
         self._pass_to(until_ms, out)
         return out
 
@@ -262,7 +262,7 @@ class Journal:
         return len(self._unread)
 
     def next_deadline_ms(self) -> int | None:
-        """When `advance` has something to do next, or None. O(log n) amortised."""
+        """Return when `advance` has something to do next, or None. O(log n) amortised."""
         return self._dispatcher.next_deadline_ms()
 
     # inside
@@ -278,7 +278,7 @@ class Journal:
             del seen[0]
             self._seen_forgotten = True
 
-    def _look_back(self, command: Command, out: list[Outcome]) -> None:
+    def _look_back(self, command: Command, out: list[OutcomeRow]) -> None:
         """Say that a command is late, unless it comes once more."""
         seen, sequence = self._seen, command.sequence
         place = bisect_right(seen, sequence, key=_first_of)  # of the first stretch behind it
@@ -291,7 +291,7 @@ class Journal:
         else:
             reason = _FORGOTTEN
         fields = (LATE, command.offset, None, command.consumer, command.attempt, None, reason)
-        out.append(_new(Outcome, (self._position, sequence, self._now, *fields)))
+        out.append(_new(OutcomeRow, (self._position, sequence, self._now, *fields)))
         self._position += 1
 
     def _join(self, place: int) -> None:
@@ -334,7 +334,7 @@ class Journal:
     def _newest(self) -> int | None:
         return next(reversed(self._unread), self._last)
 
-    def _pass_to(self, until: int, out: list[Outcome]) -> None:
+    def _pass_to(self, until: int, out: list[OutcomeRow]) -> None:
         dispatcher = self._dispatcher
         while (deadline := dispatcher.next_deadline_ms()) is not None and deadline <= until:
             self._now = max(deadline, self._now)
@@ -343,7 +343,7 @@ class Journal:
     def _call(self, command: Command) -> list[Effect]:
         if command.command == OFFER:
             return self._read(command)
-        effects = call(self._dispatcher, command, self._now)
+        effects = call(self._dispatcher, command, now_ms=self._now)
         if self._unread and command.offset is not None:
             if command.command == "gone" and command.offset in self._unread:
                 effects.append(self._skip(command.offset))
@@ -366,7 +366,7 @@ class Journal:
                 return []
         return self._dispatcher.handle_timeout(now_ms=self._now)
 
-    def _take(self, effects: list[Effect], out: list[Outcome]) -> None:
+    def _take(self, effects: list[Effect], out: list[OutcomeRow]) -> None:
         """Write effects down, load what they ask for, and offer what waits while there is room."""
         loads: deque[int] = deque()
         self._write(effects, loads, out)
@@ -379,7 +379,7 @@ class Journal:
                 return
             self._write(effects, loads, out)
 
-    def _write(self, effects: list[Effect], loads: deque[int], out: list[Outcome]) -> None:
+    def _write(self, effects: list[Effect], loads: deque[int], out: list[OutcomeRow]) -> None:
         for effect in effects:
             fields = fields_of(effect)
             if fields is not None:
@@ -387,7 +387,7 @@ class Journal:
             elif isinstance(effect, Load):
                 loads.append(effect.offset)
 
-    def _offer_next(self, out: list[Outcome]) -> list[Effect]:
+    def _offer_next(self, out: list[OutcomeRow]) -> list[Effect]:
         offset, key = self._unread.popitem(last=False)
         try:
             effects = self._dispatcher.offer(offset, key, now_ms=self._now)
@@ -407,12 +407,17 @@ class Journal:
             yield self._skip(offset)
 
     def _refuse(
-        self, offset: int | None, consumer: str | None, attempt: int | None, error: KeySharedError, out: list[Outcome]
+        self,
+        offset: int | None,
+        consumer: str | None,
+        attempt: int | None,
+        error: KeySharedError,
+        out: list[OutcomeRow],
     ) -> None:
         self._tell((REFUSED, offset, None, consumer, attempt, None, str(error)), out)
 
-    def _tell(self, fields: Fields, out: list[Outcome]) -> None:
-        out.append(_new(Outcome, (self._position, self._sequence, self._now, *fields)))
+    def _tell(self, fields: Fields, out: list[OutcomeRow]) -> None:
+        out.append(_new(OutcomeRow, (self._position, self._sequence, self._now, *fields)))
         self._position += 1
 
 

@@ -32,6 +32,7 @@ from keyshared.offsets.index import Bounds
 
 __all__ = [
     "DEFAULT_MARGIN_MS",
+    "DeclineReason",
     "Declined",
     "GroupCommit",
     "GroupPartition",
@@ -39,7 +40,6 @@ __all__ = [
     "OffsetCommitter",
     "OffsetDistributor",
     "OffsetLookup",
-    "Reason",
     "TargetGroup",
     "margin_for",
     "required_margin",
@@ -86,7 +86,7 @@ class OffsetLookup(Protocol):
         ...
 
 
-class Reason(StrEnum):
+class DeclineReason(StrEnum):
     """Why a commit is not passed on, or not made. The offset stays what it is; a later call may end otherwise."""
 
     ALREADY_DISTRIBUTED = "a committer wrote it, and it has crossed this level"
@@ -211,7 +211,7 @@ class Declined:
     """
 
     position: GroupPartition
-    reason: Reason
+    reason: DeclineReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,19 +268,19 @@ class OffsetDistributor:
         check_members("log", log, OffsetLookup)
         metadata = parse_metadata(commit.metadata)
         if isinstance(metadata, MetadataProblem):
-            return Declined(commit.position, Reason.UNREADABLE_METADATA)
+            return Declined(commit.position, DeclineReason.UNREADABLE_METADATA)
         envelope = metadata.envelope
         # An envelope for another offset came along with a commit that the application has made since.
         if envelope is not None and envelope.offset == commit.offset:
             if not envelope.flags.is_due(self.level):
-                return Declined(commit.position, Reason.ALREADY_DISTRIBUTED)
+                return Declined(commit.position, DeclineReason.ALREADY_DISTRIBUTED)
             return GroupTimestamp(commit.position, envelope.timestamp_epoch_ms, envelope.flags.crossing(self.level))
         flags = CopyFlags.of(self.level)
         if not commit.offset:
             return GroupTimestamp(commit.position, None, flags)
         timestamp = log.find_timestamp(commit.offset - 1)
         if timestamp is None:
-            return Declined(commit.position, Reason.EMPTY_LOG)
+            return Declined(commit.position, DeclineReason.EMPTY_LOG)
         # No margin reaches back beyond the first timestamp there is.
         return GroupTimestamp(commit.position, max(_INT64.start, timestamp.low - self.margin_ms), flags)
 
@@ -310,9 +310,9 @@ class OffsetCommitter:
         >>> for offset in range(15):  # its offset 0 is the origin's 25
         ...     log.append(offset, 1_000_000 + 1_000 * (25 + offset))
         >>> sent = GroupTimestamp(GroupPartition("orders", 0, "billing"), 1_034_000, CopyFlags(0b1))
-        >>> OffsetCommitter().plan(sent, TargetGroup(), log).offset
+        >>> OffsetCommitter().propose(sent, TargetGroup(), log).offset
         9
-        >>> OffsetCommitter().plan(sent, TargetGroup(committed=12), log).reason.name
+        >>> OffsetCommitter().propose(sent, TargetGroup(committed=12), log).reason.name
         'NOT_AHEAD'
     """
 
@@ -324,7 +324,7 @@ class OffsetCommitter:
             raise ConfigError("keep_foreign", self.keep_foreign, "be a bool")
         check_int("max_metadata_bytes", self.max_metadata_bytes, 1)
 
-    def plan(
+    def propose(
         self, sent: GroupTimestamp, group: TargetGroup, log: OffsetLookup, *, offset: int | None = None
     ) -> GroupCommit | Declined:
         """Say what to commit.
@@ -353,23 +353,25 @@ class OffsetCommitter:
         if offset is not None:
             check_log_offset("offset", offset)
         if group.active:
-            return Declined(sent.position, Reason.ACTIVE_GROUP)
+            return Declined(sent.position, DeclineReason.ACTIVE_GROUP)
         found = _resume(sent.timestamp_epoch_ms, log) if offset is None else offset
         if group.committed is not None and found <= group.committed:
-            return Declined(sent.position, Reason.NOT_AHEAD)
+            return Declined(sent.position, DeclineReason.NOT_AHEAD)
         metadata = parse_metadata(group.metadata)
         if isinstance(metadata, MetadataProblem):
-            return Declined(sent.position, Reason.UNREADABLE_METADATA)
+            return Declined(sent.position, DeclineReason.UNREADABLE_METADATA)
         return self._commit(sent, found, metadata)
 
     def _commit(self, sent: GroupTimestamp, offset: int, metadata: CommitMetadata) -> GroupCommit | Declined:
         if metadata.foreign and not self.keep_foreign:
-            return Declined(sent.position, Reason.FOREIGN_METADATA)
+            return Declined(sent.position, DeclineReason.FOREIGN_METADATA)
         envelope = OffsetEnvelope(sent.flags, sent.timestamp_epoch_ms, offset)
         text = compose_metadata(metadata.foreign, envelope, self.max_metadata_bytes)
         if isinstance(text, MetadataProblem):
             too_long = text is MetadataProblem.TOO_LONG
-            return Declined(sent.position, Reason.METADATA_TOO_LONG if too_long else Reason.METADATA_NOT_UTF8)
+            return Declined(
+                sent.position, DeclineReason.METADATA_TOO_LONG if too_long else DeclineReason.METADATA_NOT_UTF8
+            )
         return GroupCommit(sent.position, offset, text)
 
 

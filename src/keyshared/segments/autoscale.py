@@ -30,7 +30,7 @@ __all__ = [
     "Decision",
     "LastActions",
     "Merge",
-    "Nothing",
+    "NoAction",
     "Rates",
     "Reason",
     "Rebucket",
@@ -257,7 +257,7 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class NoAction:
     """Leave the topic as it is.
 
     Attributes:
@@ -267,7 +267,7 @@ class Nothing:
     reasons: tuple[Reason, Reason, Reason]
 
 
-Decision: TypeAlias = Split | Rebucket | Merge | Nothing
+Decision: TypeAlias = Split | Rebucket | Merge | NoAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ def decide(
         last: When something was done last.
 
     Returns:
-        One action, or `Nothing` with the reason of each pass.
+        One action, or `NoAction` with the reason of each pass.
 
     Raises:
         ConfigError: An argument is something else.
@@ -362,7 +362,7 @@ def decide(
     if not isinstance(hot, Reason):
         return hot
     cold = _merge_coldest(situation)
-    return Nothing((for_consumers, hot, cold)) if isinstance(cold, Reason) else cold
+    return NoAction((for_consumers, hot, cold)) if isinstance(cold, Reason) else cold
 
 
 def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) -> SegmentMap:
@@ -374,7 +374,7 @@ def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) 
         policy: Bounds the buckets of a merged segment.
 
     Returns:
-        The next map; the same one for `Nothing`.
+        The next map; the same one for `NoAction`.
 
     Raises:
         MisuseError: The map has changed since, and does not allow it any more.
@@ -391,7 +391,7 @@ def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) 
             for segment in decision.segments:
                 segments = segments.rebucket(segment, BucketLayout.equal_width(decision.buckets))
             return segments
-        case Nothing():
+        case NoAction():
             return segments
         case _:
             raise ConfigError("decision", decision, "be one that decide() gave")

@@ -10,8 +10,9 @@ successor while an entry to a segment whose range it shares is unanswered. Until
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from keyshared._checks import checked_now
 from keyshared.buckets.batcher import BatchLimits, BatchMessage, BatchStats, BucketBatcher, EntryBatch, check_message
-from keyshared.errors import ClockError, ConfigError, InvariantError, SequenceOrderError
+from keyshared.errors import ConfigError, InvariantError, SequenceOrderError
 from keyshared.ranges import HashRange
 from keyshared.segments.map import SegmentMap
 from keyshared.segments.segment import Segment
@@ -110,7 +111,7 @@ class SegmentProducer:
         target = self._segments.segment_at(message.segment_hash)
         if self._last is not None and message.sequence_id <= self._last:
             raise SequenceOrderError(message.sequence_id, self._last)
-        self._advance(now_ms)
+        self._now = checked_now(now_ms, self._now)
         self._last = message.sequence_id
         if target.id in self._blocked:
             self._held.append(message)
@@ -125,11 +126,11 @@ class SegmentProducer:
         """
         return [publish for lane in self._lanes.values() for publish in self._sending(lane, lane.batcher.flush())]
 
-    def handle_timeout(self, *, now_ms: int) -> list[Publish]:
+    def handle_timeout(self, *, now_ms: int | None = None) -> list[Publish]:
         """Send what has waited long enough. Early and extra calls are free.
 
         Args:
-            now_ms: Monotonic milliseconds.
+            now_ms: Monotonic milliseconds; None for the same instant as the last call.
 
         Returns:
             Entries to send, in order.
@@ -137,7 +138,7 @@ class SegmentProducer:
         Raises:
             ClockError: ``now_ms`` went back.
         """
-        self._advance(now_ms)
+        self._now = checked_now(now_ms, self._now)
         due = ((lane, lane.batcher.handle_timeout(now_ms=self._now)) for lane in self._lanes.values())
         return [publish for lane, entries in due for publish in self._sending(lane, entries)]
 
@@ -212,10 +213,9 @@ class SegmentProducer:
         """Entries that are neither confirmed nor refused, segment by segment in the order in which they were given."""
         return tuple(Publish(one, entry) for one, lane in self._lanes.items() for entry in lane.unanswered.values())
 
-    @property
     def next_deadline_ms(self) -> int | None:
-        """When `handle_timeout` will send something; None if nothing waits for time to pass. O(segments under way)."""
-        due = (lane.batcher.next_deadline_ms for lane in self._lanes.values())
+        """Return when `handle_timeout` will send something; None if nothing waits. O(segments under way)."""
+        due = (lane.batcher.next_deadline_ms() for lane in self._lanes.values())
         return min((each for each in due if each is not None), default=None)
 
     def stats(self) -> BatchStats:
@@ -296,13 +296,6 @@ class SegmentProducer:
         return frozenset(
             segment.id for segment in self._segments.active if any(_overlap(segment.range, each) for each in closing)
         )
-
-    def _advance(self, now_ms: int | None) -> None:
-        if now_ms is None:
-            return
-        if type(now_ms) is not int or now_ms < self._now:
-            raise ClockError(now_ms, self._now)
-        self._now = now_ms
 
 
 def _overlap(first: HashRange, second: HashRange) -> bool:

@@ -107,41 +107,39 @@ class SegmentProgress:
         self._readable = set(self._now_readable())
 
     @classmethod
-    def from_checkpoint(cls, segments: SegmentMap, data: object) -> Self:
+    def restore(cls, state: object, segments: SegmentMap) -> Self:
         """Go on after a restart. What was outstanding is to be read and offered again, from `resume_offset`.
 
         That the end of a segment was seen is not remembered, unless it was drained: a reader sees it again.
 
         Args:
-            segments: A map, at least as new as the one of the checkpoint. What it has pruned is left out.
-            data: What `checkpoint` gave.
+            state: What `snapshot` returned, perhaps after a trip through JSON.
+            segments: A map, at least as new as the one of the snapshot. What it has pruned is left out.
 
         Returns:
             Progress that asks for nothing that was settled.
 
         Raises:
             ConfigError: ``segments`` is no map.
-            SnapshotError: The data is truncated, forged, of another version, or does not fit the map.
+            SnapshotError: The state is truncated, forged, of another version, or does not fit the map.
 
         Complexity:
-            O(n + the size of the data), n segments.
+            O(n + the size of the state), n segments.
 
         Example:
             >>> segments = SegmentMap.equal_width()
             >>> progress = SegmentProgress(segments)
             >>> progress.offer(0, 7, 0, 0), progress.offer(0, 8, 0, 0), progress.settle(0, 0, 8)
             ((0,), (0,), ())
-            >>> again = SegmentProgress.from_checkpoint(segments, progress.checkpoint())
+            >>> again = SegmentProgress.restore(progress.snapshot(), segments)
             >>> again.resume_offset(0, 0), again.offer(0, 7, 0, 0), again.offer(0, 8, 0, 0)
             (7, (0,), ())
         """
-        if not isinstance(data, Mapping) or data.keys() != _FIELDS:
-            raise SnapshotError(
-                "checkpoint", data, f"be a mapping with exactly the fields {', '.join(sorted(_FIELDS))}"
-            )
-        if type(data["version"]) is not int or data["version"] != _FORMAT_VERSION:
-            raise SnapshotError("version", data["version"], f"be {_FORMAT_VERSION}")
-        drained, cursors = data["drained"], data["cursors"]
+        if not isinstance(state, Mapping) or state.keys() != _FIELDS:
+            raise SnapshotError("progress", state, f"be a mapping with exactly the fields {', '.join(sorted(_FIELDS))}")
+        if type(state["version"]) is not int or state["version"] != _FORMAT_VERSION:
+            raise SnapshotError("version", state["version"], f"be {_FORMAT_VERSION}")
+        drained, cursors = state["drained"], state["cursors"]
         if type(drained) is not list or any(type(one) is not int for one in drained):
             raise SnapshotError("drained", drained, "be a list of ids")
         if not isinstance(segments, SegmentMap):
@@ -364,14 +362,14 @@ class SegmentProgress:
             return reading.cursors[bucket].resume_after(reading.next) if reading is not None else None
         return reading.resume_offset if reading is not None else None
 
-    def checkpoint(self, max_token_bytes: int = DEFAULT_TOKEN_BYTES) -> dict[str, object]:
+    def snapshot(self, max_token_bytes: int = DEFAULT_TOKEN_BYTES) -> dict[str, object]:
         """Give what has to survive a restart, as plain data that JSON can hold: a cursor for each segment and bucket.
 
         Args:
             max_token_bytes: Longest text for one cursor. Ranges that do not fit are delivered again after a restart.
 
         Returns:
-            A new dict; `from_checkpoint` reads it.
+            A new dict; `restore` reads it.
 
         Raises:
             ConfigError: ``max_token_bytes`` is no int, or does not even hold a position.
@@ -384,7 +382,7 @@ class SegmentProgress:
         """
         done = [one for one in self.drained if not self._segments.is_active(one)]
         cursors = [
-            [one, [cursor.token(max_token_bytes, read_to=reading.next).text for cursor in reading.cursors]]
+            [one, [cursor.to_token(max_token_bytes, read_to=reading.next).text for cursor in reading.cursors]]
             for one, reading in sorted(self._readings.items())
             if one not in done
         ]

@@ -1,6 +1,6 @@
 """A whole subscription on a virtual clock: the real dispatcher, simulated consumers, and what happened."""
 
-from keyshared.simulate.history import Delivery, Event, Row, deliveries
+from keyshared.simulate.history import Event, Row, SimulatedDelivery, deliveries
 from keyshared.simulate.plan import (
     Arrival,
     Change,
@@ -28,7 +28,7 @@ from keyshared.simulate.service import (
     Scaled,
     ServiceTime,
 )
-from keyshared.simulate.simulation import Outcome, Simulation, Stop, summarize
+from keyshared.simulate.simulation import Simulation, SimulationState, Stop, summarize
 from keyshared.simulate.summary import BacklogPoint, ConsumerSummary, MovedKeys, Summary, Tally, WaitHistogram, Waits
 
 __all__ = [
@@ -40,14 +40,12 @@ __all__ = [
     "ConsumerPlan",
     "ConsumerSummary",
     "Crash",
-    "Delivery",
     "Event",
     "FailFirst",
     "Fixed",
     "Join",
     "Leave",
     "MovedKeys",
-    "Outcome",
     "Pace",
     "PerMessage",
     "Plan",
@@ -61,7 +59,9 @@ __all__ = [
     "SetLimit",
     "SetService",
     "SetWeight",
+    "SimulatedDelivery",
     "Simulation",
+    "SimulationState",
     "Stop",
     "Summary",
     "Tally",

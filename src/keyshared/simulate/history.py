@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from keyshared._checks import checked_kinds
 
-__all__ = ["Delivery", "Event", "Row", "deliveries"]
+__all__ = ["Event", "Row", "SimulatedDelivery", "deliveries"]
 
 
 class Event(StrEnum):
@@ -75,7 +75,7 @@ class Row(NamedTuple):
     moved_keys: int | None = None
 
 
-class Delivery(NamedTuple):
+class SimulatedDelivery(NamedTuple):
     """One attempt at one message, from its delivery to whatever ended it.
 
     Attributes:
@@ -106,7 +106,7 @@ class Delivery(NamedTuple):
     end_sequence: int | None
 
 
-def deliveries(history: Iterable[Row]) -> Iterator[Delivery]:
+def deliveries(history: Iterable[Row]) -> Iterator[SimulatedDelivery]:
     """Fold a history into one row for each delivery.
 
     Args:
@@ -145,9 +145,9 @@ def _offset(row: Row) -> int:
     return row.offset  # type: ignore[return-value]  # rows about deliveries name a message
 
 
-def _delivery(start: Row, ended_ms: int | None, outcome: str | None, end_sequence: int | None) -> Delivery:
+def _delivery(start: Row, ended_ms: int | None, outcome: str | None, end_sequence: int | None) -> SimulatedDelivery:
     available_ms: int = start.available_ms  # type: ignore[assignment]  # a delivered row says all of these
-    return Delivery(
+    return SimulatedDelivery(
         _offset(start),
         start.key,
         start.consumer,  # type: ignore[arg-type]  # as above

@@ -38,7 +38,7 @@ from keyshared.simulate.plan import (
 )
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Summary, Tally
 
-__all__ = ["Outcome", "Simulation", "Stop", "summarize"]
+__all__ = ["Simulation", "SimulationState", "Stop", "summarize"]
 
 _NEVER: Final = 1 << 96  # later than any instant: beyond what a nanosecond clock of 64 bits could say
 
@@ -53,7 +53,7 @@ class Stop(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SimulationState:
     """How things stand, at the end or wherever the reader of the rows is.
 
     Attributes:
@@ -114,7 +114,7 @@ class Simulation:
         110 cursor 0 None
         120 acked 1 a
         120 cursor 1 None
-        >>> simulation.outcome.at_rest
+        >>> simulation.state.at_rest
         True
     """
 
@@ -137,12 +137,12 @@ class Simulation:
         return self._stream
 
     @property
-    def outcome(self) -> Outcome:
+    def state(self) -> SimulationState:
         """How things stand now. O(outstanding messages)."""
         dispatcher = self._host.dispatcher
         messages = cast("list[list[int]]", dispatcher.snapshot()["messages"])
         waits = [blocking for offset, *_ in messages if (blocking := dispatcher.why_blocked(offset)) is not None]
-        return Outcome(
+        return SimulationState(
             stop=self._stop,
             at_ms=self._host.now,
             all_offered=self._stop is not None and self._arrival is None,
@@ -336,7 +336,7 @@ class Simulation:
 
 def summarize(
     plan: Plan, arrivals: Iterable[Arrival], *, points: int = DEFAULT_POINTS, hottest: int = DEFAULT_HOTTEST
-) -> tuple[Summary, Outcome]:
+) -> tuple[Summary, SimulationState]:
     """Simulate, and keep only the figures.
 
     Args:
@@ -355,12 +355,12 @@ def summarize(
     Example:
         >>> from keyshared.simulate import Fixed
         >>> plan = Plan(consumers=[ConsumerPlan("a", Fixed(10))])
-        >>> summary, outcome = summarize(plan, [Arrival(offset, "k", at_ms=0) for offset in range(10)])
-        >>> summary.consumers["a"].wait.p50_ms, summary.duration_ms, outcome.at_rest
+        >>> summary, state = summarize(plan, [Arrival(offset, "k", at_ms=0) for offset in range(10)])
+        >>> summary.consumers["a"].wait.p50_ms, summary.duration_ms, state.at_rest
         (40, 100, True)
     """
     tally = Tally(points=points, hottest=hottest)
     simulation = Simulation(plan, arrivals)
     for row in simulation:
         tally.add(row)
-    return tally.summary(), simulation.outcome
+    return tally.summary(), simulation.state

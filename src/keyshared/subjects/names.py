@@ -27,12 +27,12 @@ from keyshared.errors import ConfigError, shown
 __all__ = [
     "SUBJECT_SUFFIXES",
     "Collision",
+    "NameIssue",
     "NamePattern",
-    "NamePlan",
     "NameProblem",
     "NameTranslation",
     "ParsedName",
-    "Problem",
+    "ResolvedNames",
 ]
 
 SUBJECT_SUFFIXES: Final = ("-key", "-value")  # TopicNameStrategy, the default of Confluent's serializers
@@ -41,7 +41,7 @@ _BRACKETS: Final = re.compile(r"\[([^\[\]]*)\]")
 _NO_SUFFIX: Final = ("",)
 
 
-class Problem(StrEnum):
+class NameIssue(StrEnum):
     """Why a name was not read or not translated."""
 
     NO_MATCH = "no match"
@@ -85,12 +85,12 @@ class NameProblem:
         name: The name.
         problem: What is wrong with it.
         readings: Two of the readings if there are several; those of the translated name for
-            `Problem.AMBIGUOUS_THERE`.
-        field: Which field it is about, for `Problem.NOT_ALLOWED`.
+            `NameIssue.AMBIGUOUS_THERE`.
+        field: Which field it is about, for `NameIssue.NOT_ALLOWED`.
     """
 
     name: str
-    problem: Problem
+    problem: NameIssue
     readings: tuple[ParsedName, ...] = ()
     field: str | None = None
 
@@ -120,7 +120,7 @@ class NamePattern:
         >>> topics.for_subjects().parse("acme-eu-west-prod-order-events-value").suffix
         '-value'
         >>> NamePattern("{tenant}-{topic}", plain=()).parse("a-b-c").problem
-        <Problem.AMBIGUOUS: 'ambiguous'>
+        <NameIssue.AMBIGUOUS: 'ambiguous'>
     """
 
     __slots__ = ("_fields", "_known", "_literals", "_plain", "_separators", "_suffixes", "_text")
@@ -273,7 +273,7 @@ class NamePattern:
             name: A name as it stands on the cluster.
 
         Returns:
-            Its only reading, or a `NameProblem` with `Problem.NO_MATCH` or `Problem.AMBIGUOUS`.
+            Its only reading, or a `NameProblem` with `NameIssue.NO_MATCH` or `NameIssue.AMBIGUOUS`.
 
         Raises:
             ConfigError: It is not a text that is not empty.
@@ -284,7 +284,7 @@ class NamePattern:
         readings = tuple(islice(self._readings(check_text("name", name)), 2))
         if len(readings) == 1:
             return readings[0]
-        return NameProblem(name, Problem.AMBIGUOUS if readings else Problem.NO_MATCH, readings)
+        return NameProblem(name, NameIssue.AMBIGUOUS if readings else NameIssue.NO_MATCH, readings)
 
     def format(self, values: Mapping[str, str], suffix: str = "") -> str:
         """Write a name.
@@ -294,7 +294,7 @@ class NamePattern:
             suffix: One of `suffixes`.
 
         Returns:
-            The name. Reading it gives the same values, or `Problem.AMBIGUOUS` if it has other readings as well.
+            The name. Reading it gives the same values, or `NameIssue.AMBIGUOUS` if it has other readings as well.
 
         Raises:
             ConfigError: A field is missing or is none of the pattern's, has a value that it may not have, or the suffix
@@ -433,7 +433,7 @@ class Collision:
 
 
 @dataclass(frozen=True, slots=True)
-class NamePlan:
+class ResolvedNames:
     """What becomes of a set of names.
 
     Attributes:
@@ -529,15 +529,15 @@ class NameTranslation:
         values = {field: value for field, value in parsed.fields if field in self._target.fields} | self._defaults
         for field, value in values.items():
             if not self._target.allows(field, value):
-                return NameProblem(name, Problem.NOT_ALLOWED, field=field)
+                return NameProblem(name, NameIssue.NOT_ALLOWED, field=field)
         translated = self._target.format(values, parsed.suffix)
         # What nobody there can read back is no name: it might be another topic's as well.
         read_back = self._target.parse(translated)
         if isinstance(read_back, NameProblem):
-            return NameProblem(name, Problem.AMBIGUOUS_THERE, read_back.readings)
+            return NameProblem(name, NameIssue.AMBIGUOUS_THERE, read_back.readings)
         return translated
 
-    def plan(self, names: Iterable[str]) -> NamePlan:
+    def resolve(self, names: Iterable[str]) -> ResolvedNames:
         """Translate a set of names, and find those that would become one.
 
         Args:
@@ -554,7 +554,7 @@ class NameTranslation:
 
         Example:
             >>> drop = NameTranslation(NamePattern("{instance}-{topic}"), NamePattern("{topic}"))
-            >>> drop.plan(["eu-orders", "us-orders", "eu-bills"]).collisions
+            >>> drop.resolve(["eu-orders", "us-orders", "eu-bills"]).collisions
             (Collision(translated='orders', names=('eu-orders', 'us-orders')),)
         """
         problems: list[NameProblem] = []
@@ -565,7 +565,7 @@ class NameTranslation:
                 problems.append(translated)
             else:
                 sources.setdefault(translated, []).append(name)
-        return NamePlan(
+        return ResolvedNames(
             tuple((names[0], translated) for translated, names in sources.items() if len(names) == 1),
             tuple(Collision(translated, tuple(names)) for translated, names in sources.items() if len(names) > 1),
             tuple(problems),

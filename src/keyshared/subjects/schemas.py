@@ -4,8 +4,8 @@ A registry keeps schemas under numbers of its own, its *ids*, and every message 
 to another cluster can be read there only if the id stands for the same schema there. A distributor runs on one cluster
 only, the primary, where schemas are registered; there is no tree and there are no copy flags.
 
-`SchemaDistribution.plan` compares a view of the primary's registry with a view of another one and gives the calls to
-make there. It never plans a call that would put a schema in the place of another one: what is in the way is reported.
+`SchemaDistribution.propose` compares a view of the primary's registry with a view of another one and gives the calls to
+make there. It never proposes a call that would put a schema in the place of another one: what is in the way is told.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,13 +30,13 @@ __all__ = [
     "Clash",
     "ClashReason",
     "Conflict",
-    "Held",
+    "HeldStep",
     "Register",
+    "RegistryStep",
     "SchemaDistribution",
-    "SchemaPlan",
+    "SchemaProposal",
     "SetCompatibility",
     "SoftDelete",
-    "Step",
 ]
 
 _Slot: TypeAlias = tuple[str, int]  # subject, version
@@ -81,7 +81,7 @@ class SetCompatibility:
     level: Compatibility | None
 
 
-Step: TypeAlias = Register | SoftDelete | SetCompatibility
+RegistryStep: TypeAlias = Register | SoftDelete | SetCompatibility
 
 
 class ClashReason(StrEnum):
@@ -132,7 +132,7 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldStep:
     """A step that has to wait, for a change of mode (`Mode.IMPORT` permits every step) or for another registration.
 
     Attributes:
@@ -143,13 +143,13 @@ class Held:
             what is used nor take what uses something deleted. And what needs something that is held waits for it.
     """
 
-    step: Step
+    step: RegistryStep
     mode: Mode | None = None
     behind: Registration | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaPlan:
+class SchemaProposal:
     """What to do on the target, and what cannot be done.
 
     Each registration of the source is in exactly one place: its subject is in ``collisions`` or ``problems``, or it is
@@ -163,13 +163,13 @@ class SchemaPlan:
         collisions: Subjects that would become one on the target; nothing of them is distributed.
         problems: Subjects that the patterns cannot translate.
         global_levels: Levels of both registries for subjects without their own, source first, if they differ. They
-            belong to a registry and not to a subject, so the plan leaves them alone.
+            belong to a registry and not to a subject, so the proposal leaves them alone.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RegistryStep, ...] = ()
     present: tuple[Registration, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldStep, ...] = ()
     collisions: tuple[Collision, ...] = ()
     problems: tuple[NameProblem, ...] = ()
     global_levels: tuple[Compatibility, Compatibility] | None = None
@@ -203,7 +203,7 @@ class SchemaDistribution:
         (('c2',), ())
         >>> here = RegistryView([Registration("acme-eu-prod-orders-value", 1, 7, '"int"')])
         >>> there = RegistryView(modes={None: Mode.IMPORT})
-        >>> schemas.plan("c2", here, there).steps[0].registration.subject
+        >>> schemas.propose("c2", here, there).steps[0].registration.subject
         'acme-prod-orders-value'
     """
 
@@ -262,7 +262,7 @@ class SchemaDistribution:
             raise ConfigError("target", target, f"be one of {tuple(self._translations)}")
         return self._translations[target]
 
-    def plan(self, target: str, here: RegistryView, there: RegistryView) -> SchemaPlan:
+    def propose(self, target: str, here: RegistryView, there: RegistryView) -> SchemaProposal:
         """Compare the primary's registry with a target's.
 
         Args:
@@ -271,7 +271,7 @@ class SchemaDistribution:
             there: What the target has.
 
         Returns:
-            What to do there. When its steps are made and nothing else changes, the next plan has none.
+            What to do there. When its steps are made and nothing else changes, the next proposal has none.
 
         Raises:
             ConfigError: It is no target, something is no view, or schemas of the primary use each other in a circle.
@@ -287,12 +287,12 @@ class SchemaDistribution:
 
 
 class _Comparison:
-    """One run of `SchemaDistribution.plan`."""
+    """One run of `SchemaDistribution.propose`."""
 
     def __init__(self, translation: NameTranslation, here: RegistryView, there: RegistryView) -> None:
         self.here = here
         self.there = there
-        self.names = translation.plan(here.subjects)
+        self.names = translation.resolve(here.subjects)
         self.translated = dict(self.names.translated)
         self.here_slots = {one.slot: one for one in here.registrations if one.subject in self.translated}
         self.here_ids = _grouped((one.content, one.id) for one in here.registrations)
@@ -307,16 +307,16 @@ class _Comparison:
         self.usable: set[_Slot] = set()
         self.gone: dict[_Slot, Registration] = {}
         self.waiting: set[_Slot] = set()
-        self.registers: dict[_Slot, Step] = {}
-        self.deletes: dict[_Slot, Step] = {}
+        self.registers: dict[_Slot, RegistryStep] = {}
+        self.deletes: dict[_Slot, RegistryStep] = {}
         self.deleted_there: set[_Slot] = set()
-        self.levels: list[Step] = []
+        self.levels: list[RegistryStep] = []
         self.present: list[Registration] = []
         self.conflicts: list[Conflict] = []
-        self.held: list[Held] = []
-        self.held_deletes: dict[_Slot, Held] = {}
+        self.held: list[HeldStep] = []
+        self.held_deletes: dict[_Slot, HeldStep] = {}
 
-    def result(self) -> SchemaPlan:
+    def result(self) -> SchemaProposal:
         used_first = self._used_first()
         for slot in used_first:
             self._compare(self.here_slots[slot])
@@ -328,7 +328,7 @@ class _Comparison:
                 self._compare_levels(subject)
         mine = self.here.compatibility.get(None, DEFAULT_COMPATIBILITY)
         theirs = self.there.compatibility.get(None, DEFAULT_COMPATIBILITY)
-        return SchemaPlan(
+        return SchemaProposal(
             steps=(*self._in_order(), *self.levels),
             present=tuple(self.present),
             conflicts=tuple(self.conflicts),
@@ -349,7 +349,7 @@ class _Comparison:
         except CycleError as error:
             raise ConfigError("references", error.args[1], "not form a circle") from error
 
-    def _in_order(self) -> list[Step]:
+    def _in_order(self) -> list[RegistryStep]:
         """Order the steps like the history that they repeat.
 
         A registry takes nothing that uses what is not there, deletes nothing that is used, and takes a schema a second
@@ -398,7 +398,7 @@ class _Comparison:
             self.registers[one.slot] = Register(wanted)
         else:
             self.waiting.add(one.slot)
-            self.held.append(Held(Register(wanted), mode))
+            self.held.append(HeldStep(Register(wanted), mode))
 
     def _wanted(self, one: Registration) -> Registration:
         references = [replace(used, subject=self.translated.get(used.subject, used.subject)) for used in one.references]
@@ -430,7 +430,7 @@ class _Comparison:
                 blocks = [other for other in again if other in self.held_deletes or other in held]
                 blocks += [used.slot for used in one.references if used.slot in held]
                 if blocks:
-                    self.held.append(Held(self.registers.pop(slot), behind=self.here_slots[blocks[0]]))
+                    self.held.append(HeldStep(self.registers.pop(slot), behind=self.here_slots[blocks[0]]))
                     held.add(slot)
         self.usable -= held
         self.waiting |= held
@@ -448,7 +448,7 @@ class _Comparison:
             self.deleted_there.add((step.subject, step.version))
             return
         self.waiting.add(one.slot)  # what this one uses waits as well
-        self.held_deletes[one.slot] = Held(step, mode) if mode is Mode.READONLY else Held(step, behind=user)
+        self.held_deletes[one.slot] = HeldStep(step, mode) if mode is Mode.READONLY else HeldStep(step, behind=user)
 
     def _user_left(self, one: Registration, delete: SoftDelete) -> Registration | None:
         for slot in self.users.get(one.slot, ()):
@@ -466,7 +466,7 @@ class _Comparison:
             return
         step = SetCompatibility(translated, level)
         if mode is Mode.READONLY:
-            self.held.append(Held(step, mode))
+            self.held.append(HeldStep(step, mode))
         else:
             self.levels.append(step)
 

@@ -71,7 +71,7 @@ def test_time_passes(ms: int) -> None:
 @given(st.data())
 def test_trees_of_clusters_can_be_built(data: st.DataObject) -> None:
     tree: ClusterTree = data.draw(cluster_trees())
-    assert DistributionTree(tree).plan()
+    assert DistributionTree(tree).hops()
 
 
 @given(schedules(most=10))

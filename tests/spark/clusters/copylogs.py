@@ -5,7 +5,7 @@ from random import Random
 from typing import NamedTuple, TypeAlias
 
 from keyshared.copyflags import CopyFlags
-from keyshared.distribution import Arrival, DistributionTree, Hop, judge
+from keyshared.distribution import DistributionTree, Hop, RecordArrival, judge
 from keyshared.spark.clusters.faults import Copies
 
 Due: TypeAlias = Callable[[Hop, CopyFlags], bool]
@@ -48,7 +48,7 @@ def spread(message_id: str, hops: Sequence[Hop], origin: str, *, due: Due = by_t
 
 def broken_logs(tree: DistributionTree, rng: Random, messages: int) -> Iterator[list[Lying]]:
     """The copies of one message each time; most are wrong, in all the ways there are."""
-    plan, clusters = tree.plan(), tree.clusters
+    plan, clusters = tree.hops(), tree.clusters
     for number in range(messages):
         name, origin, fate = f"m{number}", rng.choice(clusters), rng.randrange(8)
         if fate == 0:
@@ -75,7 +75,7 @@ def broken_logs(tree: DistributionTree, rng: Random, messages: int) -> Iterator[
 
 def judged(tree: DistributionTree, lying: Sequence[Lying]) -> tuple[set[str], set[str]]:
     """Where a message was lost and where it was doubled, by the judge of the core."""
-    report = judge([Arrival(0, record.cluster, "x", 0, record.flags) for record in lying], tree.clusters)
+    report = judge([RecordArrival(0, record.cluster, "x", 0, record.flags) for record in lying], tree.clusters)
     assert () == report.perished
     return {case.cluster for case in report.lost}, {case.cluster for case in report.duplicated}
 

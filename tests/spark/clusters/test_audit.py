@@ -55,7 +55,7 @@ def by_spark(faults: "DataFrame") -> Found:
 
 
 def whole(tree: DistributionTree, count: int = 1) -> list[Lying]:
-    plan = tree.plan()
+    plan = tree.hops()
     return [record for i in range(count) for name in tree.clusters for record in spread(f"{name}-{i}", plan, name)]
 
 
@@ -91,7 +91,7 @@ def test_flags_as_they_are_in_headers_are_the_same(spark: "SparkSession") -> Non
 
 def test_levels_beyond_63_are_audited_as_bytes(spark: "SparkSession") -> None:
     tree = DistributionTree({200: [{100: ["a", "b"]}, "c"]})
-    lying = [*spread("m", tree.plan(), "a"), Lying("m", "a", CopyFlags.of(200))]
+    lying = [*spread("m", tree.hops(), "a"), Lying("m", "a", CopyFlags.of(200))]
     rows = [(*record[:2], BigEndian().encode(record.flags)) for record in lying]
     df = spark.createDataFrame(rows, "message_id string, cluster string, flags binary")
     assert exactly(tree, [lying]) == by_spark(audit_distribution(df, tree))
@@ -118,7 +118,7 @@ def test_a_distribution_that_is_right_has_no_faults_and_needs_no_python(
 
 
 def test_a_fault_has_the_documented_columns(spark: "SparkSession") -> None:
-    faults = audit_distribution(frame(spark, spread("m", TREE.plan()[1:], "1")), TREE)
+    faults = audit_distribution(frame(spark, spread("m", TREE.hops()[1:], "1")), TREE)
     assert faults.schema == StructType([*FAULT_SCHEMA.fields])
     row = faults.filter("cluster = '5'").collect()[0].asDict()
     assert {
@@ -155,7 +155,7 @@ def test_a_message_that_is_in_no_log_is_missed_if_it_is_known_to_have_been_produ
 
 
 def test_numbers_are_ids_too(spark: "SparkSession") -> None:
-    df = frame(spark, [record._replace(message_id="7") for record in spread("", TREE.plan()[1:], "1")])
+    df = frame(spark, [record._replace(message_id="7") for record in spread("", TREE.hops()[1:], "1")])
     faults = audit_distribution(df.withColumn("message_id", F.col("message_id").cast("long")), TREE)
     assert {"7"} == {row.message_id for row in faults.collect()}
 
@@ -200,5 +200,5 @@ def test_wrong_columns_of_what_was_produced_are_named_too(spark: "SparkSession")
 @pytest.mark.parametrize("due", [own_bit_only, any_bit, ignored])
 def test_each_broken_rule_is_flagged(spark: "SparkSession", due: Any) -> None:
     tree = DistributionTree(BALANCED)
-    lying = [record for name in tree.clusters for record in spread(name, tree.plan(), name, due=due)]
+    lying = [record for name in tree.clusters for record in spread(name, tree.hops(), name, due=due)]
     assert NOTHING != count_by_fault(audit_distribution(frame(spark, lying), tree))

@@ -29,7 +29,7 @@ def check_proof(tree: DistributionTree, copies: Sequence[Copies], fault: Fault) 
         assert present.isdisjoint(tree.clusters)
         return
     if fault.from_cluster is not None:
-        hop = next(hop for hop in tree.plan() if tuple(hop) == (fault.from_cluster, fault.level, fault.to_cluster))
+        hop = next(hop for hop in tree.hops() if tuple(hop) == (fault.from_cluster, fault.level, fault.to_cluster))
         assert any(copy.cluster == hop.cluster and copy.flags.is_due(hop.level) for copy in copies)
     sides = [branch for branch in _node(tree, fault).branches if fault.cluster in leaves(branch)]
     assert present.isdisjoint(leaves(sides[0]))
@@ -78,31 +78,31 @@ def faults(lying: Sequence[Lying]) -> list[tuple[str, str, str | None, str]]:
 
 
 def test_a_distributor_that_did_not_copy_is_named_for_the_whole_subtree_that_misses_the_message() -> None:
-    plan = [hop for hop in UNBALANCED_TREE.plan() if tuple(hop) != ("1", 3, "4")]
+    plan = [hop for hop in UNBALANCED_TREE.hops() if tuple(hop) != ("1", 3, "4")]
     why = "1 did not copy it to 4 at level 3"
     assert [("lost", "4", "1", why), ("lost", "5", "1", why)] == faults(spread("m", plan, "1"))
 
 
 def test_a_header_that_was_kept_is_named_as_such() -> None:
     why = "nobody had to copy it across level 3: a flag was set before"
-    found = faults(spread("m", UNBALANCED_TREE.plan(), "1", flags=0b100))
+    found = faults(spread("m", UNBALANCED_TREE.hops(), "1", flags=0b100))
     assert [("lost", "4", None, why), ("lost", "5", None, why)] == found
 
 
 def test_a_message_that_is_back_where_it_was_produced_has_looped_and_elsewhere_it_is_duplicated() -> None:
-    found = faults(spread("m", UNBALANCED_TREE.plan(), "4", due=ignored))
+    found = faults(spread("m", UNBALANCED_TREE.hops(), "4", due=ignored))
     assert {"4"} == {cluster for fault, cluster, _, _ in found if fault == "looped"}
     assert {"1", "2", "3", "5"} == {cluster for fault, cluster, _, _ in found if fault == "duplicated"}
     assert "produced there, and came back across 1 and" in found[3][3]
 
 
 def test_two_copies_without_flags_are_a_duplicate() -> None:
-    lying = spread("m", UNBALANCED_TREE.plan(), "4")
+    lying = spread("m", UNBALANCED_TREE.hops(), "4")
     assert [("duplicated", "4", "4", "2 copies")] == faults([*lying, lying[0]])
 
 
 def test_an_origin_that_is_not_certain_is_not_named() -> None:
-    lying = [record._replace(flags=CopyFlags()) for record in spread("m", UNBALANCED_TREE.plan(), "4")[:2]]
+    lying = [record._replace(flags=CopyFlags()) for record in spread("m", UNBALANCED_TREE.hops(), "4")[:2]]
     assert {None} == {origin for _, _, origin, _ in faults(lying)}
 
 
@@ -113,6 +113,6 @@ def test_a_message_that_only_other_clusters_have_is_lost_on_every_one() -> None:
 
 @pytest.mark.parametrize("due", [own_bit_only, any_bit, ignored])
 def test_each_broken_rule_is_found(due: object) -> None:
-    broken = [spread("m", UNBALANCED_TREE.plan(), origin, due=due) for origin in "12345"]  # type: ignore[arg-type] # one of three
+    broken = [spread("m", UNBALANCED_TREE.hops(), origin, due=due) for origin in "12345"]  # type: ignore[arg-type] # one of three
     assert any(faults(lying) for lying in broken)
-    assert not any(faults(spread("m", UNBALANCED_TREE.plan(), origin)) for origin in "12345")
+    assert not any(faults(spread("m", UNBALANCED_TREE.hops(), origin)) for origin in "12345")

@@ -11,6 +11,7 @@ from keyshared.copyflags import CopyFlags
 from keyshared.errors import ConfigError
 from keyshared.offsets import (
     Declined,
+    DeclineReason,
     GroupCommit,
     GroupPartition,
     OffsetCommitter,
@@ -18,7 +19,6 @@ from keyshared.offsets import (
     OffsetEnvelope,
     OffsetIndex,
     ProvenanceVector,
-    Reason,
     TargetGroup,
     compose_metadata,
 )
@@ -140,7 +140,7 @@ def exactly(world: Iterable[Partition], *, provenance: bool, keep_foreign: bool 
                 continue
             resume = _uncovered(partition, commit.offset, target.end) if provenance else None
             group = TargetGroup(bool(commit.active), commit.committed, commit.target_metadata or "")
-            planned = OffsetCommitter(keep_foreign=keep_foreign).plan(sent, group, target, offset=resume)
+            planned = OffsetCommitter(keep_foreign=keep_foreign).propose(sent, group, target, offset=resume)
             made = (
                 (None, None, planned.reason.name)
                 if isinstance(planned, Declined)
@@ -186,7 +186,7 @@ def test_translations_are_those_of_the_pure_functions_however_rows_are_spread(
     keep_foreign = seed == 2
     expected = exactly(world, provenance=provenance, keep_foreign=keep_foreign, margin_ms=margin_ms, level=level)
     reasons = {row[-1] for row in expected}
-    assert {reason.name for reason in Reason if reason.name.isupper()} - reasons <= {
+    assert {reason.name for reason in DeclineReason if reason.name.isupper()} - reasons <= {
         "METADATA_TOO_LONG",
         "METADATA_NOT_UTF8",
         *(["FOREIGN_METADATA"] if keep_foreign else []),

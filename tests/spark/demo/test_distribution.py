@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from tests.spark.replays.test_replay_report import Page
 
-from keyshared.distribution import Arrival, DistributionTree, Hop, judge
+from keyshared.distribution import DistributionTree, Hop, RecordArrival, judge
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
@@ -78,7 +78,7 @@ def test_every_promise_is_kept(told: Told) -> None:
 def test_the_judge_of_the_core_finds_nothing_either(records: "DataFrame") -> None:
     rows = records.orderBy("cluster", "topic_partition", "offset").collect()
     arrivals = [
-        Arrival(row.at_ms, row.cluster, f"{row.origin}/{row.topic_partition}", row.origin_offset) for row in rows
+        RecordArrival(row.at_ms, row.cluster, f"{row.origin}/{row.topic_partition}", row.origin_offset) for row in rows
     ]
     report = judge(arrivals, TREE.clusters)
     assert report.exactly_once_in_order

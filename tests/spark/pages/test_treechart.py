@@ -20,17 +20,17 @@ def drawn(
 
 
 def test_every_cluster_level_and_link_is_drawn() -> None:
-    svg = drawn(TREE, dict.fromkeys(TREE.plan(), 5))
+    svg = drawn(TREE, dict.fromkeys(TREE.hops(), 5))
     texts = [text.text for text in svg.iter("text")]
     assert ["1", "2", "3", "4", "5", "level 1", "level 1", "level 2", "level 3"] == sorted(filter(None, texts))
     titles = [title.text for path in svg.iter("path") for title in path.iter("title")]
-    assert [f"{hop}: 5 copies" for hop in TREE.plan()] == titles
+    assert [f"{hop}: 5 copies" for hop in TREE.hops()] == titles
     assert 8 == sum(path.get("class") == "grid" for path in svg.iter("path"))
     assert "a <tree>" == svg.get("aria-label")
 
 
 def test_links_that_carry_more_are_thicker_and_marked_ones_have_another_class() -> None:
-    first, second = TREE.plan()[:2]
+    first, second = TREE.hops()[:2]
     svg = drawn(TREE, {first: 100, second: 50}, marked=(second,))
     arcs = [path for path in svg.iter("path") if list(path)]
     assert [("mark", "5.0"), ("ideal", "3.0")] == [
@@ -41,7 +41,7 @@ def test_links_that_carry_more_are_thicker_and_marked_ones_have_another_class() 
 def test_everything_lies_inside_the_picture() -> None:
     for tree in (TREE, DistributionTree([[["a", "b"], "c"], "d"]), DistributionTree("alone")):
         for wanted in (WIDE, NARROW):
-            svg = drawn(tree, dict.fromkeys(tree.plan(), 1), width=wanted)
+            svg = drawn(tree, dict.fromkeys(tree.hops(), 1), width=wanted)
             width, height = map(float, str(svg.get("viewBox")).split()[2:])
             assert wanted == width
             drawings = [str(path.get("d")) for path in svg.findall("path")]

@@ -103,7 +103,7 @@ def test_the_audit_finds_nothing(plan: Plan, log: list[Arrival]) -> None:
 def test_the_summary_is_the_simulations(plan: Plan, log: list[Arrival], points: int) -> None:
     simulation, tally = Simulation(plan, log), Tally(points=points, hottest=2)
     tally.add_all(simulation)
-    outcome = simulation.outcome
+    outcome = simulation.state
     rows = replay_partition(messages("p", log), plan, points=points, hottest=2)
     expected = [SummaryRow("p", str(outcome.stop), outcome.outstanding, tally.summary())] if log else []
     assert expected == [row for row in rows if isinstance(row, SummaryRow)]

@@ -8,7 +8,15 @@ import pytest
 
 from keyshared.errors import ConfigError
 from keyshared.spark.keystats.bucket_report import BucketReport, HotSlotKeys, LayoutLoads
-from keyshared.spark.replays.replay_report import Backlog, Change, ConsumerLoad, HotKey, ReplayReport, Wait, html
+from keyshared.spark.replays.replay_report import (
+    Backlog,
+    ConsumerLoad,
+    HotKey,
+    MembershipChange,
+    ReplayReport,
+    Wait,
+    html,
+)
 
 NASTY = "</td><script>alert('1')</script>&\""
 VOID = {"meta"}
@@ -43,8 +51,8 @@ def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str
             for i in range(consumers)
         ),
         changes=(
-            Change(at_ms=5_000, what="leaves", consumer=f"{name}1", keys_moved=412, keys=4_043, ideal=0.1),
-            Change(at_ms=7_000, what="joins", consumer=f"{name}9", keys_moved=0, keys=0, ideal=0.1),
+            MembershipChange(at_ms=5_000, what="leaves", consumer=f"{name}1", keys_moved=412, keys=4_043, ideal=0.1),
+            MembershipChange(at_ms=7_000, what="joins", consumer=f"{name}9", keys_moved=0, keys=0, ideal=0.1),
         ),
         hot_keys=tuple(
             HotKey(key=f"{name}{i}", messages=3_368, owners=(f"{name}1", f"{name}2"), wait_p99_ms=90_000_000)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from tests.spark.replays.test_replay_report import NASTY, Page
 
-from keyshared.spark.replays.replay_report import Backlog, Change
+from keyshared.spark.replays.replay_report import Backlog, MembershipChange
 from keyshared.spark.replays.what_if_report import ConsumerWork, PlanFigures, WhatIfReport, html
 
 
@@ -21,7 +21,9 @@ def figures(plan: str, *, name: str = "c", peak: int = 7) -> PlanFigures:
             ConsumerWork(consumer=f"{name}1", deliveries=300, busy_ms=5_000),
             ConsumerWork(consumer=f"{name}2", deliveries=100, busy_ms=0),
         ),
-        changes=(Change(at_ms=5_000, what="leaves", consumer=f"{name}1", keys_moved=50, keys=200, ideal=0.5),),
+        changes=(
+            MembershipChange(at_ms=5_000, what="leaves", consumer=f"{name}1", keys_moved=50, keys=200, ideal=0.5),
+        ),
         backlog=Backlog(topic_partition=f"{name}-0", points=((0, 0), (1_000, peak), (2_000, 0))),
     )
 

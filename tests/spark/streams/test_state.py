@@ -10,7 +10,7 @@ from tests.command_logs import Log, pieces_of, ring, written_log
 
 from keyshared.config import DispatcherConfig
 from keyshared.errors import ConfigError
-from keyshared.journal import Command, Journal, Outcome
+from keyshared.journal import Command, Journal, OutcomeRow
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")
@@ -26,7 +26,7 @@ JOINED = Command(0, 0, "add_consumer", consumer="c1")
 
 
 CommandsRow: Any = Row("topic_partition", *Command._fields)
-OutcomeRow: Any = Row("topic_partition", *Outcome._fields)
+StreamedRow: Any = Row("topic_partition", *OutcomeRow._fields)
 
 
 def stream_of(processor: DispatchProcessor) -> Any:
@@ -46,17 +46,17 @@ def passed(stream: Any, watermark: int) -> list[Row]:
 
 
 def unbundled(rows: list[Row]) -> list[Row]:
-    return [OutcomeRow(row.topic_partition, *outcome) for row in rows for outcome in zip(*row[1:], strict=True)]
+    return [StreamedRow(row.topic_partition, *outcome) for row in rows for outcome in zip(*row[1:], strict=True)]
 
 
-def told(rows: list[Row]) -> list[Outcome]:
-    return [Outcome(*row[1:]) for row in rows]
+def told(rows: list[Row]) -> list[OutcomeRow]:
+    return [OutcomeRow(*row[1:]) for row in rows]
 
 
-def streamed(log: Log, rng: Random, kind: type[DispatchProcessor] = DispatchProcessor) -> list[Outcome]:
+def streamed(log: Log, rng: Random, kind: type[DispatchProcessor] = DispatchProcessor) -> list[OutcomeRow]:
     """The log in micro-batches cut anywhere, while the watermark follows the commands that are still to come."""
     stream, watermark = stream_of(kind(ring(), log.config)), 0
-    outcomes: list[Outcome] = []
+    outcomes: list[OutcomeRow] = []
     left = set(log.commands)
     for piece in pieces_of(rng, log.commands):
         outcomes += told(fed(stream, piece))
@@ -68,9 +68,10 @@ def streamed(log: Log, rng: Random, kind: type[DispatchProcessor] = DispatchProc
     return outcomes
 
 
-def whole(log: Log) -> list[Outcome]:
+def whole(log: Log) -> list[OutcomeRow]:
     return [
-        Outcome(*row[1:]) for row in dispatch_partition((("p", 0, *c) for c in log.commands), ring(), config=log.config)
+        OutcomeRow(*row[1:])
+        for row in dispatch_partition((("p", 0, *c) for c in log.commands), ring(), config=log.config)
     ]
 
 

@@ -42,7 +42,7 @@ TRANSLATION_SCHEMA: Final = StructType(
         StructField("timestamp_epoch_ms", LongType(), nullable=True),  # what was sent; NULL: the beginning, or nothing
         StructField("target_offset", LongType(), nullable=True),  # what to commit on the target; NULL if declined
         StructField("metadata", StringType(), nullable=True),  # of that commit: its envelope
-        StructField("declined", StringType(), nullable=True),  # why there is none: the name of a `Reason`
+        StructField("declined", StringType(), nullable=True),  # why there is none: the name of a `DeclineReason`
     ]
 )
 """One row for each commit: the commit to make on the target, or why there is none."""
@@ -409,7 +409,7 @@ def _plan(row: _Facts, committer: OffsetCommitter, *, provenance: bool) -> _Plan
     position = GroupPartition(sent.topic_partition, 0, sent.group)
     told = GroupTimestamp(position, sent.timestamp_epoch_ms, CopyFlags(int(sent.flags, 16)))
     group = TargetGroup(bool(sent.target_active), sent.target_committed, sent.target_metadata or "")
-    planned = committer.plan(told, group, log, offset=log.resume if provenance else None)
+    planned = committer.propose(told, group, log, offset=log.resume if provenance else None)
     if isinstance(planned, Declined):
         return _Planned(*commit, told.timestamp_epoch_ms, None, None, planned.reason.name)
     return _Planned(*commit, told.timestamp_epoch_ms, planned.offset, planned.metadata, None)

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.copyflags import CopyFlags
-from keyshared.distribution.change import Change, Drain, Quiesced
+from keyshared.distribution.change import Quiesced, Quiescence, TreeChange
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
 from keyshared.offsets.translate import margin_for
@@ -112,9 +112,9 @@ class Year:
         return self.cut_ms + _FAILS_AFTER_MS
 
     @property
-    def change(self) -> Change[DistributionTree]:
+    def change(self) -> TreeChange[DistributionTree]:
         """The new target."""
-        return TREE.plan_move(_MOVED, _NEW_TARGET)
+        return TREE.propose_move(_MOVED, _NEW_TARGET)
 
     @property
     def told(self) -> str:
@@ -166,7 +166,7 @@ def drained(records: DataFrame, year: Year) -> Quiesced[DistributionTree] | None
     Returns:
         The token that allows the change; None if the time of the drain was too short.
     """
-    drain = Drain(year.change)
+    drain = Quiescence(year.change)
     # the first look is when the last copy of the link that stands still has arrived
     looks = range(year.stop_ms + _LAG_MS[_MOVED.level], year.apply_ms, _LOOK_MS)
     links = {hop: i for i, hop in enumerate(year.change.drains)}
@@ -276,7 +276,7 @@ def _own_bit_only(cluster: str) -> Column:
     """The mistake that is easiest to make: not to look at lower bits."""
     flags = F.col("flags")
     made = []
-    for hop in TREE.plan():
+    for hop in TREE.hops():
         if hop.cluster == cluster:
             bit = F.lit(CopyFlags.bit(hop.level)).cast("bigint")
             copy = F.struct(

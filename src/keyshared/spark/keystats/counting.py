@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from keyshared.buckets.boundaries import Load
+from keyshared.buckets.boundaries import SlotLoad
 from keyshared.buckets.layout import key_halves
 from keyshared.errors import ConfigError
 from keyshared.hashing.named import XXH64_SEED_42, Key, KeyHash, key_bytes
@@ -33,11 +33,11 @@ class KeyCount(NamedTuple):
     slot: int | None
     key: bytes | None
     messages: int
-    weight: Load
+    weight: SlotLoad
 
 
 def histogram_partition(
-    rows: Iterable[tuple[Key | bytearray, Load]], *, slots: KeyHash | Placement | RangeMap = XXH64_SEED_42
+    rows: Iterable[tuple[Key | bytearray, SlotLoad]], *, slots: KeyHash | Placement | RangeMap = XXH64_SEED_42
 ) -> Iterator[KeyCount]:
     """Count the keys of one partition: the function for ``rdd.mapPartitions``, before `histogram_of`.
 
@@ -62,7 +62,7 @@ def histogram_partition(
         None None 1 1
     """
     number = _numbering(slots)
-    counts: dict[bytes | None, tuple[int, Load]] = {}
+    counts: dict[bytes | None, tuple[int, SlotLoad]] = {}
     for key, weight in rows:
         if type(weight) not in _LOADS or weight < 0:
             raise ConfigError("weight", weight, "be an int or a Fraction of at least 0")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from keyshared.buckets.boundaries import Load
+from keyshared.buckets.boundaries import SlotLoad
 
 __all__ = ["KeyCounts", "SlotCount"]
 
@@ -22,11 +22,11 @@ class SlotCount(NamedTuple):
     """
 
     messages: int
-    weight: Load
+    weight: SlotLoad
     keys: int
     hot_key: bytes
     hot_messages: int
-    hot_weight: Load
+    hot_weight: SlotLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class KeyCounts:
 
     slots: Mapping[int, SlotCount]
     keyless_messages: int
-    keyless_weight: Load
+    keyless_weight: SlotLoad
 
     @property
-    def messages(self) -> dict[int, Load]:
+    def messages(self) -> dict[int, SlotLoad]:
         """Messages by slot: a `Histogram` for `balanced_boundaries` and its like."""
         return {slot: count.messages for slot, count in self.slots.items()}
 
     @property
-    def weights(self) -> dict[int, Load]:
+    def weights(self) -> dict[int, SlotLoad]:
         """Weight by slot, likewise."""
         return {slot: count.weight for slot, count in self.slots.items()}

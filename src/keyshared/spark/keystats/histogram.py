@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.types import DecimalType, IntegralType
 
 from keyshared._checks import check_int
-from keyshared.buckets.boundaries import Load
+from keyshared.buckets.boundaries import SlotLoad
 from keyshared.buckets.boundaries import balanced_boundaries as boundaries_of
 from keyshared.buckets.layout import BucketLayout
 from keyshared.errors import ConfigError
@@ -253,6 +253,6 @@ def _plain(key: str | bytes | bytearray) -> str | bytes:
     return bytes(key) if isinstance(key, bytearray) else key  # what collect() makes of binary depends on a setting
 
 
-def _load(weight: int | Decimal) -> Load:
+def _load(weight: int | Decimal) -> SlotLoad:
     exact = Fraction(weight)
     return exact.numerator if exact.denominator == 1 else exact

@@ -5,7 +5,7 @@ from fractions import Fraction
 from heapq import nsmallest
 from typing import Final
 
-from keyshared.buckets.boundaries import Load, imbalance, owner_loads
+from keyshared.buckets.boundaries import SlotLoad, imbalance, owner_loads
 from keyshared.errors import ConfigError
 from keyshared.ranges import RangeMap
 from keyshared.spark.keystats.bucket_figures import compare_layouts
@@ -98,7 +98,7 @@ def _hottest(counted: KeyCounts, unit: str, most: int) -> str:
     return section("Hottest keys", note, table(f"Keys with most {unit}", head, rows))
 
 
-def _owners(loads: dict[str | None, Load], unit: str) -> str:
+def _owners(loads: dict[str | None, SlotLoad], unit: str) -> str:
     named = [("nobody" if owner is None else owner, load) for owner, load in loads.items()]
     mean = float(Fraction(sum(load for _, load in named)) / (len(named) or 1))
     rows = [Bar(name, float(load), mean, f"{_told(load)} ({against(float(load), mean)})") for name, load in named]
@@ -112,5 +112,5 @@ def _owners(loads: dict[str | None, Load], unit: str) -> str:
     return section("Load per consumer", note, drawn, figures)
 
 
-def _told(load: Load) -> str:
+def _told(load: SlotLoad) -> str:
     return f"{load:,}" if isinstance(load, int) else f"{float(load):,.2f}"

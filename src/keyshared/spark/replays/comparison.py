@@ -137,8 +137,8 @@ class _Run(NamedTuple):
         except Exception as error:
             error.add_note(f"in plan {self.plan!r}, topic-partition {self.topic_partition!r}")
             raise
-        outcome = self.simulation.outcome
-        summary = SummaryRow(self.topic_partition, str(outcome.stop), outcome.outstanding, self.tally.summary())
+        state = self.simulation.state
+        summary = SummaryRow(self.topic_partition, str(state.stop), state.outstanding, self.tally.summary())
         return PlanSummary(self.plan, summary)
 
 

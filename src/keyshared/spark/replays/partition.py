@@ -139,8 +139,8 @@ def replay_partition(
         except KeySharedError as error:
             error.add_note(f"in topic_partition {topic_partition!r}")
             raise
-        outcome = simulation.outcome
-        yield SummaryRow(topic_partition, str(outcome.stop), outcome.outstanding, tally.summary())
+        state = simulation.state
+        yield SummaryRow(topic_partition, str(state.stop), state.outstanding, tally.summary())
 
 
 def arrivals_of(rows: Iterable[tuple[str, int, Key, int, int | None]]) -> Iterator[tuple[str, Iterator[Arrival]]]:

@@ -15,7 +15,7 @@ from keyshared.spark.keystats.bucket_figures import compare_layouts
 from keyshared.spark.keystats.histogram import collect_histogram, key_histogram
 from keyshared.spark.pages.page import Counts, as_text
 from keyshared.spark.replays.presence import Moment, everybody, ideal_moves, phases, shares
-from keyshared.spark.replays.replay_report import Backlog, Change, ConsumerLoad, HotKey, ReplayReport, Wait
+from keyshared.spark.replays.replay_report import Backlog, ConsumerLoad, HotKey, MembershipChange, ReplayReport, Wait
 
 __all__ = ["backlog", "changes", "membership", "replay_report"]
 
@@ -122,7 +122,7 @@ def membership(summaries: DataFrame, by: Sequence[str] = ()) -> DataFrame:
     )
 
 
-def changes(rows: Sequence[Row], plan: Plan, first_ms: int) -> tuple[Change, ...]:
+def changes(rows: Sequence[Row], plan: Plan, first_ms: int) -> tuple[MembershipChange, ...]:
     """Say of each change of membership how many keys it moved, and how many it had to.
 
     Args:
@@ -135,7 +135,7 @@ def changes(rows: Sequence[Row], plan: Plan, first_ms: int) -> tuple[Change, ...
     """
     moments = [Moment(row["at_ms"], row["event"], row["consumer"]) for row in rows]
     return tuple(
-        Change(
+        MembershipChange(
             at_ms=row["at_ms"] - first_ms,
             what=_SAID.get(row["event"], _LEAVES),
             consumer=row["consumer"],

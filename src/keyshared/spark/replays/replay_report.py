@@ -27,7 +27,17 @@ from keyshared.spark.pages.page import (
     verdict,
 )
 
-__all__ = ["Backlog", "Change", "ConsumerLoad", "HotKey", "ReplayReport", "Wait", "backlog_section", "html", "move_row"]
+__all__ = [
+    "Backlog",
+    "ConsumerLoad",
+    "HotKey",
+    "MembershipChange",
+    "ReplayReport",
+    "Wait",
+    "backlog_section",
+    "html",
+    "move_row",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +63,7 @@ class ConsumerLoad:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class MembershipChange:
     """A consumer that came or went.
 
     Attributes:
@@ -168,7 +178,7 @@ class ReplayReport:
     seconds: float | None = None
     violations: Counts | None = None
     consumers: tuple[ConsumerLoad, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[MembershipChange, ...] = ()
     hot_keys: tuple[HotKey, ...] = ()
     backlogs: tuple[Backlog, ...] = ()
     waits: tuple[Wait, ...] = ()
@@ -208,7 +218,7 @@ def html(report: ReplayReport) -> str:
     return page(report.title, top + "".join(part(report) for part in parts))
 
 
-def move_row(change: Change) -> tuple[object, ...]:
+def move_row(change: MembershipChange) -> tuple[object, ...]:
     """Make a row for a table of moved keys.
 
     Args:

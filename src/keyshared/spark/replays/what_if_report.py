@@ -7,7 +7,7 @@ from keyshared.buckets.boundaries import imbalance
 from keyshared.spark.keystats.bucket_report import times
 from keyshared.spark.pages.charts import Bar, bars, on_every_screen
 from keyshared.spark.pages.page import Ms, Part, clipped, duration, facts, header, page, section, table
-from keyshared.spark.replays.replay_report import Backlog, Change, backlog_section, move_row
+from keyshared.spark.replays.replay_report import Backlog, MembershipChange, backlog_section, move_row
 
 __all__ = ["ConsumerWork", "PlanFigures", "WhatIfReport", "html"]
 
@@ -52,7 +52,7 @@ class PlanFigures:
     wait_p50_ms: int
     wait_p99_ms: int
     consumers: tuple[ConsumerWork, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[MembershipChange, ...] = ()
     backlog: Backlog
 
     @property

@@ -80,7 +80,7 @@ OUTCOME_SCHEMA: Final = StructType(
         StructField("reason", StringType()),
     ]
 )
-"""The columns that come out, the fields of `keyshared.journal.Outcome`."""
+"""The columns that come out, the fields of `keyshared.journal.OutcomeRow`."""
 
 _NEEDED: Final = ("topic_partition", "sequence", "at_ms", "command")
 _BATCH_ROWS: Final = 10_000

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from keyshared.config import DispatcherConfig
-from keyshared.journal.commands import Command, Outcome
+from keyshared.journal.commands import Command, OutcomeRow
 from keyshared.journal.journal import Journal
 from keyshared.ring import HashRing
 
@@ -28,7 +28,7 @@ __all__ = ["DispatchProcessor", "dispatch_partition"]
 _ROWS: Final = 10_000  # outcomes in one row
 
 _topic_partition: Final = itemgetter(0)
-_OutcomeRow: Final[Any] = Row("topic_partition", *Outcome._fields)
+_OutcomeRow: Final[Any] = Row("topic_partition", *OutcomeRow._fields)
 
 
 def dispatch_partition(
@@ -43,7 +43,7 @@ def dispatch_partition(
         config: See `Journal`.
 
     Yields:
-        Topic-partition and the fields of `Outcome`, in order.
+        Topic-partition and the fields of `OutcomeRow`, in order.
 
     Raises:
         ConfigError: See `Journal`.
@@ -137,7 +137,7 @@ class DispatchProcessor(StatefulProcessor):
         self._kept.update((journal.to_bytes(), deadline))
 
 
-def _rows(key: tuple[str], outcomes: Iterable[Outcome]) -> Iterator[Row]:
+def _rows(key: tuple[str], outcomes: Iterable[OutcomeRow]) -> Iterator[Row]:
     (topic_partition,) = key
     rest = iter(outcomes)
     while chunk := list(islice(rest, _ROWS)):
