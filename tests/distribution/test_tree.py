@@ -23,6 +23,7 @@ from keyshared.distribution import (
     Replication,
     TreeChange,
 )
+from keyshared.distribution import tree as tree_module
 from keyshared.errors import ConfigError, InvariantError, QuiesceError, TopologyError
 
 WIDE: Any = {2: ["a", {1: ["b", "c"]}, "d"]}
@@ -463,6 +464,42 @@ class TestWork:
                 DistributionTree(shared(90))
 
         assert 3_000 > work_of(build)
+
+    @pytest.mark.parametrize("what", ["build", "remove"])
+    def test_a_link_finds_its_place_without_a_search(self, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = 0
+
+        class Counted(Hop):
+            """Counts how often one link is compared with another, or looked up."""
+
+            __slots__ = ()
+
+            def __eq__(self, other: object) -> bool:
+                nonlocal asked
+                asked += 1
+                return tuple.__eq__(self, other)
+
+            def __hash__(self) -> int:
+                nonlocal asked
+                asked += 1
+                return tuple.__hash__(self)
+
+        monkeypatch.setattr(tree_module, "Hop", Counted)
+
+        def work(size: int) -> float:
+            """How often, for each link."""
+            nonlocal asked
+            shape = [[f"c{number}" for number in range(size)], ["x", "y"]]
+            tree = DistributionTree(shape)
+            links = tree.plan()
+            asked = 0
+            if what == "build":
+                assert tree == DistributionTree(shape, links)
+            else:
+                assert size // 2 == len(tree.plan_remove("x").moved)
+            return asked / len(links)
+
+        assert 1.5 * work(10) + 1 > work(40)
 
     def test_as_many_links_as_are_allowed_are_made(self) -> None:
         size = next(size for size in count() if size * (size - 1) > MAX_LINKS) - 1

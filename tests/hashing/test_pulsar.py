@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from keyshared.hashing.pulsar import NONE_KEY, sticky_key
+from keyshared.errors import ConfigError
+from keyshared.hashing.pulsar import NONE_KEY, range_slot, ring_slot, sticky_key
 
 EVERYTHING: dict[str, Any] = {
     "ordering_key": b"\x00order",
@@ -29,6 +30,13 @@ EVERYTHING: dict[str, Any] = {
 )
 def test_the_first_of_these_that_is_there_is_hashed(missing: tuple[str, ...], expected: str | bytes) -> None:
     assert expected == sticky_key(**{name: value for name, value in EVERYTHING.items() if name not in missing})
+
+
+@pytest.mark.parametrize("range_size", [-65_536, -1, 0, 0.5, True, None])
+def test_a_space_without_slots_is_refused(range_size: Any) -> None:
+    for slot in (ring_slot, range_slot):
+        with pytest.raises(ConfigError, match="range_size is"):
+            slot(range_size, b"a")
 
 
 def test_an_empty_key_is_a_key() -> None:

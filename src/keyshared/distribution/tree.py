@@ -391,7 +391,8 @@ which get nothing from there otherwise
             ConfigError: The cluster is not in the tree, or is the only one.
         """
         change = self._without(cluster)
-        slots = [self._slot_of(moved.old) for moved in change.moved]
+        old = {moved.old for moved in change.moved}
+        slots = [slot for slot, hop in zip(_slots(self._root), self._plan, strict=True) if hop in old]
         drains = self._inside(slots, *self._hops[cluster])
         return TreeChange(
             self, change.after, removed=change.removed, moved=change.moved, drains=drains, silent=(cluster,)
@@ -489,8 +490,8 @@ which get nothing from there otherwise
     def _inside(self, slots: Iterable[_Slot], *more: Hop) -> tuple[Hop, ...]:
         """The links between the clusters of these sibling subtrees, and more, the highest level first."""
         found = dict.fromkeys(more)
-        for slot in slots:
-            inside = set(slot.siblings)
+        for siblings in dict.fromkeys(slot.siblings for slot in slots):
+            inside = set(siblings)
             # a link between two clusters of a subtree belongs to a node of it: targets are across the link's own node
             found.update(dict.fromkeys(hop for hop in self._links if hop.cluster in inside and hop.target in inside))
         return tuple(sorted(found, key=_by_level))

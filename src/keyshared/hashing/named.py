@@ -16,7 +16,7 @@ from xxhash import xxh64_intdigest
 from keyshared._checks import check_text
 from keyshared.errors import ConfigError, KeyTypeError
 from keyshared.hashing.celeriant import big_endian_slot, little_endian_slot
-from keyshared.hashing.pulsar import murmur3_32, range_slot, ring_slot
+from keyshared.hashing.pulsar import murmur3_32, range_slot_unchecked, ring_slot_unchecked
 
 __all__ = [
     "CELERIANT_BE",
@@ -234,10 +234,12 @@ CELERIANT_BE: Final = KeyHash("celeriant:be", 16, big_endian_slot)
 
 _PULSAR_BITS: Final = range(1, 17)  # Pulsar's own space has 16 bits, its tests have smaller ones
 _RINGS: Final = {
-    1 << bits: KeyHash(f"pulsar-ring:{1 << bits}", bits, partial(ring_slot, 1 << bits)) for bits in _PULSAR_BITS
+    1 << bits: KeyHash(f"pulsar-ring:{1 << bits}", bits, partial(ring_slot_unchecked, 1 << bits))
+    for bits in _PULSAR_BITS
 }
 _RANGES: Final = {
-    1 << bits: KeyHash(f"pulsar-range:{1 << bits}", bits, partial(range_slot, 1 << bits)) for bits in _PULSAR_BITS
+    1 << bits: KeyHash(f"pulsar-range:{1 << bits}", bits, partial(range_slot_unchecked, 1 << bits))
+    for bits in _PULSAR_BITS
 }
 
 PULSAR_RING: Final = _RINGS[1 << DEFAULT_SLOT_BITS]

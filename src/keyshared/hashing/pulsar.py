@@ -80,7 +80,7 @@ def ring_slot(range_size: int, data: bytes) -> int:
     """
     if type(range_size) is not int or range_size < 2:  # noqa: PLR2004  # slot 0 never occurs
         raise ConfigError("range_size", range_size, "be an int of at least 2")
-    return (_murmur3(data) & _MASK_31) % (range_size - 1) + 1
+    return ring_slot_unchecked(range_size, data)
 
 
 def range_slot(range_size: int, data: bytes) -> int:
@@ -103,6 +103,16 @@ def range_slot(range_size: int, data: bytes) -> int:
     """
     if type(range_size) is not int or range_size < 1:
         raise ConfigError("range_size", range_size, "be an int of at least 1")
+    return range_slot_unchecked(range_size, data)
+
+
+def ring_slot_unchecked(range_size: int, data: bytes) -> int:
+    """`ring_slot` of a size that was checked once, for every message."""
+    return (_murmur3(data) & _MASK_31) % (range_size - 1) + 1
+
+
+def range_slot_unchecked(range_size: int, data: bytes) -> int:
+    """`range_slot` of a size that was checked once, for every message."""
     return (_murmur3(data) & _MASK_31) % range_size or 1
 
 
