@@ -33,7 +33,7 @@ class ProducerSequences:
         self._last: dict[str, int] = {}
 
     def repeated(self, produced: Produced) -> int | None:
-        """Say whether a message was sent before.
+        """Return what a producer has sent already, if a message repeats it.
 
         Args:
             produced: Who sent it, and its number.
@@ -66,11 +66,11 @@ class ProducerSequences:
         self._last.pop(client_id, None)
 
     def dump(self) -> dict[str, int]:
-        """Give the numbers as plain data."""
+        """Return the numbers as plain data."""
         return dict(self._last)
 
     def load(self, data: object) -> None:
-        """Take over what `dump` gave.
+        """Take over what `dump` returned.
 
         Args:
             data: That, perhaps after a trip through JSON.
