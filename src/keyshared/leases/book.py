@@ -123,7 +123,8 @@ class LeaseBook:
             self.held[grant.consumer] = left
         else:
             del self.held[grant.consumer]
-            self._stop_drain(grant.consumer)
+            if self._drains:
+                self._stop_drain(grant.consumer)
 
     def drain(self, consumer: str, deadline: int | None) -> None:
         """Note when a consumer that has left is cut off; None for never. One that holds nothing is gone already."""
