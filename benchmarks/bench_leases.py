@@ -1,4 +1,4 @@
-"""The life of a version in a lease queue, from offer over lease to ack, beside that of a message of the dispatcher."""
+"""The life of a message in a lease queue, from offer over lease to ack, beside that of a message of the dispatcher."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -52,9 +52,9 @@ def lease_lives(keys: Keys, waiting: int, batch: int, *, phases: int = 1) -> Tim
         queue.add_consumer("c1")
         started = process_time_ns()
         lived = 0
-        for version, key in enumerate(keys):
-            queue.offer(version, key, now_ms=version // PER_MS)
-            if version >= waiting and version % batch == 0:
+        for offset, key in enumerate(keys):
+            queue.offer(offset, key, now_ms=offset // PER_MS)
+            if offset >= waiting and offset % batch == 0:
                 lived += work(queue, batch, phases)
         return process_time_ns() - started, lived
 
@@ -67,12 +67,12 @@ def work(queue: LeaseQueue, batch: int, phases: int) -> int:
     if phases == 1:
         lease = queue.consume("c1", batch).result
     else:
-        reservation = queue.plan("c1", batch).result
+        reservation = queue.reserve("c1", batch).result
         assert isinstance(reservation, Reservation)
         lease = queue.commit(reservation.id).result
     assert isinstance(lease, Lease)
-    for version, lease_id in lease.handles:
-        queue.ack(version, lease_id)
+    for offset, lease_id in lease.handles:
+        queue.ack(offset, lease_id)
     return len(lease.handles)
 
 
@@ -81,8 +81,8 @@ def run(scale: Scale, waiting: Sequence[int] = WAITING) -> list[Report]:
         "leases",
         ("unique ns", "unique ratio", "hot ns", "hot ratio"),
         [
-            "offer, lease and ack of one version, one consumer; ratios to offer and ack of the dispatcher",
-            f"{waiting[0]:,} versions wait; unique keys, and 100 hot ones",
+            "offer, lease and ack of one message, one consumer; ratios to offer and ack of the dispatcher",
+            f"{waiting[0]:,} messages wait; unique keys, and 100 hot ones",
         ],
     )
     count, repeats = scale.size(COUNT), scale.repeats(REPEATS)
@@ -93,7 +93,7 @@ def run(scale: Scale, waiting: Sequence[int] = WAITING) -> list[Report]:
         cases["dispatcher", load] = dispatcher_lives(keys, depths[0])
         for batch in BATCHES:
             cases[f"consume {batch}", load] = lease_lives(keys, depths[0], batch)
-        cases["plan + commit 10", load] = lease_lives(keys, depths[0], 10, phases=2)
+        cases["reserve + commit 10", load] = lease_lives(keys, depths[0], 10, phases=2)
         cases["consume 10, deep", load] = lease_lives(keys, depths[1], 10)
     found = turns(cases, repeats)
     for case in dict.fromkeys(case for case, _ in cases):

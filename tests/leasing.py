@@ -7,15 +7,15 @@ from typing import Any, Final
 from tests.alphabet import FIRST_LETTER
 
 from keyshared.effects import Effect
-from keyshared.leases import Lease, LeaseConfig, LeaseQueue, Outcome, Reservation
+from keyshared.leases import Lease, LeaseAnswer, LeaseConfig, LeaseQueue, Reservation
 from keyshared.placement import AssignedRanges
 from keyshared.ranges import HashRange
 
 __all__ = ["WatchedQueue", "assigned", "fill", "lease", "letters", "queue", "reserve"]
 
 _INPUTS: Final = (
-    "offer", "add_consumer", "remove_consumer", "set_placement", "plan", "commit", "abort", "consume", "ack",
-    "ack_many", "nack", "extend", "dead_lettered", "loaded", "park", "unblock", "unblock_key", "gone", "truncate",
+    "offer", "add_consumer", "remove_consumer", "set_placement", "reserve", "commit", "abort", "consume", "ack",
+    "ack_many", "nack", "extend", "dead_lettered", "loaded", "park", "unblock_offset", "unblock", "gone", "truncate",
     "handle_timeout",
 )  # fmt: skip
 
@@ -62,13 +62,13 @@ def queue(*consumers: str, ranges: AssignedRanges | None = None, **config: Any) 
     else:
         made = WatchedQueue(letters({"a-z": consumers[0]}) if ranges is None else ranges, chosen)
     for name in consumers:
-        assert Outcome(None, []) == made.add_consumer(name)
+        assert LeaseAnswer(None, []) == made.add_consumer(name)
     return made
 
 
 def fill(made: LeaseQueue, *keys: str | None, start: int = 0) -> list[Effect]:
-    """Offer these keys one by one as consecutive versions."""
-    return [effect for version, key in enumerate(keys, start) for effect in made.offer(version, key).effects]
+    """Offer these keys one by one as consecutive messages."""
+    return [effect for offset, key in enumerate(keys, start) for effect in made.offer(offset, key).effects]
 
 
 def lease(made: LeaseQueue, consumer: str, most: int = 10, *, now_ms: int | None = None) -> Lease:
@@ -80,6 +80,6 @@ def lease(made: LeaseQueue, consumer: str, most: int = 10, *, now_ms: int | None
 
 def reserve(made: LeaseQueue, consumer: str, most: int = 10, *, now_ms: int | None = None) -> Reservation:
     """What the consumer may commit; there has to be something."""
-    result = made.plan(consumer, most, now_ms=now_ms).result
+    result = made.reserve(consumer, most, now_ms=now_ms).result
     assert isinstance(result, Reservation), result
     return result

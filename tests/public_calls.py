@@ -187,7 +187,7 @@ def queue() -> LeaseQueue:
     made.offer(1, "k", now_ms=0)
     made.offer(2, "l", now_ms=0)
     made.consume("ann", now_ms=0)
-    made.plan("ann", now_ms=0)
+    made.reserve("ann", now_ms=0)
     return made
 
 
@@ -415,7 +415,6 @@ def _ended() -> Simulation:
 
 # What a parameter of this name usually takes
 BY_NAME: dict[str, Make] = {
-    "additional_ms": lambda: 5,
     "arrivals": lambda: [Arrival(1, "k")],
     "at": lambda: None,
     "at_ms": lambda: 3,
@@ -599,7 +598,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "hashing.named.key_hash_named": {"name": lambda: "danube32"},
     "leases.queue.LeaseQueue": {"placement": lambda: HashRing(vnodes=3)},
     "leases.queue.LeaseQueue.add_consumer": {"name": lambda: "new"},
-    "leases.queue.LeaseQueue.offer": {"version": lambda: 9},
+    "leases.queue.LeaseQueue.offer": {"offset": lambda: 9},
     "leases.queue.LeaseQueue.restore": {
         "state": lambda: queue().snapshot(),
         "placement": lambda: HashRing(["ann"], vnodes=3, slot_bits=4),

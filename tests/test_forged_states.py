@@ -95,10 +95,9 @@ def held() -> KeySharedDispatcher:
 def a_journal() -> Journal:
     """Commands were late, were forgotten, wait for room."""
     made = Journal(ring(), DispatcherConfig(window=1))
-    for sequence, (name, fields) in enumerate(
-        [("add_consumer", {"consumer": "ann"}), *(("offer", {"offset": offset, "key": "k"}) for offset in (3, 4, 6))]
-    ):
-        made.apply(Command(3 * sequence, sequence, name, **fields))
+    made.apply(Command(0, 0, "add_consumer", consumer="ann"))
+    for sequence, offset in enumerate((3, 4, 6), start=1):
+        made.apply(Command(3 * sequence, sequence, "offer", offset=offset, key="k"))
     made.apply(Command(4, 9, "offer", offset=7, key=None))
     return made
 

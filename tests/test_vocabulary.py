@@ -35,14 +35,6 @@ SYNONYMS = frozenset(
         *("dump", "dumps", "load", "loads", "save", "serialize", "deserialize", "from_text", "to_text"),
     ]
 )
-# Of the leases, whose words are changed next: `now_ms` has no default yet, and producers are dumped and loaded.
-NOT_YET = frozenset(
-    [
-        "leases.queue.LeaseQueue.handle_timeout",
-        "leases.producers.ProducerSequences.dump",
-        "leases.producers.ProducerSequences.load",
-    ]
-)
 
 
 class Name(NamedTuple):
@@ -139,7 +131,7 @@ def timeouts_that_want_more(names: Iterable[Name]) -> Iterator[str]:
     for name, last, static in members(names):
         if last in {"tick", "on_timeout", "handle_timeouts", "poll", "expire", "advance_to"}:
             yield f"{name} is what others call handle_timeout()"
-        if last == "handle_timeout" and name not in NOT_YET:
+        if last == "handle_timeout":
             own = parameters(static)[1:] if inspect.isfunction(static) else []
             if [("now_ms", None)] != [(each.name, each.default) for each in own]:
                 yield f"{name} takes something else than now_ms=None"
@@ -150,7 +142,7 @@ def verbs_without_a_pair(names: Iterable[Name]) -> Iterator[str]:
     owners: dict[str, set[str]] = {}
     for name, last, static in members(names):
         owners.setdefault(name.rpartition(".")[0], set()).add(last)
-        if last in SYNONYMS and name not in NOT_YET and not _is_field(static):
+        if last in SYNONYMS and not _is_field(static):
             yield f"{name} is a synonym of {', '.join(PAIRS)}"
     for owner, own in owners.items():
         for write, read in PAIRS.items():

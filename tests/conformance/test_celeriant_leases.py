@@ -31,7 +31,7 @@ class Queue(Protocol):
     def assign(self, span: str, owner: Identity) -> None: ...
     def produce(self, slot: str) -> int: ...
     def consume(self, asker: Identity, *, now: int) -> list[int]: ...
-    def ack(self, version: int) -> None: ...
+    def ack(self, offset: int) -> None: ...
 
 
 class Published:
@@ -56,17 +56,17 @@ class Published:
         return self.produced
 
     def consume(self, asker: Identity, *, now: int) -> list[int]:
-        for version, slot in self.slots.items():
+        for offset, slot in self.slots.items():
             owner = next((name for span, name in reversed(self.assignments) if covers(span, slot)), None)
-            leased = version in self.leases and self.leases[version][1] > now
+            leased = offset in self.leases and self.leases[offset][1] > now
             if owner == asker and not leased and not self.drains(slot, asker):
-                self.leases[version] = (asker, now + VISIBILITY_MS)
-                return [version]
+                self.leases[offset] = (asker, now + VISIBILITY_MS)
+                return [offset]
         return []
 
-    def ack(self, version: int) -> None:
-        self.slots.pop(version, None)
-        self.leases.pop(version, None)
+    def ack(self, offset: int) -> None:
+        self.slots.pop(offset, None)
+        self.leases.pop(offset, None)
 
     def drains(self, slot: str, asker: Identity) -> bool:
         for span, prior in list(self.pending.items()):
@@ -107,10 +107,10 @@ class Derived:
         if not isinstance(lease, Lease):
             return []
         self.handles |= dict(lease.handles)
-        return list(lease.versions)
+        return list(lease.offsets)
 
-    def ack(self, version: int) -> None:
-        self.queue.ack(version, self.handles[version])
+    def ack(self, offset: int) -> None:
+        self.queue.ack(offset, self.handles[offset])
 
 
 class DerivedByRange(Derived):
@@ -146,21 +146,21 @@ def the_new_owner_waits_for_the_old_ones_lease(queue: Queue) -> None:
 def the_new_owner_gets_nothing_of_the_range_until_all_leases_in_it_have_ended(queue: Queue) -> None:
     queue.assign("a-m", ANN)
     leased = [queue.produce(slot) for slot in "abc"]
-    assert leased == [version for _ in leased for version in queue.consume(ANN, now=0)]
+    assert leased == [offset for _ in leased for offset in queue.consume(ANN, now=0)]
     queue.assign("a-m", BOB)
     new = queue.produce("d")
-    for version in leased:
+    for offset in leased:
         assert [] == queue.consume(BOB, now=1)
-        queue.ack(version)
+        queue.ack(offset)
     assert [new] == queue.consume(BOB, now=1)
 
 
 def a_prior_owner_that_died_does_not_wedge_the_range(queue: Queue) -> None:
     queue.assign("a-m", ANN)
-    version = queue.produce("c")
-    assert [version] == queue.consume(ANN, now=0)
+    offset = queue.produce("c")
+    assert [offset] == queue.consume(ANN, now=0)
     queue.assign("a-m", BOB)
-    assert [version] == queue.consume(BOB, now=VISIBILITY_MS), "its lease has expired long ago"
+    assert [offset] == queue.consume(BOB, now=VISIBILITY_MS), "its lease has expired long ago"
 
 
 def a_split_range_drains_too(queue: Queue) -> None:
@@ -267,26 +267,26 @@ class Run:
 
     def ask(self, asker: Identity) -> bool:
         taken = self.queue.consume(asker, now=self.now)
-        for version in taken:
+        for offset in taken:
             for other, (holder, deadline) in self.live.items():
-                if holder != asker and deadline > self.now and self.slots[other] == self.slots[version]:
+                if holder != asker and deadline > self.now and self.slots[other] == self.slots[offset]:
                     self.shared = True
-            self.live[version] = (asker, self.now + VISIBILITY_MS)
+            self.live[offset] = (asker, self.now + VISIBILITY_MS)
         return bool(taken)
 
     def ack(self) -> None:
-        held = [version for version, _ in self.held_by_the_living()]
+        held = [offset for offset, _ in self.held_by_the_living()]
         if held:
             self.settle(self.draw.choice(held))
 
-    def settle(self, version: int) -> None:
-        self.queue.ack(version)
-        del self.live[version], self.slots[version]
+    def settle(self, offset: int) -> None:
+        self.queue.ack(offset)
+        del self.live[offset], self.slots[offset]
 
     def held_by_the_living(self) -> Iterator[tuple[int, Identity]]:
-        for version, (holder, deadline) in self.live.items():
+        for offset, (holder, deadline) in self.live.items():
             if holder not in self.dead and deadline > self.now:
-                yield version, holder
+                yield offset, holder
 
     def assign(self) -> None:
         low, high = sorted((self.draw.choice(LETTERS), self.draw.choice(LETTERS)))
@@ -304,13 +304,13 @@ class Run:
         for span in SPANS:
             self.queue.assign(span, living[0])
         self.now += 2 * VISIBILITY_MS
-        for version in [version for version, (holder, _) in self.live.items() if holder not in self.dead]:
-            self.live[version] = (self.live[version][0], self.now)  # expired: nobody acks it any more
+        for offset in [offset for offset, (holder, _) in self.live.items() if holder not in self.dead]:
+            self.live[offset] = (self.live[offset][0], self.now)  # expired: nobody acks it any more
         progress = True
         while progress:
             progress = sum(self.ask(identity) for identity in living) > 0
-            for version, _ in list(self.held_by_the_living()):
-                self.settle(version)
+            for offset, _ in list(self.held_by_the_living()):
+                self.settle(offset)
         return bool(self.slots)
 
 

@@ -491,12 +491,12 @@ class TestWork:
             nonlocal asked
             shape = [[f"c{number}" for number in range(size)], ["x", "y"]]
             tree = DistributionTree(shape)
-            links = tree.plan()
+            links = tree.hops()
             asked = 0
             if what == "build":
                 assert tree == DistributionTree(shape, links)
             else:
-                assert size // 2 == len(tree.plan_remove("x").moved)
+                assert size // 2 == len(tree.propose_remove("x").moved)
             return asked / len(links)
 
         assert 1.5 * work(10) + 1 > work(40)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from tests.kit.own_machines import LeaseQueueMachine, WindowMachine
 
-from keyshared.leases import InvalidHandle, LeaseQueue, Nothing, Outcome, Reservation
+from keyshared.leases import InvalidHandle, LeaseAnswer, LeaseQueue, NothingToLease, Reservation
 from keyshared.testing import Promise
 from keyshared.testing.adapters.leases import LeaseQueueDriver
 from keyshared.testing.adapters.window import WindowDriver
@@ -22,27 +22,29 @@ class OwnFault(NamedTuple):
 
 
 class TakesOldLeases(LeaseQueue):
-    """An ack names a version: one of a lease that has ended settles what somebody else has leased since."""
+    """An ack names a message: one of a lease that has ended settles what somebody else has leased since."""
 
-    def ack(self, version: int, lease_id: int, *, now_ms: int | None = None) -> Outcome[InvalidHandle | None]:
-        current = next((lease.id for lease in self.leases() if version in lease.versions), lease_id)
-        return super().ack(version, current, now_ms=now_ms)
+    def ack(self, offset: int, lease_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidHandle | None]:
+        current = next((lease.id for lease in self.leases() if offset in lease.offsets), lease_id)
+        return super().ack(offset, current, now_ms=now_ms)
 
 
 class StealsWork(LeaseQueue):
     """Who has nothing to do gets what belongs to another."""
 
-    def plan(self, consumer: str, most: int = 1, *, now_ms: int | None = None) -> Outcome[Reservation | Nothing]:
-        planned = super().plan(consumer, most, now_ms=now_ms)
-        for other in self.stats().held if isinstance(planned.result, Nothing) else ():
-            stolen = super().plan(other, most)
+    def reserve(
+        self, consumer: str, most: int = 1, *, now_ms: int | None = None
+    ) -> LeaseAnswer[Reservation | NothingToLease]:
+        reserved = super().reserve(consumer, most, now_ms=now_ms)
+        for other in self.stats().held if isinstance(reserved.result, NothingToLease) else ():
+            stolen = super().reserve(other, most)
             if isinstance(stolen.result, Reservation):
-                return Outcome(stolen.result, planned.effects + stolen.effects)
-        return planned
+                return LeaseAnswer(stolen.result, reserved.effects + stolen.effects)
+        return reserved
 
 
 class TrimsOneTooFar(LeaseQueue):
-    """The trim cursor takes the lowest outstanding version along."""
+    """The trim cursor takes the lowest outstanding message along."""
 
     @property
     def keep_from(self) -> int | None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from tests.kit.small_broker import SmallMachine
 
 from keyshared.config import OnEvict
-from keyshared.leases import Outcome, Reservation
+from keyshared.leases import LeaseAnswer, Reservation
 from keyshared.retry import Poison
 from keyshared.testing import Delivery, Guarantees, Promise
 from keyshared.testing.adapters.dispatcher import DispatcherDriver, RouterDriver
@@ -76,10 +76,10 @@ class AbortingDriver(LeaseQueueDriver):
     """Gives everything back once before it leases it: as if the write of the lease had failed."""
 
     def receive(self, consumer: str) -> Sequence[Delivery]:
-        planned, effects = self.queue.plan(consumer, 1)
-        self._apply(Outcome(None, effects))
-        if isinstance(planned, Reservation):
-            self._apply(self.queue.abort(planned.id))
+        reserved, effects = self.queue.reserve(consumer, 1)
+        self._apply(LeaseAnswer(None, effects))
+        if isinstance(reserved, Reservation):
+            self._apply(self.queue.abort(reserved.id))
         return super().receive(consumer)
 
 

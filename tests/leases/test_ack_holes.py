@@ -21,9 +21,9 @@ def test_after_every_step_there_are_as_many_as_acked_ranges(steps: list[tuple[bo
             holes.offered(last)
             outstanding.append(last)
         else:
-            version = outstanding.pop(pick % len(outstanding))
-            cursor.settle(version)
-            holes.settled(version)
+            offset = outstanding.pop(pick % len(outstanding))
+            cursor.settle(offset)
+            holes.settled(offset)
         assert len(cursor.acked_ranges()) == holes.count
         again = AckHoles()
         again.load(outstanding, cursor.acked_ranges())
@@ -33,16 +33,16 @@ def test_after_every_step_there_are_as_many_as_acked_ranges(steps: list[tuple[bo
 @given(steps=STEPS)
 def test_loaded_holes_close_like_the_others(steps: list[tuple[bool, int, int]]) -> None:
     cursor, outstanding = ContiguousCursor(), list(range(20))
-    for version in outstanding:
-        cursor.offer(version)
+    for offset in outstanding:
+        cursor.offer(offset)
     for _, pick, _ in steps[:8]:
         cursor.settle(outstanding.pop(pick % len(outstanding)))
     holes = AckHoles()
     holes.load(outstanding, cursor.acked_ranges())
     for _, pick, _ in steps[8:20]:
-        version = outstanding.pop(pick % len(outstanding))
-        cursor.settle(version)
-        holes.settled(version)
+        offset = outstanding.pop(pick % len(outstanding))
+        cursor.settle(offset)
+        holes.settled(offset)
         holes.check_invariants(len(cursor.acked_ranges()))
 
 

@@ -43,18 +43,17 @@ def test_a_forgotten_producer_begins_anew() -> None:
 
 def test_numbers_are_plain_data() -> None:
     sequences = taken(("p", 7), ("q", -1))
-    again = ProducerSequences()
-    again.load(sequences.dump())
+    again = ProducerSequences.restore(sequences.snapshot())
 
-    assert {"p": 7, "q": -1} == sequences.dump() == again.dump()
+    assert {"p": 7, "q": -1} == sequences.snapshot() == again.snapshot()
 
 
 @pytest.mark.parametrize("data", [None, [], {1: 1}, {"p": "1"}, {"p": True}])
 def test_other_data_is_refused_and_changes_nothing(data: object) -> None:
     sequences = taken(("p", 7))
     with pytest.raises(SnapshotError):
-        sequences.load(data)
-    assert {"p": 7} == sequences.dump()
+        ProducerSequences.restore(data)
+    assert {"p": 7} == sequences.snapshot()
 
 
 @pytest.mark.parametrize("produced", ["p", ("p",), ("p", 1, 1), (1, 1), ("p", "1"), ("p", 1.0), ("p", False), None])

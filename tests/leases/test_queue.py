@@ -48,85 +48,85 @@ from keyshared.leases import (
     InvalidReservation,
     InvalidReservationReason,
     Lease,
+    LeaseAnswer,
     LeaseConfig,
     Leased,
     LeaseQueue,
     LeaseStats,
-    Nothing,
-    Outcome,
+    NothingToLease,
     Reservation,
 )
 from keyshared.leases.book import Grant
 from keyshared.placement import AssignedRanges
 from keyshared.retry import Poison
 
-NOT_READY = Nothing(EmptyReason.NOT_READY)
-DONE: Outcome[None] = Outcome(None, [])
+NOT_READY = NothingToLease(EmptyReason.NOT_READY)
+DONE: LeaseAnswer[None] = LeaseAnswer(None, [])
 
 
 def two_of_one_key(**config: Any) -> WatchedQueue:
-    """Versions 0 and 1 are of key a1, version 2 is of a2; all are ann's, bob stands by."""
+    """Messages 0 and 1 are of key a1, message 2 is of a2; all are ann's, bob stands by."""
     made = queue("ann", "bob", **config)
     fill(made, "a1", "a1", "a2")
     return made
 
 
-def expired(version: int, consumer: str, attempt: int = 1) -> Released:
-    return Released(version, consumer, attempt, ReleaseReason.ACK_TIMEOUT)
+def expired(offset: int, consumer: str, attempt: int = 1) -> Released:
+    return Released(offset, consumer, attempt, ReleaseReason.ACK_TIMEOUT)
 
 
-def invalid(version: int, lease_id: int, reason: InvalidHandleReason) -> Outcome[InvalidHandle]:
-    return Outcome(InvalidHandle(version, lease_id, reason), [])
+def invalid(offset: int, lease_id: int, reason: InvalidHandleReason) -> LeaseAnswer[InvalidHandle]:
+    return LeaseAnswer(InvalidHandle(offset, lease_id, reason), [])
 
 
 class TestLeasing:
     """Who asks gets what waits for it, key by key in order."""
 
-    def test_one_lease_covers_several_versions_under_one_id(self) -> None:
+    def test_one_lease_covers_several_messages_under_one_id(self) -> None:
         made = queue("ann")
         made.offer(4, "a1", "first")
         made.offer(7, "a2", "second")
 
         expected = Lease(1, "ann", (Leased(4, b"a1", "first", 1), Leased(7, b"a2", "second", 1)), 105)
-        assert Outcome(expected, []) == made.consume("ann", 10, now_ms=5)
-        assert ((4, 7), ((4, 1), (7, 1))) == (expected.versions, expected.handles)
+        assert LeaseAnswer(expected, []) == made.consume("ann", 10, now_ms=5)
+        assert ((4, 7), ((4, 1), (7, 1))) == (expected.offsets, expected.handles)
         assert list(expected.messages) == list(expected)
 
-    def test_newer_versions_of_a_key_wait_for_the_oldest(self) -> None:
+    def test_newer_messages_of_a_key_wait_for_the_oldest(self) -> None:
         made = two_of_one_key()
-        assert (0, 2) == lease(made, "ann").versions
+        assert (0, 2) == lease(made, "ann").offsets
 
         assert NOT_READY == made.consume("ann").result
-        assert Outcome(None, [CursorAdvanced(0)]) == made.ack(0, 1)
-        assert (1,) == lease(made, "ann").versions
+        assert LeaseAnswer(None, [CursorAdvanced(0)]) == made.ack(0, 1)
+        assert (1,) == lease(made, "ann").offsets
 
-    def test_several_versions_of_a_key_go_to_one_consumer_if_that_is_allowed(self) -> None:
+    def test_several_messages_of_a_key_go_to_one_consumer_if_that_is_allowed(self) -> None:
         made = two_of_one_key(max_in_flight_per_key=2)
 
-        assert (0, 2, 1) == lease(made, "ann").versions
+        assert (0, 2, 1) == lease(made, "ann").offsets
 
     def test_nothing_is_handed_out_that_was_not_asked_for(self) -> None:
         made = two_of_one_key()
         lease(made, "ann", 1)
 
         assert DONE == made.offer(3, "a3")
-        assert Outcome([], [CursorAdvanced(0)]) == made.ack_many([(0, 1)])
+        assert LeaseAnswer([], [CursorAdvanced(0)]) == made.ack_many([(0, 1)])
         assert 3 == made.stats().depth
         assert 0 == made.stats().leased
 
-    def test_versions_of_others_are_not_handed_out(self) -> None:
+    def test_messages_of_others_are_not_handed_out(self) -> None:
         made = queue("ann", "bob", ranges=letters({"a-b": "ann", "c-d": "bob"}))
         fill(made, "c1", "a1", "x1")
 
-        assert (1,) == lease(made, "ann").versions
-        assert (0,) == lease(made, "bob").versions
+        assert (1,) == lease(made, "ann").offsets
+        assert (0,) == lease(made, "bob").offsets
 
-    def test_versions_without_a_key_go_to_whoever_asks(self) -> None:
+    def test_messages_without_a_key_go_to_whoever_asks(self) -> None:
         made = queue("ann", "bob")
         fill(made, None, None)
 
-        assert (0,) == lease(made, "bob", 1).versions
-        assert (1,) == lease(made, "ann", 1).versions
+        assert (0,) == lease(made, "bob", 1).offsets
+        assert (1,) == lease(made, "ann", 1).offsets
 
     def test_acks_of_a_whole_lease_move_the_cursor_once(self) -> None:
         made = two_of_one_key()
@@ -134,26 +134,26 @@ class TestLeasing:
 
         again = [*held.handles, held.handles[0]]
         expected = [InvalidHandle(0, held.id, InvalidHandleReason.BELOW_TRIM)]
-        assert Outcome(expected, [CursorAdvanced(0)]) == made.ack_many(again)
+        assert LeaseAnswer(expected, [CursorAdvanced(0)]) == made.ack_many(again)
 
 
 class TestTwoPhases:
-    """A plan reserves, a commit leases."""
+    """The first phase reserves, the second leases."""
 
     def test_a_reservation_is_nobody_elses_and_no_delivery_yet(self) -> None:
         made = queue("ann", "bob")
         made.offer(0, None, "x")
 
         expected = Reservation(1, "ann", (Leased(0, None, "x", 1),), 15)
-        assert Outcome(expected, []) == made.plan("ann", now_ms=5)
-        assert (NOT_READY, 0) == (made.plan("bob").result, made.delivery_count(0))
+        assert LeaseAnswer(expected, []) == made.reserve("ann", now_ms=5)
+        assert (NOT_READY, 0) == (made.reserve("bob").result, made.delivery_count(0))
 
     def test_the_commit_starts_the_visibility_timeout_and_counts(self) -> None:
         made = two_of_one_key()
         reserved = reserve(made, "ann")
 
         committed = Lease(reserved.id, "ann", reserved.messages, 109)
-        assert Outcome(committed, []) == made.commit(reserved.id, now_ms=9)
+        assert LeaseAnswer(committed, []) == made.commit(reserved.id, now_ms=9)
         assert (1, 0) == (made.delivery_count(0), made.delivery_count(1))
         assert DONE == made.handle_timeout(now_ms=108)
         assert [expired(0, "ann"), expired(2, "ann")] == made.handle_timeout(now_ms=109).effects
@@ -164,7 +164,7 @@ class TestTwoPhases:
 
         assert DONE == made.abort(reserved.id)
         assert 0 == made.delivery_count(0)
-        assert (2, (0, 2)) == ((again := reserve(made, "ann")).id, again.versions)
+        assert (2, (0, 2)) == ((again := reserve(made, "ann")).id, again.offsets)
 
     def test_the_reservation_of_a_crashed_committer_expires_without_a_count(self) -> None:
         made = two_of_one_key(max_delivery_attempts=1)
@@ -173,7 +173,7 @@ class TestTwoPhases:
             assert start + 10 == made.next_deadline_ms()
 
         ended = InvalidReservation(10, InvalidReservationReason.ENDED)
-        assert Outcome(ended, []) == made.commit(10, now_ms=100)
+        assert LeaseAnswer(ended, []) == made.commit(10, now_ms=100)
         assert (0, Leased(0, b"a1", None, 1)) == (made.delivery_count(0), lease(made, "ann").messages[0])
 
     def test_a_reservation_is_never_longer_than_a_lease(self) -> None:
@@ -189,7 +189,7 @@ class TestTwoPhases:
         assert isinstance(made.commit(reserved.id, now_ms=9).result, Lease)
 
     @pytest.mark.parametrize("use", [LeaseQueue.commit, LeaseQueue.abort])
-    def test_what_is_no_reservation_is_answered_with_the_reason(self, use: Callable[..., Outcome[object]]) -> None:
+    def test_what_is_no_reservation_is_answered_with_the_reason(self, use: Callable[..., LeaseAnswer[object]]) -> None:
         made = two_of_one_key()
         first, second = reserve(made, "ann", 1), reserve(made, "ann", 1)
         made.commit(first.id)
@@ -198,7 +198,7 @@ class TestTwoPhases:
         reasons = {first.id: "committed", second.id: "ended", 3: "unknown", 0: "unknown", -1: "unknown"}
         for reservation_id, reason in reasons.items():
             expected = InvalidReservation(reservation_id, InvalidReservationReason(reason))
-            assert Outcome(expected, []) == use(made, reservation_id)
+            assert LeaseAnswer(expected, []) == use(made, reservation_id)
 
     def test_a_reservation_cannot_be_acked(self) -> None:
         made = two_of_one_key()
@@ -210,7 +210,7 @@ class TestTwoPhases:
     def test_what_is_leased_and_reserved_can_be_listed(self) -> None:
         made = two_of_one_key()
         held, reserved = lease(made, "ann", 1, now_ms=3), reserve(made, "ann", 1)
-        made.extend(0, held.id, 50, now_ms=5)
+        made.extend(0, held.id, now_ms=5)
 
         assert [Lease(held.id, "ann", held.messages, 105)] == made.leases()
         assert [reserved] == made.reservations()
@@ -219,31 +219,38 @@ class TestTwoPhases:
 class TestExtend:
     """More time, and nothing else."""
 
-    def test_the_addition_is_capped_at_the_visibility_timeout_from_now(self) -> None:
+    def test_it_counts_from_now_and_is_at_most_the_visibility_timeout(self) -> None:
         made = two_of_one_key()
         held = lease(made, "ann", 1, now_ms=0)
 
-        assert Outcome(130, []) == made.extend(0, held.id, 500, now_ms=30)
-        assert Outcome(130, []) == made.extend(0, held.id, 1)
-        assert Outcome(131, []) == made.extend(0, held.id, 1, now_ms=90)
+        assert LeaseAnswer(110, []) == made.extend(0, held.id, extend_ms=80, now_ms=30)
+        assert LeaseAnswer(130, []) == made.extend(0, held.id, extend_ms=500)
+        assert LeaseAnswer(131, []) == made.extend(0, held.id, extend_ms=41, now_ms=90)
         assert (DONE, [expired(0, "ann")]) == (made.handle_timeout(now_ms=130), made.handle_timeout(now_ms=131).effects)
 
-    def test_no_delivery_is_counted_and_the_other_versions_keep_their_deadline(self) -> None:
+    def test_by_default_the_visibility_timeout_starts_again(self) -> None:
+        made = two_of_one_key()
+        held = lease(made, "ann", 1, now_ms=0)
+
+        assert LeaseAnswer(130, []) == made.extend(0, held.id, now_ms=30)
+
+    def test_no_delivery_is_counted_and_the_other_messages_keep_their_deadline(self) -> None:
         made = two_of_one_key()
         held = lease(made, "ann", now_ms=0)
-        made.extend(0, held.id, 60, now_ms=50)
+        made.extend(0, held.id, extend_ms=60, now_ms=50)
 
         assert 1 == made.delivery_count(0)
         assert [expired(2, "ann")] == made.handle_timeout(now_ms=100).effects
-        assert Outcome(None, [CursorAdvanced(0)]) == made.ack(0, held.id)
+        assert LeaseAnswer(None, [CursorAdvanced(0)]) == made.ack(0, held.id)
 
     def test_a_deadline_never_comes_earlier(self) -> None:
         made = two_of_one_key()
         held = lease(made, "ann", 1, now_ms=0)
+        assert LeaseAnswer(100, []) == made.extend(0, held.id, extend_ms=1)
         shorter = LeaseConfig(visibility_timeout_ms=20)
         again = LeaseQueue.restore(made.snapshot(), letters({"a-z": "ann"}), shorter, now_ms=0)
 
-        assert Outcome(100, []) == again.extend(0, held.id, 1, now_ms=10)
+        assert LeaseAnswer(100, []) == again.extend(0, held.id, now_ms=10)
 
 
 class TestNack:
@@ -264,15 +271,15 @@ class TestNack:
         held = lease(made, "ann", 1)
         made.nack(0, held.id)
 
-        assert (2, 0) == lease(made, "ann").versions
+        assert (2, 0) == lease(made, "ann").offsets
 
-    def test_a_version_between_nacked_ones_stays_leased(self) -> None:
+    def test_a_message_between_nacked_ones_stays_leased(self) -> None:
         made = two_of_one_key(max_in_flight_per_key=2)
         held = lease(made, "ann")
         made.nack(0, held.id)
 
-        assert Outcome(None, []) == made.ack(1, held.id)
-        assert (0,) == lease(made, "ann").versions
+        assert LeaseAnswer(None, []) == made.ack(1, held.id)
+        assert (0,) == lease(made, "ann").offsets
 
 
 class TestCounting:
@@ -296,14 +303,14 @@ class TestCounting:
             held = made.consume("ann", now_ms=now).result
             if not isinstance(held, Lease):
                 break
-            counts.append(held.messages[0].delivery)
+            counts.append(held.messages[0].delivery_count)
             end(made, held, now)
 
         assert list(range(1, most + 1)) == counts
         assert (1, most) == (made.stats().blocked, made.delivery_count(0))
 
     def test_published_the_last_but_one_would_not_have_been_the_last(self) -> None:
-        # Celeriant gives poison a version whose count is above the maximum before it hands it out: one delivery more.
+        # Celeriant gives poison a message whose count is above the maximum before it hands it out: one delivery more.
         published = [count for count in range(10) if not count > 5]
         made = queue("ann", max_delivery_attempts=5)
         made.offer(0, "a1")
@@ -319,7 +326,7 @@ class TestCounting:
         made.offer(0, "a1")
         for count in range(1, 20):
             held = lease(made, "ann")
-            assert count == held.messages[0].delivery
+            assert count == held.messages[0].delivery_count
             made.nack(0, held.id)
 
     def test_the_count_survives_a_restart(self) -> None:
@@ -345,14 +352,14 @@ class TestHandles:
     @pytest.mark.parametrize(
         "use",
         [
-            lambda made, version, lease_id: made.ack(version, lease_id),
-            lambda made, version, lease_id: made.nack(version, lease_id),
-            lambda made, version, lease_id: made.extend(version, lease_id, 5),
-            lambda made, version, lease_id: Outcome(*(made.ack_many([(version, lease_id)]).result, [])),
+            lambda made, offset, lease_id: made.ack(offset, lease_id),
+            lambda made, offset, lease_id: made.nack(offset, lease_id),
+            lambda made, offset, lease_id: made.extend(offset, lease_id, extend_ms=5),
+            lambda made, offset, lease_id: LeaseAnswer(*(made.ack_many([(offset, lease_id)]).result, [])),
         ],
         ids=["ack", "nack", "extend", "ack_many"],
     )
-    def test_every_reason(self, use: Callable[[WatchedQueue, int, int], Outcome[Any]]) -> None:
+    def test_every_reason(self, use: Callable[[WatchedQueue, int, int], LeaseAnswer[Any]]) -> None:
         made = queue("ann", max_delivery_attempts=2, poison=Poison.BLOCK_AND_DEAD_LETTER)
         fill(made, *(f"a{number}" for number in range(8)))
         old = lease(made, "ann", 7, now_ms=0)
@@ -360,9 +367,9 @@ class TestHandles:
         made.ack(3, old.id)
         made.handle_timeout(now_ms=100)
         current = lease(made, "ann", 3)
-        assert (7, 1, 2) == current.versions
+        assert (7, 1, 2) == current.offsets
         later = lease(made, "ann", 3)
-        assert (4, 5, 6) == later.versions
+        assert (4, 5, 6) == later.offsets
         made.nack(4, later.id)
         made.nack(5, later.id)
         made.dead_lettered(5)
@@ -371,7 +378,7 @@ class TestHandles:
         made.offer(8, "a8")
         made.nack(2, current.id, delay_ms=5)
         made.dead_lettered(2)
-        made.unblock(2)
+        made.unblock_offset(2)
 
         expected = {
             (0, old.id): InvalidHandleReason.BELOW_TRIM,
@@ -385,9 +392,9 @@ class TestHandles:
             (9, 99): InvalidHandleReason.NOT_OFFERED,
         }
         before = made.snapshot()
-        for (version, lease_id), reason in expected.items():
-            answer = use(made, version, lease_id).result
-            assert InvalidHandle(version, lease_id, reason) == (answer[0] if isinstance(answer, list) else answer)
+        for (offset, lease_id), reason in expected.items():
+            answer = use(made, offset, lease_id).result
+            assert InvalidHandle(offset, lease_id, reason) == (answer[0] if isinstance(answer, list) else answer)
         assert before == made.snapshot()
 
     def test_nothing_was_offered_to_an_empty_queue(self) -> None:
@@ -402,8 +409,8 @@ class TestHandles:
 
         assert invalid(0, old.id, InvalidHandleReason.STALE) == made.ack(0, old.id)
         assert invalid(0, old.id, InvalidHandleReason.STALE) == made.nack(0, old.id)
-        assert invalid(0, old.id, InvalidHandleReason.STALE) == made.extend(0, old.id, 5)
-        assert Outcome(None, [CursorAdvanced(0)]) == made.ack(0, current.id)
+        assert invalid(0, old.id, InvalidHandleReason.STALE) == made.extend(0, old.id, extend_ms=5)
+        assert LeaseAnswer(None, [CursorAdvanced(0)]) == made.ack(0, current.id)
 
     def test_an_ack_at_the_deadline_is_too_late(self) -> None:
         made = queue("ann")
@@ -411,7 +418,7 @@ class TestHandles:
         held = lease(made, "ann", now_ms=0)
 
         answer = InvalidHandle(0, held.id, InvalidHandleReason.NOT_LEASED)
-        assert Outcome(answer, [expired(0, "ann")]) == made.ack(0, held.id, now_ms=100)
+        assert LeaseAnswer(answer, [expired(0, "ann")]) == made.ack(0, held.id, now_ms=100)
 
 
 class TestOrderingRequired:
@@ -425,30 +432,30 @@ class TestOrderingRequired:
     def test_who_asks_first_holds_the_line_until_it_holds_nothing(self) -> None:
         made = self.line(max_in_flight_per_key=3)
         held = lease(made, "bob", 2)
-        assert (0, 1) == held.versions
+        assert (0, 1) == held.offsets
 
-        held_by_bob = Nothing(EmptyReason.LINE_HELD, consumer="bob")
+        held_by_bob = NothingToLease(EmptyReason.LINE_HELD, consumer="bob")
         assert held_by_bob == made.consume("ann").result == made.why_empty("ann")
         made.ack(0, held.id)
         assert held_by_bob == made.consume("ann").result
         made.ack(1, held.id)
-        assert (None, (2,)) == (made.why_empty("ann"), lease(made, "ann").versions)
+        assert (None, (2,)) == (made.why_empty("ann"), lease(made, "ann").offsets)
 
-    def test_two_plans_before_either_commit_do_not_both_pass(self) -> None:
+    def test_two_reservations_before_either_commit_do_not_both_pass(self) -> None:
         # The race of two connections: checked on committed leases alone, both would be let through.
         made = self.line()
-        first = made.plan("ann").result
-        second = made.plan("bob").result
+        first = made.reserve("ann").result
+        second = made.reserve("bob").result
 
-        assert (True, Nothing(EmptyReason.LINE_HELD, consumer="ann")) == (isinstance(first, Reservation), second)
+        assert (True, NothingToLease(EmptyReason.LINE_HELD, consumer="ann")) == (isinstance(first, Reservation), second)
         assert isinstance(made.commit(1).result, Lease)
-        assert Nothing(EmptyReason.LINE_HELD, consumer="ann") == made.plan("bob").result
+        assert NothingToLease(EmptyReason.LINE_HELD, consumer="ann") == made.reserve("bob").result
 
     def test_a_crashed_holder_does_not_keep_the_line(self) -> None:
         made = self.line()
         reserve(made, "ann", now_ms=0)
-        assert (0,) == lease(made, "bob", now_ms=10).versions
-        assert (0,) == lease(made, "ann", now_ms=110).versions
+        assert (0,) == lease(made, "bob", now_ms=10).offsets
+        assert (0,) == lease(made, "ann", now_ms=110).offsets
 
     def test_one_that_waits_for_its_retry_holds_all_and_nobody_holds_the_line(self) -> None:
         made = self.line()
@@ -456,17 +463,19 @@ class TestOrderingRequired:
 
         assert NOT_READY == made.consume("bob").result
         waiting = Blocking(BlockReason.RETRY_WAIT)
-        assert Nothing(EmptyReason.WAITING, 0, None, 40, waiting) == made.why_empty("bob") == made.why_empty("ann")
-        assert (0,) == lease(made, "bob", now_ms=40).versions
+        assert (
+            NothingToLease(EmptyReason.WAITING, 0, None, 40, waiting) == made.why_empty("bob") == made.why_empty("ann")
+        )
+        assert (0,) == lease(made, "bob", now_ms=40).offsets
 
-    def test_a_poison_version_halts_the_line(self) -> None:
+    def test_a_poison_message_halts_the_line(self) -> None:
         made = self.line(max_delivery_attempts=1)
         assert [Blocked(0, b"a1", 1)] == made.nack(0, lease(made, "ann").id).effects
 
         assert NOT_READY == made.consume("bob").result
-        assert Nothing(EmptyReason.WAITING, 0, blocking=Blocking(BlockReason.BLOCKED)) == made.why_empty("bob")
-        made.unblock(0)
-        assert (0,) == lease(made, "bob").versions
+        assert NothingToLease(EmptyReason.WAITING, 0, blocking=Blocking(BlockReason.BLOCKED)) == made.why_empty("bob")
+        made.unblock_offset(0)
+        assert (0,) == lease(made, "bob").offsets
 
     def test_who_left_and_came_back_can_hold_the_line(self) -> None:
         made = self.line()
@@ -475,28 +484,28 @@ class TestOrderingRequired:
         made.add_consumer("ann")
 
         assert None is made.why_empty("ann")
-        assert (0,) == lease(made, "ann").versions
+        assert (0,) == lease(made, "ann").offsets
 
     def test_before_anybody_asked_anybody_may(self) -> None:
         assert None is self.line().why_empty("bob")
 
-    def test_a_finishing_consumer_still_holds_the_line(self) -> None:
+    def test_a_draining_consumer_still_holds_the_line(self) -> None:
         made = self.line()
         held = lease(made, "ann")
-        made.remove_consumer("ann", finish=True)
+        made.remove_consumer("ann", drain_ms=None)
 
-        assert Nothing(EmptyReason.LINE_HELD, consumer="ann") == made.consume("bob").result
+        assert NothingToLease(EmptyReason.LINE_HELD, consumer="ann") == made.consume("bob").result
         made.ack(0, held.id)
-        assert (1,) == lease(made, "bob").versions
+        assert (1,) == lease(made, "bob").offsets
 
     def test_the_line_survives_a_restart(self) -> None:
         made = self.line()
         held = lease(made, "bob")
         again = restored(made, None)
 
-        assert Nothing(EmptyReason.LINE_HELD, consumer="bob") == again.consume("ann").result
+        assert NothingToLease(EmptyReason.LINE_HELD, consumer="bob") == again.consume("ann").result
         again.ack(0, held.id)
-        assert (1,) == lease(again, "ann").versions
+        assert (1,) == lease(again, "ann").offsets
 
     @pytest.mark.parametrize("poison", [Poison.DEAD_LETTER, Poison.DROP, Poison.QUARANTINE])
     def test_a_policy_that_lets_newer_ones_pass_is_refused(self, poison: Poison) -> None:
@@ -514,7 +523,7 @@ class TestOrderingRequired:
 
 
 class TestPoison:
-    """What becomes of a version that nobody could work on."""
+    """What becomes of a message that nobody could work on."""
 
     def poisoned(self, poison: Poison) -> tuple[WatchedQueue, list[object]]:
         made = two_of_one_key(max_delivery_attempts=1, poison=poison)
@@ -525,23 +534,23 @@ class TestPoison:
 
         assert [DeadLetter(0, b"a1", 1, 1, None)] == effects == made.outstanding_effects()
         assert (True, 0) == (made.is_current(DeadLetter(0, b"a1", 1, 1, None)), made.keep_from)
-        assert (2,) == lease(made, "ann").versions
-        assert Outcome(None, [CursorAdvanced(0)]) == made.dead_lettered(0)
-        assert (1,) == lease(made, "ann").versions
+        assert (2,) == lease(made, "ann").offsets
+        assert LeaseAnswer(None, [CursorAdvanced(0)]) == made.dead_lettered(0)
+        assert (1,) == lease(made, "ann").offsets
 
     def test_block_holds_the_key_and_pins_the_trim_cursor(self) -> None:
         made, effects = self.poisoned(Poison.BLOCK)
 
         assert [Blocked(0, b"a1", 1)] == effects
-        assert (2,) == lease(made, "ann").versions
-        assert Outcome(None, [Settled(0, b"a1", SettleReason.PARKED), CursorAdvanced(0)]) == made.park(0)
-        assert (1,) == lease(made, "ann").versions
+        assert (2,) == lease(made, "ann").offsets
+        assert LeaseAnswer(None, [Settled(0, b"a1", SettleReason.PARKED), CursorAdvanced(0)]) == made.park(0)
+        assert (1,) == lease(made, "ann").offsets
 
     def test_block_and_dlq_does_both(self) -> None:
         made, effects = self.poisoned(Poison.BLOCK_AND_DEAD_LETTER)
 
         assert [DeadLetter(0, b"a1", 1, 1, None)] == effects
-        assert Outcome(None, [Blocked(0, b"a1", 1)]) == made.dead_lettered(0)
+        assert LeaseAnswer(None, [Blocked(0, b"a1", 1)]) == made.dead_lettered(0)
 
     def test_drop_gives_up(self) -> None:
         _, effects = self.poisoned(Poison.DROP)
@@ -553,16 +562,16 @@ class TestPoison:
 
         assert [DeadLetter(0, b"a1", 1, 1, None)] == effects
         assert [DeadLetter(1, b"a1", 0, 0, None), CursorAdvanced(0)] == made.dead_lettered(0).effects
-        made.unblock_key("a1")
+        made.unblock("a1")
         made.dead_lettered(1)
         made.offer(3, "a1")
-        assert (2, 3) == lease(made, "ann").versions
+        assert (2, 3) == lease(made, "ann").offsets
 
     def test_unblocked_it_is_counted_anew(self) -> None:
         made, _ = self.poisoned(Poison.BLOCK)
 
-        assert DONE == made.unblock(0)
-        assert (2, 0) == lease(made, "ann").versions
+        assert DONE == made.unblock_offset(0)
+        assert (2, 0) == lease(made, "ann").offsets
         assert 1 == made.delivery_count(0)
 
     def test_unblocked_with_its_count_it_gets_one_more_delivery(self) -> None:
@@ -572,7 +581,7 @@ class TestPoison:
             made.ack(2, lease(made, "ann", 1).id) if made.stats().depth == 3 else None
         assert 1 == made.stats().blocked
 
-        made.unblock(0, reset_attempts=False)
+        made.unblock_offset(0, reset_failures=False)
         again = lease(made, "ann", 1)
         assert Leased(0, b"a1", None, 4) == again.messages[0]
         assert [Blocked(0, b"a1", 4)] == made.nack(0, again.id).effects
@@ -580,25 +589,25 @@ class TestPoison:
     def test_all_of_a_key_can_be_unblocked(self) -> None:
         made, _ = self.poisoned(Poison.BLOCK)
 
-        assert DONE == made.unblock_key(b"a1")
-        assert (2, 0) == lease(made, "ann").versions
+        assert DONE == made.unblock(b"a1")
+        assert (2, 0) == lease(made, "ann").offsets
 
     @pytest.mark.parametrize(
         ("use", "reason"),
         [
             (LeaseQueue.park, AckIgnoredReason.NOT_BLOCKED),
-            (LeaseQueue.unblock, AckIgnoredReason.NOT_BLOCKED),
+            (LeaseQueue.unblock_offset, AckIgnoredReason.NOT_BLOCKED),
             (LeaseQueue.dead_lettered, AckIgnoredReason.NOT_DEAD_LETTERING),
             (LeaseQueue.loaded, AckIgnoredReason.NOT_LOADING),
         ],
     )
     def test_what_is_not_so_is_answered(
-        self, use: Callable[[LeaseQueue, int], Outcome[object]], reason: AckIgnoredReason
+        self, use: Callable[[LeaseQueue, int], LeaseAnswer[object]], reason: AckIgnoredReason
     ) -> None:
         made = two_of_one_key(max_ack_holes=1)
 
-        assert Outcome(AckIgnored(0, None, None, reason), []) == use(made, 0)
-        assert Outcome(AckIgnored(9, None, None, AckIgnoredReason.UNKNOWN_OFFSET), []) == use(made, 9)
+        assert LeaseAnswer(AckIgnored(0, None, None, reason), []) == use(made, 0)
+        assert LeaseAnswer(AckIgnored(9, None, None, AckIgnoredReason.UNKNOWN_OFFSET), []) == use(made, 9)
 
 
 class TestTrim:
@@ -652,7 +661,7 @@ class TestTrim:
         assert (7, []) == (made.keep_from, fill(made, "a1", "a2", start=5))
 
         assert [] == fill(made, "a3", start=7)
-        assert (1, (7,)) == (made.stats().depth, lease(made, "ann").versions)
+        assert (1, (7,)) == (made.stats().depth, lease(made, "ann").offsets)
         assert invalid(6, 1, InvalidHandleReason.BELOW_TRIM) == made.ack(6, 1)
 
 
@@ -671,7 +680,7 @@ class TestAnswers:
 
         skipped = Skipped(0, b"a1", SkipReason.GONE)
         expected: list[Effect] = [*released, skipped, DeadLetter(2, b"b1", 1, 1, None), CursorAdvanced(0)]
-        assert Outcome(None, expected) == made.gone(0, now_ms=100)
+        assert LeaseAnswer(None, expected) == made.gone(0, now_ms=100)
 
     def test_a_confirmation_that_comes_at_the_same_instant_is_one(self) -> None:
         made = self.late(Poison.DEAD_LETTER)
@@ -703,22 +712,22 @@ class TestCaps:
         made = queue("ann", "bob", max_in_flight_per_consumer=2)
         fill(made, "a1", "a2", "a3", None)
         held = lease(made, "ann", 1)
-        assert (1,) == lease(made, "ann").versions
+        assert (1,) == lease(made, "ann").offsets
 
-        full = Nothing(EmptyReason.CONSUMER_LIMIT, consumer="ann")
+        full = NothingToLease(EmptyReason.CONSUMER_LIMIT, consumer="ann")
         assert full == made.consume("ann").result == made.why_empty("ann")
-        assert (3,) == lease(made, "bob").versions
+        assert (3,) == lease(made, "bob").offsets
         made.ack(0, held.id)
-        assert (2,) == lease(made, "ann").versions
+        assert (2,) == lease(made, "ann").offsets
 
     def test_the_queue_hands_out_so_many(self) -> None:
         made = queue("ann", "bob", max_in_flight=2)
         fill(made, "a1", None, "a2")
         reserve(made, "bob")
-        assert (0,) == lease(made, "ann").versions
+        assert (0,) == lease(made, "ann").offsets
 
-        assert Nothing(EmptyReason.QUEUE_LIMIT) == made.consume("ann").result == made.why_empty("bob")
-        assert (2,) == lease(made, "ann", now_ms=10).versions
+        assert NothingToLease(EmptyReason.QUEUE_LIMIT) == made.consume("ann").result == made.why_empty("bob")
+        assert (2,) == lease(made, "ann", now_ms=10).offsets
 
     def test_too_many_holes_leave_only_the_lowest(self) -> None:
         made = queue("ann", "bob", max_ack_holes=1, ranges=letters({"a-m": "ann", "n-z": "bob"}))
@@ -728,18 +737,18 @@ class TestCaps:
         made.ack(3, bob.id)
         assert 2 == made.stats().ack_holes
 
-        assert Nothing(EmptyReason.ACK_HOLES, 0) == made.consume("bob").result == made.consume("ann").result
-        assert Nothing(EmptyReason.ACK_HOLES, 0, None, 100) == made.why_empty("bob")
+        assert NothingToLease(EmptyReason.ACK_HOLES, 0) == made.consume("bob").result == made.consume("ann").result
+        assert NothingToLease(EmptyReason.ACK_HOLES, 0, None, 100) == made.why_empty("bob")
         made.nack(0, ann.id)
-        assert Nothing(EmptyReason.ACK_HOLES, 0) == made.consume("bob", 9).result
-        expected = Nothing(EmptyReason.ACK_HOLES, 0, "ann", None, Blocking(BlockReason.CONSUMER_FULL, "ann"))
+        assert NothingToLease(EmptyReason.ACK_HOLES, 0) == made.consume("bob", 9).result
+        expected = NothingToLease(EmptyReason.ACK_HOLES, 0, "ann", None, Blocking(BlockReason.CONSUMER_FULL, "ann"))
         assert (expected, None) == (made.why_empty("bob"), made.why_empty("ann"))
 
         again = lease(made, "ann", 9)
-        assert (0,) == again.versions
+        assert (0,) == again.offsets
         made.ack(0, again.id)
         assert 1 == made.stats().ack_holes
-        assert ((4, 5), (6,)) == (lease(made, "ann", 9).versions, lease(made, "bob", 9).versions)
+        assert ((4, 5), (6,)) == (lease(made, "ann", 9).offsets, lease(made, "bob", 9).offsets)
 
     def test_holes_are_counted_over_every_way_to_settle(self) -> None:
         made = queue("ann", max_ack_holes=9, max_delivery_attempts=1, poison=Poison.DEAD_LETTER)
@@ -758,7 +767,7 @@ class TestCaps:
         made.ack(2, held.id)
         assert 3 == made.stats().ack_holes
 
-    def test_holes_of_blocked_and_parked_versions(self) -> None:
+    def test_holes_of_blocked_and_parked_messages(self) -> None:
         made = queue("ann", max_ack_holes=9, max_delivery_attempts=1, poison=Poison.BLOCK_AND_DEAD_LETTER)
         fill(made, "a0", "a1", "a2")
         made.nack(1, lease(made, "ann").id)
@@ -771,8 +780,8 @@ class TestCaps:
         made = queue("ann", max_ack_holes=0)
         fill(made, *(f"a{number}" for number in range(8)))
         held = lease(made, "ann")
-        for version in (0, 2, 3, 5, 7):
-            made.ack(version, held.id)
+        for offset in (0, 2, 3, 5, 7):
+            made.ack(offset, held.id)
         again = restored(made, letters({"a-z": "ann"}))
 
         assert 3 == made.stats().ack_holes == again.stats().ack_holes
@@ -790,32 +799,32 @@ class TestCaps:
 
 
 class TestSpill:
-    """Payloads that are not kept are read again when a plan wants them."""
+    """Items that are not kept are read again when somebody asks for them."""
 
     def spilled(self) -> WatchedQueue:
         made = queue("ann", window=4)
         assert [Spilled(2)] == fill(made, "a1", "a2", "a3")
         return made
 
-    def test_a_plan_asks_for_the_payload_and_the_next_one_gets_it(self) -> None:
+    def test_a_reservation_asks_for_the_item_and_the_next_one_gets_it(self) -> None:
         made = self.spilled()
         held = lease(made, "ann", 2)
-        assert Nothing(EmptyReason.WAITING, 2, blocking=Blocking(BlockReason.LOADING)) == made.why_empty("ann")
+        assert NothingToLease(EmptyReason.WAITING, 2, blocking=Blocking(BlockReason.LOADING)) == made.why_empty("ann")
 
-        assert Outcome(NOT_READY, [Load(2, b"a3")]) == made.consume("ann")
-        assert Nothing(EmptyReason.WAITING, 2, "ann", blocking=Blocking(BlockReason.LOADING, "ann")) == made.why_empty(
-            "ann"
-        )
+        assert LeaseAnswer(NOT_READY, [Load(2, b"a3")]) == made.consume("ann")
+        assert NothingToLease(
+            EmptyReason.WAITING, 2, "ann", blocking=Blocking(BlockReason.LOADING, "ann")
+        ) == made.why_empty("ann")
         assert ([Load(2, b"a3")], DONE) == (made.outstanding_effects(), made.loaded(2, "read again"))
         assert (Leased(2, b"a3", "read again", 1),) == lease(made, "ann").messages
-        assert (0, 1) == held.versions
+        assert (0, 1) == held.offsets
 
     def test_the_first_of_several_is_the_one_that_is_named(self) -> None:
         made = self.spilled()
         assert [Spilled(3)] == fill(made, "a4", start=3)
         lease(made, "ann", 2)
 
-        assert Nothing(EmptyReason.WAITING, 2, blocking=Blocking(BlockReason.LOADING)) == made.why_empty("ann")
+        assert NothingToLease(EmptyReason.WAITING, 2, blocking=Blocking(BlockReason.LOADING)) == made.why_empty("ann")
 
     def test_without_a_slot_of_the_window_it_waits(self) -> None:
         made = queue("ann", window=2)
@@ -823,9 +832,9 @@ class TestSpill:
         held = lease(made, "ann", 1)
         fill(made, "a3", start=2)
 
-        full = Nothing(EmptyReason.WAITING, 1, blocking=Blocking(BlockReason.WINDOW_FULL))
+        full = NothingToLease(EmptyReason.WAITING, 1, blocking=Blocking(BlockReason.WINDOW_FULL))
         assert None is made.why_empty("ann")
-        assert (2,) == lease(made, "ann", 1).versions
+        assert (2,) == lease(made, "ann", 1).offsets
         assert full == made.why_empty("ann")
         assert NOT_READY == made.consume("ann").result
         assert full == made.why_empty("ann")
@@ -841,10 +850,10 @@ class TestSpill:
         made.ack(0, first.id)
 
         unread = Blocking(BlockReason.LOADING)
-        assert Nothing(EmptyReason.ACK_HOLES, 1, blocking=unread) == made.why_empty("ann")
+        assert NothingToLease(EmptyReason.ACK_HOLES, 1, blocking=unread) == made.why_empty("ann")
 
     def full_above_a_spilled_one(self, **config: Any) -> WatchedQueue:
-        """Version 1 is spilled, 2 and 4 fill the window, and too many holes let nothing but 1 go out."""
+        """Message 1 is spilled, 2 and 4 fill the window, and too many holes let nothing but 1 go out."""
         made = queue("ann", "bob", window=2, max_ack_holes=0, ranges=letters({"a-m": "ann", "n-z": "bob"}), **config)
         assert [Spilled(1)] == fill(made, "a1", "b1")
         first = lease(made, "ann", 1)
@@ -862,14 +871,14 @@ class TestSpill:
     def test_a_full_window_has_one_more_slot_for_the_lowest_one(self) -> None:
         made = self.full_above_a_spilled_one()
 
-        assert (Nothing(EmptyReason.ACK_HOLES, 1), []) == made.consume("bob")
-        assert (Nothing(EmptyReason.ACK_HOLES, 1), [Load(1, b"b1")]) == made.consume("ann")
+        assert (NothingToLease(EmptyReason.ACK_HOLES, 1), []) == made.consume("bob")
+        assert (NothingToLease(EmptyReason.ACK_HOLES, 1), [Load(1, b"b1")]) == made.consume("ann")
         assert 0 == made.free_slots
         made.loaded(1, "again")
         last = lease(made, "ann")
-        assert (1,) == last.versions
+        assert (1,) == last.offsets
         assert ([CursorAdvanced(1)], 0) == (made.ack(1, last.id).effects, made.free_slots)
-        assert (2,) == lease(made, "ann").versions  # the lowest one now, and 3 is still a hole
+        assert (2,) == lease(made, "ann").offsets  # the lowest one now, and 3 is still a hole
 
     def test_the_slot_beyond_the_window_is_not_passed_on(self) -> None:
         made = queue("ann", window=2, max_ack_holes=0, max_loaded_per_key=1)
@@ -897,22 +906,22 @@ class TestSpill:
         made.ack(0, first.id)
         fill(made, "p1", start=4)
         lease(made, "bob", 1)
-        assert (Nothing(EmptyReason.NOT_READY), []) == made.consume("ann")  # 1 waits for a slot from now on
+        assert (NothingToLease(EmptyReason.NOT_READY), []) == made.consume("ann")  # 1 waits for a slot from now on
         made.gone(2)
 
-        assert (Nothing(EmptyReason.ACK_HOLES, 1), [Load(1, b"a1")]) == made.consume("bob")
+        assert (NothingToLease(EmptyReason.ACK_HOLES, 1), [Load(1, b"a1")]) == made.consume("bob")
         made.loaded(1, "again")
-        assert (1,) == lease(made, "ann").versions
+        assert (1,) == lease(made, "ann").offsets
 
 
 class TestExpiredVersions:
-    """Versions that a time to live or a cut log took away."""
+    """Messages that a time to live or a cut log took away."""
 
     def test_one_that_is_not_leased_is_settled_at_once(self) -> None:
         made = two_of_one_key()
 
-        assert Outcome(None, [Skipped(0, b"a1", SkipReason.GONE), CursorAdvanced(0)]) == made.gone(0)
-        assert (1, 2) == lease(made, "ann").versions
+        assert LeaseAnswer(None, [Skipped(0, b"a1", SkipReason.GONE), CursorAdvanced(0)]) == made.gone(0)
+        assert (1, 2) == lease(made, "ann").offsets
 
     def test_one_that_is_leased_is_settled_when_the_lease_ends(self) -> None:
         made = two_of_one_key()
@@ -928,22 +937,22 @@ class TestExpiredVersions:
 
         assert [Skipped(0, b"a1", SkipReason.GONE), CursorAdvanced(0)] == made.abort(reserved.id).effects
 
-    def test_all_below_a_version(self) -> None:
+    def test_all_below_an_offset(self) -> None:
         made = two_of_one_key()
 
-        gone = [Skipped(version, b"a1", SkipReason.GONE) for version in (0, 1)]
-        assert Outcome(None, [*gone, CursorAdvanced(1)]) == made.truncate(2)
+        gone = [Skipped(offset, b"a1", SkipReason.GONE) for offset in (0, 1)]
+        assert LeaseAnswer(None, [*gone, CursorAdvanced(1)]) == made.truncate(2)
 
 
 class TestProducers:
     """A message that is sent twice is taken once."""
 
-    def test_a_repeated_number_is_a_duplicate_and_uses_no_version(self) -> None:
+    def test_a_repeated_number_is_a_duplicate_and_uses_no_offset(self) -> None:
         made = queue("ann")
         assert DONE == made.offer(0, "a1", producer=("p", 5))
 
-        assert Outcome(Duplicate("p", 5, 5), []) == made.offer(1, "a1", producer=("p", 5))
-        assert Outcome(Duplicate("p", 4, 5), []) == made.offer(1, "a1", producer=("p", 4))
+        assert LeaseAnswer(Duplicate("p", 5, 5), []) == made.offer(1, "a1", producer=("p", 5))
+        assert LeaseAnswer(Duplicate("p", 4, 5), []) == made.offer(1, "a1", producer=("p", 4))
         assert DONE == made.offer(1, "a1", producer=("p", 9))
         assert DONE == made.offer(2, "a1", producer=("q", 1))
         assert 3 == made.stats().depth
@@ -989,12 +998,12 @@ class TestConsumers:
         held, reserved = lease(made, "ann", 1), reserve(made, "ann", 1)
         made.set_placement(letters({"a-z": "bob"}))
 
-        assert (3,) == lease(made, "bob").versions
-        drains = Nothing(EmptyReason.WAITING, 1, "ann", None, Blocking(BlockReason.DRAINING, "ann"))
+        assert (3,) == lease(made, "bob").offsets
+        drains = NothingToLease(EmptyReason.WAITING, 1, "ann", None, Blocking(BlockReason.DRAINING, "ann"))
         assert (NOT_READY, drains) == (made.consume("bob").result, made.why_empty("bob"))
         made.ack(0, held.id)
         made.abort(reserved.id)
-        assert (1, 2) == lease(made, "bob").versions
+        assert (1, 2) == lease(made, "bob").offsets
 
     def test_who_is_removed_loses_its_leases_with_a_count_and_its_reservations_without(self) -> None:
         made = queue("ann", "bob", max_ack_holes=5, ranges=letters())
@@ -1003,71 +1012,117 @@ class TestConsumers:
         reserve(made, "ann", 1)
 
         released = Released(0, "ann", 1, ReleaseReason.REMOVED)
-        assert Outcome(None, [released]) == made.remove_consumer("ann")
+        assert LeaseAnswer(None, [released]) == made.remove_consumer("ann")
         assert (1, 0) == (made.delivery_count(0), made.delivery_count(1))
         assert DONE == made.remove_consumer("ann")
         with pytest.raises(UnknownConsumerError):
             made.consume("ann")
 
-    def test_who_finishes_keeps_what_it_has_and_gets_nothing_more(self) -> None:
+    def test_who_drains_keeps_what_it_has_and_gets_nothing_more(self) -> None:
         made = queue("ann", "bob", ranges=letters())
         fill(made, None, None)
         held = lease(made, "ann", 1)
-        assert DONE == made.remove_consumer("ann", finish=True)
+        assert DONE == made.remove_consumer("ann", drain_ms=None)
 
         with pytest.raises(UnknownConsumerError):
             made.consume("ann")
         with pytest.raises(ConsumerExistsError):
             made.add_consumer("ann")
         assert {"ann": 1, "bob": 0} == made.stats().held
-        assert Outcome(None, [CursorAdvanced(0)]) == made.ack(0, held.id)
+        assert LeaseAnswer(None, [CursorAdvanced(0)]) == made.ack(0, held.id)
         assert DONE == made.add_consumer("ann", weight=1)
 
-    def test_a_finishing_consumer_can_be_cut_off(self) -> None:
+    def test_a_draining_consumer_can_be_cut_off(self) -> None:
         made = queue("ann", ranges=letters())
         fill(made, None)
         lease(made, "ann")
-        made.remove_consumer("ann", finish=True)
+        made.remove_consumer("ann", drain_ms=None)
 
         assert [Released(0, "ann", 1, ReleaseReason.REMOVED)] == made.remove_consumer("ann").effects
         assert (1, DONE) == (made.delivery_count(0), made.add_consumer("ann"))
+
+    def test_when_the_time_to_drain_is_over_leases_count_and_reservations_do_not(self) -> None:
+        made = queue("ann", ranges=letters())
+        fill(made, None, None)
+        lease(made, "ann", 1, now_ms=0)
+        assert DONE == made.remove_consumer("ann", drain_ms=5)
+        made.add_consumer("bob")
+        assert (5, DONE) == (made.next_deadline_ms(), made.handle_timeout(now_ms=4))
+
+        released = Released(0, "ann", 1, ReleaseReason.DRAIN_TIMEOUT)
+        assert LeaseAnswer(None, [released]) == made.handle_timeout(now_ms=5)
+        assert ({"bob": 0}, None, 1) == (made.stats().held, made.next_deadline_ms(), made.delivery_count(0))
+
+    def test_a_reservation_of_a_consumer_that_drains_is_aborted_at_the_end(self) -> None:
+        made = queue("ann", ranges=letters())
+        fill(made, None)
+        reserved = reserve(made, "ann", now_ms=0)
+        made.remove_consumer("ann", drain_ms=5)
+
+        assert DONE == made.handle_timeout(now_ms=5)
+        assert (0, 0) == (made.delivery_count(0), made.stats().reserved)
+        ended = InvalidReservation(reserved.id, InvalidReservationReason.ENDED)
+        assert LeaseAnswer(ended, []) == made.commit(reserved.id)
+
+    def test_a_lease_that_ends_before_the_drain_ends_as_ever(self) -> None:
+        made = queue("ann", ranges=letters())
+        fill(made, None)
+        lease(made, "ann", now_ms=0)
+        made.remove_consumer("ann", drain_ms=500)
+
+        assert [expired(0, "ann")] == made.handle_timeout(now_ms=600).effects
+        assert (None, DONE) == (made.next_deadline_ms(), made.add_consumer("ann"))
+
+    def test_the_time_to_drain_can_be_changed(self) -> None:
+        made = queue("ann", ranges=letters())
+        fill(made, None)
+        lease(made, "ann", now_ms=0)
+        for drain_ms, deadline in ((50, 50), (5, 5), (None, 100), (20, 20)):
+            assert DONE == made.remove_consumer("ann", drain_ms=drain_ms)
+            assert deadline == made.next_deadline_ms()
+
+    def test_who_holds_nothing_has_nothing_to_drain(self) -> None:
+        made = queue("ann")
+        made.remove_consumer("ann", drain_ms=5)
+
+        assert (None, DONE) == (made.next_deadline_ms(), made.add_consumer("ann"))
 
 
 class TestWhyEmpty:
     """The first thing to look at when nothing moves."""
 
     def test_there_is_nothing(self) -> None:
-        assert Nothing(EmptyReason.EMPTY) == queue("ann").why_empty("ann")
+        assert NothingToLease(EmptyReason.EMPTY) == queue("ann").why_empty("ann")
 
     def test_there_is_something(self) -> None:
         assert None is two_of_one_key().why_empty("ann")
 
     def test_it_belongs_to_others(self) -> None:
-        assert Nothing(EmptyReason.OTHERS) == two_of_one_key().why_empty("bob")
+        assert NothingToLease(EmptyReason.OTHERS) == two_of_one_key().why_empty("bob")
 
     def test_all_of_it_is_leased(self) -> None:
         made = queue("ann")
         fill(made, "a1")
         lease(made, "ann")
-        assert Nothing(EmptyReason.OTHERS) == made.why_empty("ann")
+        assert NothingToLease(EmptyReason.OTHERS) == made.why_empty("ann")
 
     def test_its_key_is_leased(self) -> None:
         made = two_of_one_key()
         lease(made, "ann")
         leased = Blocking(BlockReason.KEY_IN_FLIGHT, "ann")
-        assert Nothing(EmptyReason.WAITING, 1, "ann", None, leased) == made.why_empty("ann")
+        assert NothingToLease(EmptyReason.WAITING, 1, "ann", None, leased) == made.why_empty("ann")
 
     def test_nobody_owns_it(self) -> None:
         made = queue("ann", ranges=letters({"b-b": "ann"}))
         fill(made, "a1", "a2")
-        assert Nothing(EmptyReason.WAITING, 0, blocking=Blocking(BlockReason.UNOWNED)) == made.why_empty("ann")
+        assert NothingToLease(EmptyReason.WAITING, 0, blocking=Blocking(BlockReason.UNOWNED)) == made.why_empty("ann")
 
     def test_it_is_poison(self) -> None:
         made = queue("ann", "bob", max_delivery_attempts=1, ranges=letters())
         fill(made, None)
         made.nack(0, lease(made, "ann").id)
         waiting = Blocking(BlockReason.DEAD_LETTERING)
-        assert Nothing(EmptyReason.WAITING, 0, blocking=waiting) == made.why_empty("bob")
+        assert NothingToLease(EmptyReason.WAITING, 0, blocking=waiting) == made.why_empty("bob")
 
 
 def restored(made: LeaseQueue, placement: AssignedRanges | None, **options: Any) -> WatchedQueue:
@@ -1096,14 +1151,14 @@ class TestRestart:
         again = self.again(made, now_ms=1_000)
 
         assert [1_093, 1_098] == [each.deadline_ms for each in again.leases()]
-        assert [(1, 1_005)] == [(len(each.versions), each.deadline_ms) for each in again.reservations()]
+        assert [(1, 1_005)] == [(len(each.offsets), each.deadline_ms) for each in again.reservations()]
         assert isinstance(again.commit(2, now_ms=1_004).result, Lease)
         assert [expired(0, "ann")] == again.handle_timeout(now_ms=1_093).effects
 
-    def test_payloads_come_back_from_the_host(self) -> None:
+    def test_items_come_back_from_the_host(self) -> None:
         again = self.again(self.held(), items={0: "x"})
 
-        assert ["x", None] == [each.messages[0].payload for each in again.leases()]
+        assert ["x", None] == [each.messages[0].item for each in again.leases()]
 
     def test_leases_given_out_after_the_snapshot_stay_fenced(self) -> None:
         made = self.held()
@@ -1113,7 +1168,7 @@ class TestRestart:
         current = lease(again, "ann")
 
         assert (4, (1 << 32) + 1) == (lost.id, current.id)
-        assert lost.versions == current.versions == (3,)
+        assert lost.offsets == current.offsets == (3,)
         assert invalid(3, lost.id, InvalidHandleReason.STALE) == again.ack(3, lost.id)
 
     def test_a_placement_made_by_hand_is_kept_beside_the_snapshot(self) -> None:
@@ -1124,7 +1179,7 @@ class TestRestart:
         assert ("ann", "bob") == (again.placement.ranges.owner_of("n1"), again.placement.ranges.owner_of("a1"))
 
     @pytest.mark.parametrize("use", [LeaseQueue.commit, LeaseQueue.abort])
-    def test_what_was_never_reserved_is_unknown_in_every_epoch(self, use: Callable[..., Outcome[object]]) -> None:
+    def test_what_was_never_reserved_is_unknown_in_every_epoch(self, use: Callable[..., LeaseAnswer[object]]) -> None:
         made = self.held()
         made.abort(2)
         again = self.again(self.again(made, epoch=1), epoch=2)  # nothing is handed out in epoch 1
@@ -1141,14 +1196,35 @@ class TestRestart:
     def test_without_an_epoch_ids_go_on(self) -> None:
         assert 4 == lease(self.again(self.held()), "ann").id
 
-    def test_a_finishing_consumer_still_finishes(self) -> None:
+    def test_a_draining_consumer_still_drains(self) -> None:
         made = self.held()
-        made.remove_consumer("ann", finish=True)
+        made.remove_consumer("ann", drain_ms=None)
         again = restored(made, letters({"n-z": "bob"}))
 
         with pytest.raises(UnknownConsumerError):
             again.consume("ann")
         assert [1, 3] == [each.id for each in again.leases()]
+
+    def draining(self) -> WatchedQueue:
+        made = self.held()
+        made.remove_consumer("ann", drain_ms=40)
+        return made
+
+    def test_a_draining_consumer_has_the_time_it_had_left(self) -> None:
+        again = restored(self.draining(), letters({"n-z": "bob"}))
+        again.handle_timeout(now_ms=39)
+
+        cut_off = [Released(offset, "ann", 1, ReleaseReason.DRAIN_TIMEOUT) for offset in (0, 1)]
+        assert cut_off == again.handle_timeout(now_ms=40).effects
+
+    @pytest.mark.parametrize(
+        "drains", [[["bob", 5]], [["zoe", 5]], [["ann", 5], ["ann", 5]], [["ann", -1]], [["ann"]], 5]
+    )
+    def test_a_forged_drain_is_refused(self, drains: object) -> None:
+        state = json.loads(json.dumps(self.draining().snapshot()))
+
+        with pytest.raises(SnapshotError):
+            LeaseQueue.restore({**state, "drains": drains}, letters({"n-z": "bob"}), self.held().config, now_ms=0)
 
     FORGED: tuple[tuple[str, Callable[[dict[str, Any]], object]], ...] = (
         ("version", lambda state: state.update(version=2)),
@@ -1169,10 +1245,10 @@ class TestRestart:
         ("id 0", lambda state: state["grants"][0].__setitem__(0, 0)),
         ("a lease with a deadline", lambda state: state["grants"][0].__setitem__(2, 5)),
         ("a reservation without one", lambda state: state["grants"][1].__setitem__(2, None)),
-        ("no versions", lambda state: state["grants"][0].__setitem__(3, [])),
-        ("versions of two", lambda state: state["grants"][0].__setitem__(3, [0, 2])),
-        ("a version twice", lambda state: state["grants"][0].__setitem__(3, [0, 0])),
-        ("a version of another", lambda state: state["grants"][1].__setitem__(3, [0])),
+        ("no offsets", lambda state: state["grants"][0].__setitem__(3, [])),
+        ("offsets of two", lambda state: state["grants"][0].__setitem__(3, [0, 2])),
+        ("an offset twice", lambda state: state["grants"][0].__setitem__(3, [0, 0])),
+        ("an offset of another", lambda state: state["grants"][1].__setitem__(3, [0])),
         ("what is not in flight", lambda state: state["grants"][0].__setitem__(3, [3])),
         ("what nothing covers", lambda state: state["grants"].pop()),
     )
@@ -1215,8 +1291,8 @@ class TestBadArguments:
     """The embedder's mistakes raise, and change nothing."""
 
     CALLS: tuple[tuple[str, Callable[[Any], object], type[Exception]], ...] = (
-        ("a version as text", lambda made: made.offer("9", "a1"), OffsetOrderError),
-        ("an old version", lambda made: made.offer(1, "a1"), OffsetOrderError),
+        ("an offset as text", lambda made: made.offer("9", "a1"), OffsetOrderError),
+        ("an old offset", lambda made: made.offer(1, "a1"), OffsetOrderError),
         ("a key as int", lambda made: made.offer(9, 5), KeyTypeError),
         ("no producer", lambda made: made.offer(9, "a", producer="p"), ConfigError),
         ("half a producer", lambda made: made.offer(9, "a", producer=("p",)), ConfigError),
@@ -1225,24 +1301,26 @@ class TestBadArguments:
         ("a consumer twice", lambda made: made.add_consumer("ann"), ConsumerExistsError),
         ("a name as int", lambda made: made.add_consumer(5), ConfigError),
         ("a leaver as int", lambda made: made.remove_consumer(5), ConfigError),
-        ("an asker as int", lambda made: made.plan(5), ConfigError),
+        ("a drain before now", lambda made: made.remove_consumer("ann", drain_ms=-1), ConfigError),
+        ("a drain as bool", lambda made: made.remove_consumer("ann", drain_ms=True), ConfigError),
+        ("an asker as int", lambda made: made.reserve(5), ConfigError),
         ("nobody asks", lambda made: made.consume("zoe"), UnknownConsumerError),
         ("nobody asks why", lambda made: made.why_empty("zoe"), UnknownConsumerError),
-        ("nothing is asked for", lambda made: made.plan("ann", 0), ConfigError),
+        ("nothing is asked for", lambda made: made.reserve("ann", 0), ConfigError),
         ("much is asked for", lambda made: made.consume("ann", 1.5), ConfigError),
         ("a reservation as text", lambda made: made.commit("1"), ConfigError),
         ("a reservation as None", lambda made: made.abort(None), ConfigError),
-        ("a version to ack", lambda made: made.ack("0", 1), ConfigError),
+        ("an offset to ack", lambda made: made.ack("0", 1), ConfigError),
         ("a lease as bool", lambda made: made.ack(0, True), ConfigError),
         ("no handle", lambda made: made.ack_many([5]), ConfigError),
         ("half a handle", lambda made: made.ack_many([(0, 1), (0,)]), ConfigError),
         ("a delay", lambda made: made.nack(0, 1, delay_ms=-1), ConfigError),
         ("no delay", lambda made: made.nack(0, 1, delay_ms=None), ConfigError),
-        ("no time", lambda made: made.extend(0, 1, 0), ConfigError),
-        ("a version to park", lambda made: made.park("0"), ConfigError),
-        ("a key to unblock", lambda made: made.unblock_key(5), KeyTypeError),
-        ("a version to cut", lambda made: made.truncate(1.5), ConfigError),
-        ("a version to trim", lambda made: made.trimmable("0"), ConfigError),
+        ("no time", lambda made: made.extend(0, 1, extend_ms=0), ConfigError),
+        ("an offset to park", lambda made: made.park("0"), ConfigError),
+        ("a key to unblock", lambda made: made.unblock(5), KeyTypeError),
+        ("an offset to cut", lambda made: made.truncate(1.5), ConfigError),
+        ("an offset to trim", lambda made: made.trimmable("0"), ConfigError),
         *(
             (f"a clock {now!r} for {name}", lambda made, call=call, now=now: call(made, now), ClockError)
             for now in (99, "200", True)
@@ -1298,9 +1376,9 @@ class TestInvariants:
     """A book that was tampered with is found out."""
 
     DAMAGE: tuple[tuple[str, Callable[[Any], object]], ...] = (
-        ("a grant too few", lambda made: made._book.by_version.pop(0)),
+        ("a grant too few", lambda made: made._book.by_offset.pop(0)),
         ("a count too many", lambda made: made._book.held.update(ann=9)),
-        ("a reservation without a deadline", lambda made: setattr(made._book.by_version[2], "deadline", None)),
+        ("a reservation without a deadline", lambda made: setattr(made._book.by_offset[2], "deadline", None)),
         ("a hole too many", lambda made: setattr(made._ledger.holes, "count", 3)),
         ("an empty grant", lambda made: made._book._grants.__setitem__(9, Grant(9, "ann", [], committed=True))),
         ("ids that fall", lambda made: made._book._grants.__setitem__(1, made._book._grants.pop(1))),

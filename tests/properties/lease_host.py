@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from tests.leasing import assigned, letters
 
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load, Resumed
-from keyshared.leases import Lease, LeaseConfig, LeaseQueue, Outcome, Reservation
+from keyshared.leases import Lease, LeaseAnswer, LeaseConfig, LeaseQueue, Reservation
 from keyshared.placement import AssignedRanges
 
 __all__ = ["RANKS", "Call", "Host", "bring_to_an_end"]
@@ -24,9 +24,12 @@ class Call:
     name: str
     args: tuple[Any, ...] = ()
     passed_ms: int = 0
+    options: tuple[tuple[str, Any], ...] = ()
 
     def __repr__(self) -> str:
-        return f"{self.name}{self.args}" + (f" after {self.passed_ms} ms" if self.passed_ms else "")
+        return f"{self.name}{self.args}{dict(self.options) or ''}" + (
+            f" after {self.passed_ms} ms" if self.passed_ms else ""
+        )
 
 
 class Host:
@@ -67,7 +70,7 @@ class Host:
         return [(message[0], message[3]) for message in stored]
 
     def blocked(self) -> list[int]:
-        return [version for version, state in self.messages() if state == "blocked"]
+        return [offset for offset, state in self.messages() if state == "blocked"]
 
     def identity(self) -> str:
         """What the future depends on: all but numbers that only rise."""
@@ -82,14 +85,14 @@ class Host:
 
     # what it does
 
-    def make(self, call: Call) -> Outcome[Any]:
+    def make(self, call: Call) -> LeaseAnswer[Any]:
         """Make a call, and look at its answer."""
         self.told = (*self.told, call)
         self.now += call.passed_ms
         if call.name == "crash":
             return self.crash()
-        only = self.only_one_allowed() if call.name in {"plan", "consume"} else None
-        outcome: Outcome[Any] = getattr(self.queue, call.name)(*call.args, now_ms=self.now)
+        only = self.only_one_allowed() if call.name in {"reserve", "consume"} else None
+        outcome: LeaseAnswer[Any] = getattr(self.queue, call.name)(*call.args, **dict(call.options), now_ms=self.now)
         if call.name == "offer":
             self.offered += 1
         elif call.name == "set_placement":
@@ -99,11 +102,11 @@ class Host:
             self.ranges.remove(call.args[0])
         self.look_at(outcome.effects)
         if only is not None and isinstance(outcome.result, Lease | Reservation):
-            assert (only,) == outcome.result.versions, f"{self.told}: {outcome} in spite of too many holes"
+            assert (only,) == outcome.result.offsets, f"{self.told}: {outcome} in spite of too many holes"
         return outcome
 
     def only_one_allowed(self) -> int | None:
-        """With too many holes, the version that closes them."""
+        """With too many holes, the message that closes them."""
         self.queue.handle_timeout(now_ms=self.now)
         most = self.config.max_ack_holes
         return self.queue.keep_from if most is not None and self.queue.stats().ack_holes > most else None
@@ -118,7 +121,7 @@ class Host:
         ended = [effect for effect in effects if RANKS.get(type(effect), 0) and not self.queue.is_current(effect)]
         assert not ended, f"{self.told}: {ended} are over already"
 
-    def crash(self) -> Outcome[None]:
+    def crash(self) -> LeaseAnswer[None]:
         """Go on from what JSON keeps, in the next epoch."""
         self.epoch += 1
         state = json.loads(json.dumps(self.queue.snapshot()))
@@ -127,7 +130,7 @@ class Host:
         self.queue = type(self.queue).restore(state, ranges, self.config, now_ms=self.now, epoch=self.epoch)
         assert before == (self.queue.outstanding_effects(), self.queue.stats()), f"{self.told} forgets"
         self.queue.check_invariants()
-        return Outcome(None, [])
+        return LeaseAnswer(None, [])
 
 
 def fulfil(effect: Effect) -> Call:
@@ -142,7 +145,7 @@ def next_round(host: Host) -> Iterator[Call]:
         yield from (Call("ack", handle) for handle in lease.handles)
     yield from (Call("abort", (reservation.id,)) for reservation in host.queue.reservations())
     yield from (Call("consume", (name, 9)) for name in host.consumers)
-    yield from (Call("park", (version,)) for version in host.blocked())
+    yield from (Call("park", (offset,)) for offset in host.blocked())
     due = host.queue.next_deadline_ms()
     if due is not None:
         yield Call("handle_timeout", (), max(due - host.now, 0))
@@ -173,7 +176,7 @@ def somebody_owns_everything(host: Host) -> None:
     if {"x", "y"} == set(host.consumers) == owners:
         return
     if "x" not in host.consumers:
-        host.make(Call("remove_consumer", ("x",)))  # it may be finishing
+        host.make(Call("remove_consumer", ("x",)))  # it may be draining
         host.make(Call("add_consumer", ("x",)))
     if not host.config.ordering_required:
         host.make(Call("set_placement", (assigned(letters(), "a-z", "x"),)))

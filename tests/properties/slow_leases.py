@@ -1,6 +1,6 @@
 """A lease queue written for reading: two dicts, and everything else found by scanning them.
 
-It shares no code with the real one, and knows neither lanes nor timers. As a judge it is told which versions were
+It shares no code with the real one, and knows neither lanes nor timers. As a judge it is told which messages were
 handed out, and refuses those that must not be, or too few; on its own it hands out the lowest ones, so a variant of it
 with a fault can be put before the judge like the real queue.
 """
@@ -23,9 +23,9 @@ class ForbiddenError(AssertionError):
 
 @dataclass
 class Message:
-    """An outstanding version."""
+    """An outstanding message."""
 
-    version: int
+    offset: int
     key: str | None
     state: str = "ready"  # or blocked, dead_lettering
     until: int = 0  # end of the nack delay
@@ -40,7 +40,7 @@ class Hold:
     id: int
     consumer: str
     committed: bool
-    deadlines: dict[int, int] = field(default_factory=dict)  # of each version
+    deadlines: dict[int, int] = field(default_factory=dict)  # of each message
 
 
 class SlowLeases:
@@ -50,42 +50,47 @@ class SlowLeases:
         self.config = config
         self.ranges = ranges
         self.now = 0
-        self.messages: dict[int, Message] = {}  # what is outstanding, by version
+        self.messages: dict[int, Message] = {}  # what is outstanding, by message
         self.holds: dict[int, Hold] = {}
         self.offered: list[int] = []
         self.consumers: list[str] = []  # that may ask
-        self.finishing: list[str] = []
+        self.draining: dict[str, int | None] = {}  # that may finish what they hold, and until when
         self.last_id = 0
         self.given: list[int] = []
         self.events: list[tuple[Any, ...]] = []
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
-    def offer(self, version: int, key: str | None) -> None:
-        self.offered.append(version)
-        self.messages[version] = Message(version, key)
+    def offer(self, offset: int, key: str | None) -> None:
+        self.offered.append(offset)
+        self.messages[offset] = Message(offset, key)
 
     def add_consumer(self, name: str) -> None:
         self.consumers.append(name)
 
-    def remove_consumer(self, name: str, *, finish: bool) -> None:
-        for hold in list(self.holds.values()):
-            for version in list(hold.deadlines) if hold.consumer == name and not finish else []:
-                if hold.committed:
-                    self.events.append(("released", version, name))
-                    self.fail(version)
-                else:
-                    self.let_go(version)
+    def remove_consumer(self, name: str, *, drain_ms: int | None) -> None:
+        if drain_ms == 0:
+            self.cut_off(name)
         self.consumers = [other for other in self.consumers if other != name]
         self.ranges = self.ranges.copy()
         if name in self.ranges.consumers:
             self.ranges.remove(name)
-        self.finishing = [other for other in [*self.finishing, name] if self.held_by(other)]
+        self.draining[name] = None if drain_ms is None else self.now + drain_ms
+        self.forget_those_who_hold_nothing()
 
     def set_placement(self, ranges: AssignedRanges) -> None:
         self.ranges = ranges
 
-    def plan(self, consumer: str, most: int, picks: Sequence[int] | None = None) -> tuple[Any, ...]:
+    def cut_off(self, name: str) -> None:
+        for hold in list(self.holds.values()):
+            for offset in list(hold.deadlines) if hold.consumer == name else []:
+                if hold.committed:
+                    self.events.append(("released", offset, name))
+                    self.fail(offset)
+                else:
+                    self.let_go(offset)
+
+    def reserve(self, consumer: str, most: int, picks: Sequence[int] | None = None) -> tuple[Any, ...]:
         return self.hand_out(consumer, most, picks, committed=False)
 
     def consume(self, consumer: str, most: int, picks: Sequence[int] | None = None) -> tuple[Any, ...]:
@@ -116,79 +121,80 @@ class SlowLeases:
         self.given.append(self.last_id)
         if committed:
             self.make_lease(hold)
-        counts = [(version, self.messages[version].count + (not committed)) for version in taken]
+        counts = [(offset, self.messages[offset].count + (not committed)) for offset in taken]
         return ("hold", hold.id, counts, min(hold.deadlines.values()))
 
     def commit(self, hold_id: int) -> tuple[Any, ...]:
         if problem := self.no_reservation(hold_id):
             return ("invalid", problem)
         self.make_lease(self.holds[hold_id])
-        versions = [(version, self.messages[version].count) for version in self.holds[hold_id].deadlines]
-        return ("hold", hold_id, versions, self.now + self.config.visibility_timeout_ms)
+        offsets = [(offset, self.messages[offset].count) for offset in self.holds[hold_id].deadlines]
+        return ("hold", hold_id, offsets, self.now + self.config.visibility_timeout_ms)
 
     def abort(self, hold_id: int) -> tuple[Any, ...] | None:
         if problem := self.no_reservation(hold_id):
             return ("invalid", problem)
-        for version in list(self.holds[hold_id].deadlines):
-            self.let_go(version)
+        for offset in list(self.holds[hold_id].deadlines):
+            self.let_go(offset)
         return None
 
-    def ack(self, version: int, lease_id: int) -> tuple[Any, ...] | None:
-        if problem := self.no_lease(version, lease_id):
+    def ack(self, offset: int, lease_id: int) -> tuple[Any, ...] | None:
+        if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)
-        self.end(version)
-        del self.messages[version]
+        self.end(offset)
+        del self.messages[offset]
         return None
 
-    def nack(self, version: int, lease_id: int, *, delay_ms: int) -> tuple[Any, ...] | None:
-        if problem := self.no_lease(version, lease_id):
+    def nack(self, offset: int, lease_id: int, *, delay_ms: int) -> tuple[Any, ...] | None:
+        if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)
-        self.fail(version, delay_ms)
+        self.fail(offset, delay_ms)
         return None
 
-    def extend(self, version: int, lease_id: int, additional_ms: int) -> int | tuple[Any, ...]:
-        if problem := self.no_lease(version, lease_id):
+    def extend(self, offset: int, lease_id: int, *, extend_ms: int | None) -> int | tuple[Any, ...]:
+        if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)
-        hold = self.covering(version)
+        hold = self.covering(offset)
         assert hold is not None
-        before = hold.deadlines[version]
-        hold.deadlines[version] = min(before + additional_ms, self.now + self.config.visibility_timeout_ms)
-        return hold.deadlines[version]
+        longest = self.config.visibility_timeout_ms
+        wanted = self.now + min(longest if extend_ms is None else extend_ms, longest)
+        hold.deadlines[offset] = max(hold.deadlines[offset], wanted)
+        return hold.deadlines[offset]
 
-    def dead_lettered(self, version: int) -> str | None:
-        message = self.messages.get(version)
+    def dead_lettered(self, offset: int) -> str | None:
+        message = self.messages.get(offset)
         if message is None or message.state != "dead_lettering":
             return "unknown_offset" if message is None else "not_dead_lettering"
         if self.config.poison == Poison.DEAD_LETTER:
-            del self.messages[version]
+            del self.messages[offset]
         else:
             message.state = "blocked"
-            self.events.append(("blocked", version))
+            self.events.append(("blocked", offset))
         return None
 
-    def park(self, version: int) -> str | None:
-        message = self.messages.get(version)
+    def park(self, offset: int) -> str | None:
+        message = self.messages.get(offset)
         if message is None or message.state != "blocked":
             return "unknown_offset" if message is None else "not_blocked"
-        del self.messages[version]
-        self.events.append(("settled", version))
+        del self.messages[offset]
+        self.events.append(("settled", offset))
         return None
 
-    def unblock(self, version: int, *, reset_attempts: bool) -> str | None:
-        message = self.messages.get(version)
+    def unblock_offset(self, offset: int, *, reset_failures: bool) -> str | None:
+        message = self.messages.get(offset)
         if message is None or message.state != "blocked":
             return "unknown_offset" if message is None else "not_blocked"
         message.state = "ready"
-        message.count = 0 if reset_attempts else message.count
+        message.count = 0 if reset_failures else message.count
         return None
 
-    def gone(self, version: int) -> None:
-        message = self.messages.get(version)
-        if message and self.covering(version):
+    def gone(self, offset: int) -> None:
+        message = self.messages.get(offset)
+        if message and self.covering(offset):
             message.gone = True
         elif message:
-            del self.messages[version]
-            self.events.append(("skipped", version))
+            del self.messages[offset]
+            self.events.append(("skipped", offset))
 
     def handle_timeout(self) -> None:
         """Nothing but what time does."""
@@ -200,25 +206,32 @@ class SlowLeases:
 
     def pass_time(self, now: int) -> None:
         self.now = now
-        for hold, version in self.due():
+        for hold, offset in self.due():
             if not hold.committed:
-                self.let_go(version)
-        for hold, version in self.due():
-            self.events.append(("released", version, hold.consumer))
-            self.fail(version)
+                self.let_go(offset)
+        for hold, offset in self.due():
+            self.events.append(("released", offset, hold.consumer))
+            self.fail(offset)
+        self.forget_those_who_hold_nothing()
+        for name, until in list(self.draining.items()):
+            if until is not None and until <= now:
+                self.cut_off(name)
+
+    def forget_those_who_hold_nothing(self) -> None:
+        self.draining = {name: until for name, until in self.draining.items() if self.held_by(name)}
 
     def due(self) -> list[tuple[Hold, int]]:
-        return [(hold, version) for hold, version, deadline in self.everything_held() if deadline <= self.now]
+        return [(hold, offset) for hold, offset, deadline in self.everything_held() if deadline <= self.now]
 
-    def let_go(self, version: int) -> None:
-        self.end(version)
-        if self.messages[version].gone:
-            del self.messages[version]
-            self.events.append(("skipped", version))
+    def let_go(self, offset: int) -> None:
+        self.end(offset)
+        if self.messages[offset].gone:
+            del self.messages[offset]
+            self.events.append(("skipped", offset))
 
-    def fail(self, version: int, delay_ms: int = 0) -> None:
-        self.let_go(version)
-        message = self.messages.get(version)
+    def fail(self, offset: int, delay_ms: int = 0) -> None:
+        self.let_go(offset)
+        message = self.messages.get(offset)
         if message is None:
             return
         if self.is_exhausted(message):
@@ -232,42 +245,42 @@ class SlowLeases:
 
     def poison(self, message: Message) -> None:
         if self.config.poison == Poison.DROP:
-            del self.messages[message.version]
-            self.events.append(("dropped", message.version))
+            del self.messages[message.offset]
+            self.events.append(("dropped", message.offset))
         elif self.config.poison == Poison.BLOCK:
             message.state = "blocked"
-            self.events.append(("blocked", message.version))
+            self.events.append(("blocked", message.offset))
         else:
             message.state = "dead_lettering"
-            self.events.append(("dead_letter", message.version))
+            self.events.append(("dead_letter", message.offset))
 
-    def end(self, version: int) -> None:
-        hold = self.covering(version)
+    def end(self, offset: int) -> None:
+        hold = self.covering(offset)
         assert hold is not None
-        del hold.deadlines[version]
+        del hold.deadlines[offset]
         if not hold.deadlines:
             del self.holds[hold.id]
 
     def make_lease(self, hold: Hold) -> None:
         hold.committed = True
-        for version in hold.deadlines:
-            hold.deadlines[version] = self.now + self.config.visibility_timeout_ms
-            self.messages[version].count += 1
+        for offset in hold.deadlines:
+            hold.deadlines[offset] = self.now + self.config.visibility_timeout_ms
+            self.messages[offset].count += 1
 
     # --- what may go out --------------------------------------------------------------------------------------------
 
     def deliverable(self, consumer: str) -> list[int]:
-        """The versions of which any may be the next one that this consumer gets, lowest first."""
+        """The messages of which any may be the next one that this consumer gets, lowest first."""
         candidates = [self.keep_from] if self.too_many_holes else list(self.messages)
-        return [version for version in candidates if self.may_get(consumer, self.messages[version])]
+        return [offset for offset in candidates if self.may_get(consumer, self.messages[offset])]
 
     def may_get(self, consumer: str, message: Message) -> bool:
         if not self.is_ready(message) or not self.owns(consumer, message):
             return False
         lane = [other for other in self.messages.values() if self.same_lane(message, other)]
-        holders = [hold.consumer for other in lane for hold in [self.covering(other.version)] if hold]
-        beside = [hold.consumer for hold, version, _ in self.everything_held() if self.same_unit(message, version)]
-        older = [other for other in lane if other.version < message.version]
+        holders = [hold.consumer for other in lane for hold in [self.covering(other.offset)] if hold]
+        beside = [hold.consumer for hold, offset, _ in self.everything_held() if self.same_unit(message, offset)]
+        older = [other for other in lane if other.offset < message.offset]
         return (
             all(self.lets_pass(other) for other in older)
             and self.one_holder(holders + beside, consumer)
@@ -275,7 +288,7 @@ class SlowLeases:
         )
 
     def is_ready(self, message: Message) -> bool:
-        return message.state == "ready" and message.until <= self.now and self.covering(message.version) is None
+        return message.state == "ready" and message.until <= self.now and self.covering(message.offset) is None
 
     def owns(self, consumer: str, message: Message) -> bool:
         if message.key is None or self.config.ordering_required:
@@ -287,9 +300,9 @@ class SlowLeases:
             return True
         return one.key is not None and one.key == other.key
 
-    def same_unit(self, one: Message, version: int) -> bool:
+    def same_unit(self, one: Message, offset: int) -> bool:
         """Whether the two are handed over together, by the ranges of now."""
-        other = self.messages[version]
+        other = self.messages[offset]
         if one.key is None or other.key is None or self.config.ordering_required:
             return False
         ranges = self.ranges.ranges
@@ -304,7 +317,7 @@ class SlowLeases:
                 return runs[0] == runs[1]
 
     def lets_pass(self, older: Message) -> bool:
-        return self.covering(older.version) is not None
+        return self.covering(older.offset) is not None
 
     def one_holder(self, holders: Sequence[str], consumer: str) -> bool:
         return all(holder == consumer for holder in holders)
@@ -321,7 +334,7 @@ class SlowLeases:
 
     @property
     def everybody(self) -> list[str]:
-        return [*self.consumers, *self.finishing]
+        return [*self.consumers, *(name for name in self.draining if self.held_by(name))]
 
     @property
     def reservation_ms(self) -> int:
@@ -333,7 +346,7 @@ class SlowLeases:
 
     @property
     def holes(self) -> int:
-        above = [version in self.messages for version in self.offered if version > self.keep_from]
+        above = [offset in self.messages for offset in self.offered if offset > self.keep_from]
         return sum(not here and (index == 0 or above[index - 1]) for index, here in enumerate(above))
 
     @property
@@ -342,29 +355,29 @@ class SlowLeases:
 
     def everything_held(self) -> Iterator[tuple[Hold, int, int]]:
         for hold in list(self.holds.values()):
-            for version, deadline in list(hold.deadlines.items()):
-                yield hold, version, deadline
+            for offset, deadline in list(hold.deadlines.items()):
+                yield hold, offset, deadline
 
-    def covering(self, version: int) -> Hold | None:
-        return next((hold for hold in self.holds.values() if version in hold.deadlines), None)
+    def covering(self, offset: int) -> Hold | None:
+        return next((hold for hold in self.holds.values() if offset in hold.deadlines), None)
 
     def held_by(self, consumer: str) -> list[int]:
-        return [version for hold, version, _ in self.everything_held() if hold.consumer == consumer]
+        return [offset for hold, offset, _ in self.everything_held() if hold.consumer == consumer]
 
     def no_reservation(self, hold_id: int) -> str | None:
         if hold_id in self.holds:
             return "committed" if self.holds[hold_id].committed else None
         return "ended" if hold_id in self.given else "unknown"
 
-    def no_lease(self, version: int, lease_id: int) -> str | None:
-        hold, message = self.covering(version), self.messages.get(version)
+    def no_lease(self, offset: int, lease_id: int) -> str | None:
+        hold, message = self.covering(offset), self.messages.get(offset)
         if hold:
             return "stale" if hold.id != lease_id else None if hold.committed else "not_committed"
         if message:
             return "not_leased" if message.state == "ready" else message.state
-        if not self.offered or version > self.offered[-1]:
+        if not self.offered or offset > self.offered[-1]:
             return "not_offered"
-        return "below_trim" if version < self.keep_from else "settled"
+        return "below_trim" if offset < self.keep_from else "settled"
 
     def require(self, holds: object, fact: str) -> None:
         if not holds:
@@ -375,6 +388,7 @@ class SlowLeases:
         delayed = [message for message in self.messages.values() if message.until > self.now]
         held = list(self.everything_held())
         deadlines = [deadline for *_, deadline in held] + [message.until for message in delayed]
+        drains = [until for name, until in self.draining.items() if until is not None and self.held_by(name)]
         states = [message.state for message in self.messages.values()]
         return {
             "keep_from": self.keep_from if self.offered else None,
@@ -386,8 +400,8 @@ class SlowLeases:
             "dead_lettering": states.count("dead_lettering"),
             "holes": self.holes,
             "held": {name: len(self.held_by(name)) for name in self.everybody if self.held_by(name)},
-            "counts": {version: message.count for version, message in self.messages.items()},
-            "next deadline": min(deadlines, default=None),
+            "counts": {offset: message.count for offset, message in self.messages.items()},
+            "next deadline": min(deadlines + drains, default=None),
             "can get": {name: not self.cap(name) and bool(self.deliverable(name)) for name in self.consumers},
         }
 
@@ -396,50 +410,60 @@ class SlowLeases:
 
 
 class ReservationsNeverExpire(SlowLeases):
-    """A committer that crashes keeps its versions for ever."""
+    """A committer that crashes keeps its messages for ever."""
 
     def due(self) -> list[tuple[Hold, int]]:
-        return [(hold, version) for hold, version in super().due() if hold.committed]
+        return [(hold, offset) for hold, offset in super().due() if hold.committed]
 
 
 class ReservationsCount(SlowLeases):
-    """A delivery is counted when it is planned, committed or not."""
+    """A delivery is counted when it is reserved, committed or not."""
 
-    def let_go(self, version: int) -> None:
-        hold = self.covering(version)
+    def let_go(self, offset: int) -> None:
+        hold = self.covering(offset)
         if hold and not hold.committed:
-            self.messages[version].count += 1
-        super().let_go(version)
+            self.messages[offset].count += 1
+        super().let_go(offset)
 
 
 class ExtendCounts(SlowLeases):
     """More time is taken for another delivery."""
 
-    def extend(self, version: int, lease_id: int, additional_ms: int) -> int | tuple[Any, ...]:
-        if not self.no_lease(version, lease_id):
-            self.messages[version].count += 1
-        return super().extend(version, lease_id, additional_ms)
+    def extend(self, offset: int, lease_id: int, *, extend_ms: int | None) -> int | tuple[Any, ...]:
+        if not self.no_lease(offset, lease_id):
+            self.messages[offset].count += 1
+        return super().extend(offset, lease_id, extend_ms=extend_ms)
+
+
+class ExtendAddsToTheDeadline(SlowLeases):
+    """The new time is added to what is left."""
+
+    def extend(self, offset: int, lease_id: int, *, extend_ms: int | None) -> int | tuple[Any, ...]:
+        hold = self.covering(offset)
+        if hold and extend_ms and not self.no_lease(offset, lease_id):
+            extend_ms += hold.deadlines[offset] - self.now
+        return super().extend(offset, lease_id, extend_ms=extend_ms)
 
 
 class ExtendShortens(SlowLeases):
-    """The new deadline counts from now, though the old one was later."""
+    """The new deadline is taken, though the old one was later."""
 
-    def extend(self, version: int, lease_id: int, additional_ms: int) -> int | tuple[Any, ...]:
-        hold = self.covering(version)
-        if hold and not self.no_lease(version, lease_id):
-            hold.deadlines[version] = self.now
-        return super().extend(version, lease_id, additional_ms)
+    def extend(self, offset: int, lease_id: int, *, extend_ms: int | None) -> int | tuple[Any, ...]:
+        hold = self.covering(offset)
+        if hold and not self.no_lease(offset, lease_id):
+            hold.deadlines[offset] = self.now
+        return super().extend(offset, lease_id, extend_ms=extend_ms)
 
 
 class NackLetsNewerOnesPass(SlowLeases):
-    """A version in its nack delay does not hold its key (Celeriant)."""
+    """A message in its nack delay does not hold its key (Celeriant)."""
 
     def lets_pass(self, older: Message) -> bool:
         return super().lets_pass(older) or older.until > self.now
 
 
 class PoisonLetsNewerOnesPass(SlowLeases):
-    """A version that is blocked, or not yet archived, does not hold its key."""
+    """A message that is blocked, or not yet archived, does not hold its key."""
 
     def lets_pass(self, older: Message) -> bool:
         return super().lets_pass(older) or older.state != "ready"
@@ -448,9 +472,9 @@ class PoisonLetsNewerOnesPass(SlowLeases):
 class StaleLeasesAck(SlowLeases):
     """An ack settles whatever lease it names."""
 
-    def ack(self, version: int, lease_id: int) -> tuple[Any, ...] | None:
-        hold = self.covering(version)
-        return super().ack(version, hold.id if hold and hold.committed else lease_id)
+    def ack(self, offset: int, lease_id: int) -> tuple[Any, ...] | None:
+        hold = self.covering(offset)
+        return super().ack(offset, hold.id if hold and hold.committed else lease_id)
 
 
 class OneDeliveryTooMany(SlowLeases):
@@ -471,12 +495,12 @@ class MovesWithoutDraining(SlowLeases):
 class UnitsAreKeys(SlowLeases):
     """A range is handed over key by key whatever the configuration says."""
 
-    def same_unit(self, one: Message, version: int) -> bool:
-        return one.key is not None and one.key == self.messages[version].key
+    def same_unit(self, one: Message, offset: int) -> bool:
+        return one.key is not None and one.key == self.messages[offset].key
 
 
 class OnlyLeasesHoldTheLine(SlowLeases):
-    """Two plans before either commit both pass."""
+    """Two reservations before either commit both pass."""
 
     def cap(self, consumer: str) -> str | None:
         cap = super().cap(consumer)
@@ -502,30 +526,38 @@ class HolesStopEverything(SlowLeases):
 class RemovalCountsNothing(SlowLeases):
     """The leases of a consumer that is removed never were."""
 
-    def remove_consumer(self, name: str, *, finish: bool) -> None:
+    def cut_off(self, name: str) -> None:
         for hold in self.holds.values():
-            if hold.consumer == name and hold.committed and not finish:
-                for version in hold.deadlines:
-                    self.messages[version].count -= 1
-        super().remove_consumer(name, finish=finish)
+            if hold.consumer == name and hold.committed:
+                for offset in hold.deadlines:
+                    self.messages[offset].count -= 1
+        super().cut_off(name)
+
+
+class DrainsNeverEnd(SlowLeases):
+    """A consumer that has left keeps what it holds as long as its leases last, whatever it was granted."""
+
+    def remove_consumer(self, name: str, *, drain_ms: int | None) -> None:
+        super().remove_consumer(name, drain_ms=0 if drain_ms == 0 else None)
 
 
 class TrimPassesBlocked(SlowLeases):
-    """A blocked version does not pin the trim cursor."""
+    """A blocked message does not pin the trim cursor."""
 
     @property
     def keep_from(self) -> int:
-        pinning = [version for version, message in self.messages.items() if message.state != "blocked"]
+        pinning = [offset for offset, message in self.messages.items() if message.state != "blocked"]
         return min(pinning, default=self.offered[-1] + 1 if self.offered else -1)
 
     def deliverable(self, consumer: str) -> list[int]:
-        return [version for version, message in self.messages.items() if self.may_get(consumer, message)]
+        return [offset for offset, message in self.messages.items() if self.may_get(consumer, message)]
 
 
 BROKEN = (
     ReservationsNeverExpire,
     ReservationsCount,
     ExtendCounts,
+    ExtendAddsToTheDeadline,
     ExtendShortens,
     NackLetsNewerOnesPass,
     PoisonLetsNewerOnesPass,
@@ -537,5 +569,6 @@ BROKEN = (
     HolesAreNotCapped,
     HolesStopEverything,
     RemovalCountsNothing,
+    DrainsNeverEnd,
     TrimPassesBlocked,
 )

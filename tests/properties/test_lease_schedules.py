@@ -1,6 +1,7 @@
 """Random lives of larger lease queues: whatever happened, each answer holds, and a fair host empties the queue."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -48,7 +49,17 @@ class Schedule:
     def __init__(self, host: Host, choose: Random) -> None:
         self.host, self.choose = host, choose
         self.kinds: list[Callable[[], Call | None]] = [
-            *(self.offer, self.ask, self.plan, self.commit, self.abort, self.ack, self.nack, self.extend, self.fulfil),
+            *(
+                self.offer,
+                self.ask,
+                self.reserve,
+                self.commit,
+                self.abort,
+                self.ack,
+                self.nack,
+                self.extend,
+                self.fulfil,
+            ),
             *(self.free, self.gone, self.truncate, self.wait, self.leave, self.join, self.move, self.crash),
         ]
         self.weights = [choose.choice([0, 0, 0.1, 1, 4]) for _ in self.kinds]
@@ -60,7 +71,7 @@ class Schedule:
         call = self.choose.choices(self.kinds, self.weights)[0]()
         if call is not None:
             passed = self.choose.choice([0, 0, 0, 1, 7]) if call.name != "crash" else 0
-            self.host.make(Call(call.name, call.args, call.passed_ms or passed))
+            self.host.make(replace(call, passed_ms=call.passed_ms or passed))
 
     def some(self, options: Sequence[Any]) -> Any:
         return self.choose.choice(options) if options else None
@@ -73,9 +84,9 @@ class Schedule:
         name = self.some(self.host.consumers)
         return Call("consume", (name, self.choose.choice([1, 1, 3]))) if name else None
 
-    def plan(self) -> Call | None:
+    def reserve(self) -> Call | None:
         name = self.some(self.host.consumers)
-        return Call("plan", (name, self.choose.choice([1, 1, 3]))) if name else None
+        return Call("reserve", (name, self.choose.choice([1, 1, 3]))) if name else None
 
     def commit(self) -> Call | None:
         reserved = self.some(self.host.queue.reservations())
@@ -98,15 +109,15 @@ class Schedule:
 
     def extend(self) -> Call | None:
         handle = self.handle()
-        return Call("extend", (*handle, 9)) if handle else None
+        return Call("extend", handle, options=(("extend_ms", self.choose.choice([9, None])),)) if handle else None
 
     def fulfil(self) -> Call | None:
         effect = self.some(self.host.obligations)
         return fulfil(effect) if effect else None
 
     def free(self) -> Call | None:
-        version = self.some(self.host.blocked())
-        return None if version is None else Call(self.choose.choice(["park", "unblock"]), (version,))
+        offset = self.some(self.host.blocked())
+        return None if offset is None else Call(self.choose.choice(["park", "unblock_offset"]), (offset,))
 
     def gone(self) -> Call | None:
         message = self.some(self.host.messages())
@@ -122,7 +133,8 @@ class Schedule:
 
     def leave(self) -> Call | None:
         name = self.some(self.host.consumers)
-        return Call("remove_consumer", (name,)) if name else None
+        drain_ms = self.choose.choice([0, 0, 3, None])
+        return Call("remove_consumer", (name,), options=(("drain_ms", drain_ms),)) if name else None
 
     def join(self) -> Call | None:
         name = self.some([name for name in ("x", "y") if name not in self.host.queue.stats().held])

@@ -34,7 +34,7 @@ def answer(host: Host) -> Iterator[Call]:
 
 def reserve(host: Host) -> Iterator[Call]:
     for name in host.consumers:
-        yield Call("plan", (name, 2))
+        yield Call("reserve", (name, 2))
     for reservation in host.queue.reservations():
         yield Call("commit", (reservation.id,))
         yield Call("abort", (reservation.id,))
@@ -46,21 +46,21 @@ def wait(host: Host) -> Iterator[Call]:
 
 
 def late(host: Host) -> Iterator[Call]:
-    """Something is said of a version at the instant at which its lease ends."""
+    """Something is said of a message at the instant at which its lease ends."""
     if (due := host.queue.next_deadline_ms()) is not None:
-        for version, _ in host.messages():
-            yield Call("gone", (version,), max(due - host.now, 0))
+        for offset, _ in host.messages():
+            yield Call("gone", (offset,), max(due - host.now, 0))
 
 
 def free(host: Host) -> Iterator[Call]:
-    for version in host.blocked():
-        yield Call("park", (version,))
-        yield Call("unblock", (version,))
+    for offset in host.blocked():
+        yield Call("park", (offset,))
+        yield Call("unblock_offset", (offset,))
 
 
 def expire(host: Host) -> Iterator[Call]:
-    for version, _ in host.messages():
-        yield Call("gone", (version,))
+    for offset, _ in host.messages():
+        yield Call("gone", (offset,))
 
 
 def leave(host: Host) -> Iterator[Call]:
@@ -148,7 +148,7 @@ def test_every_state_of_a_small_queue_keeps_its_promises_and_can_be_emptied(worl
     assert explore(*WORLDS[world]) > 150
 
 
-def test_a_window_without_a_slot_for_the_lowest_version_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_without_a_slot_for_the_lowest_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def wait_for_a_slot(self: Any, entry: Any, consumer: Any, granted: list[Any]) -> None:
         lane = entry.lane
         if lane.listed is consumer.ready and lane.candidate is entry:

@@ -58,13 +58,13 @@ def of_leases(choose: Choose, step: int) -> list[Call]:
     later = {"now_ms": 3 * step}
     return [
         *[call("offer", step, choose(["a", "b", None]), **later)] * 4,
-        *[call("consume", name, choose([1, 3]), **later), call("plan", name, 2, **later)] * 2,
+        *[call("consume", name, choose([1, 3]), **later), call("reserve", name, 2, **later)] * 2,
         *[call("commit", choose(range(1, 6))), call("abort", choose(range(1, 6)))],
         *[call("ack", known, choose(range(1, 9)), **later)] * 2,
-        *[call("nack", known, choose(range(1, 9))), call("extend", known, choose(range(1, 9)), 50)],
-        *[call("add_consumer", name), call("remove_consumer", name, finish=choose([True, False]))],
-        *[call("dead_lettered", known), call("loaded", known), call("park", known), call("unblock", known)],
-        *[call("gone", known), call("truncate", known), call("handle_timeout", **later), call("unblock_key", "a")],
+        *[call("nack", known, choose(range(1, 9))), call("extend", known, choose(range(1, 9)), extend_ms=50)],
+        *[call("add_consumer", name), call("remove_consumer", name, drain_ms=choose([0, 4, None]))],
+        *[call("dead_lettered", known), call("loaded", known), call("park", known), call("unblock_offset", known)],
+        *[call("gone", known), call("truncate", known), call("handle_timeout", **later), call("unblock", "a")],
     ]
 
 
@@ -162,12 +162,12 @@ SUBJECTS = {
             HashRing(), LeaseConfig(visibility_timeout_ms=20, reservation_timeout_ms=10, window=16)
         ),
         inputs(
-            *("offer", "forget_producer", "add_consumer", "remove_consumer", "set_placement", "plan", "commit"),
-            *("abort", "consume", "ack", "ack_many", "nack", "extend", "dead_lettered", "loaded", "park", "unblock"),
-            *("unblock_key", "gone", "truncate", "handle_timeout"),
+            *("offer", "forget_producer", "add_consumer", "remove_consumer", "set_placement", "reserve", "commit"),
+            *("abort", "consume", "ack", "ack_many", "nack", "extend", "dead_lettered", "loaded", "park"),
+            *("unblock", "unblock_offset", "gone", "truncate", "handle_timeout"),
         ),
         of_leases,
-        {"wanted": [0, 5, 99], "version": [0, 5, 99], "consumer": NAMES, "effect": [CursorAdvanced(1)]},
+        {"wanted": [0, 5, 99], "offset": [0, 5, 99], "consumer": NAMES, "effect": [CursorAdvanced(1)]},
     ),
     "ContiguousCursor": Subject(
         ContiguousCursor,
@@ -316,7 +316,7 @@ def test_a_query_that_needs_something_new_says_so() -> None:
         AssertionError, match=r"LeaseQueue\.trimmable is new: is it an input, or with which \['wanted'\]"
     ):
         ask_everything(
-            LeaseQueue(HashRing()), {"version": [0], "consumer": ["ann"], "effect": []}, SUBJECTS["LeaseQueue"].inputs
+            LeaseQueue(HashRing()), {"offset": [0], "consumer": ["ann"], "effect": []}, SUBJECTS["LeaseQueue"].inputs
         )
 
 

@@ -392,7 +392,7 @@ which get nothing from there otherwise
         """
         change = self._without(cluster)
         old = {moved.old for moved in change.moved}
-        slots = [slot for slot, hop in zip(_slots(self._root), self._plan, strict=True) if hop in old]
+        slots = [slot for slot, hop in zip(_slots(self._root), self._links, strict=True) if hop in old]
         drains = self._inside(slots, *self._hops[cluster])
         return TreeChange(
             self, change.after, removed=change.removed, moved=change.moved, drains=drains, silent=(cluster,)

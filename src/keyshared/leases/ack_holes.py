@@ -1,7 +1,7 @@
-"""How many stretches above the lowest outstanding version are settled, counted as they come and go.
+"""How many stretches above the lowest outstanding message are settled, counted as they come and go.
 
 A broker that stores its acks stores these stretches, so their number is what has to be bounded. Reading it off the
-cursor costs a walk over everything outstanding; here each change costs O(1), because a settled version touches only the
+cursor costs a walk over everything outstanding; here each change costs O(1), because a settled message touches only the
 two outstanding ones beside it.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["AckHoles"]
 
 
 class _Outstanding:
-    """An outstanding version: its neighbours, and whether something between it and the lower one is settled."""
+    """An outstanding message: its neighbours, and whether something between it and the lower one is settled."""
 
     __slots__ = ("above", "below", "hole")
 
@@ -24,17 +24,17 @@ class _Outstanding:
 
 
 class AckHoles:
-    """Counts the holes that acks leave above the lowest outstanding version.
+    """Counts the holes that acks leave above the lowest outstanding message.
 
     Attributes:
         count: How many holes there are; neighbouring ones are one.
 
     Example:
         >>> holes = AckHoles()
-        >>> for version in range(6):
-        ...     holes.offered(version)
-        >>> for version in (1, 2, 4):
-        ...     holes.settled(version)
+        >>> for offset in range(6):
+        ...     holes.offered(offset)
+        >>> for offset in (1, 2, 4):
+        ...     holes.settled(offset)
         >>> holes.count
         2
         >>> holes.settled(0)                        # the cursor passes 0, 1 and 2
@@ -42,36 +42,36 @@ class AckHoles:
         1
     """
 
-    __slots__ = ("_end", "_versions", "count")
+    __slots__ = ("_end", "_offsets", "count")
 
     def __init__(self) -> None:
-        self._end = _Outstanding()  # beyond the greatest version, and before the lowest one
-        self._versions: dict[int, _Outstanding] = {}
+        self._end = _Outstanding()  # beyond the greatest message, and before the lowest one
+        self._offsets: dict[int, _Outstanding] = {}
         self.count = 0
 
-    def offered(self, version: int) -> None:
-        """Take a version that is above all others. O(1).
+    def offered(self, offset: int) -> None:
+        """Take a message that is above all others. O(1).
 
         Args:
-            version: The version.
+            offset: Its offset.
         """
         end, new = self._end, _Outstanding()
         new.below, new.above, new.hole = end.below, end, end.hole
         end.below.above = end.below = new
         end.hole = False
-        self._versions[version] = new
+        self._offsets[offset] = new
 
-    def settled(self, version: int) -> None:
-        """Settle an outstanding version. O(1).
+    def settled(self, offset: int) -> None:
+        """Settle an outstanding message. O(1).
 
         Args:
-            version: The version.
+            offset: Its offset.
         """
-        gone = self._versions.pop(version)
+        gone = self._offsets.pop(offset)
         below, above = gone.below, gone.above
         below.above, above.below = above, below
         self.count -= gone.hole + above.hole
-        # Below the lowest outstanding version the cursor has passed everything: no hole is left there.
+        # Below the lowest outstanding message the cursor has passed everything: no hole is left there.
         above.hole = below is not self._end
         self.count += above.hole
 
@@ -79,18 +79,18 @@ class AckHoles:
         """Start from what a dispatcher knows.
 
         Args:
-            outstanding: Outstanding versions, lowest first.
+            outstanding: Offsets of outstanding messages, lowest first.
             ranges: Its `acked_ranges`.
         """
         starts = deque(start for start, _ in ranges)
-        for version in outstanding:
-            self._pass(starts, version)
-            self.offered(version)
+        for offset in outstanding:
+            self._pass(starts, offset)
+            self.offered(offset)
         self._pass(starts, None)
 
-    def _pass(self, starts: deque[int], version: int | None) -> None:
-        """Note the hole that begins below a version."""
-        if starts and (version is None or starts[0] < version):
+    def _pass(self, starts: deque[int], offset: int | None) -> None:
+        """Note the hole that begins below an offset."""
+        if starts and (offset is None or starts[0] < offset):
             starts.popleft()
             self._end.hole = True
             self.count += 1

@@ -1,11 +1,11 @@
-"""The book of lease ids: which lease or reservation covers which version now.
+"""The book of lease ids: which lease or reservation covers which message now.
 
 It holds nothing that decides who may get what; that is the dispatcher's. Whatever the dispatcher has open is covered
 here by exactly one grant, and `LeaseBook.check_invariants` compares the two.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter, itemgetter
 from typing import Final, cast
 
@@ -27,9 +27,9 @@ class Grant:
     Attributes:
         id: Of both.
         consumer: Who holds it.
-        deliveries: The deliveries that it still covers, by version.
+        deliveries: The deliveries that it still covers, by offset.
         committed: Whether it is a lease.
-        deadline: When the reservation expires; None for a lease, whose versions have their own deadlines.
+        deadline: When the reservation expires; None for a lease, whose messages have their own deadlines.
     """
 
     __slots__ = ("committed", "consumer", "deadline", "deliveries", "id")
@@ -50,24 +50,51 @@ class Grant:
         )
 
 
-class LeaseBook:
-    """Grants by id and by version.
+class Drain:
+    """A consumer that has left, and when all that it still holds ends.
 
     Attributes:
-        by_version: What covers a version now.
-        held: How many versions each consumer holds; those who hold nothing are left out.
+        consumer: Its name.
+        deadline: When.
     """
 
-    __slots__ = ("_before", "_first_id", "_grants", "_last_id", "_timers", "by_version", "held")
+    __slots__ = ("consumer", "deadline")
+
+    def __init__(self, consumer: str) -> None:
+        self.consumer = consumer
+        self.deadline: int | None = None
+
+
+class LeaseBook:
+    """Grants by id and by offset.
+
+    Attributes:
+        by_offset: What covers a message now.
+        held: How many messages each consumer holds; those who hold nothing are left out.
+    """
+
+    __slots__ = (
+        "_before",
+        "_drain_timers",
+        "_drains",
+        "_first_id",
+        "_grants",
+        "_last_id",
+        "_timers",
+        "by_offset",
+        "held",
+    )
 
     def __init__(self) -> None:
-        self.by_version: dict[int, Grant] = {}
+        self.by_offset: dict[int, Grant] = {}
         self.held: dict[str, int] = {}
         self._grants: dict[int, Grant] = {}
         self._before: list[tuple[int, int]] = []  # first and last id of each earlier epoch in which ids were given
         self._first_id = 1  # of this epoch
         self._last_id = 0
         self._timers = Timers()
+        self._drains: dict[str, Drain] = {}  # of those that hold something
+        self._drain_timers = Timers()
 
     def reserve(self, consumer: str, deliveries: Iterable[Deliver], deadline: int) -> Grant:
         """Cover deliveries by a new reservation."""
@@ -84,10 +111,10 @@ class LeaseBook:
         grant.committed = True
         grant.deadline = None
 
-    def end(self, version: int) -> None:
-        """Let go of a version, whatever covers it."""
-        grant = self.by_version.pop(version)
-        del grant.deliveries[version]
+    def end(self, offset: int) -> None:
+        """Let go of a message, whatever covers it."""
+        grant = self.by_offset.pop(offset)
+        del grant.deliveries[offset]
         if not grant.deliveries:
             grant.deadline = None
             del self._grants[grant.id]
@@ -96,13 +123,27 @@ class LeaseBook:
             self.held[grant.consumer] = left
         else:
             del self.held[grant.consumer]
+            if self._drains:
+                self._stop_drain(grant.consumer)
 
-    def leased(self, version: int, lease_id: int) -> Deliver | None:
-        """The delivery that a handle names, if that lease covers the version now. O(1)."""
-        grant = self.by_version.get(version)
+    def drain(self, consumer: str, deadline: int | None) -> None:
+        """Note when a consumer that has left is cut off; None for never. One that holds nothing is gone already."""
+        self._stop_drain(consumer)
+        if deadline is not None and consumer in self.held:
+            drain = self._drains[consumer] = Drain(consumer)
+            self._drain_timers.start(drain, deadline)
+
+    def _stop_drain(self, consumer: str) -> None:
+        drain = self._drains.pop(consumer, None)
+        if drain is not None:
+            drain.deadline = None
+
+    def leased(self, offset: int, lease_id: int) -> Deliver | None:
+        """The delivery that a handle names, if that lease covers the message now. O(1)."""
+        grant = self.by_offset.get(offset)
         if grant is None or grant.id != lease_id or not grant.committed:
             return None
-        return grant.deliveries[version]
+        return grant.deliveries[offset]
 
     def reserved(self, reservation_id: int) -> Grant | InvalidReservation:
         """The reservation of an id, or why there is none. O(1), for one that has ended O(log epochs)."""
@@ -123,12 +164,18 @@ class LeaseBook:
 
     @property
     def next_deadline(self) -> int | None:
-        """When the next reservation expires, or None."""
-        return self._timers.next_deadline
+        """When the next reservation expires, or the next consumer is cut off; or None."""
+        deadlines = (self._timers.next_deadline, self._drain_timers.next_deadline)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def take_due(self, now: int) -> list[Grant]:
         """Reservations that have expired, by id; they still cover what they covered."""
         return sorted((cast("Grant", grant) for _, grant in self._timers.pop_due(now)), key=_by_id)
+
+    def take_drained(self, now: int) -> list[str]:
+        """Consumers whose time to drain is over, the first one first; they still hold what they hold."""
+        due = sorted(self._drain_timers.pop_due(now), key=_first)
+        return [cast("Drain", drain).consumer for _, drain in due]
 
     def dump(self, now: int) -> dict[str, object]:
         """Grants as plain data: deadlines as what remains of them."""
@@ -136,32 +183,44 @@ class LeaseBook:
             [grant.id, grant.committed, None if grant.deadline is None else grant.deadline - now, [*grant.deliveries]]
             for grant in self._grants.values()
         ]
-        return {"ids": [[first, last] for first, last in [*self._before, self._current]], "grants": grants}
+        ids = [[first, last] for first, last in [*self._before, self._current]]
+        drains = [[name, cast("int", drain.deadline) - now] for name, drain in self._drains.items()]
+        return {"ids": ids, "grants": grants, "drains": drains}
 
-    def load(self, data: Reader, in_flight: Mapping[int, Deliver], *, now: int, epoch: int) -> None:
+    def load(
+        self, data: Reader, in_flight: Mapping[int, Deliver], draining: Collection[str], *, now: int, epoch: int
+    ) -> None:
         """Fill a new book with what `dump` wrote; it has to cover exactly what is in flight."""
         self._load_ids(data.field("ids"))
         for stored in data.field("grants").items():
-            grant_id, committed, remaining, versions = stored.items(4)
-            if not self._is_next(grant_id.integer()):
-                raise grant_id.refuse("be an id that was given, and grow from grant to grant")
-            deliveries = [_uncovered(version, in_flight, self.by_version) for version in versions.items()]
-            names = {delivery.consumer for delivery in deliveries}
-            if len(names) != 1 or len({delivery.offset for delivery in deliveries}) != len(deliveries):
-                raise versions.refuse("be what one consumer holds, each once")
-            grant = self._cover(grant_id.integer(), names.pop(), deliveries, committed=committed.flag())
-            left = remaining.maybe(Reader.integer)
-            if (left is None) != grant.committed:
-                raise remaining.refuse("be there for a reservation, and only there")
-            if left is not None:
-                if left < 1:
-                    raise remaining.refuse("be ahead: a reservation whose time was over has ended")
-                self._timers.start(grant, now + left)
-        if self.by_version.keys() != in_flight.keys():
+            self._load_grant(stored, in_flight, now)
+        if self.by_offset.keys() != in_flight.keys():
             raise data.field("grants").refuse("cover everything that is in flight")
+        for stored in data.field("drains").items():
+            name, left_ms = stored.items(2)
+            if name.text() not in draining or name.text() in self._drains:
+                raise name.refuse("be a consumer that drains, each once")
+            self.drain(name.text(), now + left_ms.count())
         # Leases given out after the snapshot and before the crash had ids of the epoch before: none comes again.
         if epoch << EPOCH_BITS > self._last_id:
             self._begin_ids((epoch << EPOCH_BITS) + 1)
+
+    def _load_grant(self, stored: Reader, in_flight: Mapping[int, Deliver], now: int) -> None:
+        grant_id, committed, remaining, offsets = stored.items(4)
+        if not self._is_next(grant_id.integer()):
+            raise grant_id.refuse("be an id that was given, and grow from grant to grant")
+        deliveries = [_uncovered(offset, in_flight, self.by_offset) for offset in offsets.items()]
+        names = {delivery.consumer for delivery in deliveries}
+        if len(names) != 1 or len({delivery.offset for delivery in deliveries}) != len(deliveries):
+            raise offsets.refuse("be what one consumer holds, each once")
+        grant = self._cover(grant_id.integer(), names.pop(), deliveries, committed=committed.flag())
+        left = remaining.maybe(Reader.integer)
+        if (left is None) != grant.committed:
+            raise remaining.refuse("be there for a reservation, and only there")
+        if left is not None:
+            if left < 1:
+                raise remaining.refuse("be ahead: a reservation whose time was over has ended")
+            self._timers.start(grant, now + left)
 
     def _load_ids(self, data: Reader) -> None:
         """Take over which ids were given: the last stretch goes on, unless the epoch has changed."""
@@ -198,33 +257,35 @@ class LeaseBook:
     def _cover(self, grant_id: int, consumer: str, deliveries: Iterable[Deliver], *, committed: bool) -> Grant:
         grant = Grant(grant_id, consumer, deliveries, committed=committed)
         self._grants[grant.id] = grant
-        self.by_version.update(dict.fromkeys(grant.deliveries, grant))
+        self.by_offset.update(dict.fromkeys(grant.deliveries, grant))
         self.held[consumer] = self.held.get(consumer, 0) + len(grant.deliveries)
         return grant
 
     def check_invariants(self, in_flight: Iterable[Deliver]) -> None:
         """Raise `InvariantError` if this is not exactly what the dispatcher has open. For tests; O(n)."""
         covered = {
-            version: (delivery.receipt, grant.consumer)
-            for version, grant in self.by_version.items()
-            for delivery in [grant.deliveries[version]]
+            offset: (delivery.receipt, grant.consumer)
+            for offset, grant in self.by_offset.items()
+            for delivery in [grant.deliveries[offset]]
         }
         opened = {delivery.offset: (delivery.receipt, delivery.consumer) for delivery in in_flight}
         require(covered == opened, "what is in flight is covered by one grant of its consumer")
-        listed = [version for grant in self._grants.values() for version in grant.deliveries]
-        require(sorted(listed) == sorted(self.by_version), "grants cover what they are found by")
+        listed = [offset for grant in self._grants.values() for offset in grant.deliveries]
+        require(sorted(listed) == sorted(self.by_offset), "grants cover what they are found by")
         counted: dict[str, int] = {}
         for grant in self._grants.values():
             require(bool(grant.deliveries), "a grant covers something")
             require((grant.deadline is None) == grant.committed, "a reservation has a deadline, a lease has none")
             counted[grant.consumer] = counted.get(grant.consumer, 0) + len(grant.deliveries)
         require(counted == self.held, "what each consumer holds is counted")
+        require(self._drains.keys() <= self.held.keys(), "who drains holds something")
+        require(all(drain.deadline is not None for drain in self._drains.values()), "a drain has a deadline")
         require(list(self._grants) == sorted(self._grants), "ids rise")
         require(all(map(self._was_given, self._grants)), "a grant has an id that was given")
 
 
-def _uncovered(version: Reader, in_flight: Mapping[int, Deliver], covered: Mapping[int, Grant]) -> Deliver:
-    offset = version.integer()
+def _uncovered(stored: Reader, in_flight: Mapping[int, Deliver], covered: Mapping[int, Grant]) -> Deliver:
+    offset = stored.integer()
     if offset not in in_flight or offset in covered:
-        raise version.refuse("be in flight, and covered once")
+        raise stored.refuse("be in flight, and covered once")
     return in_flight[offset]

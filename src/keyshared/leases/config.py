@@ -31,21 +31,21 @@ class LeaseConfig:
     """Limits, times and policies of a `LeaseQueue`.
 
     Args:
-        visibility_timeout_ms: How long a lease keeps its versions from others, unless it is extended.
-        reservation_timeout_ms: How long a plan waits for its commit; never longer than the visibility timeout.
-        max_delivery_attempts: Deliveries after which a version is poison if none was acked; None for no limit.
-        poison: What becomes of a poison version.
+        visibility_timeout_ms: How long a lease keeps its messages from others, unless it is extended.
+        reservation_timeout_ms: How long a reservation waits for its commit; never longer than the visibility timeout.
+        max_delivery_attempts: Deliveries after which a message is poison if none was acked; None for no limit.
+        poison: What becomes of a poison message.
         ordering_required: At most one consumer holds anything, and gets it in the order of the queue.
-        max_ack_holes: Above so many acked stretches behind the lowest outstanding version, only that one is handed out;
+        max_ack_holes: Above so many acked stretches behind the lowest outstanding message, only that one is handed out;
             None for no limit.
-        max_in_flight: Versions that are leased or reserved at once; None for no limit.
+        max_in_flight: Messages that are leased or reserved at once; None for no limit.
         max_in_flight_per_consumer: The same of one consumer.
         max_in_flight_per_key: The same of one key, always at one consumer; with ordering_required, of the whole queue.
-        max_depth: Versions that are outstanding at once.
-        window: Versions whose payload is kept at once; with max_ack_holes one more, the lowest outstanding one.
+        max_depth: Messages that are outstanding at once.
+        window: Messages whose item is kept at once; with max_ack_holes one more, the lowest outstanding one.
         max_loaded_per_key: The same of one key.
         unit: What a consumer has to finish before anything of it goes to the next owner; ``RANGE`` is Celeriant's.
-        start: The first version that is not settled yet, if the queue does not begin with the first offer.
+        start: The first offset that is not settled yet, if the queue does not begin with the first offer.
 
     Raises:
         ConfigError: A field is out of range, or two of them contradict each other.
@@ -88,7 +88,7 @@ class LeaseConfig:
         self.for_dispatcher()
 
     def for_dispatcher(self) -> DispatcherConfig:
-        """What the dispatcher below a lease queue is configured with.
+        """Return what the dispatcher below a lease queue is configured with.
 
         Returns:
             A configuration in which a failed delivery is one that counted as an attempt, and no failure has a delay of

@@ -5,6 +5,7 @@ knows is kept a second time: who holds a key, what waits and why, how often a de
 be trimmed are asked of it.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from keyshared._dispatch.explain import Blocking, Outstanding
@@ -28,7 +29,7 @@ from keyshared.errors import ClockError, ConfigError
 from keyshared.leases.ack_holes import AckHoles
 from keyshared.leases.book import Grant, LeaseBook
 from keyshared.leases.config import LeaseConfig
-from keyshared.leases.values import EmptyReason, InvalidHandle, InvalidHandleReason, Nothing
+from keyshared.leases.values import EmptyReason, InvalidHandle, InvalidHandleReason, NothingToLease
 from keyshared.placement.protocol import Placement
 from keyshared.placement.sole_owner import SoleOwner
 
@@ -38,12 +39,12 @@ __all__ = ["LeaseLedger", "checked_placement", "explain_empty", "explain_lowest"
 _NOBODY: Final = frozenset({BlockReason.NO_CONSUMER, BlockReason.UNOWNED})
 
 
-def explain_empty(dispatcher: KeySharedDispatcher, consumer: str) -> Nothing | None:
-    """Find the first version that this consumer waits for; None if one can go to it now. O(n)."""
+def explain_empty(dispatcher: KeySharedDispatcher, consumer: str) -> NothingToLease | None:
+    """Find the first message that this consumer waits for; None if one can go to it now. O(n)."""
     mine = ownerless = None
-    nothing = Nothing(EmptyReason.EMPTY)
+    nothing = NothingToLease(EmptyReason.EMPTY)
     for message in dispatcher.outstanding():
-        nothing = Nothing(EmptyReason.OTHERS)
+        nothing = NothingToLease(EmptyReason.OTHERS)
         why = message.blocking
         if why is None or why.reason is BlockReason.OLDER_WAITS:
             continue  # leased; or it is the older one that says why
@@ -59,8 +60,8 @@ def explain_empty(dispatcher: KeySharedDispatcher, consumer: str) -> Nothing | N
     return nothing if found is None else _waiting(found, EmptyReason.WAITING)
 
 
-def explain_lowest(dispatcher: KeySharedDispatcher, consumer: str) -> Nothing | None:
-    """Say what the lowest version waits for; None if it can go to this consumer now. Something is outstanding. O(1)."""
+def explain_lowest(dispatcher: KeySharedDispatcher, consumer: str) -> NothingToLease | None:
+    """Return what the lowest message waits for; None if it can go to this consumer now. There is one. O(1)."""
     message = next(dispatcher.outstanding())
     if _asks_only(dispatcher, message, consumer):
         if message.loaded:
@@ -69,13 +70,13 @@ def explain_lowest(dispatcher: KeySharedDispatcher, consumer: str) -> Nothing | 
     return _waiting(message, EmptyReason.ACK_HOLES)
 
 
-def _waiting(message: Outstanding, reason: EmptyReason) -> Nothing:
+def _waiting(message: Outstanding, reason: EmptyReason) -> NothingToLease:
     why = message.blocking
-    return Nothing(reason, message.offset, None if why is None else why.consumer, message.deadline_ms, why)
+    return NothingToLease(reason, message.offset, None if why is None else why.consumer, message.deadline_ms, why)
 
 
 def _asks_only(dispatcher: KeySharedDispatcher, message: Outstanding, consumer: str) -> bool:
-    """Whether the version waits for nothing but that this consumer asks."""
+    """Whether the message waits for nothing but that this consumer asks."""
     why = message.blocking
     if why is None:
         return False
@@ -86,7 +87,7 @@ def _asks_only(dispatcher: KeySharedDispatcher, message: Outstanding, consumer: 
 
 
 def _unread(message: Outstanding, reason: BlockReason) -> Outstanding:
-    """The version was spilled: what asks for it gets a `Load` first, or has to wait for a slot."""
+    """The message was spilled: what asks for it gets a `Load` first, or has to wait for a slot."""
     return message._replace(blocking=Blocking(reason))
 
 
@@ -114,7 +115,7 @@ class LeaseLedger:
         dispatcher: Who may get what. All its consumers have a limit of 0.
         book: What covers its open deliveries.
         holes: Counts what is settled above the cursor, if that is limited.
-        tail: The greatest version offered.
+        tail: The greatest offset offered.
         now: The time of the last call.
     """
 
@@ -131,7 +132,7 @@ class LeaseLedger:
     # time
 
     def checked_now(self, now_ms: int | None) -> int:
-        """The time of this call; raises `ClockError`."""
+        """Return the time of this call; raises `ClockError`."""
         if now_ms is None:
             return self.now
         if type(now_ms) is not int or now_ms < self.now:
@@ -139,7 +140,7 @@ class LeaseLedger:
         return now_ms
 
     def begin(self, now: int) -> list[Effect]:
-        """Let time act: reservations first, because they end without a count."""
+        """End what is over by now: reservations first, which end without a count; drains of consumers last."""
         if now == self.now:
             return []  # it has acted, and nothing that was started since is due yet
         self.now = now
@@ -147,24 +148,25 @@ class LeaseLedger:
         deadline = self.dispatcher.next_deadline_ms()
         if deadline is not None and deadline <= now:
             steps.append(self.note(self.dispatcher.handle_timeout(now_ms=now)))
+        steps += [self.leave(consumer, ReleaseReason.DRAIN_TIMEOUT) for consumer in self.book.take_drained(now)]
         return self.merged(*steps)
 
     # what begins and ends
 
-    def is_new(self, version: object) -> bool:
-        """Whether it is no version that the queue has seen, perhaps before a restart."""
-        return isinstance(version, int) and (self.tail is None or version > self.tail)
+    def is_new(self, offset: object) -> bool:
+        """Whether the queue has not seen that offset yet, perhaps before a restart."""
+        return isinstance(offset, int) and (self.tail is None or offset > self.tail)
 
-    def offered(self, version: int) -> None:
-        """A new version was taken."""
-        self.tail = version
+    def offered(self, offset: int) -> None:
+        """A new message was taken."""
+        self.tail = offset
         if self.holes is not None:
-            self.holes.offered(version)
+            self.holes.offered(offset)
 
-    def take(self, consumer: str, most: int) -> tuple[list[Deliver] | Nothing, list[Effect]]:
+    def take(self, consumer: str, most: int) -> tuple[list[Deliver] | NothingToLease, list[Effect]]:
         """Open deliveries for a consumer; nothing covers them yet."""
         room = self.room(consumer)
-        if isinstance(room, Nothing):
+        if isinstance(room, NothingToLease):
             return room, []
         moved: list[Effect] = []
         if self._config.ordering_required and self.line != consumer:
@@ -179,16 +181,16 @@ class LeaseLedger:
             else:
                 others.append(effect)
         reason = EmptyReason.NOT_READY if only is None else EmptyReason.ACK_HOLES
-        return taken or Nothing(reason, only), self.merged(moved, others)
+        return taken or NothingToLease(reason, only), self.merged(moved, others)
 
-    def settled(self, version: int) -> None:
-        """The lease of a version ends because it was acked."""
-        self.book.end(version)
+    def settled(self, offset: int) -> None:
+        """The lease of a message ends because it was acked."""
+        self.book.end(offset)
         if self.holes is not None:
-            self.holes.settled(version)
+            self.holes.settled(offset)
 
     def note(self, effects: list[Effect]) -> list[Effect]:
-        """Take in what the dispatcher says has ended or was settled; gives the effects back."""
+        """Take in what the dispatcher says has ended or was settled; returns the effects."""
         for effect in effects:
             if isinstance(effect, Released):
                 self.book.end(effect.offset)
@@ -201,13 +203,13 @@ class LeaseLedger:
         return self.merged(*[self._release(delivery) for delivery in list(grant.deliveries.values())])
 
     def fail(self, delivery: Deliver, delay_ms: int) -> list[Effect]:
-        """End the lease of a version; the delivery has counted."""
+        """End the lease of a message; the delivery has counted."""
         self.book.end(delivery.offset)
         return self.note(self.dispatcher.nack(*delivery.receipt, delay_ms=delay_ms, now_ms=self.now))
 
-    def leave(self, consumer: str) -> list[Effect]:
+    def leave(self, consumer: str, reason: ReleaseReason) -> list[Effect]:
         """End all that a consumer holds: its leases have counted, its reservations have not."""
-        return self.merged(*[self._lose(delivery) for delivery in self.dispatcher.in_flight(consumer)])
+        return self.merged(*[self._lose(delivery, reason) for delivery in self.dispatcher.in_flight(consumer)])
 
     def merged(self, *steps: list[Effect]) -> list[Effect]:
         """What a call of several steps returns: in the order of one step, and without what a later step has ended."""
@@ -219,10 +221,10 @@ class LeaseLedger:
         merged = [e for e in effects if not isinstance(e, Resumed) and self.dispatcher.is_current(e)]
         return sorted(merged, key=_rank) + ([Resumed(resumed)] if resumed else [])
 
-    def _lose(self, delivery: Deliver) -> list[Effect]:
-        if not self.book.by_version[delivery.offset].committed:
+    def _lose(self, delivery: Deliver, reason: ReleaseReason) -> list[Effect]:
+        if not self.book.by_offset[delivery.offset].committed:
             return self._release(delivery)
-        return [Released(*delivery.receipt, ReleaseReason.REMOVED), *self.fail(delivery, 0)]
+        return [Released(*delivery.receipt, reason), *self.fail(delivery, 0)]
 
     def _release(self, delivery: Deliver) -> list[Effect]:
         self.book.end(delivery.offset)
@@ -235,48 +237,48 @@ class LeaseLedger:
         """With ordering_required, who owns everything: who asked last while nobody held anything."""
         return self.dispatcher.owner(None) if self._config.ordering_required else None
 
-    def room(self, consumer: str) -> int | Nothing:
-        """How many more versions a consumer may hold, or which cap is reached."""
+    def room(self, consumer: str) -> int | NothingToLease:
+        """How many more messages a consumer may hold, or which cap is reached."""
         held = self.book.held
         if self._config.ordering_required:
             holder = next(iter(held), consumer)
             if holder != consumer:
-                return Nothing(EmptyReason.LINE_HELD, consumer=holder)
+                return NothingToLease(EmptyReason.LINE_HELD, consumer=holder)
         room = self._config.max_in_flight_per_consumer - held.get(consumer, 0)
         if room < 1:
-            return Nothing(EmptyReason.CONSUMER_LIMIT, consumer=consumer)
+            return NothingToLease(EmptyReason.CONSUMER_LIMIT, consumer=consumer)
         if self._config.max_in_flight is not None:
-            room = min(room, self._config.max_in_flight - len(self.book.by_version))
-        return room if room > 0 else Nothing(EmptyReason.QUEUE_LIMIT)
+            room = min(room, self._config.max_in_flight - len(self.book.by_offset))
+        return room if room > 0 else NothingToLease(EmptyReason.QUEUE_LIMIT)
 
-    def why_empty(self, consumer: str) -> Nothing | None:
+    def why_empty(self, consumer: str) -> NothingToLease | None:
         """Why `take` has nothing; None if it has something."""
         room = self.room(consumer)
-        if isinstance(room, Nothing):
+        if isinstance(room, NothingToLease):
             return room
         return (explain_lowest if self._too_many_holes else explain_empty)(self.dispatcher, consumer)
 
-    def deadline_of(self, version: int) -> int:
-        """When the lease of a version expires."""
-        return self.dispatcher.describe(version).deadline_ms  # type: ignore[return-value, union-attr]  # it is leased
+    def deadline_of(self, offset: int) -> int:
+        """When the lease of a message expires."""
+        return self.dispatcher.describe(offset).deadline_ms  # type: ignore[return-value, union-attr]  # it is leased
 
-    def invalid(self, version: int, lease_id: int) -> InvalidHandle:
+    def invalid(self, offset: int, lease_id: int) -> InvalidHandle:
         """Why a handle names no current lease."""
-        return InvalidHandle(version, lease_id, self._invalid_reason(version, lease_id))
+        return InvalidHandle(offset, lease_id, self._invalid_reason(offset, lease_id))
 
-    def _invalid_reason(self, version: int, lease_id: int) -> InvalidHandleReason:
-        grant = self.book.by_version.get(version)
+    def _invalid_reason(self, offset: int, lease_id: int) -> InvalidHandleReason:
+        grant = self.book.by_offset.get(offset)
         if grant is not None:
             return InvalidHandleReason.NOT_COMMITTED if grant.id == lease_id else InvalidHandleReason.STALE
-        message = self.dispatcher.describe(version)
+        message = self.dispatcher.describe(offset)
         if message is not None:
             why = message.blocking
             own = None if why is None else _OWN_REASONS.get(why.reason)
             return InvalidHandleReason.NOT_LEASED if own is None else own
-        if self.tail is None or version > self.tail:
+        if self.tail is None or offset > self.tail:
             return InvalidHandleReason.NOT_OFFERED
         keep_from = self.dispatcher.resume_offset
-        below = keep_from is not None and version < keep_from
+        below = keep_from is not None and offset < keep_from
         return InvalidHandleReason.BELOW_TRIM if below else InvalidHandleReason.SETTLED
 
     @property
@@ -297,12 +299,12 @@ class LeaseLedger:
             **self.book.dump(self.now),
         }
 
-    def load(self, data: Reader, *, now: int, epoch: int) -> None:
+    def load(self, data: Reader, draining: Collection[str], *, now: int, epoch: int) -> None:
         """Take over what is not the dispatcher's, which is restored already."""
         self.now = now
         self.tail = data.field("tail").maybe(Reader.integer)
         in_flight = {delivery.offset: delivery for delivery in self.dispatcher.in_flight()}
-        self.book.load(data, in_flight, now=now, epoch=epoch)
+        self.book.load(data, in_flight, draining, now=now, epoch=epoch)
         if self.holes is not None:
             outstanding = (message.offset for message in self.dispatcher.outstanding())
             self.holes.load(outstanding, self.dispatcher.acked_ranges())

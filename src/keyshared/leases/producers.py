@@ -33,7 +33,7 @@ class ProducerSequences:
         self._last: dict[str, int] = {}
 
     def repeated(self, produced: Produced) -> int | None:
-        """Say whether a message was sent before.
+        """Return what a producer has sent already, if a message repeats it.
 
         Args:
             produced: Who sent it, and its number.
@@ -65,25 +65,28 @@ class ProducerSequences:
         """
         self._last.pop(client_id, None)
 
-    def dump(self) -> dict[str, int]:
-        """Give the numbers as plain data."""
+    def snapshot(self) -> dict[str, int]:
+        """Return the numbers as plain data."""
         return dict(self._last)
 
-    def load(self, data: object) -> None:
-        """Take over what `dump` gave.
+    @classmethod
+    def restore(cls, state: object) -> Self:
+        """Return what `snapshot` was taken of.
 
         Args:
-            data: That, perhaps after a trip through JSON.
+            state: The snapshot, perhaps after a trip through JSON.
 
         Raises:
             SnapshotError: It is something else.
         """
-        if not isinstance(data, dict) or not all(isinstance(client_id, str) for client_id in data):
-            raise SnapshotError("producers", data, "be a dict of client ids")
-        for client_id, last in data.items():
+        if not isinstance(state, dict) or not all(isinstance(client_id, str) for client_id in state):
+            raise SnapshotError("producers", state, "be a dict of client ids")
+        for client_id, last in state.items():
             if type(last) is not int:
                 raise SnapshotError(f"producers[{client_id!r}]", last, "be an int")
-        self._last = dict(data)
+        new = cls()
+        new._last = dict(state)
+        return new
 
 
 def _checked(produced: object) -> Produced:

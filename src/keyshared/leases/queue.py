@@ -1,10 +1,11 @@
-"""A lease queue: consumers ask, get versions for a time, and settle them under the id of their lease.
+"""A lease queue: consumers ask, get messages for a time, and settle them under the id of their lease.
 
 A pull face of the dispatcher, and no second state machine: every consumer stands at a limit of 0, so what may go out
-waits for it in the dispatcher, and a plan pulls it out. A reservation and a lease are open deliveries there. Who must
-wait for whom, and for how long, is therefore what the dispatcher derives from open deliveries; nothing here remembers
-that a range was reassigned. What this module adds is what only a pull needs: one id for several versions (`LeaseBook`),
-reservations that expire by themselves, caps that are answers instead of waiting, and numbers of producers.
+waits for it in the dispatcher, and `LeaseQueue.reserve` pulls it out. A reservation and a lease are open deliveries
+there. Who must wait for whom, and for how long, is therefore what the dispatcher derives from open deliveries; nothing
+here remembers that a range was reassigned. What this module adds is what only a pull needs: one id for several messages
+(`LeaseBook`), reservations that expire by themselves, caps that are answers instead of waiting, and numbers of
+producers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ from keyshared.effects import (
     Deliver,
     Effect,
     Load,
+    ReleaseReason,
 )
 from keyshared.errors import ConfigError, ConsumerExistsError, UnknownConsumerError
 from keyshared.hashing.named import Key
@@ -34,9 +36,9 @@ from keyshared.leases.values import (
     InvalidHandle,
     InvalidReservation,
     Lease,
+    LeaseAnswer,
     LeaseStats,
-    Nothing,
-    Outcome,
+    NothingToLease,
     Reservation,
 )
 from keyshared.placement.protocol import Placement
@@ -47,16 +49,16 @@ __all__ = ["LeaseQueue"]
 
 SNAPSHOT_VERSION: Final = 1
 
-Confirmation: TypeAlias = Outcome[AckIgnored | None]
+Confirmation: TypeAlias = LeaseAnswer[AckIgnored | None]
 
 
 class LeaseQueue:
-    """Leases versions of a queue to consumers that ask, key by key in order.
+    """Leases messages of a queue to consumers that ask, key by key in order.
 
-    Every call returns an `Outcome`: the answer to whoever asked, and the effects that the host has to apply, as those
-    of `KeySharedDispatcher`. There is never a `Deliver` among them, because leases carry their messages. ``now_ms`` is
-    a monotonic clock in whole milliseconds, None the instant of the previous call. Every call lets time act, so no
-    timer and no sweeper is needed; a call that raises has changed nothing. Not thread-safe.
+    Every call returns a `LeaseAnswer`: the answer to whoever asked, and the effects that the host has to apply, as
+    those of `KeySharedDispatcher`. There is never a `Deliver` among them, because leases carry their messages.
+    ``now_ms`` is a monotonic clock in whole milliseconds, None the instant of the previous call. Every call lets time
+    act, so no timer and no sweeper is needed; a call that raises has changed nothing. Not thread-safe.
 
     A consumer is one name. Where it has a group and an id, `keyshared.placement.member_name` makes one of both;
     otherwise two consumers of the same id in two groups are taken for one.
@@ -69,23 +71,23 @@ class LeaseQueue:
         ConfigError: A placement together with ``ordering_required``, or none without.
 
     Complexity:
-        O(1) amortised for each version and answer, O(log n) where a deadline or an owner is searched.
+        O(1) amortised for each message and answer, O(log n) where a deadline or an owner is searched.
 
     Source:
         Celeriant "Sticky routing and ordering"; differs: its drain remembers the prior owner of a range, and so stalls
-        or is passed by in four ways (docs/leases.md); the two-phase plan and commit is public; a nack holds its key.
+        or is passed by in four ways (docs/leases.md); reserve and commit are public; a nack holds its key.
 
     Example:
         >>> from keyshared.ring import HashRing
         >>> queue = LeaseQueue(HashRing())
         >>> _ = queue.add_consumer("c1")
-        >>> for version, key in enumerate(["order-1", "order-1", "order-2"]):
-        ...     _ = queue.offer(version, key)
+        >>> for offset, key in enumerate(["order-1", "order-1", "order-2"]):
+        ...     _ = queue.offer(offset, key)
         >>> lease, _ = queue.consume("c1", 10, now_ms=5)
-        >>> lease.versions                              # 1 waits for 0, which is of its key
+        >>> lease.offsets                              # 1 waits for 0, which is of its key
         (0, 2)
         >>> queue.ack(0, lease.id)
-        Outcome(result=None, effects=[CursorAdvanced(safe_cursor=0)])
+        LeaseAnswer(result=None, effects=[CursorAdvanced(safe_cursor=0)])
         >>> queue.ack(0, lease.id).result.reason.value
         'below_trim'
     """
@@ -124,7 +126,7 @@ class LeaseQueue:
             now_ms: The clock of this process; it may have started anew.
             epoch: Raise it by one after every crash: leases get ids above ``epoch << 32``, so that those given out
                 after the snapshot stay fenced.
-            items: Payloads by version, which are not part of a snapshot.
+            items: Items by offset, which are not part of a snapshot.
 
         Returns:
             The queue; `outstanding_effects` says what is to be done at once, `leases` what goes on.
@@ -135,7 +137,7 @@ class LeaseQueue:
             ConfigError: ``epoch`` is not an int of at least 0, or as the constructor.
 
         Complexity:
-            O(n log n), n versions outstanding.
+            O(n log n), n messages outstanding.
 
         Example:
             >>> from keyshared.ring import HashRing
@@ -164,7 +166,8 @@ class LeaseQueue:
             items=items,
         )
         new._start(config, dispatcher)
-        for name, consumer in dispatcher.stats().consumers.items():
+        consumers = dispatcher.stats().consumers
+        for name, consumer in consumers.items():
             if consumer.limit or consumer.state is MemberState.INACTIVE:
                 raise below.refuse("be of consumers that only ask")
             if consumer.state is MemberState.ACTIVE:
@@ -172,53 +175,53 @@ class LeaseQueue:
         deadline = dispatcher.next_deadline_ms()
         if deadline is not None and deadline <= now_ms:
             raise below.refuse("have deadlines ahead: what was due has ended before it was stored")
-        new._ledger.load(data, now=now_ms, epoch=epoch)
-        new._producers.load(data.field("producers").raw)
+        new._ledger.load(data, consumers.keys() - new._consumers, now=now_ms, epoch=epoch)
+        new._producers = ProducerSequences.restore(data.field("producers").raw)
         return new
 
-    # versions in
+    # messages in
 
     def offer(
         self,
-        version: int,
+        offset: int,
         key: Key,
-        payload: object = None,
+        item: object = None,
         *,
         producer: Produced | None = None,
         now_ms: int | None = None,
-    ) -> Outcome[Duplicate | None]:
-        """Put a version into the queue.
+    ) -> LeaseAnswer[Duplicate | None]:
+        """Put a message into the queue.
 
         Args:
-            version: Greater than any offered before.
+            offset: Greater than any offered before.
             key: What it is ordered by; None for nothing: any consumer may get it.
-            payload: A passenger that comes back in its lease.
+            item: A passenger that comes back in its lease.
             producer: Who sent it, and a number that rises strictly; a number seen before makes it a duplicate. Not
-                asked of versions that the queue knew before a restart.
+                asked of messages that the queue knew before a restart.
             now_ms: Monotonic milliseconds.
 
         Returns:
-            None, or `Duplicate`: the version was not used. `Spilled` is among the effects if the payload is not wanted
+            None, or `Duplicate`: the offset was not used. `Spilled` is among the effects if the item is not wanted
             now.
 
         Raises:
             ClockError: ``now_ms`` went back.
             KeyTypeError: The key is of another type.
-            OffsetOrderError: The version is not an int above the last one.
+            OffsetOrderError: The offset is not an int above the last one.
             WindowFullError: `free_slots` is 0.
             ConfigError: ``producer`` is no pair of a text and an int.
         """
         now = self._ledger.checked_now(now_ms)
         last = None if producer is None else self._producers.repeated(producer)
-        is_new = self._ledger.is_new(version)
+        is_new = self._ledger.is_new(offset)
         if is_new and producer is not None and last is not None:
-            return Outcome(Duplicate(*producer, last), self._at(now))
-        effects = self._dispatcher.offer(version, key, payload, now_ms=now)
+            return LeaseAnswer(Duplicate(*producer, last), self._at(now))
+        effects = self._dispatcher.offer(offset, key, item, now_ms=now)
         if is_new:
-            self._ledger.offered(version)
+            self._ledger.offered(offset)
             if producer is not None:
                 self._producers.take(producer)
-        return Outcome(None, self._ledger.merged(effects, self._at(now)))
+        return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
 
     def forget_producer(self, client_id: str) -> None:
         """Forget the numbers of a producer that will never repeat anything.
@@ -230,8 +233,8 @@ class LeaseQueue:
 
     # consumers
 
-    def add_consumer(self, name: str, *, weight: Weight | None = None, now_ms: int | None = None) -> Outcome[None]:
-        """Let a consumer ask for versions.
+    def add_consumer(self, name: str, *, weight: Weight | None = None, now_ms: int | None = None) -> LeaseAnswer[None]:
+        """Add a consumer that may ask for messages.
 
         Args:
             name: Its name.
@@ -240,7 +243,7 @@ class LeaseQueue:
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConsumerExistsError: The name is there, perhaps still finishing; `remove_consumer` ends that.
+            ConsumerExistsError: The name is there, perhaps still draining; `remove_consumer` ends that.
             ConfigError: The name or the weight can never work.
         """
         now = self._ledger.checked_now(now_ms)
@@ -249,33 +252,37 @@ class LeaseQueue:
             raise ConsumerExistsError(name)
         effects = self._dispatcher.add_consumer(name, weight=weight, limit=0, now_ms=now)
         self._consumers[name] = None
-        return Outcome(None, self._ledger.merged(effects, self._at(now)))
+        return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
 
-    def remove_consumer(self, name: str, *, finish: bool = False, now_ms: int | None = None) -> Outcome[None]:
-        """Let a consumer leave; its keys go to others.
+    def remove_consumer(self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None) -> LeaseAnswer[None]:
+        """Remove a consumer; its keys go to others.
 
         Args:
             name: Who leaves; an unknown name is ignored.
-            finish: Whether it keeps its leases and reservations until they end by themselves. If not, its leases end
-                now, and each counts as a delivery that failed; its reservations are aborted.
+            drain_ms: How long it may go on with its leases and reservations; None for as long as they last. After that
+                its leases end, and each counts as a delivery that failed; its reservations are aborted.
             now_ms: Monotonic milliseconds.
 
         Returns:
-            `Released` for each version of a lease that ended, and what the poison policy decided.
+            `Released` for each message of a lease that ended, and what the poison policy decided.
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: The name is no text.
+            ConfigError: The name is no text, or the time is not an int of at least 0.
         """
         now = self._ledger.checked_now(now_ms)
         _check_text("name", name)
+        if drain_ms is not None:
+            check_int("drain_ms", drain_ms, 0, ", or None for no limit")
         effects = self._at(now)
-        lost = [] if finish else self._ledger.leave(name)
-        left = self._dispatcher.remove_consumer(name, drain_ms=None if finish else 0, now_ms=now)
+        lost = self._ledger.leave(name, ReleaseReason.REMOVED) if drain_ms == 0 else []
+        # The dispatcher would end a drain without a count, so the deadline of one is kept with the leases that it ends.
+        left = self._dispatcher.remove_consumer(name, drain_ms=None, now_ms=now)
+        self._book.drain(name, None if drain_ms is None else now + drain_ms)
         self._consumers.pop(name, None)
-        return Outcome(None, self._ledger.merged(effects, lost, left))
+        return LeaseAnswer(None, self._ledger.merged(effects, lost, left))
 
-    def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> Outcome[None]:
+    def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> LeaseAnswer[None]:
         """Place keys in another way: a range was assigned, split or released.
 
         A key that moves waits until its previous owner's leases and reservations of it have ended.
@@ -291,24 +298,26 @@ class LeaseQueue:
         now = self._ledger.checked_now(now_ms)
         checked_placement(placement, self._config)
         effects = self._dispatcher.set_placement(placement, now_ms=now)
-        return Outcome(None, self._ledger.merged(effects, self._at(now)))
+        return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
 
     # leasing
 
-    def plan(self, consumer: str, most: int = 1, *, now_ms: int | None = None) -> Outcome[Reservation | Nothing]:
-        """Reserve versions: nobody else gets them until `commit`, `abort` or the reservation's deadline.
+    def reserve(
+        self, consumer: str, most: int = 1, *, now_ms: int | None = None
+    ) -> LeaseAnswer[Reservation | NothingToLease]:
+        """Reserve messages: nobody else gets them until `commit`, `abort` or the reservation's deadline.
 
-        The first of two phases, for a host that writes leases down before it hands them out: between the plan and the
-        commit the write can fail, or race with that of another connection. No delivery is counted yet.
+        The first of two phases, for a host that writes leases down before it hands them out: between the two
+        the write can fail, or race with that of another connection. No delivery is counted yet.
 
         Args:
             consumer: Who asks.
-            most: How many versions it takes.
+            most: How many messages it takes.
             now_ms: Monotonic milliseconds.
 
         Returns:
-            `Reservation`, or `Nothing` with the reason. A `Load` among the effects stands for a version that has to be
-            read again first: hand it in with `loaded`, and ask again.
+            `Reservation`, or `NothingToLease` with the reason. A `Load` among the effects stands for a message that has
+            to be read again first: hand it in with `loaded`, and ask again.
 
         Raises:
             ClockError: ``now_ms`` went back.
@@ -316,15 +325,15 @@ class LeaseQueue:
             ConfigError: ``most`` is not an int of at least 1.
         """
         effects, taken = self._take(consumer, most, now_ms)
-        if isinstance(taken, Nothing):
-            return Outcome(taken, effects)
+        if isinstance(taken, NothingToLease):
+            return LeaseAnswer(taken, effects)
         # Never beyond the deadline of the deliveries themselves, whose end would count.
         wait = min(self._config.reservation_timeout_ms, self._config.visibility_timeout_ms)
         deadline = self._ledger.now + wait
         grant = self._book.reserve(consumer, taken, deadline)
-        return Outcome(Reservation(grant.id, consumer, grant.messages, deadline), effects)
+        return LeaseAnswer(Reservation(grant.id, consumer, grant.messages, deadline), effects)
 
-    def commit(self, reservation_id: int, *, now_ms: int | None = None) -> Outcome[Lease | InvalidReservation]:
+    def commit(self, reservation_id: int, *, now_ms: int | None = None) -> LeaseAnswer[Lease | InvalidReservation]:
         """Make a lease of a reservation: the delivery counts, and the visibility timeout starts.
 
         Args:
@@ -340,14 +349,14 @@ class LeaseQueue:
         """
         effects, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
-            return Outcome(grant, effects)
+            return LeaseAnswer(grant, effects)
         for delivery in grant.deliveries.values():
             self._dispatcher.extend(*delivery.receipt, now_ms=self._ledger.now)
         self._book.commit(grant)
-        return Outcome(self._new_lease(grant), effects)
+        return LeaseAnswer(self._new_lease(grant), effects)
 
-    def abort(self, reservation_id: int, *, now_ms: int | None = None) -> Outcome[InvalidReservation | None]:
-        """Give a reservation back; nothing is counted.
+    def abort(self, reservation_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidReservation | None]:
+        """Return a reservation to the queue; nothing is counted.
 
         Args:
             reservation_id: `Reservation.id`.
@@ -362,19 +371,21 @@ class LeaseQueue:
         """
         effects, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
-            return Outcome(grant, effects)
-        return Outcome(None, self._ledger.merged(effects, self._ledger.release(grant)))
+            return LeaseAnswer(grant, effects)
+        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.release(grant)))
 
-    def consume(self, consumer: str, most: int = 1, *, now_ms: int | None = None) -> Outcome[Lease | Nothing]:
-        """Lease versions at once: `plan` and `commit` in one, for a host that has nothing to write in between.
+    def consume(
+        self, consumer: str, most: int = 1, *, now_ms: int | None = None
+    ) -> LeaseAnswer[Lease | NothingToLease]:
+        """Lease messages at once: `reserve` and `commit` in one, for a host that has nothing to write in between.
 
         Args:
             consumer: Who asks.
-            most: How many versions it takes.
+            most: How many messages it takes.
             now_ms: Monotonic milliseconds.
 
         Returns:
-            `Lease`, or `Nothing`; as `plan`.
+            `Lease`, or `NothingToLease`; as `reserve`.
 
         Raises:
             ClockError: ``now_ms`` went back.
@@ -382,36 +393,36 @@ class LeaseQueue:
             ConfigError: ``most`` is not an int of at least 1.
         """
         effects, taken = self._take(consumer, most, now_ms)
-        if isinstance(taken, Nothing):
-            return Outcome(taken, effects)
-        return Outcome(self._new_lease(self._book.lease(consumer, taken)), effects)
+        if isinstance(taken, NothingToLease):
+            return LeaseAnswer(taken, effects)
+        return LeaseAnswer(self._new_lease(self._book.lease(consumer, taken)), effects)
 
     # answers
 
-    def ack(self, version: int, lease_id: int, *, now_ms: int | None = None) -> Outcome[InvalidHandle | None]:
-        """Settle a version.
+    def ack(self, offset: int, lease_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidHandle | None]:
+        """Settle a message.
 
         Args:
-            version: The version.
+            offset: Its offset.
             lease_id: The lease that covers it; the two together are one of `Lease.handles`.
             now_ms: Monotonic milliseconds.
 
         Returns:
-            None, or `InvalidHandle`: nothing was changed, and a current lease of the version goes on.
+            None, or `InvalidHandle`: nothing was changed, and a current lease of the message goes on.
 
         Raises:
             ClockError: ``now_ms`` went back.
             ConfigError: That cannot be a handle.
         """
-        effects, delivery = self._leased(version, lease_id, now_ms)
+        effects, delivery = self._leased(offset, lease_id, now_ms)
         if delivery is None:
-            return Outcome(self._ledger.invalid(version, lease_id), effects)
-        self._ledger.settled(version)
+            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
+        self._ledger.settled(offset)
         answer = self._dispatcher.ack(*delivery.receipt, now_ms=self._ledger.now)
-        return Outcome(None, self._ledger.merged(effects, answer))
+        return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
-    def ack_many(self, handles: Iterable[Handle], *, now_ms: int | None = None) -> Outcome[list[InvalidHandle]]:
-        """Settle several versions at one instant.
+    def ack_many(self, handles: Iterable[Handle], *, now_ms: int | None = None) -> LeaseAnswer[list[InvalidHandle]]:
+        """Settle several messages at one instant.
 
         Args:
             handles: Such as `Lease.handles`.
@@ -428,23 +439,23 @@ class LeaseQueue:
         wanted = [_checked_pair(handle) for handle in handles]
         effects = self._at(now)
         receipts, rest = [], []
-        for version, lease_id in wanted:
-            delivery = self._book.leased(version, lease_id)
+        for offset, lease_id in wanted:
+            delivery = self._book.leased(offset, lease_id)
             if delivery is None:
-                rest.append((version, lease_id))
+                rest.append((offset, lease_id))
                 continue
-            self._ledger.settled(version)
+            self._ledger.settled(offset)
             receipts.append(delivery.receipt)
         effects = self._ledger.merged(effects, self._dispatcher.ack_many(receipts, now_ms=now))
-        return Outcome([self._ledger.invalid(*handle) for handle in rest], effects)
+        return LeaseAnswer([self._ledger.invalid(*handle) for handle in rest], effects)
 
     def nack(
-        self, version: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
-    ) -> Outcome[InvalidHandle | None]:
-        """Say that a delivery failed: the version comes back after a delay, or is poison by now. Its key waits.
+        self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
+    ) -> LeaseAnswer[InvalidHandle | None]:
+        """End a delivery that failed: the message comes back after a delay, or is poison by now. Its key waits.
 
         Args:
-            version: The version.
+            offset: Its offset.
             lease_id: The lease that covers it.
             delay_ms: How long it waits.
             now_ms: Monotonic milliseconds.
@@ -457,21 +468,21 @@ class LeaseQueue:
             ConfigError: That cannot be a handle, or the delay is not an int of at least 0.
         """
         check_int("delay_ms", delay_ms, 0)
-        effects, delivery = self._leased(version, lease_id, now_ms)
+        effects, delivery = self._leased(offset, lease_id, now_ms)
         if delivery is None:
-            return Outcome(self._ledger.invalid(version, lease_id), effects)
-        return Outcome(None, self._ledger.merged(effects, self._ledger.fail(delivery, delay_ms)))
+            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
+        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.fail(delivery, delay_ms)))
 
     def extend(
-        self, version: int, lease_id: int, additional_ms: int, *, now_ms: int | None = None
-    ) -> Outcome[int | InvalidHandle]:
-        """Give one version of a lease more time; no delivery is counted.
+        self, offset: int, lease_id: int, *, extend_ms: int | None = None, now_ms: int | None = None
+    ) -> LeaseAnswer[int | InvalidHandle]:
+        """Move the deadline of one message of a lease; no delivery is counted.
 
         Args:
-            version: The version.
+            offset: Its offset.
             lease_id: The lease that covers it.
-            additional_ms: Added to its deadline, which then is at most the visibility timeout away from now, and never
-                earlier than it was.
+            extend_ms: From ``now_ms`` on; at most the visibility timeout, which is the default. The deadline never
+                comes earlier than it was.
             now_ms: Monotonic milliseconds.
 
         Returns:
@@ -481,68 +492,70 @@ class LeaseQueue:
             ClockError: ``now_ms`` went back.
             ConfigError: That cannot be a handle, or the time is not an int of at least 1.
         """
-        check_int("additional_ms", additional_ms, 1)
-        effects, delivery = self._leased(version, lease_id, now_ms)
+        if extend_ms is not None:
+            check_int("extend_ms", extend_ms, 1)
+        effects, delivery = self._leased(offset, lease_id, now_ms)
         if delivery is None:
-            return Outcome(self._ledger.invalid(version, lease_id), effects)
-        before = self._ledger.deadline_of(version)
-        deadline = max(before, min(before + additional_ms, self._ledger.now + self._config.visibility_timeout_ms))
-        self._dispatcher.extend(*delivery.receipt, extend_ms=deadline - self._ledger.now, now_ms=self._ledger.now)
-        return Outcome(deadline, effects)
+            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
+        now, longest = self._ledger.now, self._config.visibility_timeout_ms
+        length = longest if extend_ms is None else min(extend_ms, longest)
+        deadline = max(self._ledger.deadline_of(offset), now + length)
+        self._dispatcher.extend(*delivery.receipt, extend_ms=deadline - now, now_ms=now)
+        return LeaseAnswer(deadline, effects)
 
     # poison, spill, the log
 
-    def dead_lettered(self, version: int, *, now_ms: int | None = None) -> Confirmation:
-        """Confirm that a `DeadLetter` is written; only then is its version settled, or blocked if the policy says so.
+    def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> Confirmation:
+        """Confirm that a `DeadLetter` is written; only then is its message settled, or blocked if the policy says so.
 
         Returns:
             None; `AckIgnored` if no dead letter of it was asked for.
         """
-        effects = self._before(version, now_ms)
-        answer = self._dispatcher.dead_lettered(version, now_ms=self._ledger.now)
+        effects = self._before(offset, now_ms)
+        answer = self._dispatcher.dead_lettered(offset, now_ms=self._ledger.now)
         if self._ledger.holes is not None and not any(isinstance(effect, AckIgnored | Blocked) for effect in answer):
-            self._ledger.holes.settled(version)
+            self._ledger.holes.settled(offset)
         return self._confirmation(effects, answer)
 
-    def loaded(self, version: int, payload: object = None, *, now_ms: int | None = None) -> Confirmation:
-        """Hand in the payload that a `Load` asked for; the version can be leased from then on.
+    def loaded(self, offset: int, item: object = None, *, now_ms: int | None = None) -> Confirmation:
+        """Hand in the item that a `Load` asked for; the message can be leased from then on.
 
         Returns:
             None; `AckIgnored` if nobody asked for it.
         """
-        effects = self._before(version, now_ms)
-        return self._confirmation(effects, self._dispatcher.loaded(version, payload, now_ms=self._ledger.now))
+        effects = self._before(offset, now_ms)
+        return self._confirmation(effects, self._dispatcher.loaded(offset, item, now_ms=self._ledger.now))
 
-    def park(self, version: int, *, now_ms: int | None = None) -> Confirmation:
-        """Give up a blocked version: it is settled, and its key goes on.
+    def park(self, offset: int, *, now_ms: int | None = None) -> Confirmation:
+        """Settle a blocked message that is given up; its key goes on.
 
         Returns:
-            None; `AckIgnored` if the version is not blocked.
+            None; `AckIgnored` if the message is not blocked.
         """
-        effects = self._before(version, now_ms)
-        return self._confirmation(effects, self._ledger.note(self._dispatcher.park(version, now_ms=self._ledger.now)))
+        effects = self._before(offset, now_ms)
+        return self._confirmation(effects, self._ledger.note(self._dispatcher.park(offset, now_ms=self._ledger.now)))
 
-    def unblock(self, version: int, *, reset_attempts: bool = True, now_ms: int | None = None) -> Confirmation:
-        """Let a blocked version be delivered again.
+    def unblock_offset(self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None) -> Confirmation:
+        """Deliver one blocked message again.
 
         Args:
-            version: The version.
-            reset_attempts: Whether its deliveries are counted anew. If not, it gets one more delivery, and is poison
+            offset: Its offset.
+            reset_failures: Whether its deliveries are counted anew. If not, it gets one more delivery, and is poison
                 again if that is not acked either.
             now_ms: Monotonic milliseconds.
 
         Returns:
-            None; `AckIgnored` if the version is not blocked.
+            None; `AckIgnored` if the message is not blocked.
         """
-        effects = self._before(version, now_ms)
-        answer = self._dispatcher.unblock_offset(version, reset_failures=reset_attempts, now_ms=self._ledger.now)
+        effects = self._before(offset, now_ms)
+        answer = self._dispatcher.unblock_offset(offset, reset_failures=reset_failures, now_ms=self._ledger.now)
         return self._confirmation(effects, answer)
 
-    def unblock_key(self, key: Key, *, now_ms: int | None = None) -> Outcome[None]:
-        """Let all blocked versions of a key be delivered again, counted anew, and end its quarantine.
+    def unblock(self, key: Key, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+        """Deliver all blocked messages of a key again, counted anew, and end its quarantine.
 
         Args:
-            key: The key; None for all blocked versions without one.
+            key: The key; None for all blocked messages without one.
             now_ms: Monotonic milliseconds.
 
         Raises:
@@ -551,44 +564,44 @@ class LeaseQueue:
         """
         now = self._ledger.checked_now(now_ms)
         effects = self._dispatcher.unblock(key, now_ms=now)
-        return Outcome(None, self._ledger.merged(effects, self._at(now)))
+        return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
 
-    def gone(self, version: int, *, now_ms: int | None = None) -> Outcome[None]:
-        """Say that a version has expired: it is settled now, or when the lease that covers it ends.
+    def gone(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+        """Settle a message that has expired: now, or when the lease that covers it ends.
 
         Returns:
             `Skipped` among the effects if it was settled now.
         """
-        effects = self._before(version, now_ms)
-        answer = self._ledger.note(self._dispatcher.gone(version, now_ms=self._ledger.now))
-        return Outcome(None, self._ledger.merged(effects, answer))
+        effects = self._before(offset, now_ms)
+        answer = self._ledger.note(self._dispatcher.gone(offset, now_ms=self._ledger.now))
+        return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
-    def truncate(self, before: int, *, now_ms: int | None = None) -> Outcome[None]:
-        """Say that the queue now begins at a version: `gone` for everything outstanding below it."""
+    def truncate(self, before: int, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+        """Begin the queue at an offset: `gone` for everything outstanding below it."""
         effects = self._before(before, now_ms)
         answer = self._ledger.note(self._dispatcher.truncate(before, now_ms=self._ledger.now))
-        return Outcome(None, self._ledger.merged(effects, answer))
+        return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
     # time
 
     def next_deadline_ms(self) -> int | None:
-        """When time ends something next, or None. For a host that wants to know early; every call lets time act."""
+        """Return when time ends something next, or None. For a host that wants to know early: every call ends it."""
         deadlines = (self._book.next_deadline, self._dispatcher.next_deadline_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def handle_timeout(self, *, now_ms: int) -> Outcome[None]:
-        """Let time act and do nothing else.
+    def handle_timeout(self, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+        """End what is over by now, and do nothing else.
 
         Args:
             now_ms: Monotonic milliseconds.
 
         Returns:
-            `Released` for each version of a lease that expired, and what the poison policy decided.
+            `Released` for each message of a lease that ended, and what the poison policy decided.
 
         Raises:
             ClockError: ``now_ms`` went back.
         """
-        return Outcome(None, self._at(now_ms))
+        return LeaseAnswer(None, self._at(now_ms))
 
     # queries
 
@@ -607,7 +620,7 @@ class LeaseQueue:
 
     @property
     def free_slots(self) -> int:
-        """How many versions may be offered now; at 0 stop until `Resumed`."""
+        """How many messages may be offered now; at 0 stop until `Resumed`."""
         return self._dispatcher.free_slots
 
     @property
@@ -616,13 +629,13 @@ class LeaseQueue:
         return self._dispatcher.resume_offset
 
     def trimmable(self, wanted: int) -> int:
-        """How far a log may be cut when somebody wants to cut it below a version: never above `keep_from`.
+        """Return how far a log may be cut when somebody wants to cut it below an offset: never above `keep_from`.
 
         Args:
-            wanted: The first version to keep.
+            wanted: The first offset to keep.
 
         Returns:
-            The first version that has to be kept.
+            The first offset that has to be kept.
 
         Raises:
             ConfigError: ``wanted`` is no int.
@@ -631,16 +644,16 @@ class LeaseQueue:
         keep_from = self.keep_from
         return wanted if keep_from is None else min(wanted, keep_from)
 
-    def delivery_count(self, version: int) -> int | None:
-        """How many committed leases have covered a version since it was last unblocked; None if not outstanding."""
-        message = self._dispatcher.describe(version)
+    def delivery_count(self, offset: int) -> int | None:
+        """Return how many leases have covered a message since it was last unblocked; None if not outstanding."""
+        message = self._dispatcher.describe(offset)
         if message is None:
             return None
-        grant = self._book.by_version.get(version)
+        grant = self._book.by_offset.get(offset)
         return message.failures + (grant is not None and grant.committed)
 
     def leases(self) -> list[Lease]:
-        """What is leased, by id; deadlines are those of the version that expires first. O(result)."""
+        """Return what is leased, by id; deadlines are those of the message that expires first. O(result)."""
         return [
             Lease(grant.id, grant.consumer, grant.messages, min(map(self._ledger.deadline_of, grant.deliveries)))
             for grant in self._book.grants()
@@ -648,21 +661,21 @@ class LeaseQueue:
         ]
 
     def reservations(self) -> list[Reservation]:
-        """What is reserved, by id. O(result)."""
+        """Return what is reserved, by id. O(result)."""
         return [
             Reservation(grant.id, grant.consumer, grant.messages, grant.deadline)
             for grant in self._book.grants()
             if grant.deadline is not None
         ]
 
-    def why_empty(self, consumer: str) -> Nothing | None:
-        """Why `plan` has nothing for a consumer; None if it has something. As of the last call's time. O(n).
+    def why_empty(self, consumer: str) -> NothingToLease | None:
+        """Return why `reserve` has nothing for a consumer; None if it has something. As of the last call's time. O(n).
 
         Args:
             consumer: Who would ask.
 
         Returns:
-            The cap that is reached, or what the first version waits for that would be this consumer's.
+            The cap that is reached, or what the first message waits for that would be this consumer's.
 
         Raises:
             UnknownConsumerError: The consumer was not added, or has left.
@@ -674,22 +687,22 @@ class LeaseQueue:
             >>> lease, _ = queue.consume("c1")
             >>> _ = queue.nack(0, lease.id, delay_ms=500)
             >>> nothing = queue.why_empty("c1")
-            >>> nothing.version, nothing.blocking.reason.value, nothing.until_ms
+            >>> nothing.offset, nothing.blocking.reason.value, nothing.until_ms
             (0, 'retry_wait', 500)
         """
         self._check_consumer(consumer)
         return self._ledger.why_empty(consumer)
 
     def outstanding_effects(self) -> list[Effect]:
-        """Every obligation of the host that is not met: `DeadLetter`, then `Load`, each by version. O(n)."""
+        """Return every obligation of the host that is not met: `DeadLetter`, then `Load`, each by offset. O(n)."""
         return [effect for effect in self._dispatcher.outstanding_effects() if isinstance(effect, DeadLetter | Load)]
 
     def is_current(self, effect: Effect) -> bool:
-        """Whether an effect still holds; ask just before acting on a `DeadLetter` or `Load`."""
+        """Return whether an effect still holds; ask just before acting on a `DeadLetter` or `Load`."""
         return self._dispatcher.is_current(effect)
 
     def stats(self) -> LeaseStats:
-        """Figures of this moment. O(consumers + n), with ``max_ack_holes`` O(consumers + leases)."""
+        """Return figures of this moment. O(consumers + n), with ``max_ack_holes`` O(consumers + leases)."""
         below = self._dispatcher.stats()
         keep_from, tail, holes = self.keep_from, self._ledger.tail, self._ledger.holes
         reserved = sum(len(grant.deliveries) for grant in self._book.grants() if not grant.committed)
@@ -707,8 +720,8 @@ class LeaseQueue:
         )
 
     def snapshot(self) -> dict[str, object]:
-        """The whole state as plain data that survives JSON: leases and reservations too, but no payloads. O(n)."""
-        return {"version": SNAPSHOT_VERSION, "producers": self._producers.dump(), **self._ledger.dump()}
+        """Return the whole state as plain data that survives JSON: leases and reservations too, but no items. O(n)."""
+        return {"version": SNAPSHOT_VERSION, "producers": self._producers.snapshot(), **self._ledger.dump()}
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` if the books contradict one another. For tests; O(n)."""
@@ -720,11 +733,13 @@ class LeaseQueue:
         """What time did until now; asked only once nothing but the clock can raise any more."""
         return self._ledger.begin(self._ledger.checked_now(now_ms))
 
-    def _before(self, version: int, now_ms: int | None) -> list[Effect]:
-        check_offset("version", version)
+    def _before(self, offset: int, now_ms: int | None) -> list[Effect]:
+        check_offset("offset", offset)
         return self._at(now_ms)
 
-    def _take(self, consumer: str, most: int, now_ms: int | None) -> tuple[list[Effect], list[Deliver] | Nothing]:
+    def _take(
+        self, consumer: str, most: int, now_ms: int | None
+    ) -> tuple[list[Effect], list[Deliver] | NothingToLease]:
         """What time did, and the deliveries that a consumer gets now."""
         self._check_consumer(consumer)
         check_int("most", most, 1)
@@ -738,12 +753,12 @@ class LeaseQueue:
 
     def _confirmation(self, effects: list[Effect], answer: list[Effect]) -> Confirmation:
         if answer and isinstance(answer[0], AckIgnored):
-            return Outcome(answer[0], effects)
-        return Outcome(None, self._ledger.merged(effects, answer))
+            return LeaseAnswer(answer[0], effects)
+        return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
-    def _leased(self, version: int, lease_id: int, now_ms: int | None) -> tuple[list[Effect], Deliver | None]:
-        _check_handle(version, lease_id)
-        return self._at(now_ms), self._book.leased(version, lease_id)
+    def _leased(self, offset: int, lease_id: int, now_ms: int | None) -> tuple[list[Effect], Deliver | None]:
+        _check_handle(offset, lease_id)
+        return self._at(now_ms), self._book.leased(offset, lease_id)
 
     def _reserved(self, reservation_id: int, now_ms: int | None) -> tuple[list[Effect], Grant | InvalidReservation]:
         if type(reservation_id) is not int:
@@ -763,18 +778,18 @@ def _stored_line(data: Reader) -> SoleOwner:
         raise data.refuse("be a name or None") from None
 
 
-def _check_handle(version: object, lease_id: object) -> None:
-    check_offset("version", version)
+def _check_handle(offset: object, lease_id: object) -> None:
+    check_offset("offset", offset)
     if type(lease_id) is not int:
         raise ConfigError("lease_id", lease_id, "be an int")
 
 
 def _checked_pair(handle: object) -> Handle:
-    if not isinstance(handle, tuple) or len(handle) != 2:  # noqa: PLR2004  # version, lease id
-        raise ConfigError("handle", handle, "be a tuple of version and lease id")
-    version, lease_id = handle
-    _check_handle(version, lease_id)
-    return version, lease_id
+    if not isinstance(handle, tuple) or len(handle) != 2:  # noqa: PLR2004  # offset, lease id
+        raise ConfigError("handle", handle, "be a tuple of offset and lease id")
+    offset, lease_id = handle
+    _check_handle(offset, lease_id)
+    return offset, lease_id
 
 
 def _check_text(parameter: str, value: object) -> None:

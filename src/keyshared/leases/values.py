@@ -17,20 +17,20 @@ __all__ = [
     "InvalidReservation",
     "InvalidReservationReason",
     "Lease",
+    "LeaseAnswer",
     "LeaseStats",
     "Leased",
-    "Nothing",
-    "Outcome",
+    "NothingToLease",
     "Reservation",
 ]
 
 _Result = TypeVar("_Result")
 
 Handle = tuple[int, int]
-"""A version and the lease that covers it: what names one delivery."""
+"""An offset and the id of the lease that covers it: what names one delivery."""
 
 
-class Outcome(NamedTuple, Generic[_Result]):
+class LeaseAnswer(NamedTuple, Generic[_Result]):
     """What a call of a lease queue returns: ``result, effects = queue.ack(...)``.
 
     Attributes:
@@ -44,19 +44,19 @@ class Outcome(NamedTuple, Generic[_Result]):
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """One version in a reservation or lease.
+    """One message in a reservation or lease.
 
     Attributes:
-        version: Its place in the queue.
+        offset: Its number, and so its place in the queue.
         key: Its key as bytes, or None.
-        payload: What was offered with it.
-        delivery: How many committed leases have covered it, this one included once it is committed.
+        item: What was offered with it.
+        delivery_count: How many leases have covered it since it was last unblocked, this one included.
     """
 
-    version: int
+    offset: int
     key: bytes | None
-    payload: object
-    delivery: int
+    item: object
+    delivery_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class _Hold:
     deadline_ms: int
 
     @property
-    def versions(self) -> tuple[int, ...]:
-        """Its versions, in the order in which they were handed out."""
-        return tuple(message.version for message in self.messages)
+    def offsets(self) -> tuple[int, ...]:
+        """The offsets of its messages, in the order in which they were handed out."""
+        return tuple(message.offset for message in self.messages)
 
     def __iter__(self) -> Iterator[Leased]:
         return iter(self.messages)
@@ -77,7 +77,7 @@ class _Hold:
 
 @dataclass(frozen=True, slots=True)
 class Reservation(_Hold):
-    """Versions that nobody else gets until they are committed, aborted, or the deadline has come. No delivery yet.
+    """Messages that nobody else gets until they are committed, aborted, or the deadline has come. No delivery yet.
 
     Attributes:
         id: Names it in ``commit`` and ``abort``; becomes the id of the lease.
@@ -89,19 +89,19 @@ class Reservation(_Hold):
 
 @dataclass(frozen=True, slots=True)
 class Lease(_Hold):
-    """Versions that a consumer may work on.
+    """Messages that a consumer may work on.
 
     Attributes:
-        id: The fencing token of all its versions: rises from lease to lease of the queue.
+        id: The fencing token of all its messages: rises from lease to lease of the queue.
         consumer: Whose it is.
         messages: What it covers.
-        deadline_ms: When the first of its versions goes back to the queue unless it is settled or extended.
+        deadline_ms: When the first of its messages goes back to the queue unless it is settled or extended.
     """
 
     @property
     def handles(self) -> tuple[Handle, ...]:
-        """What names each of its versions in ``ack(*handle)``, ``nack`` and ``extend``."""
-        return tuple((message.version, self.id) for message in self.messages)
+        """What names each of its messages in ``ack(*handle)``, ``nack`` and ``extend``."""
+        return tuple((message.offset, self.id) for message in self.messages)
 
 
 class EmptyReason(StrEnum):
@@ -109,28 +109,28 @@ class EmptyReason(StrEnum):
 
     EMPTY = "empty"  # nothing is outstanding
     NOT_READY = "not_ready"  # nothing that is outstanding can go to this consumer now; `why_empty` says more
-    WAITING = "waiting"  # its next version waits, see `Nothing.blocking`
+    WAITING = "waiting"  # its next message waits, see `NothingToLease.blocking`
     OTHERS = "others"  # all that waits belongs to other consumers, and the rest is leased
     LINE_HELD = "line_held"  # ordering_required: another consumer holds something
     QUEUE_LIMIT = "queue_limit"  # max_in_flight is reached
     CONSUMER_LIMIT = "consumer_limit"  # max_in_flight_per_consumer is reached
-    ACK_HOLES = "ack_holes"  # max_ack_holes is exceeded, and the lowest version cannot go to this consumer now
+    ACK_HOLES = "ack_holes"  # max_ack_holes is exceeded, and the lowest message cannot go to this consumer now
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class NothingToLease:
     """Nothing was handed out. Ask again later.
 
     Attributes:
         reason: Why.
-        version: The version that this is about.
+        offset: The offset of the message that this is about.
         consumer: The consumer that this is about: who holds the line, or what the key waits for.
-        until_ms: When that version's delay or lease is over, if time alone will end it.
-        blocking: What that version waits for.
+        until_ms: When that message's delay or lease is over, if time alone will end it.
+        blocking: What that message waits for.
     """
 
     reason: EmptyReason
-    version: int | None = None
+    offset: int | None = None
     consumer: str | None = None
     until_ms: int | None = None
     blocking: Blocking | None = None
@@ -139,7 +139,7 @@ class Nothing:
 class InvalidHandleReason(StrEnum):
     """Why a handle names no current lease."""
 
-    STALE = "stale"  # another lease or reservation covers the version now
+    STALE = "stale"  # another lease or reservation covers the message now
     NOT_LEASED = "not_leased"  # none does: never leased, or nacked, expired, or its consumer was removed
     NOT_COMMITTED = "not_committed"  # that id is a reservation still
     DEAD_LETTERING = "dead_lettering"  # poison: its dead letter is being written
@@ -154,12 +154,12 @@ class InvalidHandle:
     """A handle that names no current lease. Nothing was changed; normal wherever leases expire.
 
     Attributes:
-        version: The version that was named.
+        offset: The offset that was named.
         lease_id: The lease that was named.
         reason: What is true instead.
     """
 
-    version: int
+    offset: int
     lease_id: int
     reason: InvalidHandleReason
 
@@ -205,17 +205,17 @@ class LeaseStats:
     """One look at a lease queue.
 
     Attributes:
-        depth: Versions that are outstanding.
-        retained: Version numbers from the trim cursor to the end, settled ones and gaps included. This is what
-            Celeriant calls the depth; acked versions above the lowest outstanding one make it larger than it is.
-        leased: Versions in leases.
-        reserved: Versions in reservations.
-        delayed: Versions whose nack delay is not over.
-        blocked: Poison versions that wait for unblock or park.
-        dead_lettering: Poison versions whose dead letter is being written.
-        spilled: Versions whose payload was dropped.
-        ack_holes: Acked stretches behind the lowest outstanding version.
-        held: Versions in leases and reservations of each consumer, finishing ones included.
+        depth: Messages that are outstanding.
+        retained: Offsets from the trim cursor to the end, settled ones and gaps included. This is what
+            Celeriant calls the depth; acked messages above the lowest outstanding one make it larger than it is.
+        leased: Messages in leases.
+        reserved: Messages in reservations.
+        delayed: Messages whose nack delay is not over.
+        blocked: Poison messages that wait for unblock or park.
+        dead_lettering: Poison messages whose dead letter is being written.
+        spilled: Messages whose item was dropped.
+        ack_holes: Acked stretches behind the lowest outstanding message.
+        held: Messages in leases and reservations of each consumer, draining ones included.
     """
 
     depth: int

@@ -261,7 +261,7 @@ def test_what_does_not_fit_into_the_queue_is_offered_when_there_is_room() -> Non
 def test_a_reservation_that_has_ended_gives_nothing() -> None:
     driver = leasing("c1")
     driver.publish(b"a")
-    reservation = driver.queue.plan("c1").result
+    reservation = driver.queue.reserve("c1").result
     driver.queue.abort(reservation.id)
     assert isinstance(driver.queue.commit(reservation.id).result, InvalidReservation)
     assert [] == driver.lease(reservation.id)

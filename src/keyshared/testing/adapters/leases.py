@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from keyshared.effects import DeadLetter, Effect, Load, Released, ReleaseReason
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.queue import LeaseQueue
-from keyshared.leases.values import InvalidHandle, InvalidReservation, Nothing, Outcome
+from keyshared.leases.values import InvalidHandle, InvalidReservation, LeaseAnswer, NothingToLease
 from keyshared.ring import HashRing
 from keyshared.testing import history as past
 from keyshared.testing.adapters.dispatcher import owners_told, told_of
@@ -25,7 +25,7 @@ class LeaseQueueDriver(Driver):
     Attributes:
         queue_class: What is operated.
         config: Limits, times and policies.
-        nack_delay_ms: How long a version waits after a nack.
+        nack_delay_ms: How long a message waits after a nack.
     """
 
     queue_class: ClassVar[Any] = LeaseQueue
@@ -45,7 +45,7 @@ class LeaseQueueDriver(Driver):
         self.log: list[bytes | None] = []
         self.offered = 0
         self.consumers: dict[str, None] = {}
-        self.leased: dict[int, int] = {}  # the latest lease of each version
+        self.leased: dict[int, int] = {}  # the latest lease of each message
         self.told: list[Happening] = []
         self.owners: dict[bytes, str | None] = {}
         self.todo: deque[Effect] = deque()
@@ -57,7 +57,7 @@ class LeaseQueueDriver(Driver):
         return None if self.config.ordering_required else HashRing()
 
     def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:  # noqa: ARG002  # a queue has none
-        """Let it ask."""
+        """Add a consumer that may ask."""
         self._apply(self.queue.add_consumer(consumer))
         self.consumers[consumer] = None
 
@@ -69,45 +69,45 @@ class LeaseQueueDriver(Driver):
     def publish(self, key: bytes | None) -> int:
         """Append to the log; it is offered when there is a slot."""
         self.log.append(key)
-        self._apply(Outcome(None, []))
+        self._apply(LeaseAnswer(None, []))
         return len(self.log) - 1
 
     def receive(self, consumer: str) -> Sequence[Delivery]:
         """Ask until there is nothing; what was read again for the consumer can be leased after that."""
         deliveries: list[Delivery] = []
         while True:
-            planned, effects = self.queue.plan(consumer, self.config.max_in_flight_per_consumer)
-            self._apply(Outcome(None, effects))
-            if isinstance(planned, Nothing):
+            reserved, effects = self.queue.reserve(consumer, self.config.max_in_flight_per_consumer)
+            self._apply(LeaseAnswer(None, effects))
+            if isinstance(reserved, NothingToLease):
                 if any(isinstance(effect, Load) for effect in effects):
                     continue
                 return deliveries
-            deliveries += self.lease(planned.id)
+            deliveries += self.lease(reserved.id)
 
     def lease(self, reservation_id: int) -> list[Delivery]:
-        """Commit what was planned. A host that stores leases writes this one down before, or else aborts."""
+        """Commit what was reserved. A host that stores leases writes this one down before, or else aborts."""
         lease, effects = self.queue.commit(reservation_id)
-        self._apply(Outcome(None, effects))
+        self._apply(LeaseAnswer(None, effects))
         if isinstance(lease, InvalidReservation):
             return []
-        self.leased |= dict.fromkeys(lease.versions, lease.id)
-        return [Delivery(message.version, message.key, lease.id) for message in lease]
+        self.leased |= dict.fromkeys(lease.offsets, lease.id)
+        return [Delivery(message.offset, message.key, lease.id) for message in lease]
 
     def ack(self, consumer: str, delivery: Delivery) -> bool | None:  # noqa: ARG002  # a handle says it all
         """Settle under the id of the lease."""
         return self._answer(self.queue.ack(delivery.offset, delivery.attempt))
 
     def nack(self, consumer: str, delivery: Delivery) -> bool | None:  # noqa: ARG002  # likewise
-        """Give back under the id of the lease."""
+        """Return it under the id of the lease."""
         return self._answer(self.queue.nack(delivery.offset, delivery.attempt, delay_ms=self.nack_delay_ms))
 
     def advance(self, ms: int) -> None:
-        """Let time pass in one step."""
+        """Pass time in one step."""
         self.now += ms
         self._apply(self.queue.handle_timeout(now_ms=self.now))
 
     def cursor(self) -> int | None:
-        """Give the trim cursor."""
+        """Return the trim cursor."""
         keep_from: int | None = self.queue.keep_from
         return keep_from
 
@@ -123,7 +123,7 @@ class LeaseQueueDriver(Driver):
             self.disconnect(name)
 
     def notices(self) -> Sequence[Happening]:
-        """Give who owns which key, and what was settled, held or expired."""
+        """Return who owns which key, and what was settled, held or expired."""
         told: list[Happening] = []
         if not self.config.ordering_required:  # a line is nobody's until somebody asks
             told += owners_told(self.queue.placement, self.log, self.owners)
@@ -131,30 +131,30 @@ class LeaseQueueDriver(Driver):
         self.told.clear()
         return told
 
-    def _answer(self, outcome: Outcome[InvalidHandle | None]) -> bool:
+    def _answer(self, outcome: LeaseAnswer[InvalidHandle | None]) -> bool:
         self._apply(outcome)
         return outcome.result is None
 
-    def _apply(self, outcome: Outcome[Any]) -> None:
+    def _apply(self, outcome: LeaseAnswer[Any]) -> None:
         """Act on the effects of a call, and read on."""
         self.todo += outcome.effects
         while self.todo or (self.offered < len(self.log) and self.queue.free_slots):
             if self.todo:
                 self._act(self.todo.popleft())
                 continue
-            version = self.offered
+            offset = self.offered
             self.offered += 1
-            self.todo += self.queue.offer(version, self.log[version], version).effects
+            self.todo += self.queue.offer(offset, self.log[offset], offset).effects
 
     def _act(self, effect: Effect) -> None:
         match effect:
-            case Load(version):
-                self.todo += self.queue.loaded(version, version).effects
-            case DeadLetter(version):
-                self.told.append(past.DeadLettered(offset=version))  # written; and now it may say that it is settled
-                self.todo += self.queue.dead_lettered(version).effects
-            case Released(version, consumer, _, reason):
+            case Load(offset):
+                self.todo += self.queue.loaded(offset, offset).effects
+            case DeadLetter(offset):
+                self.told.append(past.DeadLettered(offset=offset))  # written; and now it may say that it is settled
+                self.todo += self.queue.dead_lettered(offset).effects
+            case Released(offset, consumer, _, reason):
                 kind = past.Expired if reason is ReleaseReason.ACK_TIMEOUT else past.Released
-                self.told.append(kind(offset=version, consumer=consumer, attempt=self.leased[version]))
+                self.told.append(kind(offset=offset, consumer=consumer, attempt=self.leased[offset]))
             case _:
                 self.told += told_of(effect)
