@@ -171,7 +171,7 @@ SUBJECTS = {
     ),
     "ContiguousCursor": Subject(
         ContiguousCursor,
-        inputs("append", "close", "offer", "settle", "settle_many", "skip"),
+        inputs("append", "close", "go_on", "offer", "pass_to", "recall", "settle", "settle_many", "skip"),
         of_cursor,
         {"offset": [0, 4, 9]},
     ),
