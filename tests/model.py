@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Unmatched
@@ -50,7 +51,7 @@ from keyshared.errors import (
 )
 from keyshared.retry import Poison
 
-__all__ = ["ModelDispatcher", "Placement", "Unit", "Why"]
+__all__ = ["ModelDispatcher", "Placement", "Position", "Unit", "Why"]
 
 Lane: TypeAlias = bytes | int | str
 """A key, the offset of a message without one, or `EVERYTHING`."""
@@ -122,6 +123,18 @@ class Listing(NamedTuple):
     lane: Lane
     queue: Queue
     consumer: str | None = None  # of a ready queue
+
+
+class Position(NamedTuple):
+    """What a token says: where the next life reads on, and what is settled above that."""
+
+    resume: int | None
+    safe: int | None
+    settled: tuple[tuple[int, int], ...] = ()  # half-open stretches
+
+    def knows(self, offset: int) -> bool:
+        """Whether the offset lies in a stretch."""
+        return any(start <= offset < stop for start, stop in self.settled)
 
 
 class Why(NamedTuple):
@@ -203,7 +216,13 @@ def require_int(parameter: str, value: object, at_least: int) -> None:
 class ModelDispatcher:
     """The slow, obvious dispatcher."""
 
-    def __init__(self, placement: Placement, config: DispatcherConfig | None = None) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        config: DispatcherConfig | None = None,
+        *,
+        resume_from: Position | None = None,
+    ) -> None:
         self.config = config or DispatcherConfig()
         self.placement = placement.copy()
         self.now = 0
@@ -213,10 +232,13 @@ class ModelDispatcher:
         self.listings: list[Listing] = []  # in sequence order
         self.drain_deadlines: dict[Lane, int] = {}
         self.quarantined: set[bytes] = set()
-        self.offered: list[int] = []
-        self.reported_cursor: int | None = None
+        self.earlier = resume_from or Position(None, None)  # what is known of earlier lives
+        if self.earlier.resume is None:
+            self.earlier = Position(self.config.start, None)
+        self.reported_cursor: int | None = self.earlier.safe
+        self.offered: list[int] = [] if self.reported_cursor is None else [self.reported_cursor]
         self.paused = False
-        self.replaying = self.config.start is not None  # until the first offset that is not known already
+        self.replaying = self.earlier.resume is not None  # until the first offset that is not known already
         self._begin()
 
     # --- inputs: messages -------------------------------------------------------------------------------------------
@@ -489,8 +511,27 @@ class ModelDispatcher:
 
     @property
     def resume_offset(self) -> int | None:
-        after_last = self.offered[-1] + 1 if self.offered else self.config.start
-        return min(self.messages, default=after_last)
+        if self.messages:
+            return min(self.messages)
+        if not self.offered:
+            return self.earlier.resume
+        resume = max(self.offered[-1] + 1, self.earlier.resume or 0)
+        while self.earlier.knows(resume):
+            resume += 1
+        return resume
+
+    def acked_ranges(self) -> list[tuple[int, int]]:
+        resume, _, settled = self.token()
+        return [(start, stop) for start, stop in settled if start < stop and (resume is None or resume < stop)]
+
+    def token(self) -> Position:
+        """What the next life has to know if there is no snapshot."""
+        stretches = [
+            (below + 1, 1 + max(offset for offset in self.offered if above is None or offset < above))
+            for below, above in pairwise([*self.messages, None])
+            if below is not None
+        ]
+        return Position(self.resume_offset, self.safe_cursor, (*self.earlier.settled, *stretches))
 
     @property
     def free_slots(self) -> int:
@@ -519,10 +560,8 @@ class ModelDispatcher:
     def is_current(self, effect: Effect) -> bool:
         match effect:
             case Deliver():
-                return any(
-                    message.offset == effect.offset and message.attempt == effect.attempt
-                    for message in self._all(State.IN_FLIGHT)
-                )
+                open_now = [(each.offset, each.consumer, each.attempt) for each in self._all(State.IN_FLIGHT)]
+                return effect.receipt in open_now
             case DeadLetter():
                 return any(message.offset == effect.offset for message in self._all(State.DEAD_LETTERING))
             case Load():
@@ -563,6 +602,7 @@ class ModelDispatcher:
             ],
             "quarantined": sorted(key.hex() for key in self.quarantined),
             "offered": list(self.offered),
+            "earlier": list(self.earlier),
             "reported_cursor": self.reported_cursor,
             "paused": self.paused,
             "epoch": self.epoch,
@@ -598,6 +638,8 @@ class ModelDispatcher:
         new.drain_deadlines = {_lane_from_json(lane): now_ms + left for lane, left in state["drain_deadlines"]}
         new.quarantined = {bytes.fromhex(key) for key in state["quarantined"]}
         new.offered = list(state["offered"])
+        resume, safe, settled = state["earlier"]
+        new.earlier = Position(resume, safe, tuple((start, stop) for start, stop in settled))
         new.reported_cursor = state["reported_cursor"]
         new.paused = state["paused"]
         new.replaying = True
@@ -688,12 +730,17 @@ class ModelDispatcher:
         last = self.offered[-1] if self.offered else None
         if type(offset) is not int:
             raise OffsetOrderError(offset, last)
-        below_start = last is None and self.config.start is not None and offset < self.config.start
+        start = self.earlier.resume
+        below_start = start is not None and offset < start and (last is None or last < start)
         if below_start or (last is not None and offset <= last):
             if not self.replaying:
                 raise OffsetOrderError(offset, last)
             if (known := self.messages.get(offset)) and known.item is None:
                 known.item = item
+            return
+        if self.earlier.knows(offset):
+            self.replaying = False
+            self.offered.append(offset)
             return
         if self.free_slots == 0:
             window_is_full = self._loaded_count() >= self.config.window

@@ -77,6 +77,7 @@ class Host:
         state = self.queue.snapshot()
         for message in state["dispatcher"]["messages"]:
             message[6] = 0  # the number of the attempt
+            message[10] = []  # those that have ended: this host answers for none of them
             if self.config.max_delivery_attempts is None:
                 message[7] = 0
         del state["ids"], state["dispatcher"]["epoch"]

@@ -11,6 +11,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
+from tests.model import Position
+
 from keyshared.config import DrainUnit
 from keyshared.effects import (
     AckIgnored,
@@ -212,16 +214,17 @@ class Turns:
 
 
 class Judge:
-    """Books over one dispatcher's life."""
+    """Books over one dispatcher's life; ``earlier`` is what it knows of those before."""
 
-    def __init__(self, rules: Rules, placement: Placement) -> None:
+    def __init__(self, rules: Rules, placement: Placement, earlier: Position | None = None) -> None:
         self.rules = rules
+        self.earlier = earlier or Position(None, None)
         self.placement = placement.copy()
         self.outstanding: dict[int, Record] = {}
         self.members: dict[str, Member] = {}
-        self.offered: list[int] = []
+        self.cursor: int | None = self.earlier.safe
+        self.offered: list[int] = [] if self.cursor is None else [self.cursor]
         self.newest: int | None = None  # what this step offers for the first time, if anything
-        self.cursor: int | None = None
         self.turns = Turns()
         self.owners: Mapping[bytes, str | None] = {}
         self.awaited: set[str] = set()  # in the placement before they have joined
@@ -291,8 +294,12 @@ class Judge:
                 record.stage = Stage.WAITING
 
     def _see_offer(self, offset: int, key: str | bytes | None) -> None:
+        if self.earlier.resume is not None and offset < self.earlier.resume:
+            return
         if not self.offered or offset > self.offered[-1]:  # else offered again after a restore
             self.offered.append(offset)
+            if self.earlier.knows(offset):
+                return
             self.newest = offset
             self.outstanding[offset] = Record(offset, _as_bytes(key))
 

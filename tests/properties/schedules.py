@@ -148,6 +148,7 @@ class World:
         self.restarts = choose([0, 0, 1, 8])  # how many of a hundred calls are followed by a crash and a restore
         self.now = 0
         self.offered: list[int] = []
+        self.unread: list[int] = []  # of the log, after a restart without a snapshot
         self.delivered: list[Deliver] = []
         self.obligations: Sequence[Effect] = ()
         self.free_slots = config.window
@@ -170,6 +171,14 @@ class World:
             self.free_slots = step.after.free_slots
             self.next_deadline = step.after.next_deadline
         self.now = step.now
+
+    def begin_again(self, position: int | None) -> None:
+        """Nobody is connected, nothing is outstanding, and the log is to be read from there."""
+        log = sorted({*self.offered, *self.unread})
+        self.unread = [offset for offset in log if position is None or offset >= position]
+        self.offered = [offset for offset in log if position is not None and offset < position]
+        self.connected.clear()
+        self.obligations, self.next_deadline, self.free_slots, self.now = (), None, self.config.window, 0
 
     def next_call(self) -> Call:
         """What happens next."""
@@ -344,6 +353,10 @@ class World:
         return self.choose(held if held and takes_it else self.keys)
 
     def _next_offset(self) -> int:
+        ahead = [offset for offset in self.unread if not self.offered or offset > self.offered[-1]]
+        reads_on: bool = bool(ahead) and self.choose([True, True, True, False])
+        if reads_on:
+            return ahead[0]
         return (self.offered[-1] if self.offered else -1) + self.choose([1, 1, 1, 4])
 
     def _some_offset(self) -> int:

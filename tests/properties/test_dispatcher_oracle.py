@@ -7,6 +7,7 @@ make the two go different ways.
 import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.asking import ask_everything
-from tests.model import ModelDispatcher, Placement
+from tests.model import ModelDispatcher, Placement, Position
 from tests.placements import RankedPlacement
 from tests.properties.driving import INPUTS, Fast, outcome, questions
 from tests.properties.promises import Call, Judge, Step
@@ -57,7 +58,7 @@ class Court:
         self.world.choose = choose
         self.call(self.world.next_call())
         if self.world.restarts and choose(range(100)) < self.world.restarts:
-            self.restart(choose([0, 0, 1, 2]))
+            choose([self.restart, self.restart, self.restart_from_the_token, self.restart_from_the_cursor])()
 
     def call(self, call: Call) -> None:
         """Make one call of all."""
@@ -73,13 +74,38 @@ class Court:
             self.learn(call, expected)
         self.compare()
 
-    def restart(self, epoch: int) -> None:
+    def restart(self) -> None:
         """Crash and restore, also on a host whose clock started anew."""
+        epoch = self.world.choose([0, 0, 1, 2])
         self.world.now = max(0, self.world.now + self.world.choose([0, 0, -3, 50]))
         self.compare_silent()
         self.model = restored(self.model, self.model.placement, self.world, epoch)
         self.real = restored(self.real, self.model.placement, self.world, epoch)
         self.silent = restored(self.silent, self.model.placement, self.world, epoch)
+        self.compare()
+
+    def restart_from_the_token(self) -> None:
+        """Crash, and keep nothing but the token."""
+        self.compare_silent()
+        position, text = self.model.token(), self.real.cursor_token(1_000_000).text
+        assert text == deepcopy(self.silent).cursor_token(1_000_000).text
+        self.begin(position, text)
+
+    def restart_from_the_cursor(self) -> None:
+        """Crash, and keep nothing but where to read on."""
+        self.compare_silent()
+        self.world.config = replace(self.world.config, start=self.real.resume_offset)
+        self.begin(Position(self.real.resume_offset, None), None)
+
+    def begin(self, position: Position, text: str | None) -> None:
+        """Begin a new life of all of them; whoever was connected has to connect again."""
+        config = self.world.config
+        self.placement = RankedPlacement()
+        self.model = ModelDispatcher(self.placement, config, resume_from=position)
+        self.real = Fast(self.placement, config, resume_from=text)
+        self.silent = Fast(self.placement, config, resume_from=text)
+        self.judge = Judge(config_rules(config), self.placement, position)
+        self.world.begin_again(position.resume)
         self.compare()
 
     def learn(self, call: Call, effects: Sequence[Effect]) -> None:

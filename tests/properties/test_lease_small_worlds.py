@@ -94,6 +94,7 @@ def config(**other: Any) -> LeaseConfig:
 
 
 LAST = {"max_delivery_attempts": 1}
+MOST = 5_000  # states of a world; where there are more, something that only rises is taken for a part of the state
 WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
     "one consumer": ("abcde", config(), (ask, answer)),
     "two consumers": ("aobpo", config(), (ask, answer)),
@@ -117,6 +118,8 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
         (ask, answer, reserve),
     ),
 }
+BIG = {"two consumers", "one hole", "expiry", "quarantine", "consumers come and go", "crashes"}
+"""More than a thousand states each; `test_lease_schedules` meets what they are about by chance every time."""
 
 
 def explore(keys: str, config: LeaseConfig, inputs: tuple[Inputs, ...]) -> int:
@@ -140,10 +143,13 @@ def explore(keys: str, config: LeaseConfig, inputs: tuple[Inputs, ...]) -> int:
             if (identity := after.identity()) not in seen:
                 seen.add(identity)
                 todo.append(after)
+        assert len(seen) <= MOST, f"{host.identity()} is one of ever more states"
     return len(seen)
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(
+    "world", [pytest.param(world, marks=[pytest.mark.slow] if world in BIG else []) for world in WORLDS]
+)
 def test_every_state_of_a_small_queue_keeps_its_promises_and_can_be_emptied(world: str) -> None:
     assert explore(*WORLDS[world]) > 150
 

@@ -245,16 +245,16 @@ class WindowBooks:
             entry = entry.after
         return entries
 
-    def work_lists(self) -> list[WorkList]:
+    def waiting_lanes(self) -> list[Lane]:
+        """Lanes of all work lists, longest waiting first. O(n log n) over them."""
+        return [lane for lane, _ in sorted(chain.from_iterable(map(_items, self._work_lists())), key=_second)]
+
+    # where a lane is
+
+    def _work_lists(self) -> list[WorkList]:
         """Every list that a lane can wait in; each lane stands in one at most. O(consumers)."""
         ready = [consumer.ready for consumer in self.consumers.values()]
         return [self.shared, self.ownerless, self.draining, self.starved, self._orphaned, *ready]
-
-    def waiting_lanes(self) -> list[Lane]:
-        """Lanes of all work lists, longest waiting first. O(n log n) over them."""
-        return [lane for lane, _ in sorted(chain.from_iterable(map(_items, self.work_lists())), key=_second)]
-
-    # where a lane is
 
     def _owner_now(self, lane: Lane) -> Consumer | None:
         """As `owner_of`, and remembered: for changes, never for queries."""

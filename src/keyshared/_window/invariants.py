@@ -85,9 +85,9 @@ def _check_counts(window: WindowBooks, entries: list[Entry]) -> None:
 
 
 def _check_lists(window: WindowBooks, lanes: dict[Lane, None]) -> None:
-    places = {lane: work_list for work_list in window.work_lists() for lane in work_list}
-    require(len(places) == sum(map(len, window.work_lists())), "a lane stands in one work list at most")
-    sequence = list(chain.from_iterable(work_list.values() for work_list in window.work_lists()))
+    places = {lane: work_list for work_list in window._work_lists() for lane in work_list}
+    require(len(places) == sum(map(len, window._work_lists())), "a lane stands in one work list at most")
+    sequence = list(chain.from_iterable(work_list.values() for work_list in window._work_lists()))
     require(len(set(sequence)) == len(sequence), "every place in the sequence is taken once")
     require(all(lane in lanes for lane in places), "work lists hold living lanes only")
     for lane in lanes:

@@ -189,6 +189,22 @@ def test_an_offset_from_before_the_start_is_not_published() -> None:
     assert [] == since(mine, start)
 
 
+def test_what_a_token_settles_is_not_published_when_it_is_read_again() -> None:
+    first = KeySharedDispatcher(HashRing())
+    first.add_consumer("a")
+    first.offer_many([(offset, f"k{offset}", None) for offset in range(5, 10)])
+    first.ack_many([(offset, "a", 1) for offset in (5, 7, 8)])
+    mine: Any = Recorder(KeySharedDispatcher(HashRing(), resume_from=first.cursor_token().text))
+    mine.add_consumer("a")
+    mine.offer_many([(offset, f"k{offset}", None) for offset in range(5, 11)])
+    for offset in (9, 6, 10):
+        mine.ack(offset, "a", 1)
+    mine.at_rest()
+    assert [6, 9, 10] == [each.offset for each in mine.history if isinstance(each, Published)]
+    assert [] == [each for each in mine.history if isinstance(each, Settled)]
+    assert [] == check_history(mine.history, guarantees_of(mine.config))
+
+
 def test_a_history_goes_on_after_a_restart() -> None:
     mine = recorder()
     for offset in range(3):

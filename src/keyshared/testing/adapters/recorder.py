@@ -62,6 +62,9 @@ class Recordable(Protocol):
 
     @property
     def config(self) -> Any: ...  # noqa: ANN401  # any object with the limits, and the retry policy
+    @property
+    def resume_offset(self) -> int | None: ...
+    def acked_ranges(self) -> Sequence[tuple[int, int]]: ...
     def owner(self, key: bytes, /) -> str | None: ...
     def why_blocked(self, offset: int, /) -> Any: ...  # noqa: ANN401  # any object with a reason
     def outstanding_effects(self) -> Sequence[Effect]: ...
@@ -75,7 +78,8 @@ class Recorder:
     whether one is still known. Whether the answers can be true is for the checker.
 
     Args:
-        dispatcher: Any object with the surface of `KeySharedDispatcher`, correct or not.
+        dispatcher: Any object with the surface of `KeySharedDispatcher`, correct or not. What it calls settled before
+            its first call, because it began from a token, is taken on trust: offers of that are no news.
 
     Attributes:
         history: What happened so far. Yours to take and to clear.
@@ -100,6 +104,8 @@ class Recorder:
         self._config = dispatcher.config
         self.history: list[Happening] = []
         self._now = 0
+        self._start = dispatcher.resume_offset
+        self._settled_before = dispatcher.acked_ranges()
         self._last_offset: int | None = None
         self._keys: dict[int, bytes | None] = {}  # of what is outstanding
         self._attempts: dict[int, int] = {}  # the last delivery of each that was written down
@@ -182,14 +188,18 @@ class Recorder:
     # --- what the calls say -----------------------------------------------------------------------------------------
 
     def _offer(self, effects: Sequence[Effect], offset: int, key: str | bytes | None, item: object = None) -> None:  # noqa: ARG002  # the dispatcher's signature
-        start = self._config.start
         known = self._last_offset is not None and offset <= self._last_offset
-        if known or (start is not None and offset < start):
-            return  # told once more after a restart, or from before the start
+        if known or self._was_settled_before(offset):
+            return  # told once more after a restart, or over since an earlier life
         self._last_offset = offset
         self._keys[offset] = key = key.encode() if isinstance(key, str) else key
         self._failures[offset] = 0
         self._tell(past.Published, offset=offset, key=key)
+
+    def _was_settled_before(self, offset: int) -> bool:
+        """Whether the offset lies below the start, or is settled by the token that the dispatcher began from."""
+        is_below = self._start is not None and offset < self._start
+        return is_below or any(start <= offset < stop for start, stop in self._settled_before)
 
     def _offer_many(
         self, effects: Sequence[Effect], messages: Iterable[tuple[int, str | bytes | None, object]]
