@@ -49,11 +49,9 @@ def test_numbers_are_plain_data() -> None:
 
 
 @pytest.mark.parametrize("data", [None, [], {1: 1}, {"p": "1"}, {"p": True}])
-def test_other_data_is_refused_and_changes_nothing(data: object) -> None:
-    sequences = taken(("p", 7))
-    with pytest.raises(SnapshotError):
+def test_other_data_is_refused(data: object) -> None:
+    with pytest.raises(SnapshotError, match="producers"):
         ProducerSequences.restore(data)
-    assert {"p": 7} == sequences.snapshot()
 
 
 @pytest.mark.parametrize("produced", ["p", ("p",), ("p", 1, 1), (1, 1), ("p", "1"), ("p", 1.0), ("p", False), None])

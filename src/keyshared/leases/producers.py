@@ -1,5 +1,7 @@
 """Producers that may send a message twice: numbers that rise strictly tell the second time from the first."""
 
+from typing import Self
+
 from keyshared.errors import ConfigError, SnapshotError
 
 __all__ = ["Produced", "ProducerSequences"]
