@@ -26,7 +26,7 @@ from keyshared.segments import SegmentMap, SegmentProgress
 
 NUMBERS = (-1, 0, 1, 5, 2**63, 2**64, 2**256, 0.5, float("nan"))
 # Lanes that drain have no deadline yet where there was none before, under another configuration: the time begins anew.
-REREAD: list[tuple[str, tuple[str, ...], object]] = [("crowded", ("drains",), [])]
+REREAD: list[tuple[str, tuple[Any, ...], object]] = [("crowded", ("drains",), [])]
 ODD: tuple[object, ...] = (None, True, False, *NUMBERS, "", "odd", "\ud800", [], [None], {}, {"a": 1})
 
 
@@ -96,8 +96,8 @@ def a_journal() -> Journal:
     """Commands were late, were forgotten, wait for room."""
     made = Journal(ring(), DispatcherConfig(window=1))
     made.apply(Command(0, 0, "add_consumer", consumer="ann"))
-    for sequence, offset in enumerate((3, 4, 6), start=1):
-        made.apply(Command(3 * sequence, sequence, "offer", offset=offset, key="k"))
+    for offset in (3, 4, 6):
+        made.apply(Command(3 * offset, offset, "offer", offset=offset, key="k"))
     made.apply(Command(4, 9, "offer", offset=7, key=None))
     return made
 

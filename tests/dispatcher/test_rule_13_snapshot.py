@@ -516,3 +516,13 @@ class TestDrainDeadlines:
         state: dict[str, Any] = dispatcher.snapshot()
         with pytest.raises(SnapshotError, match=told):
             Watched.restore(state | {"drains": drains}, AlphabetRing(), dispatcher.config, now_ms=0)
+
+    def test_one_of_two_that_is_missing_is_refused(self) -> None:
+        dispatcher = subscription("bob", drain_timeout_ms=100, ack_timeout_ms=None)
+        fill(dispatcher, "a1", "a1", "a2", "a2")
+        dispatcher.add_consumer("ann", now_ms=10)
+        state: dict[str, Any] = dispatcher.snapshot()
+        assert [[0, 100], [2, 100]] == state["drains"]
+
+        with pytest.raises(SnapshotError, match="be of every lane that drains, or of none"):
+            Watched.restore(state | {"drains": [[0, 100]]}, AlphabetRing(), dispatcher.config, now_ms=0)
