@@ -61,7 +61,7 @@ def shapes_with_odd_levels(size: int) -> list[Nested]:
     return [levelled(nested)[0] for nested in all_shapes(["a", "b", "c"][:size])]
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_every_add_after_every_change_of_all_trees_up_to_three_clusters_in_every_order(size: int) -> None:
     for nested in shapes_with_odd_levels(size):
         for hops in all_plans(nested):
