@@ -287,7 +287,7 @@ SUBJECTS = {
         ContiguousCursor,
         inputs("append", "close", "go_on", "offer", "pass_to", "recall", "settle", "settle_many", "skip"),
         of_cursor,
-        {"offset": [0, 4, 9]},
+        {"offset": [0, 4, 9], "read_to": [None, 0, 9]},
     ),
     "DrainingHashes": Subject(
         DrainingHashes,
