@@ -42,6 +42,18 @@ def test_the_earliest_joined_wins_a_tie() -> None:
     assert consumers["zoe"] is rooms.roomiest()
 
 
+def test_of_two_with_one_place_in_the_order_of_joining_one_is_named_all_the_same() -> None:
+    rooms = RoomIndex()
+    gone, back, third = (Consumer(name, 0, 2) for name in ("ann", "ann", "bob"))
+    rooms.add(gone)
+    assert gone is rooms.roomiest()
+    rooms.discard(gone)
+    rooms.add(back)
+    rooms.add(third)
+
+    assert back is rooms.roomiest()
+
+
 def test_room_that_was_used_counts_no_more_and_room_that_was_freed_counts_again() -> None:
     rooms, consumers = index(ann=2, bob=1)
 

@@ -6,23 +6,26 @@ every consumer has one that is not.
 """
 
 from heapq import heapify, heappop, heappush
+from typing import TypeAlias
 
 from keyshared._window.lanes import Consumer
 
 __all__ = ["RoomIndex"]
 
-_Ranked = tuple[int, int, Consumer]
+_Ranked: TypeAlias = tuple[int, int, int, Consumer]
+"""Its room, negative; its place in the order of joining; a number of its own, because embedders number as they like."""
 
 
 class RoomIndex:
     """Finds the consumer with most room among those that take keyless messages; the earliest joined one on a tie."""
 
-    __slots__ = ("_changed", "_consumers", "_heap")
+    __slots__ = ("_changed", "_consumers", "_heap", "_pushed")
 
     def __init__(self) -> None:
         self._consumers: dict[Consumer, None] = {}
         self._heap: list[_Ranked] = []
         self._changed: list[Consumer] = []
+        self._pushed = 0
 
     def add(self, consumer: Consumer) -> None:
         """Let a consumer take part. O(1)."""
@@ -46,7 +49,7 @@ class RoomIndex:
         self._bring_in()
         heap = self._heap
         while heap:
-            room, _, consumer = heap[0]
+            room, _, _, consumer = heap[0]
             if consumer in self._consumers and consumer.free == -room:
                 return consumer if room < 0 else None
             heappop(heap)
@@ -57,7 +60,11 @@ class RoomIndex:
         for consumer in changed:
             consumer.noted = False
             if consumer in self._consumers:
-                heappush(self._heap, (-consumer.free, consumer.order, consumer))
+                heappush(self._heap, self._ranked(consumer))
         if len(self._heap) > 4 * len(self._consumers) + 64:
-            self._heap = [(-consumer.free, consumer.order, consumer) for consumer in self._consumers]
+            self._heap = [self._ranked(consumer) for consumer in self._consumers]
             heapify(self._heap)
+
+    def _ranked(self, consumer: Consumer) -> _Ranked:
+        self._pushed += 1
+        return -consumer.free, consumer.order, self._pushed, consumer
