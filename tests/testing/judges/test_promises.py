@@ -717,6 +717,11 @@ CASES = [
         [A, B, published(0), delivered(0), acked(0), connected("c"), gone("c"), published(1), delivered(1, "b")],
     ),
     Case(
+        "a key was at one that came twice, so its first session is over",
+        Promise.MINIMAL_MOVE,
+        [A, B, *[published(0), delivered(0), acked(0)], *[connected("c")] * 2, published(1), delivered(1, "b")],
+    ),
+    Case(
         "a key leaves one that came back",
         Promise.MINIMAL_MOVE,
         [A, B, published(0), delivered(0), acked(0), gone("a"), connected("a"), published(1), delivered(1, "b")],

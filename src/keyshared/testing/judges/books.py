@@ -515,8 +515,8 @@ class Books:
 
     def _connect(self, seen: Seen, happening: Connected) -> None:
         name = happening.consumer
+        self.changes.join(name, self.members.get(name), seen)
         self.members[name] = Member(name, happening.limit, seen)
-        self.changes.join(name, seen)
         self._note_room(name, seen)
 
     def _leave(self, seen: Seen, happening: Gone) -> None:

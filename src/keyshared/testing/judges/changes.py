@@ -66,15 +66,15 @@ class Changes:
     def __len__(self) -> int:
         return len(self.leavers) + len(self.block)
 
-    def join(self, name: str, seen: Seen) -> None:
-        """Somebody is there."""
+    def join(self, name: str, before: Member | None, seen: Seen) -> None:
+        """Note that a consumer is connected; if one of its name was, that session is over."""
+        self._end_session(before)
         self.leavers.pop(name, None)
         self._note(name, seen)
 
     def leave(self, name: str, member: Member | None, seen: Seen) -> None:
-        """Somebody is gone; he was connected if he is a member."""
-        if member is not None:
-            self.latest_join_of_a_leaver = max(self.latest_join_of_a_leaver, member.connected.position)
+        """Note that a consumer is gone; it was connected if it is a member."""
+        self._end_session(member)
         self.leavers[name] = seen
         self.leavers.move_to_end(name)
         if len(self.leavers) > _REMEMBERED_LEAVERS:
@@ -89,6 +89,10 @@ class Changes:
     def tell(self) -> None:
         """The system says where keys are now: the next change is another one."""
         self._block_is_told = True
+
+    def _end_session(self, member: Member | None) -> None:
+        if member is not None:
+            self.latest_join_of_a_leaver = max(self.latest_join_of_a_leaver, member.connected.position)
 
     def _note(self, name: str, seen: Seen) -> None:
         self.last = seen
