@@ -719,7 +719,10 @@ CASES = [
     Case(
         "a key was at one that came twice, so its first session is over",
         Promise.MINIMAL_MOVE,
-        [A, B, *[published(0), delivered(0), acked(0)], *[connected("c")] * 2, published(1), delivered(1, "b")],
+        [
+            *(A, B, published(0), delivered(0), acked(0)),
+            *(connected("c"), connected("c"), published(1), delivered(1, "b")),
+        ],
     ),
     Case(
         "a key leaves one that came back",
