@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from keyshared.effects import (
-    AckIgnored,
     Blocked,
     CursorAdvanced,
     DeadLetter,
@@ -16,6 +15,7 @@ from keyshared.effects import (
     Dropped,
     Effect,
     Evicted,
+    Ignored,
     Load,
     Released,
     Resumed,
@@ -52,7 +52,7 @@ class Host:
                     self.committed = offset
                 case Resumed():
                     self.paused = False
-                case AckIgnored() | Evicted() | Released() | Blocked() | Dropped() | Skipped() | Settled():
+                case Ignored() | Evicted() | Released() | Blocked() | Dropped() | Skipped() | Settled():
                     self.notices.append(effect)  # for logs and metrics; correctness never needs them
                 case _:
                     assert_never(effect)

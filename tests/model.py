@@ -17,8 +17,6 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Unmatched
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     Blocked,
     BlockReason,
     CursorAdvanced,
@@ -28,6 +26,8 @@ from keyshared.effects import (
     DropReason,
     Effect,
     Evicted,
+    Ignored,
+    IgnoredReason,
     Load,
     Released,
     ReleaseReason,
@@ -312,7 +312,7 @@ class ModelDispatcher:
 
     def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
         def dead_lettered() -> None:
-            message = self._expect(offset, State.DEAD_LETTERING, AckIgnoredReason.NOT_DEAD_LETTERING)
+            message = self._expect(offset, State.DEAD_LETTERING, IgnoredReason.NOT_DEAD_LETTERING)
             if message and self.config.poison == Poison.BLOCK_AND_DEAD_LETTER:
                 self._block(message)
             elif message:
@@ -323,7 +323,7 @@ class ModelDispatcher:
 
     def loaded(self, offset: int, item: object, *, now_ms: int | None = None) -> list[Effect]:
         def loaded() -> None:
-            if message := self._expect(offset, State.LOADING, AckIgnoredReason.NOT_LOADING):
+            if message := self._expect(offset, State.LOADING, IgnoredReason.NOT_LOADING):
                 self._loaded(message, item)
             self._wake()
 
@@ -346,7 +346,7 @@ class ModelDispatcher:
 
     def unblock_offset(self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None) -> list[Effect]:
         def unblock_offset() -> None:
-            if message := self._expect(offset, State.BLOCKED, AckIgnoredReason.NOT_BLOCKED):
+            if message := self._expect(offset, State.BLOCKED, IgnoredReason.NOT_BLOCKED):
                 message.state = State.QUEUED
                 message.failures = 0 if reset_failures else message.failures
                 self._touch(message)
@@ -356,7 +356,7 @@ class ModelDispatcher:
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
         def park() -> None:
-            if message := self._expect(offset, State.BLOCKED, AckIgnoredReason.NOT_BLOCKED):
+            if message := self._expect(offset, State.BLOCKED, IgnoredReason.NOT_BLOCKED):
                 self.out.notices.append(Settled(offset, message.key, SettleReason.PARKED))
                 self._settle(message)
             self._wake()
@@ -802,7 +802,7 @@ class ModelDispatcher:
         is_open = message.state == State.IN_FLIGHT
         if is_open and attempt < message.attempt:
             message.acked_late = True
-            self.out.notices.append(AckIgnored(offset, consumer, attempt, AckIgnoredReason.LATE_ACK_NOTED))
+            self.out.notices.append(Ignored(offset, consumer, attempt, IgnoredReason.LATE_ACK_NOTED))
             return
         if is_open:
             self._close(message)
@@ -814,40 +814,40 @@ class ModelDispatcher:
         message = self.messages.get(offset)
         reason = None
         if message is None:
-            reason = AckIgnoredReason.UNKNOWN_OFFSET
+            reason = IgnoredReason.UNKNOWN_OFFSET
         elif message.state == State.DEAD_LETTERING:
-            reason = AckIgnoredReason.DEAD_LETTERING
+            reason = IgnoredReason.DEAD_LETTERING
         elif message.state == State.BLOCKED:
-            reason = AckIgnoredReason.BLOCKED
+            reason = IgnoredReason.BLOCKED
         elif message.state == State.IN_FLIGHT and attempt == message.attempt:
-            reason = None if consumer == message.consumer else AckIgnoredReason.NOT_HOLDER
+            reason = None if consumer == message.consumer else IgnoredReason.NOT_HOLDER
         else:
             reason = self._why_not_late(message, consumer, attempt)
-            if late_ok and reason == AckIgnoredReason.STALE_ATTEMPT:
+            if late_ok and reason == IgnoredReason.STALE_ATTEMPT:
                 reason = None
         if reason is None:
             return message
-        self.out.notices.append(AckIgnored(offset, consumer, attempt, reason))
+        self.out.notices.append(Ignored(offset, consumer, attempt, reason))
         return None
 
-    def _why_not_late(self, message: Message, consumer: str, attempt: int) -> AckIgnoredReason:
+    def _why_not_late(self, message: Message, consumer: str, attempt: int) -> IgnoredReason:
         """What is wrong with an answer to a delivery that is not open; a stale attempt if that consumer had it."""
         remembered = message.ended[-REMEMBERED_DELIVERIES:]
         if (attempt, consumer) in remembered:
-            return AckIgnoredReason.STALE_ATTEMPT
+            return IgnoredReason.STALE_ATTEMPT
         if attempt in dict(remembered):
-            return AckIgnoredReason.NOT_HOLDER
+            return IgnoredReason.NOT_HOLDER
         if len(remembered) == REMEMBERED_DELIVERIES and 1 <= attempt < remembered[0][0]:
-            return AckIgnoredReason.FORGOTTEN_ATTEMPT
-        return AckIgnoredReason.UNKNOWN_ATTEMPT
+            return IgnoredReason.FORGOTTEN_ATTEMPT
+        return IgnoredReason.UNKNOWN_ATTEMPT
 
-    def _expect(self, offset: int, state: State, otherwise: AckIgnoredReason) -> Message | None:
+    def _expect(self, offset: int, state: State, otherwise: IgnoredReason) -> Message | None:
         """The message if it is in this state, or a notice that it is not."""
         message = self.messages.get(offset)
         if message and message.state == state:
             return message
-        reason = otherwise if message else AckIgnoredReason.UNKNOWN_OFFSET
-        self.out.notices.append(AckIgnored(offset, None, None, reason))
+        reason = otherwise if message else IgnoredReason.UNKNOWN_OFFSET
+        self.out.notices.append(Ignored(offset, None, None, reason))
         return None
 
     def _open(self, message: Message, consumer: str) -> None:

@@ -6,8 +6,6 @@ import pytest
 
 from keyshared import effects
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     Blocked,
     BlockReason,
     CursorAdvanced,
@@ -17,6 +15,8 @@ from keyshared.effects import (
     DropReason,
     Effect,
     Evicted,
+    Ignored,
+    IgnoredReason,
     Load,
     Released,
     ReleaseReason,
@@ -30,7 +30,7 @@ from keyshared.effects import (
 
 # One of each, with the order of its fields: a change of order is a change of the API.
 EFFECTS: list[tuple[Effect, tuple[str, ...]]] = [
-    (AckIgnored(7, "c1", 2, AckIgnoredReason.STALE_ATTEMPT), ("offset", "consumer", "attempt", "reason")),
+    (Ignored(7, "c1", 2, IgnoredReason.STALE_ATTEMPT), ("offset", "consumer", "attempt", "reason")),
     (Evicted("c1"), ("consumer",)),
     (Released(7, "c1", 2, ReleaseReason.ACK_TIMEOUT), ("offset", "consumer", "attempt", "reason")),
     (Blocked(7, b"k", 3), ("offset", "key", "failures")),
@@ -55,7 +55,7 @@ def test_the_union_names_every_effect_in_the_order_of_a_call() -> None:
 
 
 def test_every_public_name_is_an_effect_a_reason_or_the_union() -> None:
-    reasons = {"AckIgnoredReason", "BlockReason", "DropReason", "ReleaseReason", "SettleReason", "SkipReason"}
+    reasons = {"IgnoredReason", "BlockReason", "DropReason", "ReleaseReason", "SettleReason", "SkipReason"}
     assert {*NAMES, *reasons, "Effect"} == set(effects.__all__)
 
 
@@ -119,10 +119,10 @@ def test_the_receipt_names_one_delivery() -> None:
 
 @pytest.mark.parametrize(
     "reasons",
-    [AckIgnoredReason, BlockReason, DropReason, ReleaseReason, SettleReason, SkipReason],
+    [IgnoredReason, BlockReason, DropReason, ReleaseReason, SettleReason, SkipReason],
     ids=lambda kind: kind.__name__,
 )
-def test_a_reason_is_its_own_name_in_lower_case(reasons: type[AckIgnoredReason]) -> None:
+def test_a_reason_is_its_own_name_in_lower_case(reasons: type[IgnoredReason]) -> None:
     for reason in reasons:
         assert reason.name.lower() == reason.value == str(reason)
 
@@ -130,8 +130,8 @@ def test_a_reason_is_its_own_name_in_lower_case(reasons: type[AckIgnoredReason])
 def _taken_apart(effect: Effect) -> tuple[str, object]:  # noqa: C901, PLR0911, PLR0912  # one branch per kind is the point
     """Match by keyword; mypy proves that no kind is forgotten."""
     match effect:
-        case AckIgnored(offset=first):
-            return "AckIgnored", first
+        case Ignored(offset=first):
+            return "Ignored", first
         case Evicted(consumer=first):
             return "Evicted", first
         case Released(offset=first):

@@ -51,10 +51,10 @@ from keyshared._window.lanes import Entry, State, WatchedList
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     Deliver,
     Effect,
+    Ignored,
+    IgnoredReason,
     Item,
     ReleaseReason,
     Skipped,
@@ -302,7 +302,7 @@ class KeySharedDispatcher(Generic[Item]):
             now_ms: Monotonic milliseconds.
 
         Returns:
-            The deliveries that are possible now, then `CursorAdvanced` if the cursor moved. `AckIgnored` alone if the
+            The deliveries that are possible now, then `CursorAdvanced` if the cursor moved. `Ignored` alone if the
             receipt does not name the current delivery; but a late ack, one of a delivery that was made to that consumer
             and has ended, settles a message that is not open at that moment, and is noted of one that is open again:
             however that delivery ends, it will count as acked.
@@ -365,7 +365,7 @@ class KeySharedDispatcher(Generic[Item]):
             now_ms: Monotonic milliseconds.
 
         Returns:
-            What the poison policy decided, and the deliveries that the freed consumer gets; `AckIgnored` alone if the
+            What the poison policy decided, and the deliveries that the freed consumer gets; `Ignored` alone if the
             receipt does not name the current delivery.
 
         Raises:
@@ -403,7 +403,7 @@ class KeySharedDispatcher(Generic[Item]):
             now_ms: Monotonic milliseconds.
 
         Returns:
-            ``[]``, or `AckIgnored` if the receipt does not name the current delivery.
+            ``[]``, or `Ignored` if the receipt does not name the current delivery.
 
         Raises:
             ClockError: ``now_ms`` went back.
@@ -424,31 +424,29 @@ class KeySharedDispatcher(Generic[Item]):
         """Confirm that a `DeadLetter` is written: the message is settled, or stays blocked if the policy says so.
 
         Returns:
-            What its key may deliver now; `AckIgnored` if no dead letter of it was asked for.
+            What its key may deliver now; `Ignored` if no dead letter of it was asked for.
         """
-        return self._confirm(
-            offset, _DEAD_LETTERING, AckIgnoredReason.NOT_DEAD_LETTERING, now_ms, self._endings.archived
-        )
+        return self._confirm(offset, _DEAD_LETTERING, IgnoredReason.NOT_DEAD_LETTERING, now_ms, self._endings.archived)
 
     def loaded(self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Hand in the payload that a `Load` asked for.
 
         Returns:
-            Its `Deliver` if its turn has come; `AckIgnored` if nobody asked for it.
+            Its `Deliver` if its turn has come; `Ignored` if nobody asked for it.
         """
 
         def provide(entry: Entry, _: list[Effect]) -> None:
             self._window.provide(entry, item)
 
-        return self._confirm(offset, _LOADING, AckIgnoredReason.NOT_LOADING, now_ms, provide)
+        return self._confirm(offset, _LOADING, IgnoredReason.NOT_LOADING, now_ms, provide)
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Give up one blocked message: it is settled, and its key goes on.
 
         Returns:
-            `Settled`, and what its key may deliver now; `AckIgnored` if the message is not blocked.
+            `Settled`, and what its key may deliver now; `Ignored` if the message is not blocked.
         """
-        return self._confirm(offset, _BLOCKED, AckIgnoredReason.NOT_BLOCKED, now_ms, self._endings.park)
+        return self._confirm(offset, _BLOCKED, IgnoredReason.NOT_BLOCKED, now_ms, self._endings.park)
 
     def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Let all blocked messages of a key be tried again with no failure counted, and end its quarantine.
@@ -478,13 +476,13 @@ class KeySharedDispatcher(Generic[Item]):
             now_ms: Monotonic milliseconds.
 
         Returns:
-            The deliveries that are possible now; `AckIgnored` if the message is not blocked.
+            The deliveries that are possible now; `Ignored` if the message is not blocked.
         """
 
         def go_on(entry: Entry, _: list[Effect]) -> None:
             self._endings.unblock_one(entry, reset_failures=reset_failures)
 
-        return self._confirm(offset, _BLOCKED, AckIgnoredReason.NOT_BLOCKED, now_ms, go_on)
+        return self._confirm(offset, _BLOCKED, IgnoredReason.NOT_BLOCKED, now_ms, go_on)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Say that a message can no longer be read: it is settled now, or when the delivery that is open ends.
@@ -884,11 +882,11 @@ class KeySharedDispatcher(Generic[Item]):
         self._now = now
         entry = self._window.find(offset)
         ignored = explain_ignored(entry, self._endings.ended(offset), offset, consumer, attempt)
-        if entry is None or ignored.reason is not AckIgnoredReason.STALE_ATTEMPT:
+        if entry is None or ignored.reason is not IgnoredReason.STALE_ATTEMPT:
             return [ignored]
         if entry.state == _IN_FLIGHT:
             self._endings.mark_late(entry)
-            return [ignored._replace(reason=AckIgnoredReason.LATE_ACK_NOTED)]
+            return [ignored._replace(reason=IgnoredReason.LATE_ACK_NOTED)]
         self._endings.settle(entry)
         return self._outbox.wake([], now)
 
@@ -896,7 +894,7 @@ class KeySharedDispatcher(Generic[Item]):
         self,
         offset: int,
         state: int,
-        otherwise: AckIgnoredReason,
+        otherwise: IgnoredReason,
         now_ms: int | None,
         act: Callable[[Entry, list[Effect]], None],
     ) -> list[Effect[Item]]:
@@ -906,8 +904,8 @@ class KeySharedDispatcher(Generic[Item]):
         self._now = now
         entry = self._window.find(offset)
         if entry is None or entry.state != state:
-            reason = AckIgnoredReason.UNKNOWN_OFFSET if entry is None else otherwise
-            return [AckIgnored(offset, None, None, reason)]
+            reason = IgnoredReason.UNKNOWN_OFFSET if entry is None else otherwise
+            return [Ignored(offset, None, None, reason)]
         notices: list[Effect] = []
         act(entry, notices)
         return self._outbox.wake(notices, now)

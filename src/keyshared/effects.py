@@ -2,7 +2,7 @@
 
 A call of the dispatcher returns a list of effects in this order:
 
-1. *notices*: `AckIgnored`, `Evicted`, `Released`, `Blocked`, `Dropped`, `Skipped`, `Settled`, `Spilled`, in the order
+1. *notices*: `Ignored`, `Evicted`, `Released`, `Blocked`, `Dropped`, `Skipped`, `Settled`, `Spilled`, in the order
    they happened; never needed for correctness;
 2. *obligations*: `DeadLetter`, then `Load`, then `Deliver` in service order; they can be asked for again, and checked
    just before acting on them;
@@ -33,8 +33,6 @@ else:
     Item_co = TypeVar("Item_co", covariant=True)
 
 __all__ = [
-    "AckIgnored",
-    "AckIgnoredReason",
     "BlockReason",
     "Blocked",
     "CursorAdvanced",
@@ -44,6 +42,8 @@ __all__ = [
     "Dropped",
     "Effect",
     "Evicted",
+    "Ignored",
+    "IgnoredReason",
     "Load",
     "ReleaseReason",
     "Released",
@@ -60,7 +60,7 @@ _named_tuple_of: Final[Any] = namedtuple  # noqa: PYI024 - mypy wants its fields
 _OWN: Final = frozenset(["__doc__", "__module__", "__slots__"])
 
 
-class AckIgnoredReason(StrEnum):
+class IgnoredReason(StrEnum):
     """Why a settlement (ack, nack, ...) changed nothing now."""
 
     UNKNOWN_OFFSET = "unknown_offset"  # never offered, or settled before
@@ -171,7 +171,7 @@ def _fields_in_a_tuple(cls: type[_Value]) -> type[_Value]:
 
 
 @_equal_by_class
-class AckIgnored(NamedTuple):
+class Ignored(NamedTuple):
     """A settlement that did not apply. Normal in any system with retries; worth counting, never an error.
 
     Attributes:
@@ -184,7 +184,7 @@ class AckIgnored(NamedTuple):
     offset: int
     consumer: str | None
     attempt: int | None
-    reason: AckIgnoredReason
+    reason: IgnoredReason
 
 
 @_equal_by_class
@@ -381,7 +381,7 @@ class Resumed(NamedTuple):
 
 
 Effect: TypeAlias = (
-    AckIgnored
+    Ignored
     | Evicted
     | Released
     | Blocked

@@ -15,14 +15,14 @@ from tests.alphabet import advanced, deliver, delivered, fill, subscription
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.dispatcher import Blocking, KeySharedDispatcher
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     Blocked,
     BlockReason,
     DeadLetter,
     Dropped,
     DropReason,
     Evicted,
+    Ignored,
+    IgnoredReason,
     Load,
     Released,
     ReleaseReason,
@@ -441,8 +441,8 @@ class TestFence:
         fill(dispatcher, "a1", "a1")
         dispatcher.handle_timeout(now_ms=30_000)
 
-        noted = AckIgnoredReason.LATE_ACK_NOTED
-        assert [AckIgnored(0, "ann", 1, noted)] == dispatcher.ack(0, "ann", 1)
+        noted = IgnoredReason.LATE_ACK_NOTED
+        assert [Ignored(0, "ann", 1, noted)] == dispatcher.ack(0, "ann", 1)
         assert Blocking(BlockReason.KEY_IN_FLIGHT, "ann") == dispatcher.why_blocked(1)
         assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 2)
 
@@ -451,7 +451,7 @@ class TestFence:
         dispatcher = subscription("ann", "bob")
         fill(dispatcher, "a1")
 
-        assert [AckIgnored(0, "bob", 1, AckIgnoredReason.NOT_HOLDER)] == dispatcher.ack(0, "bob", 1)
+        assert [Ignored(0, "bob", 1, IgnoredReason.NOT_HOLDER)] == dispatcher.ack(0, "bob", 1)
         assert None is dispatcher.safe_cursor
 
     def test_a_nack_of_the_previous_attempt_costs_nothing(self) -> None:
@@ -460,8 +460,8 @@ class TestFence:
         fill(dispatcher, "a1")
         dispatcher.nack(0, "ann", 1)
 
-        stale = AckIgnoredReason.STALE_ATTEMPT
-        assert [AckIgnored(0, "ann", 1, stale)] == dispatcher.nack(0, "ann", 1, delay_ms=9_999)
+        stale = IgnoredReason.STALE_ATTEMPT
+        assert [Ignored(0, "ann", 1, stale)] == dispatcher.nack(0, "ann", 1, delay_ms=9_999)
         assert [deliver(0, "a1", "ann", 3, failures=1)] == dispatcher.release(0, "ann", 2)
 
     def test_an_ack_of_what_was_never_delivered_moves_no_cursor(self) -> None:
@@ -471,7 +471,7 @@ class TestFence:
 
         for offset in (1, 2):
             [answer] = dispatcher.ack(offset, "ann", 1)
-            assert isinstance(answer, AckIgnored)
+            assert isinstance(answer, Ignored)
         assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 1)
 
 

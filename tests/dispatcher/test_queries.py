@@ -5,11 +5,11 @@ from tests.alphabet import advanced, deliver, fill, subscription
 
 from keyshared.dispatcher import Blocking, Outstanding
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     BlockReason,
     DeadLetter,
     Evicted,
+    Ignored,
+    IgnoredReason,
     Load,
     Resumed,
     Settled,
@@ -56,7 +56,7 @@ class TestIsCurrent:
         ]
 
     def test_a_notice_always_is(self) -> None:
-        ignored = AckIgnored(0, "ann", 1, AckIgnoredReason.UNKNOWN_OFFSET)
+        ignored = Ignored(0, "ann", 1, IgnoredReason.UNKNOWN_OFFSET)
 
         for notice in (ignored, Evicted("ann"), Spilled(0), Settled(0, None, SettleReason.PARKED)):
             assert subscription().is_current(notice)

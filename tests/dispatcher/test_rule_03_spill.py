@@ -5,9 +5,9 @@ from tests.alphabet import Watched, advanced, deliver, fill, subscription
 
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     BlockReason,
+    Ignored,
+    IgnoredReason,
     Load,
     Released,
     ReleaseReason,
@@ -238,10 +238,10 @@ class TestNothingIsOfferedTwice:
         dispatcher = subscription("ann", window=10, max_loaded_per_key=1)
         dispatcher.offer_many([(0, "a1", "own"), (1, "a1", None)])
 
-        not_loading = AckIgnoredReason.NOT_LOADING
-        assert [AckIgnored(0, None, None, not_loading)] == dispatcher.loaded(0, "other")
-        assert [AckIgnored(1, None, None, not_loading)] == dispatcher.loaded(1, "too early")
-        assert [AckIgnored(7, None, None, AckIgnoredReason.UNKNOWN_OFFSET)] == dispatcher.loaded(7, "never offered")
+        not_loading = IgnoredReason.NOT_LOADING
+        assert [Ignored(0, None, None, not_loading)] == dispatcher.loaded(0, "other")
+        assert [Ignored(1, None, None, not_loading)] == dispatcher.loaded(1, "too early")
+        assert [Ignored(7, None, None, IgnoredReason.UNKNOWN_OFFSET)] == dispatcher.loaded(7, "never offered")
         assert [deliver(0, "a1", "ann", item="own")] == dispatcher.in_flight()
 
     def test_what_can_no_longer_be_read_is_settled_and_the_key_goes_on(self) -> None:

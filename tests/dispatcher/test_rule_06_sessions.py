@@ -6,12 +6,12 @@ from tests.alphabet import advanced, deliver, fill, subscription
 from keyshared.config import OnEvict
 from keyshared.dispatcher import Blocking, MemberState
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     BlockReason,
     Dropped,
     DropReason,
     Evicted,
+    Ignored,
+    IgnoredReason,
     Released,
     ReleaseReason,
 )
@@ -255,8 +255,8 @@ class TestInactive:
         dispatcher.handle_timeout(now_ms=100)
 
         assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.add_consumer("ann")
-        stale = AckIgnoredReason.STALE_ATTEMPT
-        assert [AckIgnored(0, "ann", 1, stale)] == dispatcher.nack(0, "ann", 1)
+        stale = IgnoredReason.STALE_ATTEMPT
+        assert [Ignored(0, "ann", 1, stale)] == dispatcher.nack(0, "ann", 1)
 
     def test_a_consumer_that_drains_is_already_leaving(self) -> None:
         dispatcher = subscription("ann", ack_timeout_ms=None)

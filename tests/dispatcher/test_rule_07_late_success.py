@@ -5,9 +5,9 @@ from tests.alphabet import Watched, advanced, deliver, fill, subscription
 
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     BlockReason,
+    Ignored,
+    IgnoredReason,
     Released,
     ReleaseReason,
     Settled,
@@ -15,7 +15,7 @@ from keyshared.effects import (
 )
 from keyshared.retry import Poison, RetryPolicy
 
-NOTED = AckIgnored(0, "ann", 1, AckIgnoredReason.LATE_ACK_NOTED)
+NOTED = Ignored(0, "ann", 1, IgnoredReason.LATE_ACK_NOTED)
 SETTLED = Settled(0, b"a1", SettleReason.LATE_ACK)
 
 
@@ -141,16 +141,16 @@ class TestWhoSaysSo:
     @pytest.mark.parametrize(
         ("receipt", "reason"),
         [
-            ((0, "stranger", 1), AckIgnoredReason.NOT_HOLDER),
-            ((0, "bob", 1), AckIgnoredReason.NOT_HOLDER),
-            ((0, "ann", 2), AckIgnoredReason.NOT_HOLDER),
-            ((0, "ann", 77_777), AckIgnoredReason.UNKNOWN_ATTEMPT),
-            ((0, "ann", 0), AckIgnoredReason.UNKNOWN_ATTEMPT),
+            ((0, "stranger", 1), IgnoredReason.NOT_HOLDER),
+            ((0, "bob", 1), IgnoredReason.NOT_HOLDER),
+            ((0, "ann", 2), IgnoredReason.NOT_HOLDER),
+            ((0, "ann", 77_777), IgnoredReason.UNKNOWN_ATTEMPT),
+            ((0, "ann", 0), IgnoredReason.UNKNOWN_ATTEMPT),
         ],
     )
     @pytest.mark.parametrize("answer", ["ack", "nack", "reject", "release", "extend"])
     def test_an_answer_by_who_never_had_it_changes_nothing(
-        self, answer: str, receipt: tuple[int, str, int], reason: AckIgnoredReason
+        self, answer: str, receipt: tuple[int, str, int], reason: IgnoredReason
     ) -> None:
         # Promise fence: believed, one guess of a stranger would settle work that nobody has done.
         dispatcher = subscription("ann", "bob", retry=RetryPolicy(base_delay_ms=10))
@@ -160,7 +160,7 @@ class TestWhoSaysSo:
         dispatcher.nack(0, "bob", 2)
         before = dispatcher.snapshot()
 
-        assert [AckIgnored(*receipt, reason)] == getattr(dispatcher, answer)(*receipt)
+        assert [Ignored(*receipt, reason)] == getattr(dispatcher, answer)(*receipt)
         assert before == dispatcher.snapshot()
 
     def test_an_attempt_that_an_epoch_passed_over_was_never_delivered(self) -> None:
@@ -172,7 +172,7 @@ class TestWhoSaysSo:
         again.nack(0, "ann", (1 << 32) + 1)
 
         for attempt in (77_777, 1 << 32, (1 << 32) + 5):
-            unknown = AckIgnored(0, "ann", attempt, AckIgnoredReason.UNKNOWN_ATTEMPT)
+            unknown = Ignored(0, "ann", attempt, IgnoredReason.UNKNOWN_ATTEMPT)
             assert [unknown] == again.ack(0, "ann", attempt)
         assert [advanced(0)] == again.ack(0, "ann", 1)
 
@@ -194,9 +194,9 @@ class TestWhoSaysSo:
     def test_the_last_eight_deliveries_are_remembered_and_older_ones_get_an_answer_of_their_own(self) -> None:
         dispatcher = after_releases(9)
 
-        forgotten = AckIgnored(0, "ann", 1, AckIgnoredReason.FORGOTTEN_ATTEMPT)
+        forgotten = Ignored(0, "ann", 1, IgnoredReason.FORGOTTEN_ATTEMPT)
         assert [forgotten] == dispatcher.ack(0, "ann", 1)
-        assert [AckIgnored(0, "ann", 0, AckIgnoredReason.UNKNOWN_ATTEMPT)] == dispatcher.ack(0, "ann", 0)
+        assert [Ignored(0, "ann", 0, IgnoredReason.UNKNOWN_ATTEMPT)] == dispatcher.ack(0, "ann", 0)
         assert [advanced(0)] == dispatcher.ack(0, "bob", 2)
 
     def test_what_was_settled_leaves_nothing_behind(self) -> None:
@@ -217,24 +217,24 @@ class TestNeverMistaken:
     @pytest.mark.parametrize(
         ("receipt", "reason"),
         [
-            ((9, "ann", 1), AckIgnoredReason.UNKNOWN_OFFSET),
-            ((0, "bob", 1), AckIgnoredReason.NOT_HOLDER),
-            ((0, "nobody", 1), AckIgnoredReason.NOT_HOLDER),
-            ((0, "ann", 0), AckIgnoredReason.UNKNOWN_ATTEMPT),
-            ((0, "ann", -1), AckIgnoredReason.UNKNOWN_ATTEMPT),
-            ((0, "ann", 2), AckIgnoredReason.UNKNOWN_ATTEMPT),
-            ((1, "ann", 1), AckIgnoredReason.UNKNOWN_ATTEMPT),
+            ((9, "ann", 1), IgnoredReason.UNKNOWN_OFFSET),
+            ((0, "bob", 1), IgnoredReason.NOT_HOLDER),
+            ((0, "nobody", 1), IgnoredReason.NOT_HOLDER),
+            ((0, "ann", 0), IgnoredReason.UNKNOWN_ATTEMPT),
+            ((0, "ann", -1), IgnoredReason.UNKNOWN_ATTEMPT),
+            ((0, "ann", 2), IgnoredReason.UNKNOWN_ATTEMPT),
+            ((1, "ann", 1), IgnoredReason.UNKNOWN_ATTEMPT),
         ],
     )
     @pytest.mark.parametrize("answer", ["ack", "nack", "reject", "release", "extend"])
     def test_an_answer_to_what_was_never_delivered(
-        self, answer: str, receipt: tuple[int, str, int], reason: AckIgnoredReason
+        self, answer: str, receipt: tuple[int, str, int], reason: IgnoredReason
     ) -> None:
         dispatcher = subscription("ann", "bob")
         fill(dispatcher, "a1", "a1")
         before = dispatcher.snapshot()
 
-        assert [AckIgnored(*receipt, reason)] == getattr(dispatcher, answer)(*receipt)
+        assert [Ignored(*receipt, reason)] == getattr(dispatcher, answer)(*receipt)
         assert before == dispatcher.snapshot()
 
     @pytest.mark.parametrize("answer", ["nack", "reject", "release", "extend"])
@@ -244,7 +244,7 @@ class TestNeverMistaken:
         dispatcher.release(0, "ann", 1)
         before = dispatcher.snapshot()
 
-        stale = AckIgnored(0, "ann", 1, AckIgnoredReason.STALE_ATTEMPT)
+        stale = Ignored(0, "ann", 1, IgnoredReason.STALE_ATTEMPT)
         assert [stale] == getattr(dispatcher, answer)(0, "ann", 1)
         assert before == dispatcher.snapshot()
 
@@ -253,20 +253,20 @@ class TestNeverMistaken:
         fill(dispatcher, "a1")
         dispatcher.ack(0, "ann", 1)
 
-        assert [AckIgnored(0, "ann", 1, AckIgnoredReason.UNKNOWN_OFFSET)] == dispatcher.ack(0, "ann", 1)
+        assert [Ignored(0, "ann", 1, IgnoredReason.UNKNOWN_OFFSET)] == dispatcher.ack(0, "ann", 1)
 
     @pytest.mark.parametrize(
         ("poison", "reason"),
-        [(Poison.DEAD_LETTER, AckIgnoredReason.DEAD_LETTERING), (Poison.BLOCK, AckIgnoredReason.BLOCKED)],
+        [(Poison.DEAD_LETTER, IgnoredReason.DEAD_LETTERING), (Poison.BLOCK, IgnoredReason.BLOCKED)],
     )
     @pytest.mark.parametrize("answer", ["ack", "nack"])
     def test_a_message_that_was_given_up_does_not_come_back_by_a_late_answer(
-        self, answer: str, poison: Poison, reason: AckIgnoredReason
+        self, answer: str, poison: Poison, reason: IgnoredReason
     ) -> None:
         # Its dead letter may be half written, or somebody may be looking at it.
         dispatcher = subscription("ann", poison=poison)
         fill(dispatcher, "a1")
         dispatcher.reject(0, "ann", 1)
 
-        assert [AckIgnored(0, "ann", 1, reason)] == getattr(dispatcher, answer)(0, "ann", 1)
+        assert [Ignored(0, "ann", 1, reason)] == getattr(dispatcher, answer)(0, "ann", 1)
         assert None is dispatcher.safe_cursor

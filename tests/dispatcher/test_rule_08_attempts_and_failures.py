@@ -2,7 +2,7 @@
 
 from tests.alphabet import Watched, advanced, deliver, fill, subscription
 
-from keyshared.effects import AckIgnored, AckIgnoredReason, DeadLetter, Evicted, Released, ReleaseReason
+from keyshared.effects import DeadLetter, Evicted, Ignored, IgnoredReason, Released, ReleaseReason
 from keyshared.retry import Backoff, Poison, RetryPolicy
 
 ONE_RETRY = RetryPolicy(max_redeliveries=1, base_delay_ms=0)
@@ -23,8 +23,8 @@ def test_a_receipt_is_good_for_one_answer() -> None:
     assert isinstance(delivery, type(deliver(0, "a1", "ann")))
     dispatcher.nack(*delivery.receipt)
 
-    stale = AckIgnoredReason.STALE_ATTEMPT
-    assert [AckIgnored(0, "ann", 1, stale)] == dispatcher.nack(*delivery.receipt)
+    stale = IgnoredReason.STALE_ATTEMPT
+    assert [Ignored(0, "ann", 1, stale)] == dispatcher.nack(*delivery.receipt)
 
 
 class TestWhatCostsARetry:
@@ -83,9 +83,9 @@ class TestWhatCostsARetry:
 
     def test_not_an_answer_that_came_too_late(self) -> None:
         dispatcher = self.poisoned_by_next_failure()
-        stale = AckIgnoredReason.STALE_ATTEMPT
+        stale = IgnoredReason.STALE_ATTEMPT
 
-        assert [AckIgnored(0, "ann", 1, stale)] == dispatcher.nack(0, "ann", 1)
+        assert [Ignored(0, "ann", 1, stale)] == dispatcher.nack(0, "ann", 1)
         assert [self.archived()] == dispatcher.nack(0, "ann", 2)
 
 

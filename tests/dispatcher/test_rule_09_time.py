@@ -2,7 +2,7 @@
 
 from tests.alphabet import advanced, deliver, fill, subscription
 
-from keyshared.effects import AckIgnored, AckIgnoredReason, DeadLetter, Evicted, Released, ReleaseReason
+from keyshared.effects import DeadLetter, Evicted, Ignored, IgnoredReason, Released, ReleaseReason
 from keyshared.retry import RetryPolicy
 
 TIMEOUT = ReleaseReason.ACK_TIMEOUT
@@ -169,8 +169,8 @@ def test_an_extension_that_came_too_late_is_refused() -> None:
     fill(dispatcher, "a1")
     dispatcher.handle_timeout(now_ms=100)
 
-    stale = AckIgnoredReason.STALE_ATTEMPT
-    assert [AckIgnored(0, "ann", 1, stale)] == dispatcher.extend(0, "ann", 1)
+    stale = IgnoredReason.STALE_ATTEMPT
+    assert [Ignored(0, "ann", 1, stale)] == dispatcher.extend(0, "ann", 1)
 
 
 def test_the_next_deadline_is_that_of_something_alive() -> None:

@@ -6,13 +6,13 @@ from tests.alphabet import Watched, advanced, deliver, fill, subscription
 
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     Blocked,
     BlockReason,
     DeadLetter,
     Dropped,
     DropReason,
+    Ignored,
+    IgnoredReason,
     Load,
     Settled,
     SettleReason,
@@ -69,9 +69,9 @@ class TestDeadLetter:
         dispatcher = poisoned(Poison.DEAD_LETTER)
         before = dispatcher.snapshot()
 
-        not_asked = AckIgnoredReason.NOT_DEAD_LETTERING
-        assert [AckIgnored(0, None, None, not_asked)] == dispatcher.dead_lettered(0)
-        assert [AckIgnored(9, None, None, AckIgnoredReason.UNKNOWN_OFFSET)] == dispatcher.dead_lettered(9)
+        not_asked = IgnoredReason.NOT_DEAD_LETTERING
+        assert [Ignored(0, None, None, not_asked)] == dispatcher.dead_lettered(0)
+        assert [Ignored(9, None, None, IgnoredReason.UNKNOWN_OFFSET)] == dispatcher.dead_lettered(9)
         assert before == dispatcher.snapshot()
 
     def test_the_payload_goes_with_it(self) -> None:
@@ -130,8 +130,8 @@ class TestBlock:
         before = dispatcher.snapshot()
 
         assert ([], []) == (dispatcher.unblock("a1"), dispatcher.unblock("never seen"))
-        assert [AckIgnored(0, None, None, AckIgnoredReason.NOT_BLOCKED)] == dispatcher.park(0)
-        assert [AckIgnored(9, None, None, AckIgnoredReason.UNKNOWN_OFFSET)] == dispatcher.park(9)
+        assert [Ignored(0, None, None, IgnoredReason.NOT_BLOCKED)] == dispatcher.park(0)
+        assert [Ignored(9, None, None, IgnoredReason.UNKNOWN_OFFSET)] == dispatcher.park(9)
         assert before == dispatcher.snapshot()
 
     def test_blocked_messages_without_a_key_are_unblocked_together(self) -> None:
@@ -164,7 +164,7 @@ class TestBlock:
 
         assert [] == dispatcher.unblock_offset(1)
         assert [deliver(0, "a1", "ann", 2), deliver(1, "a1", "ann", 2)] == dispatcher.unblock_offset(0)
-        assert [AckIgnored(0, None, None, AckIgnoredReason.NOT_BLOCKED)] == dispatcher.unblock_offset(0)
+        assert [Ignored(0, None, None, IgnoredReason.NOT_BLOCKED)] == dispatcher.unblock_offset(0)
 
     def test_one_that_keeps_its_failures_gets_one_more_delivery(self) -> None:
         dispatcher = poisoned(Poison.BLOCK)

@@ -11,11 +11,11 @@ from tests.alphabet import AlphabetRing, Watched, advanced, deliver, fill, subsc
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     DeadLetter,
     Effect,
     Evicted,
+    Ignored,
+    IgnoredReason,
     Load,
     Released,
     ReleaseReason,
@@ -239,7 +239,7 @@ class TestEpoch:
         copy = restored(original, epoch=1)
 
         for attempt in (1, EPOCH, EPOCH + 1):
-            unknown = AckIgnored(1, "ann", attempt, AckIgnoredReason.UNKNOWN_ATTEMPT)
+            unknown = Ignored(1, "ann", attempt, IgnoredReason.UNKNOWN_ATTEMPT)
             assert [unknown] == copy.ack(1, "ann", attempt)
 
     def test_a_dead_letter_of_what_was_never_delivered_says_so(self) -> None:
@@ -274,7 +274,7 @@ def test_late_acks_of_a_consumer_that_has_left_are_still_told_from_those_of_othe
     original.remove_consumer("ann")
     copy = restored(original)
 
-    foreign = AckIgnored(0, "bob", 1, AckIgnoredReason.NOT_HOLDER)
+    foreign = Ignored(0, "bob", 1, IgnoredReason.NOT_HOLDER)
     assert [foreign] == copy.ack(0, "bob", 1)
     assert [advanced(1)] == copy.ack_many([(0, "ann", 1), (1, "ann", 1)])
 

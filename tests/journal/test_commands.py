@@ -7,8 +7,6 @@ import pytest
 
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     Blocked,
     CursorAdvanced,
     DeadLetter,
@@ -17,6 +15,8 @@ from keyshared.effects import (
     DropReason,
     Effect,
     Evicted,
+    Ignored,
+    IgnoredReason,
     Load,
     Released,
     ReleaseReason,
@@ -50,8 +50,8 @@ def test_every_input_of_the_dispatcher_is_a_command_unless_a_row_cannot_hold_it(
     ("effect", "fields"),
     [
         (
-            AckIgnored(1, "c", 2, AckIgnoredReason.NOT_HOLDER),
-            ("ack_ignored", 1, None, "c", 2, None, "not_holder"),
+            Ignored(1, "c", 2, IgnoredReason.NOT_HOLDER),
+            ("ignored", 1, None, "c", 2, None, "not_holder"),
         ),
         (Evicted("c"), ("evicted", None, None, "c", None, None, None)),
         (Released(1, "c", 2, ReleaseReason.EVICTED), ("released", 1, None, "c", 2, None, "evicted")),

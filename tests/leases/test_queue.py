@@ -9,8 +9,6 @@ from tests.leasing import WatchedQueue, assigned, fill, lease, letters, queue, r
 
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     Blocked,
     BlockReason,
     CursorAdvanced,
@@ -18,6 +16,8 @@ from keyshared.effects import (
     Dropped,
     DropReason,
     Effect,
+    Ignored,
+    IgnoredReason,
     Load,
     Released,
     ReleaseReason,
@@ -595,19 +595,19 @@ class TestPoison:
     @pytest.mark.parametrize(
         ("use", "reason"),
         [
-            (LeaseQueue.park, AckIgnoredReason.NOT_BLOCKED),
-            (LeaseQueue.unblock_offset, AckIgnoredReason.NOT_BLOCKED),
-            (LeaseQueue.dead_lettered, AckIgnoredReason.NOT_DEAD_LETTERING),
-            (LeaseQueue.loaded, AckIgnoredReason.NOT_LOADING),
+            (LeaseQueue.park, IgnoredReason.NOT_BLOCKED),
+            (LeaseQueue.unblock_offset, IgnoredReason.NOT_BLOCKED),
+            (LeaseQueue.dead_lettered, IgnoredReason.NOT_DEAD_LETTERING),
+            (LeaseQueue.loaded, IgnoredReason.NOT_LOADING),
         ],
     )
     def test_what_is_not_so_is_answered(
-        self, use: Callable[[LeaseQueue, int], LeaseAnswer[object]], reason: AckIgnoredReason
+        self, use: Callable[[LeaseQueue, int], LeaseAnswer[object]], reason: IgnoredReason
     ) -> None:
         made = two_of_one_key(max_ack_holes=1)
 
-        assert LeaseAnswer(AckIgnored(0, None, None, reason), []) == use(made, 0)
-        assert LeaseAnswer(AckIgnored(9, None, None, AckIgnoredReason.UNKNOWN_OFFSET), []) == use(made, 9)
+        assert LeaseAnswer(Ignored(0, None, None, reason), []) == use(made, 0)
+        assert LeaseAnswer(Ignored(9, None, None, IgnoredReason.UNKNOWN_OFFSET), []) == use(made, 9)
 
 
 class TestTrim:

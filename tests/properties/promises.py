@@ -15,8 +15,6 @@ from tests.model import Position
 
 from keyshared.config import DrainUnit
 from keyshared.effects import (
-    AckIgnored,
-    AckIgnoredReason,
     Blocked,
     BlockReason,
     CursorAdvanced,
@@ -26,6 +24,8 @@ from keyshared.effects import (
     DropReason,
     Effect,
     Evicted,
+    Ignored,
+    IgnoredReason,
     Load,
     Released,
     Settled,
@@ -321,7 +321,7 @@ class Judge:
         if record and record.stage == Stage.WAITING and not ignored and (is_late or handed_out):
             del self.outstanding[offset]
             return
-        noted = AckIgnored(offset, consumer, attempt, AckIgnoredReason.LATE_ACK_NOTED) in step.effects
+        noted = Ignored(offset, consumer, attempt, IgnoredReason.LATE_ACK_NOTED) in step.effects
         if record and noted:
             record.acked_late = True
         if step.call.name == "ack":
@@ -710,9 +710,9 @@ def _as_bytes(key: str | bytes | None) -> bytes | None:
 def _all_ignored(step: Step, receipt: tuple[int, str, int]) -> bool:
     """Whether the receipt had no effect, however often the call names it."""
     named = step.call.args[0].count(receipt) if step.call.name == "ack_many" else 1
-    ignored = [effect for effect in step.effects if isinstance(effect, AckIgnored) and effect[:3] == receipt]
+    ignored = [effect for effect in step.effects if isinstance(effect, Ignored) and effect[:3] == receipt]
     return len(ignored) == named
 
 
 def _ignored(step: Step, offset: int) -> bool:
-    return any(isinstance(effect, AckIgnored) and effect.offset == offset for effect in step.effects)
+    return any(isinstance(effect, Ignored) and effect.offset == offset for effect in step.effects)

@@ -14,12 +14,12 @@ from tests.properties.slow_leases import BROKEN, SlowLeases
 
 from keyshared.config import DrainUnit
 from keyshared.effects import (
-    AckIgnored,
     Blocked,
     CursorAdvanced,
     DeadLetter,
     Dropped,
     Effect,
+    Ignored,
     Released,
     Settled,
     Skipped,
@@ -146,7 +146,7 @@ def in_plain_words(result: object) -> object:
             return ("nothing", result.reason.value)
         case InvalidHandle() | InvalidReservation():
             return ("invalid", result.reason.value)
-        case AckIgnored():
+        case Ignored():
             return result.reason.value
         case _:
             return result

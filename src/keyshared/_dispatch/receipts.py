@@ -7,7 +7,7 @@ from keyshared._checks import check_int, check_offset
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
 from keyshared._dispatch.members import Member
 from keyshared._window.lanes import Entry, State
-from keyshared.effects import AckIgnored, AckIgnoredReason
+from keyshared.effects import Ignored, IgnoredReason
 from keyshared.errors import ConfigError
 
 __all__ = ["Receipt", "check_length", "check_receipt", "checked_receipts", "current", "explain_ignored"]
@@ -53,9 +53,7 @@ def current(members: dict[str, Member], offset: int, consumer: str, attempt: int
     return entry if entry is not None and entry.attempt == attempt else None
 
 
-def explain_ignored(
-    entry: Entry | None, ended: Sequence[Ended], offset: int, consumer: str, attempt: int
-) -> AckIgnored:
+def explain_ignored(entry: Entry | None, ended: Sequence[Ended], offset: int, consumer: str, attempt: int) -> Ignored:
     """Why an answer that does not name a current delivery does not apply to what is outstanding under its offset.
 
     Args:
@@ -65,20 +63,20 @@ def explain_ignored(
         consumer: Who answers.
         attempt: Which delivery it answers.
     """
-    return AckIgnored(offset, consumer, attempt, _reason(entry, ended, consumer, attempt))
+    return Ignored(offset, consumer, attempt, _reason(entry, ended, consumer, attempt))
 
 
-def _reason(entry: Entry | None, ended: Sequence[Ended], consumer: str, attempt: int) -> AckIgnoredReason:
+def _reason(entry: Entry | None, ended: Sequence[Ended], consumer: str, attempt: int) -> IgnoredReason:
     if entry is None:
-        return AckIgnoredReason.UNKNOWN_OFFSET
+        return IgnoredReason.UNKNOWN_OFFSET
     if entry.state == _DEAD_LETTERING:
-        return AckIgnoredReason.DEAD_LETTERING
+        return IgnoredReason.DEAD_LETTERING
     if entry.state == _BLOCKED:
-        return AckIgnoredReason.BLOCKED
+        return IgnoredReason.BLOCKED
     if entry.state == _IN_FLIGHT and attempt == entry.attempt:
-        return AckIgnoredReason.NOT_HOLDER
+        return IgnoredReason.NOT_HOLDER
     had = next((name for made, name in ended if made == attempt), None)
     if had is not None:
-        return AckIgnoredReason.STALE_ATTEMPT if had == consumer else AckIgnoredReason.NOT_HOLDER
+        return IgnoredReason.STALE_ATTEMPT if had == consumer else IgnoredReason.NOT_HOLDER
     may_be_forgotten = len(ended) == REMEMBERED_DELIVERIES and 1 <= attempt < ended[0][0]
-    return AckIgnoredReason.FORGOTTEN_ATTEMPT if may_be_forgotten else AckIgnoredReason.UNKNOWN_ATTEMPT
+    return IgnoredReason.FORGOTTEN_ATTEMPT if may_be_forgotten else IgnoredReason.UNKNOWN_ATTEMPT

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from keyshared._checks import check_kind
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
-    AckIgnored,
     Blocked,
     CursorAdvanced,
     DeadLetter,
@@ -18,6 +17,7 @@ from keyshared.effects import (
     Dropped,
     Effect,
     Evicted,
+    Ignored,
     Released,
     Settled,
     Skipped,
@@ -175,7 +175,7 @@ def call(dispatcher: KeySharedDispatcher, command: Command, *, now_ms: int) -> l
 
 
 _FIELDS: Final[Mapping[type[Effect], Callable[[Any], Fields]]] = {
-    AckIgnored: lambda e: ("ack_ignored", e.offset, None, e.consumer, e.attempt, None, e.reason.value),
+    Ignored: lambda e: ("ignored", e.offset, None, e.consumer, e.attempt, None, e.reason.value),
     Evicted: lambda e: ("evicted", None, None, e.consumer, None, None, None),
     Released: lambda e: ("released", e.offset, None, e.consumer, e.attempt, None, e.reason.value),
     Blocked: lambda e: ("blocked", e.offset, e.key, None, None, e.failures, None),

@@ -16,11 +16,11 @@ from keyshared._dispatch.members import MemberState
 from keyshared._dispatch.snapshot import Reader
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
-    AckIgnored,
     Blocked,
     DeadLetter,
     Deliver,
     Effect,
+    Ignored,
     Load,
     ReleaseReason,
 )
@@ -49,7 +49,7 @@ __all__ = ["LeaseQueue"]
 
 SNAPSHOT_VERSION: Final = 1
 
-Confirmation: TypeAlias = LeaseAnswer[AckIgnored | None]
+Confirmation: TypeAlias = LeaseAnswer[Ignored | None]
 
 
 class LeaseQueue:
@@ -509,11 +509,11 @@ class LeaseQueue:
         """Confirm that a `DeadLetter` is written; only then is its message settled, or blocked if the policy says so.
 
         Returns:
-            None; `AckIgnored` if no dead letter of it was asked for.
+            None; `Ignored` if no dead letter of it was asked for.
         """
         effects = self._before(offset, now_ms)
         answer = self._dispatcher.dead_lettered(offset, now_ms=self._ledger.now)
-        if self._ledger.holes is not None and not any(isinstance(effect, AckIgnored | Blocked) for effect in answer):
+        if self._ledger.holes is not None and not any(isinstance(effect, Ignored | Blocked) for effect in answer):
             self._ledger.holes.settled(offset)
         return self._confirmation(effects, answer)
 
@@ -521,7 +521,7 @@ class LeaseQueue:
         """Hand in the item that a `Load` asked for; the message can be leased from then on.
 
         Returns:
-            None; `AckIgnored` if nobody asked for it.
+            None; `Ignored` if nobody asked for it.
         """
         effects = self._before(offset, now_ms)
         return self._confirmation(effects, self._dispatcher.loaded(offset, item, now_ms=self._ledger.now))
@@ -530,7 +530,7 @@ class LeaseQueue:
         """Settle a blocked message that is given up; its key goes on.
 
         Returns:
-            None; `AckIgnored` if the message is not blocked.
+            None; `Ignored` if the message is not blocked.
         """
         effects = self._before(offset, now_ms)
         return self._confirmation(effects, self._ledger.note(self._dispatcher.park(offset, now_ms=self._ledger.now)))
@@ -545,7 +545,7 @@ class LeaseQueue:
             now_ms: Monotonic milliseconds.
 
         Returns:
-            None; `AckIgnored` if the message is not blocked.
+            None; `Ignored` if the message is not blocked.
         """
         effects = self._before(offset, now_ms)
         answer = self._dispatcher.unblock_offset(offset, reset_failures=reset_failures, now_ms=self._ledger.now)
@@ -752,7 +752,7 @@ class LeaseQueue:
         return Lease(grant.id, grant.consumer, grant.messages, deadline)
 
     def _confirmation(self, effects: list[Effect], answer: list[Effect]) -> Confirmation:
-        if answer and isinstance(answer[0], AckIgnored):
+        if answer and isinstance(answer[0], Ignored):
             return LeaseAnswer(answer[0], effects)
         return LeaseAnswer(None, self._ledger.merged(effects, answer))
 

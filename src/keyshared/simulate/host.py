@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias, cast
 from keyshared.config import OnEvict
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
-    AckIgnored,
     Blocked,
     CursorAdvanced,
     DeadLetter,
@@ -17,6 +16,7 @@ from keyshared.effects import (
     Dropped,
     Effect,
     Evicted,
+    Ignored,
     Load,
     Released,
     ReleaseReason,
@@ -102,7 +102,7 @@ class Host:
         self.spilled: dict[int, Passenger] = {}
         self.blocked: dict[bytes | None, list[int]] = {}
         self._handlers: Mapping[type[Effect], Callable[[Any], None]] = {
-            AckIgnored: self._see_ignored,
+            Ignored: self._see_ignored,
             Evicted: self._see_evicted,
             Released: self._see_released,
             Blocked: self._see_blocked,
@@ -220,7 +220,7 @@ class Host:
                 None,
             )
             self.rows.append(_new(Row, fields))
-        elif not (effects and type(effects[0]) is AckIgnored):
+        elif not (effects and type(effects[0]) is Ignored):
             # A late success: the delivery had ended on the books, the message was waiting, and this ack settles it.
             self._see_settled(Settled(offset, key, SettleReason.LATE_ACK))
         self.apply(effects)
@@ -283,7 +283,7 @@ class Host:
 
     # effects that are rarer than deliveries and cursors
 
-    def _see_ignored(self, effect: AckIgnored) -> None:
+    def _see_ignored(self, effect: Ignored) -> None:
         offset, consumer, attempt, reason = effect
         self.tell(Event.IGNORED, offset=offset, consumer=consumer, attempt=attempt, reason=reason)
 

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Protocol
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
-    AckIgnored,
     Blocked,
     DeadLetter,
     Deliver,
     Dropped,
     Effect,
+    Ignored,
     Load,
     Released,
     ReleaseReason,
@@ -138,7 +138,7 @@ class DispatcherDriver(Driver):
     # --- the broker around it ---------------------------------------------------------------------------------------
 
     def _answer(self, effects: list[Effect]) -> bool:
-        counted = not any(isinstance(effect, AckIgnored) for effect in effects)
+        counted = not any(isinstance(effect, Ignored) for effect in effects)
         self._apply(effects)
         return counted
 

@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol, TypeAlias, assert_never
 
 from keyshared.config import DrainUnit
 from keyshared.effects import (
-    AckIgnored,
     Blocked,
     BlockReason,
     CursorAdvanced,
@@ -18,6 +17,7 @@ from keyshared.effects import (
     Dropped,
     Effect,
     Evicted,
+    Ignored,
     Load,
     Released,
     ReleaseReason,
@@ -244,12 +244,12 @@ class Recorder:
         self._tell(past.Nacked, offset=offset, consumer=consumer, attempt=attempt, counted=counted)
 
     def _dead_lettered(self, effects: Sequence[Effect], offset: int) -> None:
-        if not _mentions(effects, AckIgnored, offset) and not _mentions(effects, Blocked, offset):
+        if not _mentions(effects, Ignored, offset) and not _mentions(effects, Blocked, offset):
             self._answered.add(offset)
             self._tell(past.DeadLettered, offset=offset)
 
     def _loaded(self, effects: Sequence[Effect], offset: int, item: object = None) -> None:  # noqa: ARG002  # the dispatcher's signature
-        if not _mentions(effects, AckIgnored, offset):
+        if not _mentions(effects, Ignored, offset):
             self._free(offset)
 
     def _add_consumer(
@@ -322,7 +322,7 @@ class Recorder:
                 self._leave(consumer)
             case CursorAdvanced(safe_cursor):
                 self._tell(past.Committed, resume_offset=safe_cursor + 1)
-            case AckIgnored() | Resumed():
+            case Ignored() | Resumed():
                 pass
             case _:
                 assert_never(effect)
@@ -396,7 +396,7 @@ def _unit_holds(config: Any) -> dict[str, HoldReason]:  # noqa: ANN401  # as the
 
 def _ignored(effects: Sequence[Effect], receipt: tuple[Any, ...]) -> int:
     """How many times a receipt had no effect."""
-    return sum(isinstance(effect, AckIgnored) and effect[:3] == receipt for effect in effects)
+    return sum(isinstance(effect, Ignored) and effect[:3] == receipt for effect in effects)
 
 
 def _mentions(effects: Sequence[Effect], kind: type[Effect], offset: int) -> bool:
