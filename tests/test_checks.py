@@ -15,7 +15,7 @@ from keyshared._checks import (
     check_text,
     checked_now,
 )
-from keyshared.errors import ClockError, ConfigError
+from keyshared.errors import ArgumentError, ClockError
 
 
 class Small(IntEnum):
@@ -28,9 +28,9 @@ def test_a_number_that_is_large_enough_comes_back() -> None:
 
 @pytest.mark.parametrize("value", [2, -1, 3.0, "3", None, True, Small.ONE])
 def test_what_is_no_int_or_too_small_is_refused_by_name(value: object) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check_int("limit", value, 3, " or None for never")
-    assert f"limit is {value!r}; it must be an int of at least 3 or None for never" == str(caught.value)
+    with pytest.raises(ArgumentError) as caught:
+        check_int("limit", value, 3, ", or None for never")
+    assert f"limit is {value!r}; it must be an int of at least 3, or None for never" == str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_offsets_and_positions_have_one_bound(check: Callable[[str, object], Non
     for offset in taken:
         check("before", offset)
     for refused in (lowest - 1, highest + 1, True, 1.0, "1", None):
-        with pytest.raises(ConfigError, match=r"before is .*63 bits"):
+        with pytest.raises(ArgumentError, match=r"before is .*63 bits"):
             check("before", refused)
 
 
@@ -56,9 +56,9 @@ def test_a_text_comes_back() -> None:
 
 @pytest.mark.parametrize("value", ["", b"orders", 1, None])
 def test_what_is_no_text_or_empty_is_refused_by_name(value: object) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         check_text("topic", value)
-    assert f"topic is {value!r}; it must be a text that is not empty" == str(caught.value)
+    assert f"topic is {value!r}; it must be a non-empty str" == str(caught.value)
 
 
 def test_a_clock_goes_on_or_stands() -> None:

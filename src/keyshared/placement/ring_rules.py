@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.placement.protocol import check_name
 
 __all__ = ["DANUBE_RULES", "DEFAULT_RULES", "RingRules", "pulsar_rules"]
@@ -18,7 +18,7 @@ class RingRules:
 
     Attributes:
         point_text: What is hashed for a point: of the name, its number among those with equal points, and which point.
-        check_name: Raises `ConfigError` for a name that cannot stand on this ring.
+        check_name: Raises `ArgumentError` for a name that cannot stand on this ring.
         ties_by_join: Who joined first owns a repeated point; otherwise the smaller name.
         latest_owns_exact: But its last slot belongs to whoever joined last.
         separator: What stands between the name that points are made of and the instance; None if names are whole.
@@ -60,7 +60,7 @@ def _pulsar_point_text(name: str, index: int, vnode: int) -> bytes:
 def _check_danube_id(name: object) -> None:
     decimal = isinstance(name, str) and name.isascii() and name.isdecimal() and str(int(name[:20])) == name
     if not decimal or int(str(name)) >= _U64_STOP:
-        raise ConfigError("name", name, "be a consumer id of Danube: the decimal digits of an unsigned 64-bit number")
+        raise ArgumentError("name", name, "be a consumer id of Danube: the decimal digits of an unsigned 64-bit number")
 
 
 DEFAULT_RULES: Final = RingRules(_default_point_text, check_name, ties_by_join=False, latest_owns_exact=False)
@@ -80,7 +80,7 @@ def pulsar_rules(separator: str | None) -> RingRules:
         The rules: the first comer keeps a contested point, and equal names are numbered.
 
     Raises:
-        ConfigError: The separator is no text, or is empty.
+        ArgumentError: The separator is no text, or is empty.
     """
     if separator is not None:
         check_name(separator, "separator")

@@ -19,7 +19,7 @@ class SoleOwner:
         owner: Who owns everything; None for nobody.
 
     Raises:
-        ConfigError: The owner is not a text that is not empty.
+        ArgumentError: The owner is no non-empty str.
 
     Source:
         Pulsar's exclusive and failover subscriptions, Celeriant's ordering_required.

@@ -21,8 +21,8 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final, TypeVar
 
-from keyshared._checks import check_mapping, check_text
-from keyshared.errors import ConfigError, shown
+from keyshared._checks import check_kind, check_mapping, check_several, check_text
+from keyshared.errors import ArgumentError, shown
 
 __all__ = [
     "SUBJECT_SUFFIXES",
@@ -106,8 +106,8 @@ class NamePattern:
         suffixes: What follows the pattern, exactly one of them; none for topics and groups. See `for_subjects`.
 
     Raises:
-        ConfigError: No field, a field twice, a stray brace, ``known`` or ``plain`` names no field of the pattern or the
-            same one, or a value is not a text that is not empty.
+        ArgumentError: No field, a field twice, a stray brace, ``known`` or ``plain`` names no field of the pattern or
+            the same one, or a value is no non-empty str.
 
     Source:
         Axual, "Schema Distribution model" and the pattern syntax of its configuration; differs: a name with several
@@ -138,9 +138,9 @@ class NamePattern:
         self._literals: tuple[str, ...] = tuple(pieces[::2])
         self._fields: tuple[str, ...] = tuple(pieces[1::2])
         if not self._fields or len(set(self._fields)) < len(self._fields):
-            raise ConfigError("text", text, "have at least one {field}, and none twice")
+            raise ArgumentError("text", text, "have at least one {field}, and none twice")
         if any(brace in literal for literal in self._literals for brace in "{}"):
-            raise ConfigError("text", text, "have braces only around names of fields, such as {topic}")
+            raise ArgumentError("text", text, "have braces only around names of fields, such as {topic}")
         self._separators = tuple(dict.fromkeys(filter(None, self._literals[1:-1])))
         self._known = {
             field: _checked_values(f"known[{shown(field)}]", values) for field, values in _given("known", known).items()
@@ -153,7 +153,7 @@ class NamePattern:
             plain = _checked_names("plain", plain)
             self._check_fields("plain", plain)
             if not set(plain).issubset(unbound):
-                raise ConfigError("plain", plain, "not name a field that is known")
+                raise ArgumentError("plain", plain, "not name a field that is known")
         self._plain = frozenset(plain)
         self._suffixes = _checked_suffixes(suffixes)
 
@@ -180,7 +180,7 @@ class NamePattern:
             The pattern.
 
         Raises:
-            ConfigError: It is no such text, or as for the class.
+            ArgumentError: It is no such text, or as for the class.
 
         Source:
             Axual, "Schema Distribution model".
@@ -193,7 +193,7 @@ class NamePattern:
         flat = _BRACKETS.sub(lambda group: group[1].replace("|", separator), check_text("text", text))
         braced = separator.join(f"{{{field}}}" for field in flat.split(separator))
         if _FIELD.sub("", braced) != separator * (braced.count("{") - 1):
-            raise ConfigError("text", text, f"be names of fields such as [tenant|environment]{separator}topic")
+            raise ArgumentError("text", text, f"be names of fields such as [tenant|environment]{separator}topic")
         return cls(braced, known=known, plain=plain, suffixes=suffixes)
 
     @property
@@ -221,7 +221,7 @@ class NamePattern:
             The same pattern with those suffixes.
 
         Raises:
-            ConfigError: A suffix is not a text.
+            ArgumentError: A suffix is not a text.
 
         Example:
             >>> NamePattern("{topic}").for_subjects().parse("orders-key")
@@ -276,7 +276,7 @@ class NamePattern:
             Its only reading, or a `NameProblem` with `NameIssue.NO_MATCH` or `NameIssue.AMBIGUOUS`.
 
         Raises:
-            ConfigError: It is not a text that is not empty.
+            ArgumentError: It is no non-empty str.
 
         Complexity:
             O(s f n), s suffixes, f fields with their known values, n characters.
@@ -297,8 +297,8 @@ class NamePattern:
             The name. Reading it gives the same values, or `NameIssue.AMBIGUOUS` if it has other readings as well.
 
         Raises:
-            ConfigError: A field is missing or is none of the pattern's, has a value that it may not have, or the suffix
-                is none of the pattern's.
+            ArgumentError: A field is missing or is none of the pattern's, has a value that it may not have, or the
+                suffix is none of the pattern's.
 
         Complexity:
             O(n), n characters.
@@ -309,12 +309,12 @@ class NamePattern:
         """
         self._check_fields("values", check_mapping("values", values))
         if suffix not in self._suffixes:
-            raise ConfigError("suffix", suffix, f"be one of {self._suffixes}")
+            raise ArgumentError("suffix", suffix, f"be one of {self._suffixes}")
         parts = [self._literals[0]]
         for field, literal in zip(self._fields, self._literals[1:], strict=True):
             value = values.get(field, self.constant(field))
             if type(value) is not str or not self.allows(field, value):
-                raise ConfigError(f"values[{field!r}]", value, self._requirement(field))
+                raise ArgumentError(f"values[{field!r}]", value, self._requirement(field))
             parts += value, literal
         return "".join((*parts, suffix))
 
@@ -336,13 +336,13 @@ class NamePattern:
     def _check_fields(self, parameter: str, named: Iterable[str]) -> None:
         for field in named:
             if field not in self._fields:
-                raise ConfigError(parameter, field, f"be a field of {self._text!r}")
+                raise ArgumentError(parameter, field, f"be a field of {self._text!r}")
 
     def _requirement(self, field: str) -> str:
         if field in self._known:
             return f"be one of {self._known[field]}"
         without = f" without any of {self._separators}" if field in self._plain else ""
-        return f"be a text that is not empty{without}"
+        return f"be a non-empty str{without}"
 
     def _has_separator(self, value: str) -> bool:
         return any(separator in value for separator in self._separators)
@@ -459,7 +459,7 @@ class NameTranslation:
         defaults: Values of fields that only the target has.
 
     Raises:
-        ConfigError: A field is added without a default, a default is for a field that is not added or is not allowed
+        ArgumentError: A field is added without a default, a default is for a field that is not added or is not allowed
             there, source and target know a field but no value of both, or a suffix of the source is none of the target.
 
     Source:
@@ -476,17 +476,16 @@ class NameTranslation:
 
     def __init__(self, source: NamePattern, target: NamePattern, *, defaults: Mapping[str, str] | None = None) -> None:
         for parameter, pattern in (("source", source), ("target", target)):
-            if not isinstance(pattern, NamePattern):
-                raise ConfigError(parameter, pattern, "be a NamePattern")
+            check_kind(parameter, pattern, NamePattern)
         self._source = source
         self._target = target
         self._defaults = self._checked_defaults(dict(_given("defaults", defaults)))
         for field in set(source.fields) & set(target.fields):
             here, there = set(source.values(field)), set(target.values(field))
             if here and there and not here & there:
-                raise ConfigError(f"target.known[{field!r}]", sorted(there), f"share a value with {sorted(here)}")
+                raise ArgumentError(f"target.known[{field!r}]", sorted(there), f"share a value with {sorted(here)}")
         if not set(source.suffixes).issubset(target.suffixes):
-            raise ConfigError("target.suffixes", target.suffixes, f"have those of the source, {source.suffixes}")
+            raise ArgumentError("target.suffixes", target.suffixes, f"have those of the source, {source.suffixes}")
 
     @property
     def source(self) -> NamePattern:
@@ -518,7 +517,7 @@ class NameTranslation:
             The name on the target, which the target reads in one way only; or why there is none.
 
         Raises:
-            ConfigError: It is not a text that is not empty.
+            ArgumentError: It is no non-empty str.
 
         Complexity:
             That of reading it twice; see `NamePattern.parse`.
@@ -547,7 +546,7 @@ class NameTranslation:
             What becomes of each, in the given order.
 
         Raises:
-            ConfigError: One is not a text that is not empty.
+            ArgumentError: One is no non-empty str.
 
         Complexity:
             That of `translate`, for each name.
@@ -582,7 +581,7 @@ class NameTranslation:
             name it was made of.
 
         Raises:
-            ConfigError: A value is missing, or as for the class.
+            ArgumentError: A value is missing, or as for the class.
         """
         return NameTranslation(self._target, self._source, defaults=defaults)
 
@@ -593,11 +592,11 @@ class NameTranslation:
         added = [field for field in self._target.fields if field not in self._source.fields]
         for field in defaults:
             if field not in added:
-                raise ConfigError("defaults", field, f"be a field that only the target has; these are {added}")
+                raise ArgumentError("defaults", field, f"be a field that only the target has; these are {added}")
         filled = {field: defaults.get(field, self._target.constant(field)) for field in added}
         for field, value in filled.items():
             if type(value) is not str or not self._target.allows(field, value):
-                raise ConfigError(
+                raise ArgumentError(
                     f"defaults[{field!r}]", value, "be a value that the target allows: the source has none"
                 )
         return {field: value for field, value in filled.items() if value is not None}
@@ -608,22 +607,17 @@ def _given(parameter: str, values: Mapping[str, _T] | None) -> Mapping[str, _T]:
 
 
 def _checked_names(parameter: str, values: object) -> list[str]:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise ConfigError(parameter, values, "be several texts, such as a list")
-    return [check_text(parameter, value) for value in values]
+    return [check_text(parameter, value) for value in check_several(parameter, values, "str")]
 
 
 def _checked_values(parameter: str, values: object) -> tuple[str, ...]:
     checked = _checked_names(parameter, [values] if type(values) is str else values)
     if not checked:
-        raise ConfigError(parameter, values, "have at least one value")
+        raise ArgumentError(parameter, values, "have at least one value")
     return tuple(dict.fromkeys(checked))
 
 
 def _checked_suffixes(suffixes: object) -> tuple[str, ...]:
-    if isinstance(suffixes, str | bytes) or not isinstance(suffixes, Iterable):
-        raise ConfigError("suffixes", suffixes, "be several texts, such as ('-key', '-value')")
-    checked = tuple(dict.fromkeys(suffixes))
-    if any(type(suffix) is not str for suffix in checked):
-        raise ConfigError("suffixes", suffixes, "hold texts only")
+    given = check_several("suffixes", suffixes, "str")
+    checked = tuple(dict.fromkeys(check_kind("suffixes", suffix, str) for suffix in given))
     return checked or _NO_SUFFIX

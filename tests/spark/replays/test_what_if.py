@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.spark.replays.test_replay import BACKLOG, CALM, STORMY, frame, plain, random_log
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.placement import AutoSplit, Placement
 from keyshared.ring import HashRing
 from keyshared.simulate import ConsumerPlan, Fixed, Join, Leave, Plan
@@ -161,5 +161,5 @@ def test_what_cannot_be_compared_is_said_before_any_job(
     spark: "SparkSession", arguments: dict[str, object], told: str
 ) -> None:
     log = frame(spark, [Message("t", 7, b"k")])
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         what_if(log, **{"plans": {"calm": CALM}, **arguments})  # type: ignore[arg-type]  # that is the mistake
