@@ -12,7 +12,7 @@ keys and has no such collisions.
 
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_int, check_text, checked_kinds, require
+from keyshared._checks import check_int, checked_kinds, require
 from keyshared.errors import ArgumentError, BatchError, HashHolderError
 
 __all__ = ["DEFAULT_UNSET_HASH", "DrainingEntry", "DrainingHash", "DrainingHashes", "DrainingStats", "add_up"]
@@ -346,9 +346,11 @@ class DrainingHashes:
 
     def _checked(self, consumer: object, hash_: int, count: int) -> DrainingHash | None:
         """Check the arguments, and find the drain."""
-        check_text("consumer", consumer)
+        if type(consumer) is not str or not consumer:
+            raise ArgumentError("consumer", consumer, "be a non-empty str")
         check_int("hash_", hash_)
-        check_int("count", count, 1)
+        if type(count) is not int or count < 1:
+            raise ArgumentError("count", count, "be an int of at least 1")
         return self._drains.get(hash_)
 
     def _clear(self, drain: DrainingHash) -> None:

@@ -362,7 +362,8 @@ class DrainTracker:
             O(log n + log r), n entries pending there, r runs of the map.
         """
         check_position(position)
-        check_int("messages", messages, 1)
+        if type(messages) is not int or messages < 1:
+            raise ArgumentError("messages", messages, "be an int of at least 1")
         member = self._members.get(consumer)
         known = None if member is None else member.pending.get(position)
         if known is not None and known.hash != hash_:

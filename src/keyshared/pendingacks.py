@@ -173,7 +173,8 @@ class PendingAcks:
         Complexity:
             O(1).
         """
-        check_int("messages", messages, 1)
+        if type(messages) is not int or messages < 1:
+            raise ArgumentError("messages", messages, "be an int of at least 1")
         ack = self._acks.get(position)
         if ack is None:
             return None

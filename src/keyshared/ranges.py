@@ -593,7 +593,8 @@ class RangeMap:
             raise ArgumentError("after", other, f"be a RangeMap over {self._space_text}")
 
     def _checked_slot(self, slot: int) -> int:
-        check_int("slot", slot, 0, most=(1 << self._slot_bits) - 1)
+        if type(slot) is not int or not 0 <= slot < 1 << self._slot_bits:
+            raise ArgumentError("slot", slot, f"be an int from 0 to {(1 << self._slot_bits) - 1}")
         return slot
 
     def __eq__(self, other: object) -> bool:

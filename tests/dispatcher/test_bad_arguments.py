@@ -228,7 +228,7 @@ BAD: list[tuple[str, Callable[[Any], object], type[KeySharedError], tuple[object
         lambda d: d.set_filters("ann", "a*", now_ms=LATER),
         ArgumentError,
         ("patterns", "a*", SEVERAL),
-        "one text",
+        "collection of patterns",
     ),
     ("nobody's weight", lambda d: d.set_weight("zoe", 1, now_ms=LATER), UnknownConsumerError, ("zoe",), "'zoe'"),
     ("a leaver's weight", lambda d: d.set_weight("cat", 1, now_ms=LATER), UnknownConsumerError, ("cat",), "'cat'"),

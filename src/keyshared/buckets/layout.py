@@ -508,4 +508,6 @@ def _wide(key_hash: object) -> KeyHash:
 
 
 def _checked_hash(bucket_hash: int) -> int:
-    return check_int("bucket hash", bucket_hash, 0, most=HASH_STOP - 1)
+    if type(bucket_hash) is not int or not 0 <= bucket_hash < HASH_STOP:
+        raise ArgumentError("bucket hash", bucket_hash, f"be an int from 0 to {HASH_STOP - 1}")
+    return bucket_hash

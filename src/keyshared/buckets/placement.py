@@ -217,7 +217,7 @@ class BucketPlacement:
     ) -> None:
         with configuration():
             check_space(key_hash, _SLOT_BITS)
-            self._layout = _checked_layout(layout)
+        self._layout = _checked_layout(layout)
         self._key_hash = key_hash
         self._spread = spread
         self._weights = _checked_consumers(consumers)
@@ -469,6 +469,7 @@ def _checked_loads(layout: BucketLayout, loads: Iterable[int | Fraction]) -> Loa
     return LoadSpread(tuple(whole_numbers(given)) if any(given) else (1,) * n)
 
 
+@configuration()
 def _checked_layout(layout: object) -> BucketLayout:
     return check_kind("layout", layout, BucketLayout)
 

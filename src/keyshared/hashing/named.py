@@ -267,7 +267,7 @@ def pulsar_ring_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
         A hash that is the slot itself: as many bits as the space.
 
     Raises:
-        ArgumentError: Not a power of two from 2 to 65,536.
+        ConfigError: Not a power of two from 2 to 65,536.
 
     Example:
         >>> pulsar_ring_hash() is PULSAR_RING
@@ -286,7 +286,7 @@ def pulsar_range_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
         A hash that is the slot itself: as many bits as the space.
 
     Raises:
-        ArgumentError: Not a power of two from 2 to 65,536.
+        ConfigError: Not a power of two from 2 to 65,536.
 
     Example:
         >>> pulsar_range_hash() is PULSAR_RANGES
@@ -295,6 +295,7 @@ def pulsar_range_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
     return _sized(_RANGES, range_size)
 
 
+@configuration()
 def _sized(hashes: Mapping[int, KeyHash], range_size: object) -> KeyHash:
     if type(range_size) is not int or range_size not in hashes:
         raise ArgumentError("range_size", range_size, f"be a power of two from 2 to {max(hashes)}")

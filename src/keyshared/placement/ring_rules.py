@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from keyshared._checks import configuration
 from keyshared.errors import ArgumentError
 from keyshared.placement.protocol import check_name
 
@@ -70,6 +71,7 @@ DANUBE_RULES: Final = RingRules(_danube_point_text, _check_danube_id, ties_by_jo
 """Danube v0.15.1."""
 
 
+@configuration()
 def pulsar_rules(separator: str | None) -> RingRules:
     """Give the rules of Pulsar's consistent-hashing selector.
 
@@ -80,7 +82,7 @@ def pulsar_rules(separator: str | None) -> RingRules:
         The rules: the first comer keeps a contested point, and equal names are numbered.
 
     Raises:
-        ArgumentError: The separator is no text, or is empty.
+        ConfigError: The separator is no text, or is empty.
     """
     if separator is not None:
         check_name(separator, "separator")

@@ -147,7 +147,7 @@ def test_an_error_in_a_plan_names_it(spark: "SparkSession") -> None:
     ("arguments", "told"),
     [
         ({"plans": {}}, "it must be a mapping from names to plans, with at least one of them"),
-        ({"plans": {"": CALM}}, "it must have names that are texts and not empty"),
+        ({"plans": {"": CALM}}, "it must be a non-empty str"),
         ({"plans": {"calm": None}}, "plan 'calm' is None; it must be a Plan"),
         ({"key": "at_ms"}, "'at_ms'; it must be string or binary, and it is bigint; cast it to string first"),
         ({"topic_partition": "nope"}, "'nope'; it must be a column of the frame"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import tee
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_kind
+from keyshared._checks import check_kind, check_text
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key
 from keyshared.simulate.plan import Arrival, Plan
@@ -94,8 +94,7 @@ def check_plans(plans: object) -> None:
     if not isinstance(plans, Mapping) or not plans:
         raise ArgumentError("plans", plans, "be a mapping from names to plans, with at least one of them")
     for name, plan in plans.items():
-        if type(name) is not str or not name:
-            raise ArgumentError("plans", name, "have names that are texts and not empty")
+        check_text("plans", name)
         check_kind(f"plan {name!r}", plan, Plan)
 
 
