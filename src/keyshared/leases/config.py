@@ -96,7 +96,7 @@ class LeaseConfig:
             its own.
 
         Raises:
-            ArgumentError: A field is out of range there.
+            ConfigError: A field is out of range there.
         """
         retries = None if self.max_delivery_attempts is None else self.max_delivery_attempts - 1
         return DispatcherConfig(

@@ -123,7 +123,7 @@ def test_no_rows_give_no_rows() -> None:
         ({}, "plans is {}; it must be a mapping from names to plans, with at least one of them"),
         ([ONE], "it must be a mapping from names to plans"),
         ({"": ONE}, "plans is ''; it must be a non-empty str"),
-        ({1: ONE}, "plans is 1; it must have names that are texts"),
+        ({1: ONE}, "plans is 1; it must be a non-empty str"),
         ({"one": "plan"}, "plan 'one' is 'plan'; it must be a Plan"),
     ],
 )
