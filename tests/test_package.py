@@ -28,7 +28,6 @@ NOT_AT_THE_DOOR = (
             "draintracker",
             "journal",
             "offsets",
-            "pendingacks",
             "placement.assigned",
             "placement.autosplit",
             "placement.exclusive",

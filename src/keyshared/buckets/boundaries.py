@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ConfigError
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 
 __all__ = [
     "Histogram",

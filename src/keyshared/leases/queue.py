@@ -42,8 +42,8 @@ from keyshared.leases.values import (
     Reservation,
 )
 from keyshared.placement.protocol import Placement
+from keyshared.placement.ranges import Weight
 from keyshared.placement.sole_owner import SoleOwner
-from keyshared.ranges import Weight
 
 __all__ = ["LeaseQueue"]
 

@@ -6,9 +6,8 @@ Plain Python; needs no Spark.
 from dataclasses import dataclass
 from typing import Final
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.errors import ConfigError
-from keyshared.retry import RetryPolicy
 from keyshared.ring import HashRing
 from keyshared.simulate.plan import ConsumerPlan, Crash, Join, Plan
 from keyshared.simulate.service import Answer, SampledAnswers

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from keyshared._checks import check_int, check_text, checked_now, require
 from keyshared.draining import DrainingEntry, DrainingStats, add_up
+from keyshared.draintracker.pending_acks import PendingAck, PendingAcks, Position, check_position
 from keyshared.errors import ClockError, ConfigError, ConsumerExistsError, UnknownConsumerError
-from keyshared.pendingacks import PendingAck, PendingAcks, Position, check_position
-from keyshared.ranges import Moved, RangeMap
+from keyshared.placement.ranges import Moved, RangeMap
 
 __all__ = [
     "DrainTracker",

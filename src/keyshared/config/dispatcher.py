@@ -5,8 +5,8 @@ from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 
 from keyshared._checks import check_int, check_position
+from keyshared.config.retry import Backoff, Poison, RetryPolicy
 from keyshared.errors import ConfigError, SnapshotError, shown
-from keyshared.retry import Backoff, Poison, RetryPolicy
 
 __all__ = [
     "DEFAULT_ACK_TIMEOUT_MS",
