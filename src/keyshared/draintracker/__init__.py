@@ -1,8 +1,8 @@
 """Drains for a broker that knows hashes and no keys: who was sent what, and which hashes have to wait for it."""
 
 from keyshared.draintracker.pending_acks import PendingAck, PendingAcks, Position
-from keyshared.draintracker.tracker import (
-    DrainTracker,
+from keyshared.draintracker.tracker import DrainTracker
+from keyshared.draintracker.values import (
     EntryAcked,
     HandedOver,
     HashState,
