@@ -31,6 +31,7 @@ NOT_AT_THE_DOOR = (
             "placement.assigned",
             "placement.autosplit",
             "placement.exclusive",
+            "placement.sole_owner",
             "run",
             "segments",
             "simulate",
