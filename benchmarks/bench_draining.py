@@ -9,7 +9,7 @@ from benchmarks._harness import Report, Scale, Timed, turns
 
 from keyshared.draining import DrainingHashes
 from keyshared.draintracker import DrainTracker
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 from keyshared.ring import HashRing
 
 CONSUMERS = 10

@@ -7,8 +7,7 @@ from random import Random
 
 from benchmarks._harness import Report, Scale, repeated, turns
 
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, Placement
-from keyshared.ranges import HashRange
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Placement
 from keyshared.ring import HashRing
 
 CONSUMERS = (1, 10, 100)

@@ -14,7 +14,7 @@ from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Deliver, Effect
 from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
 from keyshared.hashing import KeyHash
-from keyshared.ranges import Moved, RangeMap, Weight
+from keyshared.placement import Moved, RangeMap, Weight
 
 __all__ = ["AlphabetRing", "Watched", "advanced", "deliver", "delivered", "fill", "subscription"]
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Unmatched
+from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
 from keyshared.effects import (
     Blocked,
     BlockReason,
@@ -49,7 +49,6 @@ from keyshared.errors import (
     UnmatchedKeyError,
     WindowFullError,
 )
-from keyshared.retry import Poison
 
 __all__ = ["ModelDispatcher", "Placement", "Position", "Unit", "Why"]
 

@@ -12,15 +12,14 @@ import pytest
 from tests.public_calls import checkpoints, dispatcher, progress, queue, segment_map
 
 from keyshared.buckets import BucketCheckpoints
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.journal import Command, Journal
 from keyshared.leases import LeaseQueue
 from keyshared.offsets import ProvenanceVector
-from keyshared.ranges import HashRange, RangeMap
-from keyshared.retry import Poison, RetryPolicy
+from keyshared.placement import HashRange, RangeMap
 from keyshared.ring import HashRing
 from keyshared.segments import SegmentMap, SegmentProgress
 

@@ -22,8 +22,13 @@ ALLOWED = (TypeError, KeySharedError, GuaranteesError, HistoryError, Unsupported
 # What makes a configuration or a policy. A placement takes settings, and names, ranges and loads as well.
 CONFIGURATIONS = frozenset(
     [
-        *("config.DispatcherConfig", "leases.config.LeaseConfig", "retry.RetryPolicy", "retry.Poison"),
-        *("retry.Poison.from_name", "buckets.batcher.BatchLimits", "segments.autoscale.AutoScale"),
+        *(
+            "config.dispatcher.DispatcherConfig",
+            "leases.config.LeaseConfig",
+            "config.retry.RetryPolicy",
+            "config.retry.Poison",
+        ),
+        *("config.retry.Poison.from_name", "buckets.batcher.BatchLimits", "segments.autoscale.AutoScale"),
         *("copyflags.BigEndian", "copyflags.FlagsHeader", "distribution.distributor.Distributor"),
         *("offsets.translate.OffsetDistributor", "offsets.translate.OffsetCommitter", "hashing.named.KeyHash"),
         *("hashing.named.pulsar_ring_hash", "hashing.named.pulsar_range_hash"),

@@ -12,7 +12,7 @@ import pytest
 
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, KeyTypeError, UnknownConsumerError
 from keyshared.hashing import DANUBE_32, KeyHash, danube32
-from keyshared.ranges import HashRange, Moved, RangeMap
+from keyshared.placement import HashRange, Moved, RangeMap
 from keyshared.ring import HashRing
 
 

@@ -201,7 +201,7 @@ def test_the_walk_sees_the_machines() -> None:
     """A rule that sees nothing finds nothing."""
     asked = {name for name, last, _ in members(public_names()) if last == "next_deadline_ms"}
     called = {name for name, last, _ in members(public_names()) if last == "handle_timeout"}
-    machines = ["dispatcher.KeySharedDispatcher", "leases.queue.LeaseQueue", "draintracker.DrainTracker"]
+    machines = ["dispatcher.KeySharedDispatcher", "leases.queue.LeaseQueue", "draintracker.tracker.DrainTracker"]
     machines += ["buckets.batcher.BucketBatcher", "segments.producer.SegmentProducer"]
     for machine in machines:
         assert f"{machine}.next_deadline_ms" in asked

@@ -63,7 +63,7 @@ from keyshared.effects import (
 from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, InvariantError, SnapshotError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 
 __all__ = [
     "Blocking",

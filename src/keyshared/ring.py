@@ -22,8 +22,8 @@ from keyshared._checks import check_int, check_number, check_several, configurat
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
 from keyshared.placement.protocol import find_consumer
+from keyshared.placement.ranges import Moved, RangeMap, Weight, check_space
 from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
-from keyshared.ranges import Moved, RangeMap, Weight, check_space
 
 __all__ = ["DEFAULT_VNODES", "HashRing"]
 

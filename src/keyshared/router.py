@@ -14,7 +14,7 @@ from keyshared.errors import ConsumerExistsError, InvariantError, UnknownConsume
 from keyshared.glob import KeyFilter
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 
 __all__ = ["KeyRouter"]
 

@@ -6,7 +6,7 @@ from keyshared._dispatch.units import RangeUnits, SlotUnits, units_of
 from keyshared.config import DrainUnit
 from keyshared.errors import InvariantError
 from keyshared.hashing import KeyHash
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 from keyshared.window import Consumer, Entry, Lane, State
 
 

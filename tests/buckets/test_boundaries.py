@@ -18,7 +18,7 @@ from keyshared.buckets import (
     owner_loads,
 )
 from keyshared.errors import ArgumentError
-from keyshared.ranges import HashRange, RangeMap
+from keyshared.placement import HashRange, RangeMap
 from keyshared.ring import HashRing
 
 Question = Callable[[], object]

@@ -18,7 +18,7 @@ from keyshared.buckets import (
 )
 from keyshared.errors import ArgumentError, InvariantError, KeyTypeError, LayoutMismatchError
 from keyshared.hashing import DANUBE_32, XXH64_SEED_42, KeyHash
-from keyshared.ranges import HashRange
+from keyshared.placement import HashRange
 
 QUARTERS = BucketLayout.equal_width(4)
 

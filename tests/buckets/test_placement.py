@@ -13,7 +13,7 @@ import pytest
 from keyshared.buckets import BUCKET_HASH, BucketLayout, BucketPlacement
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, UnknownConsumerError
 from keyshared.hashing import XXH64_SEED_42
-from keyshared.ranges import HashRange, Moved, RangeMap
+from keyshared.placement import HashRange, Moved, RangeMap
 
 EIGHT = BucketLayout.equal_width(8)
 UNEVEN = BucketLayout([0, 2, 100, 40_001])

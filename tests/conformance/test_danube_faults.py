@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.alphabet import advanced, deliver, delivered, fill, subscription
 
-from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import Blocking, KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
@@ -32,7 +32,6 @@ from keyshared.effects import (
     Spilled,
 )
 from keyshared.hashing import KeyHash, fnv64
-from keyshared.retry import Poison, RetryPolicy
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.window import Entry

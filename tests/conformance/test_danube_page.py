@@ -3,7 +3,7 @@
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
@@ -17,7 +17,6 @@ from keyshared.effects import (
     Skipped,
     SkipReason,
 )
-from keyshared.retry import Poison, RetryPolicy
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 

@@ -9,7 +9,7 @@ import pytest
 from keyshared.draining import DrainingHash, DrainingHashes
 from keyshared.draintracker import DrainTracker, SendReceipt
 from keyshared.errors import ArgumentError, HashHolderError
-from keyshared.ranges import HashRange, RangeMap
+from keyshared.placement import HashRange, RangeMap
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "pulsar_draining.json").read_text("utf-8"))
 COMES_HOME: dict[str, Any] = RECORDED["comes_home"]

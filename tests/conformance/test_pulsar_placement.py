@@ -11,8 +11,7 @@ import pytest
 
 from keyshared.errors import ArgumentError, KeySharedError, NoRangeLeftError, RangeOverlapError, UnknownConsumerError
 from keyshared.hashing import MURMUR3_32, PULSAR_RANGES, PULSAR_RING
-from keyshared.placement import AutoSplit, ExclusiveRanges
-from keyshared.ranges import HashRange, Moved, RangeMap, gained, lost
+from keyshared.placement import AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap, gained, lost
 from keyshared.ring import HashRing
 
 _DATA = Path(__file__).parent / "data"

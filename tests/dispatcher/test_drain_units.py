@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
 
-from keyshared.config import DrainUnit
+from keyshared.config import DrainUnit, Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Evicted, Released, ReleaseReason
 from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.hashing import KeyHash
-from keyshared.ranges import RangeMap
-from keyshared.retry import Poison, RetryPolicy
+from keyshared.placement import RangeMap
 
 LARGER = [DrainUnit.HASH, DrainUnit.RANGE]
 larger = pytest.mark.parametrize("unit", LARGER)

@@ -9,7 +9,7 @@ from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import Blocking, KeySharedDispatcher
 from keyshared.effects import BlockReason, CursorAdvanced, Deliver, Effect
 from keyshared.errors import ArgumentError
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 
 FOUR = BucketLayout.equal_width(4)
 THREE_AT_ONCE = DispatcherConfig(max_in_flight_per_key=3)

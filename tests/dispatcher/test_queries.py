@@ -3,6 +3,7 @@
 import pytest
 from tests.alphabet import advanced, deliver, fill, subscription
 
+from keyshared.config import RetryPolicy
 from keyshared.dispatcher import Blocking, Outstanding
 from keyshared.effects import (
     BlockReason,
@@ -16,7 +17,6 @@ from keyshared.effects import (
     SettleReason,
     Spilled,
 )
-from keyshared.retry import RetryPolicy
 
 
 class TestIsCurrent:

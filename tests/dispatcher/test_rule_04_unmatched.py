@@ -3,13 +3,11 @@
 import pytest
 from tests.alphabet import FIRST_LETTER, Watched, advanced, deliver, subscription
 
-from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.config import DispatcherConfig, Poison, Unmatched
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Effect, Released, ReleaseReason, Skipped, SkipReason
 from keyshared.errors import UnmatchedKeyError
-from keyshared.placement import AssignedRanges
-from keyshared.ranges import HashRange
-from keyshared.retry import Poison
+from keyshared.placement import AssignedRanges, HashRange
 
 
 def with_filters(unmatched: Unmatched = Unmatched.SKIP, **filters: list[str]) -> Watched:

@@ -2,9 +2,9 @@
 
 from tests.alphabet import AlphabetRing, advanced, deliver, fill, subscription
 
+from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, DeadLetter, Released, ReleaseReason
-from keyshared.retry import Poison, RetryPolicy
 
 
 def test_what_waits_for_a_full_consumer_goes_to_the_newcomer_in_the_call_that_adds_it() -> None:

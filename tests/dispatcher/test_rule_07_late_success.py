@@ -3,6 +3,7 @@
 import pytest
 from tests.alphabet import Watched, advanced, deliver, fill, subscription
 
+from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     BlockReason,
@@ -13,7 +14,6 @@ from keyshared.effects import (
     Settled,
     SettleReason,
 )
-from keyshared.retry import Poison, RetryPolicy
 
 NOTED = Ignored(0, "ann", 1, IgnoredReason.LATE_ACK_NOTED)
 SETTLED = Settled(0, b"a1", SettleReason.LATE_ACK)

@@ -2,8 +2,8 @@
 
 from tests.alphabet import Watched, advanced, deliver, fill, subscription
 
+from keyshared.config import Backoff, Poison, RetryPolicy
 from keyshared.effects import DeadLetter, Evicted, Ignored, IgnoredReason, Released, ReleaseReason
-from keyshared.retry import Backoff, Poison, RetryPolicy
 
 ONE_RETRY = RetryPolicy(max_redeliveries=1, base_delay_ms=0)
 

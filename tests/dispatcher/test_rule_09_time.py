@@ -2,8 +2,8 @@
 
 from tests.alphabet import advanced, deliver, fill, subscription
 
+from keyshared.config import RetryPolicy
 from keyshared.effects import DeadLetter, Evicted, Ignored, IgnoredReason, Released, ReleaseReason
-from keyshared.retry import RetryPolicy
 
 TIMEOUT = ReleaseReason.ACK_TIMEOUT
 

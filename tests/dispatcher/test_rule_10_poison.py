@@ -4,6 +4,7 @@ from typing import Any
 
 from tests.alphabet import Watched, advanced, deliver, fill, subscription
 
+from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     Blocked,
@@ -17,7 +18,6 @@ from keyshared.effects import (
     Settled,
     SettleReason,
 )
-from keyshared.retry import Poison, RetryPolicy
 
 
 def poisoned(poison: Poison, **config: Any) -> Watched:

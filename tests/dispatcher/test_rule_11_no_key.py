@@ -2,10 +2,9 @@
 
 from tests.alphabet import advanced, deliver, delivered, fill, subscription
 
-from keyshared.config import Unmatched
+from keyshared.config import Backoff, RetryPolicy, Unmatched
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Load, Released, ReleaseReason, Spilled
-from keyshared.retry import Backoff, RetryPolicy
 
 
 def test_none_of_them_holds_another_back() -> None:

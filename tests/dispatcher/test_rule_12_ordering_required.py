@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 from tests.alphabet import Watched, advanced, deliver, fill, subscription
 
-from keyshared.config import DispatcherConfig, OnEvict, Unmatched
+from keyshared.config import DispatcherConfig, OnEvict, Poison, Unmatched
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Evicted, Released, ReleaseReason
 from keyshared.errors import ArgumentError
-from keyshared.retry import Poison
 
 
 def ordered(*consumers: str, **config: Any) -> Watched:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, fill, subscription
 
-from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     DeadLetter,
@@ -27,7 +27,6 @@ from keyshared.effects import (
     Spilled,
 )
 from keyshared.errors import InvariantError, OffsetOrderError, SnapshotError
-from keyshared.retry import Poison, RetryPolicy
 from keyshared.ring import HashRing
 
 EPOCH = 1 << 32

@@ -167,7 +167,7 @@ sys.modules["mmh3"] = sys.modules["blake3"] = None
 import keyshared
 from keyshared.errors import MissingExtraError
 from keyshared.hashing import CELERIANT_LE, MURMUR3_32, PULSAR_RANGES, PULSAR_RING
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 
 assert keyshared.HashRing(["a"]).owner("key") == "a"
 for known in (CELERIANT_LE, MURMUR3_32, PULSAR_RANGES, PULSAR_RING):

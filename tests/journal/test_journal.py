@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.config import DispatcherConfig, RetryPolicy, Unmatched
 from keyshared.errors import ArgumentError, InvariantError, SnapshotError
 from keyshared.journal import Command, Journal, OutcomeRow
 from keyshared.placement import AutoSplit
-from keyshared.retry import RetryPolicy
 from keyshared.ring import HashRing
 
 TIGHT = DispatcherConfig(window=2, max_tracked=2, ack_timeout_ms=None)

@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from tests.kit.small_broker import SmallMachine
 
-from keyshared.config import OnEvict
+from keyshared.config import OnEvict, Poison
 from keyshared.leases import LeaseAnswer, Reservation
-from keyshared.retry import Poison
 from keyshared.testing import Delivery, Guarantees, Promise
 from keyshared.testing.adapters.dispatcher import DispatcherDriver, RouterDriver
 from keyshared.testing.adapters.leases import LeaseQueueDriver

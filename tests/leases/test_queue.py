@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.leasing import WatchedQueue, assigned, fill, lease, letters, queue, reserve
 
+from keyshared.config import Poison
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     Blocked,
@@ -58,7 +59,6 @@ from keyshared.leases import (
 )
 from keyshared.leases.book import Grant
 from keyshared.placement import AssignedRanges
-from keyshared.retry import Poison
 
 NOT_READY = NothingToLease(EmptyReason.NOT_READY)
 DONE: LeaseAnswer[None] = LeaseAnswer(None, [])

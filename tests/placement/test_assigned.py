@@ -19,8 +19,7 @@ from keyshared.errors import (
     UnownedSlotError,
 )
 from keyshared.hashing import DANUBE_32
-from keyshared.placement import AssignedRanges, Unowned, member_name
-from keyshared.ranges import HashRange, Moved, RangeMap
+from keyshared.placement import AssignedRanges, HashRange, Moved, RangeMap, Unowned, member_name
 from keyshared.ring import HashRing
 
 SIZE = 65536

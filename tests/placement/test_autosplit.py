@@ -20,8 +20,7 @@ from keyshared.errors import (
     UnknownConsumerError,
 )
 from keyshared.hashing import PULSAR_RANGES
-from keyshared.placement import AutoSplit
-from keyshared.ranges import Moved, RangeMap
+from keyshared.placement import AutoSplit, Moved, RangeMap
 
 
 def runs(placement: AutoSplit) -> list[tuple[int, int, str | None]]:

@@ -20,8 +20,7 @@ from keyshared.errors import (
     UnknownConsumerError,
 )
 from keyshared.hashing import PULSAR_RANGES
-from keyshared.placement import ExclusiveRanges
-from keyshared.ranges import HashRange, Moved, RangeMap
+from keyshared.placement import ExclusiveRanges, HashRange, Moved, RangeMap
 
 
 def small(**declared: Any) -> ExclusiveRanges:

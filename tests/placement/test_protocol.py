@@ -7,8 +7,7 @@ import pytest
 from keyshared.buckets import BucketLayout, BucketPlacement
 from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
 from keyshared.hashing import XXH64_SEED_42
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, Placement
-from keyshared.ranges import HashRange, RangeMap
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Placement, RangeMap
 from keyshared.ring import HashRing
 
 WEIGHTED: dict[str, Placement] = {

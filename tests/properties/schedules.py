@@ -10,9 +10,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from tests.placements import RankedPlacement
 from tests.properties.promises import Call, Queries, Rules, Step
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Unmatched
+from keyshared.config import Backoff, DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.effects import BlockReason, DeadLetter, Deliver, DropReason, Effect, Evicted, Load
-from keyshared.retry import Backoff, Poison, RetryPolicy
 
 __all__ = ["CALLS", "Choose", "Dispatcher", "World", "any_config", "any_mix", "config_rules", "observe", "random_world"]
 

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from keyshared.config import DrainUnit
+from keyshared.config import DrainUnit, Poison
 from keyshared.leases import LeaseConfig
 from keyshared.placement import AssignedRanges
-from keyshared.retry import Poison
 
 __all__ = ["BROKEN", "ForbiddenError", "SlowLeases"]
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyshared.errors import ArgumentError
-from keyshared.ranges import HashRange
+from keyshared.placement import HashRange
 from keyshared.segments import (
     AutoScale,
     LastActions,

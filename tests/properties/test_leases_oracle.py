@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.leasing import assigned, letters
 from tests.properties.slow_leases import BROKEN, SlowLeases
 
-from keyshared.config import DrainUnit
+from keyshared.config import DrainUnit, Poison
 from keyshared.effects import (
     Blocked,
     CursorAdvanced,
@@ -36,7 +36,6 @@ from keyshared.leases import (
 )
 from keyshared.leases.book import LeaseBook
 from keyshared.placement import AssignedRanges
-from keyshared.retry import Poison
 
 _Option = TypeVar("_Option")
 

@@ -13,8 +13,7 @@ from tests.properties.schedules import FILTERS, NAMES, MakePlacement, config_rul
 from keyshared.config import DrainUnit, Unmatched
 from keyshared.dispatcher import MemberState
 from keyshared.hashing import key_bytes, pulsar_range_hash
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, Placement
-from keyshared.ranges import HashRange, Moved
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Moved, Placement
 from keyshared.ring import HashRing
 
 SEEDS = range(60)

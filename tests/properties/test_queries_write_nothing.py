@@ -29,14 +29,12 @@ from keyshared.buckets import (
 from keyshared.config import DrainUnit
 from keyshared.cursor import ContiguousCursor, OfferAnswer
 from keyshared.draining import DrainingHashes
-from keyshared.draintracker import DrainTracker
+from keyshared.draintracker import DrainTracker, PendingAcks
 from keyshared.effects import CursorAdvanced
 from keyshared.errors import InvariantError, KeySharedError
 from keyshared.leases import LeaseConfig, LeaseQueue
 from keyshared.offsets import OffsetIndex
-from keyshared.pendingacks import PendingAcks
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges
-from keyshared.ranges import HashRange, RangeMap
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, RangeMap
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.segments import SegmentMap, SegmentProducer, SegmentProgress

@@ -13,9 +13,8 @@ from tests.properties.driving import Fast, outcome
 from tests.properties.promises import Call, Judge, Step
 from tests.properties.schedules import config_rules, observe
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict
+from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy
 from keyshared.effects import DeadLetter, Deliver, Load
-from keyshared.retry import Poison, RetryPolicy
 
 CONSUMERS = ("x", "y")
 ENOUGH = 60  # calls of a fair host: three messages with every retry, load and dead letter need fewer

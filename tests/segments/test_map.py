@@ -17,7 +17,7 @@ from keyshared.errors import (
     SnapshotError,
     UnknownSegmentError,
 )
-from keyshared.ranges import HashRange
+from keyshared.placement import HashRange
 from keyshared.segments import Location, Segment, SegmentMap, SegmentStats, assign_round_robin, buckets_for_budget
 
 ONE = BucketLayout.equal_width(1)

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from tests.histories import HistoryJudge
 
-from keyshared.config import DispatcherConfig, OnEvict, Unmatched
+from keyshared.config import Backoff, DispatcherConfig, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.effects import BlockReason
 from keyshared.errors import ArgumentError, KeyTypeError, OffsetOrderError, UnmatchedKeyError
-from keyshared.retry import Backoff, Poison, RetryPolicy
 from keyshared.simulate import (
     Answer,
     Arrival,

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.errors import ArgumentError
-from keyshared.retry import RetryPolicy
 from keyshared.simulate import (
     Arrival,
     ConsumerPlan,

@@ -8,8 +8,7 @@ from tests.placements import RankedPlacement
 from tests.properties.driving import drive
 from tests.properties.schedules import random_world
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict
-from keyshared.retry import Poison
+from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison
 from keyshared.testing import Checker, Guarantees, Violation
 from keyshared.testing.adapters.recorder import Recorder
 from keyshared.testing.history import Happening

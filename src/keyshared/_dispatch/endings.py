@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import Entry, State
-from keyshared.config import DispatcherConfig, OnEvict
+from keyshared.config import DispatcherConfig, OnEvict, Then
 from keyshared.effects import (
     Blocked,
     Dropped,
@@ -21,7 +21,6 @@ from keyshared.effects import (
     Skipped,
     SkipReason,
 )
-from keyshared.retry import Then
 from keyshared.window import InFlightWindow
 
 __all__ = ["REMEMBERED_DELIVERIES", "Ended", "Endings", "Note"]

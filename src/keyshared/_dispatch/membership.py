@@ -18,7 +18,7 @@ from keyshared.effects import Effect, Evicted, ReleaseReason
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, UnknownConsumerError
 from keyshared.glob import KeyFilter
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 from keyshared.window import InFlightWindow
 
 __all__ = ["Membership"]

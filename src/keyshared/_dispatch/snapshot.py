@@ -25,7 +25,7 @@ from keyshared.cursor import ContiguousCursor
 from keyshared.effects import SettleReason, SkipReason
 from keyshared.errors import SnapshotError
 from keyshared.glob import KeyFilter
-from keyshared.ranges import RangeMap, Weight
+from keyshared.placement.ranges import RangeMap, Weight
 from keyshared.window import InFlightWindow
 
 __all__ = [

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from keyshared._window.lanes import Consumer, Entry, Lane
 from keyshared.config import DrainUnit
 from keyshared.errors import InvariantError
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 
 __all__ = ["Placed", "RangeUnits", "SlotUnits", "units_of"]
 

@@ -13,7 +13,7 @@ from functools import partial
 from math import lcm
 from typing import TypeAlias
 
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 
 __all__ = ["LoadSpread", "Owners", "whole_numbers"]
 

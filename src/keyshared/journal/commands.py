@@ -24,7 +24,7 @@ from keyshared.effects import (
 )
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 
 __all__ = ["COMMANDS", "LATE", "OFFER", "REFUSED", "Command", "Fields", "OutcomeRow", "call", "fields_of"]
 

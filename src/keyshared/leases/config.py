@@ -11,12 +11,14 @@ from keyshared.config import (
     DEFAULT_MAX_LOADED_PER_KEY,
     DEFAULT_MAX_TRACKED,
     DEFAULT_WINDOW,
+    Backoff,
     DispatcherConfig,
     DrainUnit,
+    Poison,
+    RetryPolicy,
     Unmatched,
 )
 from keyshared.errors import ArgumentError, shown
-from keyshared.retry import Backoff, Poison, RetryPolicy
 
 __all__ = ["DEFAULT_MAX_DELIVERY_ATTEMPTS", "DEFAULT_RESERVATION_TIMEOUT_MS", "LeaseConfig"]
 

@@ -8,6 +8,7 @@ be trimmed are asked of it.
 from collections.abc import Collection
 from typing import Final
 
+from keyshared import placement as placements
 from keyshared._dispatch.explain import Blocking, Outstanding
 from keyshared._dispatch.snapshot import Reader
 from keyshared.dispatcher import KeySharedDispatcher
@@ -31,7 +32,6 @@ from keyshared.leases.book import Grant, LeaseBook
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.values import EmptyReason, InvalidHandle, InvalidHandleReason, NothingToLease
 from keyshared.placement.protocol import Placement
-from keyshared.placement.sole_owner import SoleOwner
 
 __all__ = ["LeaseLedger", "checked_placement", "explain_empty", "explain_lowest"]
 
@@ -171,7 +171,7 @@ class LeaseLedger:
         moved: list[Effect] = []
         if self._config.ordering_required and self.line != consumer:
             # Nobody else holds anything, so nothing has to drain.
-            moved = self.dispatcher.set_placement(SoleOwner(consumer), now_ms=self.now)
+            moved = self.dispatcher.set_placement(placements.SoleOwner(consumer), now_ms=self.now)
         only = self.dispatcher.resume_offset if self._too_many_holes else None
         taken: list[Deliver] = []
         others: list[Effect] = []
@@ -326,7 +326,7 @@ def checked_placement(placement: Placement | None, config: LeaseConfig) -> Place
     if config.ordering_required:
         if placement is not None:
             raise ArgumentError("placement", placement, "be None with ordering_required: whoever asks first gets all")
-        return SoleOwner()
+        return placements.SoleOwner()
     if placement is None:
         raise ArgumentError("placement", placement, "be a placement, unless ordering_required is set")
     return placement

@@ -11,6 +11,7 @@ producers.
 from collections.abc import Iterable, Mapping
 from typing import Final, Self, TypeAlias
 
+from keyshared import placement as placements
 from keyshared._checks import check_int, check_kind, check_offset, check_position
 from keyshared._dispatch.members import MemberState
 from keyshared._dispatch.snapshot import Reader
@@ -42,8 +43,7 @@ from keyshared.leases.values import (
     Reservation,
 )
 from keyshared.placement.protocol import Placement
-from keyshared.placement.sole_owner import SoleOwner
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 
 __all__ = ["LeaseQueue"]
 
@@ -770,9 +770,9 @@ class LeaseQueue:
             raise UnknownConsumerError(consumer)
 
 
-def _stored_line(data: Reader) -> SoleOwner:
+def _stored_line(data: Reader) -> Placement:
     try:
-        return SoleOwner(data.maybe(Reader.text))
+        return placements.SoleOwner(data.maybe(Reader.text))
     except ArgumentError:
         raise data.refuse("be a name or None") from None
 

@@ -14,7 +14,7 @@ from keyshared._checks import check_several, configuration
 from keyshared.errors import ConsumerExistsError, InvariantError, NoRangeLeftError
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
 from keyshared.placement.protocol import check_name, check_unit_weight, find_consumer
-from keyshared.ranges import Moved, RangeMap, Weight, check_space
+from keyshared.placement.ranges import Moved, RangeMap, Weight, check_space
 
 __all__ = ["AutoSplit"]
 

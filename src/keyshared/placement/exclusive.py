@@ -17,7 +17,7 @@ from keyshared.errors import (
 )
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
 from keyshared.placement.protocol import check_name, check_unit_weight, find_consumer
-from keyshared.ranges import HashRange, Moved, RangeMap, Weight, check_space
+from keyshared.placement.ranges import HashRange, Moved, RangeMap, Weight, check_space
 
 __all__ = ["Declared", "ExclusiveRanges"]
 

@@ -3,7 +3,7 @@
 from typing import Final, Self
 
 from keyshared.errors import ConsumerExistsError, UnknownConsumerError
-from keyshared.ranges import Moved, RangeMap, Weight
+from keyshared.placement.ranges import Moved, RangeMap, Weight
 
 __all__ = ["SoleOwner"]
 

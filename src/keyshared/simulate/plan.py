@@ -11,7 +11,7 @@ from keyshared.errors import ArgumentError
 from keyshared.glob import KeyFilter
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 from keyshared.ring import HashRing
 from keyshared.simulate.service import AnswerModel, PerMessage, ServiceTime, check_service
 

@@ -12,7 +12,7 @@ from tests.spark.keys import SOME_BYTES, SOME_TEXTS
 from keyshared.buckets import BucketLayout, BucketPlacement, key_halves
 from keyshared.errors import ArgumentError
 from keyshared.hashing import MURMUR3_32
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")

@@ -14,7 +14,7 @@ from keyshared.buckets import BucketLayout, BucketPlacement, key_halves
 from keyshared.distribution import DistributionTree
 from keyshared.errors import ArgumentError, KeyTypeError
 from keyshared.hashing import MURMUR3_32, PULSAR_RING, XXH64_SEED_42
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")

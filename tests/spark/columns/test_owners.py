@@ -9,8 +9,7 @@ import pytest
 from tests.spark.keys import SOME_BYTES, SOME_TEXTS, random_bytes, random_texts
 
 from keyshared.errors import ArgumentError
-from keyshared.placement import AssignedRanges, AutoSplit, Placement
-from keyshared.ranges import HashRange, RangeMap
+from keyshared.placement import AssignedRanges, AutoSplit, HashRange, Placement, RangeMap
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")

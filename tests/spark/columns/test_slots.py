@@ -21,7 +21,7 @@ from keyshared.hashing import (
     KeyHash,
     pulsar_ring_hash,
 )
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")

@@ -10,7 +10,7 @@ from tests.spark.replays.test_replay_report import NASTY, Page
 pytest.importorskip("pyspark")
 from keyshared import HashRing
 from keyshared.errors import ArgumentError
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 from keyshared.spark.keystats.counts import SlotCount
 from keyshared.spark.keystats.histogram import KeyHistogram
 

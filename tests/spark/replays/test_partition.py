@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.test_simulate_properties import arrivals, plans
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.errors import ArgumentError, OffsetOrderError
-from keyshared.retry import Poison, RetryPolicy
 from keyshared.simulate import (
     Answer,
     Arrival,

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.errors import ArgumentError
-from keyshared.retry import Poison, RetryPolicy
 from keyshared.simulate import (
     Answer,
     ConsumerPlan,

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.command_logs import lag_of, ring, written_log
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import Backoff, DispatcherConfig, Poison, RetryPolicy
 from keyshared.errors import ArgumentError
 from keyshared.journal import Command
-from keyshared.retry import Backoff, Poison, RetryPolicy
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")

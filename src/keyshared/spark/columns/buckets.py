@@ -12,7 +12,7 @@ from keyshared.buckets.layout import BUCKET_HASH, BucketLayout
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import XXH64_SEED_42, KeyHash
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.spark.columns.owners import owner_of_slot
 from keyshared.spark.columns.slots import bucket_hash, ranges_of
 from keyshared.spark.frames.checks import check_key, check_new

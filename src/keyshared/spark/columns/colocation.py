@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import KeyHash
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.spark.columns.buckets import bucket_ranges_of
 from keyshared.spark.columns.owners import owner_number
 from keyshared.spark.columns.slots import bucket_hash, ranges_of, slot

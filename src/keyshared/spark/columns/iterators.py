@@ -14,7 +14,7 @@ from keyshared.distribution.distributor import Copy
 from keyshared.distribution.tree import DistributionTree
 from keyshared.hashing.named import XXH64_SEED_42, KeyHash
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.spark.columns.buckets import bucket_ranges_of, check_layout
 from keyshared.spark.columns.slots import check_wide, ranges_of
 

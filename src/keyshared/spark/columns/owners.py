@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from keyshared.errors import ArgumentError
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.spark.columns.slots import ranges_of, slot
 from keyshared.spark.frames.checks import check_key, check_new
 from keyshared.spark.frames.tables import constant

@@ -23,7 +23,7 @@ from keyshared.buckets.layout import HASH_STOP
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import XXH64_SEED_42, KeyHash, required_key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap, check_space
+from keyshared.placement.ranges import RangeMap, check_space
 from keyshared.spark.frames.checks import check_key, check_new
 
 __all__ = ["bucket_hash", "check_wide", "hashed_once", "ranges_of", "slot", "with_slot"]

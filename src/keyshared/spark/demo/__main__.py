@@ -4,9 +4,6 @@ The log is replayed (`keyshared.spark.replay`), the delivery log that came out i
 audited (`keyshared.spark.audit`), and what happened is printed and written as a page of HTML. Its keys are counted
 (`keyshared.spark.keystats.histogram`) to compare bucket boundaries of equal width with balanced ones.
 
-``python -m keyshared.spark.demo airports`` does the same with a log of 3,000,000 flights and few keys, some of them hot
-(`keyshared.spark.logs.airports`); npm fetches it.
-
 ``python -m keyshared.spark.demo distribution`` shows something else: the flights on five clusters that copy to one
 another (`keyshared.spark.demo.distribution`).
 
@@ -46,7 +43,6 @@ from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story, Workload
 from keyshared.spark.demo.text import columns, summary
 from keyshared.spark.frames.checks import type_of
 from keyshared.spark.keystats.bucket_figures import BUCKETS
-from keyshared.spark.logs.airports import KEYS, load_airport_flights
 from keyshared.spark.logs.source import load_flights, load_log, log_columns
 from keyshared.spark.replays.replay import replay as replayed
 from keyshared.spark.replays.replay_figures import replay_report
@@ -60,7 +56,6 @@ __all__ = ["main"]
 _KEPT: Final = 0
 _BROKEN: Final = 1
 _FAILED: Final = 2
-_AIRPORTS: Final = "airports"
 _DISTRIBUTION: Final = "distribution"
 _HOT_KEYS: Final = 10
 _BACKLOG_POINTS: Final = 720  # what the page can show
@@ -102,11 +97,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     arguments = sys.argv[1:] if argv is None else argv
-    name = arguments[0] if arguments else ""
-    parsers = {_AIRPORTS: _airports_parser, _DISTRIBUTION: demo_distribution.parser}
-    options = parsers[name]().parse_args(arguments[1:]) if name in parsers else _parser().parse_args(arguments)
+    distributes = [*arguments[:1]] == [_DISTRIBUTION]
+    options = demo_distribution.parser().parse_args(arguments[1:]) if distributes else _parser().parse_args(arguments)
     try:
-        return _with_session(options, _run_distribution if name == _DISTRIBUTION else _run)
+        return _with_session(options, _run_distribution if distributes else _run)
     except ArgumentError as error:
         return _fail(str(error))
     except (PySparkException, Py4JJavaError) as error:
@@ -120,39 +114,10 @@ def _fail(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _common(
-        "python -m keyshared.spark.demo",
-        "Replay a log over a group of consumers that loses one and gains one, and audit what happened. "
-        "Without --input: the 336,776 flights that left New York in 2013.",
-    )
-    add = parser.add_argument
-    add("--input", metavar="PATH", help="your own log: .parquet, .csv, .json (lines), or a folder of Parquet")
-    add("--key", metavar="COL", help="its column with the key; empty for a message without one")
-    add("--partition", metavar="COL", help="its column with the topic-partition")
-    add("--order", metavar="COL", help="its column that orders a topic-partition: whole numbers, dates or times")
-    add("--order-ms", type=int, default=1, metavar="MS", help="milliseconds of one unit of a whole-number --order (1)")
-    add("--service", metavar="COL", help="its column with the work of a message; by default all have the same")
-    parser.set_defaults(log=_given_log)
-    return parser
-
-
-def _airports_parser() -> argparse.ArgumentParser:
-    parser = _common(
-        "python -m keyshared.spark.demo airports",
-        "Replay the 3,000,000 flights within the United States of January to June 2001 over a group of consumers that "
-        "loses one and gains one, and audit what happened. npm fetches them (18 MB).",
-    )
-    parser.add_argument("--key", choices=KEYS, default=KEYS[0], help="few keys and hot ones, or many (airport)")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="where the flights are kept (what --out says)")
-    parser.set_defaults(log=_airport_flights)
-    return parser
-
-
-def _common(name: str, about: str) -> argparse.ArgumentParser:
-    """What every replay can be told."""
     parser = argparse.ArgumentParser(
-        prog=name,
-        description=about,
+        prog="python -m keyshared.spark.demo",
+        description="Replay a log over a group of consumers that loses one and gains one, and audit what happened. "
+        "Without --input: the 336,776 flights that left New York in 2013.",
         epilog="Exit status: 0 every promise kept, 1 a promise broken, 2 the job could not run.",
     )
     add = parser.add_argument
@@ -163,6 +128,12 @@ def _common(name: str, about: str) -> argparse.ArgumentParser:
     add("--master", metavar="URL", help="Spark master, or sc://host:port (local[*], or what spark-submit was told)")
     add("--partitions", type=int, metavar="N", help="Spark partitions of the replay (one for each topic-partition)")
     add("--quiet", action="store_true", help="print nothing but violations and errors")
+    add("--input", metavar="PATH", help="your own log: .parquet, .csv, .json (lines), or a folder of Parquet")
+    add("--key", metavar="COL", help="its column with the key; empty for a message without one")
+    add("--partition", metavar="COL", help="its column with the topic-partition")
+    add("--order", metavar="COL", help="its column that orders a topic-partition: whole numbers, dates or times")
+    add("--order-ms", type=int, default=1, metavar="MS", help="milliseconds of one unit of a whole-number --order (1)")
+    add("--service", metavar="COL", help="its column with the work of a message; by default all have the same")
     return parser
 
 
@@ -197,11 +168,11 @@ def _run_distribution(spark: SparkSession, options: argparse.Namespace) -> int:
 
 def _check_options(options: argparse.Namespace) -> None:
     for name in ("limit", "partitions", "order_ms"):
-        value = getattr(options, name, None)
+        value = getattr(options, name)
         if value is not None and value < 1:
             raise ArgumentError(f"--{name.replace('_', '-')}", value, "be at least 1")
     Story(consumers=options.consumers, workload=_NO_WORK)
-    if options.log is _given_log and options.input is None:
+    if options.input is None:
         for name in (*_COLUMN_OPTIONS, "service"):
             if getattr(options, name) is not None:
                 raise ArgumentError(
@@ -211,7 +182,7 @@ def _check_options(options: argparse.Namespace) -> None:
 
 def _run(spark: SparkSession, options: argparse.Namespace) -> int:
     with _progress(spark, "reading the log", options):
-        log = options.log(spark, options)
+        log = _own_log(spark, options) if options.input else _flights(spark, options.limit)
         if options.limit is not None:
             log = replace(log, rows=log.rows.orderBy("at_ms", "topic_partition", "offset").limit(options.limit))
         log = replace(log, rows=log.rows.persist())
@@ -255,23 +226,6 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
 
 
 # logs
-
-
-def _given_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
-    return _own_log(spark, options) if options.input else _flights(spark, options.limit)
-
-
-def _airport_flights(spark: SparkSession, options: argparse.Namespace) -> _Log:
-    folder = options.out if options.data is None else options.data
-    if not folder.is_dir():
-        raise ArgumentError("--data", str(folder), "be a folder that is there")
-    flights = load_airport_flights(spark, folder, key=options.key)
-    rows = flights.select(*_PLACE, F.col("order").alias("at_ms"), _as_work(F.col("distance")))
-    about = (
-        "The flights within the United States from January to June 2001 (Bureau of Transportation Statistics, by way "
-        f"of vega-datasets); key = {options.key}, topic-partition = its hash modulo 8"
-    )
-    return _Log(f"Flights of 2001 by {options.key}", about, "distance", rows)
 
 
 def _flights(spark: SparkSession, limit: int | None) -> _Log:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from keyshared._checks import check_int, configuration
-from keyshared.config import DispatcherConfig
-from keyshared.retry import RetryPolicy
+from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.ring import HashRing
 from keyshared.simulate.plan import ConsumerPlan, Crash, Join, Plan
 from keyshared.simulate.service import Answer, SampledAnswers

@@ -10,7 +10,7 @@ from keyshared.buckets.layout import key_halves
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import XXH64_SEED_42, Key, KeyHash, key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.spark.columns.slots import check_wide, ranges_of
 from keyshared.spark.keystats.counts import SlotCount
 from keyshared.spark.keystats.histogram import KeyHistogram

@@ -25,7 +25,7 @@ from keyshared.buckets.layout import BucketLayout
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import XXH64_SEED_42, KeyHash, required_key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.simulate.summary import DEFAULT_HOTTEST
 from keyshared.spark.columns.slots import bucket_hash, ranges_of, slot
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, type_of

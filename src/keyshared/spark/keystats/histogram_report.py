@@ -7,7 +7,7 @@ from typing import Final
 
 from keyshared.buckets.boundaries import SlotLoad, imbalance, owner_loads
 from keyshared.errors import ArgumentError
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.spark.keystats.bucket_figures import compare_layouts
 from keyshared.spark.keystats.bucket_report import bucket_section, times
 from keyshared.spark.keystats.counts import KeyCounts

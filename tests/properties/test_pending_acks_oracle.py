@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.pendingacks import PendingAck, PendingAcks, Position
+from keyshared.draintracker import PendingAck, PendingAcks, Position
 
 positions = st.tuples(st.integers(0, 3), st.integers(0, 3))
 hashes = st.integers(-3, 3)

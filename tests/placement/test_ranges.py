@@ -10,7 +10,7 @@ import pytest
 
 from keyshared.errors import ArgumentError, InvariantError, KeyTypeError, SnapshotError
 from keyshared.hashing import DANUBE_32, XXH64_SEED_42, KeyHash
-from keyshared.ranges import HashRange, Moved, RangeMap
+from keyshared.placement import HashRange, Moved, RangeMap
 
 
 def _first_byte(data: bytes) -> int:

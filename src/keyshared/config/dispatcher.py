@@ -5,8 +5,8 @@ from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 
 from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_position, configuration
+from keyshared.config.retry import Backoff, Poison, RetryPolicy
 from keyshared.errors import ArgumentError, SnapshotError, shown
-from keyshared.retry import Backoff, Poison, RetryPolicy
 
 __all__ = [
     "DEFAULT_ACK_TIMEOUT_MS",

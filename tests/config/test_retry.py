@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from keyshared.config import Backoff, Poison, RetryPolicy, Then
 from keyshared.errors import ArgumentError, ConfigError
-from keyshared.retry import Backoff, Poison, RetryPolicy, Then
 
-ROWS = json.loads((Path(__file__).parent / "conformance" / "data" / "danube_retry.json").read_text("utf-8"))["rows"]
+ROWS = json.loads((Path(__file__).parents[1] / "conformance" / "data" / "danube_retry.json").read_text("utf-8"))["rows"]
 POISONS = [Poison.DROP, Poison.DEAD_LETTER, Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER, Poison.QUARANTINE]
 
 

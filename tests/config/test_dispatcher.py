@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Unmatched
+from keyshared.config import Backoff, DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.errors import ConfigError, SnapshotError
-from keyshared.retry import Backoff, Poison, RetryPolicy
 
 LIMITS = ["window", "max_tracked", "max_in_flight_per_consumer", "max_in_flight_per_key", "max_loaded_per_key"]
 ORDERED: dict[str, Any] = {"ordering_required": True, "unmatched": Unmatched.HOLD, "poison": Poison.BLOCK}

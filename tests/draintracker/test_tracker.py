@@ -16,6 +16,8 @@ from keyshared.draintracker import (
     HandedOver,
     HashState,
     OwnersChanged,
+    PendingAck,
+    Position,
     Refusal,
     Returned,
     SendReceipt,
@@ -27,8 +29,7 @@ from keyshared.errors import (
     InvariantError,
     UnknownConsumerError,
 )
-from keyshared.pendingacks import PendingAck, Position
-from keyshared.ranges import Moved, RangeMap
+from keyshared.placement import Moved, RangeMap
 from keyshared.ring import HashRing
 
 SLOTS = 16

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from keyshared.draintracker import PendingAck, PendingAcks, Position
 from keyshared.errors import ArgumentError, InvariantError
-from keyshared.pendingacks import PendingAck, PendingAcks, Position
 
 EXTREMES = [0, 1, -1, 2**31 - 1, -(2**31), 2**64]
 

@@ -6,9 +6,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from examples.airports.npm import NpmPackage, extracted, fetched
 
 from keyshared.errors import ArgumentError
-from keyshared.spark.logs.npm import NpmPackage, extracted, fetched
 
 
 def tarball(path: Path, content: bytes = b"a,b\n") -> Path:
