@@ -115,7 +115,7 @@ def repeated(call: Callable[[_Argument], object], arguments: Sequence[_Argument]
 
 
 def turns(cases: Mapping[_Case, Timed], repeats: int) -> dict[_Case, float]:
-    """Give the median nanoseconds per operation of each case; the cases take turns."""
+    """Return the median nanoseconds per operation of each case; the cases take turns."""
     times: dict[_Case, list[float]] = {name: [] for name in cases}
     for _ in range(repeats):
         for name, once in cases.items():

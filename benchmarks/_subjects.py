@@ -214,7 +214,7 @@ class Driver:
             take(ack(pop()))
 
     def live(self, outstanding: int) -> tuple[int, int]:
-        """Let all messages live, from offer to ack: nanoseconds, messages."""
+        """Run all messages from offer to ack; return nanoseconds and messages."""
         count = len(self._keys)
         filled = min(outstanding, count)
         started = process_time_ns()

@@ -82,7 +82,7 @@ def tracker_cycles(count: int, cycles: int) -> Timed:
 
 
 def counter_cycles(count: int, cycles: int) -> Timed:
-    """Let one more hash drain, refuse it to somebody, end that."""
+    """Start the drain of one more hash, refuse it to a consumer, end the drain."""
     draining = DrainingHashes()
     for hash_ in range(1, count + 1):
         draining.add("old", hash_)

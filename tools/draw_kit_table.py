@@ -30,7 +30,7 @@ HEAD: Final = "| fault | what is wrong | seen in | promise | tries | steps |\n|-
 
 
 def cut(page: str, name: str) -> tuple[str, str, str]:
-    """Give a drawn part of the page, what is before it, and what is after."""
+    """Return a drawn part of the page, what is before it, and what is after."""
     before, begin, rest = page.partition(BEGIN.format(name))
     drawn, end, after = rest.partition(END)
     if not begin or not end:
@@ -39,13 +39,13 @@ def cut(page: str, name: str) -> tuple[str, str, str]:
 
 
 def rows(table: str) -> list[tuple[str, str]]:
-    """Give the names and promises of a drawn table."""
+    """Return the names and promises of a drawn table."""
     lines = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
     return [(cells[1].strip().strip("`"), cells[4].strip()) for cells in lines]
 
 
 def is_current(page: str) -> bool:
-    """Tell whether every fault has its row, with a promise that it breaks, and the sample its promise."""
+    """Check that every fault has its row, with a promise that it breaks, and that the sample shows its promise."""
     drawn = rows(cut(page, "table")[1])
     named = [name for name, _ in drawn] == [fault.name for fault in FAULTS]
     promised = all(promise in fault.promises for (_, promise), fault in zip(drawn, FAULTS, strict=False))

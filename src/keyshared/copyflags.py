@@ -66,7 +66,7 @@ class CopyFlags(int):
 
     @classmethod
     def of(cls, *levels: int) -> Self:
-        """Make a set of levels.
+        """Build a set of levels.
 
         Args:
             levels: Its members, in any order.
@@ -88,7 +88,7 @@ class CopyFlags(int):
 
     @staticmethod
     def bit(level: int) -> int:
-        """Give the bit that a copy across a level sets.
+        """Return the bit that a copy across a level sets.
 
         Args:
             level: From 1 to `MAX_LEVEL`.
@@ -104,7 +104,7 @@ class CopyFlags(int):
 
     @staticmethod
     def mask(level: int) -> int:
-        """Give the bits that a distributor looks at: its own and all lower ones.
+        """Return the bits that a distributor looks at: its own and all lower ones.
 
         A lower bit says that the record came from the distributor's own side of the tree, whose other clusters do not
         distribute it any further up; looking at the own bit only makes duplicates.
@@ -122,7 +122,7 @@ class CopyFlags(int):
         return (1 << level) - 1
 
     def is_due(self, level: int) -> bool:
-        """Tell whether a distributor has work to do.
+        """Return whether a distributor has work to do.
 
         Args:
             level: The distributor's level.
@@ -136,7 +136,7 @@ class CopyFlags(int):
         return not self & self.mask(level)
 
     def due(self, levels: int) -> "CopyFlags":
-        """Tell which of a cluster's distributors have work to do, all at once.
+        """Return which of a cluster's distributors have work to do, all at once.
 
         They are those below the lowest flag that is set; without any flag, all of them.
 
@@ -158,7 +158,7 @@ class CopyFlags(int):
         return int.__new__(CopyFlags, levels & ((self & -self) - 1))
 
     def crossing(self, level: int) -> "CopyFlags":
-        """Give the flags of the copy that a distributor makes.
+        """Return the flags of the copy that a distributor makes.
 
         Args:
             level: The distributor's level.
@@ -334,7 +334,7 @@ class FlagsHeader:
         return self.codec.decode(found)
 
     def write(self, headers: Headers, flags: CopyFlags) -> list[tuple[str, bytes | None]]:
-        """Give the headers of a copy.
+        """Return the headers of a copy.
 
         Args:
             headers: Headers of the record that is copied.
@@ -354,7 +354,7 @@ class FlagsHeader:
 def strip_distribution_headers(
     headers: Headers, prefixes: Sequence[str] = DISTRIBUTION_PREFIXES
 ) -> list[tuple[str, bytes | None]]:
-    r"""Give the headers for a record that is produced from another one.
+    r"""Return the headers for a record that is produced from another one.
 
     Streams, connectors and mirrors copy headers through. A record that keeps the flags of the one it was made of counts
     as distributed and never leaves its cluster, or reaches a part of them: whoever re-produces records calls this.

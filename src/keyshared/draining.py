@@ -50,7 +50,7 @@ class DrainingStats(NamedTuple):
     entries: tuple[DrainingEntry, ...] = ()
 
     def to_pulsar(self) -> dict[str, object]:
-        """Give the same under the names that Pulsar's statistics have for a consumer.
+        """Return the same under the names that Pulsar's statistics have for a consumer.
 
         Returns:
             Plain data for JSON.
@@ -74,7 +74,7 @@ class DrainingStats(NamedTuple):
 
 
 def add_up(entries: list[DrainingEntry], cleared_total: int) -> DrainingStats:
-    """Make statistics of single hashes.
+    """Build statistics of single hashes.
 
     Args:
         entries: In any order.
@@ -153,7 +153,7 @@ class DrainingHashes:
         self._batched: dict[int, None] = {}
 
     def add(self, consumer: str, hash_: int, count: int = 1) -> DrainingHash:
-        """Let a hash wait for entries that a consumer has not acked.
+        """Hold a hash until a consumer has acked its entries.
 
         Args:
             consumer: Who holds them.
@@ -226,7 +226,7 @@ class DrainingHashes:
         return [hash_]
 
     def should_block(self, consumer: str, hash_: int) -> bool:
-        """Tell whether a message must not go to a consumer, and remember that it was refused.
+        """Return whether a message must not go to a consumer, and count the refusal.
 
         If the consumer is the one that the hash waits for, the hash has come home: its drain is over at once, without
         a word, because the one who asks is the one who may go on.
@@ -293,7 +293,7 @@ class DrainingHashes:
         self._cleared.pop(consumer, None)
 
     def entry(self, hash_: int) -> DrainingHash | None:
-        """Give the drain of a hash.
+        """Return the drain of a hash.
 
         Args:
             hash_: The hash.
@@ -310,7 +310,7 @@ class DrainingHashes:
         return hash_ in self._drains
 
     def stats(self, consumer: str | None = None) -> DrainingStats:
-        """Tell what drains; always in step with the drains, because it is counted from them.
+        """List what drains, counted from the drains themselves.
 
         Args:
             consumer: At whom; None: at anybody.

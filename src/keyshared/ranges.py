@@ -107,7 +107,7 @@ class Moved(NamedTuple):
 
 
 def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
-    """Tell every consumer what it gained by a change; with `lost`, all that a consumer needs to be told.
+    """List what every consumer gained by a change; with `lost`, all that a consumer needs to be told.
 
     Args:
         moves: The change, in slot order, as every change of a placement and `RangeMap.moved` return it.
@@ -130,7 +130,7 @@ def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
 
 
 def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
-    """Tell every consumer what it lost by a change, the counterpart of `gained`.
+    """List what every consumer lost by a change, the counterpart of `gained`.
 
     Args:
         moves: The change, in slot order.
@@ -332,7 +332,7 @@ class RangeMap:
         return zip((0, *self._stops), self._stops, self._runs, strict=False)
 
     def slot_of(self, key: str | bytes) -> int:
-        """Give the slot of a key.
+        """Return the slot of a key.
 
         Args:
             key: The key.
@@ -347,7 +347,7 @@ class RangeMap:
         return self._function(key if key.__class__ is bytes else required_key_bytes(key)) >> self._shift
 
     def owner(self, slot: int) -> str | None:
-        """Give the owner of a slot.
+        """Return the owner of a slot.
 
         Args:
             slot: An int in ``range(2**slot_bits)``.
@@ -364,7 +364,7 @@ class RangeMap:
         return self._runs[bisect_right(self._stops, self._checked_slot(slot))]
 
     def owner_of(self, key: str | bytes) -> str | None:
-        """Give the owner of a key.
+        """Return the owner of a key.
 
         Args:
             key: The key.
@@ -384,7 +384,7 @@ class RangeMap:
         return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
 
     def finder(self) -> Callable[[bytes], str | None]:
-        """Give `owner_of` as a function of ``bytes`` only, for whoever asks for millions of owners: half the time.
+        """Return `owner_of` as a function of ``bytes`` only, which takes half the time when millions are asked.
 
         Returns:
             A function of the bytes of a key to the name of its owner, or None in a hole. It checks nothing.
@@ -453,7 +453,7 @@ class RangeMap:
         return tuple(HashRange(start, stop) for start, stop, name in self.runs if name == owner)
 
     def shares(self) -> dict[str | None, Fraction]:
-        """Tell how much of the space everybody owns.
+        """Return the part of the space that each consumer owns.
 
         Returns:
             Exact shares by owner in the order of `owners`, then that of the holes under None, if any. They add up to 1.
@@ -511,7 +511,7 @@ class RangeMap:
         return segments
 
     def to_json(self) -> dict[str, object]:
-        """Give the map as plain data that JSON can hold.
+        """Return the map as plain data that JSON can hold.
 
         Returns:
             A new dict; `from_json` reads it. Owners are named once and referred to by index, holes are None.
@@ -635,7 +635,7 @@ def _list_in(data: Mapping[str, object], name: str) -> list[object]:
 
 
 def _owners_in(data: Mapping[str, object]) -> list[object]:
-    """Give the owner of each run of data that may be forged; whether it is a name is checked later."""
+    """Return the owner of each run of data that may be forged; whether it is a name is checked later."""
     names, indexes = _list_in(data, "owners"), _list_in(data, "runs")
     for index in indexes:
         if index is not None and (type(index) is not int or not 0 <= index < len(names)):

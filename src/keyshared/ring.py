@@ -301,7 +301,7 @@ class HashRing:
         return self._rules.separator
 
     def weight_of(self, name: str) -> Weight:
-        """Give a consumer's weight.
+        """Return a consumer's weight.
 
         Args:
             name: Whose.
@@ -315,7 +315,7 @@ class HashRing:
         return find_consumer(self._members, name).weight
 
     def owner(self, key: str | bytes) -> str | None:
-        """Give the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
+        """Return the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
 
         Args:
             key: The key.
@@ -330,7 +330,7 @@ class HashRing:
         return self.ranges.owner_of(key)
 
     def owners(self, key: str | bytes, n: int) -> list[str]:
-        """Give a key's preference list: its owner, then whoever stands in for the ones before, in that order.
+        """Return a key's preference list: its owner, then the consumers that stand in for it, in that order.
 
         Args:
             key: The key.
@@ -351,7 +351,7 @@ class HashRing:
         return list(islice(self.ranges.walk(self.ranges.slot_of(key)), min(n, len(self.consumers))))
 
     def copy(self) -> Self:
-        """Give an independent ring with the same consumers; it shares only values.
+        """Copy the ring: the same consumers, and nothing shared that can change.
 
         Returns:
             The copy.

@@ -99,7 +99,7 @@ class EntryBatch:
 
     @classmethod
     def of(cls, messages: Iterable[BatchMessage]) -> "EntryBatch":
-        """Make an entry with the tightest bounds.
+        """Build an entry with the tightest bounds.
 
         Args:
             messages: Those of one bucket, in order.
@@ -368,7 +368,7 @@ class BucketBatcher:
             self._open.setdefault(bisect_right(self._splits, message.bucket_hash), []).append(message)
 
     def take_open(self) -> list[BatchMessage]:
-        """Give back what is open, unsent; for the batchers of several successors, or of another layout.
+        """Hand back what is open, unsent, for the batchers of several successors or of another layout.
 
         Returns:
             The messages in the order of their sequence ids. The batcher is empty afterwards, and does not take them
@@ -394,7 +394,7 @@ class BucketBatcher:
         return self._since + delay if self._count and delay is not None else None
 
     def stats(self) -> BatchStats:
-        """Give the figures so far; what is open is not among them.
+        """Return the figures so far; open batches do not count.
 
         Returns:
             A value.
@@ -442,7 +442,7 @@ class Refitted(NamedTuple):
 
 
 def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
-    """Make an entry from elsewhere (a replicated one, one that a seal refused) fit a layout.
+    """Fit an entry from elsewhere (a replicated one, one that a seal refused) to a layout.
 
     Args:
         entry: The entry.
@@ -478,7 +478,7 @@ def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
 
 
 def refit_all(entries: Iterable[EntryBatch], layout: BucketLayout) -> Refitted:
-    """Make entries fit a layout, one after the other, and count what it took.
+    """Fit entries to a layout, one after the other, and count what it took.
 
     Args:
         entries: In order.

@@ -146,7 +146,7 @@ class BucketCheckpoints:
         return cursor is not None and cursor.settle(offset)
 
     def safe_cursor(self, segment: int, bucket: int) -> int | None:
-        """Give the greatest offset of a bucket below which everything of it is settled.
+        """Return the greatest offset of a bucket up to which everything of it is settled.
 
         Args:
             segment: Number of the segment.
@@ -162,7 +162,7 @@ class BucketCheckpoints:
         return None if cursor is None else cursor.safe_cursor
 
     def resume_offset(self, segment: int) -> int | None:
-        """Give the place from which a restart reads a segment: its lowest outstanding entry, else behind the last one.
+        """Return where a restart reads a segment from: its lowest outstanding entry, else behind the last one.
 
         Buckets in which nothing waits do not hold it, however long ago their last entry was. What was settled before a
         restart and would come next is passed over.
@@ -212,7 +212,7 @@ class BucketCheckpoints:
         self._segments.pop(segment, None)
 
     def snapshot(self) -> dict[str, object]:
-        """Give the checkpoints as plain data that JSON can hold: a line of text for each bucket.
+        """Return the checkpoints as plain data that JSON can hold: a line of text for each bucket.
 
         Returns:
             A new dict; `restore` reads it.

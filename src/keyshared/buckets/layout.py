@@ -98,7 +98,7 @@ def hash_halves(raw: int) -> HashHalves:
 
 
 def key_halves(key: str | bytes, key_hash: KeyHash) -> HashHalves:
-    """Give both halves of a key's hash.
+    """Return both halves of a key's hash.
 
     Args:
         key: The key. A producer gives a message without a key bucket hash 0 instead.
@@ -290,7 +290,7 @@ class BucketLayout:
         return tuple(HashRange(start, stop) for start, stop in pairwise((0, *self._splits, HASH_STOP)))
 
     def range_of(self, bucket: int) -> HashRange:
-        """Give the hashes of a bucket.
+        """Return the hashes of a bucket.
 
         Args:
             bucket: An int in ``range(len(layout))``.
@@ -305,7 +305,7 @@ class BucketLayout:
         return HashRange(start, self._splits[bucket] if bucket < len(self._splits) else HASH_STOP)
 
     def canonical_hash(self, bucket: int) -> int:
-        """Give the one hash that stands for a bucket wherever a broker keeps books by hash: its start, but never 0.
+        """Return the one hash that stands for a bucket where a broker keeps books by hash: its start, but never 0.
 
         Args:
             bucket: An int in ``range(len(layout))``.
@@ -323,7 +323,7 @@ class BucketLayout:
         return max(self._start_of(bucket), 1)
 
     def bucket_key(self, bucket: int) -> bytes:
-        r"""Give the key under which a dispatcher serves the entries of a bucket, with a placement over `BUCKET_HASH`.
+        r"""Return the key under which a dispatcher serves the entries of a bucket, with a placement over `BUCKET_HASH`.
 
         A dispatcher keeps order and hands over by key. With the bucket as the key, entries of a bucket go to one
         consumer at a time and in order, and a bucket drains as a whole: what PIP-486 asks for, by the rules there are.
@@ -378,7 +378,7 @@ class BucketLayout:
         return bisect_right(self._splits, _checked_hash(bucket_hash))
 
     def route(self, hash_min: int, hash_max: int) -> Route:
-        """Say where an entry goes by the bounds stamped on it; both count.
+        """Route an entry by the bounds stamped on it; both count.
 
         A broken producer is no reason for a broker to fall over, so a stamp that cannot be true is an answer as well.
 

@@ -22,7 +22,7 @@ Owners: TypeAlias = tuple[str | None, ...]
 
 
 def whole_numbers(values: Iterable[Weight]) -> list[int]:
-    """Give ints in the same proportions.
+    """Scale numbers to ints in the same proportions.
 
     Args:
         values: Finite numbers; floats are taken exactly as they are.
@@ -50,7 +50,7 @@ class LoadSpread:
     loads: tuple[int, ...]
 
     def __call__(self, owners: Owners, weights: Mapping[str, Weight], changed: str | None) -> Owners:
-        """Say who owns what after a change.
+        """Return the owner of each bucket after a change.
 
         Args:
             owners: Who owns each bucket so far; what belongs to nobody who is there is dealt.
@@ -88,14 +88,14 @@ class _Table:
         self.burdens = {name: sum(load for load, _ in held) for name, held in self.held.items()}
 
     def deal(self, free: Sequence[int]) -> None:
-        """Give each bucket, the heaviest first, to whoever is lightest with it; ties to who joined first."""
+        """Assign each bucket, the heaviest first, to the consumer that is lightest with it; ties to the first to join."""
         for bucket in sorted(free, key=lambda bucket: -self.loads[bucket]):
             load = self.loads[bucket]
             heaviness = partial(self._burden, more=load) if load else self._number
             self._give(bucket, min(self.held, key=heaviness))
 
     def relieve_others(self, receiver: str) -> bool:
-        """Let somebody take from the others, the heaviest first; tell whether anything moved."""
+        """Move buckets from the others to one consumer, the heaviest first; return whether anything moved."""
         donors = [name for name in self.held if name != receiver]
         moved = False
         while donors:
@@ -107,7 +107,7 @@ class _Table:
         return moved
 
     def relieve(self, donor: str) -> None:
-        """Let the others take from somebody, the lightest first."""
+        """Move buckets from one consumer to the others, the lightest first."""
         receivers = [name for name in self.held if name != donor]
         while receivers:
             receiver = min(receivers, key=self._burden)

@@ -303,7 +303,7 @@ class BucketPlacement:
         return tuple(self._weights)
 
     def weight_of(self, name: str) -> Weight:
-        """Give a consumer's weight.
+        """Return a consumer's weight.
 
         Args:
             name: Whose.
@@ -318,7 +318,7 @@ class BucketPlacement:
         return self._weights[name]
 
     def owner(self, bucket: int) -> str | None:
-        """Give the owner of a bucket.
+        """Return the owner of a bucket.
 
         Args:
             bucket: An int in ``range(len(layout))``.
@@ -348,7 +348,7 @@ class BucketPlacement:
         return tuple(bucket for bucket, owner in enumerate(self._owners) if owner == name)
 
     def copy(self) -> Self:
-        """Give an independent placement with the same consumers; it shares only values.
+        """Copy the placement: the same consumers, and nothing shared that can change.
 
         Returns:
             The copy.
@@ -433,7 +433,7 @@ def _by_name(owners: Owners, weights: Mapping[str, Weight], _changed: str | None
 
 
 def _quotas(weights: Mapping[str, Weight], seats: int) -> dict[str, int]:
-    """Say how many buckets each consumer gets: one each in join order, then whoever has least for their weight.
+    """Return each consumer's number of buckets: one each in join order, then to the one with least for its weight.
 
     The next seat is worth ``w / (2 * held + 1)`` to somebody (Sainte-Lague). Most seats are dealt at once: with
     ``seats - k`` for the sum of weights, rounding everybody's share to the nearest never deals too many.

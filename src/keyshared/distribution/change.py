@@ -91,7 +91,7 @@ class TreeChange(Generic[_Tree]):
         return any(moved.old.level != moved.new.level for moved in self.moved)
 
     def starts(self, log_ends: Mapping[str, int], positions: Mapping[Hop, int]) -> dict[Hop, int]:
-        """Tell where each added link starts: the cut between what `fill` copies and what goes by flags.
+        """Return where each added link starts: the cut between what `fill` copies and what goes by flags.
 
         Args:
             log_ends: The offset after the last record of the cluster that `fill` reads, seen while `Quiescence.stop`
@@ -269,7 +269,7 @@ Hop(cluster='c4', level=1, target='c3')))
         return not self._stages
 
     def token(self) -> Quiesced[_Tree]:
-        """Give the proof.
+        """Return the proof.
 
         Returns:
             What `DistributionTree.apply` asks for.

@@ -266,7 +266,7 @@ class Replication:
         return [hop for hop in self._positions if self._is_ready(hop)]
 
     def work(self, hop: Hop, *, crash: bool = False, now_ms: int | None = None) -> bool:
-        """Let a link take its next record: copy it if it is due, then commit.
+        """Read the next record of a link: copy it if it is due, then commit.
 
         Args:
             hop: The link.
@@ -384,7 +384,7 @@ class Replication:
                 self._forget(cluster)
 
     def settle(self, *, now_ms: int | None = None, max_copies: int = DEFAULT_MAX_COPIES) -> bool:
-        """Let all links work until nobody has anything to read.
+        """Run all links until none has anything left to read.
 
         Args:
             now_ms: When, not before the previous call.
@@ -411,7 +411,7 @@ class Replication:
         return tuple(self._logs)
 
     def log_ends(self) -> dict[str, int]:
-        """Give the offset after the last record of each cluster, for `Quiescence.observe`.
+        """Return the offset after the last record of each cluster, for `Quiescence.observe`.
 
         Returns:
             A new dict.
@@ -419,7 +419,7 @@ class Replication:
         return {cluster: len(log) for cluster, log in self._logs.items()}
 
     def positions(self) -> dict[Hop, int]:
-        """Give the offset that each link reads next, for `Quiescence.observe`.
+        """Return the offset that each link reads next, for `Quiescence.observe`.
 
         Returns:
             A new dict.
@@ -552,7 +552,7 @@ def _take(world: Replication, step: object) -> None:
 
 
 def judge(arrivals: Iterable[RecordArrival], clusters: Collection[str]) -> Report:
-    """Say what was lost, doubled or overtaken.
+    """Find what was lost, doubled or overtaken.
 
     Args:
         arrivals: What came where. Of each cluster all of it in the order of its log, also of clusters that are gone by

@@ -61,7 +61,7 @@ def key_bytes(key: None) -> None: ...
 @overload
 def key_bytes(key: Key) -> bytes | None: ...
 def key_bytes(key: Key) -> bytes | None:
-    """Give the bytes of a key; a ``str`` becomes UTF-8 here and nowhere else.
+    """Return the bytes of a key; a ``str`` becomes UTF-8 here and nowhere else.
 
     Nothing is normalised: two spellings of one glyph are two keys, as they are in every broker.
 
@@ -83,7 +83,7 @@ def key_bytes(key: Key) -> bytes | None:
 
 
 def required_key_bytes(key: Key) -> bytes:
-    """Give the bytes of a key that must be there, because it is to be placed or matched.
+    """Return the bytes of a key that must be there, because it is to be placed or matched.
 
     Args:
         key: The key.
@@ -112,7 +112,7 @@ def required_key_bytes(key: Key) -> bytes:
 
 
 def fnv64(data: bytes) -> int:
-    """Give the 64-bit FNV-1a of some bytes.
+    """Hash bytes with 64-bit FNV-1a.
 
     Args:
         data: What to hash.
@@ -138,7 +138,7 @@ def fnv64(data: bytes) -> int:
 
 
 def danube32(data: bytes) -> int:
-    """Give the 32-bit hash that Danube places keys and virtual nodes with.
+    """Hash bytes as Danube does to place keys and virtual nodes.
 
     It is the **64-bit** FNV-1a, folded to 32 bits by xor, then murmur3's 32-bit finaliser.
 
@@ -196,7 +196,7 @@ class KeyHash:
             raise ConfigError("function", self.function, "be callable with bytes")
 
     def slot(self, key: bytes, slot_bits: int) -> int:
-        """Give the slot of a key: the top bits of its hash.
+        """Return the slot of a key: the top bits of its hash.
 
         Args:
             key: The key's bytes.
@@ -257,7 +257,7 @@ KEY_HASHES: Final[Mapping[str, KeyHash]] = MappingProxyType(
 
 
 def pulsar_ring_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
-    """Give the sticky hash of Pulsar's consistent-hashing selector for a ring of some size.
+    """Return the sticky hash of Pulsar's consistent-hashing selector for a ring of some size.
 
     Args:
         range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
@@ -276,7 +276,7 @@ def pulsar_ring_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
 
 
 def pulsar_range_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
-    """Give the sticky hash of Pulsar's selectors of ranges for a space of some size.
+    """Return the sticky hash of Pulsar's selectors of ranges for a space of some size.
 
     Args:
         range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.

@@ -36,7 +36,7 @@ _murmur3: Final = _find_murmur3()
 
 
 def murmur3_32(data: bytes) -> int:
-    """Give the 32-bit murmur3 (x86, seed 0) of some bytes, unmasked.
+    """Hash bytes with the 32-bit murmur3 (x86, seed 0), unmasked.
 
     Args:
         data: What to hash.
@@ -61,7 +61,7 @@ def murmur3_32(data: bytes) -> int:
 
 
 def ring_slot(range_size: int, data: bytes) -> int:
-    """Give the sticky hash of some bytes as Pulsar's consistent-hashing selector does.
+    """Return the sticky hash of bytes by Pulsar's consistent-hashing selector.
 
     Args:
         range_size: Pulsar's ring is 1 to ``range_size - 1``; 0 never occurs, it stands for "not set".
@@ -84,7 +84,7 @@ def ring_slot(range_size: int, data: bytes) -> int:
 
 
 def range_slot(range_size: int, data: bytes) -> int:
-    """Give the sticky hash of some bytes as Pulsar's selectors of ranges do: split, exclusive, buckets.
+    """Return the sticky hash of bytes by Pulsar's selectors of ranges: split, exclusive, buckets.
 
     Args:
         range_size: Pulsar's ranges are 0 to ``range_size - 1``.

@@ -82,7 +82,7 @@ class ProvenanceVector:
         return True
 
     def covers(self, origin: str, offset: int) -> bool:
-        """Tell whether a record has been processed.
+        """Return whether a record has been processed.
 
         Args:
             origin: Where it was first produced.
@@ -172,7 +172,7 @@ class ProvenanceVector:
         return dict(sorted(self._positions.items()))
 
     def copy(self) -> Self:
-        """Give an independent vector with the same positions.
+        """Copy the vector: the same positions, and nothing shared that can change.
 
         Returns:
             A new vector.
@@ -180,7 +180,7 @@ class ProvenanceVector:
         return type(self)(self._positions)
 
     def to_json(self) -> dict[str, object]:
-        """Give the vector as plain data that JSON can hold.
+        """Return the vector as plain data that JSON can hold.
 
         Returns:
             A new dict; `from_json` reads it.

@@ -327,7 +327,7 @@ class OffsetCommitter:
     def propose(
         self, sent: GroupTimestamp, group: TargetGroup, log: OffsetLookup, *, offset: int | None = None
     ) -> GroupCommit | Declined:
-        """Say what to commit.
+        """Decide what to commit.
 
         Call it again for a position whose latest timestamp was declined, or when the log has grown.
 
@@ -376,7 +376,7 @@ class OffsetCommitter:
 
 
 def required_margin(last_processed_epoch_ms: int, unprocessed_epoch_ms: Iterable[int]) -> int:
-    """Say which margin is enough for one translation, from the records themselves.
+    """Measure the margin that is enough for one translation, from the records themselves.
 
     A record that is still to be processed is passed over only if every record up to it on the target is older than the
     timestamp sent. So a margin that reaches from the last processed record back to the oldest unprocessed one is
@@ -409,7 +409,7 @@ def required_margin(last_processed_epoch_ms: int, unprocessed_epoch_ms: Iterable
 
 
 def margin_for(*, lag_ms: int, outage_ms: int = 0, skew_ms: int = 0) -> int:
-    """Say which margin is enough for every translation, from the worst that is planned for.
+    """Compute a margin that is enough for every translation, from the worst that is planned for.
 
     A record may be produced, wait out the longest outage and the longest lag, and so arrive after a younger one has
     been processed; skew makes it look older still.

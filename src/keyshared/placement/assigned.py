@@ -34,7 +34,7 @@ class Unowned(StrEnum):
 
 
 def member_name(group: str, consumer: str) -> str:
-    """Give the one name of a consumer that is known by its group and its id.
+    """Return the one name of a consumer that is known by its group and its id.
 
     The group comes first, with ``%`` written as ``%25`` and ``/`` as ``%2F``; then a ``/``; then the id as it is. So
     the first ``/`` divides the two, and different pairs have different names whatever they contain.
@@ -160,7 +160,7 @@ class AssignedRanges:
         return cls(assignments, strict_overlap=True, key_hash=key_hash)
 
     def assign(self, piece: HashRange, owner: str) -> list[Moved]:
-        """Give a range to a consumer, whoever had its slots before.
+        """Assign a range to a consumer; the previous owners of its slots lose them.
 
         Args:
             piece: The slots; `HashRange.inclusive` reads bounds as Celeriant writes them.
@@ -303,7 +303,7 @@ class AssignedRanges:
         return self.ranges.ranges_of(None)
 
     def owner(self, key: str | bytes) -> str | None:
-        """Give the owner of a key.
+        """Return the owner of a key.
 
         Args:
             key: The key.
@@ -324,7 +324,7 @@ class AssignedRanges:
         return owner
 
     def copy(self) -> Self:
-        """Give an independent placement with the same assignments; it shares only values.
+        """Copy the placement: the same assignments, and nothing shared that can change.
 
         Returns:
             The copy.

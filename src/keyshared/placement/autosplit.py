@@ -184,7 +184,7 @@ class AutoSplit:
         return tuple(self._names)
 
     def owner(self, key: str | bytes) -> str | None:
-        """Give the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
+        """Return the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
 
         Args:
             key: The key.
@@ -199,7 +199,7 @@ class AutoSplit:
         return self.ranges.owner_of(key)
 
     def copy(self) -> Self:
-        """Give independent ranges with the same consumers; they share only values.
+        """Copy the placement: the same consumers, and nothing shared that can change.
 
         Returns:
             The copy.

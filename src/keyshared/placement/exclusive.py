@@ -195,7 +195,7 @@ class ExclusiveRanges:
         return tuple(self._names)
 
     def owner(self, key: str | bytes) -> str | None:
-        """Give the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
+        """Return the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
 
         Args:
             key: The key.
@@ -210,7 +210,7 @@ class ExclusiveRanges:
         return self.ranges.owner_of(key)
 
     def copy(self) -> Self:
-        """Give independent ranges of the same consumers; they share only values.
+        """Copy the placement: the same consumers, and nothing shared that can change.
 
         Returns:
             The copy.

@@ -81,7 +81,7 @@ class Placement(Protocol):
         ...
 
     def copy(self) -> Self:
-        """Give an independent builder with the same consumers; it shares only values."""
+        """Copy the builder: the same consumers, and nothing shared that can change."""
         ...
 
 

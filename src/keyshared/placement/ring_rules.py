@@ -31,7 +31,7 @@ class RingRules:
     separator: str | None = None
 
     def point_name(self, name: str) -> str:
-        """Give the part of a consumer's name that its points are made of.
+        """Return the part of a consumer's name that its points are made of.
 
         Args:
             name: The consumer.
@@ -71,7 +71,7 @@ DANUBE_RULES: Final = RingRules(_danube_point_text, _check_danube_id, ties_by_jo
 
 
 def pulsar_rules(separator: str | None) -> RingRules:
-    """Give the rules of Pulsar's consistent-hashing selector.
+    """Return the rules of Pulsar's consistent-hashing selector.
 
     Args:
         separator: See `RingRules`.

@@ -49,7 +49,7 @@ class SoleOwner:
         return tuple(self._consumers)
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:  # noqa: ARG002  # nobody has a share
-        """Let a consumer stand by; nothing moves.
+        """Add a consumer that stands by; nothing moves.
 
         Raises:
             ConsumerExistsError: The name is there already.
@@ -82,7 +82,7 @@ class SoleOwner:
         return []
 
     def copy(self) -> Self:
-        """Give an independent placement with the same consumers."""
+        """Copy the placement: the same consumers, and nothing shared that can change."""
         twin = type(self)()
         twin._ranges, twin._consumers = self._ranges, dict(self._consumers)  # noqa: SLF001  # of the same class
         return twin

@@ -228,7 +228,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Rebucket:
-    """Give segments more buckets.
+    """Raise the number of buckets of segments.
 
     Attributes:
         segments: Which, lowest id first.
@@ -243,7 +243,7 @@ class Rebucket:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Make one segment of two neighbours.
+    """Merge two neighbours into one segment.
 
     Attributes:
         first: The lower one.

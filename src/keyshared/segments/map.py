@@ -46,7 +46,7 @@ _NARROWEST_SPLIT: Final = 2
 
 
 def buckets_for_budget(budget: int, segments: int) -> int:
-    """Give the buckets of each segment when a topic's budget is shared out.
+    """Return the buckets of each segment when a topic's budget is shared out.
 
     Args:
         budget: Buckets of the whole topic.
@@ -330,7 +330,7 @@ class SegmentMap:
         return tuple(segment.id for segment in self._active)
 
     def segment(self, segment: int) -> Segment:
-        """Give a segment by its id.
+        """Return a segment by its id.
 
         Args:
             segment: The id.
@@ -347,7 +347,7 @@ class SegmentMap:
         return found
 
     def is_active(self, segment: int) -> bool:
-        """Tell whether a segment takes new messages.
+        """Return whether a segment takes new messages.
 
         Args:
             segment: Its id.
@@ -361,7 +361,7 @@ class SegmentMap:
         return self.segment(segment).id not in self._children
 
     def predecessors(self, segment: int) -> tuple[int, ...]:
-        """Give the parents of a segment that are not pruned.
+        """Return the parents of a segment that are not pruned.
 
         Args:
             segment: Its id.
@@ -375,7 +375,7 @@ class SegmentMap:
         return tuple(parent for parent in self.segment(segment).parents if parent in self._segments)
 
     def successors(self, segment: int) -> tuple[int, ...]:
-        """Give the children of a segment.
+        """Return the children of a segment.
 
         Args:
             segment: Its id.
@@ -389,7 +389,7 @@ class SegmentMap:
         return self._children.get(self.segment(segment).id, ())
 
     def ancestors(self, segment: int) -> tuple[int, ...]:
-        """Give everything that an ordered reader has to drain before it may read a segment.
+        """Return everything that an ordered reader has to drain before it may read a segment.
 
         Args:
             segment: Its id.
@@ -417,7 +417,7 @@ class SegmentMap:
         return tuple(sorted(found))
 
     def readable(self, drained: Collection[int]) -> tuple[int, ...]:
-        """Give the segments that an ordered reader may read.
+        """Return the segments that an ordered reader may read.
 
         Args:
             drained: Ids of what it has drained; pruned ones may be among them.
@@ -461,7 +461,7 @@ class SegmentMap:
         return self._active[bisect_right(self._stops, segment_hash)]
 
     def locate(self, segment_hash: int, bucket_hash: int) -> Location:
-        """Say where a new message belongs, by both halves of its key's hash (see `keyshared.buckets.hash_halves`).
+        """Route a new message by both halves of its key's hash (see `keyshared.buckets.hash_halves`).
 
         Args:
             segment_hash: The high half.
@@ -480,7 +480,7 @@ class SegmentMap:
         return Location(found.id, found.layout.bucket_of(bucket_hash))
 
     def supersedes(self, older: "SegmentMap") -> bool:
-        """Tell whether this map is the newer one of two of a topic.
+        """Return whether this map is the newer one of two of a topic.
 
         Args:
             older: What was known so far.
@@ -499,7 +499,7 @@ class SegmentMap:
         return self._epoch > older.epoch
 
     def stats(self) -> SegmentStats:
-        """Give the figures of this map.
+        """Return the figures of this map.
 
         Returns:
             Counts.
@@ -509,7 +509,7 @@ class SegmentMap:
         return SegmentStats(len(self._active), sealed, buckets, self._rollovers, self._epoch)
 
     def to_json(self) -> dict[str, object]:
-        """Give the map as plain data that JSON can hold.
+        """Return the map as plain data that JSON can hold.
 
         Returns:
             A new dict; `from_json` reads it.

@@ -143,7 +143,7 @@ class SegmentProducer:
         return [publish for lane, entries in due for publish in self._sending(lane, entries)]
 
     def confirmed(self, segment: int, sequence_id: int) -> list[Publish]:
-        """Say that a broker has taken an entry. An answer to nothing that is unanswered is ignored.
+        """Record that a broker has taken an entry; the answer to an entry that is not unanswered is ignored.
 
         Args:
             segment: Where it went.
@@ -158,7 +158,7 @@ class SegmentProducer:
         return self._settle(lane)
 
     def refused(self, segment: int, sequence_id: int) -> list[Publish]:
-        """Say that a broker has refused an entry, because the segment is sealed.
+        """Record that a broker has refused an entry, because the segment is sealed.
 
         Args:
             segment: Where it went.
@@ -219,7 +219,7 @@ class SegmentProducer:
         return min((each for each in due if each is not None), default=None)
 
     def stats(self) -> BatchStats:
-        """Give the figures of all batches so far. What was refused and sent again counts each time.
+        """Return the figures of all batches so far; what was refused and sent again counts each time.
 
         Returns:
             A value.

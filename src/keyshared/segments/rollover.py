@@ -199,7 +199,7 @@ class SegmentProgress:
         return self._newly_readable()
 
     def offer(self, segment: int, offset: int, hash_min: int, hash_max: int) -> tuple[int, ...]:
-        """Say that an entry was read, by the stamp on it.
+        """Record that an entry was read, by the stamp on it.
 
         It belongs to the buckets of *its* segment, however many its successors have. In each of them it is outstanding
         until it is settled there.
@@ -244,7 +244,7 @@ class SegmentProgress:
         return wanted
 
     def settle(self, segment: int, bucket: int, offset: int) -> tuple[int, ...]:
-        """Say that an entry (or its part for one bucket) is done with. One that is not outstanding is ignored.
+        """Settle an entry, or its part for one bucket; one that is not outstanding is ignored.
 
         Args:
             segment: Where it was read. An ack for a segment that is pruned is ignored as well.
@@ -266,7 +266,7 @@ class SegmentProgress:
         return self._newly_readable() if settled and reading.drained else ()
 
     def reached_end(self, segment: int) -> tuple[int, ...]:
-        """Say that the reader came to the end of a sealed segment: nothing follows what was offered.
+        """Record that the reader reached the end of a sealed segment: nothing follows what was offered.
 
         A broker may tell so before the newer map arrives; the successors are readable when both are there.
 
@@ -306,7 +306,7 @@ class SegmentProgress:
         return tuple(sorted(self._before | here))
 
     def state(self, segment: int) -> SegmentState:
-        """Say what a segment is to this subscription.
+        """Return what a segment is to this subscription.
 
         Args:
             segment: Its id.
@@ -325,7 +325,7 @@ class SegmentProgress:
         return SegmentState.ACTIVE if active and not ended else SegmentState.SEALED
 
     def waiting_for(self, segment: int) -> tuple[int, ...]:
-        """Say why a segment may not be read.
+        """Return why a segment may not be read.
 
         Args:
             segment: Its id.
@@ -340,7 +340,7 @@ class SegmentProgress:
         return tuple(one for one in self._segments.ancestors(segment) if one not in done)
 
     def resume_offset(self, segment: int, bucket: int | None = None) -> int | None:
-        """Say where a reader goes on after a restart.
+        """Return where a reader goes on after a restart.
 
         Args:
             segment: Its id.
@@ -363,7 +363,7 @@ class SegmentProgress:
         return reading.resume_offset if reading is not None else None
 
     def snapshot(self, max_token_bytes: int = DEFAULT_TOKEN_BYTES) -> dict[str, object]:
-        """Give what has to survive a restart, as plain data that JSON can hold: a cursor for each segment and bucket.
+        """Return what has to survive a restart, as plain data that JSON can hold: a cursor for each segment and bucket.
 
         Args:
             max_token_bytes: Longest text for one cursor. Ranges that do not fit are delivered again after a restart.
@@ -437,7 +437,7 @@ class SegmentProgress:
 
 
 def removable(segments: SegmentMap, subscriptions: Iterable[SegmentProgress]) -> tuple[int, ...]:
-    """Say which sealed segments nobody needs any more.
+    """Return the sealed segments that nobody needs any more.
 
     Args:
         segments: The map.

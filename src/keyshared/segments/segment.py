@@ -72,7 +72,7 @@ def _on_ring(piece: object) -> bool:
 
 
 def children_of(segments: Collection[Segment]) -> dict[int, tuple[int, ...]]:
-    """Give the children of each segment that has some and is there itself, in the order of their ranges."""
+    """Return the children of each segment that has some and is itself there, in the order of their ranges."""
     present = {segment.id for segment in segments}
     children: dict[int, tuple[int, ...]] = {}
     for segment in sorted(segments, key=lambda s: s.range):
@@ -106,7 +106,7 @@ def _check_birth(segment: Segment, parents: list[Segment], siblings: list[Segmen
 
 
 def _hull(ranges: list[HashRange]) -> HashRange | None:
-    """Give the range that neighbours cover together; None if there are none, or they do not follow one another."""
+    """Return the range that neighbours cover together; None if there are none, or they leave a gap or overlap."""
     for lower, upper in pairwise(ranges):
         if lower.stop != upper.start:
             return None

@@ -212,7 +212,7 @@ class NamePattern:
         return self._suffixes
 
     def for_subjects(self, suffixes: Sequence[str] = SUBJECT_SUFFIXES) -> "NamePattern":
-        """Give the pattern of the schema subjects that belong to topics of this pattern.
+        """Return the pattern of the schema subjects that belong to topics of this pattern.
 
         Args:
             suffixes: What a subject has behind the name of its topic.
@@ -230,7 +230,7 @@ class NamePattern:
         return NamePattern(self._text, known=self._known, plain=self._plain, suffixes=suffixes)
 
     def constant(self, field: str) -> str | None:
-        """Give the one value that a field can have.
+        """Return the one value that a field can have.
 
         Args:
             field: Name of the field.
@@ -242,7 +242,7 @@ class NamePattern:
         return values[0] if len(values) == 1 else None
 
     def values(self, field: str) -> tuple[str, ...]:
-        """Give the values of a known field.
+        """Return the values of a known field.
 
         Args:
             field: Name of the field.
@@ -253,7 +253,7 @@ class NamePattern:
         return self._known.get(field, ())
 
     def allows(self, field: str, value: str) -> bool:
-        """Tell whether a field may have a value.
+        """Return whether a field may have a value.
 
         Args:
             field: A field of the pattern.
@@ -404,7 +404,7 @@ class NamePattern:
         return found[::-1]
 
     def _choices(self, body: str, index: int, start: int, stops: list[int], ends: list[int]) -> Iterator[int]:
-        """Give the places where the value of a field that starts here may end, among the good ones."""
+        """Return the places where the value of a field that starts here may end, among the good ones."""
         field = self._fields[index]
         if field in self._known:
             yield from (stop for stop in self._known_stops(body, field, start) if stops[stop] == stop)
@@ -572,7 +572,7 @@ class NameTranslation:
         )
 
     def inverse(self, *, defaults: Mapping[str, str] | None = None) -> "NameTranslation":
-        """Give the way back.
+        """Return the opposite translation.
 
         Args:
             defaults: Values of the fields that were dropped on the way there, as far as the source has no constant.

@@ -159,7 +159,7 @@ class RegistryView:
         return tuple(subject for subject in dict.fromkeys(named) if subject is not None)
 
     def mode(self, subject: str) -> Mode:
-        """Give the mode that counts for a subject.
+        """Return the mode that counts for a subject.
 
         Args:
             subject: The subject; it need not exist.

@@ -247,7 +247,7 @@ class SchemaDistribution:
         return tuple(self._translations) if cluster == self._primary else ()
 
     def translation(self, target: str) -> NameTranslation:
-        """Give the translation of subjects from the primary to a target.
+        """Return the translation of subjects from the primary to a target.
 
         Args:
             target: One of `targets` of the primary.

@@ -77,7 +77,7 @@ def with_copy_due(
 
 
 def copies_due(flags: Column, tree: DistributionTree, cluster: str, *, codec: BigEndian | None = None) -> Column:
-    """Give the copies that are due as a column expression, for ``select`` or within ``when``.
+    """Return the copies that are due as a column expression, for ``select`` or within ``when``.
 
     Args:
         flags: Flags of the record; NULL counts as 0.

@@ -66,7 +66,7 @@ def with_owner(df: DataFrame, placement: Placement | RangeMap, *, key: str = "ke
 
 
 def owner(key: Column, placement: Placement | RangeMap) -> Column:
-    """Give the owner of a key as a column expression, for ``select``, ``filter`` or ``groupBy``.
+    """Return the owner of a key as a column expression, for ``select``, ``filter`` or ``groupBy``.
 
     Args:
         key: String or binary column. Its type is not known here: any other type fails when the job runs; `with_owner`
@@ -95,7 +95,7 @@ def owner(key: Column, placement: Placement | RangeMap) -> Column:
 
 
 def owner_of_slot(slots: Column, ranges: RangeMap) -> Column:
-    """Give the owner of a slot as a column expression.
+    """Return the owner of a slot as a column expression.
 
     Args:
         slots: Whole numbers in the space of the map, or NULL.
@@ -114,7 +114,7 @@ def owner_of_slot(slots: Column, ranges: RangeMap) -> Column:
 
 
 def owner_number(slots: Column, ranges: RangeMap) -> Column:
-    """Give the position of a slot's owner in ``ranges.owners`` as a column expression.
+    """Return the position of a slot's owner in ``ranges.owners`` as a column expression.
 
     Args:
         slots: Whole numbers in the space of the map, or NULL.

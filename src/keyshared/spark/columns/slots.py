@@ -63,7 +63,7 @@ def with_slot(df: DataFrame, placement: Placement | RangeMap, *, key: str = "key
 
 
 def slot(key: Column, placement: Placement | RangeMap) -> Column:
-    """Give the slot of a key as a column expression.
+    """Return the slot of a key as a column expression.
 
     Args:
         key: String or binary column; any other type fails when the job runs (`with_slot` says so before).
@@ -88,7 +88,7 @@ def slot(key: Column, placement: Placement | RangeMap) -> Column:
 
 
 def bucket_hash(key: Column, *, key_hash: KeyHash = XXH64_SEED_42) -> Column:
-    """Give the bucket hash of a key, ``key_halves(key, key_hash).bucket``, as a column expression.
+    """Return the bucket hash of a key, ``key_halves(key, key_hash).bucket``, as a column expression.
 
     Args:
         key: String or binary column; any other type fails when the job runs.

@@ -102,7 +102,7 @@ def quoted(name: str) -> str:
 
 
 def as_declared(field: StructField) -> Column:
-    """Give a column that never is NULL, where its field says so.
+    """Wrap a column that never is NULL, where its field says so.
 
     Spark forgets that of what it takes out of arrays, as soon as one of them might be shorter or empty.
 

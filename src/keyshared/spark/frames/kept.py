@@ -22,7 +22,7 @@ class Kept:
         self._rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
 
     def close(self) -> None:
-        """Give back what is kept. Closing twice is fine."""
+        """Release what is kept; closing twice is fine."""
         self._rows.unpersist()
 
     def __enter__(self) -> Self:

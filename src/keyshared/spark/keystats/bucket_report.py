@@ -100,7 +100,7 @@ def times(ratio: Fraction) -> str:
 
 
 def bucket_section(report: BucketReport) -> str:
-    """Make the part of the page.
+    """Write the part of the page.
 
     Args:
         report: What to show. Keys may contain anything.

@@ -29,7 +29,7 @@ def html(
     buckets: int | None = None,
     owners: RangeMap | None = None,
 ) -> str:
-    """Make the page.
+    """Write the page.
 
     Args:
         counted: The statistics.

@@ -196,7 +196,7 @@ def thinned(points: Sequence[tuple[float, float]], *, limit: int = WIDE) -> tupl
 
 
 def nice_ceiling(value: float) -> float:
-    """Give the next round number: where an axis ends.
+    """Return the next round number: where an axis ends.
 
     Args:
         value: The greatest value to show.

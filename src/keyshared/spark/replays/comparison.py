@@ -143,7 +143,7 @@ class _Run(NamedTuple):
 
 
 def _side_by_side(runs: list[_Run]) -> Iterator[PlanSummary]:
-    """Let runs take turns until all are over. One that is over is let go, and with it what it would have read."""
+    """Run iterators in turns until all are over; close each that is over, and with it what it would have read."""
     order = [run.plan for run in runs]
     found: dict[str, PlanSummary] = {}
     goal = 0

@@ -89,7 +89,7 @@ def shares(weights: Mapping[str, float]) -> dict[str, float]:
 
 
 def ideal_moves(plan: Plan, moments: Iterable[Moment]) -> Iterator[float]:
-    """Say which part of the keys each change of membership has to move, at least: 1/N if all N weigh the same.
+    """Return the least part of the keys that each change of membership has to move: 1/N if all N weigh the same.
 
     Args:
         plan: The plan.

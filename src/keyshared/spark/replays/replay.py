@@ -258,7 +258,7 @@ def _packet(
 
 
 def summary_fields(row: SummaryRow) -> dict[str, object]:
-    """Give figures as a row of `SUMMARY_SCHEMA`.
+    """Return figures as a row of `SUMMARY_SCHEMA`.
 
     Args:
         row: The figures of one topic-partition.

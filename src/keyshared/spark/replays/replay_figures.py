@@ -123,7 +123,7 @@ def membership(summaries: DataFrame, by: Sequence[str] = ()) -> DataFrame:
 
 
 def changes(rows: Sequence[Row], plan: Plan, first_ms: int) -> tuple[MembershipChange, ...]:
-    """Say of each change of membership how many keys it moved, and how many it had to.
+    """Count for each change of membership how many keys it moved, and how many it had to.
 
     Args:
         rows: What `membership` gave.

@@ -202,7 +202,7 @@ class ReplayReport:
 
 
 def html(report: ReplayReport) -> str:
-    """Make the page.
+    """Write the page.
 
     Args:
         report: What to show. Names and keys may contain anything.
@@ -219,7 +219,7 @@ def html(report: ReplayReport) -> str:
 
 
 def move_row(change: MembershipChange) -> tuple[object, ...]:
-    """Make a row for a table of moved keys.
+    """Return a row for a table of moved keys.
 
     Args:
         change: What moved them.
