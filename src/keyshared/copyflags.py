@@ -71,9 +71,6 @@ class CopyFlags(int):
         Args:
             levels: Its members, in any order.
 
-        Returns:
-            The set.
-
         Raises:
             ConfigError: One of them is no level.
 
@@ -192,9 +189,6 @@ class FlagsCodec(Protocol):
     def encode(self, flags: CopyFlags) -> bytes:
         """Write flags.
 
-        Args:
-            flags: The flags.
-
         Returns:
             What `decode` reads.
         """
@@ -205,9 +199,6 @@ class FlagsCodec(Protocol):
 
         Args:
             data: What a header holds.
-
-        Returns:
-            The flags.
 
         Raises:
             SnapshotError: These are no flags.
@@ -244,12 +235,6 @@ class BigEndian:
     def encode(self, flags: CopyFlags) -> bytes:
         """See `FlagsCodec.encode`.
 
-        Args:
-            flags: The flags.
-
-        Returns:
-            The bytes.
-
         Raises:
             ConfigError: These are no flags, or they need more bytes than ``width``.
         """
@@ -265,9 +250,6 @@ class BigEndian:
 
         Args:
             data: Bytes of a header.
-
-        Returns:
-            The flags.
 
         Raises:
             SnapshotError: Not bytes, of another width, empty, or with a level above `MAX_LEVEL`.

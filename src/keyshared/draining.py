@@ -167,9 +167,6 @@ class DrainingHashes:
             HashHolderError: The hash drains at somebody else. Nothing was changed.
             ConfigError: The hash is the unset one or no int, ``count`` is no int of at least 1, or ``consumer`` is no
                 text. Nothing was changed.
-
-        Complexity:
-            O(1).
         """
         drain = self._checked(consumer, hash_, count)
         if hash_ == self._unset:
@@ -203,9 +200,6 @@ class DrainingHashes:
             HashHolderError: The hash drains at somebody else. Nothing was changed.
             ConfigError: ``count`` is more than the hash waits for, or an argument has the wrong type. Nothing was
                 changed.
-
-        Complexity:
-            O(1).
         """
         drain = self._checked(consumer, hash_, count)
         if drain is None or (of is not None and of is not drain):
@@ -286,17 +280,11 @@ class DrainingHashes:
 
         Args:
             consumer: Who. What it held must have been reduced before.
-
-        Complexity:
-            O(1).
         """
         self._cleared.pop(consumer, None)
 
     def entry(self, hash_: int) -> DrainingHash | None:
         """Return the drain of a hash.
-
-        Args:
-            hash_: The hash.
 
         Returns:
             The drain, live; None if the hash does not drain.

@@ -212,12 +212,6 @@ class Glob:
     def matches(self, key: str | bytes) -> bool:
         """Return whether the whole key matches.
 
-        Args:
-            key: The key.
-
-        Returns:
-            Whether it does.
-
         Raises:
             KeyTypeError: See `key_bytes`.
             ConfigError: The key is None.

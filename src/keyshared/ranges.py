@@ -69,9 +69,6 @@ class HashRange:
             first: First slot.
             last: Last slot.
 
-        Returns:
-            The range.
-
         Raises:
             ConfigError: Not ints, negative, or the last one comes before the first.
 
@@ -258,9 +255,6 @@ class RangeMap:
             key_hash: Which hash turns a key into a slot.
             slot_bits: There are ``2**slot_bits`` slots.
 
-        Returns:
-            The map.
-
         Raises:
             ConfigError: The runs do not tile the space, or an owner is not a text that is not empty.
 
@@ -334,9 +328,6 @@ class RangeMap:
     def slot_of(self, key: str | bytes) -> int:
         """Return the slot of a key.
 
-        Args:
-            key: The key.
-
         Returns:
             An int in ``range(2**slot_bits)``.
 
@@ -365,9 +356,6 @@ class RangeMap:
 
     def owner_of(self, key: str | bytes) -> str | None:
         """Return the owner of a key.
-
-        Args:
-            key: The key.
 
         Returns:
             Who owns its slot; None in a hole.
@@ -440,9 +428,6 @@ class RangeMap:
 
     def ranges_of(self, owner: str | None) -> tuple[HashRange, ...]:
         """List what somebody owns.
-
-        Args:
-            owner: A name, or None for the holes.
 
         Returns:
             Their ranges in slot order; none for a name that owns nothing.
@@ -533,9 +518,6 @@ class RangeMap:
         Args:
             data: The data.
             key_hash: The hash, if it is not one of `KEY_HASHES`; it must have the name that the data says.
-
-        Returns:
-            A map equal to the one that was written.
 
         Raises:
             SnapshotError: The data is truncated, forged, of another version or hash, or not as `to_json` writes it.

@@ -106,9 +106,6 @@ class HashRing:
             consumer_ids: The ids in join order.
             vnodes: Points of a consumer; Danube has 100.
 
-        Returns:
-            The ring.
-
         Raises:
             ConfigError: An id is not an unsigned 64-bit number.
             ConsumerExistsError: An id is given twice (Danube takes it, as a second consumer with the same points).
@@ -151,9 +148,6 @@ class HashRing:
             points: Points of a consumer; Pulsar has 100.
             separator: See above; None takes names as they are.
             range_size: Number of slots with slot 0, which never occurs.
-
-        Returns:
-            The ring.
 
         Raises:
             ConfigError: A value that can never work.
@@ -230,9 +224,6 @@ class HashRing:
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer; only its own slots move.
 
-        Args:
-            name: Who leaves.
-
         Returns:
             What changed owners, in slot order.
 
@@ -303,12 +294,6 @@ class HashRing:
     def weight_of(self, name: str) -> Weight:
         """Return a consumer's weight.
 
-        Args:
-            name: Whose.
-
-        Returns:
-            The weight as it was given.
-
         Raises:
             UnknownConsumerError: There is no such consumer.
         """
@@ -316,9 +301,6 @@ class HashRing:
 
     def owner(self, key: str | bytes) -> str | None:
         """Return the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
-
-        Args:
-            key: The key.
 
         Returns:
             Who owns it; None if the ring is empty.
@@ -331,10 +313,6 @@ class HashRing:
 
     def owners(self, key: str | bytes, n: int) -> list[str]:
         """Return a key's preference list: its owner, then the consumers that stand in for it, in that order.
-
-        Args:
-            key: The key.
-            n: How many at most.
 
         Returns:
             Distinct consumers; fewer than ``n`` if fewer own something.
@@ -351,11 +329,7 @@ class HashRing:
         return list(islice(self.ranges.walk(self.ranges.slot_of(key)), min(n, len(self.consumers))))
 
     def copy(self) -> Self:
-        """Copy the ring: the same consumers, and nothing shared that can change.
-
-        Returns:
-            The copy.
-        """
+        """Copy the ring: the same consumers, and nothing shared that can change."""
         twin = type(self).__new__(type(self))
         twin._vnodes, twin._slot_bits = self._vnodes, self._slot_bits
         twin._key_hash, twin._rules = self._key_hash, self._rules

@@ -104,9 +104,6 @@ class EntryBatch:
         Args:
             messages: Those of one bucket, in order.
 
-        Returns:
-            The entry.
-
         Raises:
             ConfigError: There are none.
 
@@ -394,11 +391,7 @@ class BucketBatcher:
         return self._since + delay if self._count and delay is not None else None
 
     def stats(self) -> BatchStats:
-        """Return the figures so far; open batches do not count.
-
-        Returns:
-            A value.
-        """
+        """Return the figures so far; open batches do not count."""
         return BatchStats(self._sent_messages, self._sent_bytes, self._entries, self._containers, self._limits)
 
     def __len__(self) -> int:
@@ -510,12 +503,6 @@ def _checked_layout(layout: object) -> BucketLayout:
 
 def check_message(message: object) -> BatchMessage:
     """Check that a message can be batched.
-
-    Args:
-        message: The message.
-
-    Returns:
-        The message.
 
     Raises:
         ConfigError: It is none, or a field of it can never work.

@@ -245,7 +245,7 @@ class _Cutter:
         return self.before[region.stop] - self.before[region.start]
 
     def count(self, region: _Region, cap: int, most: int) -> int:
-        """Count the buckets of at most ``cap`` that a region needs, each filled as far as it goes; stop beyond ``most``.
+        """Count the buckets of at most ``cap`` that a region needs, each filled as far as it goes, up to ``most``.
 
         No atom is heavier than ``cap``.
         """

@@ -71,9 +71,6 @@ class BucketCheckpoints:
         Args:
             state: What `snapshot` returned, perhaps after a trip through JSON.
 
-        Returns:
-            The checkpoints.
-
         Raises:
             SnapshotError: The state is truncated, forged, of another version or not as `snapshot` writes it.
 
@@ -154,9 +151,6 @@ class BucketCheckpoints:
 
         Returns:
             As `ContiguousCursor.safe_cursor`; None if nothing of the bucket was offered.
-
-        Complexity:
-            O(1).
         """
         cursor = self._cursor(segment, bucket)
         return None if cursor is None else cursor.safe_cursor

@@ -104,9 +104,6 @@ def key_halves(key: str | bytes, key_hash: KeyHash) -> HashHalves:
         key: The key. A producer gives a message without a key bucket hash 0 instead.
         key_hash: Any hash of at least 32 bits; its top 32 are used. Unmasked murmur3 answers what Pulsar answers.
 
-    Returns:
-        Both halves.
-
     Raises:
         ConfigError: The key is None, or the hash is narrower than 32 bits.
         KeyTypeError: See `keyshared.hashing.key_bytes`.
@@ -211,9 +208,6 @@ class BucketLayout:
         Args:
             n: How many, from 1 to 32,768 (bucket 0 has at least two hashes).
 
-        Returns:
-            The layout.
-
         Raises:
             ConfigError: ``n`` is not such a number. (Pulsar takes 0 for 1.)
 
@@ -236,9 +230,6 @@ class BucketLayout:
         Args:
             splits: The starts of all buckets but the first, as in Pulsar's ``entry_bucket_splits``; none is one bucket.
 
-        Returns:
-            The layout.
-
         Raises:
             ConfigError: The splits do not grow strictly from at least 2 to at most 65,535.
 
@@ -254,9 +245,6 @@ class BucketLayout:
 
         Args:
             ranges: One for each bucket, in order, half-open (Pulsar's are inclusive: ``HashRange(start, end + 1)``).
-
-        Returns:
-            The layout.
 
         Raises:
             ConfigError: There is none, they do not follow one another without a gap from 0 to 65,536, or the first one
@@ -294,9 +282,6 @@ class BucketLayout:
 
         Args:
             bucket: An int in ``range(len(layout))``.
-
-        Returns:
-            Its range.
 
         Raises:
             ConfigError: There is no such bucket.
@@ -346,12 +331,6 @@ class BucketLayout:
     def bucket_of_key(self, bucket_key: bytes) -> int:
         """Find the bucket of a `bucket_key`, as it comes back in a delivery.
 
-        Args:
-            bucket_key: The key.
-
-        Returns:
-            The bucket.
-
         Raises:
             ConfigError: It is not two bytes.
         """
@@ -365,9 +344,6 @@ class BucketLayout:
 
         Args:
             bucket_hash: An int in ``range(65536)``.
-
-        Returns:
-            Its bucket.
 
         Raises:
             ConfigError: There is no such hash.

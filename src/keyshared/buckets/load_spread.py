@@ -88,7 +88,7 @@ class _Table:
         self.burdens = {name: sum(load for load, _ in held) for name, held in self.held.items()}
 
     def deal(self, free: Sequence[int]) -> None:
-        """Assign each bucket, the heaviest first, to the consumer that is lightest with it; ties to the first to join."""
+        """Assign each bucket, the heaviest first, to the consumer that is lightest with it; ties by joining."""
         for bucket in sorted(free, key=lambda bucket: -self.loads[bucket]):
             load = self.loads[bucket]
             heaviness = partial(self._burden, more=load) if load else self._number

@@ -103,9 +103,6 @@ class BucketPlacement:
             consumers: As in the constructor.
             key_hash: As in the constructor.
 
-        Returns:
-            The placement.
-
         Raises:
             ConfigError: A load is not an int or a Fraction of at least 0, there are not as many as buckets, or another
                 value that can never work.
@@ -247,9 +244,6 @@ class BucketPlacement:
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer; only its own buckets move (`pulsar`: also those of others).
 
-        Args:
-            name: Who leaves.
-
         Returns:
             What changed owners, in slot order.
 
@@ -305,12 +299,6 @@ class BucketPlacement:
     def weight_of(self, name: str) -> Weight:
         """Return a consumer's weight.
 
-        Args:
-            name: Whose.
-
-        Returns:
-            The weight as it was given.
-
         Raises:
             UnknownConsumerError: There is no such consumer.
         """
@@ -335,9 +323,6 @@ class BucketPlacement:
     def buckets_of(self, name: str) -> tuple[int, ...]:
         """List a consumer's buckets.
 
-        Args:
-            name: Whose.
-
         Returns:
             The buckets in order; none if there are more consumers than buckets and others came first.
 
@@ -348,11 +333,7 @@ class BucketPlacement:
         return tuple(bucket for bucket, owner in enumerate(self._owners) if owner == name)
 
     def copy(self) -> Self:
-        """Copy the placement: the same consumers, and nothing shared that can change.
-
-        Returns:
-            The copy.
-        """
+        """Copy the placement: the same consumers, and nothing shared that can change."""
         twin = type(self).__new__(type(self))
         twin._layout, twin._key_hash, twin._spread = self._layout, self._key_hash, self._spread
         twin._weights, twin._owners, twin._ranges = dict(self._weights), self._owners, self._ranges

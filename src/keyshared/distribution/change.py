@@ -249,9 +249,6 @@ Hop(cluster='c4', level=1, target='c3')))
             log_ends: For each cluster of `watch` the offset after its last record.
             positions: For each link of `watch` the offset of the record that it reads next.
 
-        Returns:
-            Whether everything is drained.
-
         Raises:
             ConfigError: One of `watch` is missing, or what is given for it is no offset. Nothing was changed.
         """

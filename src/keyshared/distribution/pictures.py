@@ -18,9 +18,6 @@ _ROOT: Final = "n"
 def mermaid(tree: DistributionTree) -> str:
     """Draw a tree as a Mermaid flowchart.
 
-    Args:
-        tree: The tree.
-
     Returns:
         Lines of text; put them into a block marked ``mermaid``.
 
@@ -50,9 +47,6 @@ def mermaid(tree: DistributionTree) -> str:
 
 def dot(tree: DistributionTree) -> str:
     """Draw a tree for Graphviz.
-
-    Args:
-        tree: The tree.
 
     Returns:
         A digraph in the DOT language.

@@ -71,9 +71,6 @@ def parse(nested: Nested) -> Branch:
     Args:
         nested: See `Nested`.
 
-    Returns:
-        The root.
-
     Raises:
         TopologyError: A cluster is named twice or is no text, a node has less than two branches, a level is none,
             levels do not decrease strictly from the root to a cluster, or the data is too deep.
@@ -204,9 +201,6 @@ def add(root: Branch, path: Path, cluster: str, *, wide: bool) -> Branch:
         path: Where.
         cluster: Its name, not there yet.
         wide: As one more branch of the node above, instead of under a new node with a free level.
-
-    Returns:
-        A new tree.
 
     Raises:
         TopologyError: There is no free level, or no node above.

@@ -35,12 +35,6 @@ _first_bytes: Final = _find_blake3()
 def partition_key_bytes(number: int) -> bytes:
     """Return the sixteen bytes of a partition key, little-endian, as both hashes of Celeriant here expect them.
 
-    Args:
-        number: The partition key.
-
-    Returns:
-        Sixteen bytes.
-
     Raises:
         ConfigError: Not an unsigned 128-bit number.
 

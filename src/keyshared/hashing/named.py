@@ -65,12 +65,6 @@ def key_bytes(key: Key) -> bytes | None:
 
     Nothing is normalised: two spellings of one glyph are two keys, as they are in every broker.
 
-    Args:
-        key: The key; None means that there is none.
-
-    Returns:
-        Its bytes, or None for no key.
-
     Raises:
         KeyTypeError: The key is of another type (``str(1)`` and ``"1"`` would be one key), or is text that UTF-8 cannot
             express (a lone surrogate).
@@ -84,12 +78,6 @@ def key_bytes(key: Key) -> bytes | None:
 
 def required_key_bytes(key: Key) -> bytes:
     """Return the bytes of a key that must be there, because it is to be placed or matched.
-
-    Args:
-        key: The key.
-
-    Returns:
-        Its bytes.
 
     Raises:
         ConfigError: The key is None.
@@ -114,12 +102,6 @@ def required_key_bytes(key: Key) -> bytes:
 def fnv64(data: bytes) -> int:
     """Hash bytes with 64-bit FNV-1a.
 
-    Args:
-        data: What to hash.
-
-    Returns:
-        An unsigned 64-bit number.
-
     Complexity:
         O(len(data)).
 
@@ -141,9 +123,6 @@ def danube32(data: bytes) -> int:
     """Hash bytes as Danube does to place keys and virtual nodes.
 
     It is the **64-bit** FNV-1a, folded to 32 bits by xor, then murmur3's 32-bit finaliser.
-
-    Args:
-        data: What to hash.
 
     Returns:
         An unsigned 32-bit number.
@@ -305,9 +284,6 @@ def key_hash_named(name: object) -> KeyHash:
 
     Args:
         name: The name, as in `KeyHash.name`.
-
-    Returns:
-        The hash.
 
     Raises:
         ConfigError: There is none of that name.

@@ -38,9 +38,6 @@ _murmur3: Final = _find_murmur3()
 def murmur3_32(data: bytes) -> int:
     """Hash bytes with the 32-bit murmur3 (x86, seed 0), unmasked.
 
-    Args:
-        data: What to hash.
-
     Returns:
         An unsigned 32-bit number.
 

@@ -72,9 +72,6 @@ class ProvenanceVector:
 
         Raises:
             ConfigError: ``origin`` is not a text that is not empty, or ``offset`` not an int from 0 up to 63 bits.
-
-        Complexity:
-            O(1).
         """
         if self.covers(origin, offset):
             return False
@@ -93,9 +90,6 @@ class ProvenanceVector:
 
         Raises:
             ConfigError: As in `observe`.
-
-        Complexity:
-            O(1).
         """
         _check(origin, offset)
         position = self._positions.get(origin)
@@ -127,9 +121,6 @@ class ProvenanceVector:
 
     def merge(self, other: "ProvenanceVector") -> None:
         """Add what another vector covers, such as that of a group's earlier life on another cluster.
-
-        Args:
-            other: The other one.
 
         Raises:
             ConfigError: It is no `ProvenanceVector`. Nothing was changed.
@@ -172,11 +163,7 @@ class ProvenanceVector:
         return dict(sorted(self._positions.items()))
 
     def copy(self) -> Self:
-        """Copy the vector: the same positions, and nothing shared that can change.
-
-        Returns:
-            A new vector.
-        """
+        """Copy the vector: the same positions, and nothing shared that can change."""
         return type(self)(self._positions)
 
     def to_json(self) -> dict[str, object]:
@@ -190,12 +177,6 @@ class ProvenanceVector:
     @classmethod
     def from_json(cls, data: object) -> Self:
         """Read what `to_json` wrote; anything else is refused.
-
-        Args:
-            data: The data.
-
-        Returns:
-            A vector equal to the one that was written.
 
         Raises:
             SnapshotError: The data is truncated, forged or of another version.

@@ -77,9 +77,6 @@ class OffsetLookup(Protocol):
     def find_timestamp(self, offset: int, /) -> Bounds | None:
         """Find the timestamp of the last record that is not above an offset, or else of the first record there is.
 
-        Args:
-            offset: The offset.
-
         Returns:
             Bounds of the timestamp; None if there is no record at all.
         """

@@ -43,9 +43,6 @@ def member_name(group: str, consumer: str) -> str:
         group: Name of the consumer group.
         consumer: Name of the consumer in it.
 
-    Returns:
-        The name.
-
     Raises:
         ConfigError: One of them is no text, is empty, or holds a lone surrogate.
 
@@ -293,9 +290,6 @@ class AssignedRanges:
     def unowned(self) -> tuple[HashRange, ...]:
         """List the slots that nobody owns, neither by an assignment nor by the fallback.
 
-        Returns:
-            The holes, in slot order.
-
         Example:
             >>> AssignedRanges([(HashRange(0, 65000), "a")]).unowned()
             (HashRange(start=65000, stop=65536),)
@@ -304,9 +298,6 @@ class AssignedRanges:
 
     def owner(self, key: str | bytes) -> str | None:
         """Return the owner of a key.
-
-        Args:
-            key: The key.
 
         Returns:
             Who owns its slot; None if nobody does and the policy is to hold.
@@ -324,11 +315,7 @@ class AssignedRanges:
         return owner
 
     def copy(self) -> Self:
-        """Copy the placement: the same assignments, and nothing shared that can change.
-
-        Returns:
-            The copy.
-        """
+        """Copy the placement: the same assignments, and nothing shared that can change."""
         twin = type(self).__new__(type(self))
         twin._key_hash, twin._slot_bits = self._key_hash, self._slot_bits
         twin._unowned, twin._strict = self._unowned, self._strict

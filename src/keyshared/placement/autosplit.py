@@ -8,19 +8,18 @@ spreads what a leaver had over everybody, and is the better default.
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Final, Self
+from typing import Self
 
-from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, NoRangeLeftError
+from keyshared.errors import ConfigError, InvariantError, NoRangeLeftError
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
-from keyshared.placement.protocol import check_name, check_unit_weight, find_consumer
+from keyshared.placement.protocol import find_consumer
+from keyshared.placement.unweighted import UnweightedPlacement
 from keyshared.ranges import Moved, RangeMap, Weight, check_space
 
 __all__ = ["AutoSplit"]
 
-_NO_WEIGHTS: Final = "half of the widest range goes to whoever joins, so shares follow the order of joins"
 
-
-class AutoSplit:
+class AutoSplit(UnweightedPlacement):
     """Ranges that split at a join and are absorbed at a leave; its value is `ranges`.
 
     The newcomer gets the lower half of the widest range; of equally wide ones the lowest is split; of an odd width the
@@ -51,9 +50,10 @@ class AutoSplit:
         [Moved(start=0, stop=16384, old='b', new='c')]
     """
 
-    __slots__ = ("_bounds", "_first_slot", "_key_hash", "_names", "_ranges", "_slot_bits")
+    __slots__ = ("_bounds", "_first_slot")
 
-    _ranges: RangeMap | None
+    _NO_WEIGHTS = "half of the widest range goes to whoever joins, so shares follow the order of joins"
+    _names: dict[str, int]  # to the upper bound
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class AutoSplit:
         self._key_hash = key_hash
         self._slot_bits = slot_bits
         self._first_slot = first_slot  # the slot at which the lowest range begins to count
-        self._names: dict[str, int] = {}  # to the upper bound, in join order
+        self._names = {}
         self._bounds: list[tuple[int, str]] = []  # sorted; the first range begins at 0, the last one ends at the size
         self._ranges = None
         for name in consumers:
@@ -111,10 +111,6 @@ class AutoSplit:
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Add a consumer: it gets the lower half of the widest range.
-
-        Args:
-            name: Who joins.
-            weight: 1.
 
         Returns:
             What changed owners: one run, and none if the half is Pulsar's range without a slot.
@@ -124,16 +120,13 @@ class AutoSplit:
             ConfigError: The name can never work, or the weight is not 1.
             NoRangeLeftError: No range is wide enough to be split.
         """
-        check_unit_weight(weight, _NO_WEIGHTS)
+        self._check_weight(weight)
         before = self.ranges
         self._join(name)
         return before.moved(self.ranges)
 
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer: its upper neighbour absorbs its range, or the lower one if it was the topmost.
-
-        Args:
-            name: Who leaves.
 
         Returns:
             What changed owners: one run at most.
@@ -153,57 +146,8 @@ class AutoSplit:
         self._ranges = None
         return before.moved(self.ranges)
 
-    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
-        """Accept the weight 1, which everybody has.
-
-        Args:
-            name: Whose.
-            weight: 1.
-
-        Returns:
-            Nothing, because nothing moves.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight is not 1.
-        """
-        find_consumer(self._names, name)
-        check_unit_weight(weight, _NO_WEIGHTS)
-        return []
-
-    @property
-    def ranges(self) -> RangeMap:
-        """Who owns which slot now; the same object until something changes. Without consumers it is one hole."""
-        if self._ranges is None:
-            self._ranges = self._build()
-        return self._ranges
-
-    @property
-    def consumers(self) -> tuple[str, ...]:
-        """Everyone, in join order."""
-        return tuple(self._names)
-
-    def owner(self, key: str | bytes) -> str | None:
-        """Return the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
-
-        Args:
-            key: The key.
-
-        Returns:
-            Who owns it; None without consumers.
-
-        Raises:
-            KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None.
-        """
-        return self.ranges.owner_of(key)
-
     def copy(self) -> Self:
-        """Copy the placement: the same consumers, and nothing shared that can change.
-
-        Returns:
-            The copy.
-        """
+        """Copy the placement: the same consumers, and nothing shared that can change."""
         twin = type(self).__new__(type(self))
         twin._key_hash, twin._slot_bits, twin._first_slot = self._key_hash, self._slot_bits, self._first_slot
         twin._names, twin._bounds, twin._ranges = dict(self._names), list(self._bounds), self._ranges
@@ -230,9 +174,7 @@ class AutoSplit:
             raise InvariantError("the ranges are those of the bounds")
 
     def _join(self, name: str) -> None:
-        check_name(name)
-        if name in self._names:
-            raise ConsumerExistsError(name)
+        self._check_newcomer(name)
         bound = self._split() if self._bounds else 1 << self._slot_bits
         self._names[name] = bound
         self._bounds.insert(bisect_left(self._bounds, (bound, name)), (bound, name))

@@ -6,17 +6,17 @@ Nothing moves by itself: what nobody declares is a hole, and what somebody has i
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Final, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from keyshared._checks import check_mapping
 from keyshared.errors import (
     ConfigError,
-    ConsumerExistsError,
     InvariantError,
     RangeOverlapError,
 )
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
-from keyshared.placement.protocol import check_name, check_unit_weight, find_consumer
+from keyshared.placement.protocol import find_consumer
+from keyshared.placement.unweighted import UnweightedPlacement
 from keyshared.ranges import HashRange, Moved, RangeMap, Weight, check_space
 
 __all__ = ["Declared", "ExclusiveRanges"]
@@ -25,10 +25,9 @@ Declared: TypeAlias = Iterable[HashRange | tuple[int, int]]
 """Ranges as a consumer declares them: `HashRange`, or pairs of first slot and one past the last."""
 
 _Span: TypeAlias = tuple[int, int]
-_NO_WEIGHTS: Final = "an exclusive consumer owns what it declared"
 
 
-class ExclusiveRanges:
+class ExclusiveRanges(UnweightedPlacement):
     """Ranges that consumers declare for themselves; its value is `ranges`.
 
     A consumer joins with `declare`. `add`, which cannot say which ranges, raises: a consumer that joined without any
@@ -60,7 +59,10 @@ class ExclusiveRanges:
         (HashRange(start=150, stop=200), HashRange(start=300, stop=65536))
     """
 
-    __slots__ = ("_key_hash", "_names", "_ranges", "_slot_bits", "_spans")
+    __slots__ = ("_spans",)
+
+    _NO_WEIGHTS = "an exclusive consumer owns what it declared"
+    _names: dict[str, tuple[_Span, ...]]
 
     def __init__(
         self,
@@ -72,9 +74,9 @@ class ExclusiveRanges:
         check_space(key_hash, slot_bits)
         self._key_hash = key_hash
         self._slot_bits = slot_bits
-        self._names: dict[str, tuple[_Span, ...]] = {}
+        self._names = {}
         self._spans: list[tuple[int, int, str]] = []  # sorted and disjoint
-        self._ranges: RangeMap | None = None
+        self._ranges = None
         for name, ranges in check_mapping("declared", {} if declared is None else declared).items():
             self._take(name, ranges)
 
@@ -87,9 +89,6 @@ class ExclusiveRanges:
         Args:
             declared: Names and their ranges, half-open; `HashRange.inclusive` reads Pulsar's.
             range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
-
-        Returns:
-            The ranges.
 
         Raises:
             ConfigError: As the constructor, or ``range_size`` is not a power of two from 2 to 65,536.
@@ -130,26 +129,16 @@ class ExclusiveRanges:
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Refuse: an exclusive consumer must say what it owns, see `declare`.
 
-        Args:
-            name: Who would join.
-            weight: 1.
-
-        Returns:
-            Never.
-
         Raises:
             ConsumerExistsError: The name is there already.
             ConfigError: Always otherwise.
         """
         self._check_newcomer(name)
-        check_unit_weight(weight, _NO_WEIGHTS)
+        self._check_weight(weight)
         raise ConfigError(f"ranges of {name!r}", None, "be declared: call declare() before it joins a dispatcher")
 
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer; its ranges become holes.
-
-        Args:
-            name: Who leaves.
 
         Returns:
             What changed owners, in slot order: from it to nobody.
@@ -164,57 +153,8 @@ class ExclusiveRanges:
         self._ranges = None
         return before.moved(self.ranges)
 
-    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
-        """Accept the weight 1, which everybody has.
-
-        Args:
-            name: Whose.
-            weight: 1.
-
-        Returns:
-            Nothing, because nothing moves.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight is not 1.
-        """
-        find_consumer(self._names, name)
-        check_unit_weight(weight, _NO_WEIGHTS)
-        return []
-
-    @property
-    def ranges(self) -> RangeMap:
-        """Who owns which slot now; the same object until something changes."""
-        if self._ranges is None:
-            self._ranges = self._build()
-        return self._ranges
-
-    @property
-    def consumers(self) -> tuple[str, ...]:
-        """Everyone who has declared ranges, in join order."""
-        return tuple(self._names)
-
-    def owner(self, key: str | bytes) -> str | None:
-        """Return the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
-
-        Args:
-            key: The key.
-
-        Returns:
-            Who declared its slot; None if nobody did.
-
-        Raises:
-            KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None.
-        """
-        return self.ranges.owner_of(key)
-
     def copy(self) -> Self:
-        """Copy the placement: the same consumers, and nothing shared that can change.
-
-        Returns:
-            The copy.
-        """
+        """Copy the placement: the same consumers, and nothing shared that can change."""
         twin = type(self).__new__(type(self))
         twin._key_hash, twin._slot_bits = self._key_hash, self._slot_bits
         twin._names, twin._spans, twin._ranges = dict(self._names), list(self._spans), self._ranges
@@ -274,11 +214,6 @@ class ExclusiveRanges:
     def _build(self) -> RangeMap:
         assigned = [(HashRange(start, stop), name) for start, stop, name in self._spans]
         return RangeMap(assigned, key_hash=self._key_hash, slot_bits=self._slot_bits)
-
-    def _check_newcomer(self, name: str) -> None:
-        check_name(name)
-        if name in self._names:
-            raise ConsumerExistsError(name)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ExclusiveRanges):

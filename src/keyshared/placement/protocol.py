@@ -53,9 +53,6 @@ class Placement(Protocol):
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer.
 
-        Args:
-            name: Who leaves.
-
         Returns:
             What changed owners, in slot order.
 
@@ -122,9 +119,6 @@ def find_consumer(consumers: Mapping[str, T], name: object) -> T:
     Args:
         consumers: Whatever it knows, by name.
         name: Whom somebody asks for.
-
-    Returns:
-        What it knows.
 
     Raises:
         UnknownConsumerError: There is no such consumer, or that is no name.

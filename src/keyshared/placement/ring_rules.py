@@ -33,9 +33,6 @@ class RingRules:
     def point_name(self, name: str) -> str:
         """Return the part of a consumer's name that its points are made of.
 
-        Args:
-            name: The consumer.
-
         Returns:
             What stands before the last separator; the whole name if there is none, or nothing before it.
         """

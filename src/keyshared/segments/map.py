@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_int, check_kind, check_text
+from keyshared._checks import check_int
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ConfigError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
 from keyshared.ranges import HashRange
@@ -33,7 +33,6 @@ __all__ = [
     "Location",
     "SegmentMap",
     "SegmentStats",
-    "assign_round_robin",
     "buckets_for_budget",
 ]
 
@@ -189,9 +188,6 @@ class SegmentMap:
             at: First hash of the upper child; None for the middle (the lower child is larger if the width is odd).
             layout: Buckets of both children; None for equal ones, half as many as the parent has, and at least one.
 
-        Returns:
-            The next map.
-
         Raises:
             UnknownSegmentError: There is no such segment.
             SegmentSealedError: It is sealed already.
@@ -230,9 +226,6 @@ class SegmentMap:
             layout: Buckets of the child; None for equal ones, as many as both parents have together.
             max_buckets: But not more than this; it does not bound a layout that is given.
 
-        Returns:
-            The next map.
-
         Raises:
             UnknownSegmentError: There is no such segment.
             SegmentSealedError: One is sealed already.
@@ -260,9 +253,6 @@ class SegmentMap:
             segment: Id of an active segment.
             layout: The new buckets; equal or not.
 
-        Returns:
-            The next map.
-
         Raises:
             UnknownSegmentError: There is no such segment.
             SegmentSealedError: It is sealed already.
@@ -288,9 +278,6 @@ class SegmentMap:
 
         Args:
             segment: Id of a sealed segment, all of whose parents are pruned.
-
-        Returns:
-            The next map.
 
         Raises:
             UnknownSegmentError: There is no such segment.
@@ -332,12 +319,6 @@ class SegmentMap:
     def segment(self, segment: int) -> Segment:
         """Return a segment by its id.
 
-        Args:
-            segment: The id.
-
-        Returns:
-            The segment, active or sealed.
-
         Raises:
             UnknownSegmentError: There is none.
         """
@@ -349,12 +330,6 @@ class SegmentMap:
     def is_active(self, segment: int) -> bool:
         """Return whether a segment takes new messages.
 
-        Args:
-            segment: Its id.
-
-        Returns:
-            False if it is sealed.
-
         Raises:
             UnknownSegmentError: There is none.
         """
@@ -362,9 +337,6 @@ class SegmentMap:
 
     def predecessors(self, segment: int) -> tuple[int, ...]:
         """Return the parents of a segment that are not pruned.
-
-        Args:
-            segment: Its id.
 
         Returns:
             Their ids, lowest first.
@@ -377,9 +349,6 @@ class SegmentMap:
     def successors(self, segment: int) -> tuple[int, ...]:
         """Return the children of a segment.
 
-        Args:
-            segment: Its id.
-
         Returns:
             Their ids in the order of their ranges; none if it is active.
 
@@ -390,9 +359,6 @@ class SegmentMap:
 
     def ancestors(self, segment: int) -> tuple[int, ...]:
         """Return everything that an ordered reader has to drain before it may read a segment.
-
-        Args:
-            segment: Its id.
 
         Returns:
             Ids of its parents, their parents and so on, as far as they are not pruned; parents before children.
@@ -447,9 +413,6 @@ class SegmentMap:
         Args:
             segment_hash: An int in ``range(65536)``.
 
-        Returns:
-            The segment.
-
         Raises:
             ConfigError: There is no such hash.
 
@@ -466,9 +429,6 @@ class SegmentMap:
         Args:
             segment_hash: The high half.
             bucket_hash: The low half; 0 for a message without a key.
-
-        Returns:
-            Segment and bucket.
 
         Raises:
             ConfigError: There is no such hash.
@@ -499,11 +459,7 @@ class SegmentMap:
         return self._epoch > older.epoch
 
     def stats(self) -> SegmentStats:
-        """Return the figures of this map.
-
-        Returns:
-            Counts.
-        """
+        """Return the figures of this map."""
         buckets = sum(len(segment.layout) for segment in self._active)
         sealed = len(self._segments) - len(self._active)
         return SegmentStats(len(self._active), sealed, buckets, self._rollovers, self._epoch)
@@ -525,12 +481,6 @@ class SegmentMap:
     @classmethod
     def from_json(cls, data: object) -> "SegmentMap":
         """Read what `to_json` wrote; anything else is refused.
-
-        Args:
-            data: The data.
-
-        Returns:
-            A map equal to the one that was written.
 
         Raises:
             SnapshotError: The data is truncated, forged, of another version, or not as `to_json` writes it.
@@ -609,40 +559,6 @@ class SegmentMap:
 
     def __reduce__(self) -> tuple[object, ...]:
         return _unpickle, self._state
-
-
-def assign_round_robin(segments: SegmentMap, consumers: Iterable[str]) -> dict[int, str]:
-    """Deal the active segments out to consumers, one consumer for each segment.
-
-    Args:
-        segments: The map.
-        consumers: Their names, in any order.
-
-    Returns:
-        Who reads each active segment, by its id, in the order of the ranges; empty without consumers.
-
-    Raises:
-        ConfigError: A name is given twice, or is no text.
-
-    Complexity:
-        O(n + c log c), n active segments and c consumers.
-
-    Source:
-        PIP-468: segments by range, consumers by name, in turns. It depends on nothing else, so everyone who knows both
-        lists agrees; the price is that a join or a split may move most of the segments.
-
-    Example:
-        >>> assign_round_robin(SegmentMap.equal_width(3), ["b", "a"])
-        {0: 'a', 1: 'b', 2: 'a'}
-    """
-    check_kind("segments", segments, SegmentMap)
-    given = list(consumers)
-    for name in given:
-        check_text("consumer", name)
-    names = sorted(set(given))
-    if len(names) < len(given):
-        raise ConfigError("consumers", given, "be named once each")
-    return {segment.id: names[i % len(names)] for i, segment in enumerate(segments.active)} if names else {}
 
 
 def _unpickle(epoch: int, next_id: int, rollovers: int, segments: tuple[Segment, ...]) -> SegmentMap:

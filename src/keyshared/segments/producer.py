@@ -178,9 +178,6 @@ class SegmentProducer:
     def update(self, segments: SegmentMap) -> list[Publish]:
         """Learn of a newer map. One that is not newer is ignored.
 
-        Args:
-            segments: The map.
-
         Returns:
             Entries that waited for it.
 
@@ -219,11 +216,7 @@ class SegmentProducer:
         return min((each for each in due if each is not None), default=None)
 
     def stats(self) -> BatchStats:
-        """Return the figures of all batches so far; what was refused and sent again counts each time.
-
-        Returns:
-            A value.
-        """
+        """Return the figures of all batches so far; what was refused and sent again counts each time."""
         total = self._sent
         for lane in self._lanes.values():
             total += lane.batcher.stats()

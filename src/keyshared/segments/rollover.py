@@ -176,9 +176,6 @@ class SegmentProgress:
     def update(self, segments: SegmentMap) -> tuple[int, ...]:
         """Learn of a newer map. One that is not newer is ignored.
 
-        Args:
-            segments: The map.
-
         Returns:
             Segments that may be read from now on, lowest id first.
 
@@ -270,9 +267,6 @@ class SegmentProgress:
 
         A broker may tell so before the newer map arrives; the successors are readable when both are there.
 
-        Args:
-            segment: Which.
-
         Returns:
             Segments that may be read from now on, lowest id first. Saying it again changes nothing.
 
@@ -308,9 +302,6 @@ class SegmentProgress:
     def state(self, segment: int) -> SegmentState:
         """Return what a segment is to this subscription.
 
-        Args:
-            segment: Its id.
-
         Returns:
             The state. Drained implies that everything before it is drained, too.
 
@@ -326,9 +317,6 @@ class SegmentProgress:
 
     def waiting_for(self, segment: int) -> tuple[int, ...]:
         """Return why a segment may not be read.
-
-        Args:
-            segment: Its id.
 
         Returns:
             What has to be drained before, lowest id first; empty if it may be read, or is drained itself.

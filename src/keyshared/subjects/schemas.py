@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 
 from keyshared._checks import check_mapping, check_text
 from keyshared.errors import ConfigError, shown
-from keyshared.subjects.names import Collision, NamePattern, NameProblem, NameTranslation
+from keyshared.subjects.names import NamePattern, NameProblem
 from keyshared.subjects.registry import (
     DEFAULT_COMPATIBILITY,
     Compatibility,
@@ -25,6 +25,7 @@ from keyshared.subjects.registry import (
     Registration,
     RegistryView,
 )
+from keyshared.subjects.translation import Collision, NameTranslation
 
 __all__ = [
     "Clash",
@@ -251,9 +252,6 @@ class SchemaDistribution:
 
         Args:
             target: One of `targets` of the primary.
-
-        Returns:
-            The translation.
 
         Raises:
             ConfigError: It is no target.

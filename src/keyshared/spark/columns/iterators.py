@@ -149,7 +149,7 @@ def bucket_owner_partition(
 def copies_partition(
     rows: Iterable[_R], tree: DistributionTree, cluster: str, *, flags: int | str = "flags"
 ) -> Iterator[tuple[_R, tuple[Copy, ...]]]:
-    """Yield each row with the copies that a cluster's distributors have to make of it, as `with_copy_due` does for numbers.
+    """Yield each row with the copies that a cluster's distributors have to make, as `with_copy_due` does for numbers.
 
     Args:
         rows: Rows of one partition.
