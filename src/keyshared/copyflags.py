@@ -2,7 +2,7 @@
 
 A record is distributed from cluster to cluster by one distributor for each level above its cluster. Each copy carries a
 bit for every level that it has crossed. A distributor looks at its own bit and all lower ones: if one of them is set,
-its work has been done already. Whoever produces a record afresh must not hand on the flags of another record:
+its work has been done already. A program that produces a record from another one must not hand on its flags:
 `strip_distribution_headers`.
 """
 
@@ -37,7 +37,7 @@ class CopyFlags(int):
     """A set of levels, as the int whose bit ``level - 1`` is set for each of them.
 
     Two things are such sets: the levels that a record has crossed, and the levels at which a cluster has distributors.
-    It is an int in every respect (it compares, hashes and counts as one); operators of int give plain ints.
+    It is an int in every respect (it compares, hashes and counts as one); operators of int return plain ints.
 
     Args:
         flags: The int; 0 for a record that was produced just now.
@@ -273,7 +273,7 @@ class FlagsHeader:
         codec: How its bytes are meant.
 
     Raises:
-        ConfigError: The name is not a text that is not empty, or the codec has no ``encode`` and ``decode``.
+        ConfigError: The name is empty or no text, or the codec has no ``encode`` and ``decode``.
 
     Example:
         >>> header = FlagsHeader()
@@ -339,7 +339,8 @@ def strip_distribution_headers(
     r"""Return the headers for a record that is produced from another one.
 
     Streams, connectors and mirrors copy headers through. A record that keeps the flags of the one it was made of counts
-    as distributed and never leaves its cluster, or reaches a part of them: whoever re-produces records calls this.
+    as distributed and never leaves its cluster, or reaches a part of them: a program that re-produces records calls
+    this.
 
     Args:
         headers: Headers of the record that was read.

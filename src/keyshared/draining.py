@@ -1,8 +1,8 @@
 """Draining hashes: which hashes are still unacked at the consumer that used to own them.
 
-When consumers join or leave, hashes change their owner. Until the previous owner has acked what it holds of a hash,
-nobody else may get messages of it: the hash *drains*. `DrainingHashes` counts that, and nothing else, for a broker that
-keeps its own books of unacked messages and knows hashes only. A broker that does not should take
+When consumers join or leave, hashes change their owner. Until the previous owner has acked what it holds of a hash, no
+other consumer may get messages of it: the hash *drains*. `DrainingHashes` counts that, and nothing else, for a broker
+that keeps its own books of unacked messages and knows hashes only. A broker that does not should take
 `keyshared.draintracker.DrainTracker`, which derives the counts from the messages themselves, so that they cannot be
 wrong.
 
@@ -26,7 +26,7 @@ class DrainingEntry(NamedTuple):
     Attributes:
         hash: Which hash.
         unacked: How many entries of it its holder has not acked.
-        refused: How often somebody else was refused because of it.
+        refused: How often another consumer was refused because of it.
     """
 
     hash: int
@@ -96,7 +96,7 @@ class DrainingHash:
         hash: Which hash.
         holder: Who has not acked everything of it.
         unacked: How many entries that are.
-        refused: How often somebody else was refused because of it.
+        refused: How often another consumer was refused because of it.
     """
 
     __slots__ = ("hash", "holder", "refused", "unacked")
@@ -115,8 +115,8 @@ class DrainingHashes:
     """Counts, per hash, the unacked entries for which its new owner has to wait.
 
     The caller keeps the counts right: one `add` for each unacked entry of a hash that moves away, one `reduce` when it
-    is acked or taken back, and one `reduce` for each when the hash comes home. Whoever forgets the last one finds the
-    hash blocked for ever once it moves again.
+    is acked or taken back, and one `reduce` for each when the hash comes home. Without the last one the hash stays
+    blocked for ever once it moves again.
 
     A consumer's name stands for one session: if a client may reconnect under its old name, put a number of the session
     into the name.
@@ -193,7 +193,7 @@ class DrainingHashes:
             closing: The consumer leaves; what it held is read again anyway, so nothing is reported as unblocked.
 
         Returns:
-            ``[hash_]`` if this was the last of them and somebody had been refused, so that a message may now go out;
+            ``[hash_]`` if this was the last of them and a consumer had been refused, so that a message may now go out;
             else, or within a batch, ``[]``.
 
         Raises:
@@ -222,15 +222,15 @@ class DrainingHashes:
     def should_block(self, consumer: str, hash_: int) -> bool:
         """Return whether a message must not go to a consumer, and count the refusal.
 
-        If the consumer is the one that the hash waits for, the hash has come home: its drain is over at once, without
-        a word, because the one who asks is the one who may go on.
+        If the consumer is the one that the hash waits for, the hash has come home: its drain ends at once and is not
+        reported, because the caller itself may go on.
 
         Args:
             consumer: Who would get the message.
             hash_: Its hash.
 
         Returns:
-            Whether the hash drains at somebody else.
+            Whether the hash drains at another consumer.
 
         Raises:
             ConfigError: An argument has the wrong type. Nothing was changed.
@@ -279,7 +279,7 @@ class DrainingHashes:
         """Forget the statistics of a consumer that has left; unknown names are passed over.
 
         Args:
-            consumer: Who. What it held must have been reduced before.
+            consumer: The consumer. What it held must have been reduced before.
         """
         self._cleared.pop(consumer, None)
 
@@ -301,7 +301,7 @@ class DrainingHashes:
         """List what drains, counted from the drains themselves.
 
         Args:
-            consumer: At whom; None: at anybody.
+            consumer: The holder; None for all consumers.
 
         Returns:
             The statistics; zeros for a consumer that never held anything that drained. `consumer_removed` takes what a
@@ -347,5 +347,5 @@ class DrainingHashes:
 
 
 def _check_int(parameter: str, value: object) -> None:
-    if type(value) is not int:  # a bool is an int to Python, but nobody's hash
+    if type(value) is not int:  # a bool is an int to Python, but no hash
         raise ConfigError(parameter, value, "be an int")

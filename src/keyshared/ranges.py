@@ -191,8 +191,8 @@ class RangeMap:
         slot_bits: There are ``2**slot_bits`` slots.
 
     Raises:
-        ConfigError: Two ranges overlap, a range leaves the space, an owner is not a text that is not empty, or the hash
-            is narrower than the space.
+        ConfigError: Two ranges overlap, a range leaves the space, an owner is empty or no text, or the hash is narrower
+            than the space.
 
     Complexity:
         O(n log n), n ranges.
@@ -256,7 +256,7 @@ class RangeMap:
             slot_bits: There are ``2**slot_bits`` slots.
 
         Raises:
-            ConfigError: The runs do not tile the space, or an owner is not a text that is not empty.
+            ConfigError: The runs do not tile the space, or an owner is no text, or is empty.
 
         Complexity:
             O(n), n runs.

@@ -7,8 +7,8 @@ slot is the top bits of that hash.
 Ties: of the points in one slot the one with the lowest full hash owns it, then the one of the smaller name. So no name
 is favoured, the order of joins does not matter, and a join moves slots to the newcomer only.
 
-With filters one corner is left: of the points in one slot `RangeMap.walk` sees only the owner's. When somebody joins or
-leaves who owns such a slot, keys that the filters keep from them may move between others. 10 consumers of 100 points
+With filters one corner is left: of the points in one slot `RangeMap.walk` sees only the owner's. When the owner of such
+a slot joins or leaves, keys that the filters keep from it may move between other consumers. 10 consumers of 100 points
 have about 8 such slots in 65,536, and none to speak of with ``slot_bits=32``.
 """
 
@@ -134,13 +134,13 @@ class HashRing:
     ) -> Self:
         """Build a ring that answers exactly what Pulsar's consistent-hashing selector answers.
 
-        Whoever comes first keeps a contested point, and whoever waited longest inherits it. So the order of joins
-        matters, and a consumer may be so unlucky that it owns nothing.
+        The first consumer keeps a contested point, and the one that has waited longest inherits it. So the order of
+        joins matters, and a consumer may own nothing.
 
-        Pulsar lets several consumers have one name and numbers them: the lowest number that is free, so that who leaves
-        and comes straight back has its points again. Here a name is one session; with a ``separator``, what follows its
-        last occurrence tells sessions of one Pulsar name apart and takes no part in the points: with ``"#"``, ``w#1``
-        and ``w#2`` are two consumers that Pulsar calls ``w``.
+        Pulsar lets several consumers have one name and numbers them: the lowest number that is free, so that a consumer
+        that leaves and comes straight back has its points again. Here a name is one session; with a ``separator``, what
+        follows its last occurrence tells sessions of one Pulsar name apart and takes no part in the points: with
+        ``"#"``, ``w#1`` and ``w#2`` are two consumers that Pulsar calls ``w``.
 
         Args:
             names: In join order; or a mapping from names to weights. Pulsar knows no weights: it is exact where all are

@@ -55,7 +55,7 @@ class BatchMessage(NamedTuple):
         item: Whatever the caller sends; never looked at.
         size: Its bytes, as far as they count for the limits.
         bucket_hash: Low half of the hash of its key; `KEYLESS_HASH` without a key.
-        segment_hash: High half; kept for whoever routes the message again, not used here.
+        segment_hash: High half; kept for routing the message again, not used here.
     """
 
     sequence_id: int
@@ -203,8 +203,8 @@ class BatchStats:
 class BucketBatcher:
     """Collects the messages of one segment and gives them back as entries of one bucket each.
 
-    Messages of a key stay in order: they share a bucket, and a bucket's messages stay in the order they were added.
-    Entries come out with growing sequence ids, from one container to the next as well. Not thread-safe.
+    Messages of a key stay in order: they share a bucket, and a bucket keeps the order in which they were added. Entries
+    come out with growing sequence ids, from one container to the next as well. Not thread-safe.
 
     Args:
         layout: The buckets of the segment.
@@ -261,14 +261,15 @@ class BucketBatcher:
         self._sent_messages = self._sent_bytes = self._entries = self._containers = 0
 
     def add(self, message: BatchMessage, *, now_ms: int | None = None) -> list[EntryBatch]:
-        """Take a message; give what goes out because of it.
+        """Take a message; return what goes out because of it.
 
         Args:
             message: The next one of the producer.
             now_ms: Monotonic milliseconds; None for the same instant as the last call.
 
         Returns:
-            The entries of the container that it completes. If its bytes do not fit into the container, of that first.
+            The entries of the container that it completes. If its bytes do not fit into the container, that one goes
+            first.
 
         Raises:
             ConfigError: A field of the message can never work.

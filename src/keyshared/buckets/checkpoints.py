@@ -1,8 +1,8 @@
 """How far each bucket of each segment has come: one safe cursor per (segment, bucket), and where to read on.
 
-A segment is one log, and its buckets are worked off at different speeds by different consumers. One cursor for the
-whole segment would hold back what a slow bucket has nothing to do with; one for each bucket can be handed over with the
-bucket, and a restart redelivers nothing that was settled.
+A segment is one log, and its buckets are worked off at different speeds by different consumers. With one cursor for the
+whole segment a slow bucket would hold back all others; a cursor for each bucket can be handed over with the bucket, and
+a restart redelivers nothing that was settled.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,12 @@
 """Entry buckets (PIP-486): contiguous hash ranges that a producer batches by and a broker dispatches by.
 
-A key's 32-bit hash has two halves that know nothing of each other: the high one says which segment of a topic the key
-belongs to, the low one which bucket of that segment. A producer that fills its batches bucket by bucket frees a broker
-from looking into them: a whole batch (an *entry*) goes to one consumer, by the lowest and highest hash stamped on it.
+A key's 32-bit hash has two independent halves: the high one says which segment of a topic the key belongs to, the low
+one which bucket of that segment. A producer that fills its batches bucket by bucket frees a broker from looking into
+them: a whole batch (an *entry*) goes to one consumer, by the lowest and highest hash stamped on it.
 
-Here is the layout of the buckets and the routing of entries; `keyshared.buckets.placement` says which consumer owns
-which bucket, `keyshared.buckets.boundaries` where boundaries should go, `keyshared.buckets.checkpoints` how far each
-bucket has come.
+This module has the layout of the buckets and the routing of entries; `keyshared.buckets.placement` says which consumer
+owns which bucket, `keyshared.buckets.boundaries` where boundaries should go, `keyshared.buckets.checkpoints` how far
+each bucket has come.
 """
 
 from bisect import bisect_right
@@ -117,11 +117,11 @@ def key_halves(key: str | bytes, key_hash: KeyHash) -> HashHalves:
 
 
 class Straddles(NamedTuple):
-    """An entry with messages of several buckets: it can go to nobody as a whole.
+    """An entry with messages of several buckets: it cannot go to one consumer as a whole.
 
     Its producer used another layout (an older one, or another cluster's), or none. Split it by `BucketLayout.split`, or
     refuse it. Routed by its lowest hash alone, as the broker of PIP-486 does, the messages of all but the first bucket
-    would reach somebody who does not own their keys, while the owner works on the same keys.
+    would reach a consumer that does not own their keys, while the owner works on the same keys.
 
     Attributes:
         first: The bucket of its lowest hash.

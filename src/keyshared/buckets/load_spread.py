@@ -2,7 +2,7 @@
 
 Finding the best deal is a packing problem; this is the greedy one. Dealt at once and with equal weights, its heaviest
 consumer is above the mean by less than the heaviest bucket. A join still moves buckets to the newcomer only, a leave
-the leaver's only, and no bucket of somebody who stays moves unless that makes the heavier of the two consumers lighter.
+the leaver's only, and a bucket of a consumer that stays moves only if that makes the heavier of the two lighter.
 """
 
 from bisect import bisect_left
@@ -53,9 +53,9 @@ class LoadSpread:
         """Return the owner of each bucket after a change.
 
         Args:
-            owners: Who owns each bucket so far; what belongs to nobody who is there is dealt.
+            owners: Who owns each bucket so far; those of None or of a consumer that is gone are dealt.
             weights: Everyone who is there, in join order.
-            changed: Whoever joined or got another weight; None for a leave.
+            changed: The consumer that joined or got another weight; None for a leave.
 
         Returns:
             The new owners.
@@ -72,7 +72,7 @@ class LoadSpread:
 class _Table:
     """Who holds what while buckets are dealt. A consumer's burden is its load by its weight.
 
-    Buckets without load are dealt by number when their owner leaves, and nobody is relieved of them.
+    Buckets without load are dealt by number when their owner leaves, and never move otherwise.
     """
 
     def __init__(self, loads: Sequence[int], owners: Owners, weights: Mapping[str, Weight]) -> None:

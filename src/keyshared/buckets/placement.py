@@ -1,10 +1,10 @@
 """Which consumer owns which bucket: spreads that are balanced, and what a change moves.
 
 How many buckets a consumer owns depends on weights and join order only: seats in a parliament by the method of
-Sainte-Lague, except that everybody gets a first bucket before anybody gets a second one. That is a *divisor method*:
-somebody who joins takes buckets from the others and makes nobody else gain, somebody who leaves makes nobody else
-lose. Rounding by largest remainders has no such property (the Alabama paradox), so it could not keep the promise that
-a join moves buckets to the newcomer only.
+Sainte-Lague, except that every consumer gets a first bucket before any gets a second one. That is a *divisor method*:
+when a consumer joins, no other consumer gains a bucket; when one leaves, no other consumer loses one. Rounding by
+largest remainders has no such property (the Alabama paradox), so it could not keep the promise that a join moves
+buckets to the newcomer only.
 
 Which buckets a consumer owns is history: a change starts from what is owned now and moves only what it must.
 """
@@ -32,9 +32,9 @@ _Spread: TypeAlias = Callable[[Owners, Mapping[str, Weight], str | None], Owners
 class BucketPlacement:
     """Spreads the buckets of a layout over consumers, balanced and move-minimal; its value is `ranges`.
 
-    With equal weights nobody owns two buckets more than anybody else. With others, each count is the consumer's weight
-    divided by one number common to all, rounded to the nearest, and at least 1 if there are enough buckets. Ties, and
-    the buckets if there are too few, go to who joined first.
+    With equal weights the counts differ by one at most. With others, each count is the consumer's weight divided by one
+    number common to all, rounded to the nearest, and at least 1 if there are enough buckets. Ties, and the buckets if
+    there are too few, go to the consumers that joined first.
 
     A join moves buckets to the newcomer only, and no more than it must get; a leave moves the leaver's only. *Which*
     buckets move follows from the calls made so far: the losers give their highest ones, and the gainers, in join order,
@@ -380,10 +380,10 @@ class BucketPlacement:
 
 
 def _move_minimal(owners: Owners, weights: Mapping[str, Weight], _changed: str | None) -> Owners:
-    """Bring everybody to their number of buckets with as few moves as that takes."""
+    """Bring every consumer to its number of buckets with as few moves as possible."""
     if not weights:
         return (None,) * len(owners)
-    lacking = _quotas(weights, len(owners))  # less than nothing for whoever owns too many
+    lacking = _quotas(weights, len(owners))  # negative for a consumer that owns too many
     for owner in owners:
         if owner in lacking:
             lacking[owner] -= 1
@@ -416,8 +416,8 @@ def _by_name(owners: Owners, weights: Mapping[str, Weight], _changed: str | None
 def _quotas(weights: Mapping[str, Weight], seats: int) -> dict[str, int]:
     """Return each consumer's number of buckets: one each in join order, then to the one with least for its weight.
 
-    The next seat is worth ``w / (2 * held + 1)`` to somebody (Sainte-Lague). Most seats are dealt at once: with
-    ``seats - k`` for the sum of weights, rounding everybody's share to the nearest never deals too many.
+    The next seat is worth ``w / (2 * held + 1)`` to a consumer (Sainte-Lague). Most seats are dealt at once: with
+    ``seats - k`` for the sum of weights, rounding every share to the nearest never deals too many.
     """
     if len(weights) >= seats:
         return {name: int(place < seats) for place, name in enumerate(weights)}

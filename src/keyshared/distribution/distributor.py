@@ -2,7 +2,7 @@
 
 A cluster runs one distributor for each level above it in the tree. It copies to one cluster in each sibling subtree: in
 a binary tree to one cluster, otherwise to several. Each of these links is a `Hop`, with a position of its own in the
-cluster's log, so that one target that is down holds up nobody else.
+cluster's log, so that a target that is down holds up no other target.
 """
 
 from collections.abc import Sequence

@@ -192,7 +192,7 @@ class Replication:
         """List the links that have something to read, between clusters that are up.
 
         Returns:
-            They, in the order in which they were given.
+            The links in the order in which they were given.
 
         Complexity:
             O(links).
@@ -421,7 +421,7 @@ def run(
     Args:
         tree: The tree at the start.
         schedule: What happens.
-        settle: Whether all links then work until nobody has anything to read.
+        settle: Whether all links then work until none has anything left to read.
         max_copies: How many copies that may take.
 
     Raises:

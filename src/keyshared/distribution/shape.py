@@ -46,7 +46,7 @@ Path: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A root or intermediate node: a level, and what is distributed among.
+    """A root or intermediate node: a level, and the branches that it distributes among.
 
     Attributes:
         level: Its level, above those of the nodes below it.

@@ -360,9 +360,9 @@ which get nothing from there otherwise
     def propose_loss(self, cluster: str) -> "TreeChange[DistributionTree]":
         """Propose to go on without a cluster that is destroyed. Comes into force at once.
 
-        What the lost cluster had received and not handed on is sent again: the links that led to it start again at the
+        What the lost cluster had received and not handed on is sent again: the links that led to it go back to the
         start of their logs, so that the clusters of its subtree get duplicates. What had been produced on the lost
-        cluster, and had not left it on every level, cannot be repaired by anybody else.
+        cluster and had not left it on every level stays missing where it had not arrived.
 
         Raises:
             ConfigError: The cluster is not in the tree, or is the only one.

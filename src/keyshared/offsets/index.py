@@ -7,8 +7,8 @@ column however long it grows, and answers exactly. Any other block is *loose*: i
 and highest timestamp, which bound the answer. With blocks of one record everything is a run, and every answer exact.
 
 Timestamps need not grow. Kafka's rule is "the first offset whose timestamp is at least t", and the first offset at
-which the greatest timestamp so far reaches t is just that one: so the column of greatest timestamps so far, which does
-grow, is what a lookup bisects.
+which the greatest timestamp so far reaches t is just that one: so a lookup bisects the column of greatest timestamps so
+far, which does grow.
 """
 
 from array import array

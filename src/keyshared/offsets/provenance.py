@@ -71,7 +71,7 @@ class ProvenanceVector:
             Whether it was new. False for a record that is covered already: skip it to have no duplicates.
 
         Raises:
-            ConfigError: ``origin`` is not a text that is not empty, or ``offset`` not an int from 0 up to 63 bits.
+            ConfigError: ``origin`` is empty or no text, or ``offset`` not an int from 0 up to 63 bits.
         """
         if self.covers(origin, offset):
             return False
@@ -138,8 +138,7 @@ class ProvenanceVector:
         """Forget origins whose records can no longer be covered, because retention has taken all that were.
 
         Args:
-            earliest: The earliest offset of each origin that any log still holds or may yet get. Origins that are not
-                named stay.
+            earliest: The earliest offset of each origin that any log still holds or may yet get. Other origins stay.
 
         Returns:
             The origins that were forgotten, sorted. For every record that is not below ``earliest`` all answers stay

@@ -84,7 +84,7 @@ class OffsetLookup(Protocol):
 
 
 class DeclineReason(StrEnum):
-    """Why a commit is not passed on, or not made. The offset stays what it is; a later call may end otherwise."""
+    """Why a commit is not passed on, or not made. Nothing has changed; a later call may end otherwise."""
 
     ALREADY_DISTRIBUTED = "a committer wrote it, and it has crossed this level"
     EMPTY_LOG = "the origin's log holds no record that has a timestamp to tell"
@@ -106,7 +106,7 @@ class GroupPartition:
         group: The consumer group.
 
     Raises:
-        ConfigError: A name is not a text that is not empty, or the partition not an int of at least 0.
+        ConfigError: A name is empty or no text, or the partition not an int of at least 0.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""Ranges assigned by hand: somebody says who owns which slots, and the last word counts.
+"""Ranges of slots assigned to consumers by hand; the latest assignment of a slot counts.
 
 The placement of Celeriant's sticky routing. Its identity of a consumer is a group and an id; here a consumer is one
 name, which `member_name` makes of the two.
@@ -63,12 +63,12 @@ class AssignedRanges:
     """Ranges of slots assigned by hand; its value is `ranges`.
 
     Every slot has the owner that was assigned last. What an assignment cuts through is split, what it covers is
-    replaced; `assignments` shows the ranges as they stand. A slot without an assignment belongs to whom the fallback
-    says; without a fallback it is a hole, and its keys wait.
+    replaced; `assignments` shows the ranges as they stand. The fallback decides who owns a slot without an assignment;
+    without a fallback the slot is a hole, and its keys wait.
 
-    A consumer that joins with `add` takes part in the fallback, and else owns nothing until it is assigned something.
-    One that is only named by an assignment is here as well, but for its assignments alone: it takes no part in the
-    fallback. A consumer that is removed gives everything back.
+    A consumer that joins with `add` takes part in the fallback; without one it owns nothing until it is assigned
+    something. A consumer that is only named by an assignment takes no part in the fallback. A consumer that is removed
+    loses everything.
 
     Args:
         assignments: Ranges and their owners, assigned one after the other.
@@ -178,11 +178,11 @@ class AssignedRanges:
         return before.moved(self.ranges)
 
     def release(self, piece: HashRange) -> list[Moved]:
-        """Take a range back from whoever it is assigned to; slots without an assignment stay as they are.
+        """Take a range back from the consumers that it is assigned to; slots without an assignment stay as they are.
 
         Args:
-            piece: The slots. A range that they cut through is split, also with ``strict_overlap``: nobody else gets
-                anything by it.
+            piece: The slots. A range that they cut through is split, also with ``strict_overlap``: no other consumer
+                gets anything by it.
 
         Returns:
             What changed owners, in slot order.

@@ -1,8 +1,8 @@
-"""Ranges that split: a newcomer takes half of the widest range, and whoever leaves is absorbed by a neighbour.
+"""Ranges that split: a newcomer takes half of the widest range, and a neighbour absorbs that of a leaver.
 
 Every consumer has exactly one range. Cheap and easy to read, but what a consumer owns depends on all that came before,
 and ranges are never evened out: the one that is left alone between leavers grows. `HashRing` forgets the past and
-spreads what a leaver had over everybody, and is the better default.
+spreads what a leaver had over all consumers, and is the better default.
 """
 
 from bisect import bisect_left
@@ -26,8 +26,8 @@ class AutoSplit(UnweightedPlacement):
     newcomer gets the greater part. What a leaver had goes to its upper neighbour, and the topmost range to its lower
     one. So a change touches two consumers at most. Weights other than 1 are refused.
 
-    Its state is history: consumers that join an empty one in their order of joining do not get the same ranges if
-    somebody left in between. To restore a dispatcher's snapshot keep its ``placement`` with it; it pickles.
+    Its state is history: consumers that join an empty one in their order of joining do not get the same ranges if a
+    consumer left in between. To restore a dispatcher's snapshot keep its ``placement`` with it; it pickles.
 
     Args:
         consumers: Who is there from the start, in join order.

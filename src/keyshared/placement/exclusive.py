@@ -1,6 +1,6 @@
 """Ranges that consumers declare for themselves, each slot to one of them at most.
 
-Nothing moves by itself: what nobody declares is a hole, and what somebody has is refused to everybody else.
+Nothing moves by itself: slots without a declaration are holes, and a slot that has an owner is refused to others.
 """
 
 from bisect import bisect_left
@@ -32,8 +32,8 @@ class ExclusiveRanges(UnweightedPlacement):
 
     A consumer joins with `declare`. `add`, which cannot say which ranges, raises: a consumer that joined without any
     would silently get nothing for ever. In a dispatcher this means: give it a placement that names the consumer
-    (`set_placement`), then ``add_consumer``, which keeps the place that the placement has for it. Who was removed or
-    evicted has to declare again in the same way; `set_inactive` keeps the ranges of who is only away.
+    (`set_placement`), then ``add_consumer``, which keeps the place that the placement has for it. A consumer that was
+    removed or evicted has to declare again in the same way; `set_inactive` keeps the ranges of one that is only away.
 
     Args:
         declared: Names and their ranges, in join order.
@@ -187,7 +187,7 @@ class ExclusiveRanges(UnweightedPlacement):
         self._ranges = None
 
     def _checked_spans(self, name: str, ranges: object) -> list[_Span]:
-        """The consumer's ranges by their start; what is wrong with them is told in the order in which Pulsar looks."""
+        """Return the consumer's ranges by their start; faults come in the order in which Pulsar looks for them."""
         if ranges is None or isinstance(ranges, str | bytes) or not isinstance(ranges, Iterable):
             raise ConfigError(f"ranges of {name!r}", ranges, "be given: an exclusive consumer declares what it owns")
         own = sorted(_span(name, each) for each in ranges)
@@ -204,7 +204,7 @@ class ExclusiveRanges(UnweightedPlacement):
         return own
 
     def _check_free(self, name: str, span: _Span) -> None:
-        """Of the neighbours of a range the lower one is looked at first: who is named in a conflict is determined."""
+        """Look at the lower neighbour of a range first, so that the consumer named in a conflict is always the same."""
         start, stop = span
         index = bisect_left(self._spans, (start + 1,))
         for other_start, other_stop, owner in self._spans[max(index - 1, 0) : index + 1]:

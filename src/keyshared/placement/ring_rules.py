@@ -19,8 +19,8 @@ class RingRules:
     Attributes:
         point_text: What is hashed for a point: of the name, its number among those with equal points, and which point.
         check_name: Raises `ConfigError` for a name that cannot stand on this ring.
-        ties_by_join: Who joined first owns a repeated point; otherwise the smaller name.
-        latest_owns_exact: But its last slot belongs to whoever joined last.
+        ties_by_join: A repeated point belongs to the consumer that joined first; otherwise to the smaller name.
+        latest_owns_exact: The very slot of a repeated point belongs to the consumer that joined last.
         separator: What stands between the name that points are made of and the instance; None if names are whole.
     """
 

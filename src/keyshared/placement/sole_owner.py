@@ -11,15 +11,15 @@ _BITS: Final = 1  # the narrowest space there is
 
 
 class SoleOwner:
-    """A placement in which one named consumer owns every key, or nobody does.
+    """A placement in which one named consumer owns every key, or none owns any.
 
-    Who joins stands by; somebody becomes the owner by another placement that names it. Weights mean nothing here.
+    A consumer that joins stands by; another placement that names it makes it the owner. Weights mean nothing here.
 
     Args:
         owner: Who owns everything; None for nobody.
 
     Raises:
-        ConfigError: The owner is not a text that is not empty.
+        ConfigError: The owner is no text, or is empty.
 
     Source:
         Pulsar's exclusive and failover subscriptions, Celeriant's ordering_required.

@@ -2,8 +2,8 @@
 
 A topic is cut into segments, each a log of its own over a half-open range of segment hashes. A segment never changes:
 to split, merge or rebucket is to seal it and to hand its range to successors. So the segments form a graph from parents
-to children; those without children are *active*, and their ranges tile the ring. Sealed is therefore not a mark that
-somebody sets, but what having children means.
+to children; those without children are *active*, and their ranges tile the ring. A segment is sealed exactly if it has
+children; no separate mark is kept.
 
 Order of a key survives a change because readers that care for order finish the parents before they begin the children
 (`SegmentMap.ancestors`, and `keyshared.segments.rollover`, which keeps track of it).
@@ -98,7 +98,7 @@ class SegmentStats(NamedTuple):
 
 
 class SegmentMap:
-    """The segments of a topic at one epoch: an immutable value. Every change gives another map, one epoch later.
+    """The segments of a topic at one epoch: an immutable value. Every change returns another map, one epoch later.
 
     Args:
         segments: All of them, in any order. Parents that were pruned may be missing.

@@ -48,8 +48,8 @@ class SegmentProducer:
     """Routes messages to segments, batches them by bucket, and sends again what a seal refused.
 
     Order of keys is kept across splits, merges and rebucketings, and every message is confirmed in the end or still
-    known here. An entry whose outcome nobody knows (a lost connection) is for the caller to answer: `refused` may
-    double it, `confirmed` may lose it. Not thread-safe.
+    known here. If the outcome of an entry is unknown (a lost connection), the caller chooses: `refused` may double it,
+    `confirmed` may lose it. Not thread-safe.
 
     Args:
         segments: The map to begin with.
@@ -93,7 +93,7 @@ class SegmentProducer:
         self._sent = BatchStats(0, 0, 0, 0, self._limits)  # by lanes that are no more
 
     def send(self, message: BatchMessage, *, now_ms: int | None = None) -> list[Publish]:
-        """Take a message; give what goes out because of it.
+        """Take a message; return what goes out because of it.
 
         Args:
             message: The next one. Its ``segment_hash`` chooses the segment.
@@ -119,7 +119,7 @@ class SegmentProducer:
         return self._add(target, message)
 
     def flush(self) -> list[Publish]:
-        """Send what is open. What is held stays.
+        """Send what is open; what is held stays.
 
         Returns:
             Entries to send, in order.
@@ -143,7 +143,7 @@ class SegmentProducer:
         return [publish for lane, entries in due for publish in self._sending(lane, entries)]
 
     def confirmed(self, segment: int, sequence_id: int) -> list[Publish]:
-        """Record that a broker has taken an entry; the answer to an entry that is not unanswered is ignored.
+        """Record that a broker has taken an entry; an answer that no entry waits for is ignored.
 
         Args:
             segment: Where it went.

@@ -1,8 +1,8 @@
 """The life of segments as an ordered subscription sees it: what may be read, what is drained, what can go.
 
 A split, a merge or a rebucketing seals segments and opens successors. The messages of a key before the change are in
-the old segment, those after it in the new one, and buckets of the two need not be the same. So whoever keeps the order
-of keys reads a successor only when every segment before it is *drained*: read to its end, and all of it settled.
+the old segment, those after it in the new one, and buckets of the two need not be the same. So a reader that keeps the
+order of keys reads a successor only when every segment before it is *drained*: read to its end, and all of it settled.
 
 Drained is never recorded. It is read off two facts that have to be kept anyway: the cursors of the buckets, and that a
 reader came to the end of a sealed segment.
@@ -110,7 +110,7 @@ class SegmentProgress:
     def restore(cls, state: object, segments: SegmentMap) -> Self:
         """Go on after a restart. What was outstanding is to be read and offered again, from `resume_offset`.
 
-        That the end of a segment was seen is not remembered, unless it was drained: a reader sees it again.
+        The end of a segment is remembered only if the segment was drained; otherwise the reader sees it again.
 
         Args:
             state: What `snapshot` returned, perhaps after a trip through JSON.
@@ -265,7 +265,7 @@ class SegmentProgress:
     def reached_end(self, segment: int) -> tuple[int, ...]:
         """Record that the reader reached the end of a sealed segment: nothing follows what was offered.
 
-        A broker may tell so before the newer map arrives; the successors are readable when both are there.
+        A broker may report the end before the newer map arrives; the successors are readable when both are there.
 
         Returns:
             Segments that may be read from now on, lowest id first. Saying it again changes nothing.
@@ -332,7 +332,7 @@ class SegmentProgress:
 
         Args:
             segment: Its id.
-            bucket: One of its buckets; None for whoever reads all of them.
+            bucket: One of its buckets; None for a reader of all of them.
 
         Returns:
             The lowest offset that is not settled, or one above the greatest of the segment; None if none of it was

@@ -83,7 +83,7 @@ def children_of(segments: Collection[Segment]) -> dict[int, tuple[int, ...]]:
 
 
 def check_families(segments: Mapping[int, Segment], children: Mapping[int, tuple[int, ...]]) -> None:
-    """Check that whoever has children gave exactly its range away, in one step, later than it was born."""
+    """Check that every parent gave exactly its range to its children, in one step, later than it was born."""
     for parent_id, ids in children.items():
         parent, heirs = segments[parent_id], [segments[each] for each in ids]
         if any(heir.epoch != heirs[0].epoch or heir.epoch <= parent.epoch for heir in heirs):

@@ -104,7 +104,7 @@ class NamePattern:
 
     Raises:
         ConfigError: No field, a field twice, a stray brace, ``known`` or ``plain`` names no field of the pattern or the
-            same one, or a value is not a text that is not empty.
+            same one, or a value is no text, or is empty.
 
     Source:
         Axual, "Schema Distribution model" and the pattern syntax of its configuration; differs: a name with several
@@ -254,7 +254,7 @@ class NamePattern:
             Its only reading, or a `NameProblem` with `NameIssue.NO_MATCH` or `NameIssue.AMBIGUOUS`.
 
         Raises:
-            ConfigError: It is not a text that is not empty.
+            ConfigError: It is no text, or is empty.
 
         Complexity:
             O(s f n), s suffixes, f fields with their known values, n characters.

@@ -43,7 +43,7 @@ DEFAULT_COMPATIBILITY: Final = Compatibility.BACKWARD  # Confluent, Karapace, Re
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reference:
-    """A schema uses another one.
+    """The use of one schema by another.
 
     Attributes:
         name: What it is called in the schema.

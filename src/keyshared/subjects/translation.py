@@ -108,7 +108,7 @@ class NameTranslation:
             The name on the target, which the target reads in one way only; or why there is none.
 
         Raises:
-            ConfigError: It is not a text that is not empty.
+            ConfigError: It is no text, or is empty.
 
         Complexity:
             That of reading it twice; see `NamePattern.parse`.
@@ -137,7 +137,7 @@ class NameTranslation:
             What becomes of each, in the given order.
 
         Raises:
-            ConfigError: One is not a text that is not empty.
+            ConfigError: One is no text, or is empty.
 
         Complexity:
             That of `translate`, for each name.
