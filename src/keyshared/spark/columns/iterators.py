@@ -1,7 +1,7 @@
 """What the native columns say, as plain iterators: for ``rdd.mapPartitions``, within a UDF, or without Spark.
 
-A row is whatever has its key by position or by name: a tuple, a ``Row`` of Spark, a dictionary. Rows are read lazily,
-and each comes out once, in its place, with the answer beside it. Nothing is kept from row to row.
+A row is anything that has its key by position or by name: a tuple, a ``Row`` of Spark, a dictionary. Rows are read
+lazily, and each comes out once, in its place, with the answer beside it. Nothing is kept from row to row.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -5,8 +5,8 @@ table look-up that Catalyst compiles: no row passes through Python. With any oth
 function (`keyshared.spark.columns.slots`), and the look-up is the same. The table goes into the plan as constants:
 
 - *directory*: the top bits of the slot (16 at most) give the run in which that part of the space begins;
-- *starts*: maps finer than that have runs beginning inside a part, and as many comparisons as the most crowded part has
-  starts find the right one; up to 16 bits there are none, and the directory gives the owner at once;
+- *starts*: in finer maps runs begin inside a part, and as many comparisons as the most crowded part has starts find the
+  right run; up to 16 bits there are none, and the directory alone leads to the owner;
 - *names*: owners are numbers until the last step, because an array of 65,536 texts is slower than one of numbers.
 """
 
@@ -153,7 +153,7 @@ def owner_number(slots: Column, ranges: RangeMap) -> Column:
 
 
 def _directory(starts: Sequence[int], part_bits: int, slot_bits: int) -> list[int]:
-    """For each part of the space, which run holds its first slot."""
+    """Return for each part of the space the run that holds its first slot."""
     directory = []
     run = 0
     for first in range(0, 1 << slot_bits, 1 << part_bits):

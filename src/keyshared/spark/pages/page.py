@@ -146,7 +146,7 @@ def listed(names: Sequence[str], between: str = ", ") -> str:
 
 
 def checked_target(path: str | PathLike[str]) -> Path:
-    """Look whether a page can be written, before a job starts that takes hours.
+    """Check that a page can be written, before a job starts that takes hours.
 
     Args:
         path: Where it is to be written.
@@ -184,7 +184,7 @@ def verdict(violations: Counts | None, unjudged: Collection[str] = ()) -> str:
     """Write whether promises were kept.
 
     Args:
-        violations: Broken promises by id, zeros included; None if nobody has looked.
+        violations: Broken promises by id, zeros included; None without an audit.
         unjudged: Those of them that could not be judged, or not in full.
 
     Returns:
@@ -293,11 +293,11 @@ def _cell(value: object) -> str:
 
 
 def against(value: float, ideal: float) -> str:
-    """Compare a load with the one that there should be.
+    """Compare a load with its ideal.
 
     Args:
-        value: It.
-        ideal: The one that there should be.
+        value: The load.
+        ideal: The load that there should be.
 
     Returns:
         Like "+4.2%".

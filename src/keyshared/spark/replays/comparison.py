@@ -1,7 +1,7 @@
-"""Replays one log by several plans at once: plain Python iterators, each row is read once however many plans there are.
+"""Replays of one log by several plans at once: plain Python iterators that read each row once for all plans.
 
-The simulations of a topic-partition take turns: each goes on until it has taken the next block of messages, so that
-none runs ahead of the others and no more than a block of the log is kept.
+The simulations of a topic-partition take turns: each runs until it has taken the next block of messages, so that no
+simulation runs ahead of the others and no more than a block of the log is kept.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -127,7 +127,7 @@ class _Run(NamedTuple):
     tally: Tally
 
     def advance(self, goal: int) -> PlanSummary | None:
-        """Go on until so many messages were taken; what comes of it if that was the end."""
+        """Run until so many messages were taken; return the result if that was the end."""
         arrivals, add = self.arrivals, self.tally.add
         try:
             for row in self.simulation:

@@ -151,7 +151,7 @@ class ReplayReport:
         seconds: How long the job took; None if that is not known.
         wait_p50_ms: Half of all deliveries waited no longer than this.
         wait_p99_ms: All but one in a hundred waited no longer than this.
-        violations: Broken promises by id, zeros included; None if nobody has looked for them.
+        violations: Broken promises by id, zeros included; None without an audit.
         consumers: In order of name or joining, as they are to be shown.
         changes: In order of time.
         hot_keys: The hottest first.
@@ -197,7 +197,7 @@ class ReplayReport:
 
     @property
     def violation_count(self) -> int:
-        """All violations together; 0 too if nobody has looked for them."""
+        """All violations together; 0 without an audit."""
         return sum(count for _, count in self.violations or ())
 
 
