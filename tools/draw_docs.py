@@ -1,7 +1,7 @@
-"""Write the tables and diagrams of the docs that repeat the code, or tell with --check whether they still do.
+"""Write the tables and diagrams of the docs that repeat the code, or check with --check that they still do.
 
 Messages are drawn from the table that the window obeys. Consumers have no table: theirs is found by trying every input
-in every state on a real dispatcher.
+in every state on a real dispatcher. The way of a message is what the interpreter saw of a few calls.
 """
 
 import argparse
@@ -9,10 +9,12 @@ import ast
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
 from keyshared._window.lanes import Transition
+from keyshared.effects import Deliver, Effect
 from keyshared.errors import KeySharedError
 from keyshared.window import NEXT_STATE, State
 
@@ -23,6 +25,7 @@ END: Final = "<!-- end -->"
 NAME: Final = "c1"
 GRACE_MS: Final = 10
 DRAIN_MS: Final = 20
+LATER_MS: Final = 3_600_000  # beyond any delay of a retry
 
 CAUSES: Final = {
     (State.QUEUED, Transition.SPILL): "`offer`, when enough payloads of its key, or of all that waits, are in memory",
@@ -210,6 +213,64 @@ def packages_table() -> list[str]:
     return ["| package | what it is about |", "|---|---|", *rows]
 
 
+# What is called, what a reader should see in it, and the call.
+MESSAGE: Final[list[tuple[str, str, Callable[[Dispatcher], list[Effect]]]]] = [
+    ('offer(0, "a")', "the key is free: its owner gets the message", lambda d: d.offer(0, "a")),
+    ('offer(1, "a")', "message 0 holds the key: message 1 waits in the lane", lambda d: d.offer(1, "a")),
+    ('ack(0, "c1", 1)', "the cursor passes 0, and the next of the key goes out", lambda d: d.ack(0, NAME, 1)),
+    ('nack(1, "c1", 1)', "the message keeps its place until its retry is due", lambda d: d.nack(1, NAME, 1)),
+    ("handle_timeout()", "the retry is due", lambda d: d.handle_timeout(now_ms=LATER_MS)),
+    ('ack(1, "c1", 2)', "nothing is outstanding", lambda d: d.ack(1, NAME, 2)),
+]
+_EVERYWHERE: Final = {"_checks", "errors", "effects"}
+
+
+def message_table() -> list[str]:
+    """One row for each call: the places where it enters a module for the first time, and its effects."""
+    dispatcher = KeySharedDispatcher(HashRing())
+    dispatcher.add_consumer(NAME)
+    rows = ["| call | goes through | returns | because |", "|---|---|---|---|"]
+    for text, why, call in MESSAGE:
+        steps, effects = _followed(call, dispatcher)
+        returned = ", ".join(f"`{_effect(effect)}`" for effect in effects) or "nothing"
+        rows.append(f"| `{text}` | {' → '.join(f'`{step}`' for step in steps)} | {returned} | {why} |")
+    return rows
+
+
+def _followed(call: Callable[[Dispatcher], list[Effect]], dispatcher: Dispatcher) -> tuple[list[str], list[Effect]]:
+    """Run a call; return where it first enters each module of the library, and what it returns."""
+    found: dict[str, str] = {}
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        package, _, module = str(frame.f_globals.get("__name__")).partition(".")
+        if event == "call" and package == "keyshared" and module not in _EVERYWHERE:
+            found.setdefault(module, _place(module, frame.f_code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        effects = call(dispatcher)
+    finally:
+        sys.setprofile(before)
+    del found["dispatcher"]
+    return list(found.values()), effects
+
+
+def _place(module: str, qualified: str) -> str:
+    """What is called, with its module; only the module if it is private or has no name."""
+    owner, _, name = qualified.rpartition(".")
+    name = owner if name == "__init__" else name
+    return module if name.startswith(("_", "<")) else f"{module}.{name}"
+
+
+def _effect(effect: Effect) -> str:
+    match effect:
+        case Deliver(offset=offset, attempt=attempt):
+            return f"Deliver(offset={offset}, attempt={attempt})"
+        case _:
+            return repr(effect)
+
+
 SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
     "states.md": {
         "messages, diagram": messages_diagram,
@@ -217,7 +278,8 @@ SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
         "consumers, diagram": consumers_diagram,
         "consumers, table": consumers_table,
     },
-    "design.md": {"packages, picture": packages_picture, "packages, table": packages_table},
+    "design.md": {"one message": message_table, "packages, picture": packages_picture},
+    "index.md": {"packages, table": packages_table},
 }
 
 
@@ -250,7 +312,7 @@ def _diagram(arrows: Iterable[str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages; with --check only compare, and say 1 if one differs."""
+    """Write the pages; with --check only compare, and return 1 if one differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if a page is out of date")
     check = parser.parse_args(arguments).check
