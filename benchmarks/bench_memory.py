@@ -39,7 +39,7 @@ LOADS = (
 
 
 def kept_bytes(subject: Subject, keys: Keys) -> int:
-    """What the subject has allocated and kept after it was offered one message for each key."""
+    """Return what the subject has allocated and kept after an offer of one message for each key."""
     offer = subject.offer
     gc.collect()
     tracemalloc.start()

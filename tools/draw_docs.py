@@ -1,7 +1,7 @@
 """Write the tables and diagrams of the docs that repeat the code, or check with --check that they still do.
 
-Messages are drawn from the table that the window obeys. Consumers have no table: theirs is found by trying every input
-in every state on a real dispatcher. The way of a message is what the interpreter saw of a few calls.
+The states of messages come from the table that the window obeys. Those of consumers have no table: every input is tried
+in every state on a real dispatcher. The way of a message is what the interpreter sees during a few calls.
 """
 
 import argparse
@@ -53,13 +53,13 @@ CAUSES: Final = {
     (State.BLOCKED, Transition.PUT_BACK): "`unblock`, `unblock_offset`",
     (State.BLOCKED, Transition.SETTLE): "`park`; `gone`",
 }
-"""What makes each step happen; a test asks for exactly the steps of the table."""
+"""The cause of each step; a test asks for exactly the steps of the table."""
 
 Dispatcher = KeySharedDispatcher
 
 
 def _absent(_: Dispatcher) -> None:
-    """Nobody has joined."""
+    """Leave the consumer out."""
 
 
 def _active(dispatcher: Dispatcher) -> None:
@@ -99,7 +99,7 @@ _TIMERS: Final = {"grace period over": "inactive", "drain time over": "draining"
 
 
 def messages_table() -> list[str]:
-    """One row for each legal step."""
+    """Return one row for each legal step."""
     rows = [
         f"| `{before.name}` | {change.name.lower().replace('_', ' ')} | `{after.name}` | {CAUSES[before, change]} |"
         for (before, change), after in NEXT_STATE.items()
@@ -108,7 +108,7 @@ def messages_table() -> list[str]:
 
 
 def messages_diagram() -> list[str]:
-    """The same as a diagram; an offered message begins as queued."""
+    """Return the steps as a diagram; an offered message begins as queued."""
     edges: dict[tuple[State, State], list[str]] = {}
     for (before, change), after in NEXT_STATE.items():
         edges.setdefault((before, after), []).append(change.name.lower().replace("_", " "))
@@ -117,7 +117,7 @@ def messages_diagram() -> list[str]:
 
 
 def consumer_step(state: str, step: str) -> str:
-    """What an input makes of a consumer in that state: another state, or the error it raises."""
+    """Return what an input makes of a consumer in that state: another state, or the error that it raises."""
     config = DispatcherConfig(inactive_grace_ms=GRACE_MS, ack_timeout_ms=None)
     dispatcher = KeySharedDispatcher(HashRing(), config)
     STATES[state](dispatcher)
@@ -130,7 +130,7 @@ def consumer_step(state: str, step: str) -> str:
 
 
 def _consumer_steps() -> dict[str, dict[str, str]]:
-    """What each input makes of each state; where a timer does not run there is no such input."""
+    """Return what each input makes of each state; where a timer does not run there is no such input."""
     return {
         step: {
             state: consumer_step(state, step)
@@ -142,7 +142,7 @@ def _consumer_steps() -> dict[str, dict[str, str]]:
 
 
 def consumers_table() -> list[str]:
-    """One row for each input, one column for each state; a dot where nothing changes."""
+    """Return one row for each input, one column for each state; a dot where nothing changes."""
     head = ["| input | " + " | ".join(STATES) + " |", "|---" * (len(STATES) + 1) + "|"]
     rows = []
     for step, results in _consumer_steps().items():
@@ -152,7 +152,7 @@ def consumers_table() -> list[str]:
 
 
 def consumers_diagram() -> list[str]:
-    """Every input that changes the state."""
+    """Return a diagram of every input that changes the state."""
     edges: dict[tuple[str, str], list[str]] = {}
     for step, results in _consumer_steps().items():
         for before, after in results.items():
@@ -164,7 +164,7 @@ def consumers_diagram() -> list[str]:
 
 
 def _uses() -> dict[str, set[str]]:
-    """What each module and package of the library imports of the others."""
+    """Return which others each module and package of the library imports."""
     found: dict[str, set[str]] = {}
     for path in sorted(LIBRARY.rglob("*.py")):
         place = path.relative_to(LIBRARY).with_suffix("").parts[0]
@@ -180,7 +180,7 @@ def _uses() -> dict[str, set[str]]:
 
 
 def without_implied(uses: dict[str, set[str]]) -> dict[str, set[str]]:
-    """The arrows that do not follow from others."""
+    """Return the arrows that do not follow from others."""
 
     def below(place: str) -> set[str]:
         return uses[place].union(*(below(other) for other in uses[place]))
@@ -189,7 +189,7 @@ def without_implied(uses: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def packages_picture() -> list[str]:
-    """Who imports whom, from the top; what follows from other arrows has none of its own."""
+    """Return who imports whom, from the top; an arrow that follows from others is left out."""
     uses = _uses()
 
     def depth(place: str) -> int:
@@ -203,7 +203,7 @@ def packages_picture() -> list[str]:
 
 
 def packages_table() -> list[str]:
-    """One row for each package: what it is about by its own words."""
+    """Return one row for each package: the first line of its docstring."""
     rows = []
     for path in sorted(LIBRARY.rglob("__init__.py")):
         name = ".".join(path.parent.relative_to(LIBRARY).parts)
@@ -226,7 +226,7 @@ _EVERYWHERE: Final = {"_checks", "errors", "effects"}
 
 
 def message_table() -> list[str]:
-    """One row for each call: the places where it enters a module for the first time, and its effects."""
+    """Return one row for each call: the places where it enters a module for the first time, and its effects."""
     dispatcher = KeySharedDispatcher(HashRing())
     dispatcher.add_consumer(NAME)
     rows = ["| call | goes through | returns | because |", "|---|---|---|---|"]
@@ -257,7 +257,7 @@ def _followed(call: Callable[[Dispatcher], list[Effect]], dispatcher: Dispatcher
 
 
 def _place(module: str, qualified: str) -> str:
-    """What is called, with its module; only the module if it is private or has no name."""
+    """Return a called name with its module; only the module if the name is private."""
     owner, _, name = qualified.rpartition(".")
     name = owner if name == "__init__" else name
     return module if name.startswith(("_", "<")) else f"{module}.{name}"
@@ -284,7 +284,7 @@ SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
 
 
 def drawn(name: str, page: str) -> str:
-    """The text of a page with each of its sections drawn anew."""
+    """Return the text of a page with each of its sections drawn anew."""
     for section, draw in SECTIONS[name].items():
         begin = BEGIN.format(section)
         before, found, rest = page.partition(begin)

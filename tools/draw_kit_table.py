@@ -1,4 +1,4 @@
-"""Write what the proof kit finds into docs/prove-your-broker.md, or tell with --check whether it is still current.
+"""Write what the proof kit finds into docs/prove-your-broker.md, or check with --check that it is still current.
 
 Writing runs the machine against every broken broker, and against the pool of the page itself, and shrinks what it
 finds: minutes, and the same figures each time with the same versions of Python, Hypothesis and this repository, whose
@@ -53,7 +53,7 @@ def is_current(page: str) -> bool:
 
 
 def find(machine: type[KeySharedMachine]) -> Finding:
-    """Find what has to be there."""
+    """Find the violation that a broken broker must show."""
     found = find_violation(machine)
     if found is None:
         raise SystemExit(f"the kit does not find what is wrong with {machine.__name__}")
@@ -61,7 +61,7 @@ def find(machine: type[KeySharedMachine]) -> Finding:
 
 
 def draw_row(fault: Fault) -> str:
-    """Find a fault and say how."""
+    """Return the row of a fault, with the violation that the kit finds."""
     found = find(fault.machine)
     text = (fault.broker.__doc__ or "").partition("\n")[0]
     cells = (f"`{fault.name}`", text, fault.seen_in, found.violation.promise, found.examples, found.steps)
