@@ -63,7 +63,7 @@ def _program(name: str) -> str:
 
 
 def _where_all_may_go(program: Path, folder: Path) -> Path:
-    """Return the program, or a copy if it comes from a wheel in an environment that only root may enter, as in /root."""
+    """Return the program, or a copy if it comes from a wheel in an environment that only root may enter (/root)."""
     module = SERVERS["postgres"].wheel_module
     package = next((each for each in program.parents if each.name == module), None)
     if package is None or all(each.stat().st_mode & stat.S_IXOTH for each in program.parents):

@@ -176,12 +176,12 @@ class FrontDriver(DispatcherDriver):
         return True
 
     def nack(self, consumer: str, delivery: Delivery) -> bool | None:
-        """Return the dispatcher's cursor; Redis has none."""
+        """Nack at the dispatcher; Redis has no nack."""
         here = self._here(delivery)
         return False if here is None else super().nack(consumer, here)
 
     def cursor(self) -> int | None:
-        """Redis keeps what is pending and no cursor."""
+        """Return no cursor: Redis keeps what is pending only."""
         return None
 
     def restart(self) -> None:

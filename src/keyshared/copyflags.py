@@ -233,7 +233,7 @@ class BigEndian:
             raise ConfigError("width", self.width, f"be None or an int from 1 to {MAX_LEVEL // 8}")
 
     def encode(self, flags: CopyFlags) -> bytes:
-        """See `FlagsCodec.encode`.
+        """Write flags; see `FlagsCodec.encode`.
 
         Raises:
             ConfigError: These are no flags, or they need more bytes than ``width``.
@@ -246,7 +246,7 @@ class BigEndian:
         return flags.to_bytes(width, "big")
 
     def decode(self, data: bytes) -> CopyFlags:
-        """See `FlagsCodec.decode`.
+        """Read flags; see `FlagsCodec.decode`.
 
         Args:
             data: Bytes of a header.

@@ -74,7 +74,7 @@ class _Chunk(Generic[AnyStr]):
         return self._follow(text, place, stop)
 
     def _follow(self, text: AnyStr, start: int, stop: int) -> int:
-        """As `find`, with one step for each character: bit i says that the chunk fits up to its place i so far."""
+        """Find as `find` does, one character at a time: bit i says that the chunk fits up to its place i so far."""
         masks, anywhere, whole = self._masks.get, self._anywhere, 1 << self.length - 1
         fits = 0
         for at in range(start, stop):

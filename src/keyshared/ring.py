@@ -368,7 +368,7 @@ class HashRing:
         return _Member(weight, self._vnodes_of(weight), rank, self._free_index(name))
 
     def _free_index(self, name: str) -> int:
-        """The lowest number that nobody has whose points are made of the same name."""
+        """Return the lowest number that no consumer has whose points are made of the same name."""
         if self._rules.separator is None:
             return 0  # names are unique
         point_name = self._rules.point_name(name)

@@ -175,7 +175,7 @@ class BatchStats:
     limits: BatchLimits
 
     def __add__(self, other: "BatchStats") -> "BatchStats":
-        """The figures of two batchers with the same limits together."""
+        """Add the figures of two batchers with the same limits."""
         return BatchStats(
             self.messages + other.messages,
             self.bytes + other.bytes,

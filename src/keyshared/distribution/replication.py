@@ -359,7 +359,7 @@ class Replication:
         return self._logs[hop.cluster][self._positions[hop]]
 
     def _begins(self, change: TreeChange[DistributionTree], starts: Mapping[Hop, int] | None) -> dict[Hop, int]:
-        """Where each added link begins, within the log that it reads."""
+        """Return where each added link begins, within the log that it reads."""
         begins = change.starts(self.log_ends(), self.positions()) if starts is None else starts
         if not isinstance(begins, Mapping):
             raise ConfigError("starts", starts, "be None or a mapping of links to offsets")
@@ -378,7 +378,7 @@ class Replication:
             self._append(hop.target, record._replace(flags=flags), hop)
 
     def _forget(self, cluster: str) -> None:
-        """A cluster is gone: its log, and the positions of the links from it."""
+        """Drop a cluster that is gone: its log, and the positions of the links from it."""
         del self._logs[cluster]
         self._down.discard(cluster)
         self._positions = {hop: position for hop, position in self._positions.items() if hop.cluster != cluster}

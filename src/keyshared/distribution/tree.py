@@ -441,7 +441,7 @@ which get nothing from there otherwise
         return next(slot for slot, other in zip(_slots(self._root), self._links, strict=True) if other == hop)
 
     def _inside(self, slots: Iterable[_Slot], *more: Hop) -> tuple[Hop, ...]:
-        """The links between the clusters of these sibling subtrees, and more, the highest level first."""
+        """Return the links between the clusters of these sibling subtrees, and more, the highest level first."""
         found = dict.fromkeys(more)
         for siblings in dict.fromkeys(slot.siblings for slot in slots):
             inside = set(siblings)
@@ -450,7 +450,7 @@ which get nothing from there otherwise
         return tuple(sorted(found, key=_by_level))
 
     def _leading_to(self, source: str, clusters: Collection[str]) -> tuple[Hop, ...]:
-        """The links by which what enters at these clusters comes to one of them, the highest level first."""
+        """Return the links by which records entering at these clusters come to one of them, the highest level first."""
         slots = zip(_slots(self._root), self._links, strict=True)
         found = [hop for slot, hop in slots if slot.cluster in clusters and source in slot.siblings]
         return tuple(sorted(found, key=_by_level))
@@ -487,7 +487,7 @@ which get nothing from there otherwise
 
 
 def _slots(root: Branch) -> tuple[_Slot, ...]:
-    """Every place for a link: cluster by cluster, from the root down, sibling by sibling."""
+    """Return every place for a link: cluster by cluster, from the root down, sibling by sibling."""
     found: dict[str, list[_Slot]] = {cluster: [] for cluster in leaves(root)}
     for slot in _slots_below(root, ()):
         found[slot.cluster].append(slot)
@@ -495,7 +495,7 @@ def _slots(root: Branch) -> tuple[_Slot, ...]:
 
 
 def _slots_below(branch: Branch, path: tuple[int, ...]) -> Iterator[_Slot]:
-    """The same, node by node."""
+    """Yield the same places node by node."""
     if isinstance(branch, str):
         return
     for index, own in enumerate(branch.branches):
@@ -508,7 +508,7 @@ def _slots_below(branch: Branch, path: tuple[int, ...]) -> Iterator[_Slot]:
 
 
 def _placed(root: Branch, slots: tuple[_Slot, ...], hops: Iterable[Hop]) -> dict[int, str]:
-    """The chosen targets by the number of their slot."""
+    """Return the chosen targets by the number of their slot."""
     by_key: dict[tuple[str, int], list[int]] = defaultdict(list)
     for number, slot in enumerate(slots):
         by_key[slot.key].append(number)

@@ -296,7 +296,7 @@ class OffsetIndex:
         return Bounds(offset, offset)
 
     def _rise(self, piece: int) -> int:
-        """By how much the timestamps of a run advance from record to record; maybe negative."""
+        """Return by how much the timestamps of a run advance from record to record; maybe negative."""
         steps = (self._last[piece] - self._first[piece]) // self._step[piece]
         return (self._high[piece] - self._low[piece]) // steps if steps else 0
 
@@ -316,7 +316,7 @@ class OffsetIndex:
         self._filled = 0
 
     def _continues(self, step: int, rise: int) -> bool:
-        """Whether the open block, even in itself, goes on with the last run's pace."""
+        """Return whether the open block, even in itself, goes on with the last run's pace."""
         if self._step[-1] == _LOOSE:
             return False
         gap = self._offsets[0] - self._last[-1]
@@ -353,7 +353,7 @@ class OffsetIndex:
 
 
 def _pace(offsets: Sequence[int], timestamps: Sequence[int]) -> tuple[int, int] | None:
-    """How far offsets and timestamps advance from record to record, if always equally far."""
+    """Return how far offsets and timestamps advance from record to record, if always equally far."""
     if len(offsets) == 1:
         return 1, 0
     step, rise = offsets[1] - offsets[0], timestamps[1] - timestamps[0]

@@ -355,7 +355,7 @@ class AssignedRanges:
         self._ranges = None
 
     def _without(self, piece: HashRange) -> list[_Piece]:
-        """The assignments with a gap where the piece is; what it cuts through is split."""
+        """Return the assignments with a gap where the piece is; what it cuts through is split."""
         kept: list[_Piece] = []
         for start, stop, owner in self._pieces:
             if start < piece.start:

@@ -181,7 +181,7 @@ class AutoSplit(UnweightedPlacement):
         self._ranges = None
 
     def _split(self) -> int:
-        """The bound of the lower part of the widest range, the lowest one of equals."""
+        """Return the bound of the lower part of the widest range, the lowest one of equals."""
         widest = split = below = 0
         for bound, _ in self._bounds:
             width = bound - below

@@ -476,7 +476,7 @@ def _messages_in(now: _Situation, lower: Segment, upper: Segment) -> Fraction:
 
 
 def _keeps_buckets(now: _Situation, lower: Segment, upper: Segment) -> bool:
-    """Whether every consumer that has a bucket now keeps one: the clamp may cost buckets that cannot be won back."""
+    """Return whether every consumer that has a bucket keeps one: buckets that the clamp costs cannot be won back."""
     together = len(lower.layout) + len(upper.layout)
     left = now.capacity - together + min(together, now.policy.max_buckets)
     return left >= min(now.consumers, now.capacity)

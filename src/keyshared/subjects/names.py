@@ -355,7 +355,7 @@ class NamePattern:
             choices.append((start, self._choices(body, index, start, stops[index], ends)))
 
     def _plain_ends(self, body: str) -> list[int]:
-        """For each place the end of the longest value from there that has no separator."""
+        """Return for each place the end of the longest value from there that has no separator."""
         ends = [len(body)] * (len(body) + 1)
         for start in range(len(body) - 1, -1, -1):
             # it stops one character before its first separator is complete
@@ -364,7 +364,7 @@ class NamePattern:
         return ends
 
     def _good_stops(self, body: str, ends: list[int]) -> list[list[int]]:
-        """For each field and place the next place where a value may end so that all that follows can be read.
+        """Return for each field and place the next place where a value may end so that the rest can be read.
 
         Written from the end of the name: a search from its start would try the same rests again and again.
         """

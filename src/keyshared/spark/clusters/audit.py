@@ -163,7 +163,7 @@ def _in_order(tree: DistributionTree) -> Column:
 
 
 def _judging(tree: DistributionTree) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``; a tree is an immutable value and goes along with it."""
+    """Judge batches: the function for ``mapInArrow``; the tree, an immutable value, goes along with it."""
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows: list[tuple[object, ...]] = []

@@ -246,7 +246,7 @@ def replay_batches(batches: Iterable[pa.RecordBatch], work: _Work) -> Iterator[p
 def _packet(
     schema: pa.Schema, deliveries: list[DeliveryRow], summaries: list[dict[str, object]] | None
 ) -> pa.RecordBatch:
-    """One row: a list of deliveries, and a list of one summary or nothing."""
+    """Return one row: a list of deliveries, and a list of one summary or nothing."""
     kind = schema.field("deliveries").type
     columns = zip(*deliveries, strict=True) if deliveries else [()] * kind.value_type.num_fields
     fields = list(kind.value_type)
