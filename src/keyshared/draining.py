@@ -94,7 +94,7 @@ class DrainingHash:
 
     Attributes:
         hash: Which hash.
-        holder: Who has not acked everything of it.
+        holder: The consumer that has not acked everything of it.
         unacked: How many entries that are.
         refused: How often another consumer was refused because of it.
     """
@@ -156,7 +156,7 @@ class DrainingHashes:
         """Hold a hash until a consumer has acked its entries.
 
         Args:
-            consumer: Who holds them.
+            consumer: Their holder.
             hash_: Their hash.
             count: How many.
 
@@ -164,7 +164,7 @@ class DrainingHashes:
             The drain that they belong to, for `reduce`.
 
         Raises:
-            HashHolderError: The hash drains at somebody else. Nothing was changed.
+            HashHolderError: The hash drains at another consumer. Nothing was changed.
             ConfigError: The hash is the unset one or no int, ``count`` is no int of at least 1, or ``consumer`` is no
                 text. Nothing was changed.
         """
@@ -185,7 +185,7 @@ class DrainingHashes:
         """Count entries as acked, taken back, or come home.
 
         Args:
-            consumer: Who held them.
+            consumer: Their holder until now.
             hash_: Their hash. One that does not drain is passed over.
             count: How many.
             of: The drain that they belong to, as `add` gave it. If that one is over, nothing happens, even if another
@@ -197,7 +197,7 @@ class DrainingHashes:
             else, or within a batch, ``[]``.
 
         Raises:
-            HashHolderError: The hash drains at somebody else. Nothing was changed.
+            HashHolderError: The hash drains at another consumer. Nothing was changed.
             ConfigError: ``count`` is more than the hash waits for, or an argument has the wrong type. Nothing was
                 changed.
         """
@@ -226,7 +226,7 @@ class DrainingHashes:
         reported, because the caller itself may go on.
 
         Args:
-            consumer: Who would get the message.
+            consumer: The consumer that would get the message.
             hash_: Its hash.
 
         Returns:

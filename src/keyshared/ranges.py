@@ -65,10 +65,6 @@ class HashRange:
     def inclusive(cls, first: int, last: int) -> Self:
         """Read a range that names its last slot, as Pulsar and Celeriant write them.
 
-        Args:
-            first: First slot.
-            last: Last slot.
-
         Raises:
             ConfigError: Not ints, negative, or the last one comes before the first.
 
@@ -93,8 +89,8 @@ class Moved(NamedTuple):
     Attributes:
         start: First slot.
         stop: One past the last slot.
-        old: Who owned it, or None where nobody did.
-        new: Who owns it now, or None where nobody does.
+        old: The owner before, or None for a hole.
+        new: The owner now, or None for a hole.
     """
 
     start: int
@@ -113,9 +109,6 @@ def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
         Ranges by consumer, in slot order and as long as can be; only consumers that gained something, in the order of
         the first slot that they gained.
 
-    Complexity:
-        O(n), n moves.
-
     Source:
         Pulsar's impacted consumers, which it has for itself; its clients ask to be told.
 
@@ -129,15 +122,6 @@ def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
 def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
     """List what every consumer lost by a change, the counterpart of `gained`.
 
-    Args:
-        moves: The change, in slot order.
-
-    Returns:
-        As `gained`.
-
-    Complexity:
-        O(n), n moves.
-
     Example:
         >>> lost([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
         {'a': (HashRange(start=0, stop=5),), 'b': (HashRange(start=5, stop=9),)}
@@ -146,7 +130,7 @@ def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
 
 
 def _joined(spans: Iterable[tuple[str | None, int, int]]) -> dict[str, tuple[HashRange, ...]]:
-    """Ranges by consumer, touching ones joined; nobody is no consumer."""
+    """Gather ranges by consumer, touching ones joined; holes are left out."""
     found: dict[str, list[HashRange]] = {}
     for name, start, stop in spans:
         if name is None:
@@ -181,7 +165,7 @@ def check_space(key_hash: object, slot_bits: object) -> None:
 class RangeMap:
     """Who owns which slot: an immutable value.
 
-    Slots that nobody owns are holes; their owner is None. Neighbouring ranges of one owner are one run, so two maps
+    Slots without an owner are holes; their owner is None. Neighbouring ranges of one owner are one run, so two maps
     that answer alike are equal however they were built. The slots form a circle for `walk`; runs are never joined over
     its seam.
 
@@ -258,9 +242,6 @@ class RangeMap:
         Raises:
             ConfigError: The runs do not tile the space, or an owner is no text, or is empty.
 
-        Complexity:
-            O(n), n runs.
-
         Example:
             >>> RangeMap.from_stops([10, 65536], ["a", None]).ranges_of("a")
             (HashRange(start=0, stop=10),)
@@ -317,7 +298,7 @@ class RangeMap:
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """Everyone who owns at least one slot, in the order of their names."""
+        """Every owner of at least one slot, in the order of their names."""
         return self._owners
 
     @property
@@ -391,9 +372,6 @@ class RangeMap:
 
         This is the order in which owners stand in for one another: the first one that accepts a key gets it.
 
-        Args:
-            slot: Where to start.
-
         Returns:
             A lazy iterator: asking for one owner looks at one run, if the slot is not in a hole.
 
@@ -427,13 +405,10 @@ class RangeMap:
                 missing -= 1
 
     def ranges_of(self, owner: str | None) -> tuple[HashRange, ...]:
-        """List what somebody owns.
+        """List the ranges of an owner, or the holes for None.
 
         Returns:
             Their ranges in slot order; none for a name that owns nothing.
-
-        Complexity:
-            O(n), n runs.
         """
         return tuple(HashRange(start, stop) for start, stop, name in self.runs if name == owner)
 
@@ -442,9 +417,6 @@ class RangeMap:
 
         Returns:
             Exact shares by owner in the order of `owners`, then that of the holes under None, if any. They add up to 1.
-
-        Complexity:
-            O(n), n runs.
 
         Example:
             >>> RangeMap([(HashRange(0, 16384), "a")]).shares()
@@ -496,11 +468,7 @@ class RangeMap:
         return segments
 
     def to_json(self) -> dict[str, object]:
-        """Return the map as plain data that JSON can hold.
-
-        Returns:
-            A new dict; `from_json` reads it. Owners are named once and referred to by index, holes are None.
-        """
+        """Return the map as plain data that JSON can hold: owners are named once, runs refer to them or to None."""
         index = {name: i for i, name in enumerate(self._owners)}
         return {
             "version": _FORMAT_VERSION,
@@ -537,7 +505,7 @@ class RangeMap:
         except ConfigError as error:
             raise SnapshotError(*error.args) from error
         for name, written in built.to_json().items():
-            if written != data[name]:  # one map has one form, so nobody wrote this with to_json()
+            if written != data[name]:  # one map has one form, so to_json() never wrote this
                 raise SnapshotError(name, data[name], f"be {written!r}, as to_json() writes it")
         return built
 
@@ -546,9 +514,6 @@ class RangeMap:
 
         Raises:
             InvariantError: Something is not; a bug in this library.
-
-        Complexity:
-            O(n), n runs.
         """
         end = 0
         for stop in self._stops:

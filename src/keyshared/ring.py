@@ -55,7 +55,7 @@ class HashRing:
     """Consistent hashing with virtual nodes and weights; its value is `ranges`.
 
     Args:
-        consumers: Who is there from the start: names, or a mapping from names to weights.
+        consumers: The consumers from the start: names, or a mapping from names to weights.
         vnodes: Points of a consumer of weight 1. More make shares more even and joins dearer.
         slot_bits: There are ``2**slot_bits`` slots. Many more than points, or some points own nothing.
         key_hash: Places keys and points.
@@ -197,7 +197,7 @@ class HashRing:
         """Add a consumer; slots move to it only.
 
         Args:
-            name: Who joins.
+            name: The consumer that joins.
             weight: Its number of points is ``vnodes * weight``, rounded half up, and at least 1.
 
         Returns:
@@ -244,7 +244,7 @@ class HashRing:
         """Change a consumer's weight; slots move only to it if the weight grows, only from it if it shrinks.
 
         Args:
-            name: Whose.
+            name: The consumer.
             weight: As in `add`.
 
         Returns:

@@ -184,7 +184,7 @@ def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
         Maximum by mean, exact; 1 if there is no load at all.
 
     Raises:
-        ConfigError: There is nobody to compare, or a load is not finite.
+        ConfigError: There is nothing to compare, or a load is not finite.
 
     Example:
         >>> imbalance((100, 0, 0))
@@ -205,7 +205,7 @@ def hot_slots(histogram: Histogram, n: int) -> tuple[HotSlot, ...]:
 
     Args:
         histogram: The load of each bucket hash.
-        n: How many buckets; or how many consumers, to see who alone is too much for one of them.
+        n: How many buckets; or how many consumers, to see which slot alone is too much for one of them.
 
     Returns:
         The slots, heaviest first, then the lower one. Fewer than ``n``.

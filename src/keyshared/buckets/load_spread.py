@@ -53,8 +53,8 @@ class LoadSpread:
         """Return the owner of each bucket after a change.
 
         Args:
-            owners: Who owns each bucket so far; those of None or of a consumer that is gone are dealt.
-            weights: Everyone who is there, in join order.
+            owners: The owner of each bucket so far; those of None or of a consumer that is gone are dealt.
+            weights: Every consumer that is there, in join order.
             changed: The consumer that joined or got another weight; None for a leave.
 
         Returns:

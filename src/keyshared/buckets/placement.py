@@ -43,7 +43,7 @@ class BucketPlacement:
 
     Args:
         layout: The buckets.
-        consumers: Who is there from the start: names, or a mapping from names to weights.
+        consumers: The consumers from the start: names, or a mapping from names to weights.
         key_hash: What a dispatcher's keys are hashed with: bucket keys by default.
 
     Raises:
@@ -168,10 +168,10 @@ class BucketPlacement:
 
         Args:
             layout: The buckets.
-            ranges: Who owned them, whether they were spread here or elsewhere. It may be unbalanced; the next change
-                puts that right.
-            consumers: Everyone in join order, with their weights, also those who own nothing. Left out, it is the
-                owners in the order of their names.
+            ranges: The owners, whether they were spread here or elsewhere. It may be unbalanced; the next change puts
+                that right.
+            consumers: All in join order, with their weights, also those that own nothing. Left out, it is the owners in
+                the order of their names.
             loads: As in `by_load`; left out, numbers of buckets are evened out.
 
         Returns:
@@ -223,7 +223,7 @@ class BucketPlacement:
         """Add a consumer; buckets move to it only (`pulsar`: also between others).
 
         Args:
-            name: Who joins.
+            name: The consumer that joins.
             weight: Its share relative to the others'; always 1 for `pulsar`.
 
         Returns:
@@ -262,7 +262,7 @@ class BucketPlacement:
         (`by_load`: only to it or only from it, whatever its load calls for. `pulsar`: none.)
 
         Args:
-            name: Whose.
+            name: The consumer.
             weight: Its share relative to the others'; always 1 for `pulsar`.
 
         Returns:
@@ -293,7 +293,7 @@ class BucketPlacement:
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Everyone who was added, in join order, also those who own nothing."""
+        """Every consumer that was added, in join order, also those that own nothing."""
         return tuple(self._weights)
 
     def weight_of(self, name: str) -> Weight:
@@ -340,7 +340,7 @@ class BucketPlacement:
         return twin
 
     def check_invariants(self) -> None:
-        """Check that every bucket has an owner who is there, and that the value says so.
+        """Check that every bucket has an owner that is there, and that the value says so.
 
         Raises:
             InvariantError: It is not so; a bug in this library.

@@ -121,7 +121,7 @@ def sticky_key(
     producer: str | None = None,
     sequence_id: int | None = None,
 ) -> str | bytes:
-    """Choose what Pulsar hashes of a message: its ordering key, else its key, else who sent it and as which number.
+    """Choose what Pulsar hashes of a message: its ordering key, else its key, else its producer and number.
 
     Without any key every message is placed by itself, so that messages without keys spread over the consumers. Of a
     batch only the metadata around it counts: one key for the whole entry.

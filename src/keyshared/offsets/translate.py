@@ -98,7 +98,7 @@ class DeclineReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupPartition:
-    """Whose position it is: one group in one partition.
+    """The owner of a position: one group in one partition.
 
     Args:
         topic: The topic.
@@ -125,7 +125,7 @@ class GroupCommit:
     """A committed offset: as read from the origin, or as it is to be committed on the target.
 
     Args:
-        position: Whose it is.
+        position: The group and partition.
         offset: The *next* offset to read, as in Kafka: the last processed record lies below it.
         metadata: The commit's own string.
 
@@ -149,7 +149,7 @@ class GroupTimestamp:
     """What travels between clusters; the newest one of a position replaces those before.
 
     Args:
-        position: Whose it is.
+        position: The group and partition.
         timestamp_epoch_ms: Nothing that the group has still to process is older, if the margin was enough. None for the
             beginning of the log.
         flags: The levels that it has crossed when it arrives.
@@ -203,7 +203,7 @@ class Declined:
     """Nothing is to be done about a commit or a timestamp, for now.
 
     Attributes:
-        position: Whose it is.
+        position: The group and partition.
         reason: Why.
     """
 

@@ -27,9 +27,9 @@ _NO_WEIGHTS: Final = "a consumer owns what it is assigned"
 
 
 class Unowned(StrEnum):
-    """What a lookup answers for a slot that nobody owns."""
+    """What a lookup answers for a slot without an owner."""
 
-    HOLD = "hold"  # None: its messages wait until somebody owns it (Celeriant)
+    HOLD = "hold"  # None: its messages wait until it has an owner (Celeriant)
     ERROR = "error"  # it raises
 
 
@@ -87,8 +87,8 @@ class AssignedRanges:
         O(n log n) to build the value, n ranges and runs of the fallback; it is built when it is asked for.
 
     Source:
-        Celeriant's AssignRange; differs: assignments do not pile up, slots that nobody owns are shown, and what
-        moved is returned.
+        Celeriant's AssignRange; differs: assignments do not pile up, slots without an owner are shown, and what moved
+        is returned.
 
     Example:
         >>> placement = AssignedRanges([(HashRange(0, 32768), "a")])
@@ -141,7 +141,7 @@ class AssignedRanges:
             key_hash: `CELERIANT_LE` or `CELERIANT_BE`; keys are the bytes that `partition_key_bytes` gives.
 
         Returns:
-            The ranges. Slots that nobody owns hold what falls into them, as they do there.
+            The ranges. Slots without an owner hold what falls into them, as in Celeriant.
 
         Raises:
             ConfigError: A value that can never work.
@@ -161,7 +161,7 @@ class AssignedRanges:
 
         Args:
             piece: The slots; `HashRange.inclusive` reads bounds as Celeriant writes them.
-            owner: Who gets them; need not have been added.
+            owner: The new owner; need not have been added.
 
         Returns:
             What changed owners, in slot order; nothing if the consumer owned all of it.
@@ -204,7 +204,7 @@ class AssignedRanges:
         """Add a consumer: to the fallback, or else without any slots until it is assigned some.
 
         Args:
-            name: Who joins.
+            name: The consumer that joins.
             weight: Its weight in the fallback; 1 without a fallback.
 
         Returns:
@@ -230,7 +230,8 @@ class AssignedRanges:
         """Remove a consumer and release every range that is assigned to it.
 
         Args:
-            name: Who leaves. For a short absence tell the dispatcher that it is inactive instead: it keeps its slots.
+            name: The consumer that leaves. For a short absence tell the dispatcher that it is inactive instead: it
+                keeps its slots.
 
         Returns:
             What changed owners, in slot order.
@@ -251,7 +252,7 @@ class AssignedRanges:
         """Change a consumer's weight in the fallback; assignments know no weights.
 
         Args:
-            name: Whose.
+            name: The consumer.
             weight: As in `add`; 1 for a consumer that takes no part in the fallback.
 
         Returns:
@@ -279,7 +280,7 @@ class AssignedRanges:
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Everyone who joined or was named by an assignment, in the order of that."""
+        """Every consumer that joined or was named by an assignment, in that order."""
         return tuple(self._consumers)
 
     @property
@@ -288,7 +289,7 @@ class AssignedRanges:
         return tuple((HashRange(start, stop), owner) for start, stop, owner in self._pieces)
 
     def unowned(self) -> tuple[HashRange, ...]:
-        """List the slots that nobody owns, neither by an assignment nor by the fallback.
+        """List the slots without an owner in the assignments and in the fallback.
 
         Example:
             >>> AssignedRanges([(HashRange(0, 65000), "a")]).unowned()
@@ -300,10 +301,10 @@ class AssignedRanges:
         """Return the owner of a key.
 
         Returns:
-            Who owns its slot; None if nobody does and the policy is to hold.
+            The owner of its slot; None for a hole if the policy is to hold.
 
         Raises:
-            UnownedSlotError: Nobody does, and the policy is to raise.
+            UnownedSlotError: The slot is a hole, and the policy is to raise.
             KeyTypeError: See `key_bytes`.
             ConfigError: The key is None.
         """

@@ -30,7 +30,7 @@ class AutoSplit(UnweightedPlacement):
     consumer left in between. To restore a dispatcher's snapshot keep its ``placement`` with it; it pickles.
 
     Args:
-        consumers: Who is there from the start, in join order.
+        consumers: The consumers from the start, in join order.
         key_hash: Which hash turns a key into a slot.
         slot_bits: There are ``2**slot_bits`` slots, and at most as many consumers.
 
@@ -72,7 +72,7 @@ class AutoSplit(UnweightedPlacement):
         occurs. So its ranges lie one slot higher than halves of the slots would: 0 to 32,768 and 32,769 to 65,535.
 
         Args:
-            consumers: Who is there from the start, in join order.
+            consumers: The consumers from the start, in join order.
             range_size: Number of slots with slot 0; Pulsar has 65,536.
 
         Returns:

@@ -109,18 +109,18 @@ class ExclusiveRanges(UnweightedPlacement):
         """Add a consumer with its ranges: all of them, or it raises and nothing has changed.
 
         Args:
-            name: Who joins.
+            name: The consumer that joins.
             ranges: What it declares, in any order.
 
         Returns:
-            What changed owners, in slot order: from nobody to it.
+            What changed owners, in slot order: from no owner to it.
 
         Raises:
             ConsumerExistsError: The name is there already; remove it first to declare anew.
             ConfigError: The name can never work; no ranges, or an empty list of them; a range that is empty, turned
                 round or beyond the space; or two of its ranges overlap. The first of these that is true is told.
-            RangeOverlapError: Somebody else has a slot of it. Whether that consumer is still alive is for the host to
-                find out; if it is not, remove it and declare again.
+            RangeOverlapError: Another consumer has a slot of it. Whether that consumer is still alive is for the host
+                to find out; if it is not, remove it and declare again.
         """
         before = self.ranges
         self._take(name, ranges)
@@ -141,7 +141,7 @@ class ExclusiveRanges(UnweightedPlacement):
         """Remove a consumer; its ranges become holes.
 
         Returns:
-            What changed owners, in slot order: from it to nobody.
+            What changed owners, in slot order: from it to no owner.
 
         Raises:
             UnknownConsumerError: There is no such consumer.

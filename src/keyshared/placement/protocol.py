@@ -31,14 +31,14 @@ class Placement(Protocol):
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Everyone who was added, in join order, also those who own nothing."""
+        """Every consumer that was added, in join order, also those that own nothing."""
         ...
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Add a consumer.
 
         Args:
-            name: Who joins.
+            name: The consumer that joins.
             weight: Its share relative to the others'.
 
         Returns:
@@ -65,7 +65,7 @@ class Placement(Protocol):
         """Change a consumer's weight.
 
         Args:
-            name: Whose.
+            name: The consumer.
             weight: Its share relative to the others'.
 
         Returns:
@@ -118,7 +118,7 @@ def find_consumer(consumers: Mapping[str, T], name: object) -> T:
 
     Args:
         consumers: Whatever it knows, by name.
-        name: Whom somebody asks for.
+        name: The name that is asked for.
 
     Raises:
         UnknownConsumerError: There is no such consumer, or that is no name.

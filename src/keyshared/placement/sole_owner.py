@@ -16,7 +16,7 @@ class SoleOwner:
     A consumer that joins stands by; another placement that names it makes it the owner. Weights mean nothing here.
 
     Args:
-        owner: Who owns everything; None for nobody.
+        owner: The owner of everything; None for no owner.
 
     Raises:
         ConfigError: The owner is no text, or is empty.
@@ -45,10 +45,10 @@ class SoleOwner:
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Everyone who was added, in join order."""
+        """Every consumer that was added, in join order."""
         return tuple(self._consumers)
 
-    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:  # noqa: ARG002  # nobody has a share
+    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:  # noqa: ARG002  # weights mean nothing here
         """Add a consumer that stands by; nothing moves.
 
         Raises:
@@ -60,7 +60,7 @@ class SoleOwner:
         return []
 
     def remove(self, name: str) -> list[Moved]:
-        """Remove a consumer; if it was the owner, nobody owns anything.
+        """Remove a consumer; if it was the owner, every slot becomes a hole.
 
         Raises:
             UnknownConsumerError: There is no such consumer.
@@ -72,7 +72,7 @@ class SoleOwner:
         before, self._ranges = self._ranges, _all_to(None)
         return before.moved(self._ranges)
 
-    def set_weight(self, name: str, weight: Weight) -> list[Moved]:  # noqa: ARG002  # nobody has a share
+    def set_weight(self, name: str, weight: Weight) -> list[Moved]:  # noqa: ARG002  # weights mean nothing here
         """Change nothing.
 
         Raises:

@@ -52,7 +52,7 @@ class UnweightedPlacement(ABC):
         """Return the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
 
         Returns:
-            Who owns its slot; None if nobody does.
+            The owner of its slot; None in a hole.
 
         Raises:
             KeyTypeError: See `key_bytes`.

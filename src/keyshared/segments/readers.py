@@ -26,8 +26,8 @@ def assign_round_robin(segments: SegmentMap, consumers: Iterable[str]) -> dict[i
         O(n + c log c), n active segments and c consumers.
 
     Source:
-        PIP-468: segments by range, consumers by name, in turns. It depends on nothing else, so everyone who knows both
-        lists agrees; the price is that a join or a split may move most of the segments.
+        PIP-468: segments by range, consumers by name, in turns. It depends on nothing else, so all that know both lists
+        agrees; the price is that a join or a split may move most of the segments.
 
     Example:
         >>> assign_round_robin(SegmentMap.equal_width(3), ["b", "a"])

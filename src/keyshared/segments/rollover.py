@@ -425,7 +425,7 @@ class SegmentProgress:
 
 
 def removable(segments: SegmentMap, subscriptions: Iterable[SegmentProgress]) -> tuple[int, ...]:
-    """Return the sealed segments that nobody needs any more.
+    """Return the sealed segments that no subscription needs any more.
 
     Args:
         segments: The map.

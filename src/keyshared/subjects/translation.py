@@ -15,7 +15,7 @@ class Collision:
 
     Attributes:
         translated: That name.
-        names: Who would have it, in the order in which they were given.
+        names: The names that would become it, in the given order.
     """
 
     translated: str
@@ -121,7 +121,7 @@ class NameTranslation:
             if not self._target.allows(field, value):
                 return NameProblem(name, NameIssue.NOT_ALLOWED, field=field)
         translated = self._target.format(values, parsed.suffix)
-        # What nobody there can read back is no name: it might be another topic's as well.
+        # A name with two readings there is no name: it might be another topic's as well.
         read_back = self._target.parse(translated)
         if isinstance(read_back, NameProblem):
             return NameProblem(name, NameIssue.AMBIGUOUS_THERE, read_back.readings)

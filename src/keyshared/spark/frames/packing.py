@@ -55,7 +55,7 @@ def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *,
         partitions = max(1, min(len(sizes), int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))))
     bins = rows.sparkSession.createDataFrame(_table(_bins(sizes, partitions)))
     anywhere = F.pmod(F.xxhash64("topic_partition"), F.lit(partitions)).cast("int")
-    # What has a Spark partition for itself is sorted by a number, and no names are compared; what nobody counted comes
+    # What has a Spark partition for itself is sorted by a number, and no names are compared; what was not counted comes
     # behind it, in an order of its own.
     alone = [F.when(F.col(_BIN).isNotNull(), F.col(order)).asc_nulls_last()] if len(sizes) <= partitions else []
     return (
