@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Deliver, Effect
-from keyshared.errors import ConfigError, ConsumerExistsError, UnknownConsumerError
+from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
 from keyshared.hashing import KeyHash
 from keyshared.ranges import Moved, RangeMap, Weight
 
@@ -48,7 +48,7 @@ class AlphabetRing:
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Join."""
         if not name:
-            raise ConfigError("name", name, "be a text that is not empty")
+            raise ArgumentError("name", name, "be a non-empty str")
         if name in self._weights:
             raise ConsumerExistsError(name)
         return self._changed({**self._weights, name: weight})

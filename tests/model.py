@@ -39,8 +39,8 @@ from keyshared.effects import (
     Spilled,
 )
 from keyshared.errors import (
+    ArgumentError,
     ClockError,
-    ConfigError,
     ConsumerExistsError,
     KeyTypeError,
     OffsetOrderError,
@@ -210,7 +210,7 @@ def is_int(value: object, at_least: int) -> bool:
 def require_int(parameter: str, value: object, at_least: int) -> None:
     """Refuse anything but a whole number of at least this size."""
     if not is_int(value, at_least):
-        raise ConfigError(parameter, value, f"be an int of at least {at_least}")
+        raise ArgumentError(parameter, value, f"be an int of at least {at_least}")
 
 
 class ModelDispatcher:
@@ -448,7 +448,7 @@ class ModelDispatcher:
         def pull() -> None:
             require_int("most", most, 1)
             if only is not None and not isinstance(only, int):
-                raise ConfigError("only", only, "be an int")
+                raise ArgumentError("only", only, "be an int")
             consumer = self._connected(name)
             limit = consumer.limit
             consumer.limit += (most if only is None else 1) - self._room(consumer)
@@ -970,9 +970,9 @@ class ModelDispatcher:
 
     def _check_filters(self, filters: Sequence[str]) -> None:
         if isinstance(filters, str) or not all(isinstance(pattern, str) for pattern in filters):
-            raise ConfigError("filters", filters, "be a sequence of glob patterns")
+            raise ArgumentError("filters", filters, "be a sequence of glob patterns")
         if filters and (self.config.ordering_required or self.config.unit != DrainUnit.KEY):
-            raise ConfigError("filters", filters, "be empty with ordering_required or a unit larger than a key")
+            raise ArgumentError("filters", filters, "be empty with ordering_required or a unit larger than a key")
 
     def _find(self, name: str) -> Consumer | None:
         return next((consumer for consumer in self.consumers if consumer.name == name), None)

@@ -583,7 +583,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "cursor.Cell": {},
     "cursor.ContiguousCursor.append": {"cell": lambda: Cell(9)},
     "cursor.ContiguousCursor.from_token": {"text": lambda: cursor().to_token().text},
-    "cursor.ContiguousCursor.go_on": {"text": lambda: cursor().to_token().text},
+    "cursor.ContiguousCursor.resume_from": {"text": lambda: cursor().to_token().text},
     "dispatcher.KeySharedDispatcher.add_consumer": {"name": lambda: "new"},
     "dispatcher.KeySharedDispatcher.offer": {"offset": lambda: 9},
     "dispatcher.KeySharedDispatcher.offer_many": {"messages": lambda: [(9, "k", None)]},
@@ -713,7 +713,11 @@ def _members(name: str, thing: type) -> Iterator[_Found]:
 
 # The arguments are right, and the object is in no state for them
 REFUSED = frozenset(
-    {"placement.exclusive.ExclusiveRanges.add", "distribution.change.Quiescence.token", "segments.map.SegmentMap.prune"}
+    {
+        "placement.exclusive.ExclusiveRanges.add",
+        "distribution.change.Quiescence.quiesced",
+        "segments.map.SegmentMap.prune",
+    }
 )
 
 

@@ -63,7 +63,7 @@ def test_times_have_a_least_value_and_may_be_never(name: str, least: int) -> Non
     for value in (least - 1, True, 0.5, "1"):
         error = refusal(**{name: value})
         assert (name, value) == (error.parameter, error.value)
-        assert f"be an int of at least {least} or None for never" == error.requirement
+        assert f"be an int of at least {least}, or None for never" == error.requirement
 
 
 def test_fewer_tracked_than_loaded_messages_make_no_sense() -> None:
@@ -79,20 +79,20 @@ def test_what_is_in_flight_of_a_key_is_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "kind"),
+    ("name", "value", "requirement"),
     [
-        ("retry", None, "RetryPolicy"),
-        ("retry", {}, "RetryPolicy"),
-        ("poison", "DEAD_LETTER", "Poison"),
-        ("on_evict", "drop", "OnEvict"),
-        ("unmatched", "skip", "Unmatched"),
-        ("ordering_required", 1, "bool"),
-        ("unit", "hash", "DrainUnit"),
+        ("retry", None, "be a RetryPolicy"),
+        ("retry", {}, "be a RetryPolicy"),
+        ("poison", "DEAD_LETTER", "be a Poison"),
+        ("on_evict", "drop", "be one of OnEvict.REDELIVER, OnEvict.DROP"),
+        ("unmatched", "skip", "be one of Unmatched.SKIP, Unmatched.HOLD, Unmatched.ERROR"),
+        ("ordering_required", 1, "be a bool"),
+        ("unit", "hash", "be one of DrainUnit.KEY, DrainUnit.HASH, DrainUnit.RANGE"),
     ],
 )
-def test_policies_are_values_of_their_type_and_never_text(name: str, value: object, kind: str) -> None:
+def test_policies_are_values_of_their_type_and_never_text(name: str, value: object, requirement: str) -> None:
     error = refusal(**{name: value})
-    assert (name, value, f"be of type {kind}") == (error.parameter, error.value, error.requirement)
+    assert (name, value, requirement) == (error.parameter, error.value, error.requirement)
 
 
 @pytest.mark.parametrize("value", [True, "0", 1.5])

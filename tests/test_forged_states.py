@@ -15,7 +15,7 @@ from keyshared.buckets import BucketCheckpoints
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.journal import Command, Journal
 from keyshared.leases import LeaseQueue
 from keyshared.offsets import ProvenanceVector
@@ -234,7 +234,7 @@ def without_pause(state: Any) -> Any:
 def verdict(stored: Stored, forged: Any) -> str | None:
     try:
         made = stored.restore(forged)
-    except ConfigError:
+    except ArgumentError:
         return None
     except Exception as error:  # noqa: BLE001 - what comes out is the question
         return f"raises {type(error).__name__}: {error}"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from keyshared.errors import ConfigError, InvariantError
+from keyshared.errors import ArgumentError, InvariantError
 from keyshared.pendingacks import PendingAck, PendingAcks, Position
 
 EXTREMES = [0, 1, -1, 2**31 - 1, -(2**31), 2**64]
@@ -198,7 +198,7 @@ def test_a_part_of_what_is_not_pending_answers_none() -> None:
 def test_a_mistake_raises_and_changes_nothing(call: Callable[[PendingAcks], object], text: str) -> None:
     acks = pending(*THREE)
     before = list(acks)
-    with pytest.raises(ConfigError, match=text):
+    with pytest.raises(ArgumentError, match=text):
         call(acks)
     assert before == list(acks)
     acks.check_invariants()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.errors import ConfigError, InvariantError, KeyTypeError, SnapshotError
+from keyshared.errors import ArgumentError, InvariantError, KeyTypeError, SnapshotError
 from keyshared.hashing import DANUBE_32, XXH64_SEED_42, KeyHash
 from keyshared.ranges import HashRange, Moved, RangeMap
 
@@ -36,7 +36,7 @@ def test_a_range_can_be_read_from_inclusive_bounds() -> None:
 
 @pytest.mark.parametrize(("first", "last", "parameter"), [(3, 2, "stop"), (-1, 2, "start"), (0, "2", "last")])
 def test_inclusive_bounds_that_are_no_range_are_refused(first: Any, last: Any, parameter: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         HashRange.inclusive(first, last)
 
     assert parameter == caught.value.parameter
@@ -56,7 +56,7 @@ def test_a_range_is_half_open() -> None:
     [(-1, 5, "start"), (5, 5, "stop"), (5, 4, "stop"), (0.0, 4, "start"), (0, "4", "stop"), (False, 4, "start")],
 )
 def test_a_range_that_is_none_is_refused(start: Any, stop: Any, parameter: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         HashRange(start, stop)
 
     assert parameter == caught.value.parameter
@@ -108,16 +108,16 @@ def test_text_and_its_utf8_are_one_key() -> None:
 
 @pytest.mark.parametrize("slot", [-1, 256, 1.0, "1", None, True])
 def test_a_slot_that_is_not_there_is_refused_at_once(slot: Any) -> None:
-    with pytest.raises(ConfigError, match="from 0 to 255"):
+    with pytest.raises(ArgumentError, match="from 0 to 255"):
         HOLED.owner(slot)
-    with pytest.raises(ConfigError, match="from 0 to 255"):
+    with pytest.raises(ArgumentError, match="from 0 to 255"):
         HOLED.walk(slot)
 
 
 def test_a_message_without_a_key_has_no_slot() -> None:
-    with pytest.raises(ConfigError, match="without a key has no slot"):
+    with pytest.raises(ArgumentError, match="without a key has no slot"):
         HOLED.owner_of(None)  # type: ignore[arg-type]  # that is the point
-    with pytest.raises(ConfigError, match="without a key has no slot"):
+    with pytest.raises(ArgumentError, match="without a key has no slot"):
         HOLED.slot_of(None)  # type: ignore[arg-type]  # that is the point
 
 
@@ -187,7 +187,7 @@ def test_nothing_moves_between_equal_maps() -> None:
     [RangeMap(key_hash=DANUBE_32), RangeMap(slot_bits=15), RangeMap(key_hash=BYTE, slot_bits=8), None, "map"],
 )
 def test_maps_of_other_hashes_or_spaces_do_not_compare(other: Any) -> None:
-    with pytest.raises(ConfigError, match=r"be a RangeMap over 2\*\*16 slots of hash xxh64:42"):
+    with pytest.raises(ArgumentError, match=r"be a RangeMap over 2\*\*16 slots of hash xxh64:42"):
         RangeMap().moved(other)
 
 
@@ -324,7 +324,7 @@ def test_json_of_another_hash_than_the_named_one_is_refused() -> None:
     ],
 )
 def test_assignments_that_can_never_work_are_refused(assignments: Any, options: Any, parameter: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         RangeMap(assignments, **options)
 
     assert parameter == caught.value.parameter
@@ -345,7 +345,7 @@ def test_assignments_that_can_never_work_are_refused(assignments: Any, options: 
     ],
 )
 def test_stops_that_do_not_tile_the_space_are_refused(stops: Any, owners: Any, parameter: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         RangeMap.from_stops(stops, owners)
 
     assert parameter == caught.value.parameter

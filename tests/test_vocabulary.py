@@ -25,6 +25,12 @@ TWO_MEANINGS = {
     ),
     "balanced_boundaries": "the same answer from a histogram in memory and from one that is a frame",
 }
+KIT_BY_PATH = [
+    "keyshared.testing.machine",
+    "keyshared.testing.replay",
+    "keyshared.testing.steps",
+    "keyshared.testing.trial",
+]
 PAIRS = {
     "snapshot": "restore",
     "to_json": "from_json",
@@ -70,7 +76,7 @@ class Member(NamedTuple):
 
 def public_names() -> list[Name]:
     """All of `__all__`, packages as well as their modules: the same thing under the same name in both is one thing."""
-    more = ["keyshared", "keyshared.errors", "keyshared.testing"]
+    more = ["keyshared", "keyshared.errors", "keyshared.testing", *KIT_BY_PATH]
     if find_spec("pyspark"):
         more.append("keyshared.spark")
     modules = [*public_modules(), *((name, importlib.import_module(name)) for name in more)]
@@ -165,6 +171,19 @@ def verbs_without_a_pair(names: Iterable[Name]) -> Iterator[str]:
                 yield f"{owner} has one of {write} and {read}"
 
 
+def tokens_that_nothing_takes(names: Iterable[Name]) -> Iterator[str]:
+    """Where a part of a machine is written as a token, the machine starts again with ``resume_from=`` its text."""
+    takes = {name for name, one in classes(names) if "resume_from" in {each.name for each in parameters(one)}}
+    for name, last, static in members(names):
+        if _is_field(static):
+            continue
+        part = last.endswith("_token") and last not in {"to_token", "from_token"}
+        if part and name.rpartition(".")[0] not in takes:
+            yield f"{name} makes a token that resume_from does not take"
+        if last == "token":
+            yield f"{name} says not of what it is a token"
+
+
 def _is_field(static: object) -> bool:
     """A field of a value may have any name: `load` is a number as well."""
     return not inspect.isfunction(getattr(static, "__func__", static))
@@ -188,6 +207,7 @@ RULES = [
     instants_without_a_name,
     timeouts_that_want_more,
     verbs_without_a_pair,
+    tokens_that_nothing_takes,
 ]
 
 
@@ -290,6 +310,14 @@ class OtherVerb:
     def checkpoint(self) -> None: ...
 
 
+class Tokens:
+    def cursor_token(self) -> None: ...
+
+
+class Proof:
+    def token(self) -> None: ...
+
+
 class Measured(NamedTuple):
     load: int
 
@@ -311,6 +339,8 @@ class Measured(NamedTuple):
         (verbs_without_a_pair, ReadOnly, "one of to_json and from_json"),
         (verbs_without_a_pair, Inheriting, "one of snapshot and restore"),
         (verbs_without_a_pair, OtherVerb, "synonym"),
+        (tokens_that_nothing_takes, Tokens, "resume_from does not take"),
+        (tokens_that_nothing_takes, Proof, "not of what"),
     ],
     ids=lambda each: getattr(each, "__name__", None),
 )

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 
-from keyshared._checks import check_int, check_position
-from keyshared.errors import ConfigError, SnapshotError, shown
+from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_position, configuration
+from keyshared.errors import ArgumentError, SnapshotError, shown
 from keyshared.retry import Backoff, Poison, RetryPolicy
 
 __all__ = [
@@ -116,6 +116,7 @@ class DispatcherConfig:
     unit: DrainUnit = DrainUnit.KEY
     start: int | None = None
 
+    @configuration()
     def __post_init__(self) -> None:
         self._check_limits()
         self._check_times()
@@ -170,7 +171,7 @@ class DispatcherConfig:
             values["unmatched"] = _member(Unmatched, "unmatched", values["unmatched"])
             values["unit"] = _member(DrainUnit, "unit", values["unit"])
             return cls(**values)
-        except ConfigError as error:
+        except ArgumentError as error:
             parameter = f"config: {error.parameter}"
             raise SnapshotError(parameter, error.value, error.requirement) from error
 
@@ -184,44 +185,41 @@ class DispatcherConfig:
         ):
             check_int(name, getattr(self, name), 1)
         if self.max_tracked < self.window:
-            raise ConfigError("max_tracked", self.max_tracked, f"be at least window, {shown(self.window)}")
+            raise ArgumentError("max_tracked", self.max_tracked, f"be at least window, {shown(self.window)}")
         if self.max_loaded_per_key < self.max_in_flight_per_key:
             requirement = (
                 f"be at least max_in_flight_per_key, {shown(self.max_in_flight_per_key)}: what is in flight is loaded"
             )
-            raise ConfigError("max_loaded_per_key", self.max_loaded_per_key, requirement)
+            raise ArgumentError("max_loaded_per_key", self.max_loaded_per_key, requirement)
 
     def _check_times(self) -> None:
         for name, least in (("ack_timeout_ms", 1), ("inactive_grace_ms", 0), ("drain_timeout_ms", 0)):
             value = getattr(self, name)
             if value is not None:
-                check_int(name, value, least, " or None for never")
+                check_int(name, value, least, ", or None for never")
 
     def _check_kinds(self) -> None:
-        for name, kind in (
-            ("retry", RetryPolicy),
-            ("poison", Poison),
-            ("on_evict", OnEvict),
-            ("unmatched", Unmatched),
-            ("ordering_required", bool),
-            ("unit", DrainUnit),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                raise ConfigError(name, value, f"be of type {kind.__name__}")
+        check_kind("retry", self.retry, RetryPolicy)
+        check_kind("poison", self.poison, Poison)
+        check_enum("on_evict", self.on_evict, OnEvict)
+        check_enum("unmatched", self.unmatched, Unmatched)
+        check_bool("ordering_required", self.ordering_required)
+        check_enum("unit", self.unit, DrainUnit)
         if self.start is not None:
             check_position("start", self.start, "be None or an int")
 
     def _check_ordering(self) -> None:
         # Each of these would deliver a message although an older one was given up without the user's own settlement.
         if self.unmatched is Unmatched.SKIP:
-            raise ConfigError("unmatched", self.unmatched, "be HOLD or ERROR with ordering_required")
+            raise ArgumentError("unmatched", self.unmatched, "be HOLD or ERROR with ordering_required")
         if self.on_evict is OnEvict.DROP:
-            raise ConfigError("on_evict", self.on_evict, "be REDELIVER with ordering_required")
+            raise ArgumentError("on_evict", self.on_evict, "be REDELIVER with ordering_required")
         if self.poison not in {Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER}:
-            raise ConfigError("poison", self.poison, "be BLOCK or BLOCK_AND_DEAD_LETTER with ordering_required")
+            raise ArgumentError("poison", self.poison, "be BLOCK or BLOCK_AND_DEAD_LETTER with ordering_required")
         if self.unit is not DrainUnit.KEY:
-            raise ConfigError("unit", self.unit, "be KEY with ordering_required: its one lane is all there is to drain")
+            raise ArgumentError(
+                "unit", self.unit, "be KEY with ordering_required: its one lane is all there is to drain"
+            )
 
 
 def _names(kind: type[DispatcherConfig | RetryPolicy]) -> list[str]:
@@ -241,4 +239,4 @@ def _member(kind: type[_Kind], parameter: str, value: object) -> _Kind:
     for member in kind:
         if member.value == value:
             return member
-    raise ConfigError(parameter, value, f"be one of {', '.join(kind)}")
+    raise ArgumentError(parameter, value, f"be one of {', '.join(kind)}")

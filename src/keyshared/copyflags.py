@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self, TypeAlias
 
-from keyshared._checks import check_text, checked_rows
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared._checks import check_int, check_several, check_text, checked_rows, configuration
+from keyshared.errors import ArgumentError, SnapshotError
 
 __all__ = [
     "COPY_FLAGS_HEADER",
@@ -43,7 +43,7 @@ class CopyFlags(int):
         flags: The int; 0 for a record that was produced just now.
 
     Raises:
-        ConfigError: Not an int, negative, or with a level above `MAX_LEVEL`.
+        ArgumentError: Not an int, negative, or with a level above `MAX_LEVEL`.
 
     Source:
         Axual "Distribution model", Copy flags and algorithm.
@@ -61,7 +61,7 @@ class CopyFlags(int):
     def __new__(cls, flags: int = 0) -> Self:
         """Check the int; see the class."""
         if type(flags) not in _INTS or not 0 <= flags < 1 << MAX_LEVEL:
-            raise ConfigError("flags", flags, f"be an int of at least 0 and at most {MAX_LEVEL} bits")
+            raise ArgumentError("flags", flags, f"be an int of at least 0 and at most {MAX_LEVEL} bits")
         return super().__new__(cls, flags)
 
     @classmethod
@@ -72,7 +72,7 @@ class CopyFlags(int):
             levels: Its members, in any order.
 
         Raises:
-            ConfigError: One of them is no level.
+            ArgumentError: One of them is no level.
 
         Example:
             >>> CopyFlags.of(1, 3)
@@ -94,7 +94,7 @@ class CopyFlags(int):
             ``1 << (level - 1)``.
 
         Raises:
-            ConfigError: That is no level.
+            ArgumentError: That is no level.
         """
         _check_level(level)
         return 1 << (level - 1)
@@ -113,7 +113,7 @@ class CopyFlags(int):
             ``(1 << level) - 1``.
 
         Raises:
-            ConfigError: That is no level.
+            ArgumentError: That is no level.
         """
         _check_level(level)
         return (1 << level) - 1
@@ -128,7 +128,7 @@ class CopyFlags(int):
             Whether no flag of its level or of a lower one is set.
 
         Raises:
-            ConfigError: That is no level.
+            ArgumentError: That is no level.
         """
         return not self & self.mask(level)
 
@@ -164,7 +164,7 @@ class CopyFlags(int):
             These flags and that of the level.
 
         Raises:
-            ConfigError: That is no level.
+            ArgumentError: That is no level.
         """
         return CopyFlags(self | self.bit(level))
 
@@ -226,23 +226,23 @@ class BigEndian:
 
     width: int | None = None
 
+    @configuration()
     def __post_init__(self) -> None:
         if self.width is None:
             return
-        if type(self.width) is not int or not 1 <= self.width <= MAX_LEVEL // 8:
-            raise ConfigError("width", self.width, f"be None or an int from 1 to {MAX_LEVEL // 8}")
+        check_int("width", self.width, 1, ", or None", most=MAX_LEVEL // 8)
 
     def encode(self, flags: CopyFlags) -> bytes:
         """Write flags; see `FlagsCodec.encode`.
 
         Raises:
-            ConfigError: These are no flags, or they need more bytes than ``width``.
+            ArgumentError: These are no flags, or they need more bytes than ``width``.
         """
         flags = CopyFlags(flags)
         needed = (flags.bit_length() + 7) // 8 or 1
         width = needed if self.width is None else self.width
         if needed > width:
-            raise ConfigError("flags", flags, f"fit into {width} bytes; use lower levels or a wider codec")
+            raise ArgumentError("flags", flags, f"fit into {width} bytes; use lower levels or a wider codec")
         return flags.to_bytes(width, "big")
 
     def decode(self, data: bytes) -> CopyFlags:
@@ -273,7 +273,7 @@ class FlagsHeader:
         codec: How its bytes are meant.
 
     Raises:
-        ConfigError: The name is empty or no text, or the codec has no ``encode`` and ``decode``.
+        ArgumentError: The name is no non-empty str, or the codec has no ``encode`` and ``decode``.
 
     Example:
         >>> header = FlagsHeader()
@@ -286,10 +286,11 @@ class FlagsHeader:
     name: str = COPY_FLAGS_HEADER
     codec: FlagsCodec = field(default_factory=BigEndian)
 
+    @configuration()
     def __post_init__(self) -> None:
         check_text("name", self.name)
         if not all(callable(getattr(self.codec, method, None)) for method in ("encode", "decode")):
-            raise ConfigError("codec", self.codec, "be a FlagsCodec such as BigEndian()")
+            raise ArgumentError("codec", self.codec, "be a FlagsCodec such as BigEndian()")
 
     def read(self, headers: Headers) -> CopyFlags:
         """Read the flags of a record.
@@ -350,7 +351,7 @@ def strip_distribution_headers(
         A new list without them; the order of the others stays.
 
     Raises:
-        ConfigError: ``prefixes`` is a single text, or holds something that is not a text or is empty.
+        ArgumentError: ``prefixes`` is a single text, or holds something that is not a text or is empty.
 
     Source:
         Axual strips its own headers with an interceptor, by name; differs: by prefix, so that a new one is not missed.
@@ -359,12 +360,7 @@ def strip_distribution_headers(
         >>> strip_distribution_headers([("Axual-Copy-Flags", b"\x05"), ("trace", b"7"), ("Axual-Message-Id", b"1")])
         [('trace', b'7')]
     """
-    if isinstance(prefixes, str):
-        raise ConfigError("prefixes", prefixes, "be a collection of prefixes, not one text")
-    wanted = tuple(prefixes)
-    for prefix in wanted:
-        if type(prefix) is not str or not prefix:
-            raise ConfigError("prefixes", prefix, "hold texts that are not empty")
+    wanted = tuple(check_text("prefixes", prefix) for prefix in check_several("prefixes", prefixes, "prefixes"))
     return [
         (name, value)
         for name, value in checked_rows("header", headers, 2, "a name and a value")
@@ -376,5 +372,4 @@ _INTS: Final = frozenset({int, CopyFlags})  # a bool is no set of levels
 
 
 def _check_level(level: object) -> None:
-    if type(level) is not int or not 1 <= level <= MAX_LEVEL:
-        raise ConfigError("level", level, f"be an int from 1 to {MAX_LEVEL}")
+    check_int("level", level, 1, most=MAX_LEVEL)

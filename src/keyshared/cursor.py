@@ -22,7 +22,7 @@ from typing import Final, Self
 from zlib import crc32
 
 from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_offset, check_position, require
-from keyshared.errors import ConfigError, OffsetOrderError, SnapshotError
+from keyshared.errors import ArgumentError, OffsetOrderError, SnapshotError
 
 __all__ = ["DEFAULT_TOKEN_BYTES", "SETTLED", "Cell", "ContiguousCursor", "CursorToken", "OfferAnswer"]
 
@@ -124,7 +124,7 @@ class ContiguousCursor:
         outstanding: How many offered offsets are not settled.
 
     Raises:
-        ConfigError: ``start`` is neither None nor an int, or has more than 63 bits.
+        ArgumentError: ``start`` is neither None nor an int, or has more than 63 bits.
 
     Complexity:
         Memory O(outstanding), however much was settled above the lowest outstanding offset; after `from_token` also
@@ -189,10 +189,10 @@ class ContiguousCursor:
             [11, 13]
         """
         cursor = cls()
-        cursor.go_on(text)
+        cursor.resume_from(text)
         return cursor
 
-    def go_on(self, text: str) -> None:
+    def resume_from(self, text: str) -> None:
         """Take over what a token says, unchecked: nothing was offered to this cursor yet.
 
         Args:
@@ -318,7 +318,7 @@ class ContiguousCursor:
 
         Raises:
             OffsetOrderError: ``offset`` is no int, or not above `last`. Nothing was changed.
-            ConfigError: ``offset`` has more than 63 bits. Nothing was changed.
+            ArgumentError: ``offset`` has more than 63 bits. Nothing was changed.
 
         Complexity:
             O(1) amortised.
@@ -351,7 +351,7 @@ class ContiguousCursor:
             remembered of it.
 
         Raises:
-            ConfigError: ``offset`` is no int, or has more than 63 bits. Nothing was changed.
+            ArgumentError: ``offset`` is no int, or has more than 63 bits. Nothing was changed.
 
         Complexity:
             O(log n) amortised, n offsets outstanding.
@@ -373,7 +373,7 @@ class ContiguousCursor:
             How many of them were outstanding.
 
         Raises:
-            ConfigError: One of them is no int, or has more than 63 bits. Nothing was changed.
+            ArgumentError: One of them is no int, or has more than 63 bits. Nothing was changed.
 
         Complexity:
             O(k log n) amortised, k offsets given, n outstanding.
@@ -403,7 +403,7 @@ class ContiguousCursor:
             The lowest outstanding offset; else the first one that is not below ``read_to``, nor known to be settled.
 
         Raises:
-            ConfigError: ``read_to`` is neither None nor an int, or has more than 63 bits.
+            ArgumentError: ``read_to`` is neither None nor an int, or has more than 63 bits.
 
         Complexity:
             O(1), and after `from_token` O(n), n ranges of the token.
@@ -482,7 +482,7 @@ class ContiguousCursor:
             The token; with as many acked ranges as fit, lowest first.
 
         Raises:
-            ConfigError: ``max_bytes`` is no int, or too small for the position alone (a few dozen do for any log);
+            ArgumentError: ``max_bytes`` is no int, or too small for the position alone (a few dozen do for any log);
                 or ``read_to`` is no position.
 
         Complexity:
@@ -497,7 +497,7 @@ class ContiguousCursor:
             _write(numbers, 0 if self.safe_cursor is None else resume - self.safe_cursor)
         least = len(_seal(numbers))
         if type(max_bytes) is not int or max_bytes < least:
-            raise ConfigError("max_bytes", max_bytes, f"be an int of at least {least} to hold the position")
+            raise ArgumentError("max_bytes", max_bytes, f"be an int of at least {least} to hold the position")
         room = (max_bytes - len(_MAGIC)) * 3 // 4 - _CHECKSUM_BYTES
         ranges = [] if resume is None else [stretch for stretch in self.acked_ranges() if stretch[0] > resume]
         omitted = [] if resume is None else _write_ranges(numbers, room, resume, ranges)

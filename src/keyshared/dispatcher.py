@@ -60,7 +60,7 @@ from keyshared.effects import (
     Skipped,
     SkipReason,
 )
-from keyshared.errors import ClockError, ConfigError, ConsumerExistsError, InvariantError, SnapshotError
+from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, InvariantError, SnapshotError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.ranges import Weight
@@ -143,7 +143,7 @@ class KeySharedDispatcher(Generic[Item]):
         draining = None if drain_timeout_ms is None else WatchedList()
         self._window = window_for(config, self._routing, draining)
         if resume_from is not None:
-            self._window.cursor.go_on(resume_from)
+            self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
         self._endings = Endings(config, self._window, timers)
         self._notes = self._endings.notes
@@ -154,7 +154,7 @@ class KeySharedDispatcher(Generic[Item]):
         if drain_timeout_ms is not None and draining is not None:
             self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
         self._outbox = Outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
-        self._outbox.go_on(paused=False)
+        self._outbox.resume(paused=False)
         self._now = 0
         self._epoch = 0
 
@@ -191,7 +191,7 @@ class KeySharedDispatcher(Generic[Item]):
         Raises:
             SnapshotError: The state is truncated, forged, of another version, of another placement or drain unit.
             ClockError: ``now_ms`` is not an int of at least 0.
-            ConfigError: ``epoch`` is not an int of at least 0.
+            ArgumentError: ``epoch`` is not an int of at least 0.
 
         Complexity:
             O(n log n), n messages outstanding.
@@ -218,7 +218,7 @@ class KeySharedDispatcher(Generic[Item]):
             new.check_invariants()
         except SnapshotError:
             raise
-        except (ConfigError, ConsumerExistsError, InvariantError) as broken:
+        except (ArgumentError, ConsumerExistsError, InvariantError) as broken:
             raise data.refuse(f"describe a dispatcher that can exist ({broken})") from broken
         return new
 
@@ -242,7 +242,7 @@ class KeySharedDispatcher(Generic[Item]):
             ClockError: ``now_ms`` went back.
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
-            ConfigError: The offset has more than 63 bits.
+            ArgumentError: The offset has more than 63 bits.
             WindowFullError: `free_slots` is 0.
             UnmatchedKeyError: Nobody accepts the key or nobody owns its slot, and the policy is to raise.
 
@@ -282,7 +282,7 @@ class KeySharedDispatcher(Generic[Item]):
             As `offer`.
 
         Raises:
-            ConfigError: Something else than such tuples was given.
+            ArgumentError: Something else than such tuples was given.
             MisuseError: As `offer`, for any of them; then none was taken.
         """
         now = checked_now(now_ms, self._now)
@@ -309,7 +309,7 @@ class KeySharedDispatcher(Generic[Item]):
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a receipt.
+            ArgumentError: That cannot be a receipt.
 
         Complexity:
             O(1) amortised plus what is delivered; O(log n) for a late ack.
@@ -345,7 +345,7 @@ class KeySharedDispatcher(Generic[Item]):
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: Something else than receipts was given; then nothing was settled.
+            ArgumentError: Something else than receipts was given; then nothing was settled.
         """
         now = checked_now(now_ms, self._now)
         batch = checked_receipts(receipts)
@@ -370,7 +370,7 @@ class KeySharedDispatcher(Generic[Item]):
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a receipt, or the delay is not an int of at least 0.
+            ArgumentError: That cannot be a receipt, or the delay is not an int of at least 0.
 
         Source:
             Pulsar issue 23480: a nack must not reorder its key.
@@ -407,7 +407,7 @@ class KeySharedDispatcher(Generic[Item]):
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a receipt, or the time is not an int of at least 1.
+            ArgumentError: That cannot be a receipt, or the time is not an int of at least 1.
         """
         check_length("extend_ms", extend_ms, at_least=1)
         length = self._config.ack_timeout_ms if extend_ms is None else extend_ms
@@ -479,10 +479,10 @@ class KeySharedDispatcher(Generic[Item]):
             The deliveries that are possible now; `Ignored` if the message is not blocked.
         """
 
-        def go_on(entry: Entry, _: list[Effect]) -> None:
+        def unblock(entry: Entry, _: list[Effect]) -> None:
             self._endings.unblock_one(entry, reset_failures=reset_failures)
 
-        return self._confirm(offset, _BLOCKED, IgnoredReason.NOT_BLOCKED, now_ms, go_on)
+        return self._confirm(offset, _BLOCKED, IgnoredReason.NOT_BLOCKED, now_ms, unblock)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Say that a message can no longer be read: it is settled now, or when the delivery that is open ends.
@@ -535,7 +535,7 @@ class KeySharedDispatcher(Generic[Item]):
         Raises:
             ClockError: ``now_ms`` went back.
             ConsumerExistsError: The name is connected.
-            ConfigError: The name, a pattern, the weight or the limit can never work.
+            ArgumentError: The name, a pattern, the weight or the limit can never work.
 
         Complexity:
             O(vnodes log n + lanes that wait + what is delivered), and O(open deliveries) if anything waits at all.
@@ -560,7 +560,7 @@ class KeySharedDispatcher(Generic[Item]):
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: The time is not an int of at least 0.
+            ArgumentError: The time is not an int of at least 0.
         """
         now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
@@ -607,7 +607,7 @@ class KeySharedDispatcher(Generic[Item]):
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: The limit is not an int of at least 0.
+            ArgumentError: The limit is not an int of at least 0.
             UnknownConsumerError: It is not connected, or only drains.
         """
         now = checked_now(now_ms, self._now)
@@ -632,7 +632,7 @@ class KeySharedDispatcher(Generic[Item]):
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: ``most`` or ``only`` can never work.
+            ArgumentError: ``most`` or ``only`` can never work.
             UnknownConsumerError: It is not connected, or only drains.
 
         Complexity:
@@ -750,7 +750,7 @@ class KeySharedDispatcher(Generic[Item]):
             The text, and what of the acked stretches did not fit.
 
         Raises:
-            ConfigError: Not even the position fits.
+            ArgumentError: Not even the position fits.
 
         Example:
             >>> from keyshared import HashRing
@@ -859,7 +859,7 @@ class KeySharedDispatcher(Generic[Item]):
             raise data.field("ranges").refuse("belong to the placement that is given: same kind, same settings")
         load_window(data, self._window, self._endings, self._timers, now=self._now, items=items)
         load_drains(data, self._window, self._drains, self._now)
-        self._outbox.go_on(paused=data.field("paused").flag())
+        self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
 
     def _answer(

@@ -12,8 +12,8 @@ keys and has no such collisions.
 
 from typing import Final, NamedTuple
 
-from keyshared._checks import checked_kinds, require
-from keyshared.errors import BatchError, ConfigError, HashHolderError
+from keyshared._checks import check_int, checked_kinds, require
+from keyshared.errors import ArgumentError, BatchError, HashHolderError
 
 __all__ = ["DEFAULT_UNSET_HASH", "DrainingEntry", "DrainingHash", "DrainingHashes", "DrainingStats", "add_up"]
 
@@ -125,7 +125,7 @@ class DrainingHashes:
         unset_hash: The hash that means "none was computed" and never drains. None if every number is a hash.
 
     Raises:
-        ConfigError: ``unset_hash`` is neither an int nor None.
+        ArgumentError: ``unset_hash`` is neither an int nor None.
 
     Source:
         PIP-379, DrainingHashesTracker. Differs: a call returns what it unblocked, where the original calls a handler;
@@ -145,7 +145,7 @@ class DrainingHashes:
 
     def __init__(self, *, unset_hash: int | None = DEFAULT_UNSET_HASH) -> None:
         if unset_hash is not None:
-            _check_int("unset_hash", unset_hash)
+            check_int("unset_hash", unset_hash)
         self._unset = unset_hash
         self._drains: dict[int, DrainingHash] = {}
         self._cleared: dict[str, int] = {}
@@ -165,12 +165,12 @@ class DrainingHashes:
 
         Raises:
             HashHolderError: The hash drains at another consumer. Nothing was changed.
-            ConfigError: The hash is the unset one or no int, ``count`` is no int of at least 1, or ``consumer`` is no
+            ArgumentError: The hash is the unset one or no int, ``count`` is no int of at least 1, or ``consumer`` is no
                 text. Nothing was changed.
         """
         drain = self._checked(consumer, hash_, count)
         if hash_ == self._unset:
-            raise ConfigError("hash_", hash_, "be the hash of a message; this number means that none was computed")
+            raise ArgumentError("hash_", hash_, "be the hash of a message; this number means that none was computed")
         if drain is None:
             drain = self._drains[hash_] = DrainingHash(hash_, consumer, count)
         elif drain.holder != consumer:
@@ -198,7 +198,7 @@ class DrainingHashes:
 
         Raises:
             HashHolderError: The hash drains at another consumer. Nothing was changed.
-            ConfigError: ``count`` is more than the hash waits for, or an argument has the wrong type. Nothing was
+            ArgumentError: ``count`` is more than the hash waits for, or an argument has the wrong type. Nothing was
                 changed.
         """
         drain = self._checked(consumer, hash_, count)
@@ -207,7 +207,7 @@ class DrainingHashes:
         if drain.holder != consumer:
             raise HashHolderError(hash_, drain.holder, consumer)
         if count > drain.unacked:
-            raise ConfigError("count", count, f"be at most {drain.unacked}, what hash {hash_} waits for")
+            raise ArgumentError("count", count, f"be at most {drain.unacked}, what hash {hash_} waits for")
         drain.unacked -= count
         if drain.unacked:
             return []
@@ -233,7 +233,7 @@ class DrainingHashes:
             Whether the hash drains at another consumer.
 
         Raises:
-            ConfigError: An argument has the wrong type. Nothing was changed.
+            ArgumentError: An argument has the wrong type. Nothing was changed.
 
         Complexity:
             O(1), whatever drains.
@@ -335,17 +335,12 @@ class DrainingHashes:
     def _checked(self, consumer: object, hash_: int, count: int) -> DrainingHash | None:
         """Check the arguments, and find the drain."""
         if type(consumer) is not str or not consumer:
-            raise ConfigError("consumer", consumer, "be a text that is not empty")
-        _check_int("hash_", hash_)
+            raise ArgumentError("consumer", consumer, "be a non-empty str")
+        check_int("hash_", hash_)
         if type(count) is not int or count < 1:
-            raise ConfigError("count", count, "be an int of at least 1")
+            raise ArgumentError("count", count, "be an int of at least 1")
         return self._drains.get(hash_)
 
     def _clear(self, drain: DrainingHash) -> None:
         del self._drains[drain.hash]
         self._cleared[drain.holder] = self._cleared.get(drain.holder, 0) + 1
-
-
-def _check_int(parameter: str, value: object) -> None:
-    if type(value) is not int:  # a bool is an int to Python, but no hash
-        raise ConfigError(parameter, value, "be an int")

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_int, check_text, checked_now, require
+from keyshared._checks import check_int, check_kind, check_text, checked_now, require
 from keyshared.draining import DrainingEntry, DrainingStats, add_up
-from keyshared.errors import ClockError, ConfigError, ConsumerExistsError, UnknownConsumerError
+from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, UnknownConsumerError
 from keyshared.pendingacks import PendingAck, PendingAcks, Position, check_position
 from keyshared.ranges import Moved, RangeMap
 
@@ -194,7 +194,7 @@ class DrainTracker:
         now_ms: The time.
 
     Raises:
-        ConfigError: An argument is of the wrong type, or the timeout is less than 1.
+        ArgumentError: An argument is of the wrong type, or the timeout is less than 1.
         ClockError: ``now_ms`` is not an int of at least 0.
 
     Source:
@@ -219,8 +219,7 @@ class DrainTracker:
     __slots__ = ("_drains", "_generation", "_members", "_now", "_owners", "_timeout_ms", "_waves")
 
     def __init__(self, owners: RangeMap, *, drain_timeout_ms: int | None = None, now_ms: int = 0) -> None:
-        if not isinstance(owners, RangeMap):
-            raise ConfigError("owners", owners, "be a RangeMap")
+        check_kind("owners", owners, RangeMap)
         if drain_timeout_ms is not None:
             check_int("drain_timeout_ms", drain_timeout_ms, 1, ", or None for no deadline")
         if type(now_ms) is not int or now_ms < 0:
@@ -247,7 +246,7 @@ class DrainTracker:
         Raises:
             ConsumerExistsError: It is connected. Nothing was changed.
             UnknownConsumerError: Somebody owns slots who is not connected. Nothing was changed.
-            ConfigError: ``consumer`` is no text, or ``owners`` is no map of the same space. Nothing was changed.
+            ArgumentError: ``consumer`` is no text, or ``owners`` is no map of the same space. Nothing was changed.
             ClockError: ``now_ms`` went back. Nothing was changed.
 
         Complexity:
@@ -275,7 +274,7 @@ class DrainTracker:
 
         Raises:
             UnknownConsumerError: Somebody owns slots who is not connected, or leaves. Nothing was changed.
-            ConfigError: ``consumer`` is no text, or ``owners`` is no map of the same space. Nothing was changed.
+            ArgumentError: ``consumer`` is no text, or ``owners`` is no map of the same space. Nothing was changed.
             ClockError: ``now_ms`` went back. Nothing was changed.
 
         Complexity:
@@ -305,7 +304,7 @@ class DrainTracker:
 
         Raises:
             UnknownConsumerError: Somebody owns slots who is not connected. Nothing was changed.
-            ConfigError: ``owners`` is no map of the same space. Nothing was changed.
+            ArgumentError: ``owners`` is no map of the same space. Nothing was changed.
             ClockError: ``now_ms`` went back. Nothing was changed.
 
         Complexity:
@@ -327,7 +326,7 @@ class DrainTracker:
             ends the drain: as unblocked, as the hash of what is replayed, or as handed over.
 
         Raises:
-            ConfigError: There is no such slot. Nothing was changed.
+            ArgumentError: There is no such slot. Nothing was changed.
 
         Complexity:
             O(log r), r runs of the map; whatever drains and is pending.
@@ -356,7 +355,7 @@ class DrainTracker:
             The receipt; or why the entry must not be sent, as `refusal` gives it, and counted like there.
 
         Raises:
-            ConfigError: There is no such slot, an argument has the wrong type, or the entry is pending there with
+            ArgumentError: There is no such slot, an argument has the wrong type, or the entry is pending there with
                 another hash. Nothing was changed.
 
         Complexity:
@@ -364,11 +363,11 @@ class DrainTracker:
         """
         check_position(position)
         if type(messages) is not int or messages < 1:
-            raise ConfigError("messages", messages, "be an int of at least 1")
+            raise ArgumentError("messages", messages, "be an int of at least 1")
         member = self._members.get(consumer)
         known = None if member is None else member.pending.get(position)
         if known is not None and known.hash != hash_:
-            raise ConfigError(
+            raise ArgumentError(
                 "hash_", hash_, f"be {known.hash}, with which {position} is pending: hashes do not change"
             )
         refusal = self.refusal(consumer, hash_)
@@ -394,8 +393,8 @@ class DrainTracker:
             What that did: nothing, if it was late, double or foreign.
 
         Raises:
-            ConfigError: ``messages`` is neither an int of at least 1 nor None, or ``position`` is not one. Nothing was
-                changed.
+            ArgumentError: ``messages`` is neither an int of at least 1 nor None, or ``position`` is not one. Nothing
+                was changed.
 
         Complexity:
             O(log n), n entries pending there.
@@ -431,7 +430,7 @@ class DrainTracker:
             What was handed over before is forgotten, but not returned: it was told already.
 
         Raises:
-            ConfigError: One of them is no position. Nothing was changed.
+            ArgumentError: One of them is no position. Nothing was changed.
 
         Complexity:
             O(k log n), k entries, n pending there.
@@ -461,7 +460,7 @@ class DrainTracker:
             What was pending, and which hashes that unblocks, each once.
 
         Raises:
-            ConfigError: ``position`` is not one. Nothing was changed.
+            ArgumentError: ``position`` is not one. Nothing was changed.
 
         Complexity:
             O(c log n + k log n), c consumers, k entries taken off, n pending.
@@ -519,7 +518,7 @@ class DrainTracker:
         return tuple(self._members)
 
     def owner(self, hash_: int) -> str | None:
-        """Give who owns a hash, or None in a hole; `ConfigError` if there is no such slot. O(log r)."""
+        """Give who owns a hash, or None in a hole; `ArgumentError` if there is no such slot. O(log r)."""
         return self._owners.owner(hash_)
 
     def pending(self, consumer: str) -> tuple[PendingAck, ...]:
@@ -537,7 +536,7 @@ class DrainTracker:
             Who owns it, who holds what of it, since when, and how often somebody was refused.
 
         Raises:
-            ConfigError: There is no such slot.
+            ArgumentError: There is no such slot.
 
         Complexity:
             O(c + k log k), c consumers, k entries of the hash.
@@ -622,8 +621,7 @@ class DrainTracker:
         self, owners: RangeMap, *, joining: str | None = None, leaving: str | None = None
     ) -> list[Moved]:
         """Check a new map of owners, and tell what it moves."""
-        if not isinstance(owners, RangeMap):
-            raise ConfigError("owners", owners, "be a RangeMap")
+        check_kind("owners", owners, RangeMap)
         for name in owners.owners:
             if name == leaving or (name != joining and name not in self._members):
                 raise UnknownConsumerError(name)

@@ -17,7 +17,8 @@ cost is O(len(key) + len(pattern)), whatever the pattern: a chunk between two st
 from collections.abc import Callable, Iterable
 from typing import AnyStr, Final, Generic, TypeAlias
 
-from keyshared.errors import ConfigError
+from keyshared._checks import check_kind, check_several
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key, key_bytes, required_key_bytes
 
 __all__ = ["MAX_GAP_CHUNK", "Glob", "KeyFilter"]
@@ -161,7 +162,7 @@ class Glob:
             with keys that hold a star (key ``a*x`` does not match its ``a*``) is not copied.
 
     Raises:
-        ConfigError: The pattern is no text, cannot be written in UTF-8, ends in a lone backslash, or has more than
+        ArgumentError: The pattern is no text, cannot be written in UTF-8, ends in a lone backslash, or has more than
             `MAX_GAP_CHUNK` characters between two stars with a ``?`` among them.
 
     Source:
@@ -214,7 +215,7 @@ class Glob:
 
         Raises:
             KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None.
+            ArgumentError: The key is None.
 
         Complexity:
             O(len(key) + len(pattern)).
@@ -244,7 +245,7 @@ class KeyFilter:
         danube_compat: As in `Glob`.
 
     Raises:
-        ConfigError: A pattern is not one, or a single text was given instead of several.
+        ArgumentError: A pattern is not one, or a single text was given instead of several.
 
     Complexity:
         To accept: O(len(key)) for exact patterns and prefixes however many exact ones there are, and each other pattern
@@ -262,8 +263,7 @@ class KeyFilter:
     __slots__ = ("_accepts_all", "_danube_compat", "_exact", "_general", "_patterns", "_prefixes")
 
     def __init__(self, patterns: Iterable[str] = (), *, danube_compat: bool = False) -> None:
-        if isinstance(patterns, str | bytes):
-            raise ConfigError("patterns", patterns, "be several patterns, not one text")
+        check_several("patterns", patterns, "patterns")
         globs = [Glob(pattern, danube_compat=danube_compat) for pattern in patterns]
         self._patterns = tuple(dict.fromkeys(glob.pattern for glob in globs))
         self._danube_compat = danube_compat
@@ -338,12 +338,11 @@ def _unpickle_filter(patterns: tuple[str, ...], danube_compat: bool) -> KeyFilte
 
 
 def _checked_pattern(pattern: object) -> str:
-    if not isinstance(pattern, str):
-        raise ConfigError("pattern", pattern, "be a text")
+    pattern = check_kind("pattern", pattern, str)
     try:
         pattern.encode()
     except UnicodeEncodeError:
-        raise ConfigError("pattern", pattern, "be text that UTF-8 can express") from None
+        raise ArgumentError("pattern", pattern, "be a str that UTF-8 can express") from None
     return pattern
 
 
@@ -355,7 +354,7 @@ def _tokens(pattern: str, *, escape: bool) -> list[_Token]:
         if escape and char == _ESCAPE:
             escaped = next(chars, None)
             if escaped is None:
-                raise ConfigError("pattern", pattern, r"not end in a lone backslash; write \\ for a backslash")
+                raise ArgumentError("pattern", pattern, r"not end in a lone backslash; write \\ for a backslash")
             tokens.append((False, escaped))
         else:
             tokens.append((char in {_STAR, _ANY_ONE}, char))
@@ -381,7 +380,7 @@ def _check_gaps(pattern: str, tokens: list[_Token], *, in_bytes: bool) -> None:
         length = sum(len(char.encode()) if in_bytes and char is not None else 1 for char in chunk)
         if length > MAX_GAP_CHUNK:
             requirement = f"have at most {MAX_GAP_CHUNK} characters between two stars if there is a ? among them"
-            raise ConfigError("pattern", pattern, requirement)
+            raise ArgumentError("pattern", pattern, requirement)
 
 
 def _compiled(tokens: list[_Token], *, in_bytes: bool) -> Callable[[bytes], bool]:

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from sortedcontainers import SortedDict
 
-from keyshared._checks import require
-from keyshared.errors import ConfigError
+from keyshared._checks import check_int, require
+from keyshared.errors import ArgumentError
 
 __all__ = ["PendingAck", "PendingAcks", "Position", "check_position"]
 
@@ -44,7 +44,7 @@ def check_position(position: object) -> None:
         position: Must be a pair of ints.
 
     Raises:
-        ConfigError: It is not.
+        ArgumentError: It is not.
     """
     if (
         not isinstance(position, tuple)
@@ -52,7 +52,7 @@ def check_position(position: object) -> None:
         or type(position[0]) is not int
         or type(position[1]) is not int
     ):
-        raise ConfigError("position", position, "be a pair of ints, such as (ledger, entry)")
+        raise ArgumentError("position", position, "be a pair of ints, such as (ledger, entry)")
 
 
 class PendingAcks:
@@ -98,16 +98,16 @@ class PendingAcks:
             False if this is closed: the entry must not be sent then. Nothing was changed.
 
         Raises:
-            ConfigError: An argument has the wrong type, or ``remaining`` is negative. Nothing was changed.
+            ArgumentError: An argument has the wrong type, or ``remaining`` is negative. Nothing was changed.
 
         Complexity:
             O(log n), n entries pending.
         """
         check_position(position)
-        _check_int("hash_", hash_)
-        _check_int("generation", generation)
+        check_int("hash_", hash_)
+        check_int("generation", generation)
         if type(remaining) is not int or remaining < 0:
-            raise ConfigError("remaining", remaining, "be an int of at least 0")
+            raise ArgumentError("remaining", remaining, "be an int of at least 0")
         if self._closed:
             return False
         if position in self._acks:
@@ -168,13 +168,13 @@ class PendingAcks:
             How many remain, never less than 0; None if the entry is not pending.
 
         Raises:
-            ConfigError: ``messages`` is no int of at least 1. Nothing was changed.
+            ArgumentError: ``messages`` is no int of at least 1. Nothing was changed.
 
         Complexity:
             O(1).
         """
         if type(messages) is not int or messages < 1:
-            raise ConfigError("messages", messages, "be an int of at least 1")
+            raise ArgumentError("messages", messages, "be an int of at least 1")
         ack = self._acks.get(position)
         if ack is None:
             return None
@@ -192,7 +192,7 @@ class PendingAcks:
             What was taken off, in ascending order.
 
         Raises:
-            ConfigError: ``position`` is not one. Nothing was changed.
+            ArgumentError: ``position`` is not one. Nothing was changed.
 
         Complexity:
             O((1 + k) log n), k entries taken off, n pending; what stays is not looked at.
@@ -317,8 +317,3 @@ class PendingAcks:
         del positions[ack.position]
         if not positions:
             del self._by_hash[ack.hash]
-
-
-def _check_int(parameter: str, value: object) -> None:
-    if type(value) is not int:  # a bool is an int to Python, but nobody's hash
-        raise ConfigError(parameter, value, "be an int")

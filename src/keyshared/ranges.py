@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, Self, TypeAlias
 
 from xxhash import xxh64_intdigest
 
-from keyshared._checks import check_int, check_kind, checked_kinds, checked_rows
-from keyshared.errors import ConfigError, InvariantError, SnapshotError, shown
+from keyshared._checks import check_int, check_kind, check_text, checked_kinds, checked_rows
+from keyshared.errors import ArgumentError, InvariantError, SnapshotError, shown
 from keyshared.hashing.named import (
     DEFAULT_SLOT_BITS,
     KEY_HASHES,
@@ -43,7 +43,7 @@ class HashRange:
         stop: One past the last slot.
 
     Raises:
-        ConfigError: Not ints, negative, or empty.
+        ArgumentError: Not ints, negative, or empty.
 
     Source:
         PIP-486 ranges are half-open as well; PIP-379's and Celeriant's are inclusive and are converted at the edge.
@@ -59,21 +59,20 @@ class HashRange:
     def __post_init__(self) -> None:
         check_int("start", self.start, 0)
         if type(self.stop) is not int or self.stop <= self.start:
-            raise ConfigError("stop", self.stop, f"be an int greater than start ({shown(self.start)})")
+            raise ArgumentError("stop", self.stop, f"be an int greater than start ({shown(self.start)})")
 
     @classmethod
     def inclusive(cls, first: int, last: int) -> Self:
         """Read a range that names its last slot, as Pulsar and Celeriant write them.
 
         Raises:
-            ConfigError: Not ints, negative, or the last one comes before the first.
+            ArgumentError: Not ints, negative, or the last one comes before the first.
 
         Example:
             >>> HashRange.inclusive(0, 0xFFFF)
             HashRange(start=0, stop=65536)
         """
-        if type(last) is not int:
-            raise ConfigError("last", last, "be an int")
+        check_int("last", last)
         return cls(first, last + 1)
 
     def __contains__(self, slot: object) -> bool:
@@ -150,14 +149,12 @@ def check_space(key_hash: object, slot_bits: object) -> None:
         slot_bits: Must be an int from 1 to the width of the hash, and at most 32.
 
     Raises:
-        ConfigError: They do not.
+        ArgumentError: They do not.
         MissingExtraError: The hash needs a package that is not installed.
     """
-    if not isinstance(key_hash, KeyHash):
-        raise ConfigError("key_hash", key_hash, "be a KeyHash")
+    key_hash = check_kind("key_hash", key_hash, KeyHash)
     most = min(MAX_SLOT_BITS, key_hash.bits)
-    if type(slot_bits) is not int or not 1 <= slot_bits <= most:
-        raise ConfigError("slot_bits", slot_bits, f"be an int from 1 to {most} with hash {key_hash.name}")
+    check_int("slot_bits", slot_bits, 1, f" with hash {key_hash.name}", most=most)
     if key_hash.name in KEY_HASHES:
         key_hash.function(b"")  # a hash whose package is missing raises here, not at some message in the middle of work
 
@@ -175,8 +172,8 @@ class RangeMap:
         slot_bits: There are ``2**slot_bits`` slots.
 
     Raises:
-        ConfigError: Two ranges overlap, a range leaves the space, an owner is empty or no text, or the hash is narrower
-            than the space.
+        ArgumentError: Two ranges overlap, a range leaves the space, an owner is no non-empty str, or the hash is
+            narrower than the space.
 
     Complexity:
         O(n log n), n ranges.
@@ -207,7 +204,7 @@ class RangeMap:
         end = 0
         for piece, owner in sorted(_checked(assignments), key=lambda pair: pair[0]):
             if piece.start < end:
-                raise ConfigError("range", piece, f"not overlap another one, which ends at {end}")
+                raise ArgumentError("range", piece, f"not overlap another one, which ends at {end}")
             if piece.start > end:
                 stops.append(piece.start)
                 runs.append(None)
@@ -216,7 +213,7 @@ class RangeMap:
             end = piece.stop
         check_space(key_hash, slot_bits)
         if end > 1 << slot_bits:
-            raise ConfigError("stop", end, f"be at most {1 << slot_bits}, the number of slots")
+            raise ArgumentError("stop", end, f"be at most {1 << slot_bits}, the number of slots")
         if end < 1 << slot_bits:
             stops.append(1 << slot_bits)
             runs.append(None)
@@ -240,7 +237,7 @@ class RangeMap:
             slot_bits: There are ``2**slot_bits`` slots.
 
         Raises:
-            ConfigError: The runs do not tile the space, or an owner is no text, or is empty.
+            ArgumentError: The runs do not tile the space, or an owner is no non-empty str.
 
         Example:
             >>> RangeMap.from_stops([10, 65536], ["a", None]).ranges_of("a")
@@ -248,14 +245,14 @@ class RangeMap:
         """
         check_space(key_hash, slot_bits)
         if len(stops) != len(owners):
-            raise ConfigError("owners", len(owners), f"be as many as stops ({len(stops)})")
+            raise ArgumentError("owners", len(owners), f"be as many as stops ({len(stops)})")
         end = 0
         for stop in stops:
             if type(stop) is not int or stop <= end:
-                raise ConfigError("stop", stop, f"be an int greater than the one before it ({end})")
+                raise ArgumentError("stop", stop, f"be an int greater than the one before it ({end})")
             end = stop
         if end != 1 << slot_bits:
-            raise ConfigError("last stop", end, f"be {1 << slot_bits}, the number of slots")
+            raise ArgumentError("last stop", end, f"be {1 << slot_bits}, the number of slots")
         if not _NAME_TYPES.issuperset(map(type, owners)) or "" in owners:
             for owner in owners:
                 if owner is not None:
@@ -314,7 +311,7 @@ class RangeMap:
 
         Raises:
             KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None: a message without a key has no slot.
+            ArgumentError: The key is None: a message without a key has no slot.
         """
         return self._function(key if key.__class__ is bytes else required_key_bytes(key)) >> self._shift
 
@@ -328,7 +325,7 @@ class RangeMap:
             Who owns it; None in a hole.
 
         Raises:
-            ConfigError: There is no such slot.
+            ArgumentError: There is no such slot.
 
         Complexity:
             O(log n), n runs.
@@ -343,7 +340,7 @@ class RangeMap:
 
         Raises:
             KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None: a message without a key has no slot.
+            ArgumentError: The key is None: a message without a key has no slot.
 
         Complexity:
             O(len(key) + log n), n runs; allocates nothing for ``bytes``.
@@ -376,7 +373,7 @@ class RangeMap:
             A lazy iterator: asking for one owner looks at one run, if the slot is not in a hole.
 
         Raises:
-            ConfigError: There is no such slot.
+            ArgumentError: There is no such slot.
 
         Complexity:
             O(log n) to start, then O(runs passed).
@@ -437,7 +434,8 @@ class RangeMap:
             The longest runs with one old and one new owner, in slot order; empty if the maps are equal.
 
         Raises:
-            ConfigError: The maps are of different hashes or spaces, so their slots have nothing to do with each other.
+            ArgumentError: The maps are of different hashes or spaces, so their slots have nothing to do with each
+                other.
 
         Complexity:
             O(n), n runs of both.
@@ -502,7 +500,7 @@ class RangeMap:
             found = key_hash_named(data["hash"]) if key_hash is None else key_hash
             stops, owners = _list_in(data, "stops"), _owners_in(data)
             built = cls.from_stops(stops, owners, key_hash=found, slot_bits=data["slot_bits"])  # type: ignore[arg-type]  # checked there
-        except ConfigError as error:
+        except ArgumentError as error:
             raise SnapshotError(*error.args) from error
         for name, written in built.to_json().items():
             if written != data[name]:  # one map has one form, so to_json() never wrote this
@@ -539,11 +537,11 @@ class RangeMap:
 
     def _check_same_space(self, other: object) -> None:
         if not isinstance(other, RangeMap) or self._space != other._space:
-            raise ConfigError("after", other, f"be a RangeMap over {self._space_text}")
+            raise ArgumentError("after", other, f"be a RangeMap over {self._space_text}")
 
     def _checked_slot(self, slot: int) -> int:
         if type(slot) is not int or not 0 <= slot < 1 << self._slot_bits:
-            raise ConfigError("slot", slot, f"be an int from 0 to {(1 << self._slot_bits) - 1}")
+            raise ArgumentError("slot", slot, f"be an int from 0 to {(1 << self._slot_bits) - 1}")
         return slot
 
     def __eq__(self, other: object) -> bool:
@@ -570,8 +568,7 @@ def _is_name(owner: object) -> bool:
 
 
 def _check_owner(owner: object) -> None:
-    if not _is_name(owner):
-        raise ConfigError("owner", owner, "be a text that is not empty")
+    check_text("owner", owner)
 
 
 def _list_in(data: Mapping[str, object], name: str) -> list[object]:

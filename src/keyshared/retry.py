@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final
 
-from keyshared._checks import check_int
-from keyshared.errors import ConfigError
+from keyshared._checks import check_bool, check_enum, check_int, configuration
+from keyshared.errors import ArgumentError
 
 __all__ = [
     "DEFAULT_BASE_DELAY_MS",
@@ -63,13 +63,13 @@ class RetryPolicy:
     max_delay_ms: int = DEFAULT_MAX_DELAY_MS
     backoff: Backoff = Backoff.EXPONENTIAL
 
+    @configuration()
     def __post_init__(self) -> None:
         if self.max_redeliveries is not None:
             check_int("max_redeliveries", self.max_redeliveries, 0, ", or None for no limit")
         check_int("base_delay_ms", self.base_delay_ms, 0)
         check_int("max_delay_ms", self.max_delay_ms, 0)
-        if not isinstance(self.backoff, Backoff):
-            raise ConfigError("backoff", self.backoff, "be Backoff.FIXED or Backoff.EXPONENTIAL")
+        check_enum("backoff", self.backoff, Backoff)
 
     def delay_ms(self, failures: int, requested_ms: int | None = None) -> int | None:
         """How long a message that has failed waits for its next delivery.
@@ -82,7 +82,7 @@ class RetryPolicy:
             Milliseconds, 0 for at once, or None if the message is exhausted.
 
         Raises:
-            ConfigError: A number is negative or no int.
+            ArgumentError: A number is negative or no int.
 
         Complexity:
             O(1).
@@ -144,13 +144,12 @@ class Poison:
     BLOCK_AND_DEAD_LETTER: ClassVar["Poison"]
     QUARANTINE: ClassVar["Poison"]
 
+    @configuration()
     def __post_init__(self) -> None:
-        if not isinstance(self.archive, bool):
-            raise ConfigError("archive", self.archive, "be True or False")
-        if not isinstance(self.then, Then):
-            raise ConfigError("then", self.then, "be Then.SETTLE, Then.BLOCK or Then.QUARANTINE")
+        check_bool("archive", self.archive)
+        check_enum("then", self.then, Then)
         if self.then is Then.QUARANTINE and not self.archive:
-            raise ConfigError("archive", self.archive, "be True with Then.QUARANTINE: the key has to go somewhere")
+            raise ArgumentError("archive", self.archive, "be True with Then.QUARANTINE: the key has to go somewhere")
 
     @property
     def name(self) -> str:
@@ -158,6 +157,7 @@ class Poison:
         return _POISON_NAMES[self]
 
     @classmethod
+    @configuration()
     def from_name(cls, name: str) -> "Poison":
         """The policy of that `name`.
 
@@ -177,7 +177,7 @@ class Poison:
         for poison, known in _POISON_NAMES.items():
             if known == name:
                 return poison
-        raise ConfigError("poison", name, f"be one of {', '.join(_POISON_NAMES.values())}")
+        raise ArgumentError("poison", name, f"be one of {', '.join(_POISON_NAMES.values())}")
 
     def __repr__(self) -> str:
         return f"Poison.{self.name}"

@@ -18,8 +18,8 @@ from fractions import Fraction
 from itertools import count, islice
 from typing import Final, Self, TypeAlias
 
-from keyshared._checks import check_int
-from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError
+from keyshared._checks import check_int, check_number, check_several, configuration
+from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
 from keyshared.placement.protocol import find_consumer
 from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
@@ -39,7 +39,7 @@ _DANUBE_ID_BITS: Final = 64
 
 def _decimal(consumer_id: object) -> str:
     if type(consumer_id) is not int or consumer_id >> _DANUBE_ID_BITS:
-        raise ConfigError("consumer id", consumer_id, "be an int, or its decimal digits")
+        raise ArgumentError("consumer id", consumer_id, "be an int, or its decimal digits")
     return str(consumer_id)
 
 
@@ -61,7 +61,7 @@ class HashRing:
         key_hash: Places keys and points.
 
     Raises:
-        ConfigError: A value that can never work.
+        ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
         ConsumerExistsError: A name is given twice.
 
     Complexity:
@@ -107,7 +107,7 @@ class HashRing:
             vnodes: Points of a consumer; Danube has 100.
 
         Raises:
-            ConfigError: An id is not an unsigned 64-bit number.
+            ArgumentError: An id is not an unsigned 64-bit number.
             ConsumerExistsError: An id is given twice (Danube takes it, as a second consumer with the same points).
 
         Source:
@@ -150,7 +150,7 @@ class HashRing:
             range_size: Number of slots with slot 0, which never occurs.
 
         Raises:
-            ConfigError: A value that can never work.
+            ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
             ConsumerExistsError: A name is given twice.
             MissingExtraError: ``keyshared[pulsar]`` is not installed.
 
@@ -174,11 +174,10 @@ class HashRing:
         key_hash: KeyHash,
         rules: RingRules,
     ) -> None:
-        check_space(key_hash, slot_bits)
-        if type(vnodes) is not int or not 1 <= vnodes <= _MOST_VNODES:
-            raise ConfigError("vnodes", vnodes, f"be an int from 1 to {_MOST_VNODES}")
-        if isinstance(consumers, str | bytes):
-            raise ConfigError("consumers", consumers, "be several names, not one text")
+        with configuration():
+            check_space(key_hash, slot_bits)
+            check_int("vnodes", vnodes, 1, most=_MOST_VNODES)
+        check_several("consumers", consumers, "names")
         self._vnodes = vnodes
         self._slot_bits = slot_bits
         self._key_hash = key_hash
@@ -205,7 +204,8 @@ class HashRing:
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ConfigError: The name is empty or no text; the weight is not positive and finite, or gives too many points.
+            ArgumentError: The name is empty or no text; the weight is not positive and finite, or gives too many
+                points.
 
         Complexity:
             O(v log v + p), v points of the consumer and p of all.
@@ -252,7 +252,7 @@ class HashRing:
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight is not positive and finite or gives too many points.
+            ArgumentError: The weight is not positive and finite or gives too many points.
 
         Complexity:
             O(d log d + p), d points of difference and p of all.
@@ -307,7 +307,7 @@ class HashRing:
 
         Raises:
             KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None.
+            ArgumentError: The key is None.
         """
         return self.ranges.owner_of(key)
 
@@ -318,7 +318,7 @@ class HashRing:
             Distinct consumers; fewer than ``n`` if fewer own something.
 
         Raises:
-            ConfigError: ``n`` is not an int of at least 0, or the key is None.
+            ArgumentError: ``n`` is not an int of at least 0, or the key is None.
             KeyTypeError: See `key_bytes`.
 
         Example:
@@ -377,11 +377,10 @@ class HashRing:
 
     def _vnodes_of(self, weight: object) -> int:
         # fractions, because products of floats are rounded, and half a point must be half a point everywhere
-        if isinstance(weight, bool) or not isinstance(weight, int | float | Fraction) or not 0 < weight < float("inf"):
-            raise ConfigError("weight", weight, "be a positive, finite number")
-        vnodes = max(1, (2 * self._vnodes * Fraction(weight) + 1) // 2)
+        exact = Fraction(check_number("weight", weight, above=True))
+        vnodes = max(1, (2 * self._vnodes * exact + 1) // 2)
         if vnodes > _MOST_VNODES:
-            raise ConfigError("weight", weight, f"give at most {_MOST_VNODES} points ({self._vnodes} for weight 1)")
+            raise ArgumentError("weight", weight, f"give at most {_MOST_VNODES} points ({self._vnodes} for weight 1)")
         return vnodes
 
     def _points_of(self, name: str, member: _Member, start: int, stop: int) -> Iterator[_Point]:

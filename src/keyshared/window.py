@@ -106,7 +106,7 @@ class InFlightWindow(WindowBooks):
 
         Raises:
             OffsetOrderError: The offset is not an int greater than the last one.
-            ConfigError: The offset has more than 63 bits.
+            ArgumentError: The offset has more than 63 bits.
             WindowFullError: No slot is free.
         """
         cursor = self.cursor

@@ -13,7 +13,7 @@ from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, 
 from keyshared.config import DrainUnit
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Evicted, Released, ReleaseReason
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.hashing import KeyHash
 from keyshared.ranges import RangeMap
 from keyshared.retry import Poison, RetryPolicy
@@ -228,10 +228,10 @@ class TestWithTheOtherRules:
     @larger
     def test_filters_are_refused_because_two_keys_of_a_slot_could_have_two_owners(self, unit: DrainUnit) -> None:
         dispatcher = subscription("bob", unit=unit)
-        with pytest.raises(ConfigError, match=f"be empty with the drain unit {unit.name}") as caught:
+        with pytest.raises(ArgumentError, match=f"be empty with the drain unit {unit.name}") as caught:
             dispatcher.add_consumer("ann", filters=["a*"])
         assert ("filters", ("a*",)) == (caught.value.parameter, caught.value.value)
-        with pytest.raises(ConfigError, match="be empty with the drain unit"):
+        with pytest.raises(ArgumentError, match="be empty with the drain unit"):
             dispatcher.set_filters("bob", ["a*"])
         assert ["bob"] == list(dispatcher.stats().consumers)
         assert [] == dispatcher.set_filters("bob", [])

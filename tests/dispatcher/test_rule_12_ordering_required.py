@@ -8,7 +8,7 @@ from tests.alphabet import Watched, advanced, deliver, fill, subscription
 from keyshared.config import DispatcherConfig, OnEvict, Unmatched
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Evicted, Released, ReleaseReason
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.retry import Poison
 
 
@@ -70,7 +70,7 @@ def test_blocked_messages_are_unblocked_by_their_own_key() -> None:
 def test_policies_that_would_pass_over_a_message_are_refused(field: str, value: object) -> None:
     strict: dict[str, Any] = {"ordering_required": True, "unmatched": Unmatched.HOLD, "poison": Poison.BLOCK}
 
-    with pytest.raises(ConfigError, match="with ordering_required") as caught:
+    with pytest.raises(ArgumentError, match="with ordering_required") as caught:
         DispatcherConfig(**strict | {field: value})
     assert (field, value) == (caught.value.parameter, caught.value.value)
 
@@ -79,8 +79,8 @@ def test_filters_are_refused_because_the_one_lane_has_one_owner() -> None:
     dispatcher = ordered("ann")
     before = dispatcher.snapshot()
 
-    with pytest.raises(ConfigError, match=r"filters .* ordering_required"):
+    with pytest.raises(ArgumentError, match=r"filters .* ordering_required"):
         dispatcher.add_consumer("bob", filters=["b*"])
-    with pytest.raises(ConfigError, match=r"filters .* ordering_required"):
+    with pytest.raises(ArgumentError, match=r"filters .* ordering_required"):
         dispatcher.set_filters("ann", ["*"])
     assert before == dispatcher.snapshot()

@@ -27,7 +27,7 @@ from keyshared.effects import (
     SkipReason,
     Spilled,
 )
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.journal import COMMANDS, Command
 from keyshared.journal.commands import call, fields_of
 from keyshared.ring import HashRing
@@ -82,5 +82,5 @@ def test_no_effect_is_left_out_above() -> None:
 
 
 def test_a_command_that_no_method_answers_to_is_refused_with_those_that_do() -> None:
-    with pytest.raises(ConfigError, match="command is 'snapshot'; it must be one of offer, ack, nack"):
+    with pytest.raises(ArgumentError, match="command is 'snapshot'; it must be one of offer, ack, nack"):
         call(KeySharedDispatcher(HashRing()), Command(0, 0, "snapshot"), now_ms=0)

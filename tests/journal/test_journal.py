@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from keyshared.config import DispatcherConfig, Unmatched
-from keyshared.errors import ConfigError, InvariantError, SnapshotError
+from keyshared.errors import ArgumentError, InvariantError, SnapshotError
 from keyshared.journal import Command, Journal, OutcomeRow
 from keyshared.placement import AutoSplit
 from keyshared.retry import RetryPolicy
@@ -239,9 +239,9 @@ class TestRefused:
         journal = joined()
         before = journal.to_bytes()
 
-        with pytest.raises(ConfigError, match="be an int"):
+        with pytest.raises(ArgumentError, match="be an int"):
             journal.apply(command)
-        with pytest.raises(ConfigError, match="until_ms"):
+        with pytest.raises(ArgumentError, match="until_ms"):
             journal.advance("soon")  # type: ignore[arg-type]  # on purpose
         assert before == journal.to_bytes()
 
@@ -274,7 +274,7 @@ class TestState:
         assert state == Journal.from_bytes(state, HashRing(), max_bytes=1 << 256).to_bytes()
         with pytest.raises(SnapshotError, match=f"at most {size - 1} bytes"):
             Journal.from_bytes(state, HashRing(), max_bytes=size - 1)
-        with pytest.raises(ConfigError, match="max_bytes is 0"):
+        with pytest.raises(ArgumentError, match="max_bytes is 0"):
             Journal.from_bytes(state, HashRing(), max_bytes=0)
 
     def test_a_state_has_neither_less_nor_more_than_was_written(self) -> None:
@@ -376,7 +376,7 @@ class TestState:
         assert () == again.ring.consumers
 
     def test_a_ring_is_one(self) -> None:
-        with pytest.raises(ConfigError, match="joined is 7; it must be the ring of a journal, or None"):
+        with pytest.raises(ArgumentError, match="joined is 7; it must be the ring of a journal, or None"):
             Journal.from_bytes(joined().to_bytes(), HashRing(), joined=7)  # type: ignore[arg-type]  # on purpose
 
     def test_a_dispatcher_that_cannot_exist_is_refused(self) -> None:
@@ -390,12 +390,12 @@ class TestState:
     ids=["split", "none", "taken", "names"],
 )
 def test_only_an_empty_ring_will_do_whose_history_does_not_matter(ring: Any) -> None:
-    with pytest.raises(ConfigError, match="placement"):
+    with pytest.raises(ArgumentError, match="placement"):
         Journal(ring)
-    with pytest.raises(ConfigError, match="placement"):
+    with pytest.raises(ArgumentError, match="placement"):
         Journal.from_bytes(joined().to_bytes(), ring)
 
 
 def test_a_configuration_is_one() -> None:
-    with pytest.raises(ConfigError, match="config"):
+    with pytest.raises(ArgumentError, match="config"):
         Journal(HashRing(), {})  # type: ignore[arg-type]  # on purpose

@@ -29,8 +29,8 @@ from keyshared.effects import (
     Spilled,
 )
 from keyshared.errors import (
+    ArgumentError,
     ClockError,
-    ConfigError,
     ConsumerExistsError,
     InvariantError,
     KeyTypeError,
@@ -509,16 +509,16 @@ class TestOrderingRequired:
 
     @pytest.mark.parametrize("poison", [Poison.DEAD_LETTER, Poison.DROP, Poison.QUARANTINE])
     def test_a_policy_that_lets_newer_ones_pass_is_refused(self, poison: Poison) -> None:
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ArgumentError) as caught:
             LeaseConfig(ordering_required=True, poison=poison)
         assert ("poison", poison) == (caught.value.parameter, caught.value.value)
 
     def test_ranges_are_refused(self) -> None:
-        with pytest.raises(ConfigError, match="be None with ordering_required"):
+        with pytest.raises(ArgumentError, match="be None with ordering_required"):
             LeaseQueue(letters(), LeaseConfig(ordering_required=True, poison=Poison.BLOCK))
-        with pytest.raises(ConfigError, match="be None with ordering_required"):
+        with pytest.raises(ArgumentError, match="be None with ordering_required"):
             self.line().set_placement(letters())
-        with pytest.raises(ConfigError, match="be a placement, unless"):
+        with pytest.raises(ArgumentError, match="be a placement, unless"):
             LeaseQueue()
 
 
@@ -1294,33 +1294,33 @@ class TestBadArguments:
         ("an offset as text", lambda made: made.offer("9", "a1"), OffsetOrderError),
         ("an old offset", lambda made: made.offer(1, "a1"), OffsetOrderError),
         ("a key as int", lambda made: made.offer(9, 5), KeyTypeError),
-        ("no producer", lambda made: made.offer(9, "a", producer="p"), ConfigError),
-        ("half a producer", lambda made: made.offer(9, "a", producer=("p",)), ConfigError),
-        ("a producer as int", lambda made: made.offer(9, "a", producer=(5, 5)), ConfigError),
-        ("a number as bool", lambda made: made.offer(9, "a", producer=("p", True)), ConfigError),
+        ("no producer", lambda made: made.offer(9, "a", producer="p"), ArgumentError),
+        ("half a producer", lambda made: made.offer(9, "a", producer=("p",)), ArgumentError),
+        ("a producer as int", lambda made: made.offer(9, "a", producer=(5, 5)), ArgumentError),
+        ("a number as bool", lambda made: made.offer(9, "a", producer=("p", True)), ArgumentError),
         ("a consumer twice", lambda made: made.add_consumer("ann"), ConsumerExistsError),
-        ("a name as int", lambda made: made.add_consumer(5), ConfigError),
-        ("a leaver as int", lambda made: made.remove_consumer(5), ConfigError),
-        ("a drain before now", lambda made: made.remove_consumer("ann", drain_ms=-1), ConfigError),
-        ("a drain as bool", lambda made: made.remove_consumer("ann", drain_ms=True), ConfigError),
-        ("an asker as int", lambda made: made.reserve(5), ConfigError),
+        ("a name as int", lambda made: made.add_consumer(5), ArgumentError),
+        ("a leaver as int", lambda made: made.remove_consumer(5), ArgumentError),
+        ("a drain before now", lambda made: made.remove_consumer("ann", drain_ms=-1), ArgumentError),
+        ("a drain as bool", lambda made: made.remove_consumer("ann", drain_ms=True), ArgumentError),
+        ("an asker as int", lambda made: made.reserve(5), ArgumentError),
         ("nobody asks", lambda made: made.consume("zoe"), UnknownConsumerError),
         ("nobody asks why", lambda made: made.why_empty("zoe"), UnknownConsumerError),
-        ("nothing is asked for", lambda made: made.reserve("ann", 0), ConfigError),
-        ("much is asked for", lambda made: made.consume("ann", 1.5), ConfigError),
-        ("a reservation as text", lambda made: made.commit("1"), ConfigError),
-        ("a reservation as None", lambda made: made.abort(None), ConfigError),
-        ("an offset to ack", lambda made: made.ack("0", 1), ConfigError),
-        ("a lease as bool", lambda made: made.ack(0, True), ConfigError),
-        ("no handle", lambda made: made.ack_many([5]), ConfigError),
-        ("half a handle", lambda made: made.ack_many([(0, 1), (0,)]), ConfigError),
-        ("a delay", lambda made: made.nack(0, 1, delay_ms=-1), ConfigError),
-        ("no delay", lambda made: made.nack(0, 1, delay_ms=None), ConfigError),
-        ("no time", lambda made: made.extend(0, 1, extend_ms=0), ConfigError),
-        ("an offset to park", lambda made: made.park("0"), ConfigError),
+        ("nothing is asked for", lambda made: made.reserve("ann", 0), ArgumentError),
+        ("much is asked for", lambda made: made.consume("ann", 1.5), ArgumentError),
+        ("a reservation as text", lambda made: made.commit("1"), ArgumentError),
+        ("a reservation as None", lambda made: made.abort(None), ArgumentError),
+        ("an offset to ack", lambda made: made.ack("0", 1), ArgumentError),
+        ("a lease as bool", lambda made: made.ack(0, True), ArgumentError),
+        ("no handle", lambda made: made.ack_many([5]), ArgumentError),
+        ("half a handle", lambda made: made.ack_many([(0, 1), (0,)]), ArgumentError),
+        ("a delay", lambda made: made.nack(0, 1, delay_ms=-1), ArgumentError),
+        ("no delay", lambda made: made.nack(0, 1, delay_ms=None), ArgumentError),
+        ("no time", lambda made: made.extend(0, 1, extend_ms=0), ArgumentError),
+        ("an offset to park", lambda made: made.park("0"), ArgumentError),
         ("a key to unblock", lambda made: made.unblock(5), KeyTypeError),
-        ("an offset to cut", lambda made: made.truncate(1.5), ConfigError),
-        ("an offset to trim", lambda made: made.trimmable("0"), ConfigError),
+        ("an offset to cut", lambda made: made.truncate(1.5), ArgumentError),
+        ("an offset to trim", lambda made: made.trimmable("0"), ArgumentError),
         *(
             (f"a clock {now!r} for {name}", lambda made, call=call, now=now: call(made, now), ClockError)
             for now in (99, "200", True)
@@ -1344,7 +1344,7 @@ class TestBadArguments:
         with pytest.raises(error) as caught:
             call(made)
         assert before == made.snapshot()
-        assert isinstance(caught.value, ConfigError | MisuseError)
+        assert isinstance(caught.value, ArgumentError | MisuseError)
 
     @pytest.mark.parametrize(
         ("field", "value"),
@@ -1367,7 +1367,7 @@ class TestBadArguments:
         ],
     )
     def test_a_configuration_that_can_never_work_is_refused(self, field: str, value: object) -> None:
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ArgumentError) as caught:
             LeaseConfig(**{field: value})  # type: ignore[arg-type]  # the mistake
         assert (field, value) == (caught.value.parameter, caught.value.value)
 

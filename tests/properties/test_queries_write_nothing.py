@@ -285,7 +285,7 @@ SUBJECTS = {
     ),
     "ContiguousCursor": Subject(
         ContiguousCursor,
-        inputs("append", "close", "go_on", "offer", "pass_to", "recall", "settle", "settle_many", "skip"),
+        inputs("append", "close", "offer", "pass_to", "recall", "resume_from", "settle", "settle_many", "skip"),
         of_cursor,
         {"offset": [0, 4, 9], "read_to": [None, 0, 9]},
     ),

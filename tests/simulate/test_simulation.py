@@ -11,7 +11,7 @@ from tests.histories import HistoryJudge
 
 from keyshared.config import DispatcherConfig, OnEvict, Unmatched
 from keyshared.effects import BlockReason
-from keyshared.errors import ConfigError, KeyTypeError, OffsetOrderError, UnmatchedKeyError
+from keyshared.errors import ArgumentError, KeyTypeError, OffsetOrderError, UnmatchedKeyError
 from keyshared.retry import Backoff, Poison, RetryPolicy
 from keyshared.simulate import (
     Answer,
@@ -211,7 +211,7 @@ def test_a_message_waits_outside_while_there_is_no_room() -> None:
     ids=count(),
 )
 def test_arrivals_with_impossible_times_are_refused(arrival: Arrival, parameter: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         list(Simulation(one(), [arrival]))
     assert parameter == caught.value.parameter
 
@@ -229,7 +229,7 @@ def test_what_the_dispatcher_refuses_is_refused() -> None:
 
 
 def test_only_a_plan_can_be_simulated() -> None:
-    with pytest.raises(ConfigError, match="plan"):
+    with pytest.raises(ArgumentError, match="plan"):
         Simulation({}, [])  # type: ignore[arg-type]
 
 

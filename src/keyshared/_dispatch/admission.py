@@ -8,7 +8,7 @@ from keyshared._dispatch.membership import Membership
 from keyshared._window.lanes import State
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.effects import Item
-from keyshared.errors import ConfigError, OffsetOrderError, UnmatchedKeyError, WindowFullError
+from keyshared.errors import ArgumentError, OffsetOrderError, UnmatchedKeyError, WindowFullError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.window import InFlightWindow
 
@@ -101,7 +101,7 @@ class Admission:
         batch: list[_Keyed] = []
         for message in messages:
             if not isinstance(message, tuple) or len(message) != 3:  # noqa: PLR2004  # offset, key, item
-                raise ConfigError("message", message, "be a tuple of offset, key and item")
+                raise ArgumentError("message", message, "be a tuple of offset, key and item")
             batch.append((message[0], key_bytes(message[1]), message[2]))
         first_new = next((i for i, message in enumerate(batch) if not self.is_known(message[0])), len(batch))
         self._check_new(batch[first_new:])

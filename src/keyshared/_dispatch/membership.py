@@ -7,7 +7,7 @@ of the messages that a consumer held is decided by `Endings`, and the window's `
 from collections.abc import Iterable
 from typing import Final
 
-from keyshared._checks import check_int
+from keyshared._checks import check_int, check_kind
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.routing import Routing
@@ -15,7 +15,7 @@ from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import Entry
 from keyshared.config import DispatcherConfig, DrainUnit, Unmatched
 from keyshared.effects import Effect, Evicted, ReleaseReason
-from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, UnknownConsumerError
+from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, UnknownConsumerError
 from keyshared.glob import KeyFilter
 from keyshared.placement.protocol import Placement
 from keyshared.ranges import Weight
@@ -51,7 +51,7 @@ class Membership:
 
     def connected(self, name: str) -> Member:
         """The member of that name that is active or inactive."""
-        _check_name(name)
+        check_kind("name", name, str)
         member = self.members.get(name)
         if member is None or member.state is MemberState.DRAINING:
             raise UnknownConsumerError(name)
@@ -81,7 +81,7 @@ class Membership:
         self, name: str, filters: Iterable[str], weight: Weight | None, limit: int | None, notices: list[Effect]
     ) -> None:
         """Start a session; one that was still draining under the name ends first."""
-        _check_name(name)
+        check_kind("name", name, str)
         before = self.members.get(name)
         if before is not None and before.state is not MemberState.DRAINING:
             raise ConsumerExistsError(name)
@@ -101,7 +101,7 @@ class Membership:
         """End a session, at once or when what it holds is finished."""
         if drain_ms is not None:
             check_int("drain_ms", drain_ms, 0, ", or None for no limit")
-        _check_name(name)
+        check_kind("name", name, str)
         member = self.members.get(name)
         if member is None:
             return
@@ -122,7 +122,7 @@ class Membership:
 
     def deactivate(self, name: str, now: int) -> None:
         """Its connection is gone: it keeps its keys for the grace period."""
-        _check_name(name)
+        check_kind("name", name, str)
         member = self.members.get(name)
         if member is None or member.state is not MemberState.ACTIVE:
             return
@@ -225,10 +225,10 @@ class Membership:
 
     def _check_filter(self, accepts: KeyFilter) -> None:
         if self._config.ordering_required and accepts.patterns:
-            raise ConfigError("filters", accepts.patterns, "be empty with ordering_required: one lane has one owner")
+            raise ArgumentError("filters", accepts.patterns, "be empty with ordering_required: one lane has one owner")
         if self._config.unit is not DrainUnit.KEY and accepts.patterns:
             requirement = f"be empty with the drain unit {self._config.unit.name}: all keys of a unit have one owner"
-            raise ConfigError("filters", accepts.patterns, requirement)
+            raise ArgumentError("filters", accepts.patterns, requirement)
 
     def _release_all(self, member: Member, notices: list[Effect], reason: ReleaseReason) -> None:
         for entry in held_by(member):
@@ -256,11 +256,6 @@ class Membership:
 def held_by(member: Member) -> list[Entry]:
     """What a consumer holds, in offset order."""
     return [member.open[offset] for offset in sorted(member.open)]
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str):
-        raise ConfigError("name", name, "be a str")
 
 
 def _checked_limit(limit: int) -> int:

@@ -67,7 +67,7 @@ class Outbox:
         self.reported: int | None = None
         self.paused = False
 
-    def go_on(self, *, paused: bool) -> None:
+    def resume(self, *, paused: bool) -> None:
         """Begin with books that were filled in another life, whose host knows their cursor.
 
         A pause follows from the room there is, unless that lies between none and a quarter: then it is as it was. The

@@ -8,7 +8,7 @@ from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
 from keyshared._dispatch.members import Member
 from keyshared._window.lanes import Entry, State
 from keyshared.effects import Ignored, IgnoredReason
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 __all__ = ["Receipt", "check_length", "check_receipt", "checked_receipts", "current", "explain_ignored"]
 
@@ -21,26 +21,26 @@ _BLOCKED: Final = int(State.BLOCKED)
 
 
 def check_receipt(offset: object, consumer: object, attempt: object) -> None:
-    """Raise `ConfigError` unless these could be a receipt at all."""
+    """Raise `ArgumentError` unless these could be a receipt at all."""
     check_offset("offset", offset)
     if not isinstance(consumer, str):
-        raise ConfigError("consumer", consumer, "be a str")
+        raise ArgumentError("consumer", consumer, "be a str")
     if type(attempt) is not int:
-        raise ConfigError("attempt", attempt, "be an int")
+        raise ArgumentError("attempt", attempt, "be an int")
 
 
 def check_length(parameter: str, value: object, *, at_least: int) -> None:
-    """Raise `ConfigError` unless that is a stretch of time, or None for the default."""
+    """Raise `ArgumentError` unless that is a stretch of time, or None for the default."""
     if value is not None:
         check_int(parameter, value, at_least, ", or None")
 
 
 def checked_receipts(receipts: Iterable[object]) -> list[Receipt]:
-    """The receipts, or `ConfigError` if one of them is none."""
+    """The receipts, or `ArgumentError` if one of them is none."""
     checked: list[Receipt] = []
     for receipt in receipts:
         if not isinstance(receipt, tuple) or len(receipt) != 3:  # noqa: PLR2004  # offset, consumer, attempt
-            raise ConfigError("receipt", receipt, "be a tuple of offset, consumer and attempt")
+            raise ArgumentError("receipt", receipt, "be a tuple of offset, consumer and attempt")
         check_receipt(*receipt)
         checked.append(receipt)
     return checked

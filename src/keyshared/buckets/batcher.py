@@ -19,9 +19,9 @@ from fractions import Fraction
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from keyshared._checks import check_int, checked_now
+from keyshared._checks import check_int, check_kind, checked_now, configuration
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
-from keyshared.errors import ConfigError, InvariantError, SequenceOrderError
+from keyshared.errors import ArgumentError, InvariantError, SequenceOrderError
 
 __all__ = [
     "DEFAULT_BATCH_BYTES",
@@ -76,7 +76,7 @@ class EntryBatch:
         messages: In the order of their sequence ids; at least one.
 
     Raises:
-        ConfigError: There are no messages, the id is no int, or the bounds are not two hashes in order.
+        ArgumentError: There are no messages, the id is no int, or the bounds are not two hashes in order.
 
     Source:
         PIP-486, ``entry_hash_min`` and ``entry_hash_max``, inclusive on the wire and here.
@@ -89,13 +89,12 @@ class EntryBatch:
 
     def __post_init__(self) -> None:
         if type(self.messages) is not tuple or not self.messages:
-            raise ConfigError("messages", self.messages, "be a tuple of at least one message")
-        if type(self.sequence_id) is not int:
-            raise ConfigError("sequence_id", self.sequence_id, "be an int")
+            raise ArgumentError("messages", self.messages, "be a tuple of at least one message")
+        check_int("sequence_id", self.sequence_id)
         if type(self.hash_min) is not int or type(self.hash_max) is not int:
-            raise ConfigError("bounds", (self.hash_min, self.hash_max), "be ints")
+            raise ArgumentError("bounds", (self.hash_min, self.hash_max), "be ints")
         if not 0 <= self.hash_min <= self.hash_max < HASH_STOP:
-            raise ConfigError("bounds", (self.hash_min, self.hash_max), f"be two hashes below {HASH_STOP} in order")
+            raise ArgumentError("bounds", (self.hash_min, self.hash_max), f"be two hashes below {HASH_STOP} in order")
 
     @classmethod
     def of(cls, messages: Iterable[BatchMessage]) -> "EntryBatch":
@@ -105,7 +104,7 @@ class EntryBatch:
             messages: Those of one bucket, in order.
 
         Raises:
-            ConfigError: There are none.
+            ArgumentError: There are none.
 
         Example:
             >>> entry = EntryBatch.of([BatchMessage(1, "a", bucket_hash=70), BatchMessage(4, "b", bucket_hash=9)])
@@ -114,7 +113,7 @@ class EntryBatch:
         """
         given = tuple(map(check_message, messages))
         if not given:
-            raise ConfigError("messages", given, "be at least one")
+            raise ArgumentError("messages", given, "be at least one")
         hashes = [message.bucket_hash for message in given]
         return cls(min(hashes), max(hashes), given[-1].sequence_id, given)
 
@@ -147,6 +146,7 @@ class BatchLimits:
     max_bytes: int = DEFAULT_BATCH_BYTES
     max_delay_ms: int | None = DEFAULT_BATCH_DELAY_MS
 
+    @configuration()
     def __post_init__(self) -> None:
         for name, value, least in (
             ("max_messages", self.max_messages, 1),
@@ -211,7 +211,7 @@ class BucketBatcher:
         limits: When a container goes out; None for the defaults.
 
     Raises:
-        ConfigError: ``layout`` or ``limits`` is something else.
+        ArgumentError: ``layout`` or ``limits`` is something else.
 
     Complexity:
         O(log n) a message, n buckets; O(m + b log b) to flush m messages of b buckets. Memory: one container.
@@ -248,8 +248,8 @@ class BucketBatcher:
     )
 
     def __init__(self, layout: BucketLayout, limits: BatchLimits | None = None) -> None:
-        if limits is not None and not isinstance(limits, BatchLimits):
-            raise ConfigError("limits", limits, "be BatchLimits")
+        if limits is not None:
+            check_kind("limits", limits, BatchLimits, ", or None")
         self._layout = _checked_layout(layout)
         self._splits = layout.splits
         self._limits = limits or BatchLimits()
@@ -272,7 +272,7 @@ class BucketBatcher:
             first.
 
         Raises:
-            ConfigError: A field of the message can never work.
+            ArgumentError: A field of the message can never work.
             SequenceOrderError: Its sequence id is not above the one before.
             ClockError: ``now_ms`` went back. In each case nothing was changed.
 
@@ -353,7 +353,7 @@ class BucketBatcher:
             layout: The successor's.
 
         Raises:
-            ConfigError: It is no layout.
+            ArgumentError: It is no layout.
 
         Complexity:
             O(m log n), m open messages and n buckets.
@@ -447,7 +447,7 @@ def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
         with tight bounds and growing sequence ids, the messages in their order.
 
     Raises:
-        ConfigError: An argument is something else, or a message has no valid hash.
+        ArgumentError: An argument is something else, or a message has no valid hash.
 
     Complexity:
         O(log n), n buckets; O(m log n) if m messages have to be sorted.
@@ -462,8 +462,7 @@ def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
         >>> refit(entry, BucketLayout.equal_width(1)) == (entry,)
         True
     """
-    if not isinstance(entry, EntryBatch):
-        raise ConfigError("entry", entry, "be an EntryBatch")
+    check_kind("entry", entry, EntryBatch)
     if isinstance(_checked_layout(layout).route(entry.hash_min, entry.hash_max), int):
         return (entry,)
     parts = layout.split((message.bucket_hash, message) for message in entry.messages)
@@ -482,7 +481,7 @@ def refit_all(entries: Iterable[EntryBatch], layout: BucketLayout) -> Refitted:
         The entries and the counts.
 
     Raises:
-        ConfigError: As `refit`.
+        ArgumentError: As `refit`.
     """
     fitted: list[EntryBatch] = []
     as_is = split = 0
@@ -497,24 +496,22 @@ def refit_all(entries: Iterable[EntryBatch], layout: BucketLayout) -> Refitted:
 
 
 def _checked_layout(layout: object) -> BucketLayout:
-    if not isinstance(layout, BucketLayout):
-        raise ConfigError("layout", layout, "be a BucketLayout")
-    return layout
+    return check_kind("layout", layout, BucketLayout)
 
 
 def check_message(message: object) -> BatchMessage:
     """Check that a message can be batched.
 
     Raises:
-        ConfigError: It is none, or a field of it can never work.
+        ArgumentError: It is none, or a field of it can never work.
     """
     if not isinstance(message, BatchMessage):
-        raise ConfigError("message", message, "be a BatchMessage")
+        raise ArgumentError("message", message, "be a BatchMessage")
     sequence_id, _, size, bucket_hash, _ = message
     if type(sequence_id) is not int:
-        raise ConfigError("sequence_id", sequence_id, "be an int")
+        raise ArgumentError("sequence_id", sequence_id, "be an int")
     if type(size) is not int or size < 0:
-        raise ConfigError("size", size, "be an int of at least 0")
+        raise ArgumentError("size", size, "be an int of at least 0")
     if type(bucket_hash) is not int or not 0 <= bucket_hash < HASH_STOP:
-        raise ConfigError("bucket_hash", bucket_hash, f"be an int from 0 to {HASH_STOP - 1}")
+        raise ArgumentError("bucket_hash", bucket_hash, f"be an int from 0 to {HASH_STOP - 1}")
     return message

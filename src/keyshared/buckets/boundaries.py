@@ -22,8 +22,9 @@ from itertools import accumulate, pairwise
 from math import isfinite, lcm
 from typing import Final, NamedTuple, TypeAlias
 
+from keyshared._checks import check_int, check_kind
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.ranges import RangeMap
 
 __all__ = [
@@ -87,7 +88,7 @@ def balanced_boundaries(histogram: Histogram, n: int) -> BucketLayout:
         same layout.
 
     Raises:
-        ConfigError: ``n`` is no such number, a slot is not in ``range(65536)``, a load is not an int or a Fraction of
+        ArgumentError: ``n`` is no such number, a slot is not in ``range(65536)``, a load is not an int or a Fraction of
             at least 0, or a sequence does not have 65,536 loads.
 
     Complexity:
@@ -124,7 +125,7 @@ def bucket_loads(histogram: Histogram, layout: BucketLayout) -> tuple[SlotLoad, 
         A load for each bucket, exact.
 
     Raises:
-        ConfigError: See `balanced_boundaries`; or the layout is none.
+        ArgumentError: See `balanced_boundaries`; or the layout is none.
 
     Complexity:
         O(s log n), s slots given and n buckets.
@@ -133,7 +134,7 @@ def bucket_loads(histogram: Histogram, layout: BucketLayout) -> tuple[SlotLoad, 
         >>> bucket_loads({1: 5, 40_000: 7}, BucketLayout.equal_width(2))
         (5, 7)
     """
-    _check_layout(layout)
+    check_kind("layout", layout, BucketLayout)
     loads: list[SlotLoad] = [0] * len(layout)
     for slot, load in _checked(histogram):
         loads[layout.bucket_of(slot)] += load
@@ -151,7 +152,7 @@ def owner_loads(histogram: Histogram, ranges: RangeMap) -> dict[str | None, Slot
         Exact loads by owner in the order of `RangeMap.owners`, then that of the holes under None, if there is any.
 
     Raises:
-        ConfigError: See `balanced_boundaries`; or the ranges are over another number of slots.
+        ArgumentError: See `balanced_boundaries`; or the ranges are over another number of slots.
 
     Complexity:
         O(s log r), s slots given and r runs.
@@ -184,7 +185,7 @@ def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
         Maximum by mean, exact; 1 if there is no load at all.
 
     Raises:
-        ConfigError: There is nothing to compare, or a load is not finite.
+        ArgumentError: There is nothing to compare, or a load is not finite.
 
     Example:
         >>> imbalance((100, 0, 0))
@@ -192,10 +193,10 @@ def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
     """
     given = tuple(loads)
     if not given:
-        raise ConfigError("loads", given, "name at least one bucket or consumer")
+        raise ArgumentError("loads", given, "name at least one bucket or consumer")
     for load in given:
         if isinstance(load, float) and not isfinite(load):
-            raise ConfigError("loads", load, "be finite")
+            raise ArgumentError("loads", load, "be finite")
     total = sum(given)
     return Fraction(max(given) * len(given)) / total if total else Fraction(1)
 
@@ -211,7 +212,7 @@ def hot_slots(histogram: Histogram, n: int) -> tuple[HotSlot, ...]:
         The slots, heaviest first, then the lower one. Fewer than ``n``.
 
     Raises:
-        ConfigError: See `balanced_boundaries`.
+        ArgumentError: See `balanced_boundaries`.
 
     Complexity:
         O(s + h log h), s slots given and h of them hot.
@@ -409,10 +410,9 @@ def _checked(histogram: Histogram) -> list[tuple[int, SlotLoad]]:
     """Return what carries load, and refuse what is no histogram."""
     given = _pairs(histogram)
     for slot, load in given:
-        if type(slot) is not int or not 0 <= slot < HASH_STOP:
-            raise ConfigError("slot", slot, f"be an int from 0 to {HASH_STOP - 1}")
+        check_int("slot", slot, 0, most=HASH_STOP - 1)
         if type(load) not in _LOAD_TYPES or load < 0:
-            raise ConfigError("load", load, f"be an int or a Fraction of at least 0 (slot {slot})")
+            raise ArgumentError("load", load, f"be an int or a Fraction of at least 0 (slot {slot})")
     return [pair for pair in given if pair[1]]
 
 
@@ -422,14 +422,9 @@ def _pairs(histogram: object) -> list[tuple[int, SlotLoad]]:
     if isinstance(histogram, Sequence) and len(histogram) == HASH_STOP:
         return list(enumerate(histogram))
     shown = type(histogram).__name__  # not the thing itself: it may be long
-    raise ConfigError("histogram", shown, f"be a mapping from slots to loads, or a sequence of {HASH_STOP} loads")
-
-
-def _check_layout(layout: object) -> None:
-    if not isinstance(layout, BucketLayout):
-        raise ConfigError("layout", layout, "be a BucketLayout")
+    raise ArgumentError("histogram", shown, f"be a mapping from slots to loads, or a sequence of {HASH_STOP} loads")
 
 
 def _check_ranges(ranges: object) -> None:
     if not isinstance(ranges, RangeMap) or 1 << ranges.slot_bits != HASH_STOP:
-        raise ConfigError("ranges", ranges, f"be a RangeMap over {HASH_STOP} slots")
+        raise ArgumentError("ranges", ranges, f"be a RangeMap over {HASH_STOP} slots")

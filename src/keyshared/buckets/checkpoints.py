@@ -101,7 +101,7 @@ class BucketCheckpoints:
             Whether it needs work; after a restart False for what was settled before.
 
         Raises:
-            ConfigError: A number is not an int of at least 0, or the offset has more than 63 bits.
+            ArgumentError: A number is not an int of at least 0, or the offset has more than 63 bits.
             OffsetOrderError: The offset is not above the last one of the segment.
 
         Complexity:
@@ -133,7 +133,7 @@ class BucketCheckpoints:
             False if it was not outstanding there: settled before, never offered, or of another bucket.
 
         Raises:
-            ConfigError: A number is not an int of at least 0, or the offset has more than 63 bits.
+            ArgumentError: A number is not an int of at least 0, or the offset has more than 63 bits.
 
         Complexity:
             O(log n) amortised, n entries of the bucket outstanding.

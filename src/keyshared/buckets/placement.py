@@ -15,9 +15,10 @@ from heapq import heapify, heapreplace
 from math import lcm
 from typing import Final, Self, TypeAlias
 
+from keyshared._checks import check_kind, check_number, check_several, configuration
 from keyshared.buckets.layout import BUCKET_HASH, HASH_STOP, BucketLayout
 from keyshared.buckets.load_spread import LoadSpread, Owners, whole_numbers
-from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError
+from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import KeyHash
 from keyshared.placement.protocol import check_name, find_consumer
 from keyshared.ranges import Moved, RangeMap, Weight, check_space
@@ -47,7 +48,7 @@ class BucketPlacement:
         key_hash: What a dispatcher's keys are hashed with: bucket keys by default.
 
     Raises:
-        ConfigError: A value that can never work.
+        ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
         ConsumerExistsError: A name is given twice.
 
     Complexity:
@@ -104,8 +105,8 @@ class BucketPlacement:
             key_hash: As in the constructor.
 
         Raises:
-            ConfigError: A load is not an int or a Fraction of at least 0, there are not as many as buckets, or another
-                value that can never work.
+            ArgumentError: A load is not an int or a Fraction of at least 0, there are not as many as buckets, or
+                another value that can never work.
             ConsumerExistsError: A name is given twice.
 
         Complexity:
@@ -138,7 +139,7 @@ class BucketPlacement:
             The placement; it takes no weight but 1.
 
         Raises:
-            ConfigError: A value that can never work.
+            ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
             ConsumerExistsError: A name is given twice.
 
         Source:
@@ -178,7 +179,7 @@ class BucketPlacement:
             The placement, with the hash of the ranges.
 
         Raises:
-            ConfigError: Two consumers own parts of one bucket, an owner is missing in ``consumers``, or another value
+            ArgumentError: Two consumers own parts of one bucket, an owner is missing in ``consumers``, or another value
                 that can never work.
             ConsumerExistsError: A name is given twice.
 
@@ -198,10 +199,10 @@ class BucketPlacement:
         owners = tuple(ranges.owner(piece.start) for piece in layout.ranges)
         missing = set(ranges.owners) - placement._weights.keys()
         if missing:
-            raise ConfigError("consumers", tuple(placement._weights), f"name every owner, also {min(missing)!r}")
+            raise ArgumentError("consumers", tuple(placement._weights), f"name every owner, also {min(missing)!r}")
         placement._owners = owners
         if placement.ranges != ranges:
-            raise ConfigError("ranges", ranges, "give every bucket of the layout to one consumer")
+            raise ArgumentError("ranges", ranges, "give every bucket of the layout to one consumer")
         return placement
 
     def _start(
@@ -211,7 +212,8 @@ class BucketPlacement:
         key_hash: KeyHash,
         spread: _Spread,
     ) -> None:
-        check_space(key_hash, _SLOT_BITS)
+        with configuration():
+            check_space(key_hash, _SLOT_BITS)
         self._layout = _checked_layout(layout)
         self._key_hash = key_hash
         self._spread = spread
@@ -231,7 +233,7 @@ class BucketPlacement:
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ConfigError: The name is empty or no text; the weight is not positive and finite.
+            ArgumentError: The name is empty or no text; the weight is not positive and finite.
 
         Complexity:
             O(n + k log k), n buckets and k consumers.
@@ -270,7 +272,7 @@ class BucketPlacement:
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight is not positive and finite.
+            ArgumentError: The weight is not positive and finite.
 
         Complexity:
             O(n + k log k), n buckets and k consumers.
@@ -315,7 +317,7 @@ class BucketPlacement:
             Who owns it; None if there are no consumers.
 
         Raises:
-            ConfigError: There is no such bucket.
+            ArgumentError: There is no such bucket.
         """
         self._layout.range_of(bucket)  # checks it
         return self._owners[bucket]
@@ -406,7 +408,7 @@ def _by_name(owners: Owners, weights: Mapping[str, Weight], _changed: str | None
     """Cut the buckets into as many even runs as there are consumers, and deal them out by name."""
     uneven = next((weight for weight in weights.values() if weight != 1), 1)
     if uneven != 1:
-        raise ConfigError("weight", uneven, "be 1: Pulsar's spread knows no weights")
+        raise ArgumentError("weight", uneven, "be 1: Pulsar's spread knows no weights")
     n, k = len(owners), len(weights)
     names = sorted(weights, key=lambda name: name.encode("utf-16-be"))
     dealt: list[str | None] = [name for j, name in enumerate(names) for _ in range(j * n // k, (j + 1) * n // k)]
@@ -440,29 +442,27 @@ def _checked_loads(layout: BucketLayout, loads: Iterable[int | Fraction]) -> Loa
     given = tuple(loads)
     n = len(_checked_layout(layout))
     if len(given) != n:
-        raise ConfigError("loads", len(given), f"be as many as buckets ({n})")
+        raise ArgumentError("loads", len(given), f"be as many as buckets ({n})")
     for load in given:
         if type(load) not in {int, Fraction} or load < 0:
-            raise ConfigError("load", load, "be an int or a Fraction of at least 0")
+            raise ArgumentError("load", load, "be an int or a Fraction of at least 0")
     # nothing known: then every bucket counts the same
     return LoadSpread(tuple(whole_numbers(given)) if any(given) else (1,) * n)
 
 
+@configuration()
 def _checked_layout(layout: object) -> BucketLayout:
-    if isinstance(layout, BucketLayout):
-        return layout
-    raise ConfigError("layout", layout, "be a BucketLayout")
+    return check_kind("layout", layout, BucketLayout)
 
 
 def _checked_ranges(ranges: object) -> RangeMap:
     if isinstance(ranges, RangeMap) and ranges.slot_bits == _SLOT_BITS:
         return ranges
-    raise ConfigError("ranges", ranges, f"be a RangeMap over 2**{_SLOT_BITS} slots")
+    raise ArgumentError("ranges", ranges, f"be a RangeMap over 2**{_SLOT_BITS} slots")
 
 
 def _checked_consumers(consumers: Iterable[str] | Mapping[str, Weight]) -> dict[str, Weight]:
-    if isinstance(consumers, str | bytes):
-        raise ConfigError("consumers", consumers, "be several names, not one text")
+    check_several("consumers", consumers, "names")
     weights: dict[str, Weight] = {}
     for name, weight in consumers.items() if isinstance(consumers, Mapping) else ((name, 1) for name in consumers):
         check_name(name)
@@ -473,6 +473,5 @@ def _checked_consumers(consumers: Iterable[str] | Mapping[str, Weight]) -> dict[
 
 
 def _checked_weight(weight: object) -> Weight:
-    if isinstance(weight, bool) or not isinstance(weight, int | float | Fraction) or not 0 < weight < float("inf"):
-        raise ConfigError("weight", weight, "be a positive, finite number")
-    return weight
+    checked: Weight = check_number("weight", weight, above=True)
+    return checked

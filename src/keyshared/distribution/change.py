@@ -4,7 +4,7 @@ The rule. When a link gets another target while copies are under way on the old 
 newer records overtake older ones. When levels are numbered anew while records with old flags are unread, records are
 lost or doubled; when a cluster goes with what it has not handed on, they are lost. So stop what changes, drain what it
 has written, and then change. A copy is due only at levels below the one that it came by, so levels drain from the
-highest to the lowest, each once. `Quiescence` walks through that, and only it makes the token (`Quiesced`) that a
+highest to the lowest, each once. `Quiescence` walks through that, and only it makes the proof (`Quiesced`) that a
 change wants.
 
 A cluster that is added gets its history from one place: the log of a cluster that has everything in the right order,
@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from keyshared._checks import check_kind, check_mapping
 from keyshared.distribution.distributor import Hop
-from keyshared.errors import ConfigError, QuiesceError, shown
+from keyshared.errors import ArgumentError, QuiesceError, shown
 
 __all__ = ["Follows", "LinkMove", "Quiesced", "Quiescence", "TreeChange"]
 
@@ -83,7 +83,7 @@ class TreeChange(Generic[_Tree]):
 
     @property
     def needs_drain(self) -> bool:
-        """Whether it may only come into force with a token."""
+        """Whether it may only come into force with a proof of its drain."""
         return bool(self.silent or self.moved or self.follows) and not self.rewind
 
     @property
@@ -103,7 +103,7 @@ class TreeChange(Generic[_Tree]):
             An offset for each link of ``added``. That of `fill` is where the filling ends.
 
         Raises:
-            ConfigError: They are no mappings, one that is needed is missing, or it is no offset.
+            ArgumentError: They are no mappings, one that is needed is missing, or it is no offset.
 
         Example:
             >>> from keyshared.distribution import DistributionTree
@@ -118,7 +118,7 @@ class TreeChange(Generic[_Tree]):
         """
         for parameter, seen in (("log_ends", log_ends), ("positions", positions)):
             if not isinstance(seen, Mapping):
-                raise ConfigError(parameter, seen, "be a mapping to offsets")
+                raise ArgumentError(parameter, seen, "be a mapping to offsets")
         found = dict.fromkeys(self.added, 0)
         for added, leader in self.follows:
             found[added] = _offset("positions", leader, positions.get(leader))
@@ -127,27 +127,27 @@ class TreeChange(Generic[_Tree]):
             found[self.fill] = _offset("log_ends", source, log_ends.get(source))
         return found
 
-    def check_token(self, token: "Quiesced[_Tree] | None") -> None:
+    def check_quiesced(self, quiesced: "Quiesced[_Tree] | None") -> None:
         """Refuse to come into force without proof that it may.
 
         Args:
-            token: From a `Quiescence` of this very change.
+            quiesced: From a `Quiescence` of this very change.
 
         Raises:
-            QuiesceError: It needs a token, and this is none, or that of another change.
+            QuiesceError: It needs a proof, and this is none, or that of another change.
         """
         if not self.needs_drain:
             return
         pending = tuple(map(str, self.drains))
-        if token is None:
-            raise QuiesceError("copies may be under way and no token was given", pending)
-        if token != Quiesced(self):
-            raise QuiesceError("the token is that of another change", pending)
+        if quiesced is None:
+            raise QuiesceError("copies may be under way and no proof of a drain was given", pending)
+        if quiesced != Quiesced(self):
+            raise QuiesceError("the proof is that of another change", pending)
 
 
 @dataclass(frozen=True, slots=True)
 class Quiesced(Generic[_Tree]):
-    """The token: everything that a change would have broken has been drained. Made by `Quiescence.token`.
+    """The proof that everything that a change would have broken has been drained. Made by `Quiescence.quiesced`.
 
     Attributes:
         change: The change that it allows.
@@ -183,7 +183,7 @@ class Quiescence(Generic[_Tree]):
         change: What is to come into force.
 
     Raises:
-        ConfigError: The change needs no drain.
+        ArgumentError: The change needs no drain.
 
     Complexity:
         Memory O(links to be drained).
@@ -200,7 +200,7 @@ Hop(cluster='c4', level=1, target='c3')))
         False
         >>> drain.observe({"c3": 9, "c4": 9}, {Hop("c3", 1, "c4"): 7, Hop("c4", 1, "c3"): 8})
         True
-        >>> tree.apply(change, drain.token()).levels("c1")
+        >>> tree.apply(change, drain.quiesced()).levels("c1")
         (3, 1)
     """
 
@@ -209,7 +209,7 @@ Hop(cluster='c4', level=1, target='c3')))
     def __init__(self, change: TreeChange[_Tree]) -> None:
         check_kind("change", change, TreeChange)
         if not change.needs_drain:
-            raise ConfigError("needs_drain", change.needs_drain, "be True; apply the change without a token")
+            raise ArgumentError("needs_drain", change.needs_drain, "be True; apply the change without a proof")
         self._change = change
         levels = sorted({hop.level for hop in change.drains}, reverse=True)
         self._stages = [_Stage(level, tuple(hop for hop in change.drains if hop.level == level)) for level in levels]
@@ -251,7 +251,7 @@ Hop(cluster='c4', level=1, target='c3')))
             positions: For each link of `watch` the offset of the record that it reads next.
 
         Raises:
-            ConfigError: One of `watch` is missing, or what is given for it is no offset. Nothing was changed.
+            ArgumentError: One of `watch` is missing, or what is given for it is no offset. Nothing was changed.
         """
         check_mapping("log_ends", log_ends)
         check_mapping("positions", positions)
@@ -266,7 +266,7 @@ Hop(cluster='c4', level=1, target='c3')))
             del self._stages[0]
         return not self._stages
 
-    def token(self) -> Quiesced[_Tree]:
+    def quiesced(self) -> Quiesced[_Tree]:
         """Return the proof.
 
         Returns:
@@ -283,5 +283,5 @@ Hop(cluster='c4', level=1, target='c3')))
 
 def _offset(parameter: str, name: object, value: object) -> int:
     if type(value) is not int or value < 0:
-        raise ConfigError(f"{parameter}[{shown(name)}]", value, "be an offset, an int of at least 0")
+        raise ArgumentError(f"{parameter}[{shown(name)}]", value, "be an offset, an int of at least 0")
     return value

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_text
+from keyshared._checks import check_several, check_text, configuration
 from keyshared.copyflags import CopyFlags
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 __all__ = ["Copy", "CopyDecision", "Distributor", "Hop", "check_flags"]
 
@@ -60,7 +60,7 @@ class Hop(NamedTuple):
             What to copy; None if that has happened already.
 
         Raises:
-            ConfigError: The hop's level is none, or the flags are none.
+            ArgumentError: The hop's level is none, or the flags are none.
 
         Source:
             Axual "Distribution model", Copy flags and algorithm.
@@ -94,19 +94,18 @@ class Distributor:
     level: int
     targets: Sequence[str]
 
+    @configuration()
     def __post_init__(self) -> None:
         check_text("cluster", self.cluster)
         CopyFlags.bit(self.level)
-        if isinstance(self.targets, str):
-            raise ConfigError("targets", self.targets, "be a collection of clusters, not one name")
-        targets = tuple(self.targets)
+        targets = tuple(check_several("targets", self.targets, "clusters"))
         object.__setattr__(self, "targets", targets)
         if not targets:
-            raise ConfigError("targets", targets, "name a cluster of each sibling subtree")
+            raise ArgumentError("targets", targets, "name a cluster of each sibling subtree")
         for target in targets:
             check_text("target", target)
         if len(set(targets)) < len(targets) or self.cluster in targets:
-            raise ConfigError("targets", targets, f"be different clusters, and not {self.cluster!r} itself")
+            raise ArgumentError("targets", targets, f"be different clusters, and not {self.cluster!r} itself")
 
     def copies(self, flags: CopyFlags) -> tuple[Copy, ...]:
         """Decide about one record.
@@ -118,7 +117,7 @@ class Distributor:
             One copy for each sibling subtree, or none if that has happened already.
 
         Raises:
-            ConfigError: The flags are none.
+            ArgumentError: The flags are none.
 
         Complexity:
             O(1) if nothing is due, otherwise O(siblings).
@@ -165,7 +164,7 @@ class CopyDecision(NamedTuple):
 def check_flags(flags: object) -> None:
     """Refuse a plain int: it may be anything, and flags that are wrong lose records."""
     if type(flags) is not CopyFlags:
-        raise ConfigError("flags", flags, "be CopyFlags, such as CopyFlags(0)")
+        raise ArgumentError("flags", flags, "be a CopyFlags, such as CopyFlags(0)")
 
 
 def _listed(flags: CopyFlags) -> str:

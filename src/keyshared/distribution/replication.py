@@ -1,7 +1,7 @@
 """A simulation of clusters that distribute to one another: on a virtual clock, exact.
 
 `Replication` is the machine: each cluster has a log, each link a position in the log of its cluster, and every input
-says when it happens. It obeys any links, wrong ones too, and asks for no token: it is there to show what breaks.
+says when it happens. It obeys any links, wrong ones too, and asks for no proof: it is there to show what breaks.
 `run` puts a schedule through it. Nothing is random here: an interleaving is data. `judge` judges what arrived.
 """
 
@@ -16,7 +16,7 @@ from keyshared.distribution.arrivals import RecordArrival, Report, judge
 from keyshared.distribution.change import TreeChange
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
-from keyshared.errors import ClockError, ConfigError, shown
+from keyshared.errors import ArgumentError, ClockError, shown
 
 __all__ = [
     "Destroyed",
@@ -133,7 +133,7 @@ class Replication:
         hops: The links between them: those of a tree (`DistributionTree.hops`), or wrong ones.
 
     Raises:
-        ConfigError: A cluster or link is given twice, or a link is to or from a cluster that is not given.
+        ArgumentError: A cluster or link is given twice, or a link is to or from a cluster that is not given.
 
     Example:
         >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
@@ -154,7 +154,7 @@ class Replication:
         names, links = tuple(clusters), tuple(checked_kinds("hop", hops, Hop))
         for what, given in (("clusters", names), ("hops", links)):
             if len(set(given)) < len(given):
-                raise ConfigError(what, given, "be given once each")
+                raise ArgumentError(what, given, "be given once each")
         self._logs: dict[str, list[_Record]] = {name: [] for name in names}
         self._positions = dict.fromkeys(links, 0)
         self._down: set[str] = set()
@@ -177,7 +177,7 @@ class Replication:
             Its sequence number on that cluster.
 
         Raises:
-            ConfigError: There is no such cluster, or it is down, or the flags are none.
+            ArgumentError: There is no such cluster, or it is down, or the flags are none.
             ClockError: Time went back.
         """
         self._usable(cluster)
@@ -208,11 +208,11 @@ class Replication:
             now_ms: When, not before the previous call.
 
         Raises:
-            ConfigError: The link is not one of `ready`.
+            ArgumentError: The link is not one of `ready`.
             ClockError: Time went back.
         """
         if hop not in self._positions or not self._is_ready(hop):
-            raise ConfigError("hop", hop, "be one of ready()")
+            raise ArgumentError("hop", hop, "be one of ready()")
         self._tick(now_ms)
         record = self._next_of(hop)
         copy = hop.forward(record.flags)
@@ -230,7 +230,7 @@ class Replication:
             now_ms: When, not before the previous call.
 
         Raises:
-            ConfigError: There is no such cluster.
+            ArgumentError: There is no such cluster.
             ClockError: Time went back.
         """
         self._enter(cluster, now_ms)
@@ -244,7 +244,7 @@ class Replication:
             now_ms: When, not before the previous call.
 
         Raises:
-            ConfigError: There is no such cluster.
+            ArgumentError: There is no such cluster.
             ClockError: Time went back.
         """
         self._enter(cluster, now_ms)
@@ -258,7 +258,7 @@ class Replication:
             now_ms: When, not before the previous call.
 
         Raises:
-            ConfigError: There is no such cluster.
+            ArgumentError: There is no such cluster.
             ClockError: Time went back.
         """
         self._enter(cluster, now_ms)
@@ -280,17 +280,17 @@ class Replication:
             now_ms: When, not before the previous call.
 
         Raises:
-            ConfigError: The change moves a link that is not there, or adds one that is; the cluster that a new one is
+            ArgumentError: The change moves a link that is not there, or adds one that is; the cluster that a new one is
                 filled from is down or gone; or a start is none.
             ClockError: Time went back.
         """
         check_kind("change", change, TreeChange)
         for moved in change.moved:
             if moved.old not in self._positions:
-                raise ConfigError("change", moved.old, "move links that are there")
+                raise ArgumentError("change", moved.old, "move links that are there")
         for hop in change.added:
             if hop in self._positions:
-                raise ConfigError("change", hop, "add links that are not there yet")
+                raise ArgumentError("change", hop, "add links that are not there yet")
         if change.fill is not None:
             self._usable(change.fill.cluster)
         begins = self._begins(change, starts)
@@ -362,11 +362,11 @@ class Replication:
         """Return where each added link begins, within the log that it reads."""
         begins = change.starts(self.log_ends(), self.positions()) if starts is None else starts
         if not isinstance(begins, Mapping):
-            raise ConfigError("starts", starts, "be None or a mapping of links to offsets")
+            raise ArgumentError("starts", starts, "be None or a mapping of links to offsets")
         for hop in change.added:
             end = len(self._logs.get(hop.cluster, ()))
             if type(begins.get(hop)) is not int or not 0 <= begins[hop] <= end:
-                raise ConfigError(
+                raise ArgumentError(
                     f"starts[{hop!r}]", begins.get(hop), f"be an offset from 0 to {end}, where its log ends"
                 )
         return {hop: begins[hop] for hop in change.added}
@@ -401,12 +401,12 @@ class Replication:
 
     def _checked(self, parameter: str, cluster: str) -> None:
         if cluster not in self._logs:
-            raise ConfigError(parameter, cluster, f"be one of {', '.join(map(shown, self._logs))}")
+            raise ArgumentError(parameter, cluster, f"be one of {', '.join(map(shown, self._logs))}")
 
     def _usable(self, cluster: str) -> None:
         self._checked("cluster", cluster)
         if cluster in self._down:
-            raise ConfigError("cluster", cluster, "be up")
+            raise ArgumentError("cluster", cluster, "be up")
 
 
 def run(
@@ -425,7 +425,7 @@ def run(
         max_copies: How many copies that may take.
 
     Raises:
-        ConfigError: The schedule names what is not there, or holds something else.
+        ArgumentError: The schedule names what is not there, or holds something else.
         ClockError: It goes back in time.
 
     Complexity:
@@ -466,4 +466,4 @@ def _take(world: Replication, step: object) -> None:
         case Retreed(at_ms, change):
             world.apply(change, now_ms=at_ms)
         case _:
-            raise ConfigError("schedule", step, "hold RecordProduced, Work, Down, Up, Destroyed and Retreed only")
+            raise ArgumentError("schedule", step, "hold RecordProduced, Work, Down, Up, Destroyed and Retreed only")

@@ -111,7 +111,7 @@ def _read(nested: Nested, path: Path, seen: dict[str, Path]) -> Branch:
         if type(level) is not int or not 1 <= level <= MAX_LEVEL:
             raise TopologyError(path_text(path), "level", level, f"be an int from 1 to {MAX_LEVEL}")
     if not isinstance(branches, list | tuple):
-        requirement = "be a cluster (a text that is not empty), a list of branches, or {level: list of branches}"
+        requirement = "be a cluster (a non-empty str), a list of branches, or {level: list of branches}"
         raise TopologyError(path_text(path), "branch", branches, requirement)
     if len(branches) < 2:  # noqa: PLR2004  # there is nothing to distribute between
         raise TopologyError(path_text(path), "number of branches", len(branches), "be at least 2")

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_text
+from keyshared._checks import check_kind, check_text
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution.change import Follows, LinkMove, Quiesced, TreeChange
 from keyshared.distribution.distributor import Copy, CopyDecision, Distributor, Hop, check_flags
@@ -32,7 +32,7 @@ from keyshared.distribution.shape import (
     remove,
     to_nested,
 )
-from keyshared.errors import ConfigError, InvariantError, TopologyError
+from keyshared.errors import ArgumentError, InvariantError, TopologyError
 
 __all__ = ["MAX_LINKS", "DistributionTree"]
 
@@ -178,7 +178,7 @@ which get nothing from there otherwise
             One for each node above it, the highest first.
 
         Raises:
-            ConfigError: The cluster is not in the tree.
+            ArgumentError: The cluster is not in the tree.
         """
         return self._levels[self._known("cluster", cluster)].levels
 
@@ -197,7 +197,7 @@ which get nothing from there otherwise
             One for each level above it, the highest first.
 
         Raises:
-            ConfigError: The cluster is not in the tree.
+            ArgumentError: The cluster is not in the tree.
         """
         targets = defaultdict(list)
         for hop in self._hops[self._known("cluster", cluster)]:
@@ -215,7 +215,7 @@ which get nothing from there otherwise
             What is to be copied, the highest level first.
 
         Raises:
-            ConfigError: The cluster is not in the tree, or the flags are none.
+            ArgumentError: The cluster is not in the tree, or the flags are none.
 
         Complexity:
             O(1) if nothing is due, otherwise O(links of the cluster).
@@ -237,7 +237,7 @@ which get nothing from there otherwise
             Every decision of every distributor that sees it, in the order of hops; each has a text.
 
         Raises:
-            ConfigError: The cluster is not in the tree.
+            ArgumentError: The cluster is not in the tree.
 
         Complexity:
             O(links of the tree).
@@ -283,8 +283,8 @@ which get nothing from there otherwise
             The change; see `TreeChange.fill` and `TreeChange.starts`.
 
         Raises:
-            ConfigError: The name is none or is taken, ``near`` is not in the tree, or ``source`` would not copy to the
-                new cluster.
+            ArgumentError: The name is none or is taken, ``near`` is not in the tree, or ``source`` would not copy to
+                the new cluster.
             TopologyError: There is no free level (see `crowded`), or no node to be a branch of.
 
         Example:
@@ -301,10 +301,10 @@ which get nothing from there otherwise
         """
         check_text("cluster", cluster)
         if cluster in self._hops:
-            raise ConfigError("cluster", cluster, f"not be one of {_shown(self.clusters)}")
+            raise ArgumentError("cluster", cluster, f"not be one of {_shown(self.clusters)}")
         asked = (near,) if isinstance(near, str) else tuple(near)
         if not asked:
-            raise ConfigError("near", near, "name at least one cluster")
+            raise ArgumentError("near", near, "name at least one cluster")
         for name in asked:
             self._known("near", name)
         root = add(self._root, path_of(self._root, asked), cluster, wide=wide)
@@ -315,7 +315,7 @@ which get nothing from there otherwise
         first = next(name for name in self.clusters if name in asked)
         fill = feeds.get(first if source is None else source)
         if fill is None:
-            raise ConfigError("source", source, f"be one of {_shown(feeds)}, which will copy to {cluster!r}")
+            raise ArgumentError("source", source, f"be one of {_shown(feeds)}, which will copy to {cluster!r}")
         follows = tuple(Follows(feeds[hop.cluster], hop) for hop in self._leading_to(fill.cluster, feeds))
         drains = tuple(each.leader for each in follows)
         return TreeChange(self, after, added=added, drains=drains, fill=fill, follows=follows)
@@ -328,7 +328,7 @@ which get nothing from there otherwise
             target: Another cluster of the same sibling subtree.
 
         Raises:
-            ConfigError: There is no such link.
+            ArgumentError: There is no such link.
             TopologyError: The target is not in that subtree, or is what it was.
         """
         slot = self._slot_of(hop)
@@ -347,7 +347,7 @@ which get nothing from there otherwise
             The change. Links to the cluster move to others of its subtree; levels stay as they are.
 
         Raises:
-            ConfigError: The cluster is not in the tree, or is the only one.
+            ArgumentError: The cluster is not in the tree, or is the only one.
         """
         change = self._without(cluster)
         old = {moved.old for moved in change.moved}
@@ -365,7 +365,7 @@ which get nothing from there otherwise
         cluster and had not left it on every level stays missing where it had not arrived.
 
         Raises:
-            ConfigError: The cluster is not in the tree, or is the only one.
+            ArgumentError: The cluster is not in the tree, or is the only one.
         """
         change = self._without(cluster)
         return TreeChange(self, change.after, removed=change.removed, moved=change.moved, rewind=True)
@@ -399,18 +399,18 @@ which get nothing from there otherwise
 
         Args:
             change: Proposed by this tree.
-            quiesced: `Quiescence.token`, if the change needs one.
+            quiesced: `Quiescence.quiesced`, if the change needs one.
 
         Returns:
             The tree from now on.
 
         Raises:
-            ConfigError: The change was proposed by another tree.
-            QuiesceError: It needs a token, and this is none, or that of another change.
+            ArgumentError: The change was proposed by another tree.
+            QuiesceError: It needs a proof, and this is none, or that of another change.
         """
         if getattr(change, "before", None) != self:
-            raise ConfigError("change", change, "be proposed by this very tree; propose it again")
-        change.check_token(quiesced)
+            raise ArgumentError("change", change, "be proposed by this very tree; propose it again")
+        change.check_quiesced(quiesced)
         return change.after
 
     def check_invariants(self) -> None:
@@ -432,12 +432,12 @@ which get nothing from there otherwise
 
     def _known(self, parameter: str, cluster: str) -> str:
         if cluster not in self._hops:
-            raise ConfigError(parameter, cluster, f"be one of {_shown(self.clusters)}")
+            raise ArgumentError(parameter, cluster, f"be one of {_shown(self.clusters)}")
         return cluster
 
     def _slot_of(self, hop: Hop) -> _Slot:
         if hop not in self._links:
-            raise ConfigError("hop", hop, "be one of hops()")
+            raise ArgumentError("hop", hop, "be one of hops()")
         return next(slot for slot, other in zip(_slots(self._root), self._links, strict=True) if other == hop)
 
     def _inside(self, slots: Iterable[_Slot], *more: Hop) -> tuple[Hop, ...]:
@@ -458,7 +458,7 @@ which get nothing from there otherwise
     def _without(self, cluster: str) -> "TreeChange[DistributionTree]":
         self._known("cluster", cluster)
         if isinstance(self._root, str):
-            raise ConfigError("cluster", cluster, "not be the only one")
+            raise ArgumentError("cluster", cluster, "not be the only one")
         kept = [hop for hop in self._links if cluster not in (hop.cluster, hop.target)]
         after = DistributionTree._from_root(remove(self._root, cluster), kept)
         stays = set(kept)
@@ -515,8 +515,7 @@ def _placed(root: Branch, slots: tuple[_Slot, ...], hops: Iterable[Hop]) -> dict
     chosen: dict[int, str] = {}
     where = places(root) if hops else {}
     for hop in hops:
-        if not isinstance(hop, Hop):
-            raise ConfigError("hop", hop, "be a Hop")
+        check_kind("hop", hop, Hop)
         number = _slot_number(root, slots, by_key, where, hop)
         if number in chosen:
             requirement = f"be given once for {_shown(slots[number].siblings)}; {chosen[number]!r} was given already"

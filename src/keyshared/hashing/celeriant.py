@@ -9,7 +9,7 @@ comes with ``keyshared[celeriant]``.
 from collections.abc import Callable
 from typing import Final
 
-from keyshared.errors import ConfigError, MissingExtraError
+from keyshared.errors import ArgumentError, MissingExtraError
 
 __all__ = ["big_endian_slot", "little_endian_slot", "partition_key_bytes"]
 
@@ -36,14 +36,14 @@ def partition_key_bytes(number: int) -> bytes:
     """Return the sixteen bytes of a partition key, little-endian, as both hashes of Celeriant here expect them.
 
     Raises:
-        ConfigError: Not an unsigned 128-bit number.
+        ArgumentError: Not an unsigned 128-bit number.
 
     Example:
         >>> partition_key_bytes(258).hex()
         '02010000000000000000000000000000'
     """
     if type(number) is not int or not 0 <= number < 1 << 8 * _KEY_BYTES:
-        raise ConfigError("partition key", number, "be an int of at least 0 and below 2**128")
+        raise ArgumentError("partition key", number, "be an int of at least 0 and below 2**128")
     return number.to_bytes(_KEY_BYTES, "little")
 
 

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias, overload
 
 from xxhash import xxh64_intdigest
 
-from keyshared._checks import check_text
-from keyshared.errors import ConfigError, KeyTypeError
+from keyshared._checks import check_callable, check_int, check_text, configuration
+from keyshared.errors import ArgumentError, KeyTypeError
 from keyshared.hashing.celeriant import big_endian_slot, little_endian_slot
 from keyshared.hashing.pulsar import murmur3_32, range_slot_unchecked, ring_slot_unchecked
 
@@ -80,7 +80,7 @@ def required_key_bytes(key: Key) -> bytes:
     """Return the bytes of a key that must be there, because it is to be placed or matched.
 
     Raises:
-        ConfigError: The key is None.
+        ArgumentError: The key is None.
         KeyTypeError: See `key_bytes`.
 
     Example:
@@ -95,7 +95,7 @@ def required_key_bytes(key: Key) -> bytes:
     if isinstance(key, bytes):
         return key
     if key is None:
-        raise ConfigError("key", key, "be bytes or str: a message without a key has no slot and matches no pattern")
+        raise ArgumentError("key", key, "be bytes or str: a message without a key has no slot and matches no pattern")
     raise KeyTypeError(type(key).__name__)
 
 
@@ -167,12 +167,11 @@ class KeyHash:
     bits: int
     function: Callable[[bytes], int] = field(compare=False, repr=False)
 
+    @configuration()
     def __post_init__(self) -> None:
         check_text("name", self.name)
-        if type(self.bits) is not int or not 1 <= self.bits <= 64:  # noqa: PLR2004 - the widest hash in use
-            raise ConfigError("bits", self.bits, "be an int from 1 to 64")
-        if not callable(self.function):
-            raise ConfigError("function", self.function, "be callable with bytes")
+        check_int("bits", self.bits, 1, most=64)
+        check_callable("function", self.function, "bytes")
 
     def slot(self, key: bytes, slot_bits: int) -> int:
         """Return the slot of a key: the top bits of its hash.
@@ -188,7 +187,9 @@ class KeyHash:
             return self.function(key) >> self.bits - slot_bits
         except ValueError:  # looked at only when the shift was refused: this is called for each key
             if slot_bits > self.bits:
-                raise ConfigError("slot_bits", slot_bits, f"be at most {self.bits}, the bits of {self.name}") from None
+                raise ArgumentError(
+                    "slot_bits", slot_bits, f"be at most {self.bits}, the bits of {self.name}"
+                ) from None
             raise
 
 
@@ -273,9 +274,10 @@ def pulsar_range_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
     return _sized(_RANGES, range_size)
 
 
+@configuration()
 def _sized(hashes: Mapping[int, KeyHash], range_size: object) -> KeyHash:
     if type(range_size) is not int or range_size not in hashes:
-        raise ConfigError("range_size", range_size, f"be a power of two from 2 to {max(hashes)}")
+        raise ArgumentError("range_size", range_size, f"be a power of two from 2 to {max(hashes)}")
     return hashes[range_size]
 
 
@@ -286,7 +288,7 @@ def key_hash_named(name: object) -> KeyHash:
         name: The name, as in `KeyHash.name`.
 
     Raises:
-        ConfigError: There is none of that name.
+        ArgumentError: There is none of that name.
 
     Example:
         >>> key_hash_named("xxh64:42") is XXH64_SEED_42
@@ -295,7 +297,7 @@ def key_hash_named(name: object) -> KeyHash:
     found = KEY_HASHES.get(name) if isinstance(name, str) else None
     if found is None:
         single = ", ".join(h.name for h in _SINGLE_HASHES)
-        raise ConfigError(
+        raise ArgumentError(
             "hash name", name, f"be one of {single}, or pulsar-ring:N or pulsar-range:N, N a power of two"
         )
     return found

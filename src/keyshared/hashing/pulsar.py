@@ -10,7 +10,8 @@ from binascii import Error as Base64Error
 from collections.abc import Callable
 from typing import Final
 
-from keyshared.errors import ConfigError, MissingExtraError
+from keyshared._checks import check_int
+from keyshared.errors import MissingExtraError
 
 __all__ = ["NONE_KEY", "murmur3_32", "range_slot", "ring_slot", "sticky_key"]
 
@@ -69,14 +70,13 @@ def ring_slot(range_size: int, data: bytes) -> int:
 
     Raises:
         MissingExtraError: ``mmh3`` is not installed.
-        ConfigError: ``range_size`` is not an int of at least 2.
+        ArgumentError: ``range_size`` is not an int of at least 2.
 
     Example:
         >>> ring_slot(65536, b"a")
         42456
     """
-    if type(range_size) is not int or range_size < 2:  # noqa: PLR2004  # slot 0 never occurs
-        raise ConfigError("range_size", range_size, "be an int of at least 2")
+    check_int("range_size", range_size, 2)
     return ring_slot_unchecked(range_size, data)
 
 
@@ -92,14 +92,13 @@ def range_slot(range_size: int, data: bytes) -> int:
 
     Raises:
         MissingExtraError: ``mmh3`` is not installed.
-        ConfigError: ``range_size`` is not an int of at least 1.
+        ArgumentError: ``range_size`` is not an int of at least 1.
 
     Example:
         >>> range_slot(65536, b"a")
         27058
     """
-    if type(range_size) is not int or range_size < 1:
-        raise ConfigError("range_size", range_size, "be an int of at least 1")
+    check_int("range_size", range_size, 1)
     return range_slot_unchecked(range_size, data)
 
 

@@ -22,7 +22,7 @@ from keyshared.effects import (
     Settled,
     Skipped,
 )
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key
 from keyshared.ranges import Weight
 
@@ -155,7 +155,7 @@ def call(dispatcher: KeySharedDispatcher, command: Command, *, now_ms: int) -> l
         What the method returned.
 
     Raises:
-        ConfigError: There is no such command.
+        ArgumentError: There is no such command.
         KeySharedError: What the method raised; the dispatcher has not changed.
 
     Complexity:
@@ -170,7 +170,7 @@ def call(dispatcher: KeySharedDispatcher, command: Command, *, now_ms: int) -> l
     check_kind("dispatcher", dispatcher, KeySharedDispatcher)
     method = _CALLS.get(check_kind("command", command, Command).command)
     if method is None:
-        raise ConfigError("command", command.command, f"be one of {', '.join(COMMANDS)}")
+        raise ArgumentError("command", command.command, f"be one of {', '.join(COMMANDS)}")
     return method(dispatcher, command, now_ms)
 
 

@@ -25,7 +25,7 @@ from keyshared.effects import (
     Settled,
     Skipped,
 )
-from keyshared.errors import ClockError, ConfigError
+from keyshared.errors import ArgumentError, ClockError
 from keyshared.leases.ack_holes import AckHoles
 from keyshared.leases.book import Grant, LeaseBook
 from keyshared.leases.config import LeaseConfig
@@ -325,8 +325,8 @@ def checked_placement(placement: Placement | None, config: LeaseConfig) -> Place
     """The placement that a dispatcher starts with."""
     if config.ordering_required:
         if placement is not None:
-            raise ConfigError("placement", placement, "be None with ordering_required: whoever asks first gets all")
+            raise ArgumentError("placement", placement, "be None with ordering_required: whoever asks first gets all")
         return SoleOwner()
     if placement is None:
-        raise ConfigError("placement", placement, "be a placement, unless ordering_required is set")
+        raise ArgumentError("placement", placement, "be a placement, unless ordering_required is set")
     return placement

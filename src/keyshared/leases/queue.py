@@ -24,7 +24,7 @@ from keyshared.effects import (
     Load,
     ReleaseReason,
 )
-from keyshared.errors import ConfigError, ConsumerExistsError, UnknownConsumerError
+from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
 from keyshared.hashing.named import Key
 from keyshared.leases.book import Grant
 from keyshared.leases.config import LeaseConfig
@@ -68,7 +68,7 @@ class LeaseQueue:
         config: Limits, times and policies.
 
     Raises:
-        ConfigError: A placement together with ``ordering_required``, or none without.
+        ArgumentError: A placement together with ``ordering_required``, or none without.
 
     Complexity:
         O(1) amortised for each message and answer, O(log n) where a deadline or an owner is searched.
@@ -134,7 +134,7 @@ class LeaseQueue:
         Raises:
             SnapshotError: The state is truncated, forged, of another version or of another placement.
             ClockError: ``now_ms`` is not an int of at least 0.
-            ConfigError: ``epoch`` is not an int of at least 0, or as the constructor.
+            ArgumentError: ``epoch`` is not an int of at least 0, or as the constructor.
 
         Complexity:
             O(n log n), n messages outstanding.
@@ -209,7 +209,7 @@ class LeaseQueue:
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
             WindowFullError: `free_slots` is 0.
-            ConfigError: ``producer`` is no pair of a text and an int.
+            ArgumentError: ``producer`` is no pair of a text and an int.
         """
         now = self._ledger.checked_now(now_ms)
         last = None if producer is None else self._producers.repeated(producer)
@@ -244,10 +244,10 @@ class LeaseQueue:
         Raises:
             ClockError: ``now_ms`` went back.
             ConsumerExistsError: The name is there, perhaps still draining; `remove_consumer` ends that.
-            ConfigError: The name or the weight can never work.
+            ArgumentError: The name or the weight can never work.
         """
         now = self._ledger.checked_now(now_ms)
-        _check_text("name", name)
+        check_kind("name", name, str)
         if name in self._dispatcher.stats().consumers:
             raise ConsumerExistsError(name)
         effects = self._dispatcher.add_consumer(name, weight=weight, limit=0, now_ms=now)
@@ -268,10 +268,10 @@ class LeaseQueue:
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: The name is no text, or the time is not an int of at least 0.
+            ArgumentError: The name is no text, or the time is not an int of at least 0.
         """
         now = self._ledger.checked_now(now_ms)
-        _check_text("name", name)
+        check_kind("name", name, str)
         if drain_ms is not None:
             check_int("drain_ms", drain_ms, 0, ", or None for no limit")
         effects = self._at(now)
@@ -293,7 +293,7 @@ class LeaseQueue:
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: With ``ordering_required`` there are no ranges.
+            ArgumentError: With ``ordering_required`` there are no ranges.
         """
         now = self._ledger.checked_now(now_ms)
         checked_placement(placement, self._config)
@@ -322,7 +322,7 @@ class LeaseQueue:
         Raises:
             ClockError: ``now_ms`` went back.
             UnknownConsumerError: The consumer was not added, or has left.
-            ConfigError: ``most`` is not an int of at least 1.
+            ArgumentError: ``most`` is not an int of at least 1.
         """
         effects, taken = self._take(consumer, most, now_ms)
         if isinstance(taken, NothingToLease):
@@ -345,7 +345,7 @@ class LeaseQueue:
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: That is no id.
+            ArgumentError: That is no id.
         """
         effects, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
@@ -367,7 +367,7 @@ class LeaseQueue:
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: That is no id.
+            ArgumentError: That is no id.
         """
         effects, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
@@ -390,7 +390,7 @@ class LeaseQueue:
         Raises:
             ClockError: ``now_ms`` went back.
             UnknownConsumerError: The consumer was not added, or has left.
-            ConfigError: ``most`` is not an int of at least 1.
+            ArgumentError: ``most`` is not an int of at least 1.
         """
         effects, taken = self._take(consumer, most, now_ms)
         if isinstance(taken, NothingToLease):
@@ -412,7 +412,7 @@ class LeaseQueue:
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a handle.
+            ArgumentError: That cannot be a handle.
         """
         effects, delivery = self._leased(offset, lease_id, now_ms)
         if delivery is None:
@@ -433,7 +433,7 @@ class LeaseQueue:
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: Something else than handles was given; then nothing was settled.
+            ArgumentError: Something else than handles was given; then nothing was settled.
         """
         now = self._ledger.checked_now(now_ms)
         wanted = [_checked_pair(handle) for handle in handles]
@@ -465,7 +465,7 @@ class LeaseQueue:
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a handle, or the delay is not an int of at least 0.
+            ArgumentError: That cannot be a handle, or the delay is not an int of at least 0.
         """
         check_int("delay_ms", delay_ms, 0)
         effects, delivery = self._leased(offset, lease_id, now_ms)
@@ -490,7 +490,7 @@ class LeaseQueue:
 
         Raises:
             ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a handle, or the time is not an int of at least 1.
+            ArgumentError: That cannot be a handle, or the time is not an int of at least 1.
         """
         if extend_ms is not None:
             check_int("extend_ms", extend_ms, 1)
@@ -638,7 +638,7 @@ class LeaseQueue:
             The first offset that has to be kept.
 
         Raises:
-            ConfigError: ``wanted`` is no int.
+            ArgumentError: ``wanted`` is no int.
         """
         check_position("wanted", wanted)
         keep_from = self.keep_from
@@ -761,12 +761,11 @@ class LeaseQueue:
         return self._at(now_ms), self._book.leased(offset, lease_id)
 
     def _reserved(self, reservation_id: int, now_ms: int | None) -> tuple[list[Effect], Grant | InvalidReservation]:
-        if type(reservation_id) is not int:
-            raise ConfigError("reservation_id", reservation_id, "be an int")
+        check_int("reservation_id", reservation_id)
         return self._at(now_ms), self._book.reserved(reservation_id)
 
     def _check_consumer(self, consumer: str) -> None:
-        _check_text("consumer", consumer)
+        check_kind("consumer", consumer, str)
         if consumer not in self._consumers:
             raise UnknownConsumerError(consumer)
 
@@ -774,24 +773,19 @@ class LeaseQueue:
 def _stored_line(data: Reader) -> SoleOwner:
     try:
         return SoleOwner(data.maybe(Reader.text))
-    except ConfigError:
+    except ArgumentError:
         raise data.refuse("be a name or None") from None
 
 
 def _check_handle(offset: object, lease_id: object) -> None:
     check_offset("offset", offset)
     if type(lease_id) is not int:
-        raise ConfigError("lease_id", lease_id, "be an int")
+        raise ArgumentError("lease_id", lease_id, "be an int")
 
 
 def _checked_pair(handle: object) -> Handle:
     if not isinstance(handle, tuple) or len(handle) != 2:  # noqa: PLR2004  # offset, lease id
-        raise ConfigError("handle", handle, "be a tuple of offset and lease id")
+        raise ArgumentError("handle", handle, "be a tuple of offset and lease id")
     offset, lease_id = handle
     _check_handle(offset, lease_id)
     return offset, lease_id
-
-
-def _check_text(parameter: str, value: object) -> None:
-    if not isinstance(value, str):
-        raise ConfigError(parameter, value, "be a str")

@@ -11,8 +11,8 @@ offsets anew and needs another name.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
-from keyshared._checks import check_log_offset, check_text, checked_rows
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared._checks import check_kind, check_log_offset, check_text, checked_rows
+from keyshared.errors import ArgumentError, SnapshotError
 
 __all__ = ["ProvenanceVector"]
 
@@ -33,7 +33,7 @@ class ProvenanceVector:
         positions: Last processed offset by origin.
 
     Raises:
-        ConfigError: Not a mapping of origins (texts that are not empty) to offsets (ints from 0 up to 63 bits).
+        ArgumentError: Not a mapping of origins (each a non-empty str) to offsets (ints from 0 up to 63 bits).
 
     Complexity:
         Memory O(origins).
@@ -55,7 +55,7 @@ class ProvenanceVector:
         self._positions: dict[str, int] = {}
         given = {} if positions is None else positions
         if not isinstance(given, Mapping):
-            raise ConfigError("positions", positions, "be a mapping of origins to offsets")
+            raise ArgumentError("positions", positions, "be a mapping of origins to offsets")
         for origin, offset in given.items():
             _check(origin, offset)
             self._positions[origin] = offset
@@ -71,7 +71,7 @@ class ProvenanceVector:
             Whether it was new. False for a record that is covered already: skip it to have no duplicates.
 
         Raises:
-            ConfigError: ``origin`` is empty or no text, or ``offset`` not an int from 0 up to 63 bits.
+            ArgumentError: ``origin`` is no non-empty str, or ``offset`` not an int from 0 up to 63 bits.
         """
         if self.covers(origin, offset):
             return False
@@ -89,7 +89,7 @@ class ProvenanceVector:
             Whether its origin was observed at this offset or above.
 
         Raises:
-            ConfigError: As in `observe`.
+            ArgumentError: As in `observe`.
         """
         _check(origin, offset)
         position = self._positions.get(origin)
@@ -105,7 +105,7 @@ class ProvenanceVector:
             The offset to resume at; None if all of them are covered: resume at the end of the log.
 
         Raises:
-            ConfigError: As in `observe`, for one of the records read.
+            ArgumentError: As in `observe`, for one of the records read.
 
         Complexity:
             O(records read).
@@ -123,13 +123,12 @@ class ProvenanceVector:
         """Add what another vector covers, such as that of a group's earlier life on another cluster.
 
         Raises:
-            ConfigError: It is no `ProvenanceVector`. Nothing was changed.
+            ArgumentError: It is no `ProvenanceVector`. Nothing was changed.
 
         Complexity:
             O(origins of the other).
         """
-        if not isinstance(other, ProvenanceVector):
-            raise ConfigError("other", other, "be a ProvenanceVector")
+        check_kind("other", other, ProvenanceVector)
         mine = self._positions
         for origin, offset in other.positions.items():
             mine[origin] = max(offset, mine.get(origin, offset))
@@ -145,7 +144,7 @@ class ProvenanceVector:
             as they were.
 
         Raises:
-            ConfigError: As of the constructor. Nothing was changed.
+            ArgumentError: As of the constructor. Nothing was changed.
 
         Complexity:
             O(n log n), n origins named.
@@ -192,7 +191,7 @@ class ProvenanceVector:
             raise SnapshotError("positions", None, "be a mapping of origins to offsets")
         try:
             return cls(data["positions"])
-        except ConfigError as error:
+        except ArgumentError as error:
             raise SnapshotError(*error.args) from error
 
     def __iter__(self) -> Iterator[str]:

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, Self, TypeAlias
 
-from keyshared._checks import check_members, checked_rows
+from keyshared._checks import check_bool, check_enum, check_kind, check_members, checked_rows, configuration
 from keyshared.errors import (
-    ConfigError,
+    ArgumentError,
     ConsumerExistsError,
     InvariantError,
     RangeOverlapError,
@@ -44,7 +44,7 @@ def member_name(group: str, consumer: str) -> str:
         consumer: Name of the consumer in it.
 
     Raises:
-        ConfigError: One of them is no text, is empty, or holds a lone surrogate.
+        ArgumentError: One of them is no text, is empty, or holds a lone surrogate.
 
     Source:
         Celeriant's drain check compares consumer ids without their group, so that equal ids in two groups are taken for
@@ -80,7 +80,7 @@ class AssignedRanges:
         slot_bits: There are ``2**slot_bits`` slots.
 
     Raises:
-        ConfigError: A value that can never work, or a fallback of another hash or number of slots.
+        ArgumentError: A value that can never work, or a fallback of another hash or number of slots.
         RangeOverlapError: Two assignments overlap partly, with ``strict_overlap``.
 
     Complexity:
@@ -110,11 +110,10 @@ class AssignedRanges:
         key_hash: KeyHash = XXH64_SEED_42,
         slot_bits: int = DEFAULT_SLOT_BITS,
     ) -> None:
-        check_space(key_hash, slot_bits)
-        if not isinstance(unowned, Unowned):
-            raise ConfigError("unowned", unowned, f"be one of {', '.join(map(str, Unowned))}, as Unowned")
-        if type(strict_overlap) is not bool:
-            raise ConfigError("strict_overlap", strict_overlap, "be a bool")
+        with configuration():
+            check_space(key_hash, slot_bits)
+            check_enum("unowned", unowned, Unowned)
+            check_bool("strict_overlap", strict_overlap)
         self._key_hash = key_hash
         self._slot_bits = slot_bits
         self._unowned = unowned
@@ -144,7 +143,7 @@ class AssignedRanges:
             The ranges. Slots without an owner hold what falls into them, as in Celeriant.
 
         Raises:
-            ConfigError: A value that can never work.
+            ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
             RangeOverlapError: Two assignments overlap partly.
             MissingExtraError: ``keyshared[celeriant]`` is not installed.
 
@@ -167,7 +166,7 @@ class AssignedRanges:
             What changed owners, in slot order; nothing if the consumer owned all of it.
 
         Raises:
-            ConfigError: Not a range of this space, or the owner is no name.
+            ArgumentError: Not a range of this space, or the owner is no name.
             RangeOverlapError: It overlaps an assigned range only partly, with ``strict_overlap``.
 
         Complexity:
@@ -188,7 +187,7 @@ class AssignedRanges:
             What changed owners, in slot order.
 
         Raises:
-            ConfigError: Not a range of this space.
+            ArgumentError: Not a range of this space.
 
         Example:
             >>> AssignedRanges([(HashRange(0, 10), "a")]).release(HashRange(5, 20))
@@ -212,7 +211,7 @@ class AssignedRanges:
 
         Raises:
             ConsumerExistsError: The name is there already, be it by an assignment.
-            ConfigError: The name or the weight can never work here.
+            ArgumentError: The name or the weight can never work here.
         """
         check_name(name)
         if name in self._consumers:
@@ -260,7 +259,7 @@ class AssignedRanges:
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight can never work here.
+            ArgumentError: The weight can never work here.
         """
         find_consumer(self._consumers, name)
         if self._fallback is None or name not in self._fallback.consumers:
@@ -306,7 +305,7 @@ class AssignedRanges:
         Raises:
             UnownedSlotError: The slot is a hole, and the policy is to raise.
             KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None.
+            ArgumentError: The key is None.
         """
         ranges = self.ranges
         slot = ranges.slot_of(key)
@@ -376,10 +375,9 @@ class AssignedRanges:
         return RangeMap.from_stops(cuts, owners, key_hash=self._key_hash, slot_bits=self._slot_bits)
 
     def _check_piece(self, piece: object) -> None:
-        if not isinstance(piece, HashRange):
-            raise ConfigError("range", piece, "be a HashRange")
+        piece = check_kind("range", piece, HashRange)
         if piece.stop > 1 << self._slot_bits:
-            raise ConfigError("stop", piece.stop, f"be at most {1 << self._slot_bits}, the number of slots")
+            raise ArgumentError("stop", piece.stop, f"be at most {1 << self._slot_bits}, the number of slots")
 
     def _check_overlap(self, piece: HashRange, consumer: str) -> None:
         for start, stop, owner in self._pieces:
@@ -391,7 +389,7 @@ class AssignedRanges:
     def _check_fallback(self, fallback: Placement) -> None:
         below = fallback.ranges
         if (below.key_hash, below.slot_bits) != (self._key_hash, self._slot_bits):
-            raise ConfigError("fallback", fallback, f"have 2**{self._slot_bits} slots of hash {self._key_hash.name}")
+            raise ArgumentError("fallback", fallback, f"have 2**{self._slot_bits} slots of hash {self._key_hash.name}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AssignedRanges):

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Self
 
-from keyshared.errors import ConfigError, InvariantError, NoRangeLeftError
+from keyshared._checks import check_several, configuration
+from keyshared.errors import InvariantError, NoRangeLeftError
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
 from keyshared.placement.protocol import find_consumer
 from keyshared.placement.unweighted import UnweightedPlacement
@@ -35,7 +36,7 @@ class AutoSplit(UnweightedPlacement):
         slot_bits: There are ``2**slot_bits`` slots, and at most as many consumers.
 
     Raises:
-        ConfigError: A value that can never work.
+        ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
         ConsumerExistsError: A name is given twice.
         NoRangeLeftError: There are more consumers than slots.
 
@@ -79,7 +80,7 @@ class AutoSplit(UnweightedPlacement):
             The ranges. As many consumers as ``range_size`` fit in, as in Pulsar; the topmost then has no slot at all.
 
         Raises:
-            ConfigError: ``range_size`` is not a power of two from 2 to 65,536, or a name can never work.
+            ArgumentError: ``range_size`` is not a power of two from 2 to 65,536, or a name can never work.
             ConsumerExistsError: A name is given twice.
             NoRangeLeftError: There are more consumers than slots.
             MissingExtraError: ``keyshared[pulsar]`` is not installed.
@@ -97,9 +98,9 @@ class AutoSplit(UnweightedPlacement):
         return placement
 
     def _start(self, consumers: Iterable[str], key_hash: KeyHash, slot_bits: int, *, first_slot: int) -> None:
-        check_space(key_hash, slot_bits)
-        if isinstance(consumers, str | bytes):
-            raise ConfigError("consumers", consumers, "be several names, not one text")
+        with configuration():
+            check_space(key_hash, slot_bits)
+        check_several("consumers", consumers, "names")
         self._key_hash = key_hash
         self._slot_bits = slot_bits
         self._first_slot = first_slot  # the slot at which the lowest range begins to count
@@ -117,7 +118,7 @@ class AutoSplit(UnweightedPlacement):
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ConfigError: The name can never work, or the weight is not 1.
+            ArgumentError: The name can never work, or the weight is not 1.
             NoRangeLeftError: No range is wide enough to be split.
         """
         self._check_weight(weight)

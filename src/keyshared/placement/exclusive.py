@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Self, TypeAlias
 
-from keyshared._checks import check_mapping
+from keyshared._checks import check_mapping, configuration
 from keyshared.errors import (
-    ConfigError,
+    ArgumentError,
     InvariantError,
     RangeOverlapError,
 )
@@ -41,7 +41,7 @@ class ExclusiveRanges(UnweightedPlacement):
         slot_bits: There are ``2**slot_bits`` slots.
 
     Raises:
-        ConfigError: A value that can never work.
+        ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
         RangeOverlapError: Two consumers declare one slot.
 
     Complexity:
@@ -71,7 +71,8 @@ class ExclusiveRanges(UnweightedPlacement):
         key_hash: KeyHash = XXH64_SEED_42,
         slot_bits: int = DEFAULT_SLOT_BITS,
     ) -> None:
-        check_space(key_hash, slot_bits)
+        with configuration():
+            check_space(key_hash, slot_bits)
         self._key_hash = key_hash
         self._slot_bits = slot_bits
         self._names = {}
@@ -91,7 +92,7 @@ class ExclusiveRanges(UnweightedPlacement):
             range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
 
         Raises:
-            ConfigError: As the constructor, or ``range_size`` is not a power of two from 2 to 65,536.
+            ArgumentError: As the constructor, or ``range_size`` is not a power of two from 2 to 65,536.
             RangeOverlapError: Two consumers declare one slot.
             MissingExtraError: ``keyshared[pulsar]`` is not installed.
 
@@ -117,7 +118,7 @@ class ExclusiveRanges(UnweightedPlacement):
 
         Raises:
             ConsumerExistsError: The name is there already; remove it first to declare anew.
-            ConfigError: The name can never work; no ranges, or an empty list of them; a range that is empty, turned
+            ArgumentError: The name can never work; no ranges, or an empty list of them; a range that is empty, turned
                 round or beyond the space; or two of its ranges overlap. The first of these that is true is told.
             RangeOverlapError: Another consumer has a slot of it. Whether that consumer is still alive is for the host
                 to find out; if it is not, remove it and declare again.
@@ -131,11 +132,11 @@ class ExclusiveRanges(UnweightedPlacement):
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ConfigError: Always otherwise.
+            ArgumentError: Always otherwise.
         """
         self._check_newcomer(name)
         self._check_weight(weight)
-        raise ConfigError(f"ranges of {name!r}", None, "be declared: call declare() before it joins a dispatcher")
+        raise ArgumentError(f"ranges of {name!r}", None, "be declared: call declare() before it joins a dispatcher")
 
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer; its ranges become holes.
@@ -189,18 +190,18 @@ class ExclusiveRanges(UnweightedPlacement):
     def _checked_spans(self, name: str, ranges: object) -> list[_Span]:
         """Return the consumer's ranges by their start; faults come in the order in which Pulsar looks for them."""
         if ranges is None or isinstance(ranges, str | bytes) or not isinstance(ranges, Iterable):
-            raise ConfigError(f"ranges of {name!r}", ranges, "be given: an exclusive consumer declares what it owns")
+            raise ArgumentError(f"ranges of {name!r}", ranges, "be given: an exclusive consumer declares what it owns")
         own = sorted(_span(name, each) for each in ranges)
         if not own:
-            raise ConfigError(f"ranges of {name!r}", [], "hold at least one range")
+            raise ArgumentError(f"ranges of {name!r}", [], "hold at least one range")
         for (start, stop), after in zip(own, [*own[1:], None], strict=True):
             if start >= stop:
-                raise ConfigError(f"range of {name!r}", (start, stop), "end after it starts")
+                raise ArgumentError(f"range of {name!r}", (start, stop), "end after it starts")
             if after is not None and max(start, after[0]) < min(stop, after[1]):
-                raise ConfigError(f"range of {name!r}", after, f"not overlap its own {(start, stop)}")
+                raise ArgumentError(f"range of {name!r}", after, f"not overlap its own {(start, stop)}")
         if own[0][0] < 0 or own[-1][1] > 1 << self._slot_bits:
             outside = own[0] if own[0][0] < 0 else own[-1]
-            raise ConfigError(f"range of {name!r}", outside, f"lie within the {1 << self._slot_bits} slots")
+            raise ArgumentError(f"range of {name!r}", outside, f"lie within the {1 << self._slot_bits} slots")
         return own
 
     def _check_free(self, name: str, span: _Span) -> None:
@@ -232,4 +233,4 @@ def _span(name: str, given: object) -> _Span:
         return given.start, given.stop
     if isinstance(given, tuple) and len(given) == 2 and all(type(bound) is int for bound in given):  # noqa: PLR2004
         return given
-    raise ConfigError(f"range of {name!r}", given, "be a HashRange, or two ints: first slot, and one past the last")
+    raise ArgumentError(f"range of {name!r}", given, "be a HashRange, or two ints: first slot, and one past the last")

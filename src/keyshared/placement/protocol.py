@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol, Self, TypeVar
 
 from keyshared._checks import check_text
-from keyshared.errors import ConfigError, UnknownConsumerError, shown
+from keyshared.errors import ArgumentError, UnknownConsumerError, shown
 from keyshared.ranges import Moved, RangeMap, Weight
 
 __all__ = ["Placement", "check_name", "check_unit_weight", "find_consumer"]
@@ -46,7 +46,7 @@ class Placement(Protocol):
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ConfigError: The name or the weight can never work here.
+            ArgumentError: The name or the weight can never work here.
         """
         ...
 
@@ -73,7 +73,7 @@ class Placement(Protocol):
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight can never work here.
+            ArgumentError: The weight can never work here.
         """
         ...
 
@@ -90,13 +90,13 @@ def check_name(name: object, parameter: str = "name") -> None:
         parameter: What it is called in the error.
 
     Raises:
-        ConfigError: It is no text, is empty, or holds a lone surrogate.
+        ArgumentError: It is no text, is empty, or holds a lone surrogate.
     """
     text = check_text(parameter, name)
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ConfigError(parameter, name, "be text that UTF-8 can express") from None
+        raise ArgumentError(parameter, name, "be a str that UTF-8 can express") from None
 
 
 def check_unit_weight(weight: object, reason: str) -> None:
@@ -107,10 +107,10 @@ def check_unit_weight(weight: object, reason: str) -> None:
         reason: Why no other weight than 1 can work, as the end of the sentence.
 
     Raises:
-        ConfigError: It is not 1.
+        ArgumentError: It is not 1.
     """
     if isinstance(weight, bool) or weight != 1:
-        raise ConfigError("weight", weight, f"be 1: {reason}")
+        raise ArgumentError("weight", weight, f"be 1: {reason}")
 
 
 def find_consumer(consumers: Mapping[str, T], name: object) -> T:

@@ -19,7 +19,7 @@ class SoleOwner:
         owner: The owner of everything; None for no owner.
 
     Raises:
-        ConfigError: The owner is no text, or is empty.
+        ArgumentError: The owner is no non-empty str.
 
     Source:
         Pulsar's exclusive and failover subscriptions, Celeriant's ordering_required.

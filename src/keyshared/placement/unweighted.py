@@ -30,7 +30,7 @@ class UnweightedPlacement(ABC):
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight is not 1.
+            ArgumentError: The weight is not 1.
         """
         find_consumer(self._names, name)
         self._check_weight(weight)
@@ -56,7 +56,7 @@ class UnweightedPlacement(ABC):
 
         Raises:
             KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None.
+            ArgumentError: The key is None.
         """
         return self.ranges.owner_of(key)
 

@@ -18,9 +18,9 @@ from itertools import pairwise
 from math import inf
 from typing import Final, TypeAlias
 
-from keyshared._checks import check_int, check_kind, check_mapping
+from keyshared._checks import check_int, check_kind, check_mapping, check_number, configuration
 from keyshared.buckets.layout import BucketLayout
-from keyshared.errors import ConfigError, shown
+from keyshared.errors import ArgumentError, shown
 from keyshared.ranges import Weight
 from keyshared.segments.map import DEFAULT_MAX_BUCKETS, SegmentMap
 from keyshared.segments.segment import Segment
@@ -80,11 +80,6 @@ class Reason(StrEnum):
     NO_COLD_PAIR = "no two neighbours that are quiet for long enough and may be merged"
 
 
-def _check_rate(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | Fraction) or not 0 <= value < float("inf"):
-        raise ConfigError(name, value, "be a finite number of at least 0")
-
-
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Traffic of a segment, or a threshold for it, per second.
@@ -96,7 +91,7 @@ class Rates:
         bytes_out: Their bytes.
 
     Raises:
-        ConfigError: A rate is negative, or no finite number.
+        ArgumentError: A rate is negative, or no finite number.
     """
 
     msg_in: Weight = 0
@@ -106,7 +101,7 @@ class Rates:
 
     def __post_init__(self) -> None:
         for name, value in zip(_RATES, self.values, strict=True):
-            _check_rate(name, value)
+            check_number(name, value)
 
     @property
     def values(self) -> tuple[Weight, Weight, Weight, Weight]:
@@ -128,16 +123,15 @@ class SegmentLoad:
         since_ms: When it was written. Records are written when rates change, so an old one means steady traffic.
 
     Raises:
-        ConfigError: An argument is something else.
+        ArgumentError: An argument is something else.
     """
 
     rates: Rates
     since_ms: int
 
     def __post_init__(self) -> None:
-        _check_rates("rates", self.rates)
-        if type(self.since_ms) is not int:
-            raise ConfigError("since_ms", self.since_ms, "be an int")
+        check_kind("rates", self.rates, Rates)
+        check_int("since_ms", self.since_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +172,7 @@ class AutoScale:
     split: Rates = DEFAULT_SPLIT
     merge: Rates = DEFAULT_MERGE
 
+    @configuration()
     def __post_init__(self) -> None:
         for name in ("min_segments", "max_buckets"):
             check_int(name, getattr(self, name), 1)
@@ -185,14 +180,14 @@ class AutoScale:
             check_int(name, getattr(self, name), 0)
         check_int("max_segments", self.max_segments, self.min_segments)
         BucketLayout.equal_width(self.max_buckets)  # raises
-        _check_rate("split_floor", self.split_floor)
+        check_number("split_floor", self.split_floor)
         for thresholds in (self.split, self.merge):
-            _check_rates("thresholds", thresholds)
+            check_kind("thresholds", thresholds, Rates)
         for name, hot, cold in zip(_RATES, self.split.values, self.merge.values, strict=True):
             if not hot:
-                raise ConfigError(f"split.{name}", hot, "be above 0, or every segment would be split")
+                raise ArgumentError(f"split.{name}", hot, "be above 0, or every segment would be split")
             if 2 * Fraction(cold) > Fraction(hot):
-                raise ConfigError(f"merge.{name}", cold, _TOO_NEAR.format(name=name, hot=hot))
+                raise ArgumentError(f"merge.{name}", cold, _TOO_NEAR.format(name=name, hot=hot))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,7 +322,7 @@ def decide(
         One action, or `NoAction` with the reason of each pass.
 
     Raises:
-        ConfigError: An argument is something else.
+        ArgumentError: An argument is something else.
 
     Complexity:
         O(n log n), n active segments.
@@ -349,8 +344,7 @@ def decide(
     check_kind("last", last, LastActions)
     for segment, load in check_mapping("loads", loads).items():
         check_kind(f"load of {shown(segment)}", load, SegmentLoad)
-    if type(now_ms) is not int:
-        raise ConfigError("now_ms", now_ms, "be an int")
+    check_int("now_ms", now_ms)
     for name, count in check_mapping("consumers", consumers).items():
         check_int(f"consumers of {shown(name)}", count, 0)
     most = max(consumers.values(), default=0)
@@ -378,7 +372,7 @@ def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) 
 
     Raises:
         MisuseError: The map has changed since, and does not allow it any more.
-        ConfigError: It is no decision.
+        ArgumentError: It is no decision.
     """
     check_kind("segments", segments, SegmentMap)
     check_kind("policy", policy, AutoScale)
@@ -394,7 +388,7 @@ def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) 
         case NoAction():
             return segments
         case _:
-            raise ConfigError("decision", decision, "be one that decide() gave")
+            raise ArgumentError("decision", decision, "be one that decide() gave")
 
 
 def _serve_consumers(now: _Situation) -> Split | Rebucket | Reason:
@@ -480,8 +474,3 @@ def _keeps_buckets(now: _Situation, lower: Segment, upper: Segment) -> bool:
     together = len(lower.layout) + len(upper.layout)
     left = now.capacity - together + min(together, now.policy.max_buckets)
     return left >= min(now.consumers, now.capacity)
-
-
-def _check_rates(name: str, value: object) -> None:
-    if not isinstance(value, Rates):
-        raise ConfigError(name, value, "be Rates")

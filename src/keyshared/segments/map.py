@@ -13,9 +13,9 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_int
+from keyshared._checks import check_int, check_kind
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
-from keyshared.errors import ConfigError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
+from keyshared.errors import ArgumentError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
 from keyshared.ranges import HashRange
 from keyshared.segments.segment import (
     Segment,
@@ -55,7 +55,7 @@ def buckets_for_budget(budget: int, segments: int) -> int:
         At least 1, so that many segments exceed the budget.
 
     Raises:
-        ConfigError: A number is not an int of at least 1.
+        ArgumentError: A number is not an int of at least 1.
 
     Source:
         PIP-486: ``max(1, budget // segments)``.
@@ -107,8 +107,8 @@ class SegmentMap:
         rollovers: Rebucketings so far.
 
     Raises:
-        ConfigError: A segment is not one, an id is taken twice, children do not take over exactly their parents' range,
-            or the active segments do not tile the ring.
+        ArgumentError: A segment is not one, an id is taken twice, children do not take over exactly their parents'
+            range, or the active segments do not tile the ring.
 
     Complexity:
         O(n log n), n segments; so are the changes. They happen a few times an hour.
@@ -143,7 +143,7 @@ class SegmentMap:
             check_segment(segment)
         self._segments = {segment.id: segment for segment in sorted(given, key=lambda s: s.id)}
         if not given or len(self._segments) < len(given):
-            raise ConfigError("segments", given, "be at least one, each with an id of its own")
+            raise ArgumentError("segments", given, "be at least one, each with an id of its own")
         self._children = children_of(self._segments.values())
         latest = max(segment.epoch for segment in given)
         self._epoch = latest if epoch is None else check_int("epoch", epoch, latest)
@@ -168,14 +168,13 @@ class SegmentMap:
             The map at epoch 0; the ids of its segments grow with their ranges.
 
         Raises:
-            ConfigError: A number is not such an int.
+            ArgumentError: A number is not such an int.
 
         Example:
             >>> [(s.range.start, len(s.layout)) for s in SegmentMap.equal_width(3, budget=6).active]
             [(0, 2), (21845, 2), (43690, 2)]
         """
-        if type(n) is not int or not 1 <= n <= HASH_STOP:
-            raise ConfigError("n", n, f"be an int from 1 to {HASH_STOP}")
+        check_int("n", n, 1, most=HASH_STOP)
         layout = BucketLayout.equal_width(buckets_for_budget(budget, n))
         starts = [i * HASH_STOP // n for i in range(n + 1)]
         return cls(Segment(i, HashRange(starts[i], starts[i + 1]), layout) for i in range(n))
@@ -191,7 +190,7 @@ class SegmentMap:
         Raises:
             UnknownSegmentError: There is no such segment.
             SegmentSealedError: It is sealed already.
-            ConfigError: ``at`` leaves a child nothing, or ``layout`` is no layout.
+            ArgumentError: ``at`` leaves a child nothing, or ``layout`` is no layout.
 
         Source:
             PIP-468: ``[start, mid]`` and ``[mid + 1, end]``, inclusive; PIP-486 halves the buckets.
@@ -203,10 +202,10 @@ class SegmentMap:
         parent = self._open(segment)
         start, stop = parent.range.start, parent.range.stop
         if stop - start < _NARROWEST_SPLIT:
-            raise ConfigError("segment", segment, "cover at least two hashes to be split")
+            raise ArgumentError("segment", segment, "cover at least two hashes to be split")
         middle = (start + stop + 1) // 2 if at is None else at
         if type(middle) is not int or not start < middle < stop:
-            raise ConfigError("at", at, f"be an int greater than {start} and less than {stop}, inside the segment")
+            raise ArgumentError("at", at, f"be an int greater than {start} and less than {stop}, inside the segment")
         buckets = BucketLayout.equal_width(max(1, len(parent.layout) // 2)) if layout is None else layout
         return self._with([parent], [HashRange(start, middle), HashRange(middle, stop)], buckets)
 
@@ -229,7 +228,7 @@ class SegmentMap:
         Raises:
             UnknownSegmentError: There is no such segment.
             SegmentSealedError: One is sealed already.
-            ConfigError: They are no neighbours (the ring has a seam at 0), or an argument can never work.
+            ArgumentError: They are no neighbours (the ring has a seam at 0), or an argument can never work.
 
         Example:
             >>> merged = SegmentMap.equal_width(2).merge(0, 1)
@@ -238,7 +237,7 @@ class SegmentMap:
         """
         lower, upper = sorted((self._open(first), self._open(second)), key=lambda s: s.range)
         if lower.range.stop != upper.range.start:
-            raise ConfigError("second", second, f"be a neighbour of segment {first}, which covers {lower.range}")
+            raise ArgumentError("second", second, f"be a neighbour of segment {first}, which covers {lower.range}")
         most = check_int("max_buckets", max_buckets, 1)
         total = min(len(lower.layout) + len(upper.layout), most)
         buckets = BucketLayout.equal_width(total) if layout is None else layout
@@ -256,7 +255,8 @@ class SegmentMap:
         Raises:
             UnknownSegmentError: There is no such segment.
             SegmentSealedError: It is sealed already.
-            ConfigError: It is no layout, or the one that the segment has: every ordered reader would drain for nothing.
+            ArgumentError: It is no layout, or the one that the segment has: every ordered reader would drain for
+                nothing.
 
         Source:
             PIP-486, rebucket rollover.
@@ -268,7 +268,7 @@ class SegmentMap:
         """
         parent = self._open(segment)
         if layout == parent.layout:
-            raise ConfigError("layout", layout, f"differ from the one that segment {segment} has")
+            raise ArgumentError("layout", layout, f"differ from the one that segment {segment} has")
         return self._with([parent], [parent.range], layout, rollovers=1)
 
     def prune(self, segment: int) -> "SegmentMap":
@@ -281,13 +281,13 @@ class SegmentMap:
 
         Raises:
             UnknownSegmentError: There is no such segment.
-            ConfigError: It is active, or a parent of it is still there.
+            ArgumentError: It is active, or a parent of it is still there.
         """
         old = self.segment(segment)
         if self.is_active(segment):
-            raise ConfigError("segment", segment, "be sealed: an active one is the only one that covers its range")
+            raise ArgumentError("segment", segment, "be sealed: an active one is the only one that covers its range")
         if kept := self.predecessors(segment):
-            raise ConfigError("segment", segment, f"be the oldest of its line; prune {kept} first")
+            raise ArgumentError("segment", segment, f"be the oldest of its line; prune {kept} first")
         rest = (s for s in self._segments.values() if s is not old)
         return SegmentMap(rest, epoch=self._epoch + 1, next_id=self._next_id, rollovers=self._rollovers)
 
@@ -414,13 +414,13 @@ class SegmentMap:
             segment_hash: An int in ``range(65536)``.
 
         Raises:
-            ConfigError: There is no such hash.
+            ArgumentError: There is no such hash.
 
         Complexity:
             O(log n), n active segments.
         """
         if type(segment_hash) is not int or not 0 <= segment_hash < HASH_STOP:
-            raise ConfigError("segment hash", segment_hash, f"be an int from 0 to {HASH_STOP - 1}")
+            raise ArgumentError("segment hash", segment_hash, f"be an int from 0 to {HASH_STOP - 1}")
         return self._active[bisect_right(self._stops, segment_hash)]
 
     def locate(self, segment_hash: int, bucket_hash: int) -> Location:
@@ -431,7 +431,7 @@ class SegmentMap:
             bucket_hash: The low half; 0 for a message without a key.
 
         Raises:
-            ConfigError: There is no such hash.
+            ArgumentError: There is no such hash.
 
         Complexity:
             O(log n + log b), n active segments and b buckets.
@@ -449,13 +449,12 @@ class SegmentMap:
             False if this is the same epoch or an earlier one: a notice that came late, to be ignored.
 
         Raises:
-            ConfigError: It is no map, or a segment of both is not the same: they are of two topics.
+            ArgumentError: It is no map, or a segment of both is not the same: they are of two topics.
         """
-        if not isinstance(older, SegmentMap):
-            raise ConfigError("segments", older, "be a SegmentMap")
+        check_kind("segments", older, SegmentMap)
         for one in older.segments:
             if self._segments.get(one.id, one) != one:
-                raise ConfigError("segments", self, f"be of one topic: segment {one.id} is another one there")
+                raise ArgumentError("segments", self, f"be of one topic: segment {one.id} is another one there")
         return self._epoch > older.epoch
 
     def stats(self) -> SegmentStats:
@@ -502,7 +501,7 @@ class SegmentMap:
             built = cls(segments, epoch=epoch, next_id=next_id, rollovers=data["rollovers"])
         except SnapshotError:
             raise
-        except ConfigError as error:
+        except ArgumentError as error:
             raise SnapshotError(*error.args) from error
         if built.to_json()["segments"] != [dict(one) for one in data["segments"]]:
             raise SnapshotError("segments", data["segments"], "be in the order of their ids")
@@ -519,7 +518,7 @@ class SegmentMap:
         """
         try:
             fresh = SegmentMap(self.segments, epoch=self._epoch, next_id=self._next_id, rollovers=self._rollovers)
-        except ConfigError as error:
+        except ArgumentError as error:
             raise InvariantError(f"the segments fit together: {error}") from error
         if (fresh._active, fresh._stops, fresh._children) != (self._active, self._stops, self._children):
             raise InvariantError("what is active and who comes after whom is read off the segments")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from keyshared._checks import check_kind, check_text
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.segments.map import SegmentMap
 
 __all__ = ["assign_round_robin"]
@@ -20,7 +20,7 @@ def assign_round_robin(segments: SegmentMap, consumers: Iterable[str]) -> dict[i
         Who reads each active segment, by its id, in the order of the ranges; empty without consumers.
 
     Raises:
-        ConfigError: A name is given twice, or is no text.
+        ArgumentError: A name is given twice, or is no text.
 
     Complexity:
         O(n + c log c), n active segments and c consumers.
@@ -39,5 +39,5 @@ def assign_round_robin(segments: SegmentMap, consumers: Iterable[str]) -> dict[i
         check_text("consumer", name)
     names = sorted(set(given))
     if len(names) < len(given):
-        raise ConfigError("consumers", given, "be named once each")
+        raise ArgumentError("consumers", given, "be named once each")
     return {segment.id: names[i % len(names)] for i, segment in enumerate(segments.active)} if names else {}

@@ -16,7 +16,7 @@ from keyshared._checks import check_int, check_kind, checked_kinds, require
 from keyshared.buckets.layout import BucketLayout, Straddles
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, ContiguousCursor
 from keyshared.errors import (
-    ConfigError,
+    ArgumentError,
     InvariantError,
     MisuseError,
     OffsetOrderError,
@@ -71,7 +71,7 @@ class SegmentProgress:
         drained: What was drained before a restart; pruned segments may be among them.
 
     Raises:
-        ConfigError: ``segments`` is no map, or ``drained`` names an active segment, one without its ancestors, or one
+        ArgumentError: ``segments`` is no map, or ``drained`` names an active segment, one without its ancestors, or one
             that the map never had.
 
     Complexity:
@@ -94,13 +94,12 @@ class SegmentProgress:
     __slots__ = ("_before", "_readable", "_readings", "_segments")
 
     def __init__(self, segments: SegmentMap, *, drained: Iterable[int] = ()) -> None:
-        if not isinstance(segments, SegmentMap):
-            raise ConfigError("segments", segments, "be a SegmentMap")
+        check_kind("segments", segments, SegmentMap)
         known = {segment.id for segment in segments.segments}
         before = known.intersection(_given("drained", drained, segments))
         for one in before:
             if segments.is_active(one) or not before.issuperset(segments.ancestors(one)):
-                raise ConfigError("drained", one, "be sealed, and drained after all its ancestors")
+                raise ArgumentError("drained", one, "be sealed, and drained after all its ancestors")
         self._segments = segments
         self._before = before
         self._readings: dict[int, _Reading] = {}
@@ -120,7 +119,7 @@ class SegmentProgress:
             Progress that asks for nothing that was settled.
 
         Raises:
-            ConfigError: ``segments`` is no map.
+            ArgumentError: ``segments`` is no map.
             SnapshotError: The state is truncated, forged, of another version, or does not fit the map.
 
         Complexity:
@@ -142,11 +141,10 @@ class SegmentProgress:
         drained, cursors = state["drained"], state["cursors"]
         if type(drained) is not list or any(type(one) is not int for one in drained):
             raise SnapshotError("drained", drained, "be a list of ids")
-        if not isinstance(segments, SegmentMap):
-            raise ConfigError("segments", segments, "be a SegmentMap")
+        check_kind("segments", segments, SegmentMap)
         try:
             progress = cls(segments, drained=drained)
-        except ConfigError as error:
+        except ArgumentError as error:
             raise SnapshotError(*error.args) from error
         if type(cursors) is not list or not all(map(_is_row, cursors)):
             raise SnapshotError("cursors", cursors, "be a list of rows: id, tokens")
@@ -180,13 +178,12 @@ class SegmentProgress:
             Segments that may be read from now on, lowest id first.
 
         Raises:
-            ConfigError: It is no map, or one of another topic.
+            ArgumentError: It is no map, or one of another topic.
 
         Complexity:
             O(n), n segments.
         """
-        if not isinstance(segments, SegmentMap):
-            raise ConfigError("segments", segments, "be a SegmentMap")
+        check_kind("segments", segments, SegmentMap)
         if not segments.supersedes(self._segments):
             return ()
         self._segments = segments
@@ -217,7 +214,7 @@ class SegmentProgress:
             SegmentSealedError: The end of the segment was seen already.
             UnknownSegmentError: There is no such segment.
             OffsetOrderError: The offset is not above the one before it.
-            ConfigError: A bound is not an int. In each case nothing was changed.
+            ArgumentError: A bound is not an int. In each case nothing was changed.
 
         Complexity:
             O(log b + the buckets it belongs to), b buckets of the segment.
@@ -252,13 +249,12 @@ class SegmentProgress:
             Segments that may be read from now on, lowest id first: those that waited for this very ack.
 
         Raises:
-            ConfigError: The segment has no such bucket.
+            ArgumentError: The segment has no such bucket.
         """
         reading = self._readings.get(segment)
         if reading is None:
             return ()
-        if type(bucket) is not int or not 0 <= bucket < len(reading.cursors):
-            raise ConfigError("bucket", bucket, f"be an int from 0 to {len(reading.cursors) - 1}")
+        check_int("bucket", bucket, 0, most=len(reading.cursors) - 1)
         settled = reading.cursors[bucket].settle(offset)
         return self._newly_readable() if settled and reading.drained else ()
 
@@ -341,7 +337,7 @@ class SegmentProgress:
 
         Raises:
             UnknownSegmentError: There is no such segment.
-            ConfigError: It has no such bucket.
+            ArgumentError: It has no such bucket.
         """
         layout = self._segments.segment(segment).layout
         reading = self._readings.get(segment)
@@ -360,7 +356,7 @@ class SegmentProgress:
             A new dict; `restore` reads it.
 
         Raises:
-            ConfigError: ``max_token_bytes`` is no int, or does not even hold a position.
+            ArgumentError: ``max_token_bytes`` is no int, or does not even hold a position.
 
         Complexity:
             O(segments + buckets + outstanding).
@@ -451,7 +447,7 @@ def _given(parameter: str, ids: Iterable[int], segments: SegmentMap) -> Iterator
     """Ids of segments that the map has, or had."""
     for one in ids:
         if check_int(parameter, one, 0) >= segments.next_id:
-            raise ConfigError(parameter, one, "be a segment that the map has or had")
+            raise ArgumentError(parameter, one, "be a segment that the map has or had")
         yield one
 
 

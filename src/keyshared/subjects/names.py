@@ -21,8 +21,8 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final, TypeVar
 
-from keyshared._checks import check_mapping, check_text
-from keyshared.errors import ConfigError, shown
+from keyshared._checks import check_kind, check_mapping, check_several, check_text
+from keyshared.errors import ArgumentError, shown
 
 __all__ = [
     "SUBJECT_SUFFIXES",
@@ -103,8 +103,8 @@ class NamePattern:
         suffixes: What follows the pattern, exactly one of them; none for topics and groups. See `for_subjects`.
 
     Raises:
-        ConfigError: No field, a field twice, a stray brace, ``known`` or ``plain`` names no field of the pattern or the
-            same one, or a value is no text, or is empty.
+        ArgumentError: No field, a field twice, a stray brace, ``known`` or ``plain`` names no field of the pattern or
+            the same one, or a value is no non-empty str.
 
     Source:
         Axual, "Schema Distribution model" and the pattern syntax of its configuration; differs: a name with several
@@ -135,9 +135,9 @@ class NamePattern:
         self._literals: tuple[str, ...] = tuple(pieces[::2])
         self._fields: tuple[str, ...] = tuple(pieces[1::2])
         if not self._fields or len(set(self._fields)) < len(self._fields):
-            raise ConfigError("text", text, "have at least one {field}, and none twice")
+            raise ArgumentError("text", text, "have at least one {field}, and none twice")
         if any(brace in literal for literal in self._literals for brace in "{}"):
-            raise ConfigError("text", text, "have braces only around names of fields, such as {topic}")
+            raise ArgumentError("text", text, "have braces only around names of fields, such as {topic}")
         self._separators = tuple(dict.fromkeys(filter(None, self._literals[1:-1])))
         self._known = {
             field: _checked_values(f"known[{shown(field)}]", values)
@@ -151,7 +151,7 @@ class NamePattern:
             plain = checked_names("plain", plain)
             self._check_fields("plain", plain)
             if not set(plain).issubset(unbound):
-                raise ConfigError("plain", plain, "not name a field that is known")
+                raise ArgumentError("plain", plain, "not name a field that is known")
         self._plain = frozenset(plain)
         self._suffixes = _checked_suffixes(suffixes)
 
@@ -175,7 +175,7 @@ class NamePattern:
             suffixes: As for the class.
 
         Raises:
-            ConfigError: It is no such text, or as for the class.
+            ArgumentError: It is no such text, or as for the class.
 
         Source:
             Axual, "Schema Distribution model".
@@ -188,7 +188,7 @@ class NamePattern:
         flat = _BRACKETS.sub(lambda group: group[1].replace("|", separator), check_text("text", text))
         braced = separator.join(f"{{{field}}}" for field in flat.split(separator))
         if _FIELD.sub("", braced) != separator * (braced.count("{") - 1):
-            raise ConfigError("text", text, f"be names of fields such as [tenant|environment]{separator}topic")
+            raise ArgumentError("text", text, f"be names of fields such as [tenant|environment]{separator}topic")
         return cls(braced, known=known, plain=plain, suffixes=suffixes)
 
     @property
@@ -213,7 +213,7 @@ class NamePattern:
             suffixes: What a subject has behind the name of its topic.
 
         Raises:
-            ConfigError: A suffix is not a text.
+            ArgumentError: A suffix is not a text.
 
         Example:
             >>> NamePattern("{topic}").for_subjects().parse("orders-key")
@@ -254,7 +254,7 @@ class NamePattern:
             Its only reading, or a `NameProblem` with `NameIssue.NO_MATCH` or `NameIssue.AMBIGUOUS`.
 
         Raises:
-            ConfigError: It is no text, or is empty.
+            ArgumentError: It is no non-empty str.
 
         Complexity:
             O(s f n), s suffixes, f fields with their known values, n characters.
@@ -275,8 +275,8 @@ class NamePattern:
             The name. Reading it gives the same values, or `NameIssue.AMBIGUOUS` if it has other readings as well.
 
         Raises:
-            ConfigError: A field is missing or is none of the pattern's, has a value that it may not have, or the suffix
-                is none of the pattern's.
+            ArgumentError: A field is missing or is none of the pattern's, has a value that it may not have, or the
+                suffix is none of the pattern's.
 
         Complexity:
             O(n), n characters.
@@ -287,12 +287,12 @@ class NamePattern:
         """
         self._check_fields("values", check_mapping("values", values))
         if suffix not in self._suffixes:
-            raise ConfigError("suffix", suffix, f"be one of {self._suffixes}")
+            raise ArgumentError("suffix", suffix, f"be one of {self._suffixes}")
         parts = [self._literals[0]]
         for field, literal in zip(self._fields, self._literals[1:], strict=True):
             value = values.get(field, self.constant(field))
             if type(value) is not str or not self.allows(field, value):
-                raise ConfigError(f"values[{field!r}]", value, self._requirement(field))
+                raise ArgumentError(f"values[{field!r}]", value, self._requirement(field))
             parts += value, literal
         return "".join((*parts, suffix))
 
@@ -314,13 +314,13 @@ class NamePattern:
     def _check_fields(self, parameter: str, named: Iterable[str]) -> None:
         for field in named:
             if field not in self._fields:
-                raise ConfigError(parameter, field, f"be a field of {self._text!r}")
+                raise ArgumentError(parameter, field, f"be a field of {self._text!r}")
 
     def _requirement(self, field: str) -> str:
         if field in self._known:
             return f"be one of {self._known[field]}"
         without = f" without any of {self._separators}" if field in self._plain else ""
-        return f"be a text that is not empty{without}"
+        return f"be a non-empty str{without}"
 
     def _has_separator(self, value: str) -> bool:
         return any(separator in value for separator in self._separators)
@@ -404,22 +404,17 @@ def given_mapping(parameter: str, values: Mapping[str, _T] | None) -> Mapping[st
 
 def checked_names(parameter: str, values: object) -> list[str]:
     """Check several texts, of which none is empty."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise ConfigError(parameter, values, "be several texts, such as a list")
-    return [check_text(parameter, value) for value in values]
+    return [check_text(parameter, value) for value in check_several(parameter, values, "str")]
 
 
 def _checked_values(parameter: str, values: object) -> tuple[str, ...]:
     checked = checked_names(parameter, [values] if type(values) is str else values)
     if not checked:
-        raise ConfigError(parameter, values, "have at least one value")
+        raise ArgumentError(parameter, values, "have at least one value")
     return tuple(dict.fromkeys(checked))
 
 
 def _checked_suffixes(suffixes: object) -> tuple[str, ...]:
-    if isinstance(suffixes, str | bytes) or not isinstance(suffixes, Iterable):
-        raise ConfigError("suffixes", suffixes, "be several texts, such as ('-key', '-value')")
-    checked = tuple(dict.fromkeys(suffixes))
-    if any(type(suffix) is not str for suffix in checked):
-        raise ConfigError("suffixes", suffixes, "hold texts only")
+    given = check_several("suffixes", suffixes, "str")
+    checked = tuple(dict.fromkeys(check_kind("suffixes", suffix, str) for suffix in given))
     return checked or _NO_SUFFIX

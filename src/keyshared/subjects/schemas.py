@@ -14,8 +14,8 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias, TypeVar
 
-from keyshared._checks import check_mapping, check_text
-from keyshared.errors import ConfigError, shown
+from keyshared._checks import check_kind, check_mapping, check_text
+from keyshared.errors import ArgumentError, shown
 from keyshared.subjects.names import NamePattern, NameProblem
 from keyshared.subjects.registry import (
     DEFAULT_COMPATIBILITY,
@@ -190,7 +190,7 @@ class SchemaDistribution:
         defaults: By cluster, values of fields that only its pattern has.
 
     Raises:
-        ConfigError: The primary has no pattern, defaults are for no target, or a translation can never work; see
+        ArgumentError: The primary has no pattern, defaults are for no target, or a translation can never work; see
             `NameTranslation`.
 
     Source:
@@ -219,12 +219,12 @@ class SchemaDistribution:
     ) -> None:
         check_mapping("subjects", subjects)
         if check_text("primary", primary) not in subjects:
-            raise ConfigError("primary", primary, f"be one of the clusters, {shown(tuple(subjects))}")
+            raise ArgumentError("primary", primary, f"be one of the clusters, {shown(tuple(subjects))}")
         others = [cluster for cluster in subjects if cluster != primary]
         given = {} if defaults is None else check_mapping("defaults", defaults)
         for cluster in given:
             if cluster not in others:
-                raise ConfigError("defaults", cluster, f"be for one of the targets, {shown(tuple(others))}")
+                raise ArgumentError("defaults", cluster, f"be for one of the targets, {shown(tuple(others))}")
         self._primary = primary
         self._translations = {
             cluster: NameTranslation(subjects[primary], subjects[cluster], defaults=given.get(cluster))
@@ -254,10 +254,10 @@ class SchemaDistribution:
             target: One of `targets` of the primary.
 
         Raises:
-            ConfigError: It is no target.
+            ArgumentError: It is no target.
         """
         if target not in self._translations:
-            raise ConfigError("target", target, f"be one of {tuple(self._translations)}")
+            raise ArgumentError("target", target, f"be one of {tuple(self._translations)}")
         return self._translations[target]
 
     def propose(self, target: str, here: RegistryView, there: RegistryView) -> SchemaProposal:
@@ -272,15 +272,14 @@ class SchemaDistribution:
             What to do there. When its steps are made and nothing else changes, the next proposal has none.
 
         Raises:
-            ConfigError: It is no target, something is no view, or schemas of the primary use each other in a circle.
+            ArgumentError: It is no target, something is no view, or schemas of the primary use each other in a circle.
 
         Complexity:
             O(n + r), n registrations of both sides, r references, besides the translation of the subjects; a schema
             that was registered k times in one subject, deleted in between, adds O(k**2).
         """
         for parameter, view in (("here", here), ("there", there)):
-            if not isinstance(view, RegistryView):
-                raise ConfigError(parameter, view, "be a RegistryView")
+            check_kind(parameter, view, RegistryView)
         return _Comparison(self.translation(target), here, there).result()
 
 
@@ -345,7 +344,7 @@ class _Comparison:
         try:
             return list(order.static_order())
         except CycleError as error:
-            raise ConfigError("references", error.args[1], "not form a circle") from error
+            raise ArgumentError("references", error.args[1], "not form a circle") from error
 
     def _in_order(self) -> list[RegistryStep]:
         """Order the steps like the history that they repeat.

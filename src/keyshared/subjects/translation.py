@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from keyshared.errors import ConfigError
+from keyshared._checks import check_kind
+from keyshared.errors import ArgumentError
 from keyshared.subjects.names import NameIssue, NamePattern, NameProblem, checked_names, given_mapping
 
 __all__ = ["Collision", "NameTranslation", "ResolvedNames"]
@@ -49,7 +50,7 @@ class NameTranslation:
         defaults: Values of fields that only the target has.
 
     Raises:
-        ConfigError: A field is added without a default, a default is for a field that is not added or is not allowed
+        ArgumentError: A field is added without a default, a default is for a field that is not added or is not allowed
             there, source and target know a field but no value of both, or a suffix of the source is none of the target.
 
     Source:
@@ -66,17 +67,16 @@ class NameTranslation:
 
     def __init__(self, source: NamePattern, target: NamePattern, *, defaults: Mapping[str, str] | None = None) -> None:
         for parameter, pattern in (("source", source), ("target", target)):
-            if not isinstance(pattern, NamePattern):
-                raise ConfigError(parameter, pattern, "be a NamePattern")
+            check_kind(parameter, pattern, NamePattern)
         self._source = source
         self._target = target
         self._defaults = self._checked_defaults(dict(given_mapping("defaults", defaults)))
         for field in set(source.fields) & set(target.fields):
             here, there = set(source.values(field)), set(target.values(field))
             if here and there and not here & there:
-                raise ConfigError(f"target.known[{field!r}]", sorted(there), f"share a value with {sorted(here)}")
+                raise ArgumentError(f"target.known[{field!r}]", sorted(there), f"share a value with {sorted(here)}")
         if not set(source.suffixes).issubset(target.suffixes):
-            raise ConfigError("target.suffixes", target.suffixes, f"have those of the source, {source.suffixes}")
+            raise ArgumentError("target.suffixes", target.suffixes, f"have those of the source, {source.suffixes}")
 
     @property
     def source(self) -> NamePattern:
@@ -108,7 +108,7 @@ class NameTranslation:
             The name on the target, which the target reads in one way only; or why there is none.
 
         Raises:
-            ConfigError: It is no text, or is empty.
+            ArgumentError: It is no non-empty str.
 
         Complexity:
             That of reading it twice; see `NamePattern.parse`.
@@ -137,7 +137,7 @@ class NameTranslation:
             What becomes of each, in the given order.
 
         Raises:
-            ConfigError: One is no text, or is empty.
+            ArgumentError: One is no non-empty str.
 
         Complexity:
             That of `translate`, for each name.
@@ -172,7 +172,7 @@ class NameTranslation:
             name it was made of.
 
         Raises:
-            ConfigError: A value is missing, or as for the class.
+            ArgumentError: A value is missing, or as for the class.
         """
         return NameTranslation(self._target, self._source, defaults=defaults)
 
@@ -183,11 +183,11 @@ class NameTranslation:
         added = [field for field in self._target.fields if field not in self._source.fields]
         for field in defaults:
             if field not in added:
-                raise ConfigError("defaults", field, f"be a field that only the target has; these are {added}")
+                raise ArgumentError("defaults", field, f"be a field that only the target has; these are {added}")
         filled = {field: defaults.get(field, self._target.constant(field)) for field in added}
         for field, value in filled.items():
             if type(value) is not str or not self._target.allows(field, value):
-                raise ConfigError(
+                raise ArgumentError(
                     f"defaults[{field!r}]", value, "be a value that the target allows: the source has none"
                 )
         return {field: value for field, value in filled.items() if value is not None}

@@ -92,7 +92,7 @@ class Guarantees:
         for each in fields(self):
             value = getattr(self, each.name)
             if each.type is bool and type(value) is not bool:
-                raise GuaranteesError(each.name, value, "be True or False")
+                raise GuaranteesError(each.name, value, "be a bool")
         if self.unit_of is not None and not callable(self.unit_of):
             raise GuaranteesError("unit_of", self.unit_of, "be a function of a key, or None")
         if self.unit_of is not None and self.total_order:

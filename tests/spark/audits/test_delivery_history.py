@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.audits.lanes import Attempt
 from keyshared.testing import Violation, check_history, from_rows
 from keyshared.testing.history import (
@@ -208,11 +208,11 @@ def test_what_was_never_offered_is_accused_even_if_it_is_the_first(over_found: A
 )
 def test_a_wrong_column_is_refused_before_any_job(spark: "SparkSession", change: Any, why: str) -> None:
     log = spark.createDataFrame([], FULL).withColumn("offset", F.raise_error(F.lit("a job was started")).cast("long"))
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ArgumentError, match=why):
         delivery_history(change(log))
-    with pytest.raises(ConfigError, match="'offset'; it must be a column of the frame"):
+    with pytest.raises(ArgumentError, match="'offset'; it must be a column of the frame"):
         delivery_history(log, offered=log.drop("offset"))
-    with pytest.raises(ConfigError, match="'key'; it must be string or binary, and it is int"):
+    with pytest.raises(ArgumentError, match="'key'; it must be string or binary, and it is int"):
         delivery_history(log, offered=log.withColumn("key", F.lit(1)))
 
 

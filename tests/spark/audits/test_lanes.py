@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.audits.lanes import Attempt, Finding, audit_lane
 
 LaneHistory = Callable[[Random, int, int], list[Attempt]]
@@ -162,6 +162,6 @@ def test_a_delivery_may_start_at_the_position_where_another_ends() -> None:
     ],
 )
 def test_positions_that_run_backwards_are_refused(row: Attempt, parameter: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ArgumentError) as raised:
         audit_lane([row])
     assert parameter == raised.value.parameter

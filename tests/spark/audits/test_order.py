@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.audits.lanes import Attempt, audit_lane
 
 pyspark = pytest.importorskip("pyspark")
@@ -185,15 +185,15 @@ def test_what_was_offered_and_not_settled_is_lost(spark: "SparkSession") -> None
 
 def test_a_missing_column_is_refused_before_any_job(spark: "SparkSession") -> None:
     log = frame(spark, []).drop("settled_sequence")
-    with pytest.raises(ConfigError, match="'settled_sequence'; it must be a column of the frame"):
+    with pytest.raises(ArgumentError, match="'settled_sequence'; it must be a column of the frame"):
         check_order(log)
 
 
 def test_a_column_of_the_wrong_type_is_refused_before_any_job(spark: "SparkSession") -> None:
     log = frame(spark, []).withColumn("offset", F.col("offset").cast("int"))
-    with pytest.raises(ConfigError, match="'offset'; it must be long, and it is int; cast it first"):
+    with pytest.raises(ArgumentError, match="'offset'; it must be long, and it is int; cast it first"):
         check_order(log)
-    with pytest.raises(ConfigError, match="'topic_partition'; it must be a column of the frame"):
+    with pytest.raises(ArgumentError, match="'topic_partition'; it must be a column of the frame"):
         check_order(frame(spark, []), offered=log.select("offset"))
 
 

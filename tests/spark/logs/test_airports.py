@@ -13,7 +13,7 @@ from tests.spark.replays.test_replay_report import Page
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
-from keyshared.errors import ConfigError  # noqa: E402 - as above
+from keyshared.errors import ArgumentError  # noqa: E402 - as above
 from keyshared.hashing import XXH64_SEED_42  # noqa: E402 - as above
 from keyshared.spark.demo import __main__ as demo  # noqa: E402 - as above
 from keyshared.spark.logs import airports  # noqa: E402 - as above
@@ -62,11 +62,11 @@ def test_a_key_has_one_topic_partition_by_its_hash(spark: "SparkSession", key: s
 
 
 def test_another_key_and_another_file_are_refused(spark: "SparkSession", tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="key is 'x'; it must be one of airport, route"):
+    with pytest.raises(ArgumentError, match="key is 'x'; it must be one of airport, route"):
         airport_log(excerpt(spark), key="x")
-    with pytest.raises(ConfigError, match="key is 'x'; it must be one of airport, route"):
+    with pytest.raises(ArgumentError, match="key is 'x'; it must be one of airport, route"):
         load_airport_flights(spark, tmp_path, key="x")
-    with pytest.raises(ConfigError, match="'origin'; it must be a column of the frame"):
+    with pytest.raises(ArgumentError, match="'origin'; it must be a column of the frame"):
         airport_log(excerpt(spark).drop("origin"))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.logs.npm import NpmPackage, extracted, fetched
 
 
@@ -60,14 +60,14 @@ def test_npm_is_asked_once_and_runs_nothing_of_the_package(npm: Path, data: Path
 def test_other_bytes_are_refused_and_not_kept(npm: Path, data: Path) -> None:
     wanted = package(npm / "packed.tgz")
     tarball(npm / "packed.tgz", b"something else\n")
-    with pytest.raises(ConfigError, match=r"must have the SHA-512 of some-logs@1\.2\.3"):
+    with pytest.raises(ArgumentError, match=r"must have the SHA-512 of some-logs@1\.2\.3"):
         fetched(wanted, data)
     assert [] == list(data.iterdir())
 
 
 def test_a_tarball_that_is_there_is_looked_at_as_well(npm: Path, data: Path) -> None:
     (data / "some-logs-1.2.3.tgz").write_bytes(b"old")
-    with pytest.raises(ConfigError, match="must have the SHA-512"):
+    with pytest.raises(ArgumentError, match="must have the SHA-512"):
         fetched(package(npm / "packed.tgz"), data)
     assert not (npm / "asked").exists()
 
@@ -77,7 +77,7 @@ def test_without_npm_the_error_says_where_the_tarball_may_be_put(
 ) -> None:
     wanted = package(tarball(tmp_path / "elsewhere.tgz"))
     monkeypatch.setenv("PATH", str(data))
-    with pytest.raises(ConfigError, match=r"be installed to fetch some-logs@1\.2\.3, or .*/some-logs-1\.2\.3\.tgz"):
+    with pytest.raises(ArgumentError, match=r"be installed to fetch some-logs@1\.2\.3, or .*/some-logs-1\.2\.3\.tgz"):
         fetched(wanted, data)
     (tmp_path / "elsewhere.tgz").rename(data / "some-logs-1.2.3.tgz")
     assert data / "some-logs-1.2.3.tgz" == fetched(wanted, data)
@@ -89,14 +89,14 @@ def test_without_npm_the_error_says_where_the_tarball_may_be_put(
 )
 def test_what_npm_says_last_is_told_when_it_fails(npm: Path, data: Path, script: str, told: str) -> None:
     (npm / "npm").write_text(f"#!/bin/sh\n{script}\n")
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         fetched(package(npm / "packed.tgz"), data)
     assert [] == list(data.iterdir())
 
 
 def test_an_npm_that_cannot_be_started_is_refused(npm: Path, data: Path) -> None:
     (npm / "npm").write_text("#!/nowhere/at/all\n")
-    with pytest.raises(ConfigError, match=r"npm is '.*'; it must fetch some-logs"):
+    with pytest.raises(ArgumentError, match=r"npm is '.*'; it must fetch some-logs"):
         fetched(package(npm / "packed.tgz"), data)
 
 
@@ -115,6 +115,6 @@ def test_one_file_leaves_the_tarball_and_replaces_an_older_one(data: Path, tmp_p
 @pytest.mark.parametrize("member", ["data/none.csv", "data/folder"])
 def test_what_is_no_file_in_the_tarball_is_refused(data: Path, tmp_path: Path, member: str) -> None:
     packed = tarball(tmp_path / "packed.tgz")
-    with pytest.raises(ConfigError, match=r"be a file in packed\.tgz"):
+    with pytest.raises(ArgumentError, match=r"be a file in packed\.tgz"):
         extracted(packed, member, data)
     assert [] == list(data.iterdir())

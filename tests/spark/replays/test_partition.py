@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.properties.test_simulate_properties import arrivals, plans
 
 from keyshared.config import DispatcherConfig
-from keyshared.errors import ConfigError, OffsetOrderError
+from keyshared.errors import ArgumentError, OffsetOrderError
 from keyshared.retry import Poison, RetryPolicy
 from keyshared.simulate import (
     Answer,
@@ -163,7 +163,7 @@ def test_rows_are_read_as_they_are_needed_and_answers_come_before_the_last_is_re
 
 def test_rows_of_a_topic_partition_must_stand_together() -> None:
     log = [Message("p", 0, "k"), Message("q", 0, "k"), Message("p", 1, "k")]
-    with pytest.raises(ConfigError, match="'p'; it must come in one piece: sort the partition by topic-partition"):
+    with pytest.raises(ArgumentError, match="'p'; it must come in one piece: sort the partition by topic-partition"):
         list(replay_partition(log, Plan(consumers=[WORKER])))
 
 

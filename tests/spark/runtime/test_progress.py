@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 pyspark = pytest.importorskip("pyspark")
 from py4j.protocol import Py4JError  # noqa: E402 - comes with pyspark
@@ -249,6 +249,6 @@ def test_connect_handlers_that_were_cleared_meanwhile_do_no_harm() -> None:
     ],
 )
 def test_arguments_that_are_none_are_refused_at_once(arguments: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ArgumentError) as refused:
         watch(**{"spark": None, "doing": "working", **arguments})
     assert told == str(refused.value)

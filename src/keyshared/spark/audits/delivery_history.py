@@ -93,8 +93,8 @@ def delivery_history(deliveries: DataFrame, *, offered: DataFrame | None = None)
         a proof names, and ``x_position``: the position in the delivery log, NULL at the end of the history.
 
     Raises:
-        ConfigError: A column is missing or of another type. No job was started. The job fails on NULL in a column that
-            must have a value; the error counts such rows and shows one.
+        ArgumentError: A column is missing or of another type. No job was started. The job fails on NULL in a column
+            that must have a value; the error counts such rows and shows one.
 
     Complexity:
         One shuffle and two sorts; a topic-partition is worked on by one task.

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 __all__ = ["Attempt", "Finding", "audit_lane"]
 
@@ -69,7 +69,7 @@ def audit_lane(attempts: Iterable[Attempt]) -> list[Finding]:
         Findings in the order in which they happened; at most one of each promise for a delivery, and for a settlement.
 
     Raises:
-        ConfigError: A delivery that ends before it starts, or settles its message before it ends.
+        ArgumentError: A delivery that ends before it starts, or settles its message before it ends.
 
     Complexity:
         O(n log n), n deliveries; proving a one-holder or fence violation also looks at what is open then.
@@ -98,14 +98,14 @@ def _events(rows: list[Attempt]) -> Iterator[tuple[int, int, int]]:
         yield row.sequence, _START, index
         if row.end_sequence is not None:
             if row.end_sequence <= row.sequence:
-                raise ConfigError(
+                raise ArgumentError(
                     "end_sequence", row.end_sequence, f"be greater than the delivery's own {row.sequence}"
                 )
             yield row.end_sequence, _END, index
         if row.settled_sequence is not None:
             if row.end_sequence is None or row.settled_sequence < row.end_sequence:
                 requirement = f"not be before the delivery's end ({row.end_sequence})"
-                raise ConfigError("settled_sequence", row.settled_sequence, requirement)
+                raise ArgumentError("settled_sequence", row.settled_sequence, requirement)
             yield row.settled_sequence, _SETTLE, index
 
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.audits.lanes import Attempt, audit_lane
 from keyshared.spark.frames.checks import check_columns, check_key, column_names
 from keyshared.spark.frames.rules import Rule, never_null, place_of
@@ -104,7 +104,7 @@ def check_order(deliveries: DataFrame, *, offered: DataFrame | None = None) -> D
         One row for each violation, see `VIOLATION_SCHEMA`; none if all promises were kept. Lazy, as every frame is.
 
     Raises:
-        ConfigError: A column is missing or of another type. No job was started. While it runs, NULL in a column that
+        ArgumentError: A column is missing or of another type. No job was started. While it runs, NULL in a column that
             must have a value comes as Spark's ``PythonException``, which says in how many rows and shows one.
 
     Complexity:
@@ -151,7 +151,7 @@ def check_deliveries(deliveries: DataFrame) -> None:
         deliveries: See `check_order`.
 
     Raises:
-        ConfigError: A column is missing or of another type.
+        ArgumentError: A column is missing or of another type.
     """
     check_columns(deliveries, _DELIVERIES)
 
@@ -163,7 +163,7 @@ def check_offered(offered: DataFrame) -> None:
         offered: See `check_order`.
 
     Raises:
-        ConfigError: A column is missing or of another type.
+        ArgumentError: A column is missing or of another type.
     """
     check_columns(offered, _OFFERED)
     if "key" in column_names(offered):
@@ -262,7 +262,7 @@ def audit_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         Violations, lazily, in batches of 10,000.
 
     Raises:
-        ConfigError: See `audit_lane`; or rows have no value where they must have one.
+        ArgumentError: See `audit_lane`; or rows have no value where they must have one.
     """
     rows: list[tuple[object, ...]] = []
     for (topic_partition, key, keyless), own in groupby(_rows(batches), key=itemgetter(0, 1, 2)):
@@ -290,13 +290,13 @@ def _findings(
         yield finding.promise, topic_partition, key, *finding[1:]
 
 
-def _unusable(number: int | None, rows: Iterator[_Row]) -> ConfigError:
+def _unusable(number: int | None, rows: Iterator[_Row]) -> ArgumentError:
     """What is wrong with rows that have no lane."""
     [column] = (name for name, each in _NUMBERS.items() if each == number)
     attempt = next(rows)[3]
     count = 1 + sum(1 for _ in rows)
     requirement = f"not be NULL in any row, and it is in {count}; the first that was found is {attempt.consumer}"
-    return ConfigError("column", column, requirement)
+    return ArgumentError("column", column, requirement)
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[_Row]:

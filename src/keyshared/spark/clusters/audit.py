@@ -80,7 +80,7 @@ def audit_distribution(df: DataFrame, tree: DistributionTree, *, produced: DataF
         tree (a misspelt one would look like a loss), and on flags that are none; the error shows the row.
 
     Raises:
-        ConfigError: A column is missing or of another type. No job was started.
+        ArgumentError: A column is missing or of another type. No job was started.
 
     Complexity:
         One shuffle of the rows, native; Python sees only messages with faults.

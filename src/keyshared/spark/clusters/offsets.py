@@ -16,8 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from keyshared._checks import check_bool
 from keyshared.copyflags import CopyFlags
-from keyshared.errors import ConfigError
 from keyshared.offsets.index import Bounds
 from keyshared.offsets.translate import (
     DEFAULT_MARGIN_MS,
@@ -168,7 +168,8 @@ def translate_offsets(
         shows the row.
 
     Raises:
-        ConfigError: A column is missing or of another type; or ``margin_ms`` or ``level`` are none. No job was started.
+        ArgumentError: A column is missing or of another type; or ``margin_ms`` or ``level`` are none. No job was
+            started.
 
     Complexity:
         By timestamp each log is sorted once within its topic-partitions, and the commits with it; by provenance both
@@ -201,8 +202,7 @@ def translate_offsets(
 def _check(
     commits: DataFrame, source: DataFrame, target: DataFrame, bounds: DataFrame | None, *, provenance: bool
 ) -> None:
-    if type(provenance) is not bool:
-        raise ConfigError("provenance", provenance, "be a bool")
+    check_bool("provenance", provenance)
     there = column_names(commits)
     check_columns(commits, _COMMITS | {name: kinds for name, kinds in _OPTIONAL.items() if name in there})
     for log in (source, target):

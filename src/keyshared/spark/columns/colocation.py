@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import KeyHash
 from keyshared.placement.protocol import Placement
 from keyshared.ranges import RangeMap
@@ -65,9 +65,9 @@ def colocate(
         is NULL: it has no place in an order.
 
     Raises:
-        ConfigError: A column is missing or of another type; ``into`` is taken; the frame is a stream; ``partitions`` is
-            none; ``key_hash`` is none, or the placement not one of buckets; or the placement cannot be expressed, see
-            `owner`. No job was started.
+        ArgumentError: A column is missing or of another type; ``into`` is taken; the frame is a stream; ``partitions``
+            is none; ``key_hash`` is none, or the placement not one of buckets; or the placement cannot be expressed,
+            see `owner`. No job was started.
         MissingExtraError: The hash needs a package that is not installed.
 
     Complexity:
@@ -89,7 +89,7 @@ def colocate(
     check_columns(df, {offset: WHOLE})
     check_partitions(partitions)
     if df.isStreaming:
-        raise ConfigError("frame", "a stream", "be batch, for Spark sorts no stream; colocate within foreachBatch")
+        raise ArgumentError("frame", "a stream", "be batch, for Spark sorts no stream; colocate within foreachBatch")
     check_new(df, _PLACE)
     order = (topic_partition, offset)
     if placement is None:

@@ -13,10 +13,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import BinaryType, IntegerType, LongType
 
+from keyshared._checks import check_text
 from keyshared.copyflags import COPY_FLAGS_HEADER, MAX_LEVEL, BigEndian, CopyFlags
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import check_new, type_of
 
 __all__ = ["copies_due", "flags_header", "with_copy_due"]
@@ -55,7 +56,7 @@ def with_copy_due(
         whose flags are none: negative, or bytes that the codec refuses. No guess is safe.
 
     Raises:
-        ConfigError: No such column, or one of another type; ``into`` is taken; the cluster is not in the tree; the
+        ArgumentError: No such column, or one of another type; ``into`` is taken; the cluster is not in the tree; the
             codec is another one; or a level of the cluster does not fit. No job was started.
 
     Complexity:
@@ -69,7 +70,7 @@ def with_copy_due(
     kind = type_of(df, flags)
     if not isinstance(kind, BinaryType | IntegerType | LongType):
         requirement = f"be int, long or binary, and it is {kind.simpleString()}; cast it first"
-        raise ConfigError("flags column", flags, requirement)
+        raise ArgumentError("flags column", flags, requirement)
     check_new(df, into)
     binary = isinstance(kind, BinaryType)
     used = (BigEndian() if codec is None else codec) if binary else None
@@ -89,7 +90,7 @@ def copies_due(flags: Column, tree: DistributionTree, cluster: str, *, codec: Bi
         A column called ``copies``, see `with_copy_due`.
 
     Raises:
-        ConfigError: The cluster is not in the tree; the codec is another one than `BigEndian`; or a level of the
+        ArgumentError: The cluster is not in the tree; the codec is another one than `BigEndian`; or a level of the
             cluster does not fit into 63 bits, or into the codec's width.
 
     Example:
@@ -103,13 +104,13 @@ def copies_due(flags: Column, tree: DistributionTree, cluster: str, *, codec: Bi
     if codec is None:
         if highest > _LONG_LEVELS:
             requirement = f"be at most {_LONG_LEVELS} where flags are numbers; keep them as binary"
-            raise ConfigError(f"level of {cluster!r}", highest, requirement)
+            raise ArgumentError(f"level of {cluster!r}", highest, requirement)
         copy, kind = _of_numbers(flags), "bigint"
     else:
         if not isinstance(codec, BigEndian):
-            raise ConfigError("codec", codec, "be BigEndian(); decode other bytes into a column of numbers first")
+            raise ArgumentError("codec", codec, "be BigEndian(); decode other bytes into a column of numbers first")
         if codec.width is not None and highest > 8 * codec.width:
-            raise ConfigError(f"level of {cluster!r}", highest, f"fit into the codec's {codec.width} bytes")
+            raise ArgumentError(f"level of {cluster!r}", highest, f"fit into the codec's {codec.width} bytes")
         copy, kind = _of_bytes(flags, codec), "binary"
     made = F.array_compact(F.array(*map(copy, hops))) if hops else F.array()
     return made.cast(_NOTHING.format(kind)).alias("copies")
@@ -127,15 +128,14 @@ def flags_header(headers: Column, name: str = COPY_FLAGS_HEADER) -> Column:
         The job fails on a header that is there without a value.
 
     Raises:
-        ConfigError: The name is not a text that is not empty.
+        ArgumentError: The name is no non-empty str.
 
     Example:
         >>> df = spark.sql("select array(named_struct('key', 'Axual-Copy-Flags', 'value', X'04')) as headers")
         >>> df.select(F.hex(flags_header(F.col("headers"))).alias("flags")).collect()
         [Row(flags='04')]
     """
-    if type(name) is not str or not name:
-        raise ConfigError("name", name, "be a text that is not empty")
+    check_text("name", name)
     last = F.try_element_at(F.filter(headers, lambda header: header["key"] == name), F.lit(-1))
     empty = last.isNotNull() & last["value"].isNull()
     return F.when(empty, _refused("a header without a value")).otherwise(last["value"]).alias("flags")

@@ -38,7 +38,7 @@ def slot_partition(
         Each row and its slot, in order; None where there is no key.
 
     Raises:
-        ConfigError: Not a placement. While iterating, `KeyTypeError`: a key that is no text and no bytes.
+        ArgumentError: Not a placement. While iterating, `KeyTypeError`: a key that is no text and no bytes.
 
     Complexity:
         O(len(key)) a row.
@@ -65,7 +65,7 @@ def owner_partition(
         Each row and the owner, in order; None where there is no key, and in a hole.
 
     Raises:
-        ConfigError: Not a placement. While iterating, `KeyTypeError`: a key that is no text and no bytes.
+        ArgumentError: Not a placement. While iterating, `KeyTypeError`: a key that is no text and no bytes.
 
     Complexity:
         O(len(key) + log(runs)) a row.
@@ -93,7 +93,7 @@ def bucket_partition(
         Each row and its bucket, in order; None where there is no key.
 
     Raises:
-        ConfigError: The layout or the hash is none. While iterating, `KeyTypeError`: a key that is no text and no
+        ArgumentError: The layout or the hash is none. While iterating, `KeyTypeError`: a key that is no text and no
             bytes.
         MissingExtraError: The hash needs a package that is not installed.
 
@@ -128,7 +128,7 @@ def bucket_owner_partition(
         Each row and the owner, in order; None where there is no key, and for a bucket without owner.
 
     Raises:
-        ConfigError: No placement of buckets, or the hash is none. While iterating, `KeyTypeError`: a key that is no
+        ArgumentError: No placement of buckets, or the hash is none. While iterating, `KeyTypeError`: a key that is no
             text and no bytes.
         MissingExtraError: The hash needs a package that is not installed.
 
@@ -161,7 +161,7 @@ def copies_partition(
         Each row and its copies, in order: the highest level first, none if nothing is due.
 
     Raises:
-        ConfigError: The cluster is not in the tree. While iterating: flags that are none.
+        ArgumentError: The cluster is not in the tree. While iterating: flags that are none.
 
     Complexity:
         O(links of the cluster) a row.

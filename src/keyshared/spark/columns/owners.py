@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.placement.protocol import Placement
 from keyshared.ranges import RangeMap
 from keyshared.spark.columns.slots import ranges_of, slot
@@ -48,8 +48,8 @@ def with_owner(df: DataFrame, placement: Placement | RangeMap, *, key: str = "ke
         The frame with the column ``into`` (string) added.
 
     Raises:
-        ConfigError: No such column, or one of another type (cast it first: ``xxhash64`` of a number is not the hash of
-            its text); ``into`` is taken; or the placement cannot be expressed, see `owner`. No job was started.
+        ArgumentError: No such column, or one of another type (cast it first: ``xxhash64`` of a number is not the hash
+            of its text); ``into`` is taken; or the placement cannot be expressed, see `owner`. No job was started.
 
     Complexity:
         O(len(key)) a row. With `XXH64_SEED_42`, the default of every placement, in the same compiled stage as the
@@ -78,7 +78,7 @@ def owner(key: Column, placement: Placement | RangeMap) -> Column:
         A string column called ``owner``: NULL for a NULL key, and for a key in a hole.
 
     Raises:
-        ConfigError: Not a placement, or more than 64 of its runs start within one 65,536th of the space.
+        ArgumentError: Not a placement, or more than 64 of its runs start within one 65,536th of the space.
 
     Complexity:
         O(len(key)) a row. The constants take 130 kB of the plan, and 10 to 20 bytes for each run of maps finer than
@@ -105,7 +105,7 @@ def owner_of_slot(slots: Column, ranges: RangeMap) -> Column:
         A string column: NULL for NULL, and in a hole.
 
     Raises:
-        ConfigError: More than 64 runs start within one 65,536th of the space.
+        ArgumentError: More than 64 runs start within one 65,536th of the space.
 
     Complexity:
         O(1) a row.
@@ -124,7 +124,7 @@ def owner_number(slots: Column, ranges: RangeMap) -> Column:
         An int column: NULL for NULL, and in a hole.
 
     Raises:
-        ConfigError: More than 64 runs start within one 65,536th of the space.
+        ArgumentError: More than 64 runs start within one 65,536th of the space.
 
     Complexity:
         O(1) a row.
@@ -143,7 +143,7 @@ def owner_number(slots: Column, ranges: RangeMap) -> Column:
             f"have at most {_MAX_CROWD} runs starting within one {1 << _DIRECTORY_BITS}th of the space to be looked up "
             "by Spark; build it with slot_bits=16"
         )
-        raise ConfigError("placement", f"so crowded that {crowd} start in one", requirement)
+        raise ArgumentError("placement", f"so crowded that {crowd} start in one", requirement)
     run = F.get(constant(directory, "array<int>"), part)
     # beyond the last run: starts that no slot reaches, so that every comparison has an answer
     table = constant([*starts, *[1 << ranges.slot_bits] * crowd], "array<bigint>")

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.pandas.functions import arrow_udf
 
 from keyshared.buckets.layout import HASH_STOP
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import XXH64_SEED_42, KeyHash, required_key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.ranges import RangeMap, check_space
@@ -47,7 +47,8 @@ def with_slot(df: DataFrame, placement: Placement | RangeMap, *, key: str = "key
         The frame with the column ``into`` (bigint) added; NULL where there is no key.
 
     Raises:
-        ConfigError: No such column, or one of another type; ``into`` is taken; or not a placement. No job was started.
+        ArgumentError: No such column, or one of another type; ``into`` is taken; or not a placement. No job was
+            started.
 
     Complexity:
         O(len(key)) a row; native or through Arrow, see the module.
@@ -73,7 +74,7 @@ def slot(key: Column, placement: Placement | RangeMap) -> Column:
         A bigint column called ``slot``, NULL for a NULL key.
 
     Raises:
-        ConfigError: Not a placement.
+        ArgumentError: Not a placement.
 
     Complexity:
         O(len(key)) a row; native or through Arrow, see the module.
@@ -98,7 +99,7 @@ def bucket_hash(key: Column, *, key_hash: KeyHash = XXH64_SEED_42) -> Column:
         An int column called ``bucket_hash`` from 0 to 65,535, NULL for a NULL key (a producer stamps 0 for it).
 
     Raises:
-        ConfigError: The hash is narrower than 32 bits.
+        ArgumentError: The hash is narrower than 32 bits.
         MissingExtraError: The hash needs a package that is not installed.
 
     Complexity:
@@ -127,11 +128,11 @@ def ranges_of(placement: object) -> RangeMap:
         The value: what changes later does not change it.
 
     Raises:
-        ConfigError: It is neither.
+        ArgumentError: It is neither.
     """
     ranges = getattr(placement, "ranges", placement)
     if not isinstance(ranges, RangeMap):
-        raise ConfigError("placement", placement, "be a RangeMap, or have one as its ranges, as HashRing has")
+        raise ArgumentError("placement", placement, "be a RangeMap, or have one as its ranges, as HashRing has")
     return ranges
 
 
@@ -142,11 +143,11 @@ def check_wide(key_hash: object) -> None:
         key_hash: What is to be checked.
 
     Raises:
-        ConfigError: It is no hash of at least 32 bits.
+        ArgumentError: It is no hash of at least 32 bits.
         MissingExtraError: It needs a package that is not installed.
     """
     if not isinstance(key_hash, KeyHash) or key_hash.bits < _RAW_BITS:
-        raise ConfigError("key_hash", key_hash, f"be a KeyHash of at least {_RAW_BITS} bits")
+        raise ArgumentError("key_hash", key_hash, f"be a KeyHash of at least {_RAW_BITS} bits")
     check_space(key_hash, _RAW_BITS)  # a missing package raises here, not on a worker
 
 

@@ -38,7 +38,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import NumericType
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.audits.audit import audit
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo import distribution as demo_distribution
@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parsers[name]().parse_args(arguments[1:]) if name in parsers else _parser().parse_args(arguments)
     try:
         return _with_session(options, _run_distribution if name == _DISTRIBUTION else _run)
-    except ConfigError as error:
+    except ArgumentError as error:
         return _fail(str(error))
     except (PySparkException, Py4JJavaError) as error:
         log = _spark_log(options)
@@ -172,7 +172,7 @@ def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argp
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError("--out", str(options.out), f"be a folder that can be made ({error.strerror})") from None
+        raise ArgumentError("--out", str(options.out), f"be a folder that can be made ({error.strerror})") from None
     running = SparkSession.getActiveSession()
     if running is not None:
         return job(running, options)
@@ -199,12 +199,14 @@ def _check_options(options: argparse.Namespace) -> None:
     for name in ("limit", "partitions", "order_ms"):
         value = getattr(options, name, None)
         if value is not None and value < 1:
-            raise ConfigError(f"--{name.replace('_', '-')}", value, "be at least 1")
+            raise ArgumentError(f"--{name.replace('_', '-')}", value, "be at least 1")
     Story(consumers=options.consumers, workload=_NO_WORK)
     if options.log is _given_log and options.input is None:
         for name in (*_COLUMN_OPTIONS, "service"):
             if getattr(options, name) is not None:
-                raise ConfigError(f"--{name}", getattr(options, name), "come with --input: the flights have their own")
+                raise ArgumentError(
+                    f"--{name}", getattr(options, name), "come with --input: the flights have their own"
+                )
 
 
 def _run(spark: SparkSession, options: argparse.Namespace) -> int:
@@ -262,7 +264,7 @@ def _given_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
 def _airport_flights(spark: SparkSession, options: argparse.Namespace) -> _Log:
     folder = options.out if options.data is None else options.data
     if not folder.is_dir():
-        raise ConfigError("--data", str(folder), "be a folder that is there")
+        raise ArgumentError("--data", str(folder), "be a folder that is there")
     flights = load_airport_flights(spark, folder, key=options.key)
     rows = flights.select(*_PLACE, F.col("order").alias("at_ms"), _as_work(F.col("distance")))
     about = (
@@ -283,13 +285,15 @@ def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
     missing = [f"--{name}" for name in _COLUMN_OPTIONS if getattr(options, name) is None]
     if missing:
         there = ", ".join(log_columns(spark, options.input))
-        raise ConfigError(" and ".join(missing), None, f"name a column of {options.input} ({there})")
+        raise ArgumentError(" and ".join(missing), None, f"name a column of {options.input} ({there})")
     log = load_log(spark, options.input, key=options.key, partition=options.partition, order=options.order)
     work, what = F.lit(None), "nothing: all are alike"
     if options.service is not None:
         kind = type_of(log, options.service)
         if not isinstance(kind, NumericType):
-            raise ConfigError("--service", options.service, f"be a column of numbers, and it is {kind.simpleString()}")
+            raise ArgumentError(
+                "--service", options.service, f"be a column of numbers, and it is {kind.simpleString()}"
+            )
         work, what = F.col(options.service), options.service
     rows = log.select(*_PLACE, (F.col("order") * options.order_ms).alias("at_ms"), _as_work(work))
     about = f"The messages of {options.input}; topic-partition = {options.partition}, key = {options.key}"
@@ -318,11 +322,11 @@ def _measure(log: _Log) -> Workload:
         .collect()
     )
     if not rows:
-        raise ConfigError("log", log.title, "hold at least one message")
+        raise ArgumentError("log", log.title, "hold at least one message")
     told = sum(row["told"] for row in rows)
     mean = math.fsum(row["sum"] for row in rows if row["told"]) / told if told else 1.0
     if any(row["told"] and (row["least"] < 0 or row["endless"]) for row in rows):
-        raise ConfigError("--service", log.work, "hold no negative and no endless numbers")
+        raise ArgumentError("--service", log.work, "hold no negative and no endless numbers")
     first = min(row["first"] for row in rows)
     return Workload(
         first_ms=first,

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.offsets.translate import DEFAULT_MARGIN_MS
 from keyshared.spark.clusters.audit import audit_distribution, count_by_fault
 from keyshared.spark.clusters.offsets import translate_offsets
@@ -91,10 +91,10 @@ def run(spark: SparkSession, options: argparse.Namespace, doing: Doing, out: Tex
         Whether every promise was kept.
 
     Raises:
-        ConfigError: An option is wrong.
+        ArgumentError: An option is wrong.
     """
     if options.limit is not None and options.limit < 1:
-        raise ConfigError("--limit", options.limit, "be at least 1")
+        raise ArgumentError("--limit", options.limit, "be at least 1")
     started = time.monotonic()
     path = options.records or (options.out / "records").resolve().as_uri()
     with doing("distributing"):

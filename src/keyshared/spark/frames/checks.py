@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, StructType
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 __all__ = [
     "WHOLE",
@@ -44,14 +44,16 @@ def type_of(df: DataFrame, column: str) -> DataType:
         The type.
 
     Raises:
-        ConfigError: There is no such column, or there are several.
+        ArgumentError: There is no such column, or there are several.
     """
     parts = _parts(column)
     found = _descend(df.schema, parts, folding(df)) if parts else []
     if not found:
-        raise ConfigError("column", column, f"be a column of the frame ({', '.join(df.columns)})")
+        raise ArgumentError("column", column, f"be a column of the frame ({', '.join(df.columns)})")
     if len(found) > 1:
-        raise ConfigError("column", column, f"be one column, and the frame has {len(found)} of that name; rename them")
+        raise ArgumentError(
+            "column", column, f"be one column, and the frame has {len(found)} of that name; rename them"
+        )
     return found[0]
 
 
@@ -82,14 +84,14 @@ def check_distinct(df: DataFrame, columns: Iterable[str]) -> None:
         columns: Names as they stand in it, without quotes.
 
     Raises:
-        ConfigError: Several columns have one of these names.
+        ArgumentError: Several columns have one of these names.
     """
     fold = folding(df)
     counts = Counter(map(fold, df.columns))
     for name in columns:
         if counts[fold(name)] > 1:
             requirement = f"be one column, and the frame has {counts[fold(name)]} of that name; rename them"
-            raise ConfigError("column", name, requirement)
+            raise ArgumentError("column", name, requirement)
 
 
 def quoted(name: str) -> str:
@@ -125,12 +127,12 @@ def check_key(df: DataFrame, column: str) -> None:
         column: Name of the key column.
 
     Raises:
-        ConfigError: There is no such column, or it is neither string nor binary. A text with a collation is hashed by
+        ArgumentError: There is no such column, or it is neither string nor binary. A text with a collation is hashed by
             its collation key instead of its bytes, so it is refused, too.
     """
     found = type_of(df, column)
     if not isinstance(found, BinaryType) and found != StringType():
-        raise ConfigError(
+        raise ArgumentError(
             "key column", column, f"be string or binary, and it is {found.simpleString()}; cast it to string first"
         )
 
@@ -143,10 +145,10 @@ def check_new(df: DataFrame, column: str) -> None:
         column: Name of the new column.
 
     Raises:
-        ConfigError: It is empty, or taken; upper and lower case are the same, if they are in this session.
+        ArgumentError: It is empty, or taken; upper and lower case are the same, if they are in this session.
     """
     if not column or folding(df)(column) in column_names(df):
-        raise ConfigError("into", column, f"be the name of a new column, none of {', '.join(df.columns)}")
+        raise ArgumentError("into", column, f"be the name of a new column, none of {', '.join(df.columns)}")
 
 
 def check_columns(df: DataFrame, expected: Mapping[str, tuple[str, ...]]) -> None:
@@ -157,13 +159,13 @@ def check_columns(df: DataFrame, expected: Mapping[str, tuple[str, ...]]) -> Non
         expected: For each column the types that will do, as Spark writes them ("bigint", "string").
 
     Raises:
-        ConfigError: A column is missing or of another type; the first one in the order of ``expected``.
+        ArgumentError: A column is missing or of another type; the first one in the order of ``expected``.
     """
     for column, kinds in expected.items():
         found = type_of(df, column).simpleString()
         if found not in kinds:
             wanted = " or ".join(_SPARK_NAMES.get(kind, kind) for kind in kinds)
-            raise ConfigError(
+            raise ArgumentError(
                 "column", column, f"be {wanted}, and it is {_SPARK_NAMES.get(found, found)}; cast it first"
             )
 

@@ -23,7 +23,7 @@ def check_partitions(partitions: int | None) -> None:
         partitions: How many there shall be; None leaves that to `packed`.
 
     Raises:
-        ConfigError: It is no int of at least 1.
+        ArgumentError: It is no int of at least 1.
     """
     if partitions is not None:
         check_int("partitions", partitions, 1, ", or None")

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 __all__ = ["MAX_MS", "Rule", "count_wrong", "never_null", "place_of", "refuse", "whole_ms"]
 
@@ -112,7 +112,7 @@ def refuse(rows: DataFrame, rules: Sequence[Rule], counts: Mapping[str, int], pl
         place: Which row it is, see `place_of`.
 
     Raises:
-        ConfigError: A rule is broken, the first such one.
+        ArgumentError: A rule is broken, the first such one.
     """
     for rule in rules:
         if counts[rule.name]:
@@ -120,7 +120,7 @@ def refuse(rows: DataFrame, rules: Sequence[Rule], counts: Mapping[str, int], pl
             # the source may have changed since it was counted
             shown = "" if example is None else f"; the first that was found is {example['place']}"
             requirement = f"not be {rule.what} in any row, and it is in {counts[rule.name]}{shown}"
-            raise ConfigError(f"column {rule.name}", rule.column, requirement)
+            raise ArgumentError(f"column {rule.name}", rule.column, requirement)
 
 
 def _text(value: Column) -> Column:

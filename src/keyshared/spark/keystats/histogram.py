@@ -22,7 +22,7 @@ from keyshared._checks import check_int
 from keyshared.buckets.boundaries import SlotLoad
 from keyshared.buckets.boundaries import balanced_boundaries as boundaries_of
 from keyshared.buckets.layout import BucketLayout
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import XXH64_SEED_42, KeyHash, required_key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.ranges import RangeMap
@@ -74,8 +74,8 @@ class KeyHistogram(KeyCounts):
             hottest: How many of the hottest keys are shown.
 
         Raises:
-            ConfigError: ``path`` is in no folder, ``consumers`` is empty, or ``buckets``, ``hottest`` or ``placement``
-                cannot be. Nothing is written.
+            ArgumentError: ``path`` is in no folder, ``consumers`` is empty, or ``buckets``, ``hottest`` or
+                ``placement`` cannot be. Nothing is written.
 
         Complexity:
             O(slots log slots); the file stays below 400 kB.
@@ -123,7 +123,7 @@ def key_histogram(
         partitioned.
 
     Raises:
-        ConfigError: No such column, or one of another type; a hash of less than 32 bits; or no placement. No job was
+        ArgumentError: No such column, or one of another type; a hash of less than 32 bits; or no placement. No job was
             started. A weight that is negative or NULL fails the job.
         MissingExtraError: The hash needs a package that is not installed.
 
@@ -169,7 +169,7 @@ def collect_histogram(counted: DataFrame) -> KeyHistogram:
         At most one entry for each slot, and with 16 bits at most 65,536.
 
     Raises:
-        ConfigError: A column of `key_histogram` is missing. No job was started.
+        ArgumentError: A column of `key_histogram` is missing. No job was started.
 
     Example:
         >>> counted = key_histogram(spark.createDataFrame([("order-1",), (None,)], "key string"))
@@ -205,7 +205,7 @@ def balanced_boundaries(counted: DataFrame, n: int, *, by: str = "weight") -> Bu
         The layout. Messages without a key do not count.
 
     Raises:
-        ConfigError: ``by`` is another one, or a column is missing or of another type; no job was started. Or ``n`` is
+        ArgumentError: ``by`` is another one, or a column is missing or of another type; no job was started. Or ``n`` is
             no such number, or a slot is no bucket hash.
 
     Complexity:
@@ -218,10 +218,10 @@ def balanced_boundaries(counted: DataFrame, n: int, *, by: str = "weight") -> Bu
     """
     BucketLayout.equal_width(n)  # says what is wrong with it
     if by not in _MEASURES:
-        raise ConfigError("by", by, f"be one of {', '.join(_MEASURES)}")
+        raise ArgumentError("by", by, f"be one of {', '.join(_MEASURES)}")
     kind = type_of(counted, by)
     if not isinstance(kind, IntegralType | DecimalType):
-        raise ConfigError("column", by, f"be whole numbers or decimals, and it is {kind.simpleString()}")
+        raise ArgumentError("column", by, f"be whole numbers or decimals, and it is {kind.simpleString()}")
     check_columns(counted, {"slot": WHOLE})
     rows = counted.select("slot", by).filter("slot is not null").collect()
     return boundaries_of({row["slot"]: _load(row[by]) for row in rows}, n)
@@ -231,7 +231,7 @@ def _weight(df: DataFrame, name: str) -> Column:
     kind = type_of(df, name)
     if not isinstance(kind, IntegralType | DecimalType):
         requirement = f"be a column of whole numbers or decimals, and it is {kind.simpleString()}; cast it first"
-        raise ConfigError("weight", name, requirement)
+        raise ArgumentError("weight", name, requirement)
     given = F.col(name) if isinstance(kind, DecimalType) else F.col(name).cast("bigint")
     told = F.coalesce(F.col(name).cast("string"), F.lit("NULL"))
     wrong = F.raise_error(F.concat(F.lit(f"keyshared: the weight {name!r} must be at least 0, and it is "), told))

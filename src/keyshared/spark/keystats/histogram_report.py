@@ -6,7 +6,7 @@ from heapq import nsmallest
 from typing import Final
 
 from keyshared.buckets.boundaries import SlotLoad, imbalance, owner_loads
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.ranges import RangeMap
 from keyshared.spark.keystats.bucket_figures import compare_layouts
 from keyshared.spark.keystats.bucket_report import bucket_section, times
@@ -44,7 +44,7 @@ def html(
         A complete HTML document that refers to nothing outside itself.
 
     Raises:
-        ConfigError: ``owners`` are over other slots than the statistics, or there are no consumers to share buckets.
+        ArgumentError: ``owners`` are over other slots than the statistics, or there are no consumers to share buckets.
     """
     unit = "messages" if counted.weights == counted.messages else "weight"
     parts = [
@@ -56,7 +56,7 @@ def html(
         parts.append(_owners(owner_loads(counted.weights, owners), unit))
     if buckets is not None:
         if not consumers:
-            raise ConfigError("consumers", consumers, "name who shares the buckets")
+            raise ArgumentError("consumers", consumers, "name who shares the buckets")
         parts.append(bucket_section(compare_layouts(counted, consumers, hottest=_HOT_SLOTS, buckets=buckets)))
     return page(title, "".join(parts))
 

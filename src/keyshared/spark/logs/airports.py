@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import type_of
 from keyshared.spark.logs.npm import NpmPackage, extracted, fetched
 from keyshared.spark.logs.source import as_log
@@ -48,7 +48,7 @@ def load_airport_flights(spark: SparkSession, folder: Path, *, key: str = "airpo
         See `airport_log`.
 
     Raises:
-        ConfigError: ``key`` is none of these, or the package cannot be had, see `keyshared.spark.logs.npm.fetched`.
+        ArgumentError: ``key`` is none of these, or the package cannot be had, see `keyshared.spark.logs.npm.fetched`.
 
     Example:
         >>> load_airport_flights(spark, Path("demo-output")).groupBy("key").count().orderBy(F.desc("count")).show(1)
@@ -77,7 +77,7 @@ def airport_log(flights: DataFrame, *, key: str = "airport") -> DataFrame:
         milliseconds.
 
     Raises:
-        ConfigError: ``key`` is none of these, or a column is missing.
+        ArgumentError: ``key`` is none of these, or a column is missing.
     """
     for column in _COLUMNS:
         type_of(flights, column)
@@ -88,7 +88,7 @@ def airport_log(flights: DataFrame, *, key: str = "airport") -> DataFrame:
 
 def _check_key(key: str) -> None:
     if key not in KEYS:
-        raise ConfigError("key", key, f"be one of {', '.join(KEYS)}")
+        raise ArgumentError("key", key, f"be one of {', '.join(KEYS)}")
 
 
 def _key(key: str) -> Column:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 __all__ = ["NpmPackage", "extracted", "fetched"]
 
@@ -56,7 +56,7 @@ def fetched(package: NpmPackage, folder: Path) -> Path:
         The tarball, whose bytes are what they have to be.
 
     Raises:
-        ConfigError: There is no npm, npm could not fetch it, or the bytes are others; these are not kept.
+        ArgumentError: There is no npm, npm could not fetch it, or the bytes are others; these are not kept.
 
     Example:
         >>> fetched(NpmPackage("left-pad", "1.3.0", "5db8..."), Path("packages"))  # doctest: +SKIP
@@ -84,7 +84,7 @@ def extracted(tarball: Path, member: str, folder: Path) -> Path:
         The file.
 
     Raises:
-        ConfigError: The package has no such file.
+        ArgumentError: The package has no such file.
     """
     target = folder / Path(member).name
     with tarfile.open(tarball, "r:gz") as archive:
@@ -93,7 +93,7 @@ def extracted(tarball: Path, member: str, folder: Path) -> Path:
         except KeyError:
             source = None
         if source is None:
-            raise ConfigError("member", member, f"be a file in {tarball.name}")
+            raise ArgumentError("member", member, f"be a file in {tarball.name}")
         part = target.with_name(f"{target.name}.part")
         with source, part.open("wb") as file:
             shutil.copyfileobj(source, file)
@@ -104,13 +104,13 @@ def _check(package: NpmPackage, tarball: Path) -> None:
     with tarball.open("rb") as file:
         digest = hashlib.file_digest(file, "sha512").hexdigest()
     if digest != package.sha512:
-        raise ConfigError(str(tarball), digest, f"have the SHA-512 of {package}, {package.sha512}; remove it")
+        raise ArgumentError(str(tarball), digest, f"have the SHA-512 of {package}, {package.sha512}; remove it")
 
 
 def _pack(package: NpmPackage, folder: Path, kept: Path) -> Path:
     npm = shutil.which("npm")
     if npm is None:
-        raise ConfigError("npm", None, f"be installed to fetch {package}, or {kept} be there already")
+        raise ArgumentError("npm", None, f"be installed to fetch {package}, or {kept} be there already")
     command = [npm, "pack", str(package), "--ignore-scripts", "--silent", "--pack-destination", str(folder)]
     try:
         done = subprocess.run(  # noqa: S603 - the name is a constant of the caller
@@ -122,9 +122,9 @@ def _pack(package: NpmPackage, folder: Path, kept: Path) -> Path:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError("npm", npm, f"fetch {package} ({error})") from error
+        raise ArgumentError("npm", npm, f"fetch {package} ({error})") from error
     packed = folder / package.file_name
     if done.returncode or not packed.exists():
         lines = done.stderr.strip().splitlines() or ["it said nothing"]
-        raise ConfigError("npm", npm, f"fetch {package}, or {kept} be there already ({lines[-1]})")
+        raise ArgumentError("npm", npm, f"fetch {package}, or {kept} be there already ({lines[-1]})")
     return packed

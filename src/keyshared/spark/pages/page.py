@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.pages.charts import nice_ceiling
 
 __all__ = [
@@ -155,13 +155,13 @@ def checked_target(path: str | PathLike[str]) -> Path:
         The same.
 
     Raises:
-        ConfigError: It is empty, a folder, or in a folder that is not there.
+        ArgumentError: It is empty, a folder, or in a folder that is not there.
     """
     if not str(path):
-        raise ConfigError("path", path, "be where the page is to be written")
+        raise ArgumentError("path", path, "be where the page is to be written")
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
-        raise ConfigError("path", str(path), "name a file in a folder that is there")
+        raise ArgumentError("path", str(path), "name a file in a folder that is there")
     return target
 
 

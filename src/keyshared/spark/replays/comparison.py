@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import tee
 from typing import Final, NamedTuple
 
-from keyshared.errors import ConfigError
+from keyshared._checks import check_kind, check_text
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key
 from keyshared.simulate.plan import Arrival, Plan
 from keyshared.simulate.simulation import Simulation
@@ -53,7 +54,7 @@ def what_if_partition(
         with that plan alone.
 
     Raises:
-        ConfigError: Rows of a topic-partition do not stand together; see `check_plans` and `Simulation`.
+        ArgumentError: Rows of a topic-partition do not stand together; see `check_plans` and `Simulation`.
         MisuseError: Offsets do not grow; see `Simulation`. A note says in which plan and topic-partition.
 
     Complexity:
@@ -88,15 +89,13 @@ def check_plans(plans: object) -> None:
         plans: See `what_if_partition`.
 
     Raises:
-        ConfigError: They are no mapping, there is none, a name is no text or empty, or a value is no `Plan`.
+        ArgumentError: They are no mapping, there is none, a name is no text or empty, or a value is no `Plan`.
     """
     if not isinstance(plans, Mapping) or not plans:
-        raise ConfigError("plans", plans, "be a mapping from names to plans, with at least one of them")
+        raise ArgumentError("plans", plans, "be a mapping from names to plans, with at least one of them")
     for name, plan in plans.items():
-        if type(name) is not str or not name:
-            raise ConfigError("plans", name, "have names that are texts and not empty")
-        if not isinstance(plan, Plan):
-            raise ConfigError(f"plan {name!r}", plan, "be a Plan")
+        check_text("plans", name)
+        check_kind(f"plan {name!r}", plan, Plan)
 
 
 class _Counted:

@@ -42,7 +42,7 @@ def packed_messages(
         The columns of `Message`; each topic-partition within one Spark partition, in the order of offsets.
 
     Raises:
-        ConfigError: A column is missing or of another type, or has values that it must not have; or ``partitions`` is
+        ArgumentError: A column is missing or of another type, or has values that it must not have; or ``partitions`` is
             none.
     """
     _check(df, (topic_partition,), key, tuple(name for name in (offset, at_ms, service_ms) if name is not None))

@@ -112,7 +112,7 @@ def replay_partition(
         message, and after them one `SummaryRow`.
 
     Raises:
-        ConfigError: Rows of a topic-partition do not stand together; or see `Simulation`.
+        ArgumentError: Rows of a topic-partition do not stand together; or see `Simulation`.
         MisuseError: Offsets do not grow; see `Simulation`. A note says in which topic-partition.
 
     Complexity:
@@ -153,7 +153,7 @@ def arrivals_of(rows: Iterable[tuple[str, int, Key, int, int | None]]) -> Iterat
         Each topic-partition, and its messages; what is not read of them when the next one is asked for is skipped.
 
     Raises:
-        ConfigError: Rows of a topic-partition do not stand together.
+        ArgumentError: Rows of a topic-partition do not stand together.
     """
     for topic_partition, group in in_one_piece(rows, "offset"):
         yield topic_partition, (Arrival(*row[1:]) for row in group)

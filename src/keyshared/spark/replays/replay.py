@@ -19,9 +19,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
 
-from keyshared._checks import check_int
+from keyshared._checks import check_int, check_kind
 from keyshared.buckets.layout import BucketLayout
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.simulate.plan import Plan
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Tally, Waits
 from keyshared.spark.frames.checks import as_declared
@@ -96,7 +96,7 @@ class Replay(Kept):
                 of the plan's beginning; None for no comparison.
 
         Raises:
-            ConfigError: ``path`` is in no folder, ``violations`` is empty, or ``hottest`` or ``buckets`` is out of
+            ArgumentError: ``path`` is in no folder, ``violations`` is empty, or ``hottest`` or ``buckets`` is out of
                 range. No job was started.
 
         Complexity:
@@ -111,7 +111,7 @@ class Replay(Kept):
         target = checked_target(path)
         check_int("hottest", hottest, 0)
         if violations is not None and not violations:
-            raise ConfigError("violations", violations, "name every promise that was checked")
+            raise ArgumentError("violations", violations, "name every promise that was checked")
         if buckets is not None:
             BucketLayout.equal_width(buckets)  # says what is wrong with it
         found = replay_report(
@@ -166,7 +166,7 @@ def replay(
         The frames; the replay itself has not run yet.
 
     Raises:
-        ConfigError: A column is missing or of another type, or has NULL or negative values where it must not;
+        ArgumentError: A column is missing or of another type, or has NULL or negative values where it must not;
             ``partitions``, ``points`` or ``hottest`` is out of range; or ``plan`` is no `Plan`. While it runs, errors
             of `Simulation` come as Spark's ``PythonException``, which names the topic-partition: offsets that are there
             twice, for example.
@@ -214,8 +214,7 @@ class _Work:
     hottest: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.plan, Plan):
-            raise ConfigError("plan", self.plan, "be a Plan")
+        check_kind("plan", self.plan, Plan)
         Tally(points=self.points, hottest=self.hottest)  # says what is wrong with them
 
 

@@ -7,7 +7,7 @@ dark setting, fits a phone, and prints on white.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.keystats.bucket_report import BucketReport, bucket_section
 from keyshared.spark.pages.charts import Bar, Line, Mark, bars, on_every_screen, panels
 from keyshared.spark.pages.page import (
@@ -160,7 +160,7 @@ class ReplayReport:
         buckets: What the keys of the log mean for bucket boundaries.
 
     Raises:
-        ConfigError: ``seconds`` is not positive, or ``violations`` is empty: an audit of nothing is no audit.
+        ArgumentError: ``seconds`` is not positive, or ``violations`` is empty: an audit of nothing is no audit.
     """
 
     title: str
@@ -186,9 +186,9 @@ class ReplayReport:
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not self.seconds > 0:
-            raise ConfigError("seconds", self.seconds, "be positive")
+            raise ArgumentError("seconds", self.seconds, "be positive")
         if self.violations is not None and not self.violations:
-            raise ConfigError("violations", self.violations, "name every promise that was checked")
+            raise ArgumentError("violations", self.violations, "name every promise that was checked")
 
     @property
     def throughput(self) -> float | None:

@@ -108,7 +108,7 @@ class WhatIf(Kept):
             hottest: How many of the keys with most messages are shown.
 
         Raises:
-            ConfigError: ``path`` is in no folder, or ``hottest`` is no int of at least 0. No job was started.
+            ArgumentError: ``path`` is in no folder, or ``hottest`` is no int of at least 0. No job was started.
 
         Complexity:
             Four passes over the summaries. The driver gets what the page shows: for each plan a few rows for each
@@ -160,7 +160,7 @@ def what_if(
         The frames; nothing has been simulated yet.
 
     Raises:
-        ConfigError: As `replay`; or ``plans`` is no mapping from names to plans, or empty. While it runs, errors of
+        ArgumentError: As `replay`; or ``plans`` is no mapping from names to plans, or empty. While it runs, errors of
             `Simulation` come as Spark's ``PythonException``, which names the plan and the topic-partition.
 
     Complexity:
@@ -230,7 +230,7 @@ def what_if_batches(
         Rows of `WHAT_IF_SCHEMA`.
 
     Raises:
-        ConfigError: See `what_if_partition`.
+        ArgumentError: See `what_if_partition`.
         MisuseError: See `what_if_partition`.
     """
     schema = to_arrow_schema(WHAT_IF_SCHEMA)

@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.runtime.progress_lines import ProgressLines, StageSeen
 from keyshared.spark.runtime.python_rows import PythonRows
 
@@ -66,7 +66,7 @@ def watch(
         A context manager; its thread has ended when its block has.
 
     Raises:
-        ConfigError: ``doing`` is no text of one line, ``every_s`` no number above 0, or ``quiet_s`` no number of at
+        ArgumentError: ``doing`` is no text of one line, ``every_s`` no number above 0, or ``quiet_s`` no number of at
             least 0.
 
     Example:
@@ -81,11 +81,11 @@ def watch(
 
 def _check(doing: object, every_s: object, quiet_s: object) -> None:
     if not isinstance(doing, str) or len(doing.splitlines()) != 1:
-        raise ConfigError("doing", doing, "be a text of one line")
+        raise ArgumentError("doing", doing, "be a text of one line")
     if not _is_number(every_s) or not every_s > 0:
-        raise ConfigError("every_s", every_s, "be a number of seconds above 0")
+        raise ArgumentError("every_s", every_s, "be a number of seconds above 0")
     if not _is_number(quiet_s) or not quiet_s >= 0:
-        raise ConfigError("quiet_s", quiet_s, "be a number of seconds of at least 0")
+        raise ArgumentError("quiet_s", quiet_s, "be a number of seconds of at least 0")
 
 
 def _is_number(value: object) -> TypeGuard[float]:
