@@ -37,7 +37,7 @@ def placements(count: int) -> dict[str, Placement]:
 
 
 def plain(placement: Placement) -> Callable[[int], str]:
-    """What one would write without a library: two lists of the same runs, and no check of anything."""
+    """The code that one would write without a library: two lists of the same runs, and no check of anything."""
     runs = list(placement.ranges.runs)
     lasts, owners = [stop - 1 for _, stop, _ in runs], [owner or "" for _, _, owner in runs]
     return lambda slot: owners[bisect_left(lasts, slot)]

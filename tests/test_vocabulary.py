@@ -4,10 +4,13 @@ Each rule is a function that yields complaints about names that it is given: not
 something of each planted violation.
 """
 
+import ast
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -39,6 +42,18 @@ SYNONYMS = frozenset(
         *("as_json", "as_token", "as_bytes", "as_dict", "to_dict", "from_dict", "to_state", "from_state"),
         *("checkpoint", "from_checkpoint", "to_checkpoint", "from_snapshot", "to_snapshot", "get_state", "set_state"),
         *("dump", "dumps", "load", "loads", "save", "serialize", "deserialize", "from_text", "to_text"),
+    ]
+)
+
+
+LIBRARY = Path(__file__).resolve().parents[1] / "src" / "keyshared"
+VERBS_OF_NO_WORLD = re.compile(r"(Give|Let|Tell|Say)s?\b")
+# Packages and modules whose docstrings somebody else still reads aloud; the set goes when it is empty.
+NOT_YET_READ = frozenset(
+    [
+        *("_dispatch", "_window", "cursor", "dispatcher", "draintracker", "effects", "journal", "leases"),
+        *("pendingacks", "router", "simulate", "testing", "window"),
+        *("spark.audits", "spark.demo", "spark.logs", "spark.runtime", "spark.streams"),
     ]
 )
 
@@ -174,6 +189,18 @@ def _is_field(static: object) -> bool:
     return not inspect.isfunction(getattr(static, "__func__", static))
 
 
+def docstrings_without_a_verb_of_the_reader(library: Path, unread: frozenset[str]) -> Iterator[str]:
+    """A docstring begins with what happens for the reader: Return, Raise, Deliver, not Give, Let, Tell, Say."""
+    for path in sorted(library.rglob("*.py")):
+        steps = path.relative_to(library).with_suffix("").parts
+        if unread.isdisjoint(".".join(steps[:end]) for end in range(1, len(steps) + 1)):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                    text = ast.get_docstring(node) or ""
+                    if VERBS_OF_NO_WORLD.match(text):
+                        yield f"{path.name}: {text.partition(chr(10))[0]}"
+
+
 RULES = [
     two_meanings,
     deadlines_that_are_no_methods,
@@ -187,6 +214,20 @@ RULES = [
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_one_word_stands_for_one_thing(rule: Callable[[Iterable[Name]], Iterator[str]]) -> None:
     assert [] == list(rule(public_names()))
+
+
+def test_a_docstring_begins_with_a_verb_of_the_readers_world() -> None:
+    assert [] == list(docstrings_without_a_verb_of_the_reader(LIBRARY, NOT_YET_READ))
+
+
+def test_a_docstring_that_gives_or_tells_is_found(tmp_path: Path) -> None:
+    (tmp_path / "spark" / "logs").mkdir(parents=True)
+    for name in ("planted.py", "spark/read.py", "spark/logs/unread.py"):
+        (tmp_path / name).write_text('def f():\n    """Tell whether."""\n\n\ndef g():\n    """Telling is fine."""\n')
+
+    found = docstrings_without_a_verb_of_the_reader(tmp_path, frozenset(["spark.logs"]))
+
+    assert ["planted.py: Tell whether.", "read.py: Tell whether."] == list(found)
 
 
 def test_every_exception_is_still_needed() -> None:

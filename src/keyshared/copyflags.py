@@ -2,7 +2,7 @@
 
 A record is distributed from cluster to cluster by one distributor for each level above its cluster. Each copy carries a
 bit for every level that it has crossed. A distributor looks at its own bit and all lower ones: if one of them is set,
-its work has been done already. Whoever produces a record afresh must not hand on the flags of another record:
+its work has been done already. A program that produces a record from another one must not hand on its flags:
 `strip_distribution_headers`.
 """
 
@@ -37,7 +37,7 @@ class CopyFlags(int):
     """A set of levels, as the int whose bit ``level - 1`` is set for each of them.
 
     Two things are such sets: the levels that a record has crossed, and the levels at which a cluster has distributors.
-    It is an int in every respect (it compares, hashes and counts as one); operators of int give plain ints.
+    It is an int in every respect (it compares, hashes and counts as one); operators of int return plain ints.
 
     Args:
         flags: The int; 0 for a record that was produced just now.
@@ -66,13 +66,10 @@ class CopyFlags(int):
 
     @classmethod
     def of(cls, *levels: int) -> Self:
-        """Make a set of levels.
+        """Build a set of levels.
 
         Args:
             levels: Its members, in any order.
-
-        Returns:
-            The set.
 
         Raises:
             ArgumentError: One of them is no level.
@@ -88,7 +85,7 @@ class CopyFlags(int):
 
     @staticmethod
     def bit(level: int) -> int:
-        """Give the bit that a copy across a level sets.
+        """Return the bit that a copy across a level sets.
 
         Args:
             level: From 1 to `MAX_LEVEL`.
@@ -104,7 +101,7 @@ class CopyFlags(int):
 
     @staticmethod
     def mask(level: int) -> int:
-        """Give the bits that a distributor looks at: its own and all lower ones.
+        """Return the bits that a distributor looks at: its own and all lower ones.
 
         A lower bit says that the record came from the distributor's own side of the tree, whose other clusters do not
         distribute it any further up; looking at the own bit only makes duplicates.
@@ -122,7 +119,7 @@ class CopyFlags(int):
         return (1 << level) - 1
 
     def is_due(self, level: int) -> bool:
-        """Tell whether a distributor has work to do.
+        """Return whether a distributor has work to do.
 
         Args:
             level: The distributor's level.
@@ -136,7 +133,7 @@ class CopyFlags(int):
         return not self & self.mask(level)
 
     def due(self, levels: int) -> "CopyFlags":
-        """Tell which of a cluster's distributors have work to do, all at once.
+        """Return which of a cluster's distributors have work to do, all at once.
 
         They are those below the lowest flag that is set; without any flag, all of them.
 
@@ -158,7 +155,7 @@ class CopyFlags(int):
         return int.__new__(CopyFlags, levels & ((self & -self) - 1))
 
     def crossing(self, level: int) -> "CopyFlags":
-        """Give the flags of the copy that a distributor makes.
+        """Return the flags of the copy that a distributor makes.
 
         Args:
             level: The distributor's level.
@@ -192,9 +189,6 @@ class FlagsCodec(Protocol):
     def encode(self, flags: CopyFlags) -> bytes:
         """Write flags.
 
-        Args:
-            flags: The flags.
-
         Returns:
             What `decode` reads.
         """
@@ -205,9 +199,6 @@ class FlagsCodec(Protocol):
 
         Args:
             data: What a header holds.
-
-        Returns:
-            The flags.
 
         Raises:
             SnapshotError: These are no flags.
@@ -242,13 +233,7 @@ class BigEndian:
         check_int("width", self.width, 1, ", or None", most=MAX_LEVEL // 8)
 
     def encode(self, flags: CopyFlags) -> bytes:
-        """See `FlagsCodec.encode`.
-
-        Args:
-            flags: The flags.
-
-        Returns:
-            The bytes.
+        """Write flags; see `FlagsCodec.encode`.
 
         Raises:
             ArgumentError: These are no flags, or they need more bytes than ``width``.
@@ -261,13 +246,10 @@ class BigEndian:
         return flags.to_bytes(width, "big")
 
     def decode(self, data: bytes) -> CopyFlags:
-        """See `FlagsCodec.decode`.
+        """Read flags; see `FlagsCodec.decode`.
 
         Args:
             data: Bytes of a header.
-
-        Returns:
-            The flags.
 
         Raises:
             SnapshotError: Not bytes, of another width, empty, or with a level above `MAX_LEVEL`.
@@ -291,7 +273,7 @@ class FlagsHeader:
         codec: How its bytes are meant.
 
     Raises:
-        ConfigError: The name is no non-empty str, or the codec has no ``encode`` and ``decode``.
+        ArgumentError: The name is no non-empty str, or the codec has no ``encode`` and ``decode``.
 
     Example:
         >>> header = FlagsHeader()
@@ -335,7 +317,7 @@ class FlagsHeader:
         return self.codec.decode(found)
 
     def write(self, headers: Headers, flags: CopyFlags) -> list[tuple[str, bytes | None]]:
-        """Give the headers of a copy.
+        """Return the headers of a copy.
 
         Args:
             headers: Headers of the record that is copied.
@@ -355,10 +337,11 @@ class FlagsHeader:
 def strip_distribution_headers(
     headers: Headers, prefixes: Sequence[str] = DISTRIBUTION_PREFIXES
 ) -> list[tuple[str, bytes | None]]:
-    r"""Give the headers for a record that is produced from another one.
+    r"""Return the headers for a record that is produced from another one.
 
     Streams, connectors and mirrors copy headers through. A record that keeps the flags of the one it was made of counts
-    as distributed and never leaves its cluster, or reaches a part of them: whoever re-produces records calls this.
+    as distributed and never leaves its cluster, or reaches a part of them: a program that re-produces records calls
+    this.
 
     Args:
         headers: Headers of the record that was read.

@@ -115,7 +115,7 @@ class KeySharedDispatcher(Generic[Item]):
 
     Source:
         Danube "Key-Shared Dispatch Architecture"; differs: nothing is polled, lost, reordered or acked on behalf of
-        anybody (docs/design.md lists every fault and why it cannot happen here).
+        anybody (docs/danube.md lists every fault and why it cannot happen here).
 
     Example:
         >>> from keyshared.ring import HashRing

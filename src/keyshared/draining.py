@@ -1,8 +1,8 @@
 """Draining hashes: which hashes are still unacked at the consumer that used to own them.
 
-When consumers join or leave, hashes change their owner. Until the previous owner has acked what it holds of a hash,
-nobody else may get messages of it: the hash *drains*. `DrainingHashes` counts that, and nothing else, for a broker that
-keeps its own books of unacked messages and knows hashes only. A broker that does not should take
+When consumers join or leave, hashes change their owner. Until the previous owner has acked what it holds of a hash, no
+other consumer may get messages of it: the hash *drains*. `DrainingHashes` counts that, and nothing else, for a broker
+that keeps its own books of unacked messages and knows hashes only. A broker that does not should take
 `keyshared.draintracker.DrainTracker`, which derives the counts from the messages themselves, so that they cannot be
 wrong.
 
@@ -26,7 +26,7 @@ class DrainingEntry(NamedTuple):
     Attributes:
         hash: Which hash.
         unacked: How many entries of it its holder has not acked.
-        refused: How often somebody else was refused because of it.
+        refused: How often another consumer was refused because of it.
     """
 
     hash: int
@@ -50,7 +50,7 @@ class DrainingStats(NamedTuple):
     entries: tuple[DrainingEntry, ...] = ()
 
     def to_pulsar(self) -> dict[str, object]:
-        """Give the same under the names that Pulsar's statistics have for a consumer.
+        """Return the same under the names that Pulsar's statistics have for a consumer.
 
         Returns:
             Plain data for JSON.
@@ -74,7 +74,7 @@ class DrainingStats(NamedTuple):
 
 
 def add_up(entries: list[DrainingEntry], cleared_total: int) -> DrainingStats:
-    """Make statistics of single hashes.
+    """Build statistics of single hashes.
 
     Args:
         entries: In any order.
@@ -94,9 +94,9 @@ class DrainingHash:
 
     Attributes:
         hash: Which hash.
-        holder: Who has not acked everything of it.
+        holder: The consumer that has not acked everything of it.
         unacked: How many entries that are.
-        refused: How often somebody else was refused because of it.
+        refused: How often another consumer was refused because of it.
     """
 
     __slots__ = ("hash", "holder", "refused", "unacked")
@@ -115,8 +115,8 @@ class DrainingHashes:
     """Counts, per hash, the unacked entries for which its new owner has to wait.
 
     The caller keeps the counts right: one `add` for each unacked entry of a hash that moves away, one `reduce` when it
-    is acked or taken back, and one `reduce` for each when the hash comes home. Whoever forgets the last one finds the
-    hash blocked for ever once it moves again.
+    is acked or taken back, and one `reduce` for each when the hash comes home. Without the last one the hash stays
+    blocked for ever once it moves again.
 
     A consumer's name stands for one session: if a client may reconnect under its old name, put a number of the session
     into the name.
@@ -153,10 +153,10 @@ class DrainingHashes:
         self._batched: dict[int, None] = {}
 
     def add(self, consumer: str, hash_: int, count: int = 1) -> DrainingHash:
-        """Let a hash wait for entries that a consumer has not acked.
+        """Hold a hash until a consumer has acked its entries.
 
         Args:
-            consumer: Who holds them.
+            consumer: Their holder.
             hash_: Their hash.
             count: How many.
 
@@ -164,12 +164,9 @@ class DrainingHashes:
             The drain that they belong to, for `reduce`.
 
         Raises:
-            HashHolderError: The hash drains at somebody else. Nothing was changed.
+            HashHolderError: The hash drains at another consumer. Nothing was changed.
             ArgumentError: The hash is the unset one or no int, ``count`` is no int of at least 1, or ``consumer`` is no
                 text. Nothing was changed.
-
-        Complexity:
-            O(1).
         """
         drain = self._checked(consumer, hash_, count)
         if hash_ == self._unset:
@@ -188,7 +185,7 @@ class DrainingHashes:
         """Count entries as acked, taken back, or come home.
 
         Args:
-            consumer: Who held them.
+            consumer: Their holder until now.
             hash_: Their hash. One that does not drain is passed over.
             count: How many.
             of: The drain that they belong to, as `add` gave it. If that one is over, nothing happens, even if another
@@ -196,16 +193,13 @@ class DrainingHashes:
             closing: The consumer leaves; what it held is read again anyway, so nothing is reported as unblocked.
 
         Returns:
-            ``[hash_]`` if this was the last of them and somebody had been refused, so that a message may now go out;
+            ``[hash_]`` if this was the last of them and a consumer had been refused, so that a message may now go out;
             else, or within a batch, ``[]``.
 
         Raises:
-            HashHolderError: The hash drains at somebody else. Nothing was changed.
+            HashHolderError: The hash drains at another consumer. Nothing was changed.
             ArgumentError: ``count`` is more than the hash waits for, or an argument has the wrong type. Nothing was
                 changed.
-
-        Complexity:
-            O(1).
         """
         drain = self._checked(consumer, hash_, count)
         if drain is None or (of is not None and of is not drain):
@@ -226,17 +220,17 @@ class DrainingHashes:
         return [hash_]
 
     def should_block(self, consumer: str, hash_: int) -> bool:
-        """Tell whether a message must not go to a consumer, and remember that it was refused.
+        """Return whether a message must not go to a consumer, and count the refusal.
 
-        If the consumer is the one that the hash waits for, the hash has come home: its drain is over at once, without
-        a word, because the one who asks is the one who may go on.
+        If the consumer is the one that the hash waits for, the hash has come home: its drain ends at once and is not
+        reported, because the caller itself may go on.
 
         Args:
-            consumer: Who would get the message.
+            consumer: The consumer that would get the message.
             hash_: Its hash.
 
         Returns:
-            Whether the hash drains at somebody else.
+            Whether the hash drains at another consumer.
 
         Raises:
             ArgumentError: An argument has the wrong type. Nothing was changed.
@@ -285,18 +279,12 @@ class DrainingHashes:
         """Forget the statistics of a consumer that has left; unknown names are passed over.
 
         Args:
-            consumer: Who. What it held must have been reduced before.
-
-        Complexity:
-            O(1).
+            consumer: The consumer. What it held must have been reduced before.
         """
         self._cleared.pop(consumer, None)
 
     def entry(self, hash_: int) -> DrainingHash | None:
-        """Give the drain of a hash.
-
-        Args:
-            hash_: The hash.
+        """Return the drain of a hash.
 
         Returns:
             The drain, live; None if the hash does not drain.
@@ -310,10 +298,10 @@ class DrainingHashes:
         return hash_ in self._drains
 
     def stats(self, consumer: str | None = None) -> DrainingStats:
-        """Tell what drains; always in step with the drains, because it is counted from them.
+        """List what drains, counted from the drains themselves.
 
         Args:
-            consumer: At whom; None: at anybody.
+            consumer: The holder; None for all consumers.
 
         Returns:
             The statistics; zeros for a consumer that never held anything that drained. `consumer_removed` takes what a

@@ -56,11 +56,11 @@ class _Chunk(Generic[AnyStr]):
                 self._anywhere &= ~(1 << place)
 
     def is_at(self, text: AnyStr, place: int) -> bool:
-        """Tell whether the chunk matches at a place from which the text is long enough."""
+        """Return whether the chunk matches at a place from which the text is long enough."""
         return text.startswith(self._first, place + self._first_at) and self._rest_is_at(text, place)
 
     def find(self, text: AnyStr, start: int, stop: int) -> int:
-        """Give the leftmost place of the chunk within ``text[start:stop]``, or -1."""
+        """Return the leftmost place of the chunk within ``text[start:stop]``, or -1."""
         first, first_at = self._first, self._first_at
         last = stop - self.length
         place = start
@@ -75,7 +75,7 @@ class _Chunk(Generic[AnyStr]):
         return self._follow(text, place, stop)
 
     def _follow(self, text: AnyStr, start: int, stop: int) -> int:
-        """As `find`, with one step for each character: bit i says that the chunk fits up to its place i so far."""
+        """Find as `find` does, one character at a time: bit i says that the chunk fits up to its place i so far."""
         masks, anywhere, whole = self._masks.get, self._anywhere, 1 << self.length - 1
         fits = 0
         for at in range(start, stop):
@@ -211,13 +211,7 @@ class Glob:
         return self._prefix
 
     def matches(self, key: str | bytes) -> bool:
-        """Tell whether the whole key matches.
-
-        Args:
-            key: The key.
-
-        Returns:
-            Whether it does.
+        """Return whether the whole key matches.
 
         Raises:
             KeyTypeError: See `key_bytes`.
@@ -298,7 +292,7 @@ class KeyFilter:
         return not self._patterns or _STAR in self._patterns
 
     def accepts(self, key: Key) -> bool:
-        """Tell whether a message with this key may come here.
+        """Return whether a message with this key may come here.
 
         Args:
             key: The key; None asks for messages without one.
@@ -353,7 +347,7 @@ def _checked_pattern(pattern: object) -> str:
 
 
 def _tokens(pattern: str, *, escape: bool) -> list[_Token]:
-    """Tell special characters from those that stand for themselves."""
+    """Separate special characters from those that stand for themselves."""
     tokens: list[_Token] = []
     chars = iter(pattern)
     for char in chars:

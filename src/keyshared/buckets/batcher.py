@@ -55,7 +55,7 @@ class BatchMessage(NamedTuple):
         item: Whatever the caller sends; never looked at.
         size: Its bytes, as far as they count for the limits.
         bucket_hash: Low half of the hash of its key; `KEYLESS_HASH` without a key.
-        segment_hash: High half; kept for whoever routes the message again, not used here.
+        segment_hash: High half; kept for routing the message again, not used here.
     """
 
     sequence_id: int
@@ -98,13 +98,10 @@ class EntryBatch:
 
     @classmethod
     def of(cls, messages: Iterable[BatchMessage]) -> "EntryBatch":
-        """Make an entry with the tightest bounds.
+        """Build an entry with the tightest bounds.
 
         Args:
             messages: Those of one bucket, in order.
-
-        Returns:
-            The entry.
 
         Raises:
             ArgumentError: There are none.
@@ -178,7 +175,7 @@ class BatchStats:
     limits: BatchLimits
 
     def __add__(self, other: "BatchStats") -> "BatchStats":
-        """The figures of two batchers with the same limits together."""
+        """Add the figures of two batchers with the same limits."""
         return BatchStats(
             self.messages + other.messages,
             self.bytes + other.bytes,
@@ -206,8 +203,8 @@ class BatchStats:
 class BucketBatcher:
     """Collects the messages of one segment and gives them back as entries of one bucket each.
 
-    Messages of a key stay in order: they share a bucket, and a bucket's messages stay in the order they were added.
-    Entries come out with growing sequence ids, from one container to the next as well. Not thread-safe.
+    Messages of a key stay in order: they share a bucket, and a bucket keeps the order in which they were added. Entries
+    come out with growing sequence ids, from one container to the next as well. Not thread-safe.
 
     Args:
         layout: The buckets of the segment.
@@ -264,14 +261,15 @@ class BucketBatcher:
         self._sent_messages = self._sent_bytes = self._entries = self._containers = 0
 
     def add(self, message: BatchMessage, *, now_ms: int | None = None) -> list[EntryBatch]:
-        """Take a message; give what goes out because of it.
+        """Take a message; return what goes out because of it.
 
         Args:
             message: The next one of the producer.
             now_ms: Monotonic milliseconds; None for the same instant as the last call.
 
         Returns:
-            The entries of the container that it completes. If its bytes do not fit into the container, of that first.
+            The entries of the container that it completes. If its bytes do not fit into the container, that one goes
+            first.
 
         Raises:
             ArgumentError: A field of the message can never work.
@@ -368,7 +366,7 @@ class BucketBatcher:
             self._open.setdefault(bisect_right(self._splits, message.bucket_hash), []).append(message)
 
     def take_open(self) -> list[BatchMessage]:
-        """Give back what is open, unsent; for the batchers of several successors, or of another layout.
+        """Hand back what is open, unsent, for the batchers of several successors or of another layout.
 
         Returns:
             The messages in the order of their sequence ids. The batcher is empty afterwards, and does not take them
@@ -394,11 +392,7 @@ class BucketBatcher:
         return self._since + delay if self._count and delay is not None else None
 
     def stats(self) -> BatchStats:
-        """Give the figures so far; what is open is not among them.
-
-        Returns:
-            A value.
-        """
+        """Return the figures so far; open batches do not count."""
         return BatchStats(self._sent_messages, self._sent_bytes, self._entries, self._containers, self._limits)
 
     def __len__(self) -> int:
@@ -442,7 +436,7 @@ class Refitted(NamedTuple):
 
 
 def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
-    """Make an entry from elsewhere (a replicated one, one that a seal refused) fit a layout.
+    """Fit an entry from elsewhere (a replicated one, one that a seal refused) to a layout.
 
     Args:
         entry: The entry.
@@ -477,7 +471,7 @@ def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
 
 
 def refit_all(entries: Iterable[EntryBatch], layout: BucketLayout) -> Refitted:
-    """Make entries fit a layout, one after the other, and count what it took.
+    """Fit entries to a layout, one after the other, and count what it took.
 
     Args:
         entries: In order.
@@ -507,12 +501,6 @@ def _checked_layout(layout: object) -> BucketLayout:
 
 def check_message(message: object) -> BatchMessage:
     """Check that a message can be batched.
-
-    Args:
-        message: The message.
-
-    Returns:
-        The message.
 
     Raises:
         ArgumentError: It is none, or a field of it can never work.

@@ -176,7 +176,7 @@ def owner_loads(histogram: Histogram, ranges: RangeMap) -> dict[str | None, Slot
 
 
 def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
-    """Say how far the heaviest is above the mean: 1 is perfect, 2 does twice its part.
+    """Compare the heaviest part with the mean: 1 is perfect, 2 carries twice its share.
 
     Args:
         loads: Of buckets or consumers, those without load included.
@@ -185,7 +185,7 @@ def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
         Maximum by mean, exact; 1 if there is no load at all.
 
     Raises:
-        ArgumentError: There is nobody to compare, or a load is not finite.
+        ArgumentError: There is nothing to compare, or a load is not finite.
 
     Example:
         >>> imbalance((100, 0, 0))
@@ -206,7 +206,7 @@ def hot_slots(histogram: Histogram, n: int) -> tuple[HotSlot, ...]:
 
     Args:
         histogram: The load of each bucket hash.
-        n: How many buckets; or how many consumers, to see who alone is too much for one of them.
+        n: How many buckets; or how many consumers, to see which slot alone is too much for one of them.
 
     Returns:
         The slots, heaviest first, then the lower one. Fewer than ``n``.
@@ -246,7 +246,7 @@ class _Cutter:
         return self.before[region.stop] - self.before[region.start]
 
     def count(self, region: _Region, cap: int, most: int) -> int:
-        """Say how many buckets of at most ``cap`` a region needs: fill each as far as it goes. Stops beyond ``most``.
+        """Count the buckets of at most ``cap`` that a region needs, each filled as far as it goes, up to ``most``.
 
         No atom is heavier than ``cap``.
         """
@@ -299,7 +299,7 @@ class _Cutter:
         return starts
 
     def _earliest(self, region: _Region, cap: int, n: int) -> list[int]:
-        """Say for each bucket where it starts at the earliest, if those from it on are to hold the rest."""
+        """Return the earliest start of each bucket that leaves room for the load from it on."""
         before, (start, stop) = self.before, region
         earliest = [start] * n
         for bucket in range(n - 1, 0, -1):
@@ -334,7 +334,7 @@ def _stand_alone(cutter: _Cutter, n: int) -> dict[int, None]:
 
 
 def _cut_all(cutter: _Cutter, alone: Collection[int], n: int) -> list[int]:
-    """Give the first atom of every bucket: those that stand alone, and the others cut as evenly as can be."""
+    """Return the first atom of every bucket: those that stand alone, and the others cut as evenly as can be."""
     edges = [-1, *sorted(alone), len(cutter.loads)]
     regions = [_Region(left + 1, right) for left, right in pairwise(edges) if left + 1 < right]
     starts = list(alone)
@@ -345,7 +345,7 @@ def _cut_all(cutter: _Cutter, alone: Collection[int], n: int) -> list[int]:
 
 
 def _shares(cutter: _Cutter, regions: Sequence[_Region], n: int) -> list[int]:
-    """Say how many buckets each region gets: what the lightest maximum takes, and more where the mean is highest."""
+    """Return the buckets of each region: what the lightest maximum takes, and more where the mean is highest."""
     cap = cutter.least_cap(regions, n)
     counts = [cutter.count(region, cap, n) for region in regions]
     waiting = [
@@ -366,7 +366,7 @@ def _shares(cutter: _Cutter, regions: Sequence[_Region], n: int) -> list[int]:
 
 
 def _places(slots: Sequence[int], starts: Sequence[int], alone: Collection[int]) -> list[int]:
-    """Give the slot where each bucket but the first begins: close to what stands alone, else halfway."""
+    """Return the slot where each bucket but the first begins: close to what stands alone, else halfway."""
     places = []
     for atom in starts[1:]:
         below, above = slots[atom - 1], slots[atom]
@@ -392,7 +392,7 @@ def _fill_up(splits: list[int], n: int) -> list[int]:
 
 
 def _atoms(histogram: Histogram) -> tuple[list[int], list[int]]:
-    """Give the slots that carry load in order, and their loads as whole numbers; hash 1 stands for 0 and 1."""
+    """Return the slots that carry load, in order, and their loads as whole numbers; hash 1 stands for 0 and 1."""
     given = _merged(histogram)
     common = lcm(*(load.denominator for load in given.values()))
     slots = sorted(given)
@@ -407,7 +407,7 @@ def _merged(histogram: Histogram) -> dict[int, SlotLoad]:
 
 
 def _checked(histogram: Histogram) -> list[tuple[int, SlotLoad]]:
-    """Give what carries load, and refuse what is no histogram."""
+    """Return what carries load, and refuse what is no histogram."""
     given = _pairs(histogram)
     for slot, load in given:
         check_int("slot", slot, 0, most=HASH_STOP - 1)

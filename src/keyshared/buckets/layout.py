@@ -1,12 +1,12 @@
 """Entry buckets (PIP-486): contiguous hash ranges that a producer batches by and a broker dispatches by.
 
-A key's 32-bit hash has two halves that know nothing of each other: the high one says which segment of a topic the key
-belongs to, the low one which bucket of that segment. A producer that fills its batches bucket by bucket frees a broker
-from looking into them: a whole batch (an *entry*) goes to one consumer, by the lowest and highest hash stamped on it.
+A key's 32-bit hash has two independent halves: the high one says which segment of a topic the key belongs to, the low
+one which bucket of that segment. A producer that fills its batches bucket by bucket frees a broker from looking into
+them: a whole batch (an *entry*) goes to one consumer, by the lowest and highest hash stamped on it.
 
-Here is the layout of the buckets and the routing of entries; `keyshared.buckets.placement` says which consumer owns
-which bucket, `keyshared.buckets.boundaries` where boundaries should go, `keyshared.buckets.checkpoints` how far each
-bucket has come.
+This module has the layout of the buckets and the routing of entries; `keyshared.buckets.placement` says which consumer
+owns which bucket, `keyshared.buckets.boundaries` where boundaries should go, `keyshared.buckets.checkpoints` how far
+each bucket has come.
 """
 
 from bisect import bisect_right
@@ -98,14 +98,11 @@ def hash_halves(raw: int) -> HashHalves:
 
 
 def key_halves(key: str | bytes, key_hash: KeyHash) -> HashHalves:
-    """Give both halves of a key's hash.
+    """Return both halves of a key's hash.
 
     Args:
         key: The key. A producer gives a message without a key bucket hash 0 instead.
         key_hash: Any hash of at least 32 bits; its top 32 are used. Unmasked murmur3 answers what Pulsar answers.
-
-    Returns:
-        Both halves.
 
     Raises:
         ArgumentError: The key is None, or the hash is narrower than 32 bits.
@@ -120,11 +117,11 @@ def key_halves(key: str | bytes, key_hash: KeyHash) -> HashHalves:
 
 
 class Straddles(NamedTuple):
-    """An entry with messages of several buckets: it can go to nobody as a whole.
+    """An entry with messages of several buckets: it cannot go to one consumer as a whole.
 
     Its producer used another layout (an older one, or another cluster's), or none. Split it by `BucketLayout.split`, or
     refuse it. Routed by its lowest hash alone, as the broker of PIP-486 does, the messages of all but the first bucket
-    would reach somebody who does not own their keys, while the owner works on the same keys.
+    would reach a consumer that does not own their keys, while the owner works on the same keys.
 
     Attributes:
         first: The bucket of its lowest hash.
@@ -211,9 +208,6 @@ class BucketLayout:
         Args:
             n: How many, from 1 to 32,768 (bucket 0 has at least two hashes).
 
-        Returns:
-            The layout.
-
         Raises:
             ArgumentError: ``n`` is not such a number. (Pulsar takes 0 for 1.)
 
@@ -235,9 +229,6 @@ class BucketLayout:
         Args:
             splits: The starts of all buckets but the first, as in Pulsar's ``entry_bucket_splits``; none is one bucket.
 
-        Returns:
-            The layout.
-
         Raises:
             ArgumentError: The splits do not grow strictly from at least 2 to at most 65,535.
 
@@ -253,9 +244,6 @@ class BucketLayout:
 
         Args:
             ranges: One for each bucket, in order, half-open (Pulsar's are inclusive: ``HashRange(start, end + 1)``).
-
-        Returns:
-            The layout.
 
         Raises:
             ArgumentError: There is none, they do not follow one another without a gap from 0 to 65,536, or the first
@@ -288,13 +276,10 @@ class BucketLayout:
         return tuple(HashRange(start, stop) for start, stop in pairwise((0, *self._splits, HASH_STOP)))
 
     def range_of(self, bucket: int) -> HashRange:
-        """Give the hashes of a bucket.
+        """Return the hashes of a bucket.
 
         Args:
             bucket: An int in ``range(len(layout))``.
-
-        Returns:
-            Its range.
 
         Raises:
             ArgumentError: There is no such bucket.
@@ -303,7 +288,7 @@ class BucketLayout:
         return HashRange(start, self._splits[bucket] if bucket < len(self._splits) else HASH_STOP)
 
     def canonical_hash(self, bucket: int) -> int:
-        """Give the one hash that stands for a bucket wherever a broker keeps books by hash: its start, but never 0.
+        """Return the one hash that stands for a bucket where a broker keeps books by hash: its start, but never 0.
 
         Args:
             bucket: An int in ``range(len(layout))``.
@@ -321,7 +306,7 @@ class BucketLayout:
         return max(self._start_of(bucket), 1)
 
     def bucket_key(self, bucket: int) -> bytes:
-        r"""Give the key under which a dispatcher serves the entries of a bucket, with a placement over `BUCKET_HASH`.
+        r"""Return the key under which a dispatcher serves the entries of a bucket, with a placement over `BUCKET_HASH`.
 
         A dispatcher keeps order and hands over by key. With the bucket as the key, entries of a bucket go to one
         consumer at a time and in order, and a bucket drains as a whole: what PIP-486 asks for, by the rules there are.
@@ -344,12 +329,6 @@ class BucketLayout:
     def bucket_of_key(self, bucket_key: bytes) -> int:
         """Find the bucket of a `bucket_key`, as it comes back in a delivery.
 
-        Args:
-            bucket_key: The key.
-
-        Returns:
-            The bucket.
-
         Raises:
             ArgumentError: It is not two bytes.
         """
@@ -364,9 +343,6 @@ class BucketLayout:
         Args:
             bucket_hash: An int in ``range(65536)``.
 
-        Returns:
-            Its bucket.
-
         Raises:
             ArgumentError: There is no such hash.
 
@@ -376,7 +352,7 @@ class BucketLayout:
         return bisect_right(self._splits, _checked_hash(bucket_hash))
 
     def route(self, hash_min: int, hash_max: int) -> Route:
-        """Say where an entry goes by the bounds stamped on it; both count.
+        """Route an entry by the bounds stamped on it; both count.
 
         A broken producer is no reason for a broker to fall over, so a stamp that cannot be true is an answer as well.
 

@@ -1,10 +1,10 @@
 """Which consumer owns which bucket: spreads that are balanced, and what a change moves.
 
 How many buckets a consumer owns depends on weights and join order only: seats in a parliament by the method of
-Sainte-Lague, except that everybody gets a first bucket before anybody gets a second one. That is a *divisor method*:
-somebody who joins takes buckets from the others and makes nobody else gain, somebody who leaves makes nobody else
-lose. Rounding by largest remainders has no such property (the Alabama paradox), so it could not keep the promise that
-a join moves buckets to the newcomer only.
+Sainte-Lague, except that every consumer gets a first bucket before any gets a second one. That is a *divisor method*:
+when a consumer joins, no other consumer gains a bucket; when one leaves, no other consumer loses one. Rounding by
+largest remainders has no such property (the Alabama paradox), so it could not keep the promise that a join moves
+buckets to the newcomer only.
 
 Which buckets a consumer owns is history: a change starts from what is owned now and moves only what it must.
 """
@@ -33,9 +33,9 @@ _Spread: TypeAlias = Callable[[Owners, Mapping[str, Weight], str | None], Owners
 class BucketPlacement:
     """Spreads the buckets of a layout over consumers, balanced and move-minimal; its value is `ranges`.
 
-    With equal weights nobody owns two buckets more than anybody else. With others, each count is the consumer's weight
-    divided by one number common to all, rounded to the nearest, and at least 1 if there are enough buckets. Ties, and
-    the buckets if there are too few, go to who joined first.
+    With equal weights the counts differ by one at most. With others, each count is the consumer's weight divided by one
+    number common to all, rounded to the nearest, and at least 1 if there are enough buckets. Ties, and the buckets if
+    there are too few, go to the consumers that joined first.
 
     A join moves buckets to the newcomer only, and no more than it must get; a leave moves the leaver's only. *Which*
     buckets move follows from the calls made so far: the losers give their highest ones, and the gainers, in join order,
@@ -44,7 +44,7 @@ class BucketPlacement:
 
     Args:
         layout: The buckets.
-        consumers: Who is there from the start: names, or a mapping from names to weights.
+        consumers: The consumers from the start: names, or a mapping from names to weights.
         key_hash: What a dispatcher's keys are hashed with: bucket keys by default.
 
     Raises:
@@ -103,9 +103,6 @@ class BucketPlacement:
                 new statistics build a new placement by `from_ranges`.
             consumers: As in the constructor.
             key_hash: As in the constructor.
-
-        Returns:
-            The placement.
 
         Raises:
             ArgumentError: A load is not an int or a Fraction of at least 0, there are not as many as buckets, or
@@ -172,10 +169,10 @@ class BucketPlacement:
 
         Args:
             layout: The buckets.
-            ranges: Who owned them, whether they were spread here or elsewhere. It may be unbalanced; the next change
-                puts that right.
-            consumers: Everyone in join order, with their weights, also those who own nothing. Left out, it is the
-                owners in the order of their names.
+            ranges: The owners, whether they were spread here or elsewhere. It may be unbalanced; the next change puts
+                that right.
+            consumers: All in join order, with their weights, also those that own nothing. Left out, it is the owners in
+                the order of their names.
             loads: As in `by_load`; left out, numbers of buckets are evened out.
 
         Returns:
@@ -228,7 +225,7 @@ class BucketPlacement:
         """Add a consumer; buckets move to it only (`pulsar`: also between others).
 
         Args:
-            name: Who joins.
+            name: The consumer that joins.
             weight: Its share relative to the others'; always 1 for `pulsar`.
 
         Returns:
@@ -249,9 +246,6 @@ class BucketPlacement:
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer; only its own buckets move (`pulsar`: also those of others).
 
-        Args:
-            name: Who leaves.
-
         Returns:
             What changed owners, in slot order.
 
@@ -270,7 +264,7 @@ class BucketPlacement:
         (`by_load`: only to it or only from it, whatever its load calls for. `pulsar`: none.)
 
         Args:
-            name: Whose.
+            name: The consumer.
             weight: Its share relative to the others'; always 1 for `pulsar`.
 
         Returns:
@@ -301,17 +295,11 @@ class BucketPlacement:
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Everyone who was added, in join order, also those who own nothing."""
+        """Every consumer that was added, in join order, also those that own nothing."""
         return tuple(self._weights)
 
     def weight_of(self, name: str) -> Weight:
-        """Give a consumer's weight.
-
-        Args:
-            name: Whose.
-
-        Returns:
-            The weight as it was given.
+        """Return a consumer's weight.
 
         Raises:
             UnknownConsumerError: There is no such consumer.
@@ -320,7 +308,7 @@ class BucketPlacement:
         return self._weights[name]
 
     def owner(self, bucket: int) -> str | None:
-        """Give the owner of a bucket.
+        """Return the owner of a bucket.
 
         Args:
             bucket: An int in ``range(len(layout))``.
@@ -337,9 +325,6 @@ class BucketPlacement:
     def buckets_of(self, name: str) -> tuple[int, ...]:
         """List a consumer's buckets.
 
-        Args:
-            name: Whose.
-
         Returns:
             The buckets in order; none if there are more consumers than buckets and others came first.
 
@@ -350,18 +335,14 @@ class BucketPlacement:
         return tuple(bucket for bucket, owner in enumerate(self._owners) if owner == name)
 
     def copy(self) -> Self:
-        """Give an independent placement with the same consumers; it shares only values.
-
-        Returns:
-            The copy.
-        """
+        """Copy the placement: the same consumers, and nothing shared that can change."""
         twin = type(self).__new__(type(self))
         twin._layout, twin._key_hash, twin._spread = self._layout, self._key_hash, self._spread
         twin._weights, twin._owners, twin._ranges = dict(self._weights), self._owners, self._ranges
         return twin
 
     def check_invariants(self) -> None:
-        """Check that every bucket has an owner who is there, and that the value says so.
+        """Check that every bucket has an owner that is there, and that the value says so.
 
         Raises:
             InvariantError: It is not so; a bug in this library.
@@ -401,10 +382,10 @@ class BucketPlacement:
 
 
 def _move_minimal(owners: Owners, weights: Mapping[str, Weight], _changed: str | None) -> Owners:
-    """Bring everybody to their number of buckets with as few moves as that takes."""
+    """Bring every consumer to its number of buckets with as few moves as possible."""
     if not weights:
         return (None,) * len(owners)
-    lacking = _quotas(weights, len(owners))  # less than nothing for whoever owns too many
+    lacking = _quotas(weights, len(owners))  # negative for a consumer that owns too many
     for owner in owners:
         if owner in lacking:
             lacking[owner] -= 1
@@ -435,10 +416,10 @@ def _by_name(owners: Owners, weights: Mapping[str, Weight], _changed: str | None
 
 
 def _quotas(weights: Mapping[str, Weight], seats: int) -> dict[str, int]:
-    """Say how many buckets each consumer gets: one each in join order, then whoever has least for their weight.
+    """Return each consumer's number of buckets: one each in join order, then to the one with least for its weight.
 
-    The next seat is worth ``w / (2 * held + 1)`` to somebody (Sainte-Lague). Most seats are dealt at once: with
-    ``seats - k`` for the sum of weights, rounding everybody's share to the nearest never deals too many.
+    The next seat is worth ``w / (2 * held + 1)`` to a consumer (Sainte-Lague). Most seats are dealt at once: with
+    ``seats - k`` for the sum of weights, rounding every share to the nearest never deals too many.
     """
     if len(weights) >= seats:
         return {name: int(place < seats) for place, name in enumerate(weights)}

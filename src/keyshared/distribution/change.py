@@ -2,14 +2,15 @@
 
 The rule. When a link gets another target while copies are under way on the old path, nothing is lost or doubled, but
 newer records overtake older ones. When levels are numbered anew while records with old flags are unread, records are
-lost or doubled; when a cluster goes with what it has not handed on, they are lost. So: stop what changes, drain what it
-has written, then change. A copy is due only at levels below the one that it came by, so levels drain from the highest
-to the lowest, each once. `Quiescence` walks through that, and only it makes the proof (`Quiesced`) that a change wants.
+lost or doubled; when a cluster goes with what it has not handed on, they are lost. So stop what changes, drain what it
+has written, and then change. A copy is due only at levels below the one that it came by, so levels drain from the
+highest to the lowest, each once. `Quiescence` walks through that, and only it makes the proof (`Quiesced`) that a
+change wants.
 
 A cluster that is added gets its history from one place: the log of a cluster that has everything in the right order,
-whatever the flags of its records mean by now. What comes later it gets by flags. Between the two lies a cut, one
-position in each log that is read for the new cluster. Around one cluster any position will do. Around several, the
-links that lead to the source of the history stop one level after the other, and where each of them stands is the cut.
+whatever the flags of its records mean by now. Later records reach it by flags. Between the two lies a cut, one position
+in each log that is read for the new cluster. Around one cluster any position will do. Around several, the links that
+lead to the source of the history stop one level after the other, and where each of them stands is the cut.
 """
 
 from collections.abc import Mapping
@@ -59,8 +60,8 @@ class TreeChange(Generic[_Tree]):
         added: Links that come into being; `starts` says where each one starts.
         removed: Links that end.
         moved: Links that go on with another target or level.
-        rewind: Whether moved links start again at the start of the log, because their old target is lost with what
-            it had not handed on. Messages are then distributed twice; whoever reads them has to know them again.
+        rewind: Whether moved links start again at the start of the log, because their old target is lost with what it
+            had not handed on. Messages are then distributed twice; their readers have to recognise them.
         drains: Links that have to hand on what they have before the change, the highest level first.
         silent: Clusters on which nothing may be produced from the beginning of the drain until the change.
         fill: For a new cluster, the link that fills it before the change comes into force: every record that its
@@ -91,7 +92,7 @@ class TreeChange(Generic[_Tree]):
         return any(moved.old.level != moved.new.level for moved in self.moved)
 
     def starts(self, log_ends: Mapping[str, int], positions: Mapping[Hop, int]) -> dict[Hop, int]:
-        """Tell where each added link starts: the cut between what `fill` copies and what goes by flags.
+        """Return where each added link starts: the cut between what `fill` copies and what goes by flags.
 
         Args:
             log_ends: The offset after the last record of the cluster that `fill` reads, seen while `Quiescence.stop`
@@ -173,10 +174,10 @@ class _Stage:
 class Quiescence(Generic[_Tree]):
     """Walks a change through its drain, level by level, on observations that the host makes.
 
-    Repeat: stop what `stop` names, then read the end of every log and the committed position of every link, in this
-    order or at once, and hand both to `observe`, until it answers True. Logs go on growing meanwhile, that does not
-    matter: at each level everything counts that was there when the level's turn came. What was stopped stays stopped
-    until the change is in force; where a cluster is added, until `TreeChange.starts` has been told where it stands.
+    Stop what `stop` names, then read the end of every log and the committed position of every link, in this order or at
+    once, and hand both to `observe`. Repeat until it answers True. Logs may go on growing meanwhile: a level drains
+    what was there when its turn came. What was stopped stays stopped until the change is in force; where a cluster is
+    added, until `TreeChange.starts` has been told where it stands.
 
     Args:
         change: What is to come into force.
@@ -214,7 +215,7 @@ Hop(cluster='c4', level=1, target='c3')))
         self._stages = [_Stage(level, tuple(hop for hop in change.drains if hop.level == level)) for level in levels]
         if change.renumbers:
             # By now no link copies any more. But a record that came by a lower level's link, after a link's own turn,
-            # still lies unread before that link; with a new level it could take the old flags for none of its business.
+            # still lies unread before that link; with a new level it could misread the old flags.
             self._stages.append(_Stage(0, change.drains))
 
     @property
@@ -243,14 +244,11 @@ Hop(cluster='c4', level=1, target='c3')))
     def observe(self, log_ends: Mapping[str, int], positions: Mapping[Hop, int]) -> bool:
         """Take what was seen after everything in `stop` had stopped.
 
-        At most one level is over with one call: what comes next must have been seen later.
+        One call ends at most one level: the next level needs a later observation.
 
         Args:
             log_ends: For each cluster of `watch` the offset after its last record.
             positions: For each link of `watch` the offset of the record that it reads next.
-
-        Returns:
-            Whether everything is drained.
 
         Raises:
             ArgumentError: One of `watch` is missing, or what is given for it is no offset. Nothing was changed.
@@ -269,7 +267,7 @@ Hop(cluster='c4', level=1, target='c3')))
         return not self._stages
 
     def quiesced(self) -> Quiesced[_Tree]:
-        """Give the proof.
+        """Return the proof.
 
         Returns:
             What `DistributionTree.apply` asks for.

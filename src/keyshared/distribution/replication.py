@@ -1,74 +1,36 @@
-"""A simulation of clusters that distribute to one another, and the judge of what arrived: on a virtual clock, exact.
+"""A simulation of clusters that distribute to one another: on a virtual clock, exact.
 
 `Replication` is the machine: each cluster has a log, each link a position in the log of its cluster, and every input
 says when it happens. It obeys any links, wrong ones too, and asks for no proof: it is there to show what breaks.
-`run` puts a schedule through it. Nothing is drawn here: an interleaving is data. `judge` knows nothing of trees or
-flags: it looks at what arrived where, and says what was lost, doubled or overtaken. It judges real logs as well.
+`run` puts a schedule through it. Nothing is random here: an interleaving is data. `judge` judges what arrived.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from keyshared._checks import check_kind, checked_kinds, checked_rows
+from keyshared._checks import check_kind, checked_kinds
 from keyshared.copyflags import CopyFlags
+from keyshared.distribution.arrivals import RecordArrival, Report, judge
 from keyshared.distribution.change import TreeChange
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
 from keyshared.errors import ArgumentError, ClockError, shown
 
 __all__ = [
-    "Case",
     "Destroyed",
     "Down",
-    "RecordArrival",
     "RecordProduced",
     "Replication",
     "ReplicationStep",
-    "Report",
     "Retreed",
     "Up",
     "Work",
-    "judge",
     "run",
 ]
 
 DEFAULT_MAX_COPIES: Final = 100_000  # far beyond any tree that is right; so only a loop reaches it
-
-
-class RecordArrival(NamedTuple):
-    """One record in the log of one cluster.
-
-    Attributes:
-        at_ms: When it came there.
-        cluster: Where.
-        origin: On which cluster it was produced.
-        sequence: Which record of that origin; a later one has a greater number.
-        flags: Its copy flags there.
-        hop: Which link brought it; None where it was produced.
-    """
-
-    at_ms: int
-    cluster: str
-    origin: str
-    sequence: int
-    flags: CopyFlags = CopyFlags()
-    hop: Hop | None = None
-
-
-class Case(NamedTuple):
-    """One record and one cluster that something is wrong with.
-
-    Attributes:
-        origin: On which cluster the record was produced.
-        sequence: Which record of that origin.
-        cluster: Where something is wrong with it.
-    """
-
-    origin: str
-    sequence: int
-    cluster: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,34 +119,6 @@ ReplicationStep: TypeAlias = RecordProduced | Work | Down | Up | Destroyed | Ret
 """One thing that happens. Schedules have them in the order of time; any sequence of picks is an interleaving."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What became of the records, on the clusters that are left. Each kind is sorted and names each case once.
-
-    Attributes:
-        produced: How many records there were.
-        copies: How many arrivals after the first of a record, anywhere.
-        lost: Records that a cluster has not got, though another one that is left has them.
-        perished: Records that no cluster has that is left, named with their origin: they died with their clusters.
-        duplicated: Records that a cluster has more than once.
-        reordered: Records that came to a cluster after a newer one of the same origin. Repetitions do not count.
-        max_lag_ms: Longest time from the first arrival of a record to the first one on another cluster.
-    """
-
-    produced: int
-    copies: int
-    lost: tuple[Case, ...]
-    perished: tuple[Case, ...]
-    duplicated: tuple[Case, ...]
-    reordered: tuple[Case, ...]
-    max_lag_ms: int
-
-    @property
-    def exactly_once_in_order(self) -> bool:
-        """Whether every record is on every cluster once, in the order of its origin."""
-        return not (self.lost or self.perished or self.duplicated or self.reordered)
-
-
 class _Record(NamedTuple):
     origin: str
     sequence: int
@@ -258,7 +192,7 @@ class Replication:
         """List the links that have something to read, between clusters that are up.
 
         Returns:
-            They, in the order in which they were given.
+            The links in the order in which they were given.
 
         Complexity:
             O(links).
@@ -266,15 +200,12 @@ class Replication:
         return [hop for hop in self._positions if self._is_ready(hop)]
 
     def work(self, hop: Hop, *, crash: bool = False, now_ms: int | None = None) -> bool:
-        """Let a link take its next record: copy it if it is due, then commit.
+        """Read the next record of a link: copy it if it is due, then commit.
 
         Args:
             hop: The link.
             crash: Die before the commit.
             now_ms: When, not before the previous call.
-
-        Returns:
-            Whether it copied.
 
         Raises:
             ArgumentError: The link is not one of `ready`.
@@ -302,8 +233,7 @@ class Replication:
             ArgumentError: There is no such cluster.
             ClockError: Time went back.
         """
-        self._checked("cluster", cluster)
-        self._tick(now_ms)
+        self._enter(cluster, now_ms)
         self._down.add(cluster)
 
     def up(self, cluster: str, *, now_ms: int | None = None) -> None:
@@ -317,8 +247,7 @@ class Replication:
             ArgumentError: There is no such cluster.
             ClockError: Time went back.
         """
-        self._checked("cluster", cluster)
-        self._tick(now_ms)
+        self._enter(cluster, now_ms)
         self._down.discard(cluster)
 
     def destroy(self, cluster: str, *, now_ms: int | None = None) -> None:
@@ -332,8 +261,7 @@ class Replication:
             ArgumentError: There is no such cluster.
             ClockError: Time went back.
         """
-        self._checked("cluster", cluster)
-        self._tick(now_ms)
+        self._enter(cluster, now_ms)
         self._forget(cluster)
 
     def apply(
@@ -384,7 +312,7 @@ class Replication:
                 self._forget(cluster)
 
     def settle(self, *, now_ms: int | None = None, max_copies: int = DEFAULT_MAX_COPIES) -> bool:
-        """Let all links work until nobody has anything to read.
+        """Run all links until none has anything left to read.
 
         Args:
             now_ms: When, not before the previous call.
@@ -411,27 +339,15 @@ class Replication:
         return tuple(self._logs)
 
     def log_ends(self) -> dict[str, int]:
-        """Give the offset after the last record of each cluster, for `Quiescence.observe`.
-
-        Returns:
-            A new dict.
-        """
+        """Return the offset after the last record of each cluster, for `Quiescence.observe`."""
         return {cluster: len(log) for cluster, log in self._logs.items()}
 
     def positions(self) -> dict[Hop, int]:
-        """Give the offset that each link reads next, for `Quiescence.observe`.
-
-        Returns:
-            A new dict.
-        """
+        """Return the offset that each link reads next, for `Quiescence.observe`."""
         return dict(self._positions)
 
     def report(self) -> Report:
-        """Judge what has arrived up to now.
-
-        Returns:
-            The report over the clusters that are left.
-        """
+        """Judge what has arrived up to now."""
         return judge(self.arrivals, self.clusters)
 
     def _is_ready(self, hop: Hop) -> bool:
@@ -443,7 +359,7 @@ class Replication:
         return self._logs[hop.cluster][self._positions[hop]]
 
     def _begins(self, change: TreeChange[DistributionTree], starts: Mapping[Hop, int] | None) -> dict[Hop, int]:
-        """Where each added link begins, within the log that it reads."""
+        """Return where each added link begins, within the log that it reads."""
         begins = change.starts(self.log_ends(), self.positions()) if starts is None else starts
         if not isinstance(begins, Mapping):
             raise ArgumentError("starts", starts, "be None or a mapping of links to offsets")
@@ -462,7 +378,7 @@ class Replication:
             self._append(hop.target, record._replace(flags=flags), hop)
 
     def _forget(self, cluster: str) -> None:
-        """A cluster is gone: its log, and the positions of the links from it."""
+        """Drop a cluster that is gone: its log, and the positions of the links from it."""
         del self._logs[cluster]
         self._down.discard(cluster)
         self._positions = {hop: position for hop, position in self._positions.items() if hop.cluster != cluster}
@@ -477,6 +393,11 @@ class Replication:
         if type(now_ms) is not int or now_ms < self._now_ms:
             raise ClockError(now_ms, self._now_ms)
         self._now_ms = now_ms
+
+    def _enter(self, cluster: str, now_ms: int | None) -> None:
+        """Check the cluster of an input before time moves: an input that is refused changes nothing."""
+        self._checked("cluster", cluster)
+        self._tick(now_ms)
 
     def _checked(self, parameter: str, cluster: str) -> None:
         if cluster not in self._logs:
@@ -500,11 +421,8 @@ def run(
     Args:
         tree: The tree at the start.
         schedule: What happens.
-        settle: Whether all links then work until nobody has anything to read.
+        settle: Whether all links then work until none has anything left to read.
         max_copies: How many copies that may take.
-
-    Returns:
-        The report over the clusters that are left.
 
     Raises:
         ArgumentError: The schedule names what is not there, or holds something else.
@@ -549,54 +467,3 @@ def _take(world: Replication, step: object) -> None:
             world.apply(change, now_ms=at_ms)
         case _:
             raise ArgumentError("schedule", step, "hold RecordProduced, Work, Down, Up, Destroyed and Retreed only")
-
-
-def judge(arrivals: Iterable[RecordArrival], clusters: Collection[str]) -> Report:
-    """Say what was lost, doubled or overtaken.
-
-    Args:
-        arrivals: What came where. Of each cluster all of it in the order of its log, also of clusters that are gone by
-            now; clusters may be mixed in any way.
-        clusters: Those that every record should be on.
-
-    Returns:
-        The report.
-
-    Complexity:
-        O(a + r c), a arrivals of r records, c clusters.
-
-    Example:
-        >>> here, there = RecordArrival(0, "c1", "c1", 0), RecordArrival(7, "c2", "c1", 0)
-        >>> judge([here, there, there], ["c1", "c2", "c3"]).duplicated
-        (Case(origin='c1', sequence=0, cluster='c2'),)
-    """
-    left = frozenset(clusters)
-    times: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)  # first arrivals, by record and cluster
-    newest: dict[tuple[str, str], int] = {}
-    duplicated: set[Case] = set()
-    reordered: set[Case] = set()
-    total = 0
-    for at_ms, cluster, origin, sequence, _, _ in checked_rows(
-        "arrival", arrivals, len(RecordArrival._fields), "the fields of RecordArrival"
-    ):
-        total += 1
-        case = Case(origin, sequence, cluster)
-        seen = times[origin, sequence]
-        if cluster in seen:
-            duplicated.add(case)
-            continue
-        seen[cluster] = at_ms
-        if newest.setdefault((cluster, origin), sequence) > sequence:
-            reordered.add(case)
-        newest[cluster, origin] = max(newest[cluster, origin], sequence)
-    missing = {record: left.difference(seen) for record, seen in times.items()}
-    lost = [Case(*record, name) for record, names in missing.items() if names != left for name in names]
-    return Report(
-        produced=len(times),
-        copies=total - len(times),
-        lost=tuple(sorted(lost)),
-        perished=tuple(sorted(Case(*record, record[0]) for record, names in missing.items() if names == left)),
-        duplicated=tuple(sorted(case for case in duplicated if case.cluster in left)),
-        reordered=tuple(sorted(case for case in reordered if case.cluster in left)),
-        max_lag_ms=max((max(seen.values()) - min(seen.values()) for seen in times.values()), default=0),
-    )

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from keyshared._checks import check_kind, check_text
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution.change import Follows, LinkMove, Quiesced, TreeChange
-from keyshared.distribution.distributor import Copy, Distributor, Hop, check_flags
+from keyshared.distribution.distributor import Copy, CopyDecision, Distributor, Hop, check_flags
 from keyshared.distribution.shape import (
     Branch,
     Nested,
@@ -34,39 +34,10 @@ from keyshared.distribution.shape import (
 )
 from keyshared.errors import ArgumentError, InvariantError, TopologyError
 
-__all__ = ["MAX_LINKS", "CopyDecision", "DistributionTree"]
+__all__ = ["MAX_LINKS", "DistributionTree"]
 
 MAX_LINKS: Final = 250_000
 """Links of one tree: 500 clusters side by side, or 15,000 in pairs of pairs."""
-
-_SHOWN_BITS: Final = 8  # as bits, like the page; more is easier to read as levels
-
-
-class CopyDecision(NamedTuple):
-    """What one distributor makes of one record.
-
-    Attributes:
-        cluster: Where the record has arrived.
-        flags: With which flags.
-        level: The distributor's level.
-        copies: What it copies where; nothing if one of the flags that it looks at is set.
-    """
-
-    cluster: str
-    flags: CopyFlags
-    level: int
-    copies: tuple[Copy, ...]
-
-    def __str__(self) -> str:
-        head = f"{self.cluster} level {self.level}: "
-        if self.flags.bit_length() <= _SHOWN_BITS and self.level <= _SHOWN_BITS:
-            mask = CopyFlags.mask(self.level)
-            head += f"{self.flags:04b} & {mask:04b} = {self.flags & mask:04b}"
-            made = [f"{copy.target} with {copy.flags:04b}" for copy in self.copies]
-        else:
-            head += f"crossed {_listed(self.flags)}"
-            made = [f"{copy.target} with {_listed(copy.flags)}" for copy in self.copies]
-        return f"{head}, copies to {', '.join(made)}" if made else f"{head}, done already"
 
 
 class _Slot(NamedTuple):
@@ -203,9 +174,6 @@ which get nothing from there otherwise
     def levels(self, cluster: str) -> tuple[int, ...]:
         """List the levels of a cluster's distributors.
 
-        Args:
-            cluster: The cluster.
-
         Returns:
             One for each node above it, the highest first.
 
@@ -224,9 +192,6 @@ which get nothing from there otherwise
 
     def distributors(self, cluster: str) -> tuple[Distributor, ...]:
         """List what has to run on a cluster.
-
-        Args:
-            cluster: The cluster.
 
         Returns:
             One for each level above it, the highest first.
@@ -362,9 +327,6 @@ which get nothing from there otherwise
             hop: The link as it is.
             target: Another cluster of the same sibling subtree.
 
-        Returns:
-            The change.
-
         Raises:
             ArgumentError: There is no such link.
             TopologyError: The target is not in that subtree, or is what it was.
@@ -380,9 +342,6 @@ which get nothing from there otherwise
 
     def propose_remove(self, cluster: str) -> "TreeChange[DistributionTree]":
         """Propose to take a cluster out in good order. Needs a drain, and nothing produced on the cluster meanwhile.
-
-        Args:
-            cluster: Which.
 
         Returns:
             The change. Links to the cluster move to others of its subtree; levels stay as they are.
@@ -401,15 +360,9 @@ which get nothing from there otherwise
     def propose_loss(self, cluster: str) -> "TreeChange[DistributionTree]":
         """Propose to go on without a cluster that is destroyed. Comes into force at once.
 
-        What the lost cluster had received and not handed on is sent again: the links that led to it start again at the
+        What the lost cluster had received and not handed on is sent again: the links that led to it go back to the
         start of their logs, so that the clusters of its subtree get duplicates. What had been produced on the lost
-        cluster, and had not left it on every level, cannot be repaired by anybody else.
-
-        Args:
-            cluster: Which.
-
-        Returns:
-            The change.
+        cluster and had not left it on every level stays missing where it had not arrived.
 
         Raises:
             ArgumentError: The cluster is not in the tree, or is the only one.
@@ -488,7 +441,7 @@ which get nothing from there otherwise
         return next(slot for slot, other in zip(_slots(self._root), self._links, strict=True) if other == hop)
 
     def _inside(self, slots: Iterable[_Slot], *more: Hop) -> tuple[Hop, ...]:
-        """The links between the clusters of these sibling subtrees, and more, the highest level first."""
+        """Return the links between the clusters of these sibling subtrees, and more, the highest level first."""
         found = dict.fromkeys(more)
         for siblings in dict.fromkeys(slot.siblings for slot in slots):
             inside = set(siblings)
@@ -497,7 +450,7 @@ which get nothing from there otherwise
         return tuple(sorted(found, key=_by_level))
 
     def _leading_to(self, source: str, clusters: Collection[str]) -> tuple[Hop, ...]:
-        """The links by which what enters at these clusters comes to one of them, the highest level first."""
+        """Return the links by which records entering at these clusters come to one of them, the highest level first."""
         slots = zip(_slots(self._root), self._links, strict=True)
         found = [hop for slot, hop in slots if slot.cluster in clusters and source in slot.siblings]
         return tuple(sorted(found, key=_by_level))
@@ -534,7 +487,7 @@ which get nothing from there otherwise
 
 
 def _slots(root: Branch) -> tuple[_Slot, ...]:
-    """Every place for a link: cluster by cluster, from the root down, sibling by sibling."""
+    """Return every place for a link: cluster by cluster, from the root down, sibling by sibling."""
     found: dict[str, list[_Slot]] = {cluster: [] for cluster in leaves(root)}
     for slot in _slots_below(root, ()):
         found[slot.cluster].append(slot)
@@ -542,7 +495,7 @@ def _slots(root: Branch) -> tuple[_Slot, ...]:
 
 
 def _slots_below(branch: Branch, path: tuple[int, ...]) -> Iterator[_Slot]:
-    """The same, node by node."""
+    """Yield the same places node by node."""
     if isinstance(branch, str):
         return
     for index, own in enumerate(branch.branches):
@@ -555,7 +508,7 @@ def _slots_below(branch: Branch, path: tuple[int, ...]) -> Iterator[_Slot]:
 
 
 def _placed(root: Branch, slots: tuple[_Slot, ...], hops: Iterable[Hop]) -> dict[int, str]:
-    """The chosen targets by the number of their slot."""
+    """Return the chosen targets by the number of their slot."""
     by_key: dict[tuple[str, int], list[int]] = defaultdict(list)
     for number, slot in enumerate(slots):
         by_key[slot.key].append(number)
@@ -599,10 +552,6 @@ def _slot_number(
     requirement = f"be one of {_shown(allowed)}, the clusters across that level"
     where = path_text(slots[numbers[0]].path)
     raise TopologyError(where, _target_of(hop.cluster, hop.level), hop.target, requirement)
-
-
-def _listed(flags: CopyFlags) -> str:
-    return "+".join(map(str, flags.levels)) or "nothing"
 
 
 def _target_of(cluster: str, level: int) -> str:

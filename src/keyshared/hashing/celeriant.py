@@ -33,13 +33,7 @@ _first_bytes: Final = _find_blake3()
 
 
 def partition_key_bytes(number: int) -> bytes:
-    """Give the bytes of a partition key, as both hashes of Celeriant here expect them: little-endian.
-
-    Args:
-        number: The partition key.
-
-    Returns:
-        Sixteen bytes.
+    """Return the sixteen bytes of a partition key, little-endian, as both hashes of Celeriant here expect them.
 
     Raises:
         ArgumentError: Not an unsigned 128-bit number.
@@ -54,7 +48,7 @@ def partition_key_bytes(number: int) -> bytes:
 
 
 def little_endian_slot(data: bytes) -> int:
-    """Give Celeriant's slot of a key if it hashes the key's bytes as `partition_key_bytes` gives them.
+    """Return Celeriant's slot of a key if Celeriant hashes the bytes as `partition_key_bytes` returns them.
 
     Args:
         data: The sixteen bytes of the key. Celeriant has no others; here any bytes have a slot.
@@ -73,7 +67,7 @@ def little_endian_slot(data: bytes) -> int:
 
 
 def big_endian_slot(data: bytes) -> int:
-    """Give Celeriant's slot of a key if it hashes the key's bytes the other way round.
+    """Return Celeriant's slot of a key if Celeriant hashes the bytes in the opposite order.
 
     Args:
         data: The key as `partition_key_bytes` gives it, so that one key is the same bytes under both hashes.

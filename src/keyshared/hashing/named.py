@@ -61,15 +61,9 @@ def key_bytes(key: None) -> None: ...
 @overload
 def key_bytes(key: Key) -> bytes | None: ...
 def key_bytes(key: Key) -> bytes | None:
-    """Give the bytes of a key; a ``str`` becomes UTF-8 here and nowhere else.
+    """Return the bytes of a key; a ``str`` becomes UTF-8 here and nowhere else.
 
     Nothing is normalised: two spellings of one glyph are two keys, as they are in every broker.
-
-    Args:
-        key: The key; None means that there is none.
-
-    Returns:
-        Its bytes, or None for no key.
 
     Raises:
         KeyTypeError: The key is of another type (``str(1)`` and ``"1"`` would be one key), or is text that UTF-8 cannot
@@ -83,13 +77,7 @@ def key_bytes(key: Key) -> bytes | None:
 
 
 def required_key_bytes(key: Key) -> bytes:
-    """Give the bytes of a key that must be there, because it is to be placed or matched.
-
-    Args:
-        key: The key.
-
-    Returns:
-        Its bytes.
+    """Return the bytes of a key that must be there, because it is to be placed or matched.
 
     Raises:
         ArgumentError: The key is None.
@@ -112,13 +100,7 @@ def required_key_bytes(key: Key) -> bytes:
 
 
 def fnv64(data: bytes) -> int:
-    """Give the 64-bit FNV-1a of some bytes.
-
-    Args:
-        data: What to hash.
-
-    Returns:
-        An unsigned 64-bit number.
+    """Hash bytes with 64-bit FNV-1a.
 
     Complexity:
         O(len(data)).
@@ -138,12 +120,9 @@ def fnv64(data: bytes) -> int:
 
 
 def danube32(data: bytes) -> int:
-    """Give the 32-bit hash that Danube places keys and virtual nodes with.
+    """Hash bytes as Danube does to place keys and virtual nodes.
 
     It is the **64-bit** FNV-1a, folded to 32 bits by xor, then murmur3's 32-bit finaliser.
-
-    Args:
-        data: What to hash.
 
     Returns:
         An unsigned 32-bit number.
@@ -195,7 +174,7 @@ class KeyHash:
         check_callable("function", self.function, "bytes")
 
     def slot(self, key: bytes, slot_bits: int) -> int:
-        """Give the slot of a key: the top bits of its hash.
+        """Return the slot of a key: the top bits of its hash.
 
         Args:
             key: The key's bytes.
@@ -258,7 +237,7 @@ KEY_HASHES: Final[Mapping[str, KeyHash]] = MappingProxyType(
 
 
 def pulsar_ring_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
-    """Give the sticky hash of Pulsar's consistent-hashing selector for a ring of some size.
+    """Return the sticky hash of Pulsar's consistent-hashing selector for a ring of some size.
 
     Args:
         range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
@@ -277,7 +256,7 @@ def pulsar_ring_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
 
 
 def pulsar_range_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
-    """Give the sticky hash of Pulsar's selectors of ranges for a space of some size.
+    """Return the sticky hash of Pulsar's selectors of ranges for a space of some size.
 
     Args:
         range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
@@ -307,9 +286,6 @@ def key_hash_named(name: object) -> KeyHash:
 
     Args:
         name: The name, as in `KeyHash.name`.
-
-    Returns:
-        The hash.
 
     Raises:
         ArgumentError: There is none of that name.

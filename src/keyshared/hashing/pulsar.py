@@ -37,10 +37,7 @@ _murmur3: Final = _find_murmur3()
 
 
 def murmur3_32(data: bytes) -> int:
-    """Give the 32-bit murmur3 (x86, seed 0) of some bytes, unmasked.
-
-    Args:
-        data: What to hash.
+    """Hash bytes with the 32-bit murmur3 (x86, seed 0), unmasked.
 
     Returns:
         An unsigned 32-bit number.
@@ -62,7 +59,7 @@ def murmur3_32(data: bytes) -> int:
 
 
 def ring_slot(range_size: int, data: bytes) -> int:
-    """Give the sticky hash of some bytes as Pulsar's consistent-hashing selector does.
+    """Return the sticky hash of bytes by Pulsar's consistent-hashing selector.
 
     Args:
         range_size: Pulsar's ring is 1 to ``range_size - 1``; 0 never occurs, it stands for "not set".
@@ -84,7 +81,7 @@ def ring_slot(range_size: int, data: bytes) -> int:
 
 
 def range_slot(range_size: int, data: bytes) -> int:
-    """Give the sticky hash of some bytes as Pulsar's selectors of ranges do: split, exclusive, buckets.
+    """Return the sticky hash of bytes by Pulsar's selectors of ranges: split, exclusive, buckets.
 
     Args:
         range_size: Pulsar's ranges are 0 to ``range_size - 1``.
@@ -123,7 +120,7 @@ def sticky_key(
     producer: str | None = None,
     sequence_id: int | None = None,
 ) -> str | bytes:
-    """Choose what Pulsar hashes of a message: its ordering key, else its key, else who sent it and as which number.
+    """Choose what Pulsar hashes of a message: its ordering key, else its key, else its producer and number.
 
     Without any key every message is placed by itself, so that messages without keys spread over the consumers. Of a
     batch only the metadata around it counts: one key for the whole entry.

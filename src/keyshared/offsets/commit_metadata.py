@@ -50,8 +50,8 @@ class OffsetEnvelope:
 
     Args:
         flags: The levels that the commit has crossed.
-        timestamp_epoch_ms: What it was translated from, margin included; None for the beginning of the log. Whoever
-            passes it on sends this again, so that the margin is taken off once, not at each hop.
+        timestamp_epoch_ms: What it was translated from, margin included; None for the beginning of the log. A cluster
+            that passes the commit on sends this again, so that the margin is taken off once, not at each hop.
         offset: The offset that was committed with it.
 
     Raises:
@@ -90,8 +90,8 @@ def parse_metadata(text: str) -> CommitMetadata | MetadataProblem:
         text: The metadata. Texts without an envelope are foreign as a whole.
 
     Returns:
-        Its parts; or a problem if it has an envelope that cannot be read. Whoever made such a commit is not known: to
-        take it for a fresh one could send it in circles.
+        Its parts; or a problem if it has an envelope that cannot be read. The maker of such a commit is unknown: if it
+        was taken for a fresh one, it could travel in circles.
 
     Raises:
         ArgumentError: It is no text.

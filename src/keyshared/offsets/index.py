@@ -7,8 +7,8 @@ column however long it grows, and answers exactly. Any other block is *loose*: i
 and highest timestamp, which bound the answer. With blocks of one record everything is a run, and every answer exact.
 
 Timestamps need not grow. Kafka's rule is "the first offset whose timestamp is at least t", and the first offset at
-which the greatest timestamp so far reaches t is just that one: so the column of greatest timestamps so far, which does
-grow, is what a lookup bisects.
+which the greatest timestamp so far reaches t is just that one: so a lookup bisects the column of greatest timestamps so
+far, which does grow.
 """
 
 from array import array
@@ -293,7 +293,7 @@ class OffsetIndex:
         return Bounds(offset, offset)
 
     def _rise(self, piece: int) -> int:
-        """By how much the timestamps of a run advance from record to record; maybe negative."""
+        """Return by how much the timestamps of a run advance from record to record; maybe negative."""
         steps = (self._last[piece] - self._first[piece]) // self._step[piece]
         return (self._high[piece] - self._low[piece]) // steps if steps else 0
 
@@ -313,7 +313,7 @@ class OffsetIndex:
         self._filled = 0
 
     def _continues(self, step: int, rise: int) -> bool:
-        """Whether the open block, even in itself, goes on with the last run's pace."""
+        """Return whether the open block, even in itself, goes on with the last run's pace."""
         if self._step[-1] == _LOOSE:
             return False
         gap = self._offsets[0] - self._last[-1]
@@ -350,7 +350,7 @@ class OffsetIndex:
 
 
 def _pace(offsets: Sequence[int], timestamps: Sequence[int]) -> tuple[int, int] | None:
-    """How far offsets and timestamps advance from record to record, if always equally far."""
+    """Return how far offsets and timestamps advance from record to record, if always equally far."""
     if len(offsets) == 1:
         return 1, 0
     step, rise = offsets[1] - offsets[0], timestamps[1] - timestamps[0]

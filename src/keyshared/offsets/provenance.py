@@ -72,9 +72,6 @@ class ProvenanceVector:
 
         Raises:
             ArgumentError: ``origin`` is no non-empty str, or ``offset`` not an int from 0 up to 63 bits.
-
-        Complexity:
-            O(1).
         """
         if self.covers(origin, offset):
             return False
@@ -82,7 +79,7 @@ class ProvenanceVector:
         return True
 
     def covers(self, origin: str, offset: int) -> bool:
-        """Tell whether a record has been processed.
+        """Return whether a record has been processed.
 
         Args:
             origin: Where it was first produced.
@@ -93,9 +90,6 @@ class ProvenanceVector:
 
         Raises:
             ArgumentError: As in `observe`.
-
-        Complexity:
-            O(1).
         """
         _check(origin, offset)
         position = self._positions.get(origin)
@@ -128,9 +122,6 @@ class ProvenanceVector:
     def merge(self, other: "ProvenanceVector") -> None:
         """Add what another vector covers, such as that of a group's earlier life on another cluster.
 
-        Args:
-            other: The other one.
-
         Raises:
             ArgumentError: It is no `ProvenanceVector`. Nothing was changed.
 
@@ -146,8 +137,7 @@ class ProvenanceVector:
         """Forget origins whose records can no longer be covered, because retention has taken all that were.
 
         Args:
-            earliest: The earliest offset of each origin that any log still holds or may yet get. Origins that are not
-                named stay.
+            earliest: The earliest offset of each origin that any log still holds or may yet get. Other origins stay.
 
         Returns:
             The origins that were forgotten, sorted. For every record that is not below ``earliest`` all answers stay
@@ -171,15 +161,11 @@ class ProvenanceVector:
         return dict(sorted(self._positions.items()))
 
     def copy(self) -> Self:
-        """Give an independent vector with the same positions.
-
-        Returns:
-            A new vector.
-        """
+        """Copy the vector: the same positions, and nothing shared that can change."""
         return type(self)(self._positions)
 
     def to_json(self) -> dict[str, object]:
-        """Give the vector as plain data that JSON can hold.
+        """Return the vector as plain data that JSON can hold.
 
         Returns:
             A new dict; `from_json` reads it.
@@ -189,12 +175,6 @@ class ProvenanceVector:
     @classmethod
     def from_json(cls, data: object) -> Self:
         """Read what `to_json` wrote; anything else is refused.
-
-        Args:
-            data: The data.
-
-        Returns:
-            A vector equal to the one that was written.
 
         Raises:
             SnapshotError: The data is truncated, forged or of another version.

@@ -85,9 +85,6 @@ class OffsetLookup(Protocol):
     def find_timestamp(self, offset: int, /) -> Bounds | None:
         """Find the timestamp of the last record that is not above an offset, or else of the first record there is.
 
-        Args:
-            offset: The offset.
-
         Returns:
             Bounds of the timestamp; None if there is no record at all.
         """
@@ -95,7 +92,7 @@ class OffsetLookup(Protocol):
 
 
 class DeclineReason(StrEnum):
-    """Why a commit is not passed on, or not made. The offset stays what it is; a later call may end otherwise."""
+    """Why a commit is not passed on, or not made. Nothing has changed; a later call may end otherwise."""
 
     ALREADY_DISTRIBUTED = "a committer wrote it, and it has crossed this level"
     EMPTY_LOG = "the origin's log holds no record that has a timestamp to tell"
@@ -109,7 +106,7 @@ class DeclineReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupPartition:
-    """Whose position it is: one group in one partition.
+    """The owner of a position: one group in one partition.
 
     Args:
         topic: The topic.
@@ -136,7 +133,7 @@ class GroupCommit:
     """A committed offset: as read from the origin, or as it is to be committed on the target.
 
     Args:
-        position: Whose it is.
+        position: The group and partition.
         offset: The *next* offset to read, as in Kafka: the last processed record lies below it.
         metadata: The commit's own string.
 
@@ -160,7 +157,7 @@ class GroupTimestamp:
     """What travels between clusters; the newest one of a position replaces those before.
 
     Args:
-        position: Whose it is.
+        position: The group and partition.
         timestamp_epoch_ms: Nothing that the group has still to process is older, if the margin was enough. None for the
             beginning of the log.
         flags: The levels that it has crossed when it arrives.
@@ -212,7 +209,7 @@ class Declined:
     """Nothing is to be done about a commit or a timestamp, for now.
 
     Attributes:
-        position: Whose it is.
+        position: The group and partition.
         reason: Why.
     """
 
@@ -334,7 +331,7 @@ class OffsetCommitter:
     def propose(
         self, sent: GroupTimestamp, group: TargetGroup, log: OffsetLookup, *, offset: int | None = None
     ) -> GroupCommit | Declined:
-        """Say what to commit.
+        """Decide what to commit.
 
         Call it again for a position whose latest timestamp was declined, or when the log has grown.
 
@@ -383,7 +380,7 @@ class OffsetCommitter:
 
 
 def required_margin(last_processed_epoch_ms: int, unprocessed_epoch_ms: Iterable[int]) -> int:
-    """Say which margin is enough for one translation, from the records themselves.
+    """Measure the margin that is enough for one translation, from the records themselves.
 
     A record that is still to be processed is passed over only if every record up to it on the target is older than the
     timestamp sent. So a margin that reaches from the last processed record back to the oldest unprocessed one is
@@ -416,7 +413,7 @@ def required_margin(last_processed_epoch_ms: int, unprocessed_epoch_ms: Iterable
 
 
 def margin_for(*, lag_ms: int, outage_ms: int = 0, skew_ms: int = 0) -> int:
-    """Say which margin is enough for every translation, from the worst that is planned for.
+    """Compute a margin that is enough for every translation, from the worst that is planned for.
 
     A record may be produced, wait out the longest outage and the longest lag, and so arrive after a younger one has
     been processed; skew makes it look older still.

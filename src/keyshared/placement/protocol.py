@@ -31,14 +31,14 @@ class Placement(Protocol):
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Everyone who was added, in join order, also those who own nothing."""
+        """Every consumer that was added, in join order, also those that own nothing."""
         ...
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Add a consumer.
 
         Args:
-            name: Who joins.
+            name: The consumer that joins.
             weight: Its share relative to the others'.
 
         Returns:
@@ -53,9 +53,6 @@ class Placement(Protocol):
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer.
 
-        Args:
-            name: Who leaves.
-
         Returns:
             What changed owners, in slot order.
 
@@ -68,7 +65,7 @@ class Placement(Protocol):
         """Change a consumer's weight.
 
         Args:
-            name: Whose.
+            name: The consumer.
             weight: Its share relative to the others'.
 
         Returns:
@@ -81,7 +78,7 @@ class Placement(Protocol):
         ...
 
     def copy(self) -> Self:
-        """Give an independent builder with the same consumers; it shares only values."""
+        """Copy the builder: the same consumers, and nothing shared that can change."""
         ...
 
 
@@ -121,10 +118,7 @@ def find_consumer(consumers: Mapping[str, T], name: object) -> T:
 
     Args:
         consumers: Whatever it knows, by name.
-        name: Whom somebody asks for.
-
-    Returns:
-        What it knows.
+        name: The name that is asked for.
 
     Raises:
         UnknownConsumerError: There is no such consumer, or that is no name.

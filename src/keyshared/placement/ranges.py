@@ -65,13 +65,6 @@ class HashRange:
     def inclusive(cls, first: int, last: int) -> Self:
         """Read a range that names its last slot, as Pulsar and Celeriant write them.
 
-        Args:
-            first: First slot.
-            last: Last slot.
-
-        Returns:
-            The range.
-
         Raises:
             ArgumentError: Not ints, negative, or the last one comes before the first.
 
@@ -95,8 +88,8 @@ class Moved(NamedTuple):
     Attributes:
         start: First slot.
         stop: One past the last slot.
-        old: Who owned it, or None where nobody did.
-        new: Who owns it now, or None where nobody does.
+        old: The owner before, or None for a hole.
+        new: The owner now, or None for a hole.
     """
 
     start: int
@@ -106,7 +99,7 @@ class Moved(NamedTuple):
 
 
 def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
-    """Tell every consumer what it gained by a change; with `lost`, all that a consumer needs to be told.
+    """List what every consumer gained by a change; with `lost`, all that a consumer needs to be told.
 
     Args:
         moves: The change, in slot order, as every change of a placement and `RangeMap.moved` return it.
@@ -114,9 +107,6 @@ def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
     Returns:
         Ranges by consumer, in slot order and as long as can be; only consumers that gained something, in the order of
         the first slot that they gained.
-
-    Complexity:
-        O(n), n moves.
 
     Source:
         Pulsar's impacted consumers, which it has for itself; its clients ask to be told.
@@ -129,16 +119,7 @@ def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
 
 
 def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
-    """Tell every consumer what it lost by a change, the counterpart of `gained`.
-
-    Args:
-        moves: The change, in slot order.
-
-    Returns:
-        As `gained`.
-
-    Complexity:
-        O(n), n moves.
+    """List what every consumer lost by a change, the counterpart of `gained`.
 
     Example:
         >>> lost([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
@@ -148,7 +129,7 @@ def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
 
 
 def _joined(spans: Iterable[tuple[str | None, int, int]]) -> dict[str, tuple[HashRange, ...]]:
-    """Ranges by consumer, touching ones joined; nobody is no consumer."""
+    """Gather ranges by consumer, touching ones joined; holes are left out."""
     found: dict[str, list[HashRange]] = {}
     for name, start, stop in spans:
         if name is None:
@@ -181,7 +162,7 @@ def check_space(key_hash: object, slot_bits: object) -> None:
 class RangeMap:
     """Who owns which slot: an immutable value.
 
-    Slots that nobody owns are holes; their owner is None. Neighbouring ranges of one owner are one run, so two maps
+    Slots without an owner are holes; their owner is None. Neighbouring ranges of one owner are one run, so two maps
     that answer alike are equal however they were built. The slots form a circle for `walk`; runs are never joined over
     its seam.
 
@@ -191,8 +172,8 @@ class RangeMap:
         slot_bits: There are ``2**slot_bits`` slots.
 
     Raises:
-        ArgumentError: Two ranges overlap, a range leaves the space, an owner is no non-empty str, or the
-            hash is narrower than the space.
+        ArgumentError: Two ranges overlap, a range leaves the space, an owner is no non-empty str, or the hash is
+            narrower than the space.
 
     Complexity:
         O(n log n), n ranges.
@@ -255,14 +236,8 @@ class RangeMap:
             key_hash: Which hash turns a key into a slot.
             slot_bits: There are ``2**slot_bits`` slots.
 
-        Returns:
-            The map.
-
         Raises:
             ArgumentError: The runs do not tile the space, or an owner is no non-empty str.
-
-        Complexity:
-            O(n), n runs.
 
         Example:
             >>> RangeMap.from_stops([10, 65536], ["a", None]).ranges_of("a")
@@ -320,7 +295,7 @@ class RangeMap:
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """Everyone who owns at least one slot, in the order of their names."""
+        """Every owner of at least one slot, in the order of their names."""
         return self._owners
 
     @property
@@ -329,10 +304,7 @@ class RangeMap:
         return zip((0, *self._stops), self._stops, self._runs, strict=False)
 
     def slot_of(self, key: str | bytes) -> int:
-        """Give the slot of a key.
-
-        Args:
-            key: The key.
+        """Return the slot of a key.
 
         Returns:
             An int in ``range(2**slot_bits)``.
@@ -344,7 +316,7 @@ class RangeMap:
         return self._function(key if key.__class__ is bytes else required_key_bytes(key)) >> self._shift
 
     def owner(self, slot: int) -> str | None:
-        """Give the owner of a slot.
+        """Return the owner of a slot.
 
         Args:
             slot: An int in ``range(2**slot_bits)``.
@@ -361,10 +333,7 @@ class RangeMap:
         return self._runs[bisect_right(self._stops, self._checked_slot(slot))]
 
     def owner_of(self, key: str | bytes) -> str | None:
-        """Give the owner of a key.
-
-        Args:
-            key: The key.
+        """Return the owner of a key.
 
         Returns:
             Who owns its slot; None in a hole.
@@ -381,7 +350,7 @@ class RangeMap:
         return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
 
     def finder(self) -> Callable[[bytes], str | None]:
-        """Give `owner_of` as a function of ``bytes`` only, for whoever asks for millions of owners: half the time.
+        """Return `owner_of` as a function of ``bytes`` only, which takes half the time when millions are asked.
 
         Returns:
             A function of the bytes of a key to the name of its owner, or None in a hole. It checks nothing.
@@ -399,9 +368,6 @@ class RangeMap:
         """Go clockwise from a slot and name every owner once, the slot's own first.
 
         This is the order in which owners stand in for one another: the first one that accepts a key gets it.
-
-        Args:
-            slot: Where to start.
 
         Returns:
             A lazy iterator: asking for one owner looks at one run, if the slot is not in a hole.
@@ -436,27 +402,18 @@ class RangeMap:
                 missing -= 1
 
     def ranges_of(self, owner: str | None) -> tuple[HashRange, ...]:
-        """List what somebody owns.
-
-        Args:
-            owner: A name, or None for the holes.
+        """List the ranges of an owner, or the holes for None.
 
         Returns:
             Their ranges in slot order; none for a name that owns nothing.
-
-        Complexity:
-            O(n), n runs.
         """
         return tuple(HashRange(start, stop) for start, stop, name in self.runs if name == owner)
 
     def shares(self) -> dict[str | None, Fraction]:
-        """Tell how much of the space everybody owns.
+        """Return the part of the space that each consumer owns.
 
         Returns:
             Exact shares by owner in the order of `owners`, then that of the holes under None, if any. They add up to 1.
-
-        Complexity:
-            O(n), n runs.
 
         Example:
             >>> RangeMap([(HashRange(0, 16384), "a")]).shares()
@@ -509,11 +466,7 @@ class RangeMap:
         return segments
 
     def to_json(self) -> dict[str, object]:
-        """Give the map as plain data that JSON can hold.
-
-        Returns:
-            A new dict; `from_json` reads it. Owners are named once and referred to by index, holes are None.
-        """
+        """Return the map as plain data that JSON can hold: owners are named once, runs refer to them or to None."""
         index = {name: i for i, name in enumerate(self._owners)}
         return {
             "version": _FORMAT_VERSION,
@@ -531,9 +484,6 @@ class RangeMap:
         Args:
             data: The data.
             key_hash: The hash, if it is not one of `KEY_HASHES`; it must have the name that the data says.
-
-        Returns:
-            A map equal to the one that was written.
 
         Raises:
             SnapshotError: The data is truncated, forged, of another version or hash, or not as `to_json` writes it.
@@ -553,7 +503,7 @@ class RangeMap:
         except ArgumentError as error:
             raise SnapshotError(*error.args) from error
         for name, written in built.to_json().items():
-            if written != data[name]:  # one map has one form, so nobody wrote this with to_json()
+            if written != data[name]:  # one map has one form, so to_json() never wrote this
                 raise SnapshotError(name, data[name], f"be {written!r}, as to_json() writes it")
         return built
 
@@ -562,9 +512,6 @@ class RangeMap:
 
         Raises:
             InvariantError: Something is not; a bug in this library.
-
-        Complexity:
-            O(n), n runs.
         """
         end = 0
         for stop in self._stops:
@@ -632,7 +579,7 @@ def _list_in(data: Mapping[str, object], name: str) -> list[object]:
 
 
 def _owners_in(data: Mapping[str, object]) -> list[object]:
-    """Give the owner of each run of data that may be forged; whether it is a name is checked later."""
+    """Return the owner of each run of data that may be forged; whether it is a name is checked later."""
     names, indexes = _list_in(data, "owners"), _list_in(data, "runs")
     for index in indexes:
         if index is not None and (type(index) is not int or not 0 <= index < len(names)):

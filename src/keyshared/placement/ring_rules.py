@@ -20,8 +20,8 @@ class RingRules:
     Attributes:
         point_text: What is hashed for a point: of the name, its number among those with equal points, and which point.
         check_name: Raises `ArgumentError` for a name that cannot stand on this ring.
-        ties_by_join: Who joined first owns a repeated point; otherwise the smaller name.
-        latest_owns_exact: But its last slot belongs to whoever joined last.
+        ties_by_join: A repeated point belongs to the consumer that joined first; otherwise to the smaller name.
+        latest_owns_exact: The very slot of a repeated point belongs to the consumer that joined last.
         separator: What stands between the name that points are made of and the instance; None if names are whole.
     """
 
@@ -32,10 +32,7 @@ class RingRules:
     separator: str | None = None
 
     def point_name(self, name: str) -> str:
-        """Give the part of a consumer's name that its points are made of.
-
-        Args:
-            name: The consumer.
+        """Return the part of a consumer's name that its points are made of.
 
         Returns:
             What stands before the last separator; the whole name if there is none, or nothing before it.
@@ -73,7 +70,7 @@ DANUBE_RULES: Final = RingRules(_danube_point_text, _check_danube_id, ties_by_jo
 
 @configuration()
 def pulsar_rules(separator: str | None) -> RingRules:
-    """Give the rules of Pulsar's consistent-hashing selector.
+    """Return the rules of Pulsar's consistent-hashing selector.
 
     Args:
         separator: See `RingRules`.

@@ -2,7 +2,7 @@
 
 Three passes, and the first that finds something to do decides. Consumers: if a subscription has more of them than there
 are segments, a busy topic gets another segment, and a quiet one more buckets. Load: the segment that exceeds a
-threshold most is split. Cold: of two quiet neighbours one segment is made.
+threshold most is split. Cold: two quiet neighbours are merged.
 
 Splitting is quick and merging lazy, and no merge makes a split possible: not for load, because a threshold to split is
 at least twice that to merge, and not for consumers, because nothing is merged while they would get the segment back at
@@ -136,13 +136,13 @@ class SegmentLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoScale:
-    """Everything that `decide` may be told to do otherwise.
+    """Everything about `decide` that can be configured.
 
     Args:
         max_segments: No split beyond.
         min_segments: No merge below.
-        max_merges: No merge of a segment with so many in its lineage: what is split and merged again and again is left
-            split at some point. Splits are never bounded by it.
+        max_merges: No merge of a segment with so many in its lineage, so that a segment which is split and merged again
+            and again stays split at some point. It never bounds splits.
         max_buckets: Of a segment.
         split_cooldown_ms: Time between two splits, by hand or not.
         rebucket_cooldown_ms: Time between two rebucketings.
@@ -223,7 +223,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Rebucket:
-    """Give segments more buckets.
+    """Raise the number of buckets of segments.
 
     Attributes:
         segments: Which, lowest id first.
@@ -238,7 +238,7 @@ class Rebucket:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Make one segment of two neighbours.
+    """Merge two neighbours into one segment.
 
     Attributes:
         first: The lower one.
@@ -287,13 +287,13 @@ class _Situation:
 
     @property
     def divisible(self) -> list[Segment]:
-        """What could be split, lowest id first, if a segment may be added."""
+        """Return what could be split, lowest id first, if a segment may be added."""
         able = (segment for segment in self.segments.active if len(segment.range) >= _DIVISIBLE)
         return sorted(able, key=lambda segment: segment.id)
 
     @property
     def splittable(self) -> list[Segment]:
-        """What can be split now, lowest id first."""
+        """Return what can be split now, lowest id first."""
         return self.divisible if len(self.segments.active) < self.policy.max_segments else []
 
 
@@ -328,8 +328,8 @@ def decide(
         O(n log n), n active segments.
 
     Source:
-        PIP-483 and PIP-486; differs: rates are compared exactly, a segment of one hash is not to be split, and what
-        consumers would at once split again is not merged.
+        PIP-483 and PIP-486; differs: rates are compared exactly, a segment of one hash is never split, and segments
+        that consumers would split again at once are never merged.
 
     Example:
         >>> quiet = SegmentMap.equal_width()
@@ -360,11 +360,11 @@ def decide(
 
 
 def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) -> SegmentMap:
-    """Do what was decided.
+    """Apply a decision to the map.
 
     Args:
         segments: The map that it was decided for.
-        decision: What.
+        decision: The decision.
         policy: Bounds the buckets of a merged segment.
 
     Returns:
@@ -454,7 +454,7 @@ def _is_cold(now: _Situation, segment: Segment) -> bool:
 
 
 def _most_that_consumers_leave(now: _Situation) -> Weight:
-    """Below which traffic a merged segment stays one: with a segment less, consumers must not get another at once.
+    """Return the traffic below which a merged segment stays one: consumers must not get another segment at once.
 
     They would if they were more than the segments that are left, and any of these, merged or not, were worth a split.
     """
@@ -470,7 +470,7 @@ def _messages_in(now: _Situation, lower: Segment, upper: Segment) -> Fraction:
 
 
 def _keeps_buckets(now: _Situation, lower: Segment, upper: Segment) -> bool:
-    """Whether every consumer that has a bucket now keeps one: the clamp may cost buckets that cannot be won back."""
+    """Return whether every consumer that has a bucket keeps one: buckets that the clamp costs cannot be won back."""
     together = len(lower.layout) + len(upper.layout)
     left = now.capacity - together + min(together, now.policy.max_buckets)
     return left >= min(now.consumers, now.capacity)

@@ -2,8 +2,8 @@
 
 A topic is cut into segments, each a log of its own over a half-open range of segment hashes. A segment never changes:
 to split, merge or rebucket is to seal it and to hand its range to successors. So the segments form a graph from parents
-to children; those without children are *active*, and their ranges tile the ring. Sealed is therefore not a mark that
-somebody sets, but what having children means.
+to children; those without children are *active*, and their ranges tile the ring. A segment is sealed exactly if it has
+children; no separate mark is kept.
 
 Order of a key survives a change because readers that care for order finish the parents before they begin the children
 (`SegmentMap.ancestors`, and `keyshared.segments.rollover`, which keeps track of it).
@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_int, check_kind, check_text
+from keyshared._checks import check_int, check_kind
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
 from keyshared.placement.ranges import HashRange
@@ -33,7 +33,6 @@ __all__ = [
     "Location",
     "SegmentMap",
     "SegmentStats",
-    "assign_round_robin",
     "buckets_for_budget",
 ]
 
@@ -46,7 +45,7 @@ _NARROWEST_SPLIT: Final = 2
 
 
 def buckets_for_budget(budget: int, segments: int) -> int:
-    """Give the buckets of each segment when a topic's budget is shared out.
+    """Return the buckets of each segment when a topic's budget is shared out.
 
     Args:
         budget: Buckets of the whole topic.
@@ -99,7 +98,7 @@ class SegmentStats(NamedTuple):
 
 
 class SegmentMap:
-    """The segments of a topic at one epoch: an immutable value. Every change gives another map, one epoch later.
+    """The segments of a topic at one epoch: an immutable value. Every change returns another map, one epoch later.
 
     Args:
         segments: All of them, in any order. Parents that were pruned may be missing.
@@ -188,9 +187,6 @@ class SegmentMap:
             at: First hash of the upper child; None for the middle (the lower child is larger if the width is odd).
             layout: Buckets of both children; None for equal ones, half as many as the parent has, and at least one.
 
-        Returns:
-            The next map.
-
         Raises:
             UnknownSegmentError: There is no such segment.
             SegmentSealedError: It is sealed already.
@@ -229,9 +225,6 @@ class SegmentMap:
             layout: Buckets of the child; None for equal ones, as many as both parents have together.
             max_buckets: But not more than this; it does not bound a layout that is given.
 
-        Returns:
-            The next map.
-
         Raises:
             UnknownSegmentError: There is no such segment.
             SegmentSealedError: One is sealed already.
@@ -259,9 +252,6 @@ class SegmentMap:
             segment: Id of an active segment.
             layout: The new buckets; equal or not.
 
-        Returns:
-            The next map.
-
         Raises:
             UnknownSegmentError: There is no such segment.
             SegmentSealedError: It is sealed already.
@@ -288,9 +278,6 @@ class SegmentMap:
 
         Args:
             segment: Id of a sealed segment, all of whose parents are pruned.
-
-        Returns:
-            The next map.
 
         Raises:
             UnknownSegmentError: There is no such segment.
@@ -330,13 +317,7 @@ class SegmentMap:
         return tuple(segment.id for segment in self._active)
 
     def segment(self, segment: int) -> Segment:
-        """Give a segment by its id.
-
-        Args:
-            segment: The id.
-
-        Returns:
-            The segment, active or sealed.
+        """Return a segment by its id.
 
         Raises:
             UnknownSegmentError: There is none.
@@ -347,13 +328,7 @@ class SegmentMap:
         return found
 
     def is_active(self, segment: int) -> bool:
-        """Tell whether a segment takes new messages.
-
-        Args:
-            segment: Its id.
-
-        Returns:
-            False if it is sealed.
+        """Return whether a segment takes new messages.
 
         Raises:
             UnknownSegmentError: There is none.
@@ -361,10 +336,7 @@ class SegmentMap:
         return self.segment(segment).id not in self._children
 
     def predecessors(self, segment: int) -> tuple[int, ...]:
-        """Give the parents of a segment that are not pruned.
-
-        Args:
-            segment: Its id.
+        """Return the parents of a segment that are not pruned.
 
         Returns:
             Their ids, lowest first.
@@ -375,10 +347,7 @@ class SegmentMap:
         return tuple(parent for parent in self.segment(segment).parents if parent in self._segments)
 
     def successors(self, segment: int) -> tuple[int, ...]:
-        """Give the children of a segment.
-
-        Args:
-            segment: Its id.
+        """Return the children of a segment.
 
         Returns:
             Their ids in the order of their ranges; none if it is active.
@@ -389,10 +358,7 @@ class SegmentMap:
         return self._children.get(self.segment(segment).id, ())
 
     def ancestors(self, segment: int) -> tuple[int, ...]:
-        """Give everything that an ordered reader has to drain before it may read a segment.
-
-        Args:
-            segment: Its id.
+        """Return everything that an ordered reader has to drain before it may read a segment.
 
         Returns:
             Ids of its parents, their parents and so on, as far as they are not pruned; parents before children.
@@ -417,7 +383,7 @@ class SegmentMap:
         return tuple(sorted(found))
 
     def readable(self, drained: Collection[int]) -> tuple[int, ...]:
-        """Give the segments that an ordered reader may read.
+        """Return the segments that an ordered reader may read.
 
         Args:
             drained: Ids of what it has drained; pruned ones may be among them.
@@ -447,9 +413,6 @@ class SegmentMap:
         Args:
             segment_hash: An int in ``range(65536)``.
 
-        Returns:
-            The segment.
-
         Raises:
             ArgumentError: There is no such hash.
 
@@ -461,14 +424,11 @@ class SegmentMap:
         return self._active[bisect_right(self._stops, segment_hash)]
 
     def locate(self, segment_hash: int, bucket_hash: int) -> Location:
-        """Say where a new message belongs, by both halves of its key's hash (see `keyshared.buckets.hash_halves`).
+        """Route a new message by both halves of its key's hash (see `keyshared.buckets.hash_halves`).
 
         Args:
             segment_hash: The high half.
             bucket_hash: The low half; 0 for a message without a key.
-
-        Returns:
-            Segment and bucket.
 
         Raises:
             ArgumentError: There is no such hash.
@@ -480,7 +440,7 @@ class SegmentMap:
         return Location(found.id, found.layout.bucket_of(bucket_hash))
 
     def supersedes(self, older: "SegmentMap") -> bool:
-        """Tell whether this map is the newer one of two of a topic.
+        """Return whether this map is the newer one of two of a topic.
 
         Args:
             older: What was known so far.
@@ -498,17 +458,13 @@ class SegmentMap:
         return self._epoch > older.epoch
 
     def stats(self) -> SegmentStats:
-        """Give the figures of this map.
-
-        Returns:
-            Counts.
-        """
+        """Return the figures of this map."""
         buckets = sum(len(segment.layout) for segment in self._active)
         sealed = len(self._segments) - len(self._active)
         return SegmentStats(len(self._active), sealed, buckets, self._rollovers, self._epoch)
 
     def to_json(self) -> dict[str, object]:
-        """Give the map as plain data that JSON can hold.
+        """Return the map as plain data that JSON can hold.
 
         Returns:
             A new dict; `from_json` reads it.
@@ -524,12 +480,6 @@ class SegmentMap:
     @classmethod
     def from_json(cls, data: object) -> "SegmentMap":
         """Read what `to_json` wrote; anything else is refused.
-
-        Args:
-            data: The data.
-
-        Returns:
-            A map equal to the one that was written.
 
         Raises:
             SnapshotError: The data is truncated, forged, of another version, or not as `to_json` writes it.
@@ -608,40 +558,6 @@ class SegmentMap:
 
     def __reduce__(self) -> tuple[object, ...]:
         return _unpickle, self._state
-
-
-def assign_round_robin(segments: SegmentMap, consumers: Iterable[str]) -> dict[int, str]:
-    """Deal the active segments out to consumers, one consumer for each segment.
-
-    Args:
-        segments: The map.
-        consumers: Their names, in any order.
-
-    Returns:
-        Who reads each active segment, by its id, in the order of the ranges; empty without consumers.
-
-    Raises:
-        ArgumentError: A name is given twice, or is no text.
-
-    Complexity:
-        O(n + c log c), n active segments and c consumers.
-
-    Source:
-        PIP-468: segments by range, consumers by name, in turns. It depends on nothing else, so everyone who knows both
-        lists agrees; the price is that a join or a split may move most of the segments.
-
-    Example:
-        >>> assign_round_robin(SegmentMap.equal_width(3), ["b", "a"])
-        {0: 'a', 1: 'b', 2: 'a'}
-    """
-    check_kind("segments", segments, SegmentMap)
-    given = list(consumers)
-    for name in given:
-        check_text("consumer", name)
-    names = sorted(set(given))
-    if len(names) < len(given):
-        raise ArgumentError("consumers", given, "be named once each")
-    return {segment.id: names[i % len(names)] for i, segment in enumerate(segments.active)} if names else {}
 
 
 def _unpickle(epoch: int, next_id: int, rollovers: int, segments: tuple[Segment, ...]) -> SegmentMap:

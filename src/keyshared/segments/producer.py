@@ -48,8 +48,8 @@ class SegmentProducer:
     """Routes messages to segments, batches them by bucket, and sends again what a seal refused.
 
     Order of keys is kept across splits, merges and rebucketings, and every message is confirmed in the end or still
-    known here. An entry whose outcome nobody knows (a lost connection) is for the caller to answer: `refused` may
-    double it, `confirmed` may lose it. Not thread-safe.
+    known here. If the outcome of an entry is unknown (a lost connection), the caller chooses: `refused` may double it,
+    `confirmed` may lose it. Not thread-safe.
 
     Args:
         segments: The map to begin with.
@@ -92,7 +92,7 @@ class SegmentProducer:
         self._sent = BatchStats(0, 0, 0, 0, self._limits)  # by lanes that are no more
 
     def send(self, message: BatchMessage, *, now_ms: int | None = None) -> list[PublishEntry]:
-        """Take a message; give what goes out because of it.
+        """Take a message; return what goes out because of it.
 
         Args:
             message: The next one. Its ``segment_hash`` chooses the segment.
@@ -118,7 +118,7 @@ class SegmentProducer:
         return self._add(target, message)
 
     def flush(self) -> list[PublishEntry]:
-        """Send what is open. What is held stays.
+        """Send what is open; what is held stays.
 
         Returns:
             Entries to send, in order.
@@ -142,7 +142,7 @@ class SegmentProducer:
         return [publish for lane, entries in due for publish in self._sending(lane, entries)]
 
     def confirmed(self, segment: int, sequence_id: int) -> list[PublishEntry]:
-        """Say that a broker has taken an entry. An answer to nothing that is unanswered is ignored.
+        """Record that a broker has taken an entry; an answer that no entry waits for is ignored.
 
         Args:
             segment: Where it went.
@@ -157,7 +157,7 @@ class SegmentProducer:
         return self._settle(lane)
 
     def refused(self, segment: int, sequence_id: int) -> list[PublishEntry]:
-        """Say that a broker has refused an entry, because the segment is sealed.
+        """Record that a broker has refused an entry, because the segment is sealed.
 
         Args:
             segment: Where it went.
@@ -176,9 +176,6 @@ class SegmentProducer:
 
     def update(self, segments: SegmentMap) -> list[PublishEntry]:
         """Learn of a newer map. One that is not newer is ignored.
-
-        Args:
-            segments: The map.
 
         Returns:
             Entries that waited for it.
@@ -219,11 +216,7 @@ class SegmentProducer:
         return min((each for each in due if each is not None), default=None)
 
     def stats(self) -> BatchStats:
-        """Give the figures of all batches so far. What was refused and sent again counts each time.
-
-        Returns:
-            A value.
-        """
+        """Return the figures of all batches so far; what was refused and sent again counts each time."""
         total = self._sent
         for lane in self._lanes.values():
             total += lane.batcher.stats()

@@ -1,8 +1,8 @@
 """The life of segments as an ordered subscription sees it: what may be read, what is drained, what can go.
 
 A split, a merge or a rebucketing seals segments and opens successors. The messages of a key before the change are in
-the old segment, those after it in the new one, and buckets of the two need not be the same. So whoever keeps the order
-of keys reads a successor only when every segment before it is *drained*: read to its end, and all of it settled.
+the old segment, those after it in the new one, and buckets of the two need not be the same. So a reader that keeps the
+order of keys reads a successor only when every segment before it is *drained*: read to its end, and all of it settled.
 
 Drained is never recorded. It is read off two facts that have to be kept anyway: the cursors of the buckets, and that a
 reader came to the end of a sealed segment.
@@ -109,7 +109,7 @@ class SegmentProgress:
     def restore(cls, state: object, segments: SegmentMap) -> Self:
         """Go on after a restart. What was outstanding is to be read and offered again, from `resume_offset`.
 
-        That the end of a segment was seen is not remembered, unless it was drained: a reader sees it again.
+        The end of a segment is remembered only if the segment was drained; otherwise the reader sees it again.
 
         Args:
             state: What `snapshot` returned, perhaps after a trip through JSON.
@@ -174,9 +174,6 @@ class SegmentProgress:
     def update(self, segments: SegmentMap) -> tuple[int, ...]:
         """Learn of a newer map. One that is not newer is ignored.
 
-        Args:
-            segments: The map.
-
         Returns:
             Segments that may be read from now on, lowest id first.
 
@@ -196,7 +193,7 @@ class SegmentProgress:
         return self._newly_readable()
 
     def offer(self, segment: int, offset: int, hash_min: int, hash_max: int) -> tuple[int, ...]:
-        """Say that an entry was read, by the stamp on it.
+        """Record that an entry was read, by the stamp on it.
 
         It belongs to the buckets of *its* segment, however many its successors have. In each of them it is outstanding
         until it is settled there.
@@ -241,7 +238,7 @@ class SegmentProgress:
         return wanted
 
     def settle(self, segment: int, bucket: int, offset: int) -> tuple[int, ...]:
-        """Say that an entry (or its part for one bucket) is done with. One that is not outstanding is ignored.
+        """Settle an entry, or its part for one bucket; one that is not outstanding is ignored.
 
         Args:
             segment: Where it was read. An ack for a segment that is pruned is ignored as well.
@@ -262,12 +259,9 @@ class SegmentProgress:
         return self._newly_readable() if settled and reading.drained else ()
 
     def reached_end(self, segment: int) -> tuple[int, ...]:
-        """Say that the reader came to the end of a sealed segment: nothing follows what was offered.
+        """Record that the reader reached the end of a sealed segment: nothing follows what was offered.
 
-        A broker may tell so before the newer map arrives; the successors are readable when both are there.
-
-        Args:
-            segment: Which.
+        A broker may report the end before the newer map arrives; the successors are readable when both are there.
 
         Returns:
             Segments that may be read from now on, lowest id first. Saying it again changes nothing.
@@ -302,10 +296,7 @@ class SegmentProgress:
         return tuple(sorted(self._before | here))
 
     def state(self, segment: int) -> SegmentState:
-        """Say what a segment is to this subscription.
-
-        Args:
-            segment: Its id.
+        """Return what a segment is to this subscription.
 
         Returns:
             The state. Drained implies that everything before it is drained, too.
@@ -321,10 +312,7 @@ class SegmentProgress:
         return SegmentState.ACTIVE if active and not ended else SegmentState.SEALED
 
     def waiting_for(self, segment: int) -> tuple[int, ...]:
-        """Say why a segment may not be read.
-
-        Args:
-            segment: Its id.
+        """Return why a segment may not be read.
 
         Returns:
             What has to be drained before, lowest id first; empty if it may be read, or is drained itself.
@@ -336,11 +324,11 @@ class SegmentProgress:
         return tuple(one for one in self._segments.ancestors(segment) if one not in done)
 
     def resume_offset(self, segment: int, bucket: int | None = None) -> int | None:
-        """Say where a reader goes on after a restart.
+        """Return where a reader goes on after a restart.
 
         Args:
             segment: Its id.
-            bucket: One of its buckets; None for whoever reads all of them.
+            bucket: One of its buckets; None for a reader of all of them.
 
         Returns:
             The lowest offset that is not settled, or one above the greatest of the segment; None if none of it was
@@ -359,7 +347,7 @@ class SegmentProgress:
         return reading.resume_offset if reading is not None else None
 
     def snapshot(self, max_token_bytes: int = DEFAULT_TOKEN_BYTES) -> dict[str, object]:
-        """Give what has to survive a restart, as plain data that JSON can hold: a cursor for each segment and bucket.
+        """Return what has to survive a restart, as plain data that JSON can hold: a cursor for each segment and bucket.
 
         Args:
             max_token_bytes: Longest text for one cursor. Ranges that do not fit are delivered again after a restart.
@@ -433,7 +421,7 @@ class SegmentProgress:
 
 
 def removable(segments: SegmentMap, subscriptions: Iterable[SegmentProgress]) -> tuple[int, ...]:
-    """Say which sealed segments nobody needs any more.
+    """Return the sealed segments that no subscription needs any more.
 
     Args:
         segments: The map.

@@ -70,7 +70,7 @@ def _on_ring(piece: object) -> bool:
 
 
 def children_of(segments: Collection[Segment]) -> dict[int, tuple[int, ...]]:
-    """Give the children of each segment that has some and is there itself, in the order of their ranges."""
+    """Return the children of each segment that has some and is itself there, in the order of their ranges."""
     present = {segment.id for segment in segments}
     children: dict[int, tuple[int, ...]] = {}
     for segment in sorted(segments, key=lambda s: s.range):
@@ -81,7 +81,7 @@ def children_of(segments: Collection[Segment]) -> dict[int, tuple[int, ...]]:
 
 
 def check_families(segments: Mapping[int, Segment], children: Mapping[int, tuple[int, ...]]) -> None:
-    """Check that whoever has children gave exactly its range away, in one step, later than it was born."""
+    """Check that every parent gave exactly its range to its children, in one step, later than it was born."""
     for parent_id, ids in children.items():
         parent, heirs = segments[parent_id], [segments[each] for each in ids]
         if any(heir.epoch != heirs[0].epoch or heir.epoch <= parent.epoch for heir in heirs):
@@ -104,7 +104,7 @@ def _check_birth(segment: Segment, parents: list[Segment], siblings: list[Segmen
 
 
 def _hull(ranges: list[HashRange]) -> HashRange | None:
-    """Give the range that neighbours cover together; None if there are none, or they do not follow one another."""
+    """Return the range that neighbours cover together; None if there are none, or they leave a gap or overlap."""
     for lower, upper in pairwise(ranges):
         if lower.stop != upper.start:
             return None

@@ -43,7 +43,7 @@ DEFAULT_COMPATIBILITY: Final = Compatibility.BACKWARD  # Confluent, Karapace, Re
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reference:
-    """A schema uses another one.
+    """The use of one schema by another.
 
     Attributes:
         name: What it is called in the schema.
@@ -158,7 +158,7 @@ class RegistryView:
         return tuple(subject for subject in dict.fromkeys(named) if subject is not None)
 
     def mode(self, subject: str) -> Mode:
-        """Give the mode that counts for a subject.
+        """Return the mode that counts for a subject.
 
         Args:
             subject: The subject; it need not exist.

@@ -5,7 +5,7 @@ to another cluster can be read there only if the id stands for the same schema t
 only, the primary, where schemas are registered; there is no tree and there are no copy flags.
 
 `SchemaDistribution.propose` compares a view of the primary's registry with a view of another one and gives the calls to
-make there. It never proposes a call that would put a schema in the place of another one: what is in the way is told.
+make there. It never proposes a call that would put a schema in the place of another one: it reports what is in the way.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 
 from keyshared._checks import check_kind, check_mapping, check_text
 from keyshared.errors import ArgumentError, shown
-from keyshared.subjects.names import Collision, NamePattern, NameProblem, NameTranslation
+from keyshared.subjects.names import NamePattern, NameProblem
 from keyshared.subjects.registry import (
     DEFAULT_COMPATIBILITY,
     Compatibility,
@@ -25,6 +25,7 @@ from keyshared.subjects.registry import (
     Registration,
     RegistryView,
 )
+from keyshared.subjects.translation import Collision, NameTranslation
 
 __all__ = [
     "Clash",
@@ -49,7 +50,7 @@ class Register:
     """Register a schema under exactly this subject, version and id.
 
     Attributes:
-        registration: What is to be there; ``deleted`` is False, a `SoftDelete` follows if it is to be.
+        registration: What is to be there. ``deleted`` is False; a `SoftDelete` follows if it is to be deleted.
     """
 
     registration: Registration
@@ -239,21 +240,18 @@ class SchemaDistribution:
         """List the clusters that a cluster distributes schemas to.
 
         Args:
-            cluster: Who asks.
+            cluster: The cluster.
 
         Returns:
-            All others for the primary; nobody for anyone else.
+            All others for the primary; none for any other cluster.
         """
         return tuple(self._translations) if cluster == self._primary else ()
 
     def translation(self, target: str) -> NameTranslation:
-        """Give the translation of subjects from the primary to a target.
+        """Return the translation of subjects from the primary to a target.
 
         Args:
             target: One of `targets` of the primary.
-
-        Returns:
-            The translation.
 
         Raises:
             ArgumentError: It is no target.
@@ -420,7 +418,7 @@ class _Comparison:
             self._compare_deleted(self.here_slots[slot])
 
     def _hold_registers(self, used_first: list[_Slot]) -> bool:
-        """Hold what comes after a delete that is held, and what uses that; tell whether there was anything."""
+        """Hold what comes after a delete that is held, and what uses that; return whether there was anything."""
         held: set[_Slot] = set()
         for slot in used_first:
             if slot in self.registers:

@@ -57,7 +57,7 @@ def with_bucket(
 
 
 def bucket(key: Column, layout: BucketLayout, *, key_hash: KeyHash = XXH64_SEED_42) -> Column:
-    """Give the bucket of a key as a column expression.
+    """Return the bucket of a key as a column expression.
 
     Args:
         key: String or binary column; any other type fails when the job runs (`with_bucket` says so before).
@@ -127,7 +127,7 @@ def with_bucket_owner(
 
 
 def bucket_owner(key: Column, placement: Placement | RangeMap, *, key_hash: KeyHash = XXH64_SEED_42) -> Column:
-    """Give the owner of a key's bucket as a column expression.
+    """Return the owner of a key's bucket as a column expression.
 
     Args:
         key: String or binary column; any other type fails when the job runs.

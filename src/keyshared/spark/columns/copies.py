@@ -1,9 +1,9 @@
 """Which copies a record needs, as native Spark expressions: the rule of the copy flags for every row of a log.
 
 Flags come as a number, up to 63 levels, or as the bytes of the header, up to `keyshared.copyflags.MAX_LEVEL`. Numbers
-take the rule as it is written: ``flags & mask == 0``, then ``flags | bit``. Spark has no bit operations on binary, but
-they are not needed: a distributor is due if its level lies below the lowest flag that is set, and that is found among
-the hexadecimal digits, whose trailing zeros count four levels each. Setting a bit changes one digit.
+take the rule as it is written: ``flags & mask == 0``, then ``flags | bit``. Spark has no bit operations on binary, and
+needs none: a distributor is due if its level lies below the lowest flag that is set. The hexadecimal digits show that
+flag, because each trailing zero counts four levels. Setting a bit changes one digit.
 """
 
 from collections.abc import Callable
@@ -44,10 +44,10 @@ def with_copy_due(
     Args:
         df: Records as they lie in the cluster's log, batch or streaming.
         tree: The distribution.
-        cluster: Whose distributors decide.
+        cluster: The cluster whose distributors decide.
         flags: Name of the column with the flags: a whole number (int or long), or binary as the header has it. NULL
             counts as 0, a record without the header. A field of a struct is written as usual, ``"header.flags"``.
-        codec: How the bytes of a binary column are meant, `BigEndian` by default; of no use with numbers.
+        codec: How the bytes of a binary column are meant, `BigEndian` by default; without effect on numbers.
         into: Name of the new column.
 
     Returns:
@@ -78,7 +78,7 @@ def with_copy_due(
 
 
 def copies_due(flags: Column, tree: DistributionTree, cluster: str, *, codec: BigEndian | None = None) -> Column:
-    """Give the copies that are due as a column expression, for ``select`` or within ``when``.
+    """Return the copies that are due as a column expression, for ``select`` or within ``when``.
 
     Args:
         flags: Flags of the record; NULL counts as 0.
@@ -142,7 +142,7 @@ def flags_header(headers: Column, name: str = COPY_FLAGS_HEADER) -> Column:
 
 
 def _of_numbers(flags: Column) -> Callable[[Hop], Column]:
-    """The copy that a link makes, NULL if none is due; of flags as a number."""
+    """Return the copy that a link makes, NULL if none is due; for flags as a number."""
     given = F.coalesce(flags.cast("bigint"), F.lit(0))
     crossed = F.when(given < 0, _refused(given.cast("string"))).otherwise(given)
 
@@ -155,7 +155,7 @@ def _of_numbers(flags: Column) -> Callable[[Hop], Column]:
 
 
 def _of_bytes(flags: Column, codec: BigEndian) -> Callable[[Hop], Column]:
-    """The same of flags as bytes, the most significant one first: as hexadecimal digits."""
+    """Return the same for flags as bytes, the most significant one first: as hexadecimal digits."""
     size = F.octet_length(flags)
     fits = size.between(1, MAX_LEVEL // 8) if codec.width is None else size == codec.width
     refused = _refused(F.concat(size.cast("string"), F.lit(" bytes")))
@@ -174,7 +174,7 @@ def _of_bytes(flags: Column, codec: BigEndian) -> Callable[[Hop], Column]:
 
 
 def _with_bit(digits: Column, level: int, codec: BigEndian) -> Column:
-    """Hexadecimal digits with one more bit set; neither it was set, nor any lower one."""
+    """Return hexadecimal digits with one more bit set; neither that bit nor any lower one was set."""
     place, bit = divmod(level - 1, 4)
     above = F.length(digits) - (place + 1)  # digits, none if it is negative
     digit = F.translate(

@@ -1,7 +1,7 @@
 """What the native columns say, as plain iterators: for ``rdd.mapPartitions``, within a UDF, or without Spark.
 
-A row is whatever has its key by position or by name: a tuple, a ``Row`` of Spark, a dictionary. Rows are read lazily,
-and each comes out once, in its place, with the answer beside it. Nothing is kept from row to row.
+A row is anything that has its key by position or by name: a tuple, a ``Row`` of Spark, a dictionary. Rows are read
+lazily, and each comes out once, in its place, with the answer beside it. Nothing is kept from row to row.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ _A = TypeVar("_A")
 def slot_partition(
     rows: Iterable[_R], placement: Placement | RangeMap, *, key: int | str = "key"
 ) -> Iterator[tuple[_R, int | None]]:
-    """Give the slot of each row's key, as `with_slot` does.
+    """Yield each row with the slot of its key, as `with_slot` does.
 
     Args:
         rows: Rows of one partition.
@@ -53,7 +53,7 @@ def slot_partition(
 def owner_partition(
     rows: Iterable[_R], placement: Placement | RangeMap, *, key: int | str = "key"
 ) -> Iterator[tuple[_R, str | None]]:
-    """Give the owner of each row's key, as `with_owner` does.
+    """Yield each row with the owner of its key, as `with_owner` does.
 
     Args:
         rows: Rows of one partition.
@@ -81,7 +81,7 @@ def owner_partition(
 def bucket_partition(
     rows: Iterable[_R], layout: BucketLayout, *, key: int | str = "key", key_hash: KeyHash = XXH64_SEED_42
 ) -> Iterator[tuple[_R, int | None]]:
-    """Give the bucket of each row's key, as `with_bucket` does.
+    """Yield each row with the bucket of its key, as `with_bucket` does.
 
     Args:
         rows: Rows of one partition.
@@ -116,7 +116,7 @@ def bucket_owner_partition(
     key: int | str = "key",
     key_hash: KeyHash = XXH64_SEED_42,
 ) -> Iterator[tuple[_R, str | None]]:
-    """Give the owner of the bucket of each row's key, as `with_bucket_owner` does.
+    """Yield each row with the owner of its key's bucket, as `with_bucket_owner` does.
 
     Args:
         rows: Rows of one partition.
@@ -149,7 +149,7 @@ def bucket_owner_partition(
 def copies_partition(
     rows: Iterable[_R], tree: DistributionTree, cluster: str, *, flags: int | str = "flags"
 ) -> Iterator[tuple[_R, tuple[Copy, ...]]]:
-    """Give the copies that a cluster's distributors have to make of each row, as `with_copy_due` does for numbers.
+    """Yield each row with the copies that a cluster's distributors have to make, as `with_copy_due` does for numbers.
 
     Args:
         rows: Rows of one partition.

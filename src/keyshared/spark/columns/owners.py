@@ -5,8 +5,8 @@ table look-up that Catalyst compiles: no row passes through Python. With any oth
 function (`keyshared.spark.columns.slots`), and the look-up is the same. The table goes into the plan as constants:
 
 - *directory*: the top bits of the slot (16 at most) give the run in which that part of the space begins;
-- *starts*: maps finer than that have runs beginning inside a part, and as many comparisons as the most crowded part has
-  starts find the right one; up to 16 bits there are none, and the directory gives the owner at once;
+- *starts*: in finer maps runs begin inside a part, and as many comparisons as the most crowded part has starts find the
+  right run; up to 16 bits there are none, and the directory alone leads to the owner;
 - *names*: owners are numbers until the last step, because an array of 65,536 texts is slower than one of numbers.
 """
 
@@ -66,7 +66,7 @@ def with_owner(df: DataFrame, placement: Placement | RangeMap, *, key: str = "ke
 
 
 def owner(key: Column, placement: Placement | RangeMap) -> Column:
-    """Give the owner of a key as a column expression, for ``select``, ``filter`` or ``groupBy``.
+    """Return the owner of a key as a column expression, for ``select``, ``filter`` or ``groupBy``.
 
     Args:
         key: String or binary column. Its type is not known here: any other type fails when the job runs; `with_owner`
@@ -95,7 +95,7 @@ def owner(key: Column, placement: Placement | RangeMap) -> Column:
 
 
 def owner_of_slot(slots: Column, ranges: RangeMap) -> Column:
-    """Give the owner of a slot as a column expression.
+    """Return the owner of a slot as a column expression.
 
     Args:
         slots: Whole numbers in the space of the map, or NULL.
@@ -114,7 +114,7 @@ def owner_of_slot(slots: Column, ranges: RangeMap) -> Column:
 
 
 def owner_number(slots: Column, ranges: RangeMap) -> Column:
-    """Give the position of a slot's owner in ``ranges.owners`` as a column expression.
+    """Return the position of a slot's owner in ``ranges.owners`` as a column expression.
 
     Args:
         slots: Whole numbers in the space of the map, or NULL.
@@ -153,7 +153,7 @@ def owner_number(slots: Column, ranges: RangeMap) -> Column:
 
 
 def _directory(starts: Sequence[int], part_bits: int, slot_bits: int) -> list[int]:
-    """For each part of the space, which run holds its first slot."""
+    """Return for each part of the space the run that holds its first slot."""
     directory = []
     run = 0
     for first in range(0, 1 << slot_bits, 1 << part_bits):

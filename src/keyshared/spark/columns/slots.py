@@ -1,4 +1,4 @@
-"""The slot of a key: a native expression where Spark has the hash, an Arrow function where it has not.
+"""The slot of a key: a native expression if Spark has the hash, otherwise an Arrow function.
 
 Spark's ``xxhash64`` is `XXH64_SEED_42`, the default of every placement, so there no row passes through Python. All
 other hashes (Pulsar's murmur3, Celeriant's blake3, Danube's FNV) are computed by the very functions of
@@ -64,7 +64,7 @@ def with_slot(df: DataFrame, placement: Placement | RangeMap, *, key: str = "key
 
 
 def slot(key: Column, placement: Placement | RangeMap) -> Column:
-    """Give the slot of a key as a column expression.
+    """Return the slot of a key as a column expression.
 
     Args:
         key: String or binary column; any other type fails when the job runs (`with_slot` says so before).
@@ -89,7 +89,7 @@ def slot(key: Column, placement: Placement | RangeMap) -> Column:
 
 
 def bucket_hash(key: Column, *, key_hash: KeyHash = XXH64_SEED_42) -> Column:
-    """Give the bucket hash of a key, ``key_halves(key, key_hash).bucket``, as a column expression.
+    """Return the bucket hash of a key, ``key_halves(key, key_hash).bucket``, as a column expression.
 
     Args:
         key: String or binary column; any other type fails when the job runs.
@@ -148,11 +148,11 @@ def check_wide(key_hash: object) -> None:
     """
     if not isinstance(key_hash, KeyHash) or key_hash.bits < _RAW_BITS:
         raise ArgumentError("key_hash", key_hash, f"be a KeyHash of at least {_RAW_BITS} bits")
-    check_space(key_hash, _RAW_BITS)  # a package that is missing is missed here, not on a worker
+    check_space(key_hash, _RAW_BITS)  # a missing package raises here, not on a worker
 
 
 def _hashed(key: Column, key_hash: KeyHash, bits: int, mask: int | None = None) -> Column:
-    """The top ``bits`` of a key's hash, of them those in ``mask``; NULL for a NULL key."""
+    """Return the top ``bits`` of a key's hash, of them those in ``mask``; NULL for a NULL key."""
     text_or_bytes = F.when(F.typeof(key).isin(*_KEY_TYPES), key).otherwise(
         F.raise_error(F.concat(F.lit("keyshared: the key must be string or binary, it is "), F.typeof(key)))
     )

@@ -1,4 +1,4 @@
-"""Looking at a frame's columns before a job starts, so that what is wrong is said at once and by its name."""
+"""Checks of a frame's columns before a job starts, so that a fault is reported at once and by its name."""
 
 import re
 from collections import Counter
@@ -58,7 +58,7 @@ def type_of(df: DataFrame, column: str) -> DataType:
 
 
 def folding(df: DataFrame) -> Callable[[str], str]:
-    """Return what makes two names equal that this frame's session takes for one: the case is folded, or it counts.
+    """Return the function that makes names equal if the frame's session takes them for one: it folds case, or keeps it.
 
     Args:
         df: A frame of the session.
@@ -77,7 +77,7 @@ def column_names(df: DataFrame) -> set[str]:
 
 
 def check_distinct(df: DataFrame, columns: Iterable[str]) -> None:
-    """Check that names are taken once in a frame, before these columns are selected by their names.
+    """Check that each name occurs once in a frame, before these columns are selected by name.
 
     Args:
         df: The frame.
@@ -104,9 +104,9 @@ def quoted(name: str) -> str:
 
 
 def as_declared(field: StructField) -> Column:
-    """Give a column that never is NULL, where its field says so.
+    """Return a column as one that never is NULL, where its field says so.
 
-    Spark forgets that of what it takes out of arrays, as soon as one of them might be shorter or empty.
+    Spark forgets this for values from arrays, as soon as one of the arrays might be shorter or empty.
 
     Args:
         field: Of a plain type, neither array nor struct.
@@ -171,7 +171,7 @@ def check_columns(df: DataFrame, expected: Mapping[str, tuple[str, ...]]) -> Non
 
 
 def _parts(path: object) -> list[str]:
-    """The names along a path; none if it is no path."""
+    """Return the names along a path; none if it is no path."""
     if not isinstance(path, str):
         return []
     parts = [found.group() for found in _PARTS.finditer(path)]
@@ -182,7 +182,7 @@ def _parts(path: object) -> list[str]:
 
 
 def _descend(kind: DataType, names: Sequence[str], fold: Callable[[str], str]) -> list[DataType]:
-    """The types of all that these names can mean."""
+    """Return the types of all that these names can mean."""
     if not names:
         return [kind]
     if isinstance(kind, MapType):

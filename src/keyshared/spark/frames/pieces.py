@@ -13,7 +13,7 @@ _Row = TypeVar("_Row", bound=tuple[Any, ...])
 
 
 def in_one_piece(rows: Iterable[_Row], order: str) -> Iterator[tuple[str, Iterator[_Row]]]:
-    """Give each topic-partition and its rows, which are read lazily.
+    """Yield each topic-partition and its rows, which are read lazily.
 
     Args:
         rows: Tuples that begin with their topic-partition.

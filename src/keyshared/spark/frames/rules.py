@@ -1,8 +1,8 @@
-"""What values must be, for every job that takes frames: one wording, asked of the very rows that are used.
+"""What values must be, for every job that takes frames: one wording, checked on the very rows that are used.
 
-A frame may be read anew each time something is computed of it, and be another one then. So a job that counts first
-and works later asks twice: once with `refuse`, for an error at the call that says how many rows are wrong, and once
-with `Rule.kept`, natively and as a part of the work, for an error that names the first row that is met.
+Spark may read a frame anew for each computation, and find other rows then. So a job that counts first and works later
+checks twice: once with `refuse`, for an error at the call that says how many rows are wrong, and once with `Rule.kept`,
+natively and as a part of the work, for an error that names the first wrong row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class Rule(NamedTuple):
         return F.when(self.wrong, F.raise_error(self.said(place))).otherwise(self.value).alias(self.name)
 
     def said(self, place: Column) -> Column:
-        """Return what is to be said of a wrong row.
+        """Return the error text for a wrong row.
 
         Args:
             place: Which row it is, see `place_of`.
@@ -103,7 +103,7 @@ def count_wrong(rules: Iterable[Rule]) -> list[Column]:
 
 
 def refuse(rows: DataFrame, rules: Sequence[Rule], counts: Mapping[str, int], place: Column) -> None:
-    """Refuse a frame with rows that cannot be used; looks for one of them, if there are any.
+    """Refuse a frame with rows that cannot be used, and show one of them.
 
     Args:
         rows: The rows that were counted.

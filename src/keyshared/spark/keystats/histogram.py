@@ -42,7 +42,7 @@ _COLUMNS: Final = ("slot", "messages", "weight", "keys", "hot_key", "hot_message
 
 @dataclass(frozen=True, slots=True)
 class KeyHistogram(KeyCounts):
-    """The statistics of a log, at the driver: what it carries, and a page about that.
+    """The statistics of a log, at the driver: what its slots carry, and a page about that.
 
     Example:
         >>> count = SlotCount(messages=3, weight=900, keys=2, hot_key=b"a", hot_messages=2, hot_weight=800)
@@ -69,7 +69,7 @@ class KeyHistogram(KeyCounts):
             about: What log it is of, for the reader.
             placement: The placement over whose slots the histogram is, if it is: what each owner carries is shown
                 then; otherwise bucket boundaries of equal width are compared with balanced ones.
-            consumers: Who shares the buckets.
+            consumers: The consumers that share the buckets.
             buckets: How many buckets there are.
             hottest: How many of the hottest keys are shown.
 

@@ -29,16 +29,16 @@ def html(
     buckets: int | None = None,
     owners: RangeMap | None = None,
 ) -> str:
-    """Make the page.
+    """Write the page.
 
     Args:
         counted: The statistics.
         title: Headline.
         about: What log they are of.
         hottest: How many keys are shown.
-        consumers: Who would share the buckets.
+        consumers: The consumers that would share the buckets.
         buckets: With how many of them boundaries are compared; None for no comparison.
-        owners: Who owns the slots; None if nobody does.
+        owners: The owner of each slot; None without a placement.
 
     Returns:
         A complete HTML document that refers to nothing outside itself.

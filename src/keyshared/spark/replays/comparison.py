@@ -1,7 +1,7 @@
-"""Replays one log by several plans at once: plain Python iterators, each row is read once however many plans there are.
+"""Replays of one log by several plans at once: plain Python iterators that read each row once for all plans.
 
-The simulations of a topic-partition take turns: each goes on until it has taken the next block of messages, so that
-none runs ahead of the others and no more than a block of the log is kept.
+The simulations of a topic-partition take turns: each runs until it has taken the next block of messages, so that no
+simulation runs ahead of the others and no more than a block of the log is kept.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -126,7 +126,7 @@ class _Run(NamedTuple):
     tally: Tally
 
     def advance(self, goal: int) -> PlanSummary | None:
-        """Go on until so many messages were taken; what comes of it if that was the end."""
+        """Run until so many messages were taken; return the result if that was the end."""
         arrivals, add = self.arrivals, self.tally.add
         try:
             for row in self.simulation:
@@ -142,7 +142,7 @@ class _Run(NamedTuple):
 
 
 def _side_by_side(runs: list[_Run]) -> Iterator[PlanSummary]:
-    """Let runs take turns until all are over. One that is over is let go, and with it what it would have read."""
+    """Run iterators in turns until all are over; close each that is over, and with it what it would have read."""
     order = [run.plan for run in runs]
     found: dict[str, PlanSummary] = {}
     goal = 0

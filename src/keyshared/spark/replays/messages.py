@@ -26,8 +26,8 @@ def packed_messages(
 ) -> DataFrame:
     """Take the messages out of a log; runs a job to count them and to look for rows that cannot be simulated.
 
-    What is counted only balances the load. The rows are read once more when they are used, and only then they count:
-    each of them comes through, or fails the job because it cannot be simulated.
+    The count only balances the load. The rows that count are those of the second read, when they are used: each of them
+    comes through, or fails the job because it cannot be simulated.
 
     Args:
         df: The log, one row for each message.

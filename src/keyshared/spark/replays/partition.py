@@ -1,4 +1,4 @@
-"""Replays the rows of one Spark partition: plain Python iterators, state that lives and dies inside.
+"""Replays of the rows of one Spark partition: plain Python iterators, with all state inside.
 
 The rows of a topic-partition stand next to each other, in offset order; several topic-partitions may follow one
 another. Each of them gets a dispatcher and simulated consumers of its own, as in brokers whose subscriptions keep one
@@ -160,7 +160,7 @@ def arrivals_of(rows: Iterable[tuple[str, int, Key, int, int | None]]) -> Iterat
 
 
 class _Open(NamedTuple):
-    """A delivery whose message is not settled, and its end if there was one."""
+    """A delivery of an unsettled message, and its end if there was one."""
 
     start: Row
     end: Row | None

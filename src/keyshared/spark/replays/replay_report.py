@@ -151,7 +151,7 @@ class ReplayReport:
         seconds: How long the job took; None if that is not known.
         wait_p50_ms: Half of all deliveries waited no longer than this.
         wait_p99_ms: All but one in a hundred waited no longer than this.
-        violations: Broken promises by id, zeros included; None if nobody has looked for them.
+        violations: Broken promises by id, zeros included; None without an audit.
         consumers: In order of name or joining, as they are to be shown.
         changes: In order of time.
         hot_keys: The hottest first.
@@ -197,12 +197,12 @@ class ReplayReport:
 
     @property
     def violation_count(self) -> int:
-        """All violations together; 0 too if nobody has looked for them."""
+        """All violations together; 0 without an audit."""
         return sum(count for _, count in self.violations or ())
 
 
 def html(report: ReplayReport) -> str:
-    """Make the page.
+    """Write the page.
 
     Args:
         report: What to show. Names and keys may contain anything.
@@ -219,7 +219,7 @@ def html(report: ReplayReport) -> str:
 
 
 def move_row(change: MembershipChange) -> tuple[object, ...]:
-    """Make a row for a table of moved keys.
+    """Return a row for a table of moved keys.
 
     Args:
         change: What moved them.

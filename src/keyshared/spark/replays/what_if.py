@@ -1,7 +1,7 @@
-"""Compares plans over one log: other placements, more or fewer consumers, slower ones, joins and leaves.
+"""A comparison of plans over one log: other placements, more or fewer consumers, slower ones, joins and leaves.
 
-The log is shuffled, sorted and read once, and every plan is simulated while a topic-partition streams by. What comes
-out is a row of figures for each plan and topic-partition; who wants the deliveries themselves asks `replay`.
+The log is shuffled, sorted and read once, and every plan is simulated while a topic-partition streams by. The result is
+a row of figures for each plan and topic-partition; `replay` returns the deliveries themselves.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,9 +37,9 @@ _WORST: Final = ("wait_p50_ms", "wait_p99_ms", "wait_max_ms", "largest_backlog")
 
 
 class WhatIf(Kept):
-    """What a comparison gives: frames over one pass, which runs when the first of them is asked for rows.
+    """The frames of a comparison over one pass, which runs when the first of them is asked for rows.
 
-    Close it, or use it as a context manager, to give the kept rows back; the frames simulate again after that.
+    Close it, or use it as a context manager, to release the kept rows; the frames simulate again after that.
 
     Args:
         rows: With `WHAT_IF_SCHEMA`; kept from now on.
@@ -99,7 +99,7 @@ class WhatIf(Kept):
     ) -> None:
         """Write a page that shows the plans side by side: waits, backlog over time, load, moved keys, hot keys.
 
-        Runs the comparison, if nothing has yet, and four jobs over what it gave.
+        Runs the comparison, if it has not run yet, and four jobs over its rows.
 
         Args:
             path: Where, on this machine; an older file is replaced.
@@ -137,7 +137,7 @@ def what_if(
     points: int = DEFAULT_POINTS,
     hottest: int = DEFAULT_HOTTEST,
 ) -> WhatIf:
-    """Find out what several plans would have made of one log, in one pass over it.
+    """Simulate what several plans would have made of one log, in one pass over it.
 
     Each row says what `replay` with that plan alone says in its summaries. The workers need keyshared installed.
 

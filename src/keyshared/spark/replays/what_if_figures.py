@@ -113,7 +113,7 @@ def _work(consumer: str, row: Row | None) -> ConsumerWork:
 
 
 def _hot_keys(summaries: DataFrame, most: int) -> tuple[tuple[str, int], ...]:
-    """The hottest of each topic-partition, added up: exact where a key has one topic-partition, as is usual."""
+    """Add up the hottest keys of each topic-partition: exact where a key has one topic-partition, as is usual."""
     each = summaries.select(F.explode("hottest_keys").alias("hot")).select("hot.*")
     counts = each.groupBy("key").agg(F.sum("messages").alias("messages"))
     rows = counts.orderBy(F.desc("messages"), "key").limit(most).collect()
