@@ -34,13 +34,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import NumericType
+from rich.text import Text
 
 from keyshared.errors import ArgumentError
 from keyshared.spark.audits.audit import audit
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo import distribution as demo_distribution
 from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story, Workload
-from keyshared.spark.demo.text import columns, summary
+from keyshared.spark.demo.text import columns, summary, tell
 from keyshared.spark.frames.checks import type_of
 from keyshared.spark.keystats.bucket_figures import BUCKETS
 from keyshared.spark.logs.source import load_flights, load_log, log_columns
@@ -316,14 +317,15 @@ def _told(log: _Log, story: Story) -> str:
 
 def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argparse.Namespace) -> None:
     if report.violation_count:
-        proofs = [("promise", "in", "what happened")]
+        proofs: list[tuple[str, ...]] = []
         for promise in (name for name, count in report.violations or () if count):
             first = violations.filter(F.col("promise") == promise).orderBy("topic_partition", "sequence")
             proofs += [(promise, *row) for row in first.select("topic_partition", "explanation").head(_SHOWN_PROOFS)]
-        sys.stderr.write(f"{report.violation_count:,} violations, such as\n")
-        sys.stderr.write(columns(proofs, left=(0, 1, 2), widest=_PROOF_WIDTH))
+        table = columns(proofs, heads=("promise", "in", "what happened"), left=(0, 1, 2), widest=_PROOF_WIDTH)
+        tell(sys.stderr, Text(f"{report.violation_count:,} violations, such as", style="bold red"), table)
     if not options.quiet:
-        sys.stdout.write(f"\n{summary(report)}\ndelivery log  {path}\nreport        {options.out / 'report.html'}\n")
+        tell(sys.stdout, "", summary(report), "")
+        sys.stdout.write(f"delivery log  {path}\nreport        {options.out / 'report.html'}\n")
 
 
 def _progress(
