@@ -23,22 +23,29 @@ and whatever could make it move on touches that lane or serves that list.
 
 from collections import deque
 from itertools import chain
-from typing import Final
 
 from keyshared._checks import OFFSET_STOP, check_offset
 from keyshared._window.books import Owners, WindowBooks
 from keyshared._window.invariants import check_window
-from keyshared._window.lanes import ALONE, LEGAL_MOVES, NEXT_STATE, Consumer, Entry, Lane, State, WorkList
+from keyshared._window.lanes import (
+    ALONE,
+    DEAD_LETTERING,
+    IN_FLIGHT,
+    LEGAL_MOVES,
+    LOADING,
+    NEXT_STATE,
+    QUEUED,
+    SETTLED,
+    SPILLED,
+    Consumer,
+    Entry,
+    Lane,
+    State,
+    WorkList,
+)
 from keyshared.errors import EntryStateError, OffsetOrderError, WindowFullError
 
 __all__ = ["NEXT_STATE", "Consumer", "Entry", "InFlightWindow", "Lane", "Owners", "State"]
-
-_SETTLED: Final = int(State.SETTLED)
-_QUEUED: Final = int(State.QUEUED)
-_SPILLED: Final = int(State.SPILLED)
-_LOADING: Final = int(State.LOADING)
-_IN_FLIGHT: Final = int(State.IN_FLIGHT)
-_DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
 
 
 class InFlightWindow(WindowBooks):
@@ -154,7 +161,7 @@ class InFlightWindow(WindowBooks):
             if owner is not None and owner.free > 0 and not owner.ready and not crowded:
                 entry = Entry(offset, key, item, ALONE)
                 self.cursor.append(entry)
-                entry.state = _IN_FLIGHT
+                entry.state = IN_FLIGHT
                 entry.attempt = self.first_attempt + 1
                 entry.consumer = owner
                 owner.open[offset] = entry
@@ -194,7 +201,7 @@ class InFlightWindow(WindowBooks):
         lane = entry.lane
         consumer = entry.consumer
         easy = lane is ALONE or (lane.head is entry and lane.spilled is None)
-        if entry.state != _IN_FLIGHT or consumer is None or not easy:
+        if entry.state != IN_FLIGHT or consumer is None or not easy:
             self.remove(entry)
             return self.wake()
         # The oldest message of a lane is acked: remove() and wake(), written out because every message comes by here.
@@ -220,14 +227,14 @@ class InFlightWindow(WindowBooks):
             if (
                 after is lane.fresh
                 and lane.owner is consumer
-                and after.state == _QUEUED
+                and after.state == QUEUED
                 and lane.version == self._version
                 and consumer.free > 0
                 and not (consumer.ready or self.shared or self.quarantined or self.starved)
             ):
                 # The next one goes where this one was: _close(), _step() and _open(), less what cancels out.
                 lane.fresh = after.after
-                after.state = _IN_FLIGHT
+                after.state = IN_FLIGHT
                 after.attempt = self._next_attempt(after) if self.first_attempt else after.attempt + 1
                 after.consumer = consumer
                 consumer.open[after.offset] = after
@@ -262,7 +269,7 @@ class InFlightWindow(WindowBooks):
         if (entry.state, to) not in LEGAL_MOVES:
             raise EntryStateError(entry.offset, State(entry.state).name, to.name)
         lane = self._lane_of(entry)
-        if entry.state == _IN_FLIGHT:
+        if entry.state == IN_FLIGHT:
             self._close(entry)
             lane.take_back(entry)
         self.held[entry.state] -= 1
@@ -282,10 +289,10 @@ class InFlightWindow(WindowBooks):
         Raises:
             EntryStateError: The message is not being loaded. Nothing was changed.
         """
-        if entry.state != _LOADING:
+        if entry.state != LOADING:
             raise EntryStateError(entry.offset, State(entry.state).name, State.QUEUED.name)
         lane, waits = entry.lane, entry.consumer
-        entry.state = _QUEUED
+        entry.state = QUEUED
         entry.item = item
         self._touched[lane] = None
         if waits is None:
@@ -304,13 +311,13 @@ class InFlightWindow(WindowBooks):
         Raises:
             EntryStateError: The message is settled already.
         """
-        if entry.state == _SETTLED:
+        if entry.state == SETTLED:
             raise EntryStateError(entry.offset, State.SETTLED.name, State.SETTLED.name)
         lane = self._lane_of(entry)
-        had_slot = entry.state != _SPILLED
-        if entry.state == _IN_FLIGHT:
+        had_slot = entry.state != SPILLED
+        if entry.state == IN_FLIGHT:
             self._close(entry)
-        elif entry.state == _LOADING and entry.consumer is not None:
+        elif entry.state == LOADING and entry.consumer is not None:
             self._unreserve(entry.consumer, entry)
         self.held[entry.state] -= 1
         lane.unlink(entry)
@@ -435,7 +442,7 @@ class InFlightWindow(WindowBooks):
     def _step(self, lane: Lane, granted: list[Entry]) -> bool:  # noqa: C901, PLR0911  # one return for each place
         """Let one message go out, or list the lane. True if one went out and the lane may have another."""
         entry = lane.back[0] if lane.back else lane.fresh
-        if entry is None or entry.state > _SPILLED:
+        if entry is None or entry.state > SPILLED:
             if lane.listed is not None:
                 self._unlist(lane)
             return False
@@ -473,18 +480,18 @@ class InFlightWindow(WindowBooks):
         elif lane.open:  # the end of what is open looks at it again
             if lane.listed is not None:
                 self._unlist(lane)
-        elif entry.state == _SPILLED:
+        elif entry.state == SPILLED:
             self._load_in_turn(lane, entry, None, granted)
         else:
             if lane.listed is not None:
                 self._unlist(lane)
-            entry.state = _DEAD_LETTERING
-            self.held[_DEAD_LETTERING] += 1
+            entry.state = DEAD_LETTERING
+            self.held[DEAD_LETTERING] += 1
             granted.append(entry)
 
     def _send(self, lane: Lane, entry: Entry, consumer: Consumer, granted: list[Entry]) -> bool:
         """Open a delivery, or load the message for it. True if the lane may have more to send."""
-        if entry.state == _SPILLED:
+        if entry.state == SPILLED:
             self._load_in_turn(lane, entry, consumer, granted)
             return False
         self._open(lane, entry, consumer, granted)
@@ -527,7 +534,7 @@ class InFlightWindow(WindowBooks):
         mine = lane.listed is consumer.ready or (consumer.keyless and lane.listed is self.shared)
         if lane.candidate is not entry or not (mine or lane.listed is self.starved):
             return
-        if entry.state == _SPILLED and entry.offset == self.cursor.resume_offset:
+        if entry.state == SPILLED and entry.offset == self.cursor.resume_offset:
             # Whoever wants nothing else until this one is settled would wait for ever in a full window: nothing in it
             # is handed out. One slot beyond is enough, because there is one lowest message, and it gives the slot back.
             self._unlist(lane)
@@ -566,7 +573,7 @@ class InFlightWindow(WindowBooks):
 
     def _spill_if_crowded(self, lane: Lane, entry: Entry, granted: list[Entry]) -> None:
         """Spill a message that has to wait while waiting ones, itself aside, take half the window."""
-        if entry.state == _QUEUED and 2 * (self.waiting - 1) >= self.capacity:
+        if entry.state == QUEUED and 2 * (self.waiting - 1) >= self.capacity:
             lane.loaded -= 1
             self.loaded -= 1
             self.waiting -= 1

@@ -20,7 +20,7 @@ from keyshared._dispatch.drain_deadlines import DrainDeadlines
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended, Endings, Note
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.timers import Timed, Timers
-from keyshared._window.lanes import Entry, Lane, State
+from keyshared._window.lanes import IN_FLIGHT, LOADING, Entry, Lane, State
 from keyshared.cursor import ContiguousCursor
 from keyshared.effects import SettleReason, SkipReason
 from keyshared.errors import SnapshotError
@@ -45,7 +45,7 @@ EPOCH_BITS: Final = 32
 _T = TypeVar("_T")
 _LISTS: Final = ("shared", "ownerless", "draining", "starved")
 _STATES: Final = {state.name.lower(): state for state in State if state is not State.SETTLED}
-_HELD: Final = frozenset({int(State.IN_FLIGHT), int(State.LOADING)})
+_HELD: Final = frozenset({IN_FLIGHT, LOADING})
 _NOTHING_NOTED: Final = Note()
 _MARKS: Final[dict[str, SettleReason | SkipReason]] = {
     SettleReason.LATE_ACK.value: SettleReason.LATE_ACK,

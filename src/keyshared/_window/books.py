@@ -6,19 +6,26 @@ Every method here is one step that keeps the books consistent; `InFlightWindow` 
 from collections import OrderedDict
 from collections.abc import ItemsView
 from itertools import chain, takewhile
-from typing import Final, Protocol
+from typing import Protocol
 
 from keyshared._checks import check_int, check_kind
-from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, State, WatchedList, WorkList
+from keyshared._window.lanes import (
+    ALONE,
+    IN_FLIGHT,
+    LOADING,
+    SPILLED,
+    Consumer,
+    Entry,
+    Lane,
+    State,
+    WatchedList,
+    WorkList,
+)
 from keyshared._window.room_index import RoomIndex
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import ConsumerExistsError, EntryStateError, UnknownConsumerError
 
 __all__ = ["Owners", "WindowBooks"]
-
-_SPILLED: Final = int(State.SPILLED)
-_LOADING: Final = int(State.LOADING)
-_IN_FLIGHT: Final = int(State.IN_FLIGHT)
 
 
 class Owners(Protocol):
@@ -171,18 +178,18 @@ class WindowBooks:
         """Let every counter know of a message that was put back."""
         lane, consumer = entry.lane, entry.consumer
         self.held[entry.state] += 1
-        if entry.state == _SPILLED:
+        if entry.state == SPILLED:
             lane.spilled = lane.spilled or entry
             return
         lane.loaded += 1
         self.loaded += 1
-        if entry.state == _IN_FLIGHT:
+        if entry.state == IN_FLIGHT:
             lane.open += 1
             lane.holder = consumer
         else:
             self.waiting += 1
-        if consumer is not None and entry.state in {_IN_FLIGHT, _LOADING}:
-            (consumer.open if entry.state == _IN_FLIGHT else consumer.reserved)[entry.offset] = entry
+        if consumer is not None and entry.state in {IN_FLIGHT, LOADING}:
+            (consumer.open if entry.state == IN_FLIGHT else consumer.reserved)[entry.offset] = entry
             consumer.free -= 1
 
     def enlist(self, lane: Lane, where: WorkList) -> None:
@@ -240,7 +247,7 @@ class WindowBooks:
         entries: list[Entry] = []
         entry = lane.head
         while entry is not None and entry is not lane.fresh:
-            if entry.state == _IN_FLIGHT:
+            if entry.state == IN_FLIGHT:
                 entries.append(entry)
             entry = entry.after
         return entries
@@ -314,7 +321,7 @@ class WindowBooks:
             lane.back.pop(0)
         else:
             lane.fresh = entry.after
-        entry.state = _IN_FLIGHT
+        entry.state = IN_FLIGHT
         entry.attempt = self._next_attempt(entry) if self.first_attempt else entry.attempt + 1
         entry.consumer = lane.holder = consumer
         lane.open += 1
@@ -339,7 +346,7 @@ class WindowBooks:
         self.waiting += 1
 
     def _spill(self, lane: Lane, entry: Entry) -> None:
-        entry.state = _SPILLED
+        entry.state = SPILLED
         entry.item = None
         if lane.spilled is None:
             lane.spilled = entry
@@ -349,7 +356,7 @@ class WindowBooks:
         lane.loaded += 1
         self.loaded += 1
         self.waiting += 1
-        entry.state = _LOADING
+        entry.state = LOADING
         entry.consumer = consumer
         if consumer is not None:
             consumer.reserved[entry.offset] = entry
