@@ -46,7 +46,7 @@ from keyshared._dispatch.snapshot import (
     placement_mark,
 )
 from keyshared._dispatch.timers import Timers
-from keyshared._dispatch.unit_window import window_for
+from keyshared._dispatch.unit_gate import window_for
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Entry, WatchedList
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
