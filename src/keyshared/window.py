@@ -461,7 +461,7 @@ class InFlightWindow(WindowBooks):
             if lane.listed is not None:
                 self._unlist(lane)
             return False
-        if self._gate.keeps(lane, owner):
+        if (lane.open or self._counts is not None) and self._gate.keeps(lane, owner):  # a key is kept while it is open
             self._list(lane, self.draining)
             return False
         if owner.free <= 0 or owner.ready or (owner.keyless and self.shared):

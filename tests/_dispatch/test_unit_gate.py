@@ -123,6 +123,9 @@ def test_messages_without_a_key_are_settled_as_ever() -> None:
     desk = Desk("bob", limit=1)
     assert [(0, "ann"), (1, "bob"), (2, "cat")] == desk.offer(None, None, None, None)
     assert [(3, "bob")] == desk.settle(1)
+    desk.window.move(desk.at(3), State.QUEUED)
+    assert [(3, "bob")] == seen(desk.window.wake())
+    desk.window.check_invariants()
 
 
 def test_a_payload_that_was_read_for_somebody_does_not_go_past_what_others_hold() -> None:
