@@ -46,8 +46,8 @@ from keyshared._dispatch.snapshot import (
     placement_mark,
 )
 from keyshared._dispatch.timers import Timers
-from keyshared._dispatch.unit_window import window_for
-from keyshared._window.lanes import Entry, State, WatchedList
+from keyshared._dispatch.unit_gate import window_for
+from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Entry, WatchedList
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
@@ -79,11 +79,6 @@ __all__ = [
 SNAPSHOT_VERSION: Final = 1
 NO_ITEM: Final[Any] = None
 """What comes back with a message whose host gave nothing along, whatever type its items have."""
-
-_LOADING: Final = int(State.LOADING)
-_IN_FLIGHT: Final = int(State.IN_FLIGHT)
-_DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
-_BLOCKED: Final = int(State.BLOCKED)
 
 
 class KeySharedDispatcher(Generic[Item]):
@@ -426,7 +421,7 @@ class KeySharedDispatcher(Generic[Item]):
         Returns:
             What its key may deliver now; `Ignored` if no dead letter of it was asked for.
         """
-        return self._confirm(offset, _DEAD_LETTERING, IgnoredReason.NOT_DEAD_LETTERING, now_ms, self._endings.archived)
+        return self._confirm(offset, DEAD_LETTERING, IgnoredReason.NOT_DEAD_LETTERING, now_ms, self._endings.archived)
 
     def loaded(self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Hand in the payload that a `Load` asked for.
@@ -438,7 +433,7 @@ class KeySharedDispatcher(Generic[Item]):
         def provide(entry: Entry, _: list[Effect]) -> None:
             self._window.provide(entry, item)
 
-        return self._confirm(offset, _LOADING, IgnoredReason.NOT_LOADING, now_ms, provide)
+        return self._confirm(offset, LOADING, IgnoredReason.NOT_LOADING, now_ms, provide)
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Give up one blocked message: it is settled, and its key goes on.
@@ -446,7 +441,7 @@ class KeySharedDispatcher(Generic[Item]):
         Returns:
             `Settled`, and what its key may deliver now; `Ignored` if the message is not blocked.
         """
-        return self._confirm(offset, _BLOCKED, IgnoredReason.NOT_BLOCKED, now_ms, self._endings.park)
+        return self._confirm(offset, BLOCKED, IgnoredReason.NOT_BLOCKED, now_ms, self._endings.park)
 
     def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Let all blocked messages of a key be tried again with no failure counted, and end its quarantine.
@@ -482,7 +477,7 @@ class KeySharedDispatcher(Generic[Item]):
         def unblock(entry: Entry, _: list[Effect]) -> None:
             self._endings.unblock_one(entry, reset_failures=reset_failures)
 
-        return self._confirm(offset, _BLOCKED, IgnoredReason.NOT_BLOCKED, now_ms, unblock)
+        return self._confirm(offset, BLOCKED, IgnoredReason.NOT_BLOCKED, now_ms, unblock)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Say that a message can no longer be read: it is settled now, or when the delivery that is open ends.
@@ -884,7 +879,7 @@ class KeySharedDispatcher(Generic[Item]):
         ignored = explain_ignored(entry, self._endings.ended(offset), offset, consumer, attempt)
         if entry is None or ignored.reason is not IgnoredReason.STALE_ATTEMPT:
             return [ignored]
-        if entry.state == _IN_FLIGHT:
+        if entry.state == IN_FLIGHT:
             self._endings.mark_late(entry)
             return [ignored._replace(reason=IgnoredReason.LATE_ACK_NOTED)]
         self._endings.settle(entry)

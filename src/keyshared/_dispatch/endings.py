@@ -7,7 +7,7 @@ timeout, an eviction and a lost session cannot treat a message differently by ac
 from typing import Final, TypeAlias
 
 from keyshared._dispatch.timers import Timers
-from keyshared._window.lanes import Entry, State
+from keyshared._window.lanes import IN_FLIGHT, Entry, State
 from keyshared.config import DispatcherConfig, OnEvict, Then
 from keyshared.effects import (
     Blocked,
@@ -32,8 +32,6 @@ Ended: TypeAlias = tuple[int, str]
 """A delivery that has ended: its attempt, and the consumer that had it."""
 
 _SETTLES: TypeAlias = SettleReason | SkipReason
-
-_IN_FLIGHT: Final = int(State.IN_FLIGHT)
 
 
 class Note:
@@ -147,7 +145,7 @@ class Endings:
 
     def gone(self, entry: Entry, notices: list[Effect]) -> None:
         """The message can no longer be read: settle it, now or when the delivery that is open has ended."""
-        if entry.state == _IN_FLIGHT:
+        if entry.state == IN_FLIGHT:
             note = self.notes.setdefault(entry.offset, Note())
             note.mark = note.mark or SkipReason.GONE
         else:

@@ -1,12 +1,11 @@
 """What a receipt names: the current delivery of a message, an earlier one, or nothing."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from keyshared._checks import check_int, check_offset
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
 from keyshared._dispatch.members import Member
-from keyshared._window.lanes import Entry, State
+from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, Entry
 from keyshared.effects import Ignored, IgnoredReason
 from keyshared.errors import ArgumentError
 
@@ -14,10 +13,6 @@ __all__ = ["Receipt", "check_length", "check_receipt", "checked_receipts", "curr
 
 Receipt = tuple[int, str, int]
 """Offset, consumer and attempt: what names one delivery."""
-
-_IN_FLIGHT: Final = int(State.IN_FLIGHT)
-_DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
-_BLOCKED: Final = int(State.BLOCKED)
 
 
 def check_receipt(offset: object, consumer: object, attempt: object) -> None:
@@ -69,11 +64,11 @@ def explain_ignored(entry: Entry | None, ended: Sequence[Ended], offset: int, co
 def _reason(entry: Entry | None, ended: Sequence[Ended], consumer: str, attempt: int) -> IgnoredReason:
     if entry is None:
         return IgnoredReason.UNKNOWN_OFFSET
-    if entry.state == _DEAD_LETTERING:
+    if entry.state == DEAD_LETTERING:
         return IgnoredReason.DEAD_LETTERING
-    if entry.state == _BLOCKED:
+    if entry.state == BLOCKED:
         return IgnoredReason.BLOCKED
-    if entry.state == _IN_FLIGHT and attempt == entry.attempt:
+    if entry.state == IN_FLIGHT and attempt == entry.attempt:
         return IgnoredReason.NOT_HOLDER
     had = next((name for made, name in ended if made == attempt), None)
     if had is not None:

@@ -1,15 +1,16 @@
-"""The window of larger drain units by itself: what it does otherwise than the window of keys, call by call."""
+"""The window with a gate of larger drain units: what it does otherwise than with that of keys, call by call."""
 
 import copy
 
 import pytest
 from tests.alphabet import AlphabetRing
 
-from keyshared._dispatch.unit_window import UnitWindow, window_for
+from keyshared._dispatch.unit_gate import UnitGate, window_for
+from keyshared._window.gate import KeyGate
 from keyshared._window.lanes import ALONE
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.errors import EntryStateError, InvariantError
-from keyshared.window import Consumer, Entry, InFlightWindow, State
+from keyshared.window import Consumer, Entry, InFlightWindow, Lane, State
 
 
 class Owners:
@@ -30,9 +31,9 @@ class Owners:
 class Desk:
     """A window with ann, bob and cat connected, whoever of them the ring names."""
 
-    def __init__(self, *names: str, unit: DrainUnit = DrainUnit.RANGE, limit: int = 5, **limits: int) -> None:
+    def __init__(self, *names: str, gate: type[UnitGate] = UnitGate, limit: int = 5, **limits: int) -> None:
         self.owners = Owners(*names)
-        self.window = UnitWindow(self.owners, unit=unit, **{"capacity": 20, **limits})  # type: ignore[arg-type]
+        self.window = InFlightWindow(self.owners, gate=gate(DrainUnit.RANGE, self.owners), **{"capacity": 20, **limits})  # type: ignore[arg-type]
         self.consumers = [
             self.window.add(Consumer(name, order, limit)) for order, name in enumerate(("ann", "bob", "cat"))
         ]
@@ -76,9 +77,9 @@ def seen(granted: list[Entry]) -> list[tuple[int, str]]:
     ]
 
 
-def test_a_configuration_of_keys_gets_the_window_of_keys() -> None:
-    kinds = {unit: type(window_for(DispatcherConfig(unit=unit), Owners())) for unit in DrainUnit}
-    assert {DrainUnit.KEY: InFlightWindow, DrainUnit.HASH: UnitWindow, DrainUnit.RANGE: UnitWindow} == kinds
+def test_a_configuration_of_keys_gets_the_gate_of_keys() -> None:
+    kinds = {unit: type(window_for(DispatcherConfig(unit=unit), Owners())._gate) for unit in DrainUnit}
+    assert {DrainUnit.KEY: KeyGate, DrainUnit.HASH: UnitGate, DrainUnit.RANGE: UnitGate} == kinds
 
 
 def test_the_only_message_of_a_key_needs_no_lane_while_its_unit_is_its_owners() -> None:
@@ -122,6 +123,9 @@ def test_messages_without_a_key_are_settled_as_ever() -> None:
     desk = Desk("bob", limit=1)
     assert [(0, "ann"), (1, "bob"), (2, "cat")] == desk.offer(None, None, None, None)
     assert [(3, "bob")] == desk.settle(1)
+    desk.window.move(desk.at(3), State.QUEUED)
+    assert [(3, "bob")] == seen(desk.window.wake())
+    desk.window.check_invariants()
 
 
 def test_a_payload_that_was_read_for_somebody_does_not_go_past_what_others_hold() -> None:
@@ -180,9 +184,103 @@ def test_a_copy_goes_on_by_itself() -> None:
         assert [(1, "ann")] == each.settle(0)
 
 
-def test_it_notices_what_only_a_fault_could_bring_about() -> None:
-    desk = Desk("bob")
-    desk.offer(b"a", b"a2")
-    desk.window.enlist(desk.window._lane_of(desk.at(0)), desk.window.draining)
-    with pytest.raises(InvariantError):
-        desk.window.check_invariants()
+class Deaf(UnitGate):
+    """Notes no unit of a lane."""
+
+    def place(self, lane: Lane, key: bytes) -> None:
+        """Do nothing, or rather keep what was noted for another placement."""
+        super().place(lane, key)
+        lane.unit += 1
+
+
+class CountsNoBegin(UnitGate):
+    """Counts no delivery that goes out the long way."""
+
+    def opened(self, entry: Entry) -> None:
+        """Do nothing."""
+
+
+class CountsNoShortBegin(UnitGate):
+    """Counts no delivery that goes out the short way."""
+
+    def admits(self, entry: Entry, owner: Consumer) -> bool:  # noqa: ARG002  # that is the fault
+        """Let it go."""
+        return True
+
+
+class CountsNoShortEnd(UnitGate):
+    """Counts no delivery that ends the short way."""
+
+    def releases(self, entry: Entry) -> bool:  # noqa: ARG002  # that is the fault
+        """Let it end."""
+        return True
+
+
+class CountsNoEnd(UnitGate):
+    """Counts no delivery that ends the long way."""
+
+    def closed(self, entry: Entry) -> None:
+        """Do nothing."""
+
+
+class NotesNobodyWho(UnitGate):
+    """Forgets who drains."""
+
+    def wait(self, lane: Lane) -> None:
+        """Do nothing."""
+
+
+class StaysBehind(UnitGate):
+    """Knows the placement of before for ever."""
+
+    def follow(self, version: int) -> None:
+        """Do nothing."""
+
+
+class KeepsNobody(UnitGate):
+    """Lets every lane go."""
+
+    def keeps(self, lane: Lane, owner: Consumer) -> bool:  # noqa: ARG002  # that is the fault
+        """Let it go."""
+        return False
+
+
+class WakesNobody(UnitGate):
+    """Does not look again at those whom somebody has stopped to keep."""
+
+    def take_vacated(self) -> list[Lane]:
+        """Forget them."""
+        super().take_vacated()
+        return []
+
+
+def live(gate: type[UnitGate]) -> None:
+    """Let messages go out, wait, be put back and settled by every way there is, and recount after each step."""
+    desk = Desk("bob", gate=gate, per_key=2)
+    desk.offer(b"a", b"b", b"b", b"b", None)
+    desk.settle(1)
+    desk.are("cat")
+    desk.window.set_limit(desk.consumers[2], 0)  # c waits for bob first, and not for room at cat
+    desk.offer(b"c")
+    desk.window.set_limit(desk.consumers[2], 5)
+    desk.window.move(desk.at(2), State.RETRY_WAIT)
+    desk.window.wake()
+    desk.window.check_invariants()
+    for offset in (0, 3, 4, 5):
+        desk.settle(offset)
+
+
+def test_what_the_faulty_gates_are_put_through_is_nothing_to_a_sound_one() -> None:
+    live(UnitGate)
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        *(Deaf, CountsNoBegin, CountsNoShortBegin, CountsNoShortEnd, CountsNoEnd),
+        *(NotesNobodyWho, StaysBehind, KeepsNobody, WakesNobody),
+    ],
+)
+def test_a_recount_notices_what_a_faulty_gate_leaves_out(gate: type[UnitGate]) -> None:
+    with pytest.raises((InvariantError, KeyError)):
+        live(gate)
