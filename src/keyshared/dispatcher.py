@@ -51,6 +51,7 @@ from keyshared._window.lanes import Entry, State, WatchedList
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
+    Call,
     Deliver,
     Effect,
     Ignored,
@@ -80,10 +81,14 @@ SNAPSHOT_VERSION: Final = 1
 NO_ITEM: Final[Any] = None
 """What comes back with a message whose host gave nothing along, whatever type its items have."""
 
-_LOADING: Final = int(State.LOADING)
 _IN_FLIGHT: Final = int(State.IN_FLIGHT)
-_DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
-_BLOCKED: Final = int(State.BLOCKED)
+_WAITS_FOR: Final = {
+    Call.DEAD_LETTERED: (int(State.DEAD_LETTERING), IgnoredReason.NOT_DEAD_LETTERING),
+    Call.LOADED: (int(State.LOADING), IgnoredReason.NOT_LOADING),
+    Call.PARK: (int(State.BLOCKED), IgnoredReason.NOT_BLOCKED),
+    Call.UNBLOCK_OFFSET: (int(State.BLOCKED), IgnoredReason.NOT_BLOCKED),
+}
+"""The state of a message that waits for a call of the host, and why the call is ignored in any other."""
 
 
 class KeySharedDispatcher(Generic[Item]):
@@ -377,18 +382,16 @@ class KeySharedDispatcher(Generic[Item]):
         """
         check_length("delay_ms", delay_ms, at_least=0)
 
-        def fail(entry: Entry, notices: list[Effect]) -> None:
-            self._endings.fail(entry, notices, self._now, delay_ms=delay_ms)
-
-        return self._answer((offset, consumer, attempt), now_ms, fail)
+        receipt = (offset, consumer, attempt)
+        return self._end(Call.NACK, ReleaseReason.NACKED, receipt, now_ms, delay_ms)
 
     def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Say that no retry can help: the message is poison now. As `nack`, without the retries."""
-        return self._answer((offset, consumer, attempt), now_ms, self._endings.reject)
+        return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), now_ms)
 
     def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Give a delivery back untouched: it is delivered again, and no failure is counted. Returns as `nack`."""
-        return self._answer((offset, consumer, attempt), now_ms, self._endings.release)
+        return self._end(Call.RELEASE, ReleaseReason.RELEASED, (offset, consumer, attempt), now_ms)
 
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
@@ -412,11 +415,12 @@ class KeySharedDispatcher(Generic[Item]):
         check_length("extend_ms", extend_ms, at_least=1)
         length = self._config.ack_timeout_ms if extend_ms is None else extend_ms
 
-        def extend(entry: Entry, _: list[Effect]) -> None:
-            if length is not None:
-                self._timers.start(entry, self._now + length)
-
-        return self._answer((offset, consumer, attempt), now_ms, extend)
+        entry = self._answered(Call.EXTEND, (offset, consumer, attempt), now_ms)
+        if isinstance(entry, Ignored):
+            return [entry]
+        if length is not None:
+            self._timers.start(entry, self._now + length)
+        return []
 
     # poison, spill, the log
 
@@ -426,7 +430,12 @@ class KeySharedDispatcher(Generic[Item]):
         Returns:
             What its key may deliver now; `Ignored` if no dead letter of it was asked for.
         """
-        return self._confirm(offset, _DEAD_LETTERING, IgnoredReason.NOT_DEAD_LETTERING, now_ms, self._endings.archived)
+        return self._confirm(
+            Call.DEAD_LETTERED,
+            offset,
+            now_ms,
+            self._endings.archived,
+        )
 
     def loaded(self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Hand in the payload that a `Load` asked for.
@@ -438,7 +447,7 @@ class KeySharedDispatcher(Generic[Item]):
         def provide(entry: Entry, _: list[Effect]) -> None:
             self._window.provide(entry, item)
 
-        return self._confirm(offset, _LOADING, IgnoredReason.NOT_LOADING, now_ms, provide)
+        return self._confirm(Call.LOADED, offset, now_ms, provide)
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Give up one blocked message: it is settled, and its key goes on.
@@ -446,7 +455,7 @@ class KeySharedDispatcher(Generic[Item]):
         Returns:
             `Settled`, and what its key may deliver now; `Ignored` if the message is not blocked.
         """
-        return self._confirm(offset, _BLOCKED, IgnoredReason.NOT_BLOCKED, now_ms, self._endings.park)
+        return self._confirm(Call.PARK, offset, now_ms, self._endings.park)
 
     def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Let all blocked messages of a key be tried again with no failure counted, and end its quarantine.
@@ -482,7 +491,7 @@ class KeySharedDispatcher(Generic[Item]):
         def go_on(entry: Entry, _: list[Effect]) -> None:
             self._endings.unblock_one(entry, reset_failures=reset_failures)
 
-        return self._confirm(offset, _BLOCKED, IgnoredReason.NOT_BLOCKED, now_ms, go_on)
+        return self._confirm(Call.UNBLOCK_OFFSET, offset, now_ms, go_on)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Say that a message can no longer be read: it is settled now, or when the delivery that is open ends.
@@ -542,7 +551,7 @@ class KeySharedDispatcher(Generic[Item]):
         """
         now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
-        self._membership.join(name, filters, weight, limit, notices)
+        self._membership.join(name, filters, weight, limit, notices, now=now)
         self._now = now
         return self._outbox.wake(notices, now)
 
@@ -564,7 +573,7 @@ class KeySharedDispatcher(Generic[Item]):
         """
         now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
-        self._membership.leave(name, now, drain_ms, notices)
+        self._membership.leave(name, drain_ms, notices, now=now)
         self._now = now
         return self._outbox.wake(notices, now)
 
@@ -595,7 +604,7 @@ class KeySharedDispatcher(Generic[Item]):
         """
         now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
-        self._membership.activate(name, notices, resumed=resumed)
+        self._membership.activate(name, notices, now=now, resumed=resumed)
         self._now = now
         return self._outbox.wake(notices, now)
 
@@ -705,10 +714,10 @@ class KeySharedDispatcher(Generic[Item]):
             if isinstance(timed, Entry):
                 self._endings.due(timed, notices, now)
             elif isinstance(timed, Member):
-                self._membership.deadline_reached(timed, notices)
+                self._membership.deadline_reached(timed, notices, now=now)
             else:  # nothing else has a deadline
                 for entry in cast("DrainDeadlines", self._drains).expire(cast("Drain", timed)):
-                    self._endings.release(entry, notices, ReleaseReason.DRAIN_TIMEOUT)
+                    self._endings.end(entry, ReleaseReason.DRAIN_TIMEOUT, notices, now)
         return self._outbox.wake(notices, now)
 
     # queries
@@ -862,26 +871,33 @@ class KeySharedDispatcher(Generic[Item]):
         self._outbox.go_on(paused=data.field("paused").flag())
         self._admission.begin()
 
-    def _answer(
-        self, receipt: Receipt, now_ms: int | None, act: Callable[[Entry, list[Effect]], None]
-    ) -> list[Effect[Item]]:
-        """Act on the delivery that a receipt names, if it is current."""
+    def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
+        """Find the delivery that a receipt names, if it is current, and take the time of the call."""
         now = checked_now(now_ms, self._now)
         check_receipt(*receipt)
         self._now = now
         entry = current(self._members, *receipt)
-        if entry is None:
-            return [explain_ignored(self._window.find(receipt[0]), self._endings.ended(receipt[0]), *receipt)]
+        if entry is not None:
+            return entry
+        return explain_ignored(call, receipt, self._window.find(receipt[0]), self._endings.ended(receipt[0]))
+
+    def _end(
+        self, call: Call, reason: ReleaseReason, receipt: Receipt, now_ms: int | None, delay_ms: int | None = None
+    ) -> list[Effect[Item]]:
+        """End the delivery that a receipt names, as its consumer asks."""
+        entry = self._answered(call, receipt, now_ms)
+        if isinstance(entry, Ignored):
+            return [entry]
         notices: list[Effect] = []
-        act(entry, notices)
-        return self._outbox.wake(notices, now)
+        self._endings.end(entry, reason, notices, self._now, delay_ms=delay_ms)
+        return self._outbox.wake(notices, self._now)
 
     def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect[Item]]:
         """Answer an ack that does not name a current delivery."""
         check_receipt(offset, consumer, attempt)
         self._now = now
         entry = self._window.find(offset)
-        ignored = explain_ignored(entry, self._endings.ended(offset), offset, consumer, attempt)
+        ignored = explain_ignored(Call.ACK, (offset, consumer, attempt), entry, self._endings.ended(offset))
         if entry is None or ignored.reason is not IgnoredReason.STALE_ATTEMPT:
             return [ignored]
         if entry.state == _IN_FLIGHT:
@@ -891,21 +907,17 @@ class KeySharedDispatcher(Generic[Item]):
         return self._outbox.wake([], now)
 
     def _confirm(
-        self,
-        offset: int,
-        state: int,
-        otherwise: IgnoredReason,
-        now_ms: int | None,
-        act: Callable[[Entry, list[Effect]], None],
+        self, call: Call, offset: int, now_ms: int | None, act: Callable[[Entry, list[Effect]], None]
     ) -> list[Effect[Item]]:
-        """Act on a message that waits in a state for the host to say something."""
+        """Act on a message that waits for that call of the host."""
         now = checked_now(now_ms, self._now)
         check_offset("offset", offset)
         self._now = now
+        state, otherwise = _WAITS_FOR[call]
         entry = self._window.find(offset)
         if entry is None or entry.state != state:
             reason = IgnoredReason.UNKNOWN_OFFSET if entry is None else otherwise
-            return [Ignored(offset, None, None, reason)]
+            return [Ignored(offset, None, None, call, reason)]
         notices: list[Effect] = []
         act(entry, notices)
         return self._outbox.wake(notices, now)

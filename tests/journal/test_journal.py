@@ -66,7 +66,7 @@ class TestLate:
         before = journal.dispatcher.snapshot()
 
         (late,) = journal.apply(ack(2, 5, at_ms=20))
-        assert (1, 2, 9, "late", 5, None, "ann", 1, None) == late[:-1]
+        assert (1, 2, 9, "late", 5, None, "ann", 1, None, None, None) == late[:-1]
         assert late.reason == "it comes after a command that stands behind it"
         assert before == journal.dispatcher.snapshot()
         assert 3 == journal.sequence

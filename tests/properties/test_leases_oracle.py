@@ -133,7 +133,9 @@ def event_of(effect: Effect) -> tuple[Any, ...] | None:
     name = EVENTS.get(type(effect))
     if name is None or isinstance(effect, CursorAdvanced):
         return None
-    return (name, effect[0], effect[1]) if isinstance(effect, Released) else (name, effect[0])
+    if isinstance(effect, Released):
+        return (name, effect.offset, effect.consumer, effect.failures, effect.retry_at_ms)
+    return (name, effect[0])
 
 
 def in_plain_words(result: object) -> object:

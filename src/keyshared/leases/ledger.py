@@ -204,7 +204,6 @@ class LeaseLedger:
 
     def fail(self, delivery: Deliver, delay_ms: int) -> list[Effect]:
         """End the lease of a message; the delivery has counted."""
-        self.book.end(delivery.offset)
         return self.note(self.dispatcher.nack(*delivery.receipt, delay_ms=delay_ms, now_ms=self.now))
 
     def leave(self, consumer: str, reason: ReleaseReason) -> list[Effect]:
@@ -224,11 +223,13 @@ class LeaseLedger:
     def _lose(self, delivery: Deliver, reason: ReleaseReason) -> list[Effect]:
         if not self.book.by_offset[delivery.offset].committed:
             return self._release(delivery)
-        return [Released(*delivery.receipt, reason), *self.fail(delivery, 0)]
+        told = self.fail(delivery, 0)
+        return [effect._replace(reason=reason) if isinstance(effect, Released) else effect for effect in told]
 
     def _release(self, delivery: Deliver) -> list[Effect]:
-        self.book.end(delivery.offset)
-        return self.note(self.dispatcher.release(*delivery.receipt, now_ms=self.now))
+        """End the reservation of a message, which was nobody's delivery: nobody is told."""
+        told = self.note(self.dispatcher.release(*delivery.receipt, now_ms=self.now))
+        return [effect for effect in told if not isinstance(effect, Released)]
 
     # queries
 

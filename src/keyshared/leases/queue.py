@@ -497,11 +497,8 @@ class LeaseQueue:
         effects, delivery = self._leased(offset, lease_id, now_ms)
         if delivery is None:
             return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        now, longest = self._ledger.now, self._config.visibility_timeout_ms
-        length = longest if extend_ms is None else min(extend_ms, longest)
-        deadline = max(self._ledger.deadline_of(offset), now + length)
-        self._dispatcher.extend(*delivery.receipt, extend_ms=deadline - now, now_ms=now)
-        return LeaseAnswer(deadline, effects)
+        self._dispatcher.extend(*delivery.receipt, extend_ms=extend_ms, now_ms=self._ledger.now)
+        return LeaseAnswer(self._ledger.deadline_of(offset), effects)
 
     # poison, spill, the log
 
