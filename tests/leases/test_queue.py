@@ -63,7 +63,7 @@ from keyshared.placement import AssignedRanges
 from keyshared.retry import Poison
 
 NOT_READY = NothingToLease(EmptyReason.NOT_READY)
-DONE: LeaseAnswer[None] = LeaseAnswer(None, [])
+DONE: LeaseAnswer[None, object] = LeaseAnswer(None, [])
 
 
 def two_of_one_key(**config: Any) -> WatchedQueue:
@@ -77,7 +77,7 @@ def expired(offset: int, consumer: str, *, at_ms: int) -> Released:
     return Released(offset, consumer, 1, ReleaseReason.ACK_TIMEOUT, 1, at_ms)
 
 
-def invalid(offset: int, lease_id: int, reason: InvalidHandleReason) -> LeaseAnswer[InvalidHandle]:
+def invalid(offset: int, lease_id: int, reason: InvalidHandleReason) -> LeaseAnswer[InvalidHandle, object]:
     return LeaseAnswer(InvalidHandle(offset, lease_id, reason), [])
 
 
@@ -191,7 +191,9 @@ class TestTwoPhases:
         assert isinstance(made.commit(reserved.id, now_ms=9).result, Lease)
 
     @pytest.mark.parametrize("use", [LeaseQueue.commit, LeaseQueue.abort])
-    def test_what_is_no_reservation_is_answered_with_the_reason(self, use: Callable[..., LeaseAnswer[object]]) -> None:
+    def test_what_is_no_reservation_is_answered_with_the_reason(
+        self, use: Callable[..., LeaseAnswer[object, object]]
+    ) -> None:
         made = two_of_one_key()
         first, second = reserve(made, "ann", 1), reserve(made, "ann", 1)
         made.commit(first.id)
@@ -358,7 +360,7 @@ class TestHandles:
         ],
         ids=["ack", "nack", "extend", "ack_many"],
     )
-    def test_every_reason(self, use: Callable[[WatchedQueue, int, int], LeaseAnswer[Any]]) -> None:
+    def test_every_reason(self, use: Callable[[WatchedQueue, int, int], LeaseAnswer[Any, Any]]) -> None:
         made = queue("ann", max_delivery_attempts=2, poison=Poison.BLOCK_AND_DEAD_LETTER)
         fill(made, *(f"a{number}" for number in range(8)))
         old = lease(made, "ann", 7, now_ms=0)
@@ -1177,7 +1179,9 @@ class TestRestart:
         assert ("ann", "bob") == (again.placement.ranges.owner_of("n1"), again.placement.ranges.owner_of("a1"))
 
     @pytest.mark.parametrize("use", [LeaseQueue.commit, LeaseQueue.abort])
-    def test_what_was_never_reserved_is_unknown_in_every_epoch(self, use: Callable[..., LeaseAnswer[object]]) -> None:
+    def test_what_was_never_reserved_is_unknown_in_every_epoch(
+        self, use: Callable[..., LeaseAnswer[object, object]]
+    ) -> None:
         made = self.held()
         made.abort(2)
         again = self.again(self.again(made, epoch=1), epoch=2)  # nothing is handed out in epoch 1

@@ -82,7 +82,7 @@ class Real:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             self.remember(name, args)
-            outcome: LeaseAnswer[Any] = getattr(self.queue, name)(*args, **kwargs, now_ms=self.now)
+            outcome: LeaseAnswer[Any, Any] = getattr(self.queue, name)(*args, **kwargs, now_ms=self.now)
             self.queue.check_invariants()
             self.events += list(filter(None, map(event_of, outcome.effects)))
             self.check_cursor(outcome.effects)

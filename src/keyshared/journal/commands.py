@@ -50,8 +50,8 @@ class Command(NamedTuple):
         key: Its key; of ``unblock`` which key.
         consumer: Who.
         attempt: Which delivery is answered.
-        duration_ms: ``delay_ms`` of a nack, ``extend_ms``, or ``drain_ms`` of a consumer that leaves. None is the None of
-            the call, not its default: the consumer drains as long as it takes; with 0 it leaves at once.
+        duration_ms: ``delay_ms`` of a nack, ``extend_ms``, or ``drain_ms`` of a consumer that leaves. None is the None
+            of the call, not its default: the consumer drains as long as it takes; with 0 it leaves at once.
         limit: Deliveries that the consumer may have open; of ``pull`` how many it takes at most.
         weight: The consumer's share.
         filters: Glob patterns of the keys that it accepts; None for all keys.

@@ -9,18 +9,19 @@ producers.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Self, TypeAlias
+from typing import Final, Generic, Self, TypeAlias
 
 from keyshared._checks import check_int, check_kind, check_offset, check_position
 from keyshared._dispatch.members import MemberState
 from keyshared._dispatch.snapshot import Reader
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
     DeadLetter,
     Deliver,
     Effect,
     Ignored,
+    Item,
     Load,
     ReleaseReason,
 )
@@ -49,16 +50,18 @@ __all__ = ["LeaseQueue"]
 
 SNAPSHOT_VERSION: Final = 1
 
-Confirmation: TypeAlias = LeaseAnswer[Ignored | None]
+Confirmation: TypeAlias = LeaseAnswer[Ignored | None, Item]
 
 
-class LeaseQueue:
+class LeaseQueue(Generic[Item]):
     """Leases messages of a queue to consumers that ask, key by key in order.
 
     Every call returns a `LeaseAnswer`: the answer to whoever asked, and the effects that the host has to apply, as
     those of `KeySharedDispatcher`. There is never a `Deliver` among them, because leases carry their messages.
     ``now_ms`` is a monotonic clock in whole milliseconds, None the instant of the previous call. Every call lets time
     act, so no timer and no sweeper is needed; a call that raises has changed nothing. Not thread-safe.
+
+    The type of the items is a parameter, as with `KeySharedDispatcher`: a ``LeaseQueue[Order]`` leases orders.
 
     A consumer is one name. Where it has a group and an id, `keyshared.placement.member_name` makes one of both;
     otherwise two consumers of the same id in two groups are taken for one.
@@ -97,7 +100,7 @@ class LeaseQueue:
         placement = checked_placement(placement, config)
         self._start(config, KeySharedDispatcher(placement, config.for_dispatcher()))
 
-    def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher) -> None:
+    def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[Item]) -> None:
         self._config = config
         self._dispatcher = dispatcher
         self._ledger = LeaseLedger(config, dispatcher)
@@ -114,7 +117,7 @@ class LeaseQueue:
         *,
         now_ms: int,
         epoch: int = 0,
-        items: Mapping[int, object] | None = None,
+        items: Mapping[int, Item] | None = None,
     ) -> Self:
         """Rebuild a queue from a `snapshot`; leases and reservations go on for the time they had left.
 
@@ -185,11 +188,11 @@ class LeaseQueue:
         self,
         offset: int,
         key: Key,
-        item: object = None,
+        item: Item = NO_ITEM,
         *,
         producer: Produced | None = None,
         now_ms: int | None = None,
-    ) -> LeaseAnswer[Duplicate | None]:
+    ) -> LeaseAnswer[Duplicate | None, Item]:
         """Put a message into the queue.
 
         Args:
@@ -233,7 +236,9 @@ class LeaseQueue:
 
     # consumers
 
-    def add_consumer(self, name: str, *, weight: Weight | None = None, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def add_consumer(
+        self, name: str, *, weight: Weight | None = None, now_ms: int | None = None
+    ) -> LeaseAnswer[None, Item]:
         """Add a consumer that may ask for messages.
 
         Args:
@@ -254,7 +259,9 @@ class LeaseQueue:
         self._consumers[name] = None
         return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
 
-    def remove_consumer(self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def remove_consumer(
+        self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None
+    ) -> LeaseAnswer[None, Item]:
         """Remove a consumer; its keys go to others.
 
         Args:
@@ -282,7 +289,7 @@ class LeaseQueue:
         self._consumers.pop(name, None)
         return LeaseAnswer(None, self._ledger.merged(effects, lost, left))
 
-    def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Place keys in another way: a range was assigned, split or released.
 
         A key that moves waits until its previous owner's leases and reservations of it have ended.
@@ -304,7 +311,7 @@ class LeaseQueue:
 
     def reserve(
         self, consumer: str, most: int = 1, *, now_ms: int | None = None
-    ) -> LeaseAnswer[Reservation | NothingToLease]:
+    ) -> LeaseAnswer[Reservation[Item] | NothingToLease, Item]:
         """Reserve messages: nobody else gets them until `commit`, `abort` or the reservation's deadline.
 
         The first of two phases, for a host that writes leases down before it hands them out: between the two
@@ -333,7 +340,9 @@ class LeaseQueue:
         grant = self._book.reserve(consumer, taken, deadline)
         return LeaseAnswer(Reservation(grant.id, consumer, grant.messages, deadline), effects)
 
-    def commit(self, reservation_id: int, *, now_ms: int | None = None) -> LeaseAnswer[Lease | InvalidReservation]:
+    def commit(
+        self, reservation_id: int, *, now_ms: int | None = None
+    ) -> LeaseAnswer[Lease[Item] | InvalidReservation, Item]:
         """Make a lease of a reservation: the delivery counts, and the visibility timeout starts.
 
         Args:
@@ -355,7 +364,7 @@ class LeaseQueue:
         self._book.commit(grant)
         return LeaseAnswer(self._new_lease(grant), effects)
 
-    def abort(self, reservation_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidReservation | None]:
+    def abort(self, reservation_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidReservation | None, Item]:
         """Return a reservation to the queue; nothing is counted.
 
         Args:
@@ -376,7 +385,7 @@ class LeaseQueue:
 
     def consume(
         self, consumer: str, most: int = 1, *, now_ms: int | None = None
-    ) -> LeaseAnswer[Lease | NothingToLease]:
+    ) -> LeaseAnswer[Lease[Item] | NothingToLease, Item]:
         """Lease messages at once: `reserve` and `commit` in one, for a host that has nothing to write in between.
 
         Args:
@@ -399,7 +408,7 @@ class LeaseQueue:
 
     # answers
 
-    def ack(self, offset: int, lease_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidHandle | None]:
+    def ack(self, offset: int, lease_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidHandle | None, Item]:
         """Settle a message.
 
         Args:
@@ -421,7 +430,9 @@ class LeaseQueue:
         answer = self._dispatcher.ack(*delivery.receipt, now_ms=self._ledger.now)
         return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
-    def ack_many(self, handles: Iterable[Handle], *, now_ms: int | None = None) -> LeaseAnswer[list[InvalidHandle]]:
+    def ack_many(
+        self, handles: Iterable[Handle], *, now_ms: int | None = None
+    ) -> LeaseAnswer[list[InvalidHandle], Item]:
         """Settle several messages at one instant.
 
         Args:
@@ -451,7 +462,7 @@ class LeaseQueue:
 
     def nack(
         self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
-    ) -> LeaseAnswer[InvalidHandle | None]:
+    ) -> LeaseAnswer[InvalidHandle | None, Item]:
         """End a delivery that failed: the message comes back after a delay, or is poison by now. Its key waits.
 
         Args:
@@ -475,7 +486,7 @@ class LeaseQueue:
 
     def extend(
         self, offset: int, lease_id: int, *, extend_ms: int | None = None, now_ms: int | None = None
-    ) -> LeaseAnswer[int | InvalidHandle]:
+    ) -> LeaseAnswer[int | InvalidHandle, Item]:
         """Move the deadline of one message of a lease; no delivery is counted.
 
         Args:
@@ -502,7 +513,7 @@ class LeaseQueue:
 
     # poison, spill, the log
 
-    def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> Confirmation:
+    def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> Confirmation[Item]:
         """Confirm that a `DeadLetter` is written; only then is its message settled, or blocked if the policy says so.
 
         Returns:
@@ -514,7 +525,7 @@ class LeaseQueue:
             self._ledger.holes.settled(offset)
         return self._confirmation(effects, answer)
 
-    def loaded(self, offset: int, item: object = None, *, now_ms: int | None = None) -> Confirmation:
+    def loaded(self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None) -> Confirmation[Item]:
         """Hand in the item that a `Load` asked for; the message can be leased from then on.
 
         Returns:
@@ -523,7 +534,7 @@ class LeaseQueue:
         effects = self._before(offset, now_ms)
         return self._confirmation(effects, self._dispatcher.loaded(offset, item, now_ms=self._ledger.now))
 
-    def park(self, offset: int, *, now_ms: int | None = None) -> Confirmation:
+    def park(self, offset: int, *, now_ms: int | None = None) -> Confirmation[Item]:
         """Settle a blocked message that is given up; its key goes on.
 
         Returns:
@@ -532,7 +543,9 @@ class LeaseQueue:
         effects = self._before(offset, now_ms)
         return self._confirmation(effects, self._ledger.note(self._dispatcher.park(offset, now_ms=self._ledger.now)))
 
-    def unblock_offset(self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None) -> Confirmation:
+    def unblock_offset(
+        self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None
+    ) -> Confirmation[Item]:
         """Deliver one blocked message again.
 
         Args:
@@ -548,7 +561,7 @@ class LeaseQueue:
         answer = self._dispatcher.unblock_offset(offset, reset_failures=reset_failures, now_ms=self._ledger.now)
         return self._confirmation(effects, answer)
 
-    def unblock(self, key: Key, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def unblock(self, key: Key, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Deliver all blocked messages of a key again, counted anew, and end its quarantine.
 
         Args:
@@ -563,7 +576,7 @@ class LeaseQueue:
         effects = self._dispatcher.unblock(key, now_ms=now)
         return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
 
-    def gone(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def gone(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Settle a message that has expired: now, or when the lease that covers it ends.
 
         Returns:
@@ -573,7 +586,7 @@ class LeaseQueue:
         answer = self._ledger.note(self._dispatcher.gone(offset, now_ms=self._ledger.now))
         return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
-    def truncate(self, before: int, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def truncate(self, before: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Begin the queue at an offset: `gone` for everything outstanding below it."""
         effects = self._before(before, now_ms)
         answer = self._ledger.note(self._dispatcher.truncate(before, now_ms=self._ledger.now))
@@ -586,7 +599,7 @@ class LeaseQueue:
         deadlines = (self._book.next_deadline, self._dispatcher.next_deadline_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def handle_timeout(self, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def handle_timeout(self, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """End what is over by now, and do nothing else.
 
         Args:
@@ -649,7 +662,7 @@ class LeaseQueue:
         grant = self._book.by_offset.get(offset)
         return message.failures + (grant is not None and grant.committed)
 
-    def leases(self) -> list[Lease]:
+    def leases(self) -> list[Lease[Item]]:
         """Return what is leased, by id; deadlines are those of the message that expires first. O(result)."""
         return [
             Lease(grant.id, grant.consumer, grant.messages, min(map(self._ledger.deadline_of, grant.deliveries)))
@@ -657,7 +670,7 @@ class LeaseQueue:
             if grant.committed
         ]
 
-    def reservations(self) -> list[Reservation]:
+    def reservations(self) -> list[Reservation[Item]]:
         """Return what is reserved, by id. O(result)."""
         return [
             Reservation(grant.id, grant.consumer, grant.messages, grant.deadline)
@@ -690,7 +703,7 @@ class LeaseQueue:
         self._check_consumer(consumer)
         return self._ledger.why_empty(consumer)
 
-    def outstanding_effects(self) -> list[Effect]:
+    def outstanding_effects(self) -> list[Effect[Item]]:
         """Return every obligation of the host that is not met: `DeadLetter`, then `Load`, each by offset. O(n)."""
         return [effect for effect in self._dispatcher.outstanding_effects() if isinstance(effect, DeadLetter | Load)]
 
@@ -726,17 +739,17 @@ class LeaseQueue:
 
     # inside
 
-    def _at(self, now_ms: int | None) -> list[Effect]:
+    def _at(self, now_ms: int | None) -> list[Effect[Item]]:
         """What time did until now; asked only once nothing but the clock can raise any more."""
         return self._ledger.begin(self._ledger.checked_now(now_ms))
 
-    def _before(self, offset: int, now_ms: int | None) -> list[Effect]:
+    def _before(self, offset: int, now_ms: int | None) -> list[Effect[Item]]:
         check_offset("offset", offset)
         return self._at(now_ms)
 
     def _take(
         self, consumer: str, most: int, now_ms: int | None
-    ) -> tuple[list[Effect], list[Deliver] | NothingToLease]:
+    ) -> tuple[list[Effect[Item]], list[Deliver[Item]] | NothingToLease]:
         """What time did, and the deliveries that a consumer gets now."""
         self._check_consumer(consumer)
         check_int("most", most, 1)
@@ -744,20 +757,24 @@ class LeaseQueue:
         taken, others = self._ledger.take(consumer, most)
         return self._ledger.merged(effects, others), taken
 
-    def _new_lease(self, grant: Grant) -> Lease:
+    def _new_lease(self, grant: Grant) -> Lease[Item]:
         deadline = self._ledger.now + self._config.visibility_timeout_ms
         return Lease(grant.id, grant.consumer, grant.messages, deadline)
 
-    def _confirmation(self, effects: list[Effect], answer: list[Effect]) -> Confirmation:
+    def _confirmation(self, effects: list[Effect[Item]], answer: list[Effect[Item]]) -> Confirmation[Item]:
         if answer and isinstance(answer[0], Ignored):
             return LeaseAnswer(answer[0], effects)
         return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
-    def _leased(self, offset: int, lease_id: int, now_ms: int | None) -> tuple[list[Effect], Deliver | None]:
+    def _leased(
+        self, offset: int, lease_id: int, now_ms: int | None
+    ) -> tuple[list[Effect[Item]], Deliver[Item] | None]:
         _check_handle(offset, lease_id)
         return self._at(now_ms), self._book.leased(offset, lease_id)
 
-    def _reserved(self, reservation_id: int, now_ms: int | None) -> tuple[list[Effect], Grant | InvalidReservation]:
+    def _reserved(
+        self, reservation_id: int, now_ms: int | None
+    ) -> tuple[list[Effect[Item]], Grant | InvalidReservation]:
         if type(reservation_id) is not int:
             raise ConfigError("reservation_id", reservation_id, "be an int")
         return self._at(now_ms), self._book.reserved(reservation_id)
