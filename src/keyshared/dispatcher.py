@@ -95,8 +95,10 @@ class KeySharedDispatcher(Generic[Item]):
     """Hands messages of one key to one consumer at a time, in order, and different keys to different consumers at once.
 
     Every input returns the effects that the host has to apply, in order: see `keyshared.effects`. ``now_ms`` is a
-    monotonic clock in whole milliseconds; None means the instant of the previous call. A call that raises has changed
-    nothing. Not thread-safe: read the clock, call, and queue the effects in one critical section, and let one task
+    monotonic clock in whole milliseconds; None means the instant of the previous call, and time that goes back raises
+    `ClockError`. A receipt is offset, consumer and attempt of a delivery; what cannot be one raises `ConfigError`. A
+    call for a consumer that is not connected, or only drains, raises `UnknownConsumerError`. A call that raises has
+    changed nothing. Not thread-safe: read the clock, call, and queue the effects in one critical section, and let one task
     apply them.
 
     The type of the items is a parameter: a ``KeySharedDispatcher[Order]`` takes orders, and its `Deliver` carry orders.
@@ -236,7 +238,6 @@ class KeySharedDispatcher(Generic[Item]):
             offset: Greater than any offered before.
             key: What the message is ordered by; None for nothing.
             item: A passenger that comes back with its `Deliver`.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Deliver` if it goes out at once; `Spilled` if its payload is not wanted now; `Skipped` if no consumer
@@ -244,7 +245,6 @@ class KeySharedDispatcher(Generic[Item]):
             settled above the position of a token can let the cursor pass: `CursorAdvanced`.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
             ConfigError: The offset has more than 63 bits.
@@ -281,7 +281,6 @@ class KeySharedDispatcher(Generic[Item]):
 
         Args:
             messages: Tuples of offset, key and passenger, at most `free_slots` of them.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             As `offer`.
@@ -302,19 +301,12 @@ class KeySharedDispatcher(Generic[Item]):
 
         Args:
             offset: Offset of the delivery; the three together are its `Deliver.receipt`.
-            consumer: Who got it.
-            attempt: Which delivery of the message it was.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The deliveries that are possible now, then `CursorAdvanced` if the cursor moved. `Ignored` alone if the
             receipt does not name the current delivery; but a late ack, one of a delivery that was made to that consumer
             and has ended, settles a message that is not open at that moment, and is noted of one that is open again:
             however that delivery ends, it will count as acked.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a receipt.
 
         Complexity:
             O(1) amortised plus what is delivered; O(log n) for a late ack.
@@ -343,13 +335,11 @@ class KeySharedDispatcher(Generic[Item]):
 
         Args:
             receipts: `Deliver.receipt` of each.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             As `ack`.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConfigError: Something else than receipts was given; then nothing was settled.
         """
         now = checked_now(now_ms, self._now)
@@ -363,18 +353,13 @@ class KeySharedDispatcher(Generic[Item]):
         """Say that a delivery failed: the message is retried after a delay, or is poison by now. Its key waits.
 
         Args:
-            offset: Offset of the delivery.
-            consumer: Who got it.
-            attempt: Which delivery of the message it was.
             delay_ms: A delay that the consumer asks for; makes the policy's longer, never shorter.
-            now_ms: Monotonic milliseconds.
 
         Returns:
-            What the poison policy decided, and the deliveries that the freed consumer gets; `Ignored` alone if the
-            receipt does not name the current delivery.
+            `Released`, what the poison policy decided, and the deliveries that the freed consumer gets; `Ignored` alone
+            if the receipt does not name the current delivery.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConfigError: That cannot be a receipt, or the delay is not an int of at least 0.
 
         Source:
@@ -399,17 +384,12 @@ class KeySharedDispatcher(Generic[Item]):
         """Give a delivery more time.
 
         Args:
-            offset: Offset of the delivery.
-            consumer: Who got it.
-            attempt: Which delivery of the message it was.
             extend_ms: From ``now_ms`` on; by default the configured ack timeout.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             ``[]``, or `Ignored` if the receipt does not name the current delivery.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConfigError: That cannot be a receipt, or the time is not an int of at least 1.
         """
         check_length("extend_ms", extend_ms, at_least=1)
@@ -430,12 +410,7 @@ class KeySharedDispatcher(Generic[Item]):
         Returns:
             What its key may deliver now; `Ignored` if no dead letter of it was asked for.
         """
-        return self._confirm(
-            Call.DEAD_LETTERED,
-            offset,
-            now_ms,
-            self._endings.archived,
-        )
+        return self._confirm(Call.DEAD_LETTERED, offset, now_ms, self._endings.archived)
 
     def loaded(self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Hand in the payload that a `Load` asked for.
@@ -462,7 +437,6 @@ class KeySharedDispatcher(Generic[Item]):
 
         Args:
             key: The key; None for all blocked messages without one.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The deliveries that are possible now.
@@ -479,10 +453,8 @@ class KeySharedDispatcher(Generic[Item]):
         """Let one blocked message be tried again.
 
         Args:
-            offset: The message.
             reset_failures: Whether all retries are granted anew; if not, it gets one more delivery, and is poison
                 again if that fails too.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The deliveries that are possible now; `Ignored` if the message is not blocked.
@@ -536,13 +508,11 @@ class KeySharedDispatcher(Generic[Item]):
             filters: Glob patterns of the keys it accepts; none for all.
             weight: Its share relative to the others'; by default 1, or what a placement that already names it gives it.
             limit: Deliveries it may have open; by default the configured limit. 0 to begin with lets it pull.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The deliveries that are possible now.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConsumerExistsError: The name is connected.
             ConfigError: The name, a pattern, the weight or the limit can never work.
 
@@ -562,13 +532,11 @@ class KeySharedDispatcher(Generic[Item]):
             name: Who leaves; an unknown name is ignored.
             drain_ms: How long it may finish what it holds; None for as long as it takes. Its keys move at once, and
                 each goes on when its open deliveries have ended.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Released` for what it held, and the deliveries that are possible now.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConfigError: The time is not an int of at least 0.
         """
         now = checked_now(now_ms, self._now)
@@ -591,16 +559,10 @@ class KeySharedDispatcher(Generic[Item]):
         """Say that a consumer is back.
 
         Args:
-            name: Who.
             resumed: Whether it still has what it held; if not, that is sent again, and counts as a failure.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Released` for what is sent again, and the deliveries that are possible now.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
-            UnknownConsumerError: It is not connected, or only drains.
         """
         now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
@@ -615,9 +577,7 @@ class KeySharedDispatcher(Generic[Item]):
             The deliveries that are possible now.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConfigError: The limit is not an int of at least 0.
-            UnknownConsumerError: It is not connected, or only drains.
         """
         now = checked_now(now_ms, self._now)
         self._membership.set_limit(name, limit)
@@ -628,21 +588,17 @@ class KeySharedDispatcher(Generic[Item]):
         """Hand a consumer some of what waits for it, whatever its limit: for those who ask and have a limit of 0.
 
         Args:
-            name: Who asks.
             most: How many messages it takes, an int of at least 1.
             only: Hand out nothing but this offset, and that out of its turn; nothing if it has to wait for more than
                 room at the consumer. If it is the lowest one outstanding and spilled, there is a `Load` though the
                 window may be full.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The deliveries, and a `Load` in place of one that has to be read again: once it is `loaded`, ask again.
             ``[]`` if nothing waits for it, or it is inactive.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConfigError: ``most`` or ``only`` can never work.
-            UnknownConsumerError: It is not connected, or only drains.
 
         Complexity:
             O(what is handed out); with ``only`` O(log n).
@@ -701,9 +657,6 @@ class KeySharedDispatcher(Generic[Item]):
         Returns:
             `Released`, `Evicted` and what policies decided, in the order in which it fell due; then the deliveries that
             are possible now.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
 
         Complexity:
             O(log n) for each deadline that is due; never a scan.

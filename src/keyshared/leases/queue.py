@@ -58,8 +58,10 @@ class LeaseQueue(Generic[Item]):
 
     Every call returns a `LeaseAnswer`: the answer to whoever asked, and the effects that the host has to apply, as
     those of `KeySharedDispatcher`. There is never a `Deliver` among them, because leases carry their messages.
-    ``now_ms`` is a monotonic clock in whole milliseconds, None the instant of the previous call. Every call lets time
-    act, so no timer and no sweeper is needed; a call that raises has changed nothing. Not thread-safe.
+    ``now_ms`` is a monotonic clock in whole milliseconds, None the instant of the previous call; time that goes back
+    raises `ClockError`. A handle is an offset and the id of the lease that covers it; what cannot be one raises
+    `ConfigError`. A consumer that was not added, or has left, raises `UnknownConsumerError`. Every call lets time act,
+    so no timer and no sweeper is needed; a call that raises has changed nothing. Not thread-safe.
 
     The type of the items is a parameter, as with `KeySharedDispatcher`: a ``LeaseQueue[Order]`` leases orders.
 
@@ -201,14 +203,12 @@ class LeaseQueue(Generic[Item]):
             item: A passenger that comes back in its lease.
             producer: Who sent it, and a number that rises strictly; a number seen before makes it a duplicate. Not
                 asked of messages that the queue knew before a restart.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             None, or `Duplicate`: the offset was not used. `Spilled` is among the effects if the item is not wanted
             now.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
             WindowFullError: `free_slots` is 0.
@@ -227,11 +227,7 @@ class LeaseQueue(Generic[Item]):
         return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
 
     def forget_producer(self, client_id: str) -> None:
-        """Forget the numbers of a producer that will never repeat anything.
-
-        Args:
-            client_id: Which one.
-        """
+        """Forget the numbers of a producer that will never repeat anything."""
         self._producers.forget(client_id)
 
     # consumers
@@ -242,12 +238,9 @@ class LeaseQueue(Generic[Item]):
         """Add a consumer that may ask for messages.
 
         Args:
-            name: Its name.
             weight: Its share, where the placement knows shares.
-            now_ms: Monotonic milliseconds.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConsumerExistsError: The name is there, perhaps still draining; `remove_consumer` ends that.
             ConfigError: The name or the weight can never work.
         """
@@ -268,13 +261,11 @@ class LeaseQueue(Generic[Item]):
             name: Who leaves; an unknown name is ignored.
             drain_ms: How long it may go on with its leases and reservations; None for as long as they last. After that
                 its leases end, and each counts as a delivery that failed; its reservations are aborted.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Released` for each message of a lease that ended, and what the poison policy decided.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConfigError: The name is no text, or the time is not an int of at least 0.
         """
         now = self._ledger.checked_now(now_ms)
@@ -296,10 +287,8 @@ class LeaseQueue(Generic[Item]):
 
         Args:
             placement: Copied; consumers that it lacks are added to the copy.
-            now_ms: Monotonic milliseconds.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConfigError: With ``ordering_required`` there are no ranges.
         """
         now = self._ledger.checked_now(now_ms)
@@ -317,18 +306,11 @@ class LeaseQueue(Generic[Item]):
         The first of two phases, for a host that writes leases down before it hands them out: between the two
         the write can fail, or race with that of another connection. No delivery is counted yet.
 
-        Args:
-            consumer: Who asks.
-            most: How many messages it takes.
-            now_ms: Monotonic milliseconds.
-
         Returns:
             `Reservation`, or `NothingToLease` with the reason. A `Load` among the effects stands for a message that has
             to be read again first: hand it in with `loaded`, and ask again.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            UnknownConsumerError: The consumer was not added, or has left.
             ConfigError: ``most`` is not an int of at least 1.
         """
         effects, taken = self._take(consumer, most, now_ms)
@@ -347,14 +329,9 @@ class LeaseQueue(Generic[Item]):
 
         Args:
             reservation_id: `Reservation.id`; the lease has the same.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Lease`, or `InvalidReservation`: it has expired, for example. Then hand nothing out.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: That is no id.
         """
         effects, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
@@ -367,16 +344,8 @@ class LeaseQueue(Generic[Item]):
     def abort(self, reservation_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidReservation | None, Item]:
         """Return a reservation to the queue; nothing is counted.
 
-        Args:
-            reservation_id: `Reservation.id`.
-            now_ms: Monotonic milliseconds.
-
         Returns:
             None, or `InvalidReservation`.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: That is no id.
         """
         effects, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
@@ -388,17 +357,10 @@ class LeaseQueue(Generic[Item]):
     ) -> LeaseAnswer[Lease[Item] | NothingToLease, Item]:
         """Lease messages at once: `reserve` and `commit` in one, for a host that has nothing to write in between.
 
-        Args:
-            consumer: Who asks.
-            most: How many messages it takes.
-            now_ms: Monotonic milliseconds.
-
         Returns:
             `Lease`, or `NothingToLease`; as `reserve`.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            UnknownConsumerError: The consumer was not added, or has left.
             ConfigError: ``most`` is not an int of at least 1.
         """
         effects, taken = self._take(consumer, most, now_ms)
@@ -412,16 +374,10 @@ class LeaseQueue(Generic[Item]):
         """Settle a message.
 
         Args:
-            offset: Its offset.
             lease_id: The lease that covers it; the two together are one of `Lease.handles`.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             None, or `InvalidHandle`: nothing was changed, and a current lease of the message goes on.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a handle.
         """
         effects, delivery = self._leased(offset, lease_id, now_ms)
         if delivery is None:
@@ -437,13 +393,11 @@ class LeaseQueue(Generic[Item]):
 
         Args:
             handles: Such as `Lease.handles`.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             Those that named no current lease.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConfigError: Something else than handles was given; then nothing was settled.
         """
         now = self._ledger.checked_now(now_ms)
@@ -466,16 +420,12 @@ class LeaseQueue(Generic[Item]):
         """End a delivery that failed: the message comes back after a delay, or is poison by now. Its key waits.
 
         Args:
-            offset: Its offset.
-            lease_id: The lease that covers it.
             delay_ms: How long it waits.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             None, or `InvalidHandle`.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConfigError: That cannot be a handle, or the delay is not an int of at least 0.
         """
         check_int("delay_ms", delay_ms, 0)
@@ -490,17 +440,13 @@ class LeaseQueue(Generic[Item]):
         """Move the deadline of one message of a lease; no delivery is counted.
 
         Args:
-            offset: Its offset.
-            lease_id: The lease that covers it.
             extend_ms: From ``now_ms`` on; at most the visibility timeout, which is the default. The deadline never
                 comes earlier than it was.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The deadline that it has now, or `InvalidHandle`.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConfigError: That cannot be a handle, or the time is not an int of at least 1.
         """
         if extend_ms is not None:
@@ -549,10 +495,8 @@ class LeaseQueue(Generic[Item]):
         """Deliver one blocked message again.
 
         Args:
-            offset: Its offset.
             reset_failures: Whether its deliveries are counted anew. If not, it gets one more delivery, and is poison
                 again if that is not acked either.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             None; `Ignored` if the message is not blocked.
@@ -566,10 +510,8 @@ class LeaseQueue(Generic[Item]):
 
         Args:
             key: The key; None for all blocked messages without one.
-            now_ms: Monotonic milliseconds.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             KeyTypeError: The key is of another type.
         """
         now = self._ledger.checked_now(now_ms)
@@ -602,14 +544,8 @@ class LeaseQueue(Generic[Item]):
     def handle_timeout(self, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """End what is over by now, and do nothing else.
 
-        Args:
-            now_ms: Monotonic milliseconds.
-
         Returns:
             `Released` for each message of a lease that ended, and what the poison policy decided.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
         """
         return LeaseAnswer(None, self._at(now_ms))
 
@@ -686,9 +622,6 @@ class LeaseQueue(Generic[Item]):
 
         Returns:
             The cap that is reached, or what the first message waits for that would be this consumer's.
-
-        Raises:
-            UnknownConsumerError: The consumer was not added, or has left.
 
         Example:
             >>> from keyshared.ring import HashRing
