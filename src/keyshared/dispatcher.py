@@ -98,8 +98,8 @@ class KeySharedDispatcher(Generic[Item]):
     monotonic clock in whole milliseconds; None means the instant of the previous call, and time that goes back raises
     `ClockError`. A receipt is offset, consumer and attempt of a delivery; what cannot be one raises `ConfigError`. A
     call for a consumer that is not connected, or only drains, raises `UnknownConsumerError`. A call that raises has
-    changed nothing. Not thread-safe: read the clock, call, and queue the effects in one critical section, and let one task
-    apply them.
+    changed nothing. Not thread-safe: read the clock, call, and queue the effects in one critical section, and let one
+    task apply them.
 
     The type of the items is a parameter: a ``KeySharedDispatcher[Order]`` takes orders, and its `Deliver` carry orders.
     Without it an item may be anything. An item that the host did not give is None, whatever the type.
