@@ -133,7 +133,7 @@ class TestHeartbeat:
         fill(dispatcher, "a1")
 
         assert 5_000 == dispatcher.next_deadline_ms()
-        assert [Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT)] == dispatcher.handle_timeout(now_ms=5_000)
+        assert [Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT, 1, 6000)] == dispatcher.handle_timeout(now_ms=5_000)
 
     @pytest.mark.parametrize(
         ("poison", "effects"),
@@ -149,7 +149,7 @@ class TestHeartbeat:
         dispatcher = subscription("ann", poison=poison, retry=RetryPolicy(max_redeliveries=0))
         fill(dispatcher, "a1", "a1")
 
-        timeout = Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT)
+        timeout = Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT, 1, None)
         assert [timeout, *effects] == dispatcher.handle_timeout(now_ms=30_000)
 
     def test_phase_3_after_its_delay_a_message_goes_to_whoever_owns_its_key_then(self) -> None:

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
+from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription, then
 
 from keyshared.config import DrainUnit, Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
@@ -205,7 +205,7 @@ class TestWithTheOtherRules:
         dispatcher = subscription("bob", retry=NEVER, poison=Poison.QUARANTINE, unit=unit)
         fill(dispatcher, "a1", "a2", "a1")
 
-        assert [DeadLetter(0, b"a1", 1, 1, None)] == dispatcher.reject(0, "bob", 1)
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == then(dispatcher.reject(0, "bob", 1))
         dispatcher.add_consumer("ann")
         assert [DeadLetter(2, b"a1", 0, 0, None), advanced(0)] == dispatcher.dead_lettered(0)
         dispatcher.unblock("a1")
@@ -220,7 +220,7 @@ class TestWithTheOtherRules:
         dispatcher.add_consumer("ann")
         fill(dispatcher, "a1", start=3)
 
-        assert [] == dispatcher.reject(0, "bob", 1)
+        assert [] == then(dispatcher.reject(0, "bob", 1))
         assert Blocking(BlockReason.QUARANTINED, "bob") == dispatcher.why_blocked(0)
         assert [DeadLetter(0, b"a1", 1, 1, None)] == dispatcher.ack(1, "bob", 1)
 
@@ -246,7 +246,7 @@ class TestWithTheOtherRules:
         assert Blocking(BlockReason.CONSUMER_INACTIVE, "ann") == dispatcher.why_blocked(1)
         assert [
             Evicted("ann"),
-            Released(0, "ann", 1, ReleaseReason.EVICTED),
+            Released(0, "ann", 1, ReleaseReason.EVICTED, 1, 10),
             deliver(0, "a1", "bob", 2, failures=1),
             deliver(1, "a2", "bob"),
         ] == dispatcher.handle_timeout(now_ms=10)
@@ -306,8 +306,8 @@ class TestDrainTimeout:
         assert 120 == dispatcher.next_deadline_ms()
         drain = ReleaseReason.DRAIN_TIMEOUT
         assert [
-            Released(0, "bob", 1, drain),
-            Released(2, "bob", 1, drain),
+            Released(0, "bob", 1, drain, 0, 120),
+            Released(2, "bob", 1, drain, 0, 120),
             deliver(0, "a1", "ann", 2),
             deliver(2, "a2", "ann", 2),
             deliver(3, "a3", "ann"),

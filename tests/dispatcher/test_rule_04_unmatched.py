@@ -64,7 +64,7 @@ def test_a_tracked_message_is_not_skipped_by_what_happens_to_the_consumers() -> 
     dispatcher = with_filters(ann=["a*"], bob=["b*"])
     dispatcher.offer(0, "a1")
 
-    assert [Released(0, "ann", 1, ReleaseReason.REMOVED)] == dispatcher.remove_consumer("ann")
+    assert [Released(0, "ann", 1, ReleaseReason.REMOVED, 0, 0)] == dispatcher.remove_consumer("ann")
     assert Blocking(BlockReason.NO_CONSUMER) == dispatcher.why_blocked(0)
     assert [deliver(0, "a1", "ann", 2)] == dispatcher.add_consumer("ann", filters=["a*"])
 

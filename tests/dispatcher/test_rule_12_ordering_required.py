@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.alphabet import Watched, advanced, deliver, fill, subscription
+from tests.alphabet import Watched, advanced, deliver, fill, subscription, then
 
 from keyshared.config import DispatcherConfig, OnEvict, Poison, Unmatched
 from keyshared.dispatcher import Blocking
@@ -29,7 +29,7 @@ def test_a_failure_holds_everything() -> None:
     dispatcher = ordered("ann")
     fill(dispatcher, "a1", "b1", None)
 
-    assert [] == dispatcher.nack(0, "ann", 1)
+    assert [] == then(dispatcher.nack(0, "ann", 1))
     assert Blocking(BlockReason.OLDER_WAITS, behind=0) == dispatcher.why_blocked(2)
     assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.handle_timeout(now_ms=1_000)
 
@@ -42,7 +42,7 @@ def test_the_next_consumer_takes_over_when_the_owner_is_gone_and_not_before_its_
     assert [] == dispatcher.offer(2, "b1")
     assert [
         Evicted("ann"),
-        Released(0, "ann", 1, ReleaseReason.EVICTED),
+        Released(0, "ann", 1, ReleaseReason.EVICTED, 1, 10),
         deliver(0, "a1", "bob", 2, failures=1),
     ] == dispatcher.handle_timeout(now_ms=10)
 

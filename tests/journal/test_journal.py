@@ -47,6 +47,18 @@ def test_outcomes_are_numbered_and_name_their_cause() -> None:
     assert 9 == journal.sequence
 
 
+@pytest.mark.parametrize("drain_ms", [None, 0, 50])
+def test_a_consumer_leaves_by_a_row_as_by_the_same_call(drain_ms: int | None) -> None:
+    by_row, by_call = joined(), joined()
+    for journal in (by_row, by_call):
+        journal.apply(offer(1, 0))
+    by_row.apply(Command(2, 0, "remove_consumer", consumer="ann", duration_ms=drain_ms))
+    by_call.dispatcher.remove_consumer("ann", drain_ms=drain_ms, now_ms=0)
+
+    assert by_call.dispatcher.snapshot() == by_row.dispatcher.snapshot()
+    assert (0 if drain_ms == 0 else 1) == len(by_row.dispatcher.in_flight())
+
+
 def test_what_was_there_before_is_ignored_in_any_order() -> None:
     journal = joined()
     once = list(journal.apply_all([ack(3, 0), offer(1, 0), offer(2, 1), ack(3, 0)]))
@@ -65,7 +77,7 @@ class TestLate:
         before = journal.dispatcher.snapshot()
 
         (late,) = journal.apply(ack(2, 5, at_ms=20))
-        assert (1, 2, 9, "late", 5, None, "ann", 1, None) == late[:-1]
+        assert (1, 2, 9, "late", 5, None, "ann", 1, None, None, None) == late[:-1]
         assert late.reason == "it comes after a command that stands behind it"
         assert before == journal.dispatcher.snapshot()
         assert 3 == journal.sequence

@@ -24,7 +24,9 @@ class OwnFault(NamedTuple):
 class TakesOldLeases(LeaseQueue):
     """An ack names a message: one of a lease that has ended settles what somebody else has leased since."""
 
-    def ack(self, offset: int, lease_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidHandle | None]:
+    def ack(
+        self, offset: int, lease_id: int, *, now_ms: int | None = None
+    ) -> LeaseAnswer[InvalidHandle | None, object]:
         current = next((lease.id for lease in self.leases() if offset in lease.offsets), lease_id)
         return super().ack(offset, current, now_ms=now_ms)
 
@@ -34,7 +36,7 @@ class StealsWork(LeaseQueue):
 
     def reserve(
         self, consumer: str, most: int = 1, *, now_ms: int | None = None
-    ) -> LeaseAnswer[Reservation | NothingToLease]:
+    ) -> LeaseAnswer[Reservation | NothingToLease, object]:
         reserved = super().reserve(consumer, most, now_ms=now_ms)
         for other in self.stats().held if isinstance(reserved.result, NothingToLease) else ():
             stolen = super().reserve(other, most)

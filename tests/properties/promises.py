@@ -28,12 +28,14 @@ from keyshared.effects import (
     IgnoredReason,
     Load,
     Released,
+    ReleaseReason,
     Settled,
     SettleReason,
     Skipped,
     SkipReason,
     Spilled,
 )
+from keyshared.effects import Call as IgnoredCall
 
 __all__ = ["Call", "Judge", "Promise", "Queries", "Rules", "Step", "Violation", "check_history"]
 
@@ -321,7 +323,7 @@ class Judge:
         if record and record.stage == Stage.WAITING and not ignored and (is_late or handed_out):
             del self.outstanding[offset]
             return
-        noted = Ignored(offset, consumer, attempt, IgnoredReason.LATE_ACK_NOTED) in step.effects
+        noted = Ignored(offset, consumer, attempt, IgnoredCall.ACK, IgnoredReason.LATE_ACK_NOTED) in step.effects
         if record and noted:
             record.acked_late = True
         if step.call.name == "ack":
@@ -414,6 +416,8 @@ class Judge:
             self.outstanding[offset].stage = Stage.WAITING
 
     def _see_released(self, effect: Released) -> None:
+        if effect.reason in {ReleaseReason.NACKED, ReleaseReason.REJECTED, ReleaseReason.RELEASED}:
+            return  # as the call asks
         record = self.outstanding.get(effect.offset)
         if record and record.stage == Stage.OPEN and record.receipt == effect[:3]:
             record.end()

@@ -78,7 +78,14 @@ class Membership:
     # changes
 
     def join(
-        self, name: str, filters: Iterable[str], weight: Weight | None, limit: int | None, notices: list[Effect]
+        self,
+        name: str,
+        filters: Iterable[str],
+        weight: Weight | None,
+        limit: int | None,
+        notices: list[Effect],
+        *,
+        now: int,
     ) -> None:
         """Start a session; one that was still draining under the name ends first."""
         check_kind("name", name, str)
@@ -89,7 +96,7 @@ class Membership:
         quota = self._config.max_in_flight_per_consumer if limit is None else _checked_limit(limit)
         self._routing.join(name, accepts, weight)
         if before is not None:
-            self._release_all(before, notices, ReleaseReason.REMOVED)
+            self._end_all(before, ReleaseReason.REMOVED, notices, now)
             self._forget(before)
         member = Member(name, self._joined, quota, accepts, weight)
         self._joined += 1
@@ -97,7 +104,7 @@ class Membership:
         self._window.add(member)
         self._placement_changed()
 
-    def leave(self, name: str, now: int, drain_ms: int | None, notices: list[Effect]) -> None:
+    def leave(self, name: str, drain_ms: int | None, notices: list[Effect], *, now: int) -> None:
         """End a session, at once or when what it holds is finished."""
         if drain_ms is not None:
             check_int("drain_ms", drain_ms, 0, ", or None for no limit")
@@ -109,7 +116,7 @@ class Membership:
             self._routing.leave(name)
             self._placement_changed()
         if drain_ms == 0 or not member.open:
-            self._release_all(member, notices, ReleaseReason.REMOVED)
+            self._end_all(member, ReleaseReason.REMOVED, notices, now)
             self._forget(member)
             return
         member.state = MemberState.DRAINING
@@ -131,24 +138,22 @@ class Membership:
         if self._config.inactive_grace_ms is not None:
             self._timers.start(member, now + self._config.inactive_grace_ms)
 
-    def activate(self, name: str, notices: list[Effect], *, resumed: bool) -> None:
+    def activate(self, name: str, notices: list[Effect], *, now: int, resumed: bool) -> None:
         """It is back; unless it resumed its session, what it held is sent again."""
         member = self.connected(name)
         if not resumed:
-            for entry in held_by(member):
-                self._endings.lose(entry, notices, ReleaseReason.SESSION_LOST)
+            self._end_all(member, ReleaseReason.SESSION_LOST, notices, now)
         member.state = MemberState.ACTIVE
         member.deadline = None
         self._window.set_limit(member, member.quota)
 
-    def deadline_reached(self, member: Member, notices: list[Effect]) -> None:
+    def deadline_reached(self, member: Member, notices: list[Effect], *, now: int) -> None:
         """A grace period or a drain is over."""
         if member.state is MemberState.DRAINING:
-            self._release_all(member, notices, ReleaseReason.DRAIN_TIMEOUT)
+            self._end_all(member, ReleaseReason.DRAIN_TIMEOUT, notices, now)
         else:
             notices.append(Evicted(member.name))
-            for entry in held_by(member):
-                self._endings.lose(entry, notices, ReleaseReason.EVICTED)
+            self._end_all(member, ReleaseReason.EVICTED, notices, now)
             self._routing.leave(member.name)
             self._placement_changed()
         self._forget(member)
@@ -230,9 +235,9 @@ class Membership:
             requirement = f"be empty with the drain unit {self._config.unit.name}: all keys of a unit have one owner"
             raise ArgumentError("filters", accepts.patterns, requirement)
 
-    def _release_all(self, member: Member, notices: list[Effect], reason: ReleaseReason) -> None:
+    def _end_all(self, member: Member, reason: ReleaseReason, notices: list[Effect], now: int) -> None:
         for entry in held_by(member):
-            self._endings.release(entry, notices, reason)
+            self._endings.end(entry, reason, notices, now)
 
     def _forget(self, member: Member) -> None:
         member.deadline = None

@@ -6,7 +6,7 @@ from keyshared._checks import check_int, check_offset
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
 from keyshared._dispatch.members import Member
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, Entry
-from keyshared.effects import Ignored, IgnoredReason
+from keyshared.effects import Call, Ignored, IgnoredReason
 from keyshared.errors import ArgumentError
 
 __all__ = ["Receipt", "check_length", "check_receipt", "checked_receipts", "current", "explain_ignored"]
@@ -48,17 +48,17 @@ def current(members: dict[str, Member], offset: int, consumer: str, attempt: int
     return entry if entry is not None and entry.attempt == attempt else None
 
 
-def explain_ignored(entry: Entry | None, ended: Sequence[Ended], offset: int, consumer: str, attempt: int) -> Ignored:
-    """Why an answer that does not name a current delivery does not apply to what is outstanding under its offset.
+def explain_ignored(call: Call, receipt: Receipt, entry: Entry | None, ended: Sequence[Ended]) -> Ignored:
+    """Return why an answer does not apply: its receipt does not name a current delivery.
 
     Args:
-        entry: What is outstanding there, if anything.
+        call: What was called.
+        receipt: What it names.
+        entry: What is outstanding under that offset, if anything.
         ended: Those of its deliveries that have ended and are remembered, oldest first.
-        offset: What the answer names.
-        consumer: Who answers.
-        attempt: Which delivery it answers.
     """
-    return Ignored(offset, consumer, attempt, _reason(entry, ended, consumer, attempt))
+    offset, consumer, attempt = receipt
+    return Ignored(offset, consumer, attempt, call, _reason(entry, ended, consumer, attempt))
 
 
 def _reason(entry: Entry | None, ended: Sequence[Ended], consumer: str, attempt: int) -> IgnoredReason:

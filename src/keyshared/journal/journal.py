@@ -288,7 +288,7 @@ class Journal:
             self._join(place)
         else:
             reason = _FORGOTTEN
-        fields = (LATE, command.offset, None, command.consumer, command.attempt, None, reason)
+        fields = (LATE, command.offset, None, command.consumer, command.attempt, None, None, None, reason)
         out.append(_new(OutcomeRow, (self._position, sequence, self._now, *fields)))
         self._position += 1
 
@@ -412,7 +412,7 @@ class Journal:
         error: KeySharedError,
         out: list[OutcomeRow],
     ) -> None:
-        self._tell((REFUSED, offset, None, consumer, attempt, None, str(error)), out)
+        self._tell((REFUSED, offset, None, consumer, attempt, None, None, None, str(error)), out)
 
     def _tell(self, fields: Fields, out: list[OutcomeRow]) -> None:
         out.append(_new(OutcomeRow, (self._position, self._sequence, self._now, *fields)))

@@ -139,8 +139,8 @@ class Simulation:
     def state(self) -> SimulationState:
         """How things stand now. O(outstanding messages)."""
         dispatcher = self._host.dispatcher
-        messages = cast("list[list[int]]", dispatcher.snapshot()["messages"])
-        waits = [blocking for offset, *_ in messages if (blocking := dispatcher.why_blocked(offset)) is not None]
+        messages = list(dispatcher.outstanding())
+        waits = [message.blocking for message in messages if message.blocking is not None]
         return SimulationState(
             stop=self._stop,
             at_ms=self._host.now,

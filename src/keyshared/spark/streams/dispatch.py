@@ -77,6 +77,8 @@ OUTCOME_SCHEMA: Final = StructType(
         StructField("consumer", StringType()),
         StructField("attempt", LongType()),
         StructField("failures", IntegerType()),
+        StructField("retry_at_ms", LongType()),
+        StructField("call", StringType()),  # of keyshared.effects.Call
         StructField("reason", StringType()),
     ]
 )
