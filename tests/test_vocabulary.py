@@ -7,6 +7,7 @@ something of each planted violation.
 import ast
 import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
@@ -81,6 +82,16 @@ def public_names() -> list[Name]:
         more.append("keyshared.spark")
     modules = [*public_modules(), *((name, importlib.import_module(name)) for name in more)]
     return [Name(short, name, getattr(module, name)) for short, module in modules for name in module.__all__]
+
+
+def spark_names() -> list[Name]:
+    """What the modules of the Spark adapter make public, beyond what their package does: importing takes no JVM."""
+    if not find_spec("pyspark"):
+        return []
+    package = importlib.import_module("keyshared.spark")
+    walked = pkgutil.walk_packages(package.__path__, "keyshared.spark.")
+    found = [importlib.import_module(each.name) for each in walked if "spark.demo" not in each.name]  # a program
+    return [Name(module.__name__, name, getattr(module, name)) for module in found for name in module.__all__]
 
 
 def classes(names: Iterable[Name]) -> Iterator[tuple[str, type]]:
@@ -213,7 +224,9 @@ RULES = [
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_one_word_stands_for_one_thing(rule: Callable[[Iterable[Name]], Iterator[str]]) -> None:
-    assert [] == list(rule(public_names()))
+    # modules of the adapter may call parts of it alike (each report has its ``html``): users import from the package
+    inside = [] if rule is two_meanings else spark_names()
+    assert [] == list(rule([*public_names(), *inside]))
 
 
 def test_a_docstring_begins_with_a_verb_of_the_readers_world() -> None:

@@ -142,6 +142,30 @@ def test_a_schema_that_was_deleted_and_came_again_repeats_its_history() -> None:
     ) == steps
 
 
+def test_a_schema_whose_first_version_was_brought_back_repeats_its_history_and_is_there_once() -> None:
+    """A registry with a live version makes no second one: the deleted version comes and goes first."""
+    again = replace(ORDERS, version=2, deleted=True)
+    steps = SCHEMAS.propose("c2", view(ORDERS, again), view()).steps
+    there = replace(ORDERS_THERE, version=2)
+    assert (Register(there), SoftDelete("t-orders-value", 2), Register(ORDERS_THERE)) == steps
+
+
+def test_a_first_version_waits_while_the_second_one_cannot_be_deleted() -> None:
+    again = replace(ORDERS, version=2, deleted=True)
+    user = replace(BILLS_THERE, subject="x-local-value", references=[Reference("o", "t-orders-value", 2)])
+    there = view(replace(ORDERS_THERE, version=2), user)
+    plan = SCHEMAS.propose("c2", view(ORDERS, again), there)
+    held = (HeldStep(Register(ORDERS_THERE), behind=again), HeldStep(SoftDelete("t-orders-value", 2), behind=user))
+    assert ((), held) == (plan.steps, plan.held)
+
+
+def test_a_deleted_version_is_not_made_beside_a_live_one() -> None:
+    again = replace(ORDERS, version=2, deleted=True)
+    plan = SCHEMAS.propose("c2", view(ORDERS, again), view(ORDERS_THERE))
+    clash = Clash(ClashReason.OTHER_VERSION, (ORDERS_THERE,))
+    assert ((), (Conflict(again, "t-orders-value", (clash,)),)) == (plan.steps, plan.conflicts)
+
+
 def test_levels_travel_with_their_subjects() -> None:
     here = view(ORDERS, t_eu_orders_value=Compatibility.FULL, t_eu_bills_key=Compatibility.NONE, odd=Compatibility.NONE)
     there = view(ORDERS_THERE, t_orders_value=Compatibility.BACKWARD, modes={})

@@ -95,7 +95,7 @@ class ClashReason(StrEnum):
     OTHER_ID = "other id"
     """The schema is there, and only under other ids: a registry gives one schema one id."""
     OTHER_VERSION = "other version"
-    """The subject has the schema already, as a version that the primary does not have: a registry makes no second."""
+    """The subject has the schema already, as a version that stays: a registry makes no second."""
     REFERENCE_MISSING = "reference missing"
     """A schema that it uses is not there, and no step brings it."""
     REFERENCE_DELETED = "reference deleted"
@@ -350,7 +350,7 @@ class _Comparison:
         """Order the steps like the history that they repeat.
 
         A registry takes nothing that uses what is not there, deletes nothing that is used, and takes a schema a second
-        time in one subject only when the version that had it is deleted.
+        time in one subject only when the version that had it is deleted. So what is deleted comes and goes first.
         """
         order: TopologicalSorter[tuple[_Slot, bool]] = TopologicalSorter()
         steps = {(slot, False): step for slot, step in self.registers.items()}
@@ -363,15 +363,19 @@ class _Comparison:
                 users = self.users.get(slot, ())
                 before = [(slot, False), *((user, kind) for user in users for kind in (False, True))]
             else:
-                again = [(one.subject, v) for v in self.here_versions[one.subject, one.id] if v < one.version]
                 before = [(used.slot, False) for used in one.references]
-                before += [(other, kind) for other in again for kind in (False, True)]
+                before += [(other, kind) for other in self._sooner(one) for kind in (False, True)]
             order.add((slot, is_delete), *(key for key in before if key in steps))
         try:
             return [steps[key] for key in order.static_order()]
         except CycleError:
             # Only a registry that deletes what is used comes to this; so it takes the plain order.
             return list(steps.values())
+
+    def _sooner(self, one: Registration) -> list[_Slot]:
+        """Versions of the same schema in the same subject that have to come, and go if they are deleted, before one."""
+        alike = (self.here_slots[one.subject, version] for version in self.here_versions[one.subject, one.id])
+        return [other.slot for other in alike if (not other.deleted, other.version) < (not one.deleted, one.version)]
 
     def _compare(self, one: Registration) -> None:
         wanted = self._wanted(one)
@@ -423,8 +427,7 @@ class _Comparison:
         for slot in used_first:
             if slot in self.registers:
                 one = self.here_slots[slot]
-                again = [(one.subject, v) for v in self.here_versions[one.subject, one.id] if v < one.version]
-                blocks = [other for other in again if other in self.held_deletes or other in held]
+                blocks = [other for other in self._sooner(one) if other in self.held_deletes or other in held]
                 blocks += [used.slot for used in one.references if used.slot in held]
                 if blocks:
                     self.held.append(HeldStep(self.registers.pop(slot), behind=self.here_slots[blocks[0]]))
@@ -480,8 +483,10 @@ def _clashes(run: _Comparison, one: Registration, wanted: Registration) -> list[
     # A primary that has the schema under several ids itself, as imports can leave it, hands on all of them.
     if alike and not {there.id for there in alike}.intersection(run.here_ids[one.content]):
         clashes.append(Clash(ClashReason.OTHER_ID, alike))
-    # Versions that the primary has as well are no clash: they are deleted by then, or it has the schema twice too.
-    mine = {(wanted.subject, version) for version in run.here_versions[one.subject, one.id]}
+    # Versions that the primary has as well are no clash: they are deleted by then, or it has the schema twice too. But
+    # what is deleted at the primary beside a live version could come only if that one went away for a while.
+    alike_here = [run.here_slots[one.subject, version] for version in run.here_versions[one.subject, one.id]]
+    mine = {(wanted.subject, other.version) for other in alike_here if other.deleted or not one.deleted}
     same = [there for there in alike if there.id == wanted.id and there.subject == wanted.subject]
     versions = tuple(there for there in same if not there.deleted and there.slot not in mine)
     if versions:
