@@ -238,7 +238,10 @@ class Recorder:
     ) -> None:
         offset, consumer, attempt = receipt
         counted = not _ignored(effects, receipt)
-        if counted and name != "release":
+        if counted and name == "release":  # it has not failed
+            self._tell(past.Released, offset=offset, consumer=consumer, attempt=attempt, reason=name)
+            return
+        if counted:
             self._failures[offset] = self._failures.get(offset, 0) + 1
             self._delays[offset] = delay_ms
         self._tell(past.Nacked, offset=offset, consumer=consumer, attempt=attempt, counted=counted)
