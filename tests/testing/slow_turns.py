@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from keyshared.testing.history import AtRest, Delivered, Happening, Quiet
+from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, Quiet
 
 __all__ = ["SlowTurns"]
 
@@ -81,6 +81,11 @@ class SlowTurns:
                 known = self.waiting[key] = found
             if isinstance(happening, Quiet | AtRest) and known.quiet is None and self.unit_is_free(key, known.owner):
                 known.quiet = self.row
+        if isinstance(happening, Connected | Gone):
+            for waiting in self.waiting.values():
+                was_blamed = judge.claims.fairness is not None and len(waiting.passed) > judge.claims.fairness
+                if waiting.owner == happening.consumer and not was_blamed:
+                    waiting.quiet, waiting.passed = None, []
         for key in self.waiting.keys() - {key for key, _ in judge.lanes()}:
             del self.waiting[key]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from keyshared.testing.guarantees import Promise, Violation
-from keyshared.testing.history import AtRest, Delivered, Happening, Owned, Published, Quiet
+from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, Owned, Published, Quiet
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_DELIVERY, NO_PUBLISHED
 from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen
@@ -64,9 +64,20 @@ class Fairness(Judge):
     def after(self, seen: Seen) -> Iterable[Violation]:
         for lane in self.books.changed.values():
             self._update(lane)
-        if self.fresh and isinstance(seen.happening, Quiet | AtRest):
-            self._note_quiet(seen)
+        match seen.happening:
+            case Quiet() | AtRest() if self.fresh:
+                self._note_quiet(seen)
+            case Connected(consumer=consumer) | Gone(consumer=consumer):
+                self._begin_anew(consumer)
+            case _:
+                pass
         return ()
+
+    def _begin_anew(self, consumer: str) -> None:
+        """Who comes back under its old name is another session: nothing has waited for it yet."""
+        for lane_id, turn in self.ready.pop(consumer, {}).items():
+            turn.quiet, turn.passed = None, []
+            self.fresh[lane_id] = turn
 
     def _note_quiet(self, seen: Seen) -> None:
         """What waits now, waits for its turn: the system has had time to see that it could go on."""
