@@ -7,38 +7,16 @@ from typing import Any, TypeAlias
 
 from tests.placements import RankedPlacement
 from tests.properties.driving import drive
-from tests.properties.promises import Call
-from tests.properties.schedules import random_world
+from tests.properties.schedules import guarantees_of, random_world
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict
-from keyshared.retry import Poison
+from keyshared.config import DispatcherConfig
 from keyshared.testing import Checker, Guarantees, Promise, Violation
 from keyshared.testing.adapters.recorder import Recorder
 from keyshared.testing.history import Happening
 
-__all__ = ["asks_out_of_turn", "first_broken", "guarantees_of", "mutated", "recorded"]
+__all__ = ["first_broken", "mutated", "recorded"]
 
 Factory: TypeAlias = Callable[[Any, DispatcherConfig], Any]
-
-ARCHIVES = {Poison.DEAD_LETTER, Poison.QUARANTINE}
-
-
-def guarantees_of(config: DispatcherConfig) -> Guarantees:
-    """What a dispatcher with this configuration claims."""
-    return Guarantees(
-        per_key=config.max_in_flight_per_key,
-        per_consumer=config.max_in_flight_per_consumer,
-        window=config.window,
-        max_tracked=config.max_tracked,
-        unit_of=RankedPlacement().ranges.slot_of if config.unit is DrainUnit.HASH else None,
-        total_order=config.ordering_required,
-        fairness=0,
-        max_attempts=None if config.retry.max_redeliveries is None else config.retry.max_redeliveries + 1,
-        cursor_keeps_up=True,
-        may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,
-        may_skip=True,  # whatever the policy for unmatched ones: schedules say of some that they are gone
-        may_dead_letter=config.poison in ARCHIVES,
-    )
 
 
 def recorded(
@@ -51,14 +29,9 @@ def recorded(
     for _ in range(calls):
         call = world.next_call()
         drive(recorder, world, call)
-        if asks_out_of_turn(call):
+        if call.is_out_of_turn:
             guarantees = replace(guarantees, fairness=None)
     return guarantees, recorder.history
-
-
-def asks_out_of_turn(call: Call) -> bool:
-    """Whether the host asks for one message, whatever waits before it: a history does not tell of that."""
-    return call.name == "pull" and call.kwargs.get("only") is not None
 
 
 def first_broken(
@@ -73,7 +46,7 @@ def first_broken(
         drive(recorder, world, call)
         for happening in recorder.history:
             found = checker.feed(happening)
-            if asks_out_of_turn(call):
+            if call.is_out_of_turn:
                 found = [violation for violation in found if violation.promise is not Promise.FAIRNESS]
             if found:
                 return found

@@ -113,8 +113,14 @@ class Guarantees:
 
 _IDS: Final[dict[str, Promise]] = {promise.value: promise for promise in Promise}
 _LEAST: Final = {
-    **{"per_key": 1, "per_consumer": 0, "window": 1, "max_tracked": 1, "fairness": 0, "max_attempts": 1},
-    **{"ack_timeout_ms": 1, "progress_ms": 0},
+    "per_key": 1,
+    "per_consumer": 0,
+    "window": 1,
+    "max_tracked": 1,
+    "fairness": 0,
+    "max_attempts": 1,
+    "ack_timeout_ms": 1,
+    "progress_ms": 0,
 }
 
 

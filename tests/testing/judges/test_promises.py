@@ -15,7 +15,6 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
-    Expired,
     Dropped,
     Expired,
     Freed,
@@ -95,7 +94,16 @@ UNITS = Guarantees(unit_of=lambda key: key[:1])
 K2 = b"k2"
 IN_TURN = Guarantees(promises={"fairness"}, fairness=0)
 TWICE = Guarantees(promises={"attempts"}, max_attempts=2)
-QUEUE = [A, owned("a"), published(0), published(1, K2), delivered(0), owned("a", K2), published(2), Quiet()]
+QUEUE: list[Happening] = [
+    A,
+    owned("a"),
+    published(0),
+    published(1, K2),
+    delivered(0),
+    owned("a", K2),
+    published(2),
+    Quiet(),
+]
 """One is at work, a message of another key waits, and a second one of its own key behind that."""
 CASES = [
     Case(
@@ -1014,8 +1022,18 @@ CASES = [
     Case(
         "a key whose unit drains stands in no queue",
         Promise.FAIRNESS,
-        [A, B, published(0, b"k1"), delivered(0, "b", key=b"k1"), *QUEUE[1:2], published(2, K2), owned("a", K2), Quiet(),
-         published(3, b"l"), delivered(3, key=b"l")],
+        [
+            A,
+            B,
+            published(0, b"k1"),
+            delivered(0, "b", key=b"k1"),
+            *QUEUE[1:2],
+            published(2, K2),
+            owned("a", K2),
+            Quiet(),
+            published(3, b"l"),
+            delivered(3, key=b"l"),
+        ],
         None,
         replace(IN_TURN, unit_of=lambda key: key[:1]),
     ),
@@ -1036,23 +1054,47 @@ CASES = [
     Case(
         "a message that somebody lets go on begins anew",
         Promise.ATTEMPTS,
-        [A, published(0), delivered(0), nacked(0), delivered(0, attempt=2), nacked(0, attempt=2),
-         held(0, HoldReason.BLOCKED), delivered(0, attempt=3)],
+        [
+            A,
+            published(0),
+            delivered(0),
+            nacked(0),
+            delivered(0, attempt=2),
+            nacked(0, attempt=2),
+            held(0, HoldReason.BLOCKED),
+            delivered(0, attempt=3),
+        ],
         None,
         TWICE,
     ),
     Case(
         "what was given back without a failure costs no attempt",
         Promise.ATTEMPTS,
-        [A, published(0), delivered(0), released(0), delivered(0, attempt=2), released(0, attempt=2), delivered(0, attempt=3)],
+        [
+            A,
+            published(0),
+            delivered(0),
+            released(0),
+            delivered(0, attempt=2),
+            released(0, attempt=2),
+            delivered(0, attempt=3),
+        ],
         None,
         TWICE,
     ),
     Case(
         "a message that has failed twice is delivered again",
         Promise.ATTEMPTS,
-        [A, published(0), delivered(0), nacked(0), delivered(0, attempt=2), Expired(offset=0, consumer="a", attempt=2),
-         held(0, HoldReason.RETRY), delivered(0, attempt=3)],
+        [
+            A,
+            published(0),
+            delivered(0),
+            nacked(0),
+            delivered(0, attempt=2),
+            Expired(offset=0, consumer="a", attempt=2),
+            held(0, HoldReason.RETRY),
+            delivered(0, attempt=3),
+        ],
         (4, 5, 7),
         TWICE,
     ),

@@ -79,7 +79,8 @@ class Recorder:
 
     Args:
         dispatcher: Any object with the surface of `KeySharedDispatcher`, correct or not. What it calls settled before
-            its first call, because it began from a token, is taken on trust: offers of that are no news.
+            its first call, because it began from a token, is taken on trust: offers below the start are no news, and the
+            rest was settled by an earlier life.
 
     Attributes:
         history: What happened so far. Yours to take and to clear.
@@ -147,6 +148,9 @@ class Recorder:
         """
         check_surface("dispatcher", dispatcher, _ASKED)
         self._dispatcher = dispatcher
+        for offset, reason in self._holds.items():
+            if reason is HoldReason.RETRY:  # its clock may have started anew
+                self._tell(past.Held, offset=offset, reason=reason)
 
     def at_rest(self) -> None:
         """Write down that nothing will happen any more: no work is under way, and no deadline is left."""
@@ -189,17 +193,16 @@ class Recorder:
 
     def _offer(self, effects: Sequence[Effect], offset: int, key: str | bytes | None, item: object = None) -> None:  # noqa: ARG002  # the dispatcher's signature
         known = self._last_offset is not None and offset <= self._last_offset
-        if known or self._was_settled_before(offset):
+        if known or (self._start is not None and offset < self._start):
             return  # told once more after a restart, or over since an earlier life
         self._last_offset = offset
+        if any(start <= offset < stop for start, stop in self._settled_before):  # by the token that it began from
+            self._tell(past.Settled, offset=offset, reason=SettledBy.OPERATOR)
+            self._tell(past.Published, offset=offset, key=key.encode() if isinstance(key, str) else key)
+            return
         self._keys[offset] = key = key.encode() if isinstance(key, str) else key
         self._failures[offset] = 0
         self._tell(past.Published, offset=offset, key=key)
-
-    def _was_settled_before(self, offset: int) -> bool:
-        """Whether the offset lies below the start, or is settled by the token that the dispatcher began from."""
-        is_below = self._start is not None and offset < self._start
-        return is_below or any(start <= offset < stop for start, stop in self._settled_before)
 
     def _offer_many(
         self, effects: Sequence[Effect], messages: Iterable[tuple[int, str | bytes | None, object]]

@@ -254,7 +254,9 @@ class Attempts(Judge):
     def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
         message = self.books.messages.get(happening.offset)
         if message is not None and self._is_spent(message):
-            text = f"offset {message.offset} has failed {message.failed} times, and went to {happening.consumer!r} again"
+            text = (
+                f"offset {message.offset} has failed {message.failed} times, and went to {happening.consumer!r} again"
+            )
             yield self.blame(text, message.delivered, message.since, seen)
 
     def _at_rest(self, seen: Seen, happening: AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
