@@ -18,6 +18,7 @@ from tests.testing.slow_judge import contradicts, found_in
 from tests.testing.tiny_histories import difference, shortest, tiny
 
 from keyshared.config import DispatcherConfig
+from keyshared.retry import RetryPolicy
 from keyshared.testing import Checker, Guarantees, GuaranteesError, HistoryError, Promise, check_history
 from keyshared.testing.guarantees import JUDGED
 from keyshared.testing.history import (
@@ -419,6 +420,8 @@ def test_the_guarantees_of_a_dispatcher_follow_its_configuration() -> None:
         per_consumer=1_000,
         window=10_000,
         max_tracked=1_000_000,
+        fairness=0,
+        max_attempts=RetryPolicy().max_redeliveries + 1,
         cursor_keeps_up=True,
         may_skip=True,
         may_dead_letter=True,

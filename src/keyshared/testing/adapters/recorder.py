@@ -79,7 +79,7 @@ class Recorder:
 
     Args:
         dispatcher: Any object with the surface of `KeySharedDispatcher`, correct or not. What it calls settled before
-            its first call, because it began from a token, is taken on trust: offers below the start are no news, and the
+            its first call, because it began from a token, is taken on trust: offers below the start are no news, the
             rest was settled by an earlier life.
 
     Attributes:
