@@ -18,7 +18,6 @@ from tests.testing.slow_judge import contradicts, found_in
 from tests.testing.tiny_histories import difference, shortest, tiny
 
 from keyshared.config import DispatcherConfig
-from keyshared.retry import RetryPolicy
 from keyshared.testing import Checker, Guarantees, GuaranteesError, HistoryError, Promise, check_history
 from keyshared.testing.guarantees import JUDGED
 from keyshared.testing.history import (
@@ -421,7 +420,7 @@ def test_the_guarantees_of_a_dispatcher_follow_its_configuration() -> None:
         window=10_000,
         max_tracked=1_000_000,
         fairness=0,
-        max_attempts=RetryPolicy().max_redeliveries + 1,
+        max_attempts=6,
         cursor_keeps_up=True,
         may_skip=True,
         may_dead_letter=True,
@@ -436,3 +435,49 @@ def test_what_is_said_of_a_message_that_is_settled_already_is_passed_over() -> N
         Held(offset=0, reason=HoldReason.RETRY),
     ]
     assert [] == check_history(history)
+
+
+TURNS = Guarantees(promises={"fairness"}, fairness=0)
+
+
+@pytest.mark.parametrize(
+    ("claims", "history", "reason"),
+    [
+        (Guarantees(promises={"fairness"}), [], "the guarantees claim no fairness"),
+        (TURNS, [], "the history tells of no Published, so it does not say what was outstanding"),
+        (TURNS, [Published(offset=0)], "the history tells of no Delivered"),
+        (
+            TURNS,
+            [Published(offset=0), Delivered(offset=0, consumer="a")],
+            "the history does not tell who has Owned a key",
+        ),
+        (
+            TURNS,
+            [Published(offset=0), Delivered(offset=0, consumer="a"), Owned(key=b"k", consumer="a")],
+            "the history never says Quiet",
+        ),
+        (Guarantees(promises={"attempts"}), [], "the guarantees claim no max_attempts"),
+        (Guarantees(promises={"attempts"}, max_attempts=1), [], "the history tells of no Delivered"),
+    ],
+)
+def test_turns_and_attempts_say_what_they_need(claims: Guarantees, history: list[Happening], reason: str) -> None:
+    checker = Checker(claims)
+    list(checker.violations(history))
+    assert [reason] == [unjudged.reason for unjudged in checker.unjudged()]
+
+
+def test_a_queue_that_is_passed_over_again_and_again_costs_no_memory() -> None:
+    checker = Checker(TURNS)
+    waiting: list[Happening] = [Published(offset=0, key=b"k"), Owned(key=b"k", consumer="a"), Quiet()]
+    list(checker.violations(waiting))
+    for offset in range(1, 500):
+        list(
+            checker.violations(
+                [
+                    Published(offset=offset, key=b"l"),
+                    Delivered(offset=offset, key=b"l", consumer="a"),
+                    Acked(offset=offset, consumer="a"),
+                ]
+            )
+        )
+    assert checker.entries() < 20

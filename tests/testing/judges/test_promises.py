@@ -1045,6 +1045,13 @@ CASES = [
         IN_TURN,
     ),
     Case(
+        "what overtakes its own key passes no other",
+        Promise.FAIRNESS,
+        [A, owned("a"), published(0), Quiet(), published(1), delivered(1)],
+        None,
+        IN_TURN,
+    ),
+    Case(
         "a message is kept back when it has failed twice",
         Promise.ATTEMPTS,
         [A, published(0), delivered(0), nacked(0), delivered(0, attempt=2), nacked(0, attempt=2), held(0), AtRest()],
