@@ -38,7 +38,7 @@ class UnitGate(CountingGate):
         and O(log runs) for each delivery of a run that has changed.
 
     Example:
-        >>> from keyshared.ranges import HashRange, RangeMap
+        >>> from keyshared.placement.ranges import HashRange, RangeMap
         >>> class Halves:
         ...     ranges = RangeMap([(HashRange(0, 2), "c1")], slot_bits=1)
         ...     def owner(self, key: bytes) -> str | None:

@@ -52,7 +52,7 @@ _HOLDS: Final[Mapping[str, HoldReason]] = {
     BlockReason.LOADING: HoldReason.LOADING,
     BlockReason.QUARANTINED: HoldReason.OTHER,
 }
-_GIVEN_BACK: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED, ReleaseReason.RELEASED})
+_GIVEN_BACK: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
 _BY_HAND: Final = frozenset({"set_filters", "set_placement", "set_weight"})
 _WHOLE_LOG: Final = b""
 _ASKED: Final = ("config", "owner", "why_blocked", "outstanding_effects", "next_deadline_ms")
@@ -80,7 +80,8 @@ class Recorder:
 
     Args:
         dispatcher: Any object with the surface of `KeySharedDispatcher`, correct or not. What it calls settled before
-            its first call, because it began from a token, is taken on trust: offers of that are no news.
+            its first call, because it began from a token, is taken on trust: offers below the start are no news, the
+            rest was settled by an earlier life.
 
     Attributes:
         history: What happened so far. Yours to take and to clear.
@@ -123,7 +124,7 @@ class Recorder:
             "ack_many": self._ack_many,
             "nack": self._give_back,
             "reject": self._give_back,
-            "release": self._give_back,
+            "release": self._release,
             "dead_lettered": self._dead_lettered,
             "loaded": self._loaded,
             "add_consumer": self._add_consumer,
@@ -147,6 +148,9 @@ class Recorder:
         """
         check_surface("dispatcher", dispatcher, _ASKED)
         self._dispatcher = dispatcher
+        for offset, reason in self._holds.items():
+            if reason is HoldReason.RETRY:  # its clock may have started anew
+                self._tell(past.Held, offset=offset, reason=reason)
 
     def at_rest(self) -> None:
         """Write down that nothing will happen any more: no work is under way, and no deadline is left."""
@@ -189,16 +193,15 @@ class Recorder:
 
     def _offer(self, effects: Sequence[Effect], offset: int, key: str | bytes | None, item: object = None) -> None:  # noqa: ARG002  # the dispatcher's signature
         known = self._last_offset is not None and offset <= self._last_offset
-        if known or self._was_settled_before(offset):
+        if known or (self._start is not None and offset < self._start):
             return  # told once more after a restart, or over since an earlier life
         self._last_offset = offset
+        if any(start <= offset < stop for start, stop in self._settled_before):  # by the token that it began from
+            self._tell(past.Settled, offset=offset, reason=SettledBy.OPERATOR)
+            self._tell(past.Published, offset=offset, key=key.encode() if isinstance(key, str) else key)
+            return
         self._keys[offset] = key = key.encode() if isinstance(key, str) else key
         self._tell(past.Published, offset=offset, key=key)
-
-    def _was_settled_before(self, offset: int) -> bool:
-        """Whether the offset lies below the start, or is settled by the token that the dispatcher began from."""
-        is_below = self._start is not None and offset < self._start
-        return is_below or any(start <= offset < stop for start, stop in self._settled_before)
 
     def _offer_many(
         self, effects: Sequence[Effect], messages: Iterable[tuple[int, str | bytes | None, object]]
@@ -232,6 +235,10 @@ class Recorder:
         offset, consumer, attempt = receipt
         counted = not _ignored(effects, receipt)
         self._tell(past.Nacked, offset=offset, consumer=consumer, attempt=attempt, counted=counted)
+
+    def _release(self, effects: Sequence[Effect], *receipt: Any, **others: object) -> None:  # noqa: ANN401  # as the dispatcher's
+        if _ignored(effects, receipt):  # else an effect tells it
+            self._give_back(effects, *receipt, **others)
 
     def _dead_lettered(self, effects: Sequence[Effect], offset: int) -> None:
         if not _mentions(effects, Ignored, offset) and not _mentions(effects, Blocked, offset):
