@@ -563,10 +563,6 @@ def _unpickle(stops: tuple[int, ...], runs: tuple[str | None, ...], key_hash: Ke
     return RangeMap.from_stops(stops, runs, key_hash=key_hash, slot_bits=slot_bits)
 
 
-def _is_name(owner: object) -> bool:
-    return type(owner) is str and owner != ""
-
-
 def _check_owner(owner: object) -> None:
     check_text("owner", owner)
 

@@ -259,3 +259,14 @@ def test_rest_is_said_by_who_knows_it() -> None:
     mine = recorder()
     mine.at_rest()
     assert AtRest(at_ms=0) == mine.history[-1]
+
+
+def test_a_retry_is_told_again_after_a_restart_because_its_clock_may_have_started_anew() -> None:
+    first = recorder(retry=RetryPolicy(base_delay_ms=500))
+    first.offer(0, "k", now_ms=0)
+    first.nack(0, "a", 1, now_ms=10)
+    start = len(first.history)
+
+    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0))
+
+    assert [Held(at_ms=10, offset=0, reason=HoldReason.RETRY)] == first.history[start:]
