@@ -69,7 +69,7 @@ FAILURES = frozenset(
         ReleaseReason.SESSION_LOST,
     }
 )
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 REMEMBERED_DELIVERIES = 8
 
 

@@ -8,11 +8,11 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Generic, Self, cast
+from operator import attrgetter
+from typing import Any, Final, Generic, Self
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared._dispatch.admission import Admission, Message
-from keyshared._dispatch.drain_deadlines import Drain, DrainDeadlines, due_order
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.explain import (
     Blocking,
@@ -34,20 +34,20 @@ from keyshared._dispatch.receipts import (
     current,
     explain_ignored,
 )
+from keyshared._dispatch.rooms import dump_rooms, load_rooms, rooms_for
 from keyshared._dispatch.routing import Routing
 from keyshared._dispatch.snapshot import (
     EPOCH_BITS,
     Reader,
     dump_members,
     dump_window,
-    load_drains,
     load_member,
     load_window,
     placement_mark,
 )
-from keyshared._dispatch.timers import Timers
+from keyshared._dispatch.timers import Duties, Duty, Stage, Timers, due_order
 from keyshared._dispatch.unit_gate import window_for
-from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Entry, WatchedList
+from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Entry
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
@@ -77,9 +77,12 @@ __all__ = [
     "Receipt",
 ]
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
 NO_ITEM: Final[Any] = None
 """What comes back with a message whose host gave nothing along, whatever type its items have."""
+
+_offset_of: Final = attrgetter("offset")
+_order_of: Final = attrgetter("order")
 
 _WAITS_FOR: Final = {
     Call.DEAD_LETTERED: (DEAD_LETTERING, IgnoredReason.NOT_DEAD_LETTERING),
@@ -143,11 +146,9 @@ class KeySharedDispatcher(Generic[Item]):
         self, placement: Placement, config: DispatcherConfig | None = None, *, resume_from: str | None = None
     ) -> None:
         config = DispatcherConfig() if config is None else check_kind("config", config, DispatcherConfig)
-        drain_timeout_ms = config.drain_timeout_ms
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
-        draining = None if drain_timeout_ms is None else WatchedList()
-        self._window = window_for(config, self._routing, draining)
+        self._window = window_for(config, self._routing)
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
@@ -156,10 +157,13 @@ class KeySharedDispatcher(Generic[Item]):
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership)
-        self._drains = None
-        if drain_timeout_ms is not None and draining is not None:
-            self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
-        self._outbox = Outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
+        self._rooms = rooms_for(config, self._window, timers, self._endings)
+        self._duties: Duties = {
+            Entry: Duty(Stage.DELIVERIES, _offset_of, self._endings.due),
+            Member: Duty(Stage.CONSUMERS, _order_of, self._membership.deadline_reached),
+            **{kind: duty for room in self._rooms for kind, duty in room.duties.items()},
+        }
+        self._outbox = Outbox(self._window, self._membership, timers, self._rooms, config.ack_timeout_ms)
         self._outbox.resume(paused=False)
         self._now = 0
         self._epoch = 0
@@ -662,14 +666,8 @@ class KeySharedDispatcher(Generic[Item]):
         """
         now = self._now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
-        for timed in due_order(self._timers.pop_due(now)):
-            if isinstance(timed, Entry):
-                self._endings.due(timed, notices, now)
-            elif isinstance(timed, Member):
-                self._membership.deadline_reached(timed, notices, now=now)
-            else:  # nothing else has a deadline
-                for entry in cast("DrainDeadlines", self._drains).expire(cast("Drain", timed)):
-                    self._endings.end(entry, ReleaseReason.DRAIN_TIMEOUT, notices, now)
+        for duty, timed in due_order(self._timers.pop_due(now), self._duties):
+            duty.act(timed, notices, now)
         return self._outbox.wake(notices, now)
 
     # queries
@@ -796,7 +794,8 @@ class KeySharedDispatcher(Generic[Item]):
             "paused": self._outbox.paused,
             "ranges": placement_mark(self._routing.ranges),
             "consumers": dump_members(self._members, self._now),
-            **dump_window(self._window, self._endings, self._drains, self._now),
+            **dump_window(self._window, self._endings, self._now),
+            "rooms": dump_rooms(self._rooms, self._now),
         }
 
     def check_invariants(self) -> None:
@@ -804,8 +803,8 @@ class KeySharedDispatcher(Generic[Item]):
         self._window.check_invariants()
         self._membership.check_invariants()
         self._outbox.check_invariants()
-        if self._drains is not None:
-            self._drains.check_invariants()
+        for room in self._rooms:
+            room.check_invariants()
 
     # inside
 
@@ -819,7 +818,7 @@ class KeySharedDispatcher(Generic[Item]):
         if data.field("ranges").text() != placement_mark(self._routing.ranges):
             raise data.field("ranges").refuse("belong to the placement that is given: same kind, same settings")
         load_window(data, self._window, self._endings, self._timers, now=self._now, items=items)
-        load_drains(data, self._window, self._drains, self._now)
+        load_rooms(data.field("rooms"), self._rooms, self._now)
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
 

@@ -147,7 +147,7 @@ class UnitGate(CountingGate):
         return None if key is None else self._units.unit_of(key)
 
 
-def window_for(config: DispatcherConfig, owners: PlacedOwners, draining: WatchedList | None = None) -> InFlightWindow:
+def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow:
     """The window that a configuration asks for."""
     return InFlightWindow(
         owners,
@@ -157,7 +157,7 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners, draining: Watched
         per_key=config.max_in_flight_per_key,
         loaded_per_key=config.max_loaded_per_key,
         one_lane=config.ordering_required,
-        draining=draining,
+        draining=None if config.drain_timeout_ms is None else WatchedList(),
         start=config.start,
     )
 
