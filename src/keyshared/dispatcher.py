@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Self
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared._dispatch.admission import Admission, Message
-from keyshared._dispatch.endings import Endings
+from keyshared._dispatch.endings import endings_for
 from keyshared._dispatch.explain import (
     Blocking,
     ConsumerStats,
@@ -33,6 +33,7 @@ from keyshared._dispatch.receipts import (
     checked_receipts,
     current,
     explain_ignored,
+    open_through,
 )
 from keyshared._dispatch.rooms import dump_rooms, load_rooms, rooms_for
 from keyshared._dispatch.routing import Routing
@@ -152,7 +153,7 @@ class KeySharedDispatcher(Generic[Item]):
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
-        self._endings = Endings(config, self._window, timers)
+        self._endings = endings_for(config, self._window, timers)
         self._notes = self._endings.notes
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
         self._members = self._membership.members
@@ -350,6 +351,35 @@ class KeySharedDispatcher(Generic[Item]):
         self._now = now
         return self._outbox.merge([self.ack(*receipt) for receipt in batch], {receipt[0] for receipt in batch})
 
+    def ack_through(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
+        """Settle a delivery and every older open one of its key: how far a handler of batches has come.
+
+        Args:
+            offset: Offset of the delivery; the three together are its `Deliver.receipt`.
+
+        Returns:
+            As `ack_many` for all of them. If the receipt does not name the current delivery, nothing older is settled
+            either: as `ack`.
+
+        Raises:
+            ArgumentError: That cannot be a receipt.
+
+        Example:
+            >>> from keyshared import DispatcherConfig, HashRing
+            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(batch_per_key=3))
+            >>> _ = [d.offer(offset, "order-1") for offset in range(4)], d.add_consumer("c1")
+            >>> [(effect.offset, effect.attempt) for effect in d.in_flight()]
+            [(0, 1), (1, 1), (2, 1)]
+            >>> d.ack_through(1, "c1", 1), [effect.offset for effect in d.in_flight()]
+            ([CursorAdvanced(safe_cursor=1)], [2])
+        """
+        now = checked_now(now_ms, self._now)
+        check_receipt(offset, consumer, attempt)
+        entry = current(self._members, offset, consumer, attempt)
+        if entry is None:
+            return self.ack(offset, consumer, attempt, now_ms=now)
+        return self.ack_many(open_through(entry), now_ms=now)
+
     def nack(
         self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
     ) -> list[Effect[Item]]:
@@ -384,7 +414,7 @@ class KeySharedDispatcher(Generic[Item]):
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
     ) -> list[Effect[Item]]:
-        """Give a delivery more time.
+        """Give a delivery more time, and its whole batch with it.
 
         Args:
             extend_ms: From ``now_ms`` on; by default the configured ack timeout.
@@ -402,7 +432,8 @@ class KeySharedDispatcher(Generic[Item]):
         if isinstance(entry, Ignored):
             return [entry]
         if length is not None:
-            self._timers.start(entry, self._now + length)
+            for each in self._endings.together(entry):
+                self._timers.start(each, self._now + length)
         return []
 
     # poison, spill, the log
@@ -587,7 +618,15 @@ class KeySharedDispatcher(Generic[Item]):
         self._now = now
         return self._outbox.wake([], now)
 
-    def pull(self, name: str, most: int, *, only: int | None = None, now_ms: int | None = None) -> list[Effect[Item]]:
+    def pull(
+        self,
+        name: str,
+        most: int,
+        *,
+        only: int | None = None,
+        per_key: int | None = None,
+        now_ms: int | None = None,
+    ) -> list[Effect[Item]]:
         """Hand a consumer some of what waits for it, whatever its limit: for those who ask and have a limit of 0.
 
         Args:
@@ -595,13 +634,15 @@ class KeySharedDispatcher(Generic[Item]):
             only: Hand out nothing but this offset, and that out of its turn; nothing if it has to wait for more than
                 room at the consumer. If it is the lowest one outstanding and spilled, there is a `Load` though the
                 window may be full.
+            per_key: How many messages of one key a batch may have this time, from 1 to ``batch_per_key`` of the
+                configuration, which is the default.
 
         Returns:
             The deliveries, and a `Load` in place of one that has to be read again: once it is `loaded`, ask again.
             ``[]`` if nothing waits for it, or it is inactive.
 
         Raises:
-            ArgumentError: ``most`` or ``only`` can never work.
+            ArgumentError: ``most``, ``only`` or ``per_key`` can never work.
 
         Complexity:
             O(what is handed out); with ``only`` O(log n).
@@ -617,12 +658,14 @@ class KeySharedDispatcher(Generic[Item]):
         check_int("most", most, 1)
         if only is not None:
             check_offset("only", only)
+        if per_key is not None:
+            check_int("per_key", per_key, 1, ", the batch_per_key that is configured", most=self._config.batch_per_key)
         member = self._membership.connected(name)
         self._now = now
         entry = None if only is None else self._window.find(only)
         if member.state is not MemberState.ACTIVE or (entry is None and only is not None):
             return []
-        return self._outbox.finish([], self._window.pull(member, most if only is None else 1, entry), now)
+        return self._outbox.finish([], self._window.pull(member, most if only is None else 1, entry, per_key), now)
 
     def set_filters(self, name: str, filters: Iterable[str], *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Replace a consumer's key filters. Cost and result as `add_consumer`; raises also `UnknownConsumerError`."""

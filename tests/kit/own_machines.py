@@ -46,6 +46,19 @@ class PipelinedMachine(DispatcherMachine):
     guarantees = replace(DispatcherMachine.guarantees, per_key=2)
 
 
+class BatchingDriver(DispatcherDriver):
+    """Two of a key as a batch."""
+
+    config = replace(DispatcherDriver.config, batch_per_key=2)
+
+
+class BatchingMachine(DispatcherMachine):
+    """The dispatcher with batches of a key."""
+
+    driver_class = BatchingDriver
+    guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
+
+
 class TotalOrderDriver(DispatcherDriver):
     """One lane for everything."""
 
@@ -132,6 +145,7 @@ MACHINES = (
     SmallMachine,
     DispatcherMachine,
     PipelinedMachine,
+    BatchingMachine,
     TotalOrderMachine,
     RouterMachine,
     LeaseQueueMachine,

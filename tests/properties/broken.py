@@ -7,6 +7,7 @@ from typing import Any, Self
 from tests.kit.broken_own import NeverGivesUp, NewestKeyFirst
 from tests.model import Consumer, Lane, Message, ModelDispatcher, Placement, Queue, State, Unit
 from tests.placements import RankedPlacement, Ranking
+from tests.properties.broken_batches import BROKEN_BATCHES
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
@@ -405,6 +406,7 @@ class OrderOfASet(ModelDispatcher):
 BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.ONE_HOLDER: (MovesWithoutDraining, UnitIgnored, UnitFreedByItsFirstEnd),
     Promise.KEY_ORDER: (PutBackAtTheTail, RetryLetsNewerOnesPass, DeadLetterLetsNewerOnesPass),
+    Promise.WHOLE_BATCH: BROKEN_BATCHES,
     Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked),
     Promise.BOUNDS: (LimitForgottenOnRetry, KeyLimitOffByOne, WindowForgottenOnLoad),

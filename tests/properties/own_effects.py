@@ -20,6 +20,8 @@ from keyshared.effects import (
     Ignored,
     IgnoredReason,
     Load,
+    Released,
+    ReleaseReason,
     Settled,
     SettleReason,
     Skipped,
@@ -56,6 +58,7 @@ class OwnEffects:
                 *self._answers(step),
                 *self._late_acks(step),
                 *self._pulled(step),
+                *self._batches(step, open_now),
                 *self._figures(step),
                 *self._loads_and_room(step, dispatcher),
                 *self._drains(step, dispatcher, open_now),
@@ -119,6 +122,23 @@ class OwnEffects:
                     is_right = True
             if not is_right:
                 yield Promise.NO_LOSS, f"{effect}, which nobody asked for and no policy allows"
+
+    def _batches(self, step: Step, open_now: set[Deliver]) -> Iterator[tuple[Promise, str]]:
+        """What comes back with a batch has not failed; what is acked up to a point is acked."""
+        for effect in step.effects:
+            if isinstance(effect, Released) and effect.reason is ReleaseReason.BATCH_BROKEN:
+                delivery = self.last.get(effect.offset)
+                if delivery is not None and delivery.failures != effect.failures:
+                    yield Promise.WHOLE_BATCH, f"{effect} counts as a failure"
+        if step.call.name != "ack_through":
+            return
+        offset, consumer, attempt = step.call.args
+        named = next((each for each in self.before if each.receipt == (offset, consumer, attempt)), None)
+        if named is None or not (self.config.ordering_required or named.key is not None):
+            return
+        for each in self.before & open_now:
+            if each.offset < offset and (self.config.ordering_required or each.key == named.key):
+                yield Promise.WHOLE_BATCH, f"{each} stayed open"
 
     def _late_acks(self, step: Step) -> Iterator[tuple[Promise, str]]:
         """An ack of a delivery that was made and is remembered counts; of any other it does not."""

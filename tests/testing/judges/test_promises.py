@@ -93,6 +93,7 @@ UNFENCED = Guarantees(promises=JUDGED - {Promise.FENCE})
 UNITS = Guarantees(unit_of=lambda key: key[:1])
 K2 = b"k2"
 IN_TURN = Guarantees(promises={"fairness"}, fairness=0)
+BATCHES = Guarantees(promises={"whole-batch"}, per_key=2, batches=True)
 TWICE = Guarantees(promises={"attempts"}, max_attempts=2)
 QUEUE: list[Happening] = [
     A,
@@ -584,6 +585,48 @@ CASES = [
         [connected("a", 2), published(0), published(1), delivered(0), delivered(1)],
         None,
         Guarantees(per_key=2, window=2, max_tracked=2),
+    ),
+    Case(
+        "a batch goes out side by side, and the next one when all of it has ended",
+        Promise.WHOLE_BATCH,
+        [A, published(0), published(1), published(2), delivered(0), delivered(1), acked(1), acked(0), delivered(2)],
+        None,
+        BATCHES,
+    ),
+    Case(
+        "what is newer than a failure comes back with it",
+        Promise.WHOLE_BATCH,
+        [A, published(0), published(1), delivered(0), delivered(1), released(0), released(1), delivered(0, attempt=2)],
+        None,
+        BATCHES,
+    ),
+    Case(
+        "the place of what is done is filled at once",
+        Promise.WHOLE_BATCH,
+        [A, published(0), published(1), published(2), delivered(0), delivered(1), acked(0), delivered(2)],
+        (5, 7),
+        BATCHES,
+    ),
+    Case(
+        "what is newer than a failure goes on",
+        Promise.WHOLE_BATCH,
+        [A, published(0), published(1), delivered(0), delivered(1), released(0), acked(1)],
+        (5, 6),
+        BATCHES,
+    ),
+    Case(
+        "a late ack is of no batch",
+        Promise.WHOLE_BATCH,
+        [A, published(0), published(1), delivered(0), delivered(1), released(1), released(0), acked(1)],
+        None,
+        BATCHES,
+    ),
+    Case(
+        "what was done long ago goes out beside a batch, and nobody knows its key",
+        Promise.WHOLE_BATCH,
+        [A, published(1), delivered(1), delivered(0, key=L)],
+        None,
+        BATCHES,
     ),
     Case(
         "one of a key too many",
