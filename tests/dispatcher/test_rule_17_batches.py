@@ -212,6 +212,13 @@ class TestAckThrough:
         fill(dispatcher, "a1", "a1", "a1")
         assert [deliver(2, "a1", "ann"), advanced(1)] == dispatcher.ack_through(1, "ann", 1)
 
+    def test_what_has_come_back_is_not_settled_with_it(self) -> None:
+        dispatcher = subscription("ann", max_in_flight_per_key=2)
+        fill(dispatcher, "a1", "a1")
+        dispatcher.nack(0, "ann", 1)
+        assert [] == dispatcher.ack_through(1, "ann", 1)
+        assert [0] == [each.offset for each in dispatcher.outstanding()]
+
     def test_one_that_names_nothing_current_settles_nothing_older(self) -> None:
         dispatcher = batching("a1", "a1")
         dispatcher.add_consumer("ann")
