@@ -57,12 +57,16 @@ class BatchWindow(InFlightWindow):
 
     def _send(self, lane: Lane, entry: Entry, consumer: Consumer, granted: list[Entry]) -> bool:
         super()._send(lane, entry, consumer, granted)
-        while lane.open and lane.open < self._turn and consumer.free > 0:
+        while lane.open and lane.open < self._turn and self._goes_on(lane, consumer):
             following = lane.candidate
             if following is None or following.state != QUEUED:
                 break
             self._open(lane, following, consumer, granted)
         return False  # a key has one turn
+
+    def _goes_on(self, lane: Lane, consumer: Consumer) -> bool:  # noqa: ARG002  # some limits are those of the lane
+        """Whether there is room for another message of a batch."""
+        return consumer.free > 0
 
 
 class BatchEndings(Endings):

@@ -17,9 +17,12 @@ from bisect import insort
 from collections import OrderedDict
 from enum import IntEnum
 from operator import attrgetter
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from keyshared.cursor import SETTLED, Cell
+
+if TYPE_CHECKING:  # a scope remembers consumers
+    from keyshared._window.served import Scope
 
 __all__ = [
     "ALONE",
@@ -165,14 +168,15 @@ class Lane:
         loaded: How many have, or will have, their payload in memory.
         holder: The consumer of the open ones.
         owner: The consumer that the placement names, as of ``version``.
+        group: The group that it is in; only set where lanes are served by groups.
         unit: The drain unit that it is in, as of ``version``; only set where a unit is larger than a key.
         version: Number of the placement that ``owner`` was read from.
         listed: The work list that this lane stands in, if any.
     """
 
     __slots__ = (
-        "back", "fresh", "head", "holder", "key", "listed", "loaded", "open", "owner", "spilled", "tail", "unit",
-        "version",
+        "back", "fresh", "group", "head", "holder", "key", "listed", "loaded", "open", "owner", "spilled", "tail",
+        "unit", "version",
     )  # fmt: skip
 
     def __init__(self, key: bytes | None) -> None:
@@ -186,7 +190,8 @@ class Lane:
         self.loaded = 0
         self.holder: Consumer | None = None
         self.owner: Consumer | None = None
-        self.unit: int  # not set here: most windows never need it
+        self.group: Scope  # not set here, as the unit: most windows never need them
+        self.unit: int
         self.version = -1
         self.listed: WorkList | None = None
 
