@@ -4,11 +4,11 @@ What is made possible within a call is listed first and then served in the order
 name, the subscription after the groups; then consumers that have got room, in order of joining.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from keyshared._checks import require
 from keyshared._dispatch.batches import BatchWindow
+from keyshared._dispatch.group_book import GroupBook
 from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, Lane
 from keyshared._window.served import Scope, ServedLanes, SharedLanes
 from keyshared.window import InFlightWindow, State
@@ -20,12 +20,13 @@ class ScopedWindow(InFlightWindow):
     """A window that serves group after group, and passes over what is closed.
 
     Args:
-        group_of: The group of a key whose lane begins; what it raises, an offer raises, and has changed nothing.
+        book: Knows the group of a key; what it raises, an offer raises, and has changed nothing.
         most_open: How many deliveries of the subscription may be open; None for any number.
         args: As `InFlightWindow`.
         kwargs: As `InFlightWindow`.
 
     Attributes:
+        book: All groups.
         everything: The scope of the subscription.
         changed: Scopes of which something has begun or ended, or that are waited for by others than before; clear it
             when you have seen them.
@@ -37,7 +38,7 @@ class ScopedWindow(InFlightWindow):
     def __init__(
         self,
         *args: Any,  # noqa: ANN401  # as those of the window
-        group_of: Callable[[bytes], Scope],
+        book: GroupBook,
         most_open: int | None,
         **kwargs: Any,  # noqa: ANN401  # as above
     ) -> None:
@@ -46,7 +47,7 @@ class ScopedWindow(InFlightWindow):
         self.changed: dict[Scope, None] = {}
         self.shared: SharedLanes = SharedLanes()
         self.shared.everything = self.everything
-        self._group_of = group_of
+        self.book = book
         self._opened: dict[Scope, None] = {}
         self._lists_only = False  # what could go out is listed, and served when everything is
 
@@ -55,6 +56,10 @@ class ScopedWindow(InFlightWindow):
         if scope.waiting and scope.is_open:
             self._opened[scope] = None
             self._freed[next(iter(scope.waiting))] = None
+
+    def served(self, consumer: Consumer) -> ServedLanes:
+        """Return the ready list of a consumer."""
+        return consumer.ready  # type: ignore[return-value]  # that of `add`
 
     # messages
 
@@ -76,7 +81,7 @@ class ScopedWindow(InFlightWindow):
         """As `InFlightWindow`, but what is alone has a lane too: its lane knows its group."""
         lane = Lane(lane_key)
         if lane_key is not None:
-            self._join(lane, self._group_of(lane_key))
+            self._join(lane, self.book.of(lane_key))
             self.lanes[lane_key] = lane
         entry = Entry(offset, key, item, lane)
         self.cursor.append(entry)
@@ -107,7 +112,7 @@ class ScopedWindow(InFlightWindow):
         """As `InFlightWindow.discard`."""
         consumer = self.consumers.get(name)
         super().discard(name)
-        _served(consumer).forget_all()  # type: ignore[arg-type]  # else that has raised
+        self.served(consumer).forget_all()  # type: ignore[arg-type]  # else that has raised
 
     # turns
 
@@ -132,12 +137,12 @@ class ScopedWindow(InFlightWindow):
             consumer, _ = scope.waiting.popitem(last=False)
             scope.granted = consumer
             if scope is not self.everything:
-                _served(consumer).wake(scope)
+                self.served(consumer).wake(scope)
             self._serve(consumer, granted)
             scope.granted = None
 
     def _serve(self, consumer: Consumer, granted: list[Entry]) -> None:
-        ready = _served(consumer)
+        ready = self.served(consumer)
         while consumer.free > 0:
             lane = ready.next_turn()
             alone = _oldest(self.shared) if consumer.keyless else None
@@ -156,7 +161,7 @@ class ScopedWindow(InFlightWindow):
             self._unlist(lane)
             self._send(lane, entry, consumer, granted)
             return
-        ready = _served(consumer)
+        ready = self.served(consumer)
         ready.begin_turn(lane)
         lane.listed = None
         if self._send(lane, entry, consumer, granted):
@@ -170,7 +175,7 @@ class ScopedWindow(InFlightWindow):
             return False
         if lane.key is not None and not lane.group.admits(consumer):
             self._list(lane, consumer.ready)
-            _served(consumer).sleep(lane.group)
+            self.served(consumer).sleep(lane.group)
             return False
         if not self.everything.admits(consumer):
             self._list(lane, self.shared if lane.key is None else consumer.ready)
@@ -219,7 +224,7 @@ class ScopedWindow(InFlightWindow):
     def _recount(self, entry: Entry) -> None:
         lane = entry.lane
         if lane.head is entry and lane.key is not None:
-            self._join(lane, self._group_of(lane.key))
+            self._join(lane, self.book.of(lane.key))
         super()._recount(entry)
         if entry.state == IN_FLIGHT:
             self._count(lane)
@@ -250,9 +255,11 @@ class ScopedWindow(InFlightWindow):
             due = scope.waiting and scope.is_open
             require(not due or scope in self._opened, f"scope {scope.name!r} is closed while it remembers somebody")
             for consumer in scope.waiting:
+                queued = scope is self.everything or scope in self.served(consumer).groups()
+                require(queued, f"group {scope.name!r} remembers those for whom it has a lane")
                 require(self.consumers.get(consumer.name) is consumer, f"scope {scope.name!r} remembers the connected")
         for consumer in self.consumers.values():
-            _served(consumer).check_invariants()
+            self.served(consumer).check_invariants()
 
 
 class ScopedBatchWindow(ScopedWindow, BatchWindow):
@@ -261,10 +268,6 @@ class ScopedBatchWindow(ScopedWindow, BatchWindow):
     def _goes_on(self, lane: Lane, consumer: Consumer) -> bool:
         rooms = [self.everything.room] if lane.key is None else [self.everything.room, lane.group.room]
         return super()._goes_on(lane, consumer) and 0 not in rooms
-
-
-def _served(consumer: Consumer) -> ServedLanes:
-    return consumer.ready  # type: ignore[return-value]  # that of `ScopedWindow.add`
 
 
 def _oldest(lanes: SharedLanes) -> Lane | None:

@@ -192,18 +192,18 @@ class ServedLanes(MutableMapping[Lane, int]):
 
     # in another life
 
+    def groups(self) -> set[Scope]:
+        """Return the groups that have a lane here."""
+        return set(self._queues)
+
     def dump(self) -> tuple[list[str], int]:
         """Return the names of the groups in the rotation, and how many turns the first one still has."""
         return [group.name for group in self._rotation], self._left
 
     def load(self, awake: list[Scope], left: int) -> None:
-        """Bring the rotation into the order that it had. Groups that are not in it are asleep."""
-        for group in list(self._rotation):
-            if group not in awake:
-                self._awake -= len(self._queues[group])
-                self._leave(group)
-        for group in awake:
-            self._rotation.move_to_end(group)
+        """Bring the rotation into the order that it had; groups that are not in it are asleep."""
+        self._rotation = OrderedDict.fromkeys(awake)
+        self._awake = sum(len(self._queues[group]) for group in self._rotation)
         self._left = left
 
     def check_invariants(self) -> None:

@@ -13,6 +13,7 @@ from keyshared.config.dispatcher import (
     OnEvict,
     Unmatched,
 )
+from keyshared.config.groups import GroupLimits
 from keyshared.config.retry import (
     DEFAULT_BASE_DELAY_MS,
     DEFAULT_MAX_DELAY_MS,
@@ -37,6 +38,7 @@ __all__ = [
     "Backoff",
     "DispatcherConfig",
     "DrainUnit",
+    "GroupLimits",
     "OnEvict",
     "Poison",
     "RetryPolicy",
