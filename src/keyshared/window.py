@@ -381,9 +381,15 @@ class InFlightWindow(WindowBooks):
             self._examine_in_turns([*_by_lowest_offset(touched), *let_go], granted)
         if self._stale:
             self._stale = False
-            self._examine_everything(granted)
+            lanes = self.waiting_lanes()
+            for lane in lanes:  # all of them first: a lane must not queue behind one that is about to go elsewhere
+                self._unlist(lane)
+            self._examine_in_turns(lanes, granted)
+            self._examine_in_turns(_by_lowest_offset(self._at_limit()), granted)
         if self._freed:
-            self._serve_freed(granted)
+            freed, self._freed = self._freed, {}
+            for consumer in sorted(freed, key=_order_of):
+                self._serve(consumer, granted)
         # A keyless message may have stood back behind a consumer that then took something older: look for another one.
         while self.shared and (roomiest := self._rooms.roomiest()) is not None:
             self._serve(roomiest, granted)
@@ -434,14 +440,6 @@ class InFlightWindow(WindowBooks):
         """Let the lane's next messages go out, or put the lane into the list of what it waits for."""
         while self._step(lane, granted):
             pass
-
-    def _examine_everything(self, granted: list[Entry]) -> None:
-        """Ask again for every lane that waits: owners may have changed."""
-        lanes = self.waiting_lanes()
-        for lane in lanes:  # all of them first: a lane must not queue behind one that is about to go elsewhere
-            self._unlist(lane)
-        self._examine_in_turns(lanes, granted)
-        self._examine_in_turns(_by_lowest_offset(self._at_limit()), granted)
 
     def _examine_in_turns(self, lanes: list[Lane], granted: list[Entry]) -> None:
         """The same for several lanes; no key is served twice before every other one had its turn."""
@@ -523,12 +521,6 @@ class InFlightWindow(WindowBooks):
         if lane.key in self.quarantined or self._owner_now(lane) is not consumer:
             return False
         return lane.open < self.per_key and not self._gate.keeps(lane, consumer)
-
-    def _serve_freed(self, granted: list[Entry]) -> None:
-        """Serve the consumers that may have got room."""
-        freed, self._freed = self._freed, {}
-        for consumer in sorted(freed, key=_order_of):
-            self._serve(consumer, granted)
 
     def _serve(self, consumer: Consumer, granted: list[Entry]) -> None:
         """Hand out what waits for this consumer, one message per lane and turn, while it has room."""

@@ -1,7 +1,7 @@
 """A window whose lanes share limits: groups of keys, and all open deliveries of the subscription.
 
-What is made possible within a call is listed first and then served in the order of turns: scopes that have opened, by
-name, the subscription after the groups; then consumers that have got room, in order of joining.
+What a change makes possible is listed first and then served in the order of turns: the consumers that have got
+something to do, in order of joining, and then those that the scopes remember that have opened.
 """
 
 from typing import Any
@@ -55,7 +55,6 @@ class ScopedWindow(InFlightWindow):
         """Note that a scope may have opened; `wake` then serves those that it remembers."""
         if scope.waiting and scope.is_open:
             self._opened[scope] = None
-            self._freed[next(iter(scope.waiting))] = None
 
     def served(self, consumer: Consumer) -> ServedLanes:
         """Return the ready list of a consumer."""
@@ -68,13 +67,25 @@ class ScopedWindow(InFlightWindow):
         self.remove(entry)
         return self.wake()
 
+    def reassign(self) -> None:
+        """As `InFlightWindow.reassign`; everybody is asked again, so nobody is remembered."""
+        super().reassign()
+        self.everything.waiting.clear()
+
     def wake(self) -> list[Entry]:
-        """As `InFlightWindow.wake`."""
+        """As `InFlightWindow.wake`; then scopes that have opened serve those that they remember.
+
+        Groups come first, by name, and the subscription after them.
+        """
         granted = super().wake()
-        if len(self.shared) and not self.shared:
-            roomiest = self._rooms.roomiest()
-            if roomiest is not None:
+        opened, self._opened = self._opened, {}
+        for scope in sorted(opened, key=self._order_of_scope):
+            self._serve_scope(scope, granted)
+        while len(self.shared) and (roomiest := self._rooms.roomiest()) is not None:
+            if not self.shared:
                 self.everything.waiting.setdefault(roomiest)
+                break
+            self._serve(roomiest, granted)
         return granted
 
     def _offer_first(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
@@ -116,20 +127,10 @@ class ScopedWindow(InFlightWindow):
 
     # turns
 
-    def _examine_everything(self, granted: list[Entry]) -> None:
-        self.everything.waiting.clear()
-        super()._examine_everything(granted)
-
     def _examine_in_turns(self, lanes: list[Lane], granted: list[Entry]) -> None:
         self._lists_only = True
         super()._examine_in_turns(lanes, granted)
         self._lists_only = False
-
-    def _serve_freed(self, granted: list[Entry]) -> None:
-        opened, self._opened = self._opened, {}
-        for scope in sorted(opened, key=self._order_of_scope):
-            self._serve_scope(scope, granted)
-        super()._serve_freed(granted)
 
     def _serve_scope(self, scope: Scope, granted: list[Entry]) -> None:
         """Serve those that a scope remembers, one turn each and round again, while it is open."""
