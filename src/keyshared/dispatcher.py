@@ -9,15 +9,17 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any, Final, Generic, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared._dispatch.admission import Admission, Message
+from keyshared._dispatch.answers import check_rules
 from keyshared._dispatch.endings import endings_for
 from keyshared._dispatch.explain import (
     Blocking,
     ConsumerStats,
     DispatcherStats,
+    GroupStats,
     Outstanding,
     describe,
     gather_stats,
@@ -49,7 +51,8 @@ from keyshared._dispatch.snapshot import (
 from keyshared._dispatch.timers import Duties, Duty, Stage, Timers, due_order
 from keyshared._dispatch.unit_gate import window_for
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Entry
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, GroupLimits
+from keyshared.config.groups import check_group_limits
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
     Call,
@@ -66,11 +69,16 @@ from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, Inv
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
+from keyshared.rules import Rules
+
+if TYPE_CHECKING:
+    from keyshared._dispatch.groups import Groups
 
 __all__ = [
     "Blocking",
     "ConsumerStats",
     "DispatcherStats",
+    "GroupStats",
     "KeySharedDispatcher",
     "MemberState",
     "Message",
@@ -113,10 +121,12 @@ class KeySharedDispatcher(Generic[Item]):
     Args:
         placement: Where keys go. Copied: consumers are added to the copy as they join.
         config: Limits, timeouts and policies.
+        rules: Functions of a key, such as the one that answers with its group.
         resume_from: Text of a `cursor_token` of an earlier life: read on from `resume_offset` and offer everything. Its
             position counts instead of ``config.start``.
 
     Raises:
+        ConfigError: ``rules`` and ``config`` contradict each other.
         SnapshotError: ``resume_from`` is truncated, damaged, of another version, or no token at all.
 
     Complexity:
@@ -144,12 +154,18 @@ class KeySharedDispatcher(Generic[Item]):
     """
 
     def __init__(
-        self, placement: Placement, config: DispatcherConfig | None = None, *, resume_from: str | None = None
+        self,
+        placement: Placement,
+        config: DispatcherConfig | None = None,
+        *,
+        rules: Rules | None = None,
+        resume_from: str | None = None,
     ) -> None:
         config = DispatcherConfig() if config is None else check_kind("config", config, DispatcherConfig)
         self._config = config
+        self._rules = None if rules is None else check_rules(rules, config)
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
-        self._window = window_for(config, self._routing)
+        self._window = window_for(config, self._routing, rules)
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
@@ -159,6 +175,8 @@ class KeySharedDispatcher(Generic[Item]):
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership)
         self._rooms = rooms_for(config, self._window, timers, self._endings)
+        scopes = next((room for room in self._rooms if room.name == "scopes"), None)
+        self._groups = cast("Groups | None", scopes)
         self._duties: Duties = {
             Entry: Duty(Stage.DELIVERIES, _offset_of, self._endings.due),
             Member: Duty(Stage.CONSUMERS, _order_of, self._membership.deadline_reached),
@@ -179,6 +197,7 @@ class KeySharedDispatcher(Generic[Item]):
         now_ms: int,
         epoch: int = 0,
         items: Mapping[int, Item] | None = None,
+        rules: Rules | None = None,
     ) -> Self:
         """Rebuild a dispatcher from a `snapshot`; from then on it does what the original would have done.
 
@@ -195,12 +214,15 @@ class KeySharedDispatcher(Generic[Item]):
             epoch: Raise it by one after every crash: deliveries get attempt numbers above ``epoch << 32``, so that acks
                 of deliveries that the snapshot has not seen stay fenced. Never goes below the snapshot's own.
             items: Passengers by offset, which are not part of a snapshot.
+            rules: Of the same mark as the original's.
 
         Returns:
             The dispatcher; `outstanding_effects` says what is to be done at once.
 
         Raises:
-            SnapshotError: The state is truncated, forged, of another version, of another placement or drain unit.
+            ConfigError: ``rules`` and ``config`` contradict each other.
+            SnapshotError: The state is truncated, forged, of another version, of another placement or drain unit, or of
+                rules of another mark.
             ClockError: ``now_ms`` is not an int of at least 0.
             ArgumentError: ``epoch`` is not an int of at least 0.
 
@@ -222,7 +244,7 @@ class KeySharedDispatcher(Generic[Item]):
         data = Reader(state)
         if data.field("version").integer() != SNAPSHOT_VERSION:
             raise data.field("version").refuse(f"be {SNAPSHOT_VERSION}, the version that this release writes")
-        new = cls(placement, config)
+        new = cls(placement, config, rules=rules)
         new._now = now_ms
         try:
             new._load(data, epoch, items)
@@ -250,6 +272,7 @@ class KeySharedDispatcher(Generic[Item]):
 
         Raises:
             KeyTypeError: The key is of another type.
+            ConfigError: A function of the rules raised for this key, or did not answer as it should.
             OffsetOrderError: The offset is not an int above the last one.
             ArgumentError: The offset has more than 63 bits.
             WindowFullError: `free_slots` is 0.
@@ -681,6 +704,64 @@ class KeySharedDispatcher(Generic[Item]):
         self._now = now
         return self._outbox.wake([], now)
 
+    # groups
+
+    def set_group(
+        self,
+        name: str,
+        *,
+        weight: int = 1,
+        max_in_flight: int | None = None,
+        per_second: int | None = None,
+        burst: int = 1,
+        now_ms: int | None = None,
+    ) -> list[Effect[Item]]:
+        """Set all limits of a group of keys; what is open stays open.
+
+        Args:
+            name: The group, which need not have a message yet; ``""`` has the keys that are in no other.
+            weight: How many turns in a row its keys get at a consumer.
+            max_in_flight: Its open deliveries; None for no limit.
+            per_second: How many of its deliveries may begin in a second, in the long run; None for no limit.
+            burst: How many of them may begin at once.
+
+        Returns:
+            The deliveries that are possible now.
+
+        Raises:
+            ArgumentError: There are no groups, or a limit is out of range.
+
+        Example:
+            >>> from keyshared import HashRing
+            >>> from keyshared.rules import Rules
+            >>> rules = Rules(mark="tenants-1", group_of=lambda key: key.partition(b"/")[0].decode())
+            >>> d = KeySharedDispatcher(HashRing(), rules=rules)
+            >>> _ = d.add_consumer("c1"), d.set_group("acme", max_in_flight=1)
+            >>> [effect.key for effect in d.offer_many([(0, "acme/1", None), (1, "acme/2", None), (2, "bo/1", None)])]
+            [b'acme/1', b'bo/1']
+        """
+        now = checked_now(now_ms, self._now)
+        groups = self._groups_of(name)
+        check_group_limits(weight, max_in_flight, per_second, burst)
+        limits = GroupLimits(weight=weight, max_in_flight=max_in_flight, per_second=per_second, burst=burst)
+        groups.set_group(name, limits, now)
+        self._now = now
+        return self._outbox.wake([], now)
+
+    def pause_group(self, name: str, *, now_ms: int | None = None) -> list[Effect[Item]]:
+        """Deliver nothing of a group until `resume_group`; what is open stays open. Raises as `set_group`."""
+        now = checked_now(now_ms, self._now)
+        self._groups_of(name).pause(name)
+        self._now = now
+        return self._outbox.wake([], now)
+
+    def resume_group(self, name: str, *, now_ms: int | None = None) -> list[Effect[Item]]:
+        """End the pause of a group; nothing if it has none. Result and errors as `set_group`."""
+        now = checked_now(now_ms, self._now)
+        self._groups_of(name).resume(name)
+        self._now = now
+        return self._outbox.wake([], now)
+
     def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Place keys in another way; connected consumers that the placement lacks are added to a copy of it."""
         now = checked_now(now_ms, self._now)
@@ -709,6 +790,8 @@ class KeySharedDispatcher(Generic[Item]):
         """
         now = self._now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
+        if self._groups is not None:
+            self._groups.forget_idle(now)
         for duty, timed in due_order(self._timers.pop_due(now), self._duties):
             duty.act(timed, notices, now)
         return self._outbox.wake(notices, now)
@@ -719,6 +802,15 @@ class KeySharedDispatcher(Generic[Item]):
     def config(self) -> DispatcherConfig:
         """The configuration it was made with."""
         return self._config
+
+    @property
+    def rules(self) -> Rules | None:
+        """The rules it was made with."""
+        return self._rules
+
+    def groups(self) -> list[GroupStats]:
+        """What every group is like at this moment that has a message or a limit of its own, by name. O(ready keys)."""
+        return [] if self._groups is None else self._groups.stats()
 
     @property
     def safe_cursor(self) -> int | None:
@@ -834,6 +926,7 @@ class KeySharedDispatcher(Generic[Item]):
             "version": SNAPSHOT_VERSION,
             "epoch": self._epoch,
             "unit": self._config.unit.value,
+            "rules": None if self._rules is None else self._rules.mark,
             "paused": self._outbox.paused,
             "ranges": placement_mark(self._routing.ranges),
             "consumers": dump_members(self._members, self._now),
@@ -854,6 +947,9 @@ class KeySharedDispatcher(Generic[Item]):
     def _load(self, data: Reader, epoch: int, items: Mapping[int, object]) -> None:
         if data.field("unit").text() != self._config.unit:
             raise data.field("unit").refuse(f"be {self._config.unit.value!r}, the drain unit of the configuration")
+        mark = None if self._rules is None else self._rules.mark
+        if data.field("rules").maybe(Reader.text) != mark:
+            raise data.field("rules").refuse(f"be {mark!r}, the mark of the rules that are given")
         self._epoch = max(epoch, data.field("epoch").count())
         self._window.first_attempt = self._epoch << EPOCH_BITS
         for order, consumer in enumerate(data.field("consumers").items()):
@@ -864,6 +960,14 @@ class KeySharedDispatcher(Generic[Item]):
         load_rooms(data.field("rooms"), self._rooms, self._now)
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
+
+    def _groups_of(self, name: str) -> "Groups":
+        """Return the room of groups, if there are any; the name of one is checked."""
+        if self._groups is None or self._rules is None or self._rules.group_of is None:
+            raise ArgumentError("name", name, "be left out: there are no groups without Rules(group_of=...)")
+        if type(name) is not str:
+            raise ArgumentError("name", name, "be a str")
+        return self._groups
 
     def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
         """Find the delivery that a receipt names, if it is current, and take the time of the call."""

@@ -140,7 +140,11 @@ class BlockReason(StrEnum):
     UNOWNED = "unowned"  # its slot is a hole, or the connected consumers that accept it own nothing
     CONSUMER_INACTIVE = "consumer_inactive"
     CONSUMER_FULL = "consumer_full"
+    GROUP_FULL = "group_full"  # as much of its group is in flight as may be
+    GROUP_PAUSED = "group_paused"
+    GROUP_RATE = "group_rate"  # its group has no token now
     LOADING = "loading"
+    SUBSCRIPTION_FULL = "subscription_full"  # as much is in flight as may be, at all consumers together
     WINDOW_FULL = "window_full"  # spilled, its turn has come, and no slot is free to load it
 
 

@@ -77,9 +77,12 @@ class Admission:
         unmatched = self.is_unmatched(key)
         if unmatched and self._config.unmatched is Unmatched.ERROR:
             raise UnmatchedKeyError(key)
+        tracks = not unmatched or self._config.unmatched is Unmatched.HOLD
+        if tracks and self._window.asks_keys:
+            self._window.check_key(key)
         self._window.cursor.pass_to(offset)
         self._reach(None)
-        return not unmatched or self._config.unmatched is Unmatched.HOLD
+        return tracks
 
     def is_unmatched(self, key: bytes | None) -> bool:
         """Whether nothing of the key is outstanding, and there are consumers, but none for it.
@@ -121,3 +124,6 @@ class Admission:
             for _, key in new:
                 if self.is_unmatched(key):
                     raise UnmatchedKeyError(key)
+        if self._window.asks_keys:
+            for _, key in new:
+                self._window.check_key(key)

@@ -11,7 +11,16 @@ from keyshared._window.lanes import Consumer, Entry, State
 from keyshared.effects import BlockReason
 from keyshared.window import InFlightWindow
 
-__all__ = ["Blocking", "ConsumerStats", "DispatcherStats", "Outstanding", "describe", "gather_stats", "why_blocked"]
+__all__ = [
+    "Blocking",
+    "ConsumerStats",
+    "DispatcherStats",
+    "GroupStats",
+    "Outstanding",
+    "describe",
+    "gather_stats",
+    "why_blocked",
+]
 
 _OWN_REASONS: Final = {
     State.RETRY_WAIT: BlockReason.RETRY_WAIT,
@@ -29,11 +38,13 @@ class Blocking(NamedTuple):
         consumer: The consumer that this is about: who holds the key or, while that drains, something of its drain unit;
             or who has no room. None where it is about nobody.
         behind: The older message of its key that has to move first, if that is the reason.
+        group: The group that this is about.
     """
 
     reason: BlockReason
     consumer: str | None = None
     behind: int | None = None
+    group: str | None = None
 
 
 class Outstanding(NamedTuple):
@@ -110,17 +121,25 @@ def _why_keyless(window: InFlightWindow, entry: Entry) -> Blocking:
         return Blocking(BlockReason.NO_CONSUMER)
     if all(_is_inactive(consumer) for consumer in eligible):
         return Blocking(BlockReason.CONSUMER_INACTIVE)
-    has_room = any(consumer.free > 0 for consumer in eligible)
-    starved = has_room and entry.lane.listed is window.starved
-    return Blocking(BlockReason.WINDOW_FULL if starved else BlockReason.CONSUMER_FULL)
+    if not any(consumer.free > 0 for consumer in eligible):
+        return Blocking(BlockReason.CONSUMER_FULL)
+    starved = entry.lane.listed is window.starved
+    return Blocking(BlockReason.WINDOW_FULL if starved else BlockReason.SUBSCRIPTION_FULL)
 
 
 def _why_not_now(window: InFlightWindow, entry: Entry, owner: Consumer) -> Blocking:
+    scope = window.closed_scope(entry.lane)
+    if scope is not None and scope.paused:
+        return Blocking(BlockReason.GROUP_PAUSED, group=scope.name)
     if _is_inactive(owner):
         return Blocking(BlockReason.CONSUMER_INACTIVE, owner.name)
     if owner.free > 0 and entry.lane.listed is window.starved:
         return Blocking(BlockReason.WINDOW_FULL)
-    return Blocking(BlockReason.CONSUMER_FULL, owner.name)
+    if owner.free <= 0 or scope is None:
+        return Blocking(BlockReason.CONSUMER_FULL, owner.name)
+    if scope is not entry.lane.group:
+        return Blocking(BlockReason.SUBSCRIPTION_FULL)
+    return Blocking(BlockReason.GROUP_RATE if scope.tokens == 0 else BlockReason.GROUP_FULL, group=scope.name)
 
 
 def _is_inactive(consumer: Consumer) -> bool:
@@ -185,6 +204,28 @@ class DispatcherStats:
     free_slots: int
     oldest_outstanding: int | None
     consumers: dict[str, ConsumerStats]
+
+
+class GroupStats(NamedTuple):
+    """What a group is like at this moment.
+
+    Attributes:
+        name: Its name; empty for the keys that are in no other group.
+        weight: How many turns in a row its keys get.
+        max_in_flight: How many of its deliveries may be open; None for no limit.
+        open: How many are.
+        ready: Keys that wait for their turn, for room, or for the group to open.
+        tokens: How many of its deliveries may begin before `handle_timeout` brings more; None without a rate.
+        paused: Whether `pause_group` holds it.
+    """
+
+    name: str
+    weight: int
+    max_in_flight: int | None
+    open: int
+    ready: int
+    tokens: int | None
+    paused: bool
 
 
 def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> DispatcherStats:

@@ -56,6 +56,11 @@ class Bucket:
         return self._reaches(_TOKEN)
 
     @property
+    def was_full(self) -> bool:
+        """Whether it was full when it was looked at last, and all of its tokens were told of."""
+        return self.told * _TOKEN == self._full
+
+    @property
     def full_at(self) -> int:
         """When it is full."""
         return self._reaches(self._full)
@@ -107,10 +112,15 @@ class Group(Scope):
             bucket.advance(now, bucket.told - self.tokens)
             bucket.told = self.tokens
 
-    def is_forgettable(self, now: int) -> bool:
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing but its bucket tells it from a new group of this name."""
+        return self.limits is None and not self.paused and not self.lanes
+
+    @property
+    def is_as_new(self) -> bool:
         """Whether a new group of this name would be the same."""
-        as_new = self.limits is None and not self.paused and not self.lanes
-        return as_new and (self.bucket is None or self.bucket.full_at <= now)
+        return self.is_idle and (self.bucket is None or self.bucket.was_full)
 
 
 class GroupBook:

@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from keyshared._checks import require
+from keyshared._dispatch.explain import GroupStats
 from keyshared._dispatch.group_book import Group
 from keyshared._dispatch.scopes import ScopedWindow
 from keyshared._dispatch.snapshot import Reader
@@ -18,31 +19,9 @@ from keyshared.config import GroupLimits
 from keyshared.effects import Effect
 from keyshared.errors import ConfigError
 
-__all__ = ["GroupStats", "Groups"]
+__all__ = ["Groups"]
 
 _T = TypeVar("_T")
-
-
-class GroupStats(NamedTuple):
-    """What a group is like at this moment.
-
-    Attributes:
-        name: Its name; empty for the keys that are in no other group.
-        weight: How many turns in a row its keys get.
-        max_in_flight: How many of its deliveries may be open; None for no limit.
-        open: How many are.
-        ready: Keys that wait for their turn, for room, or for the group to open.
-        tokens: How many of its deliveries may begin before `handle_timeout` brings more; None without a rate.
-        paused: Whether `pause_group` holds it.
-    """
-
-    name: str
-    weight: int
-    max_in_flight: int | None
-    open: int
-    ready: int
-    tokens: int | None
-    paused: bool
 
 
 class Groups:
@@ -84,18 +63,25 @@ class Groups:
             group.paused = False
             self._changed(group)
 
+    def forget_idle(self, now: int) -> None:
+        """Forget the groups that have no lane, and whose buckets time has filled."""
+        while self._idle and self._idle[0][0] <= now:
+            group = self._book.groups.get(heappop(self._idle)[1])
+            if group is not None and group.is_idle and group.bucket is not None and group.bucket.full_at <= now:
+                del self._book.groups[group.name]
+
     def due(self, group: Group, _notices: list[Effect], now: int) -> None:
         """Hand a group the tokens that time has brought."""
         group.refill(now)
         self._changed(group)
 
-    def stats(self, now: int) -> list[GroupStats]:
+    def stats(self) -> list[GroupStats]:
         """The groups by name; those that are as new ones would be are left out. O(groups and ready lanes)."""
         ready = dict.fromkeys(self._book.groups, 0)
         for consumer in self._window.consumers.values():
             for lane in consumer.ready:
                 ready[lane.group.name] += 1
-        known = [group for group in self._book.groups.values() if not group.is_forgettable(now)]
+        known = [group for group in self._book.groups.values() if not group.is_as_new]
         return [
             GroupStats(each.name, each.weight, each.limit, each.open, ready[each.name], each.tokens, each.paused)
             for each in sorted(known, key=_name)
@@ -110,10 +96,6 @@ class Groups:
             if isinstance(scope, Group):
                 self._look_at(scope, now)
         changed.clear()
-        while self._idle and self._idle[0][0] <= now:
-            group = self._book.groups.get(heappop(self._idle)[1])
-            if group is not None and group.is_forgettable(now):
-                del self._book.groups[group.name]
 
     def _look_at(self, group: Group, now: int) -> None:
         group.account(now)
@@ -122,8 +104,10 @@ class Groups:
             group.deadline = None
         elif group.deadline != bucket.next_token_at:
             self._timers.start(group, bucket.next_token_at)
-        if not group.lanes:
-            heappush(self._idle, (now if bucket is None else bucket.full_at, group.name))
+        if group.is_as_new:
+            del self._book.groups[group.name]
+        elif group.is_idle and bucket is not None:
+            heappush(self._idle, (bucket.full_at, group.name))
 
     def _changed(self, group: Group) -> None:
         self._window.note_opened(group)
@@ -134,7 +118,7 @@ class Groups:
     def dump(self, now: int) -> object:
         """Groups, turns, and who is remembered, in order; None if there is nothing of the kind."""
         window = self._window
-        groups = [group for group in self._book.groups.values() if not group.is_forgettable(now)]
+        groups = [group for group in self._book.groups.values() if not group.is_as_new]
         waiting = [consumer.name for consumer in window.everything.waiting]
         if not (groups or waiting):
             return None

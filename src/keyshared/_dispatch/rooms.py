@@ -5,13 +5,16 @@ no such room, and asks for none.
 """
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.snapshot import Reader
 from keyshared._dispatch.timers import Duties, Timers
 from keyshared.config import DispatcherConfig
 from keyshared.window import InFlightWindow
+
+if TYPE_CHECKING:
+    from keyshared._dispatch.scopes import ScopedWindow
 
 __all__ = ["Room", "dump_rooms", "load_rooms", "rooms_for"]
 
@@ -50,6 +53,10 @@ def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, 
         from keyshared._dispatch.drain_deadlines import DrainDeadlines  # noqa: PLC0415  # only where it is used
 
         rooms.append(DrainDeadlines(window, timers, endings, config.drain_timeout_ms))
+    if window.asks_keys:
+        from keyshared._dispatch.groups import Groups  # noqa: PLC0415  # as above
+
+        rooms.append(Groups(cast("ScopedWindow", window), timers))
     return tuple(rooms)
 
 

@@ -4,6 +4,8 @@ What a change makes possible is listed first and then served in the order of tur
 something to do, in order of joining, and then those that the scopes remember that have opened.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from keyshared._checks import require
@@ -11,9 +13,10 @@ from keyshared._dispatch.batches import BatchWindow
 from keyshared._dispatch.group_book import GroupBook
 from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, Lane
 from keyshared._window.served import Scope, ServedLanes, SharedLanes
+from keyshared.config import DispatcherConfig
 from keyshared.window import InFlightWindow, State
 
-__all__ = ["ScopedBatchWindow", "ScopedWindow"]
+__all__ = ["ScopedBatchWindow", "ScopedWindow", "scoped_window"]
 
 
 class ScopedWindow(InFlightWindow):
@@ -35,6 +38,8 @@ class ScopedWindow(InFlightWindow):
         As `InFlightWindow`; a scope that opens costs O(1) for each consumer that it remembers.
     """
 
+    asks_keys = True
+
     def __init__(
         self,
         *args: Any,  # noqa: ANN401  # as those of the window
@@ -55,6 +60,17 @@ class ScopedWindow(InFlightWindow):
         """Note that a scope may have opened; `wake` then serves those that it remembers."""
         if scope.waiting and scope.is_open:
             self._opened[scope] = None
+
+    def check_key(self, key: bytes | None) -> None:
+        """Raise what `offer` would raise because of the key: nobody knows its group."""
+        lane_key = b"" if self._one_lane else key
+        if lane_key is not None and lane_key not in self.lanes:
+            self.book.check(lane_key)
+
+    def closed_scope(self, lane: Lane) -> Scope | None:
+        """The scope that keeps a lane from going out, or None."""
+        scopes = [self.everything] if lane.key is None else [lane.group, self.everything]
+        return next((scope for scope in scopes if not scope.is_open), None)
 
     def served(self, consumer: Consumer) -> ServedLanes:
         """Return the ready list of a consumer."""
@@ -269,6 +285,16 @@ class ScopedBatchWindow(ScopedWindow, BatchWindow):
     def _goes_on(self, lane: Lane, consumer: Consumer) -> bool:
         rooms = [self.everything.room] if lane.key is None else [self.everything.room, lane.group.room]
         return super()._goes_on(lane, consumer) and 0 not in rooms
+
+
+def scoped_window(
+    config: DispatcherConfig, group_of: Callable[[bytes], str | None] | None
+) -> Callable[..., ScopedWindow]:
+    """Return what makes a window with scopes, perhaps with batches."""
+    book, most_open = GroupBook(group_of, config.group), config.max_in_flight
+    if config.batch_per_key == 1:
+        return partial(ScopedWindow, book=book, most_open=most_open)
+    return partial(ScopedBatchWindow, book=book, most_open=most_open, batch=config.batch_per_key)
 
 
 def _oldest(lanes: SharedLanes) -> Lane | None:

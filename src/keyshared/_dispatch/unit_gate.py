@@ -15,6 +15,7 @@ from keyshared._window.books import Owners
 from keyshared._window.gate import CountingGate
 from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, WatchedList
 from keyshared.config import DispatcherConfig, DrainUnit
+from keyshared.rules import Rules
 from keyshared.window import InFlightWindow
 
 __all__ = ["PlacedOwners", "UnitGate", "window_for"]
@@ -148,10 +149,15 @@ class UnitGate(CountingGate):
         return None if key is None else self._units.unit_of(key)
 
 
-def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow:
-    """The window that a configuration asks for."""
+def window_for(config: DispatcherConfig, owners: PlacedOwners, rules: Rules | None = None) -> InFlightWindow:
+    """The window that a configuration and rules ask for."""
     window: Callable[..., InFlightWindow] = InFlightWindow
-    if config.batch_per_key > 1:
+    group_of = None if rules is None else rules.group_of
+    if group_of is not None or config.max_in_flight is not None:
+        from keyshared._dispatch.scopes import scoped_window  # noqa: PLC0415  # only where it is used
+
+        window = scoped_window(config, group_of)
+    elif config.batch_per_key > 1:
         from keyshared._dispatch.batches import BatchWindow  # noqa: PLC0415  # only where it is used
 
         window = partial(BatchWindow, batch=config.batch_per_key)

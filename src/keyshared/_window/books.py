@@ -24,6 +24,7 @@ from keyshared._window.lanes import (
     WorkList,
 )
 from keyshared._window.room_index import RoomIndex
+from keyshared._window.served import Scope
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import (
     ConsumerExistsError,
@@ -46,6 +47,8 @@ class Owners(Protocol):
 
 class WindowBooks:
     """What an `InFlightWindow` knows; its arguments and attributes are described there."""
+
+    asks_keys = False  # whether `check_key` may raise
 
     def __init__(
         self,
@@ -241,6 +244,9 @@ class WindowBooks:
         if cursor.outstanding >= self.max_tracked:
             raise WindowFullError(self.max_tracked)
 
+    def check_key(self, key: bytes | None) -> None:
+        """Raise what `offer` would raise because of the key; nothing where keys have no rules."""
+
     def find(self, offset: int) -> Entry | None:
         """The outstanding message of that offset, or None. O(log n)."""
         cell = self.cursor.find(offset)
@@ -278,6 +284,10 @@ class WindowBooks:
         """The open deliveries that a draining lane waits for, in offset order. O(deliveries of its unit)."""
         owner: Consumer = self.owner_of(lane)  # type: ignore[assignment]  # what drains has one, else it is ownerless
         return self._gate.open_besides(lane, owner)
+
+    def closed_scope(self, lane: Lane) -> Scope | None:  # noqa: ARG002  # where there are scopes, it counts
+        """The scope that keeps a lane from going out, or None: there are none."""
+        return None
 
     def waiting_lanes(self) -> list[Lane]:
         """Lanes of all work lists, longest waiting first. O(n log n) over them."""

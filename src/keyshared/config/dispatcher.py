@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_position, configuration
+from keyshared.config.groups import GroupLimits
 from keyshared.config.retry import Backoff, Poison, RetryPolicy
 from keyshared.errors import ArgumentError, SnapshotError, shown
 
@@ -79,6 +80,7 @@ class DispatcherConfig:
         max_tracked: Offsets that are outstanding at once, loaded or not.
         max_in_flight_per_consumer: Open deliveries of a consumer that sets no limit of its own.
         max_in_flight_per_key: Open deliveries of one key, always at one consumer.
+        max_in_flight: Open deliveries of all consumers together; None for no limit but theirs.
         batch_per_key: Messages of one key that go out in one turn; above 1 they are a batch, and nothing more of the
             key goes out until all of it has ended.
         max_loaded_per_key: Loaded messages of one key; more of them are tracked without their payload.
@@ -93,6 +95,7 @@ class DispatcherConfig:
         unit: What a consumer has to finish before anything of it goes to the next owner. Units above a key know no
             filters: with them two keys of one slot may rightly be at two consumers.
         start: What ``resume_offset`` answers before the first offer.
+        group: The limits of each group of keys for which none are set; groups need `Rules`.
 
     Raises:
         ConfigError: A field is out of range, or two of them contradict each other.
@@ -106,6 +109,7 @@ class DispatcherConfig:
     max_tracked: int = DEFAULT_MAX_TRACKED
     max_in_flight_per_consumer: int = DEFAULT_MAX_IN_FLIGHT_PER_CONSUMER
     max_in_flight_per_key: int = DEFAULT_MAX_IN_FLIGHT_PER_KEY
+    max_in_flight: int | None = None
     batch_per_key: int = 1
     max_loaded_per_key: int = DEFAULT_MAX_LOADED_PER_KEY
     ack_timeout_ms: int | None = DEFAULT_ACK_TIMEOUT_MS
@@ -118,6 +122,7 @@ class DispatcherConfig:
     ordering_required: bool = False
     unit: DrainUnit = DrainUnit.KEY
     start: int | None = None
+    group: GroupLimits = field(default_factory=GroupLimits)
 
     @configuration()
     def __post_init__(self) -> None:
@@ -140,6 +145,7 @@ class DispatcherConfig:
         plain: dict[str, object] = {name: getattr(self, name) for name in _names(DispatcherConfig)}
         retry: dict[str, object] = {name: getattr(self.retry, name) for name in _names(RetryPolicy)}
         plain["retry"] = retry | {"backoff": self.retry.backoff.value}
+        plain["group"] = {name: getattr(self.group, name) for name in _names(GroupLimits)}
         plain["poison"] = self.poison.name
         plain["on_evict"] = self.on_evict.value
         plain["unmatched"] = self.unmatched.value
@@ -166,9 +172,11 @@ class DispatcherConfig:
         """
         values = _exact_fields("config", data, DispatcherConfig)
         retry = _exact_fields("config.retry", values["retry"], RetryPolicy)
+        group = _exact_fields("config.group", values["group"], GroupLimits)
         try:
             retry["backoff"] = _member(Backoff, "backoff", retry["backoff"])
             values["retry"] = RetryPolicy(**retry)
+            values["group"] = GroupLimits(**group)
             values["poison"] = Poison.from_name(values["poison"])
             values["on_evict"] = _member(OnEvict, "on_evict", values["on_evict"])
             values["unmatched"] = _member(Unmatched, "unmatched", values["unmatched"])
@@ -188,6 +196,8 @@ class DispatcherConfig:
             "max_loaded_per_key",
         ):
             check_int(name, getattr(self, name), 1)
+        if self.max_in_flight is not None:
+            check_int("max_in_flight", self.max_in_flight, 1, ", or None for no limit")
         if self.max_tracked < self.window:
             raise ArgumentError("max_tracked", self.max_tracked, f"be at least window, {shown(self.window)}")
         if self.batch_per_key > 1 and self.max_in_flight_per_key > 1:
@@ -206,6 +216,7 @@ class DispatcherConfig:
 
     def _check_kinds(self) -> None:
         check_kind("retry", self.retry, RetryPolicy)
+        check_kind("group", self.group, GroupLimits)
         check_kind("poison", self.poison, Poison)
         check_enum("on_evict", self.on_evict, OnEvict)
         check_enum("unmatched", self.unmatched, Unmatched)
@@ -228,11 +239,14 @@ class DispatcherConfig:
             )
 
 
-def _names(kind: type[DispatcherConfig | RetryPolicy]) -> list[str]:
+_Fields: TypeAlias = type[DispatcherConfig | GroupLimits | RetryPolicy]
+
+
+def _names(kind: _Fields) -> list[str]:
     return [each.name for each in fields(kind)]
 
 
-def _exact_fields(parameter: str, data: object, kind: type[DispatcherConfig | RetryPolicy]) -> dict[str, Any]:
+def _exact_fields(parameter: str, data: object, kind: _Fields) -> dict[str, Any]:
     """A copy of the data if it has just the fields of that class; their values are not checked yet."""
     names = _names(kind)
     if not isinstance(data, dict) or set(data) != set(names):
