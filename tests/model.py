@@ -9,11 +9,13 @@ of its own; with ``ordering_required`` all messages are one lane.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+
+from tests.model_groups import ALL, GroupRow, ModelScopes
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
 from keyshared.effects import (
@@ -50,6 +52,7 @@ from keyshared.errors import (
     UnmatchedKeyError,
     WindowFullError,
 )
+from keyshared.rules import Rules
 
 __all__ = ["ModelDispatcher", "Placement", "Position", "Unit", "Why"]
 
@@ -154,6 +157,7 @@ class Why(NamedTuple):
 
     reason: BlockReason
     holder: str | None = None  # who is waited for, if the lane drains: of several the one who joined first
+    group: str | None = None  # which one is closed
 
 
 @dataclass
@@ -233,9 +237,13 @@ class ModelDispatcher:
         placement: Placement,
         config: DispatcherConfig | None = None,
         *,
+        rules: Rules | None = None,
         resume_from: Position | None = None,
     ) -> None:
         self.config = config or DispatcherConfig()
+        self.rules = rules
+        self.has_scopes = bool(rules and rules.group_of) or self.config.max_in_flight is not None
+        self.scopes = ModelScopes(rules, self.config.group, self.config.max_in_flight)
         self.placement = placement.copy()
         self.now = 0
         self.epoch = 0
@@ -417,6 +425,7 @@ class ModelDispatcher:
                 self._forget(old, ReleaseReason.REMOVED)
             self.consumers.append(Consumer(name, tuple(filters), weight, most))
             self._join_placement()
+            self.freed.append(name)
             self._wake(moved=True)
 
         return self._call(now_ms, add)
@@ -503,6 +512,7 @@ class ModelDispatcher:
         def set_filters() -> None:
             self._check_filters(filters)
             self._connected(name).filters = tuple(filters)
+            self.freed.append(name)
             self._wake(moved=True)
 
         return self._call(now_ms, set_filters)
@@ -523,10 +533,47 @@ class ModelDispatcher:
 
         return self._call(now_ms, set_placement)
 
+    # --- inputs: groups ---------------------------------------------------------------------------------------------
+
+    def set_group(self, name: str, *, now_ms: int | None = None, **limits: Any) -> list[Effect]:
+        def set_group() -> None:
+            self.scopes.set_group(name, limits, self.now)
+            self._wake()
+
+        return self._call(now_ms, set_group)
+
+    def pause_group(self, name: str, *, now_ms: int | None = None) -> list[Effect]:
+        def pause_group() -> None:
+            self.scopes.pause(name)
+            self._wake()
+
+        return self._call(now_ms, pause_group)
+
+    def resume_group(self, name: str, *, now_ms: int | None = None) -> list[Effect]:
+        def resume_group() -> None:
+            self.scopes.resume(name)
+            self._wake()
+
+        return self._call(now_ms, resume_group)
+
+    def groups(self) -> list[GroupRow]:
+        rows: list[GroupRow] = []
+        busy = {self._group(self._lane(each)) for each in self.messages.values()}
+        ready = [self._group(listing.lane) for listing in self.listings if listing.queue == Queue.READY]
+        for name, group in sorted(self.scopes.groups.items()):
+            limits, rate = group.limits, group.limits.per_second is not None
+            is_new = not group.is_set and not group.paused and (not rate or group.told == limits.burst)
+            if self.has_scopes and (name in busy or not is_new):
+                opened, tokens = self._open_groups().count(name), group.told if rate else None
+                most = limits.max_in_flight
+                rows.append((name, limits.weight, most, opened, ready.count(name), tokens, group.paused))
+        return rows
+
     # --- inputs: time -----------------------------------------------------------------------------------------------
 
     def handle_timeout(self, *, now_ms: int) -> list[Effect]:
         def handle_timeout() -> None:
+            self.scopes.pass_time(self.now, [self._group(self._lane(each)) for each in self.messages.values()])
             self._end_what_is_due()
             evicted = self._end_consumers_that_are_due()
             self._wake(moved=evicted)
@@ -536,7 +583,7 @@ class ModelDispatcher:
     def next_deadline_ms(self) -> int | None:
         of_messages = [message.deadline for message in self.messages.values()]
         of_consumers = [consumer.deadline for consumer in self.consumers]
-        deadlines = [*of_messages, *of_consumers, *self.drain_deadlines.values()]
+        deadlines = [*of_messages, *of_consumers, *self.drain_deadlines.values(), *self.scopes.deadlines()]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     # --- queries ----------------------------------------------------------------------------------------------------
@@ -583,6 +630,8 @@ class ModelDispatcher:
         if message is None or message.state == State.IN_FLIGHT:
             return None
         reason = self._reason(message)
+        if reason in {BlockReason.GROUP_FULL, BlockReason.GROUP_PAUSED, BlockReason.GROUP_RATE}:
+            return Why(reason, group=self._group(self._lane(message)))
         if reason != BlockReason.DRAINING:
             return Why(reason)
         held = {other.consumer for other in self._awaited(self._lane(message))}
@@ -615,7 +664,7 @@ class ModelDispatcher:
         assert self.free_slots >= 0
         assert len({listing.lane for listing in self.listings}) == len(self.listings)
         for consumer in self.consumers:
-            ready = [listing for listing in self.listings if self._could_take(consumer, listing)]
+            ready = [each for each in self.listings if self._could_take(consumer, each) and self._is_awake(each)]
             assert not (ready and self._has_room(consumer.name)), f"{consumer} has room for {ready}"
         if self._loaded_count() < self.config.window:
             assert not [listing for listing in self.listings if listing.queue == Queue.LOAD]
@@ -638,6 +687,7 @@ class ModelDispatcher:
                 [_lane_to_json(lane), self._remaining(deadline)] for lane, deadline in self.drain_deadlines.items()
             ],
             "quarantined": sorted(key.hex() for key in self.quarantined),
+            "scopes": self.scopes.snapshot(self.now),
             "offered": list(self.offered),
             "earlier": list(self.earlier),
             "reported_cursor": self.reported_cursor,
@@ -655,11 +705,13 @@ class ModelDispatcher:
         now_ms: int,
         epoch: int = 0,
         items: Mapping[int, object] | None = None,
+        rules: Rules | None = None,
     ) -> Self:
         if state.get("version") != SNAPSHOT_VERSION:
             raise SnapshotError("version", state.get("version"), f"be {SNAPSHOT_VERSION}")
-        new = cls(placement, config)
+        new = cls(placement, config, rules=rules)
         new.now = now_ms
+        new.scopes.load(state["scopes"], now_ms)
         new.epoch = max(epoch, state["epoch"])
         for stored in state["messages"]:
             message = new._thawed(stored, items or {})
@@ -742,10 +794,12 @@ class ModelDispatcher:
         copied["messages"] = {offset: copy(message) for offset, message in self.messages.items()}
         copied["consumers"] = [copy(consumer) for consumer in self.consumers]
         copied["placement"] = self.placement.copy()
+        copied["scopes"] = deepcopy(self.scopes)
         copied["out"] = Outbox()
         return copied
 
     def _effects(self) -> list[Effect]:
+        self.scopes.account(self.now)
         out = self.out
         effects = [*out.notices, *self._unmet([*out.dead_letters, *out.loads, *out.deliveries])]
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
@@ -786,6 +840,8 @@ class ModelDispatcher:
         message = Message(offset, key, item)
         if self.config.unmatched == Unmatched.ERROR and (self._is_unmatched(message) or self._nobody_can_own(message)):
             raise UnmatchedKeyError(key)
+        if not (self._is_unmatched(message) and self.config.unmatched == Unmatched.SKIP):
+            self._group(self._lane(message))  # raises if the function does
         self.replaying = False
         self.offered.append(offset)
         if self._is_unmatched(message) and self.config.unmatched == Unmatched.SKIP:
@@ -818,6 +874,8 @@ class ModelDispatcher:
         loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
         spilled = len(loaded) < len(self._in_lane(lane))
         self.messages[message.offset] = message
+        if (group := self._group(lane)) is not None:
+            self.scopes.group(group)
         if spilled or len(loaded) >= self.config.max_loaded_per_key:
             self._spill(message)
             if self._candidate(lane) is message:
@@ -891,6 +949,8 @@ class ModelDispatcher:
     def _open(self, message: Message, consumer: str) -> None:
         message.state = State.IN_FLIGHT
         message.attempt = max(message.attempt, self.epoch << 32) + 1
+        if (group := self._group(self._lane(message))) is not None:
+            self.scopes.use(group)
         message.consumer = consumer
         timeout = self.config.ack_timeout_ms
         message.deadline = None if timeout is None else self.now + timeout
@@ -907,7 +967,7 @@ class ModelDispatcher:
             self.ended.append(message.key)
         holder = self._find(message.consumer)
         if holder and holder.status == Status.DRAINING and not self._open_of(holder.name):
-            self.consumers.remove(holder)
+            self._remove(holder)
 
     def _release(self, message: Message, reason: ReleaseReason, delay_ms: int | None = None) -> None:
         """End an open delivery without its ack, and tell that before what becomes of the message."""
@@ -1054,14 +1114,18 @@ class ModelDispatcher:
         for message in self._open_of(consumer.name):
             self._release(message, reason)
         if consumer in self.consumers:  # a draining one has gone with its last delivery
-            self.consumers.remove(consumer)
+            self._remove(consumer)
+
+    def _remove(self, consumer: Consumer) -> None:
+        self.consumers.remove(consumer)
+        self.scopes.forget(consumer.name)
 
     def _evict(self, consumer: Consumer) -> None:
         self.out.notices.append(Evicted(consumer.name))
         self._leave_placement(consumer)
         for message in self._open_of(consumer.name):
             self._release(message, ReleaseReason.EVICTED)
-        self.consumers.remove(consumer)
+        self._remove(consumer)
 
     # --- time -------------------------------------------------------------------------------------------------------
 
@@ -1111,6 +1175,8 @@ class ModelDispatcher:
 
     def _wake(self, *, moved: bool = False) -> None:
         """Deliver whatever this call has made deliverable."""
+        if moved:
+            self.scopes.remembered[ALL] = []
         touched = sorted(set(self.touched), key=self._lowest_offset)
         self._examine_in_turns(touched + ([] if moved else self._no_longer_kept(touched)))
         if moved:
@@ -1118,13 +1184,33 @@ class ModelDispatcher:
         for consumer in self.consumers:
             if consumer.name in self.freed:
                 self._serve(consumer)
-        for _ in self._shared_listings():
-            if roomiest := self._most_room(self.consumers):
-                self._serve(roomiest)
+        self._serve_shared()
         self._fill_slots()
+        if self.has_scopes:
+            self._serve_what_scopes_remember()
         self.touched.clear()
         self.freed.clear()
         self.ended.clear()
+
+    def _serve_shared(self) -> None:
+        for _ in self._shared_listings():
+            if (roomiest := self._most_room(self.consumers)) and self._is_awake(Listing(0, Queue.SHARED)):
+                self._serve(roomiest)
+
+    def _serve_what_scopes_remember(self) -> None:
+        """Serve those that the scopes remember that have opened: one turn each, and round again."""
+        groups = sorted(scope for scope in self.scopes.remembered if scope is not ALL)
+        for scope in [*groups, ALL]:
+            while (names := self.scopes.remembered.get(scope)) and self.scopes.is_open(scope, self._open_groups()):
+                name = names.pop(0)
+                self.scopes.granted[scope] = name
+                self._tidy()
+                self._serve(self._connected(name))
+                self.scopes.granted.pop(scope, None)
+        self._serve_shared()
+        roomiest = self._most_room(self.consumers)
+        if roomiest and self._shared_listings():
+            self.scopes.remember(ALL, roomiest.name)
 
     def _no_longer_kept(self, touched: Sequence[Lane]) -> list[Lane]:
         """The other lanes that waited for what has ended, and wait for nobody now: longest waiting first."""
@@ -1137,20 +1223,41 @@ class ModelDispatcher:
         """Find new places for all lanes that wait, in turns of one message: nobody is served twice before others."""
         lanes = [listing.lane for listing in self.listings]
         self.listings = []
+        self._tidy()
         self._examine_in_turns(lanes)
         for lane in dict.fromkeys(map(self._lane, self.messages.values())):
             left_behind = not self._is_keyless(lane) and self._drains(lane)
             if left_behind and not self._listing(lane):
                 self._examine_fully(lane)
 
+    def _group(self, lane: Lane) -> str | None:
+        """The group of a lane; a message without a key is in none."""
+        return None if self._is_keyless(lane) else self.scopes.name_of(lane if isinstance(lane, bytes) else None)
+
+    def _scopes_of(self, lane: Lane) -> list[str | None]:
+        return [ALL] if self._is_keyless(lane) else [self._group(lane), ALL]
+
+    def _open_groups(self) -> list[str | None]:
+        return [self._group(self._lane(message)) for message in self._all(State.IN_FLIGHT)]
+
+    def _is_open(self, lane: Lane) -> bool:
+        scopes = self._scopes_of(lane) if self.has_scopes else []
+        return all(self.scopes.is_open(scope, self._open_groups()) for scope in scopes)
+
+    def _is_admitted(self, lane: Lane, consumer: str) -> bool:
+        scopes = self._scopes_of(lane) if self.has_scopes else []
+        return all(self.scopes.admits(scope, consumer, self._open_groups()) for scope in scopes)
+
     def _shared_listings(self) -> list[Listing]:
         return [listing for listing in self.listings if listing.queue == Queue.SHARED]
 
     def _examine_in_turns(self, turns: list[Lane]) -> None:
+        self.scopes.places_only = self.has_scopes
         while turns:
             lane = turns.pop(0)
             if self._examine(lane):
                 turns.append(lane)
+        self.scopes.places_only = False
 
     def _examine_fully(self, lane: Lane) -> None:
         while self._examine(lane):
@@ -1166,7 +1273,8 @@ class ModelDispatcher:
             self._examine_quarantined(lane, message)
         elif self._is_keyless(lane):
             consumer = self._most_room(self.consumers)
-            if consumer and not self._somebody_waits_for(consumer) and not self._shared_listings():
+            others = [listing for listing in self._shared_listings() if self._is_awake(listing)]
+            if consumer and not self._somebody_waits_for(consumer) and not others:
                 opened = self._send(lane, message, consumer.name)
             else:
                 self._list(lane, Queue.SHARED)
@@ -1205,6 +1313,31 @@ class ModelDispatcher:
 
     def _send(self, lane: Lane, message: Message, consumer: str) -> bool:
         """Open the candidate at this consumer, or ask for its payload; whether it was opened."""
+        if self.has_scopes and self._is_passed_over(lane, consumer):
+            return False
+        opened = self._send_at_once(lane, message, consumer)
+        for scope in self._scopes_of(lane):
+            self.scopes.granted.pop(scope, None)
+        return opened
+
+    def _is_passed_over(self, lane: Lane, consumer: str) -> bool:
+        """List a lane that may not go out now; the scope that is in the way remembers the consumer."""
+        if self.scopes.places_only and not self._is_keyless(lane):
+            self._list(lane, Queue.READY, consumer)
+            self.freed.append(consumer)
+            return True
+        for scope in self._scopes_of(lane):
+            if self.scopes.admits(scope, consumer, self._open_groups()):
+                continue
+            self._list(lane, *((Queue.SHARED,) if self._is_keyless(lane) else (Queue.READY, consumer)))
+            if scope is ALL:
+                self.scopes.remember(ALL, consumer)
+            else:
+                self.scopes.sleep(scope, consumer)
+            return True
+        return False
+
+    def _send_at_once(self, lane: Lane, message: Message, consumer: str) -> bool:
         if message.state == State.SPILLED:
             self._request_load(lane, message, consumer)
             return False
@@ -1212,7 +1345,7 @@ class ModelDispatcher:
         self._open(message, consumer)
         for _ in range(self.turn - 1):
             following = self._candidate(lane)
-            if following and following.state == State.QUEUED and self._has_room(consumer):
+            if following and following.state == State.QUEUED and self._has_room(consumer) and self._is_open(lane):
                 self._open(following, consumer)
         return True
 
@@ -1226,6 +1359,9 @@ class ModelDispatcher:
 
     def _serve(self, consumer: Consumer) -> None:
         """Give the consumer the lanes that wait for it, longest wait first, one message each."""
+        if self.has_scopes:
+            self._serve_by_groups(consumer)
+            return
         while self._has_room(consumer.name):
             listing = next((listing for listing in self.listings if self._could_take(consumer, listing)), None)
             if listing is None:
@@ -1234,6 +1370,38 @@ class ModelDispatcher:
             assert message is not None
             self._take_turn(listing.lane, message, consumer)
 
+    def _serve_by_groups(self, consumer: Consumer) -> None:
+        """As `_serve`, group after group, while the subscription is open."""
+        name = consumer.name
+        while self._has_room(name):
+            waiting = [listing for listing in self.listings if self._could_take(consumer, listing)]
+            shared = [listing for listing in waiting if listing.queue == Queue.SHARED]
+            first = self._next_group(name)
+            of_group = [each for each in waiting if each not in shared and self._group(each.lane) == first]
+            turns = [*shared[:1], *(of_group[:1] if first is not None else [])]
+            if not turns:
+                return
+            if not self.scopes.admits(ALL, name, self._open_groups()):
+                self.scopes.remember(ALL, name)
+                return
+            turn = min(turns, key=self.listings.index)
+            message = self._candidate(turn.lane)
+            assert message is not None
+            if turn.queue == Queue.READY:
+                self.scopes.begin_turn(name, first or "")
+            self._unlist(turn.lane)
+            self._take_turn(turn.lane, message, consumer)
+            if turn.queue == Queue.READY:
+                self.scopes.end_turn(self._ready().get(name, []))
+
+    def _next_group(self, consumer: str) -> str | None:
+        """The group whose turn it is. Those that are closed remember the consumer."""
+        while awake := self.scopes.rotation.get(consumer):
+            if self.scopes.admits(awake[0], consumer, self._open_groups()):
+                return awake[0]
+            self.scopes.sleep(awake[0], consumer)
+        return None
+
     def _take_turn(self, lane: Lane, message: Message, consumer: Consumer) -> None:
         if self._has_room(consumer.name) and self._send(lane, message, consumer.name):
             self._examine_fully(lane)
@@ -1241,6 +1409,8 @@ class ModelDispatcher:
     def _take_only(self, listing: Listing, message: Message, consumer: Consumer) -> None:
         """Hand out this one message. The lowest one outstanding is loaded whether the window is full or not."""
         could_take = self._could_take(consumer, listing)
+        if not self._is_admitted(listing.lane, consumer.name):
+            return
         if message.state == State.SPILLED and message.offset == min(self.messages):
             if could_take or listing.queue == Queue.LOAD:
                 self._unlist(listing.lane)
@@ -1266,14 +1436,16 @@ class ModelDispatcher:
         """Who would get the lane's next message and has room for it."""
         if self._is_keyless(lane):
             consumer = self._most_room(self.consumers)
-            return consumer.name if consumer else None
+            return consumer.name if consumer and self._is_admitted(lane, consumer.name) else None
         owner = self._owner_of(lane)
-        return owner if owner and self._has_room(owner) else None
+        return owner if owner and self._has_room(owner) and self._is_admitted(lane, owner) else None
 
     def _may_go_to(self, lane: Lane, consumer: str) -> bool:
         """Whether this consumer may be sent the lane's candidate, whoever else waits."""
         message, known = self._candidate(lane), self._find(consumer)
         if message is None or known is None or message.key in self.quarantined or not self._has_room(consumer):
+            return False
+        if not self._is_admitted(lane, consumer):
             return False
         if self._is_keyless(lane):
             return self._accepts(known, None)
@@ -1309,6 +1481,15 @@ class ModelDispatcher:
             return BlockReason.CONSUMER_INACTIVE
         return self._reason_of_room(lane, any(self._has_room(consumer.name) for consumer in eligible))
 
+    def _reason_of_group(self, lane: Lane) -> BlockReason:
+        name = self._group(lane)
+        if name is None or self.scopes.is_open(name, self._open_groups()):
+            return BlockReason.SUBSCRIPTION_FULL
+        group = self.scopes.group(name)
+        if group.limits.per_second and not group.told:
+            return BlockReason.GROUP_RATE
+        return BlockReason.GROUP_FULL
+
     def _reason_keyed(self, lane: Lane) -> BlockReason:
         owner = self._owner_of(lane)
         if owner is None:
@@ -1319,13 +1500,19 @@ class ModelDispatcher:
             return BlockReason.DRAINING
         if len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
             return BlockReason.KEY_IN_FLIGHT
+        if self.has_scopes and self.scopes.group(self._group(lane) or "").paused:
+            return BlockReason.GROUP_PAUSED
         if self._connected(owner).status != Status.ACTIVE:
             return BlockReason.CONSUMER_INACTIVE
         return self._reason_of_room(lane, self._has_room(owner))
 
     def _reason_of_room(self, lane: Lane, somebody_has_room: bool) -> BlockReason:
         waits_for_slot = somebody_has_room and self._is_listed(lane, Queue.LOAD)
-        return BlockReason.WINDOW_FULL if waits_for_slot else BlockReason.CONSUMER_FULL
+        if waits_for_slot:
+            return BlockReason.WINDOW_FULL
+        if somebody_has_room and not self._is_open(lane):
+            return self._reason_of_group(lane)
+        return BlockReason.CONSUMER_FULL
 
     # --- lists of lanes ---------------------------------------------------------------------------------------------
 
@@ -1340,11 +1527,35 @@ class ModelDispatcher:
         """Put the lane at the end of a queue; one that is already there keeps its place."""
         listing = Listing(lane, queue, consumer)
         if self._listing(lane) != listing:
-            self._unlist(lane)
+            self.listings = [listing for listing in self.listings if listing.lane != lane]
             self.listings.append(listing)
+            self._tidy()
 
     def _unlist(self, lane: Lane) -> None:
         self.listings = [listing for listing in self.listings if listing.lane != lane]
+        self._tidy()
+
+    def _ready(self) -> dict[str, list[str]]:
+        """By consumer, the groups of which lanes are ready for it."""
+        ready: dict[str, list[str]] = {}
+        for listing in self.listings:
+            if listing.queue == Queue.READY and listing.consumer is not None:
+                ready.setdefault(listing.consumer, []).append(self._group(listing.lane) or "")
+        return ready
+
+    def _tidy(self) -> None:
+        if self.has_scopes:
+            self.scopes.tidy(self._ready())
+
+    def _is_awake(self, listing: Listing) -> bool:
+        """Whether the scopes of a lane that waits let it be served."""
+        remembered = self.scopes.remembered
+        if listing.queue == Queue.SHARED:
+            return self.scopes.is_open(ALL, self._open_groups()) and not remembered.get(ALL)
+        asleep = listing.consumer in remembered.get(ALL, []) or listing.consumer in remembered.get(
+            self._group(listing.lane), []
+        )
+        return not asleep
 
     def _could_take(self, consumer: Consumer, listing: Listing) -> bool:
         if listing.queue == Queue.SHARED:
@@ -1352,7 +1563,7 @@ class ModelDispatcher:
         return listing.queue == Queue.READY and listing.consumer == consumer.name
 
     def _somebody_waits_for(self, consumer: Consumer) -> bool:
-        return any(self._could_take(consumer, listing) for listing in self.listings)
+        return any(self._could_take(consumer, each) and self._is_awake(each) for each in self.listings)
 
     # --- facts found by scanning ------------------------------------------------------------------------------------
 

@@ -116,7 +116,7 @@ class ModelScopes:
         waiting = [self.groups[name] for name, names in self.remembered.items() if name is not None and names]
         return [each.when(1000) for each in waiting if each.limits.per_second and not each.told]
 
-    def pass_time(self, now: int, busy: Sequence[str]) -> None:
+    def pass_time(self, now: int, busy: Sequence[str | None]) -> None:
         """Hand out tokens, and forget groups that have no message and that nobody would miss."""
         for name, group in list(self.groups.items()):
             is_due = self.remembered.get(name) and not group.told and group.when(1000) <= now

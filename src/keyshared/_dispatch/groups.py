@@ -142,6 +142,7 @@ class Groups:
             ready = window.served(name.one_of(window.consumers))
             groups = {group.name: group for group in ready.groups()}
             ready.load([group.one_of(groups) for group in awake.items()], left.count())
+        window.begin_anew()
         for scope in (window.everything, *self._book.groups.values()):
             window.note_opened(scope)
             window.changed[scope] = None

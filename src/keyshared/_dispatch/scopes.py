@@ -61,6 +61,10 @@ class ScopedWindow(InFlightWindow):
         if scope.waiting and scope.is_open:
             self._opened[scope] = None
 
+    def begin_anew(self) -> None:
+        """Note that everybody has been served before: the books were filled in another life."""
+        self._freed.clear()
+
     def check_key(self, key: bytes | None) -> None:
         """Raise what `offer` would raise because of the key: nobody knows its group."""
         lane_key = b"" if self._one_lane else key
