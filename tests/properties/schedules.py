@@ -12,6 +12,7 @@ from tests.properties.calls import Call, Queries, Step
 
 from keyshared.config import Backoff, DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, Load
+from keyshared.placement import Placement
 from keyshared.testing import Guarantees
 
 __all__ = [
@@ -111,15 +112,15 @@ def any_config(choose: Choose) -> DispatcherConfig:
     )
 
 
-def guarantees_of(config: DispatcherConfig) -> Guarantees:
-    """What a dispatcher with this configuration claims."""
+def guarantees_of(config: DispatcherConfig, placement: Placement | None = None) -> Guarantees:
+    """What a dispatcher with this configuration claims; slots are those of the placement, the ranked one by default."""
     redeliveries = config.retry.max_redeliveries
     return Guarantees(
         per_key=config.max_in_flight_per_key,
         per_consumer=config.max_in_flight_per_consumer,
         window=config.window,
         max_tracked=config.max_tracked,
-        unit_of=RankedPlacement().ranges.slot_of if config.unit is DrainUnit.HASH else None,
+        unit_of=(placement or RankedPlacement()).ranges.slot_of if config.unit is DrainUnit.HASH else None,
         total_order=config.ordering_required,
         fairness=0,
         max_attempts=None if redeliveries is None else redeliveries + 1,
