@@ -1,6 +1,6 @@
 """Runs handlers: keeps the order of keys, retries, commits and stops as the dispatcher says, with threads or asyncio.
 
-`ThreadRunner` and `AsyncRunner` are the same host around the same core; take the one that your handlers are written for.
+`ThreadRunner` and `AsyncRunner` do the same; take the one that your handlers are written for.
 """
 
 from keyshared.run.tasks import AsyncRunner

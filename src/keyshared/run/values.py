@@ -1,4 +1,4 @@
-"""What a runner is told, and what it tells: settings, the ways in which a handler ends, dead letters, hooks, figures."""
+"""What a runner is told, and what it tells: settings, how a handler ends, dead letters, hooks, figures."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
