@@ -146,11 +146,13 @@ class Heart(Generic[Message]):
         self._logs[name] = Log(name, self._config, start, resume_from)
 
     def remove_log(self, name: str, *, until_ms: int, now_ms: int | None = None) -> Log[Message]:
-        """Start nothing more of a log, and let it leave when its handlers have ended, or at that time: `Left`."""
+        """Start nothing more of a log, and let it leave when its handlers have ended, or at that time: `Left`.
+
+        It may leave already: the earlier time counts.
+        """
         self._tick(now_ms)
         log = self.log(name)
-        if not log.is_leaving:
-            self._leave(log, until_ms)
+        self._leave(log, until_ms)
         return log
 
     def lose_log(self, name: str, *, now_ms: int | None = None) -> None:
@@ -279,8 +281,7 @@ class Heart(Generic[Message]):
         self._tick(now_ms)
         self.is_stopping = True
         for log in self._logs.values():
-            if not log.is_leaving:
-                self._leave(log, until_ms)
+            self._leave(log, until_ms)
 
     def fail(self, error: BaseException, *, now_ms: int | None = None) -> None:
         """Stop because of an error; the first one counts."""
@@ -563,11 +564,11 @@ class Heart(Generic[Message]):
     # leaving
 
     def _leave(self, log: Log[Message], until_ms: int) -> None:
+        if not log.is_leaving and log.runs:
+            self._out.append(Withdraw(tuple(log.runs)))
         log.is_leaving = True
         self._leaving[log] = None
         log.to_load.clear()
-        if log.runs:
-            self._out.append(Withdraw(tuple(log.runs)))
         self._alarms.at(until_ms, partial(self._end_of_time, log, until_ms))
 
     def _end_of_time(self, log: Log[Message], until_ms: int) -> None:
@@ -602,6 +603,7 @@ class Heart(Generic[Message]):
         self._leftovers.forget(log)
         for books in (self._dirty, self._touched, self._leaving):
             books.pop(log, None)
+        self._touched.update(self._rooms.full)  # they may use what it has used
         self._is_finished &= log.is_finished
         self._out.append(Left(log, log.is_finished))
 

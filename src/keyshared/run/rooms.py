@@ -19,13 +19,16 @@ class Rooms(Generic[Message]):
     Args:
         budget: Messages in memory.
         logs: All logs, kept up to date by their owner.
+
+    Attributes:
+        full: Logs that were said to be full, and not yet to be roomy.
     """
 
     def __init__(self, budget: int, logs: dict[str, Log[Message]]) -> None:
         self._budget = budget
         self._logs = logs
         self._used = 0
-        self._full: dict[Log[Message], None] = {}
+        self.full: dict[Log[Message], None] = {}
 
     def count(self, log: Log[Message]) -> None:
         """Count the messages of a log anew. O(1)."""
@@ -40,20 +43,20 @@ class Rooms(Generic[Message]):
 
     def newly_full(self, log: Log[Message]) -> list[Full[Message]]:
         """Return `Full` if a log has no room, and that was not said."""
-        if log in self._full or self.room(log):
+        if log in self.full or self.room(log):
             return []
-        self._full[log] = None
+        self.full[log] = None
         return [Full(log)]
 
     def newly_roomy(self) -> list[Roomy[Message]]:
         """Return the logs that were full, and have room for a quarter of the budget again."""
-        roomy = [log for log in self._full if self.room(log) >= max(1, self._budget // 4)]
+        roomy = [log for log in self.full if self.room(log) >= max(1, self._budget // 4)]
         for log in roomy:
-            del self._full[log]
+            del self.full[log]
         return [Roomy(log) for log in roomy]
 
     def forget(self, log: Log[Message]) -> None:
         """Stop counting a log that leaves."""
         self._used -= log.used
         log.used = 0
-        self._full.pop(log, None)
+        self.full.pop(log, None)

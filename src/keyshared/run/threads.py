@@ -110,8 +110,9 @@ class ThreadRunner(Host[Message]):
 
     def submit_many(self, log: str, messages: Iterable[Row[Message]]) -> None:
         """Take several messages of a log, each an offset, a key and a message: as `submit` for one after another."""
+        rows = list(messages)  # outside the lock: reading them may take its time
         with self._guard:
-            for offset, key, message in messages:
+            for offset, key, message in rows:
                 self._take(log, offset, key, message)
             self._has_more()
 
@@ -225,22 +226,23 @@ class ThreadRunner(Host[Message]):
     def _next_run(self) -> Run[Message] | None:
         """Take the next run; who takes the last one fetches more before it begins."""
         todo = self._todo
-        try:
-            run = todo.popleft()
-        except IndexError:
-            with self._guard:
-                self._step()
-                while not todo:
-                    if self._is_over:
-                        return None
-                    self._idle += 1
-                    self._work.wait()
-                    self._idle -= 1
-            return self._next_run()
-        if not todo and self._ended:
-            with self._guard:
-                self._step()
-        return run
+        while True:
+            try:
+                run = todo.popleft()
+            except IndexError:
+                with self._guard:
+                    self._step()
+                    while not todo:
+                        if self._is_over:
+                            return None
+                        self._idle += 1
+                        self._work.wait()
+                        self._idle -= 1
+            else:
+                if not todo and self._ended:
+                    with self._guard:
+                        self._step()
+                return run
 
     def _watch_the_clock(self) -> None:
         """Act when time has come, and look for results while all workers are too busy to report them."""
@@ -255,8 +257,11 @@ class ThreadRunner(Host[Message]):
         due = self._heart.next_deadline_ms()
         if not self._todo:
             return due
-        soon = now_ms() + max(1, self._config.commit_every_ms)
+        soon = self._soon_ms()
         return soon if due is None else min(soon, due)
+
+    def _soon_ms(self) -> int:
+        return now_ms() + max(1, self._config.commit_every_ms)
 
     def _call(self, kind: type[Asked[Message]]) -> None:
         """Make the calls of one kind, one after another."""
@@ -290,14 +295,18 @@ class ThreadRunner(Host[Message]):
             self._work.notify(min(self._idle, len(self._todo)))
         if self._waiting and (self._heart.wants_messages() or self._heart.is_idle()):
             self._wake()
-        due = self._wakes_at_ms()
-        if due is not None and (self._sleeps_until_ms is None or due < self._sleeps_until_ms):
-            self._sleeps_until_ms = due
+        self._wake_clock_at(self._wakes_at_ms())
+
+    def _wake_clock_at(self, due_ms: int | None) -> None:
+        if due_ms is not None and (self._sleeps_until_ms is None or due_ms < self._sleeps_until_ms):
+            self._sleeps_until_ms = due_ms
             self._alarm.notify()
 
     def _has_more(self) -> None:
         if self._idle:
             self._step()
+        else:
+            self._wake_clock_at(self._soon_ms())
 
     def _start(self, run: Run[Message]) -> None:
         self._todo.append(run)
