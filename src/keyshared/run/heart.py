@@ -276,6 +276,14 @@ class Heart(Generic[Message]):
 
     # the end
 
+    def hurry(self) -> bool:
+        """Commit at once if nothing else goes on; return whether there is something to commit."""
+        if not self._dirty or any(log.is_busy() for log in self._logs.values()):
+            return False
+        for log in self._dirty:
+            log.commit_at_ms = self._now
+        return True
+
     def stop(self, *, until_ms: int, now_ms: int | None = None) -> None:
         """Let all logs leave, then say `Stopped`."""
         self._tick(now_ms)

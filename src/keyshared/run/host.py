@@ -59,7 +59,7 @@ class Host(ABC, Generic[Message]):
         guard: Held around everything that touches the heart.
         hooks: Functions that are told what happens.
         config: Settings.
-        ahead: As for the heart.
+        has_queue: Whether messages may wait beside the workers, so that none of them has to wait for the next step.
         cancels: As for the heart.
     """
 
@@ -70,7 +70,7 @@ class Host(ABC, Generic[Message]):
         *,
         hooks: Hooks | None,
         config: RunnerConfig | None,
-        ahead: int,
+        has_queue: bool,
         cancels: bool,
     ) -> None:
         for name, function in calls.items():
@@ -82,7 +82,7 @@ class Host(ABC, Generic[Message]):
         self._guard = guard
         self._heart: Heart[Message] = Heart(
             self._config,
-            ahead=ahead,
+            ahead=self._config.workers if has_queue else 0,
             cancels=cancels,
             commits=calls["commit"] is not None,
             writes=calls["dead_letter"] is not None,
@@ -245,6 +245,8 @@ class Host(ABC, Generic[Message]):
 
     def _is_at_rest(self) -> bool:
         """Whether a drain need not wait any longer."""
+        if self._heart.hurry():
+            self._step()
         return self._heart.is_stopping or self._heart.is_idle()
 
     def _is_drained(self) -> bool:

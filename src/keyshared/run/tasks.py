@@ -78,7 +78,7 @@ class AsyncRunner(Host[Message]):
             nullcontext(),
             hooks=hooks,
             config=config,
-            ahead=0,
+            has_queue=False,
             cancels=is_async,
         )
         self._handle: Callable[[Message], Any] = handle

@@ -76,7 +76,7 @@ class ThreadRunner(Host[Message]):
             lock,
             hooks=hooks,
             config=config,
-            ahead=(config or RunnerConfig()).workers,
+            has_queue=True,
             cancels=False,
         )
         self._executors = None if executor is None else InExecutors(executor, check_callable("handle", handle))
@@ -226,15 +226,13 @@ class ThreadRunner(Host[Message]):
     def _next_run(self) -> Run[Message] | None:
         """Take the next run; who takes the last one fetches more before it begins."""
         todo = self._todo
-        while True:
+        while not self._is_over:
             try:
                 run = todo.popleft()
             except IndexError:
                 with self._guard:
                     self._step()
-                    while not todo:
-                        if self._is_over:
-                            return None
+                    while not todo and not self._is_over:
                         self._idle += 1
                         self._work.wait()
                         self._idle -= 1
@@ -243,6 +241,7 @@ class ThreadRunner(Host[Message]):
                     with self._guard:
                         self._step()
                 return run
+        return None
 
     def _watch_the_clock(self) -> None:
         """Act when time has come, and look for results while all workers are too busy to report them."""

@@ -103,7 +103,7 @@ class RunnerConfig:
         max_loaded_per_key: Messages of one key in memory; beyond that they are left in the log if there is a ``load``.
         retry: How often and how late a failed message is tried again.
         poison: What is done with a message whose retries are exhausted, or that was rejected.
-        commit_every_ms: Least time between two commits of a log.
+        commit_every_ms: Least time between two commits of a log, unless it leaves or is drained.
         token_bytes: Greatest length of a token; the default fits the metadata of a Kafka commit.
         letter_tries: How often the write of a dead letter is tried before the runner stops with its error.
         stop_ms: How long handlers may go on when the runner stops or a log is removed, unless the call says otherwise.
