@@ -14,9 +14,9 @@ from keyshared.dispatcher import Message as Row
 from keyshared.errors import ConfigError
 from keyshared.hashing.named import Key
 from keyshared.run.executors import InExecutors
-from keyshared.run.host import Asked, Host, Message, check_callable, now_ms
+from keyshared.run.host import Asked, Host, Message, now_ms
 from keyshared.run.log import Run
-from keyshared.run.values import Hooks, Letter, RunnerConfig
+from keyshared.run.values import Hooks, Letter, RunnerConfig, check_callable
 
 __all__ = ["AsyncRunner"]
 
