@@ -436,3 +436,25 @@ def test_what_cannot_be_called_is_refused(name: str) -> None:
     arguments: dict[str, Any] = {"handle": print} | {name: 7}
     with pytest.raises(ConfigError, match=name):
         ThreadRunner(**arguments)
+
+
+def test_a_block_may_stop_by_itself_and_one_whose_runner_fails_ends_with_the_last_commit() -> None:
+    commits: list[int] = []
+    with ThreadRunner(lambda _: None) as runner:
+        runner.add_log("log")
+        runner.stop()
+
+    def handle(message: int) -> None:
+        if message == 1:
+            raise Reject("bad")
+
+    def serve() -> None:
+        with ThreadRunner(
+            handle, commit=lambda _, position, __: commits.append(position), config=RunnerConfig(workers=1)
+        ) as runner:
+            runner.add_log("log")
+            runner.submit_many("log", [(0, "a", 0), (1, "b", 1)])
+
+    with pytest.raises(Reject):
+        serve()
+    assert commits[-1] == 1

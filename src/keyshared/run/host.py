@@ -225,6 +225,11 @@ class Host(ABC, Generic[Message]):
         self._step()
         return leaving
 
+    def _has_left(self, log: Log[Message]) -> bool:
+        if not log.is_gone and self._heart.error is not None:
+            raise self._heart.error
+        return log.is_finished
+
     def _begin_stop(self, within_ms: int | None) -> None:
         now = now_ms()
         self._heart.stop(until_ms=now + self._allowed(within_ms), now_ms=now)

@@ -134,7 +134,7 @@ class ThreadRunner(Host[Message]):
             leaving = self._let_leave(log, within_ms)
             while not (leaving.is_gone or self._is_over):
                 self._wait()
-        return leaving.is_finished
+            return self._has_left(leaving)
 
     def drain(self, within_ms: int | None = None) -> bool:
         """Wait until everything that was submitted is done and committed.
@@ -185,12 +185,14 @@ class ThreadRunner(Host[Message]):
     ) -> None:
         """Drain and stop; after an error in the block, stop without draining."""
         try:
-            if error is None:
+            if error is None and not self._heart.is_stopping:
                 self.drain()
-            self.stop()
-        except BaseException:
-            if error is None:
-                raise
+        finally:
+            try:
+                self.stop()
+            except BaseException:
+                if error is None:
+                    raise
 
     # Whoever has the lock reports results and takes what is to be done: a worker that has run out of work, a submitter,
     # the clock thread. So there is one hand-over for many messages while there is much to do.
