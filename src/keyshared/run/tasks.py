@@ -103,7 +103,7 @@ class AsyncRunner(Host[Message]):
             await self._take(log, offset, key, message)
 
     async def remove_log(self, log: str, within_ms: int | None = None) -> bool:
-        """End with a log, as `ThreadRunner.remove_log`; what has not finished in time is cancelled, and waited for a little.
+        """End with a log, as `ThreadRunner.remove_log`; what has not finished in time is cancelled.
 
         Returns:
             Whether every handler has ended, if only by its cancellation.
