@@ -440,7 +440,7 @@ def test_what_cannot_be_called_is_refused(name: str) -> None:
 
 def test_a_block_may_stop_by_itself_and_one_whose_runner_fails_ends_with_the_last_commit() -> None:
     commits: list[int] = []
-    with ThreadRunner(lambda _: None) as runner:
+    with ThreadRunner[int](lambda _: None) as runner:
         runner.add_log("log")
         runner.stop()
 
