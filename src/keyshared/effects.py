@@ -178,7 +178,7 @@ class _WithFields(tuple[Any, ...]):
 
 @dataclass_transform(frozen_default=True)
 def _fields_in_a_tuple(cls: type[_Value]) -> type[_Value]:
-    """Give a class of tuples the fields that it lists, as `NamedTuple` would.
+    """Make a class of tuples with the fields that it lists, as `NamedTuple` would.
 
     That one loses the type parameter in ``match`` and ``isinstance``, as mypy understands it: every item would be Any.
     """

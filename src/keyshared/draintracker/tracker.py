@@ -201,7 +201,7 @@ class DrainTracker:
         return OwnersChanged(tuple(moved), (), self._move(owners, moved))
 
     def refusal(self, consumer: str, hash_: int) -> Refusal | None:
-        """Tell whether a message must not go to a consumer, and remember that it was refused for a drain.
+        """Return whether a message must not go to a consumer, and remember that it was refused for a drain.
 
         Args:
             consumer: Who would get the message.
@@ -404,7 +404,7 @@ class DrainTracker:
         return tuple(self._members)
 
     def owner(self, hash_: int) -> str | None:
-        """Give who owns a hash, or None in a hole; `ArgumentError` if there is no such slot. O(log r)."""
+        """Return who owns a hash, or None in a hole; `ArgumentError` if there is no such slot. O(log r)."""
         return self._owners.owner(hash_)
 
     def pending(self, consumer: str) -> tuple[PendingAck, ...]:
@@ -413,7 +413,7 @@ class DrainTracker:
         return () if member is None else tuple(member.pending)
 
     def explain(self, hash_: int) -> HashState:
-        """Tell everything that is known of a hash: why its messages do not arrive.
+        """Return everything that is known of a hash: why its messages do not arrive.
 
         Args:
             hash_: A slot of the owners' map.
@@ -448,7 +448,7 @@ class DrainTracker:
         )
 
     def stats(self, consumer: str | None = None) -> DrainingStats:
-        """Tell what drains, as PIP-379 counts it.
+        """Return what drains, as PIP-379 counts it.
 
         Args:
             consumer: At whom; None: at anybody.
@@ -514,7 +514,7 @@ class DrainTracker:
         return self._owners.moved(owners)
 
     def _move(self, owners: RangeMap, moved: list[Moved]) -> tuple[int, ...]:
-        """Let hashes begin to drain where they moved away from their holder, and stop where they came home."""
+        """Begin the drain of hashes that moved away from their holder, and stop that of hashes that came home."""
         self._owners = owners
         members = self._members
         unblocked: list[int] = []

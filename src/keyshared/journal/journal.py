@@ -158,7 +158,7 @@ class Journal:
     # inputs
 
     def apply(self, command: Command) -> list[OutcomeRow]:
-        """Let time pass until a command, and carry it out.
+        """Move time to a command, and carry the command out.
 
         Args:
             command: The next one. One that has been here before is ignored. Of one that has not, and whose sequence is
@@ -214,7 +214,7 @@ class Journal:
             yield from self.apply(command)
 
     def advance(self, until_ms: int) -> list[OutcomeRow]:
-        """Let time pass without a command: everything that is due up to an instant acts, each thing at its own.
+        """Move time on without a command: everything that is due up to an instant acts, each thing at its own.
 
         The journal's own instant moves to the last deadline that was due, and no further: a command that comes later
         acts at its own time if that is not before.
@@ -277,7 +277,7 @@ class Journal:
             self._seen_forgotten = True
 
     def _look_back(self, command: Command, out: list[OutcomeRow]) -> None:
-        """Say that a command is late, unless it comes once more."""
+        """Write that a command is late, unless it only comes once more."""
         seen, sequence = self._seen, command.sequence
         place = bisect_right(seen, sequence, key=_first_of)  # of the first stretch behind it
         if place and sequence <= seen[place - 1][1]:

@@ -112,7 +112,7 @@ class LeaseBook:
         grant.deadline = None
 
     def end(self, offset: int) -> None:
-        """Let go of a message, whatever covers it."""
+        """Remove a message from whatever covers it."""
         grant = self.by_offset.pop(offset)
         del grant.deliveries[offset]
         if not grant.deliveries:

@@ -184,7 +184,7 @@ class Bench:
                 assert_never(step)
 
     def heal(self) -> None:
-        """Let everybody answer everything until nothing comes any more."""
+        """Answer everything for everybody until nothing comes any more."""
         self._read_on()
         if self.takes_filters or not self.members:
             self._connect(_HEALER, ())  # somebody who wants everything
@@ -330,7 +330,7 @@ class Bench:
     # --- time and crashes -------------------------------------------------------------------------------------------
 
     def _pass_time(self, ms: int) -> None:
-        """Let time pass; deliveries that may have expired by then are no longer open."""
+        """Move time on; deliveries that may have expired by then are no longer open."""
         self._read_on()
         self.driver.advance(ms)
         self.now += ms

@@ -165,7 +165,7 @@ class Audit(Kept):
         return {str(promise): found.get(promise, 0) for promise in self._claimed}
 
     def unjudged(self) -> dict[str, dict[str, int]]:
-        """Say which claimed promises could not be judged, or not in full; runs the job.
+        """Return which claimed promises could not be judged, or not in full; runs the job.
 
         Returns:
             For each such promise the reasons, and in how many topic-partitions each of them holds.

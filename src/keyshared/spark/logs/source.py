@@ -132,7 +132,7 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
 
 
 def log_columns(spark: SparkSession, path: str) -> list[str]:
-    """Tell what columns a log has, for who does not know yet which of them are what.
+    """Return what columns a log has, for a reader who does not know yet which of them are what.
 
     Args:
         spark: The session.
