@@ -374,7 +374,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), now_ms)
 
     def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Hand back a delivery untouched: its message is delivered again, and no failure is counted. Returns as `nack`."""
+        """Hand back a delivery untouched: it is delivered again, and no failure is counted. Returns as `nack`."""
         return self._end(Call.RELEASE, ReleaseReason.RELEASED, (offset, consumer, attempt), now_ms)
 
     def extend(
@@ -648,7 +648,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._timers.next_deadline
 
     def handle_timeout(self, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Do what is due by now: ack timeouts, retries, drains, and evictions last. Calls that are early or extra are free.
+        """Do what is due: ack timeouts, retries, drains, and evictions last. Calls that are early or extra are free.
 
         Args:
             now_ms: Monotonic milliseconds; a loop that may wake early passes ``max(deadline, now)``.
