@@ -1,8 +1,8 @@
 """The non-reliable variant: which consumer a message goes to, and nothing else.
 
 No message is tracked, so nothing can be late, lost or in the wrong order on any books: `KeyRouter` answers one
-question, at once, for one key. What it leaves to the host is what only the host can know, whether a consumer is
-connected and whether its channel has room.
+question, at once, for one key. The host says what only the host can know: whether a consumer is connected, and whether
+its channel has room.
 """
 
 from collections import OrderedDict
@@ -130,7 +130,7 @@ class KeyRouter:
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ArgumentError: A pattern is none. Nothing was changed.
+            ArgumentError: A pattern can never work. Nothing was changed.
         """
         accepts = KeyFilter(filters)
         member = self._member(name)
@@ -182,7 +182,7 @@ class KeyRouter:
     def set_active(self, name: str) -> None:
         """Report that a consumer is connected again: it has its keys back.
 
-        Whether its channel is full is another matter, and stays as it was said last.
+        Its channel stays full or ready, as it was said last.
 
         Args:
             name: Who is back.

@@ -95,7 +95,7 @@ class LeaseObligations(LeaseReading[Item]):
     # inside
 
     def _at(self, now_ms: int | None) -> list[Effect[Item]]:
-        """What time did until now; asked only once nothing but the clock can raise any more."""
+        """Return what time did until now; called only when nothing but the clock can still raise."""
         return self._ledger.begin(self._ledger.checked_now(now_ms))
 
     def _before(self, offset: int, now_ms: int | None) -> list[Effect[Item]]:

@@ -477,7 +477,7 @@ class LeaseQueue(LeaseObligations[Item]):
     def _take(
         self, consumer: str, most: int, now_ms: int | None
     ) -> tuple[list[Effect[Item]], list[Deliver[Item]] | NothingToLease]:
-        """What time did, and the deliveries that a consumer gets now."""
+        """Return what time did, and the deliveries that a consumer gets now."""
         self._check_consumer(consumer)
         check_int("most", most, 1)
         effects = self._at(now_ms)

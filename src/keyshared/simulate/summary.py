@@ -94,7 +94,7 @@ class WaitHistogram:
             percent: From 1 to 100.
 
         Returns:
-            It, or up to 1/128 more; 0 if there are no values.
+            That value, or up to 1/128 more; 0 if there are no values.
         """
         rank = -(-self._total * percent // _PER_CENT)
         for bucket, number in sorted(self._counts.items()):

@@ -226,7 +226,7 @@ ABILITIES: Final = ("nack", "advance", "cursor", "restart", "notices")
 
 
 def abilities(driver: type[AnyDriver]) -> frozenset[str]:
-    """Which of `ABILITIES` a driver has: those that it overrides.
+    """Return which of `ABILITIES` a driver has: those that it overrides.
 
     Args:
         driver: Its class.
