@@ -280,7 +280,7 @@ class ContiguousCursor:
         return index >= 0 and offset < self._known[index][1]
 
     def pass_to(self, offset: int) -> None:
-        """Say that an offset is about to be offered by `append` or `skip`. O(1) amortised."""
+        """Announce that `append` or `skip` will offer an offset next. O(1) amortised."""
         known = self._known
         while self._passed < len(known) and known[self._passed][1] <= offset:
             self._passed += 1

@@ -349,7 +349,7 @@ class KeySharedDispatcher(Generic[Item]):
     def nack(
         self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
     ) -> list[Effect[Item]]:
-        """Say that a delivery failed: the message is retried after a delay, or is poison by now. Its key waits.
+        """Report that a delivery failed: the message is retried after a delay, or is poison by now. Its key waits.
 
         Args:
             delay_ms: A delay that the consumer asks for; makes the policy's longer, never shorter.
@@ -370,17 +370,17 @@ class KeySharedDispatcher(Generic[Item]):
         return self._end(Call.NACK, ReleaseReason.NACKED, receipt, now_ms, delay_ms)
 
     def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Say that no retry can help: the message is poison now. As `nack`, without the retries."""
+        """Report that no retry can help: the message is poison now. As `nack`, without the retries."""
         return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), now_ms)
 
     def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Give a delivery back untouched: it is delivered again, and no failure is counted. Returns as `nack`."""
+        """Hand back a delivery untouched: it is delivered again, and no failure is counted. Returns as `nack`."""
         return self._end(Call.RELEASE, ReleaseReason.RELEASED, (offset, consumer, attempt), now_ms)
 
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
     ) -> list[Effect[Item]]:
-        """Give a delivery more time.
+        """Move the deadline of a delivery.
 
         Args:
             extend_ms: From ``now_ms`` on; by default the configured ack timeout.
@@ -424,7 +424,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._confirm(Call.LOADED, offset, now_ms, provide)
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Give up one blocked message: it is settled, and its key goes on.
+        """Settle one blocked message that is given up; its key goes on.
 
         Returns:
             `Settled`, and what its key may deliver now; `Ignored` if the message is not blocked.
@@ -432,7 +432,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._confirm(Call.PARK, offset, now_ms, self._endings.park)
 
     def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Let all blocked messages of a key be tried again with no failure counted, and end its quarantine.
+        """Deliver all blocked messages of a key again with no failure counted, and end its quarantine.
 
         Args:
             key: The key; None for all blocked messages without one.
@@ -449,7 +449,7 @@ class KeySharedDispatcher(Generic[Item]):
     def unblock_offset(
         self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None
     ) -> list[Effect[Item]]:
-        """Let one blocked message be tried again.
+        """Deliver one blocked message again.
 
         Args:
             reset_failures: Whether all retries are granted anew; if not, it gets one more delivery, and is poison
@@ -465,7 +465,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._confirm(Call.UNBLOCK_OFFSET, offset, now_ms, unblock)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Say that a message can no longer be read: it is settled now, or when the delivery that is open ends.
+        """Settle a message that can no longer be read: now, or when its open delivery ends.
 
         Returns:
             `Skipped`, and what its key may deliver now; ``[]`` if it is in flight or not outstanding.
@@ -480,7 +480,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._outbox.wake(notices, now)
 
     def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Say that the log now begins at an offset: `gone` for everything outstanding below it."""
+        """Begin the log at an offset: `gone` for everything outstanding below it."""
         now = checked_now(now_ms, self._now)
         check_position("before", before)
         self._now = now
@@ -500,7 +500,7 @@ class KeySharedDispatcher(Generic[Item]):
         limit: int | None = None,
         now_ms: int | None = None,
     ) -> list[Effect[Item]]:
-        """Let a consumer take part; keys that move to it are handed over as their open deliveries end.
+        """Add a consumer; keys that move to it are handed over as their open deliveries end.
 
         Args:
             name: One session: a name that is active or inactive is refused, one that still drains starts anew.
@@ -525,7 +525,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._outbox.wake(notices, now)
 
     def remove_consumer(self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Let a consumer leave.
+        """Remove a consumer.
 
         Args:
             name: Who leaves; an unknown name is ignored.
@@ -545,7 +545,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._outbox.wake(notices, now)
 
     def set_inactive(self, name: str, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Say that a consumer's connection is gone: it gets nothing, and keeps its keys for the grace period.
+        """Report that a consumer's connection is gone: it gets nothing, and keeps its keys for the grace period.
 
         What it holds stays open, and acks count. An unknown name is ignored.
         """
@@ -555,7 +555,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._outbox.wake([], now)
 
     def set_active(self, name: str, *, resumed: bool = False, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Say that a consumer is back.
+        """Report that a consumer is back.
 
         Args:
             resumed: Whether it still has what it held; if not, that is sent again, and counts as a failure.
@@ -648,7 +648,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._timers.next_deadline
 
     def handle_timeout(self, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Let time act: ack timeouts, retries, drains, and evictions last. Calls that are early or extra are free.
+        """Do what is due: ack timeouts, retries, drains, and evictions last. Calls that are early or extra are free.
 
         Args:
             now_ms: Monotonic milliseconds; a loop that may wake early passes ``max(deadline, now)``.

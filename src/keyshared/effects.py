@@ -178,9 +178,10 @@ class _WithFields(tuple[Any, ...]):
 
 @dataclass_transform(frozen_default=True)
 def _fields_in_a_tuple(cls: type[_Value]) -> type[_Value]:
-    """Give a class of tuples the fields that it lists, as `NamedTuple` would.
+    """Make named tuples of a class that lists its fields, as `NamedTuple` would.
 
-    That one loses the type parameter in ``match`` and ``isinstance``, as mypy understands it: every item would be Any.
+    `NamedTuple` loses the type parameter in ``match`` and ``isinstance``, as mypy understands it: every item would be
+    Any.
     """
     for name, value in vars(_named_tuple_of(cls.__name__, cls.__annotations__)).items():
         if name not in _OWN:

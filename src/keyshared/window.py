@@ -351,14 +351,14 @@ class InFlightWindow(WindowBooks):
         self._touch_key(key)
 
     def lift_quarantine(self, key: bytes) -> None:
-        """Let a key's messages go to its consumer again; nothing if it is not quarantined."""
+        """End the quarantine of a key; nothing if it has none."""
         if key not in self.quarantined:
             return
         del self.quarantined[key]
         self._touch_key(key)
 
     def reassign(self) -> None:
-        """Say that owners may have changed; `wake` then asks again for every lane that waits."""
+        """Note that owners may have changed; `wake` then asks again for every lane that waits."""
         self._follow()
         self._stale = True
 
@@ -430,7 +430,7 @@ class InFlightWindow(WindowBooks):
     # where a lane goes
 
     def _examine(self, lane: Lane, granted: list[Entry]) -> None:
-        """Let the lane's next messages go out, or put the lane into the list of what it waits for."""
+        """Send out the lane's next messages, or put the lane into the list of what it waits for."""
         while self._step(lane, granted):
             pass
 
@@ -443,7 +443,7 @@ class InFlightWindow(WindowBooks):
                 turns.append(lane)
 
     def _step(self, lane: Lane, granted: list[Entry]) -> bool:  # noqa: PLR0911  # one return for each place
-        """Let one message go out, or list the lane. True if one went out and the lane may have another."""
+        """Send out one message, or list the lane. True if one went out and the lane may have another."""
         entry = lane.back[0] if lane.back else lane.fresh
         if entry is None or entry.state > SPILLED:
             if lane.listed is not None:
@@ -547,7 +547,7 @@ class InFlightWindow(WindowBooks):
                 self._examine(lane, granted)
 
     def _feed(self, granted: list[Entry]) -> None:
-        """Give free slots of the window to lanes that wait for one."""
+        """Hand free slots of the window to lanes that wait for one."""
         starved = self.starved
         while starved and self.loaded < self.capacity:
             lane, _ = starved.popitem(last=False)

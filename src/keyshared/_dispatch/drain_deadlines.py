@@ -71,7 +71,7 @@ class DrainDeadlines:
         changed.clear()
 
     def start(self, lane: Lane, deadline: int) -> None:
-        """Let a lane that drains do so until that deadline."""
+        """Set the deadline of a lane that drains."""
         drain = self._drains[lane] = Drain(self._window, lane)
         self._timers.start(drain, deadline)
 

@@ -110,7 +110,7 @@ class Endings:
             self.settle(entry)
 
     def unblock(self, key: bytes | None) -> None:
-        """Let everything of a key go on."""
+        """Resume everything of a key."""
         for entry in self.blocked.pop(key, {}).values():
             entry.failures = 0
             self._window.move(entry, State.QUEUED)
@@ -118,7 +118,7 @@ class Endings:
             self._window.lift_quarantine(key)
 
     def unblock_one(self, entry: Entry, *, reset_failures: bool) -> None:
-        """Let one blocked message go on; if its failures stay, the next one is its last again."""
+        """Resume one blocked message; if its failures stay counted, the next failure is its last again."""
         self._forget_blocked(entry)
         if reset_failures:
             entry.failures = 0

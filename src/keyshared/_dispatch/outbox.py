@@ -74,7 +74,7 @@ class Outbox:
         self.paused = not free or (paused and free < self._window.capacity - self._resume_at)
 
     def wake(self, notices: list[Effect], now: int) -> list[Effect[Any]]:
-        """Let the window act on all that has changed, and add what comes of it to the notices."""
+        """Run the window on all that has changed, and add what comes of it to the notices."""
         return self.finish(notices, self._window.wake(), now)
 
     def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901  # twice a message

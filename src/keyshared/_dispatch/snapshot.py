@@ -280,7 +280,7 @@ def _load_messages(
 
 
 def _skip_to(row: _MessageRow[Reader], cursor: ContiguousCursor) -> None:
-    """Let the cursor know what was settled between the message before and this one."""
+    """Skip in the cursor what was settled between the message before and this one."""
     offset = row.offset.offset()
     before = row.before.maybe(Reader.offset)
     if cursor.last is not None and offset <= cursor.last:
@@ -294,7 +294,7 @@ def _skip_to(row: _MessageRow[Reader], cursor: ContiguousCursor) -> None:
 
 
 def load_drains(data: Reader, window: InFlightWindow, drains: DrainDeadlines | None, now: int) -> None:
-    """Let lanes that were draining go on to do so until their deadlines; one without a deadline gets the whole time."""
+    """Set the deadlines of lanes that were draining; a lane without one gets the whole time."""
     for drain in data.field("drains").items():
         first, remaining = drain.items(2)
         entry = window.find(first.integer())

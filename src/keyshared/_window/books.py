@@ -138,14 +138,14 @@ class WindowBooks:
         del self.consumers[name]
 
     def set_limit(self, consumer: Consumer, limit: int) -> None:
-        """Let a consumer hold that many messages; what it holds beyond that stays."""
+        """Set how many messages a consumer may hold; what it holds beyond that stays."""
         consumer.free += limit - consumer.limit
         consumer.limit = limit
         self._rooms.note(consumer)
         self._freed[consumer] = None
 
     def cancel_reservations(self, consumer: Consumer) -> None:
-        """Let messages that are being loaded for a consumer go to whoever owns them once they are there."""
+        """Take back what is being loaded for a consumer: once loaded, it goes to whoever owns it."""
         for entry in consumer.reserved.values():
             entry.consumer = None
         consumer.free += len(consumer.reserved)
@@ -154,7 +154,7 @@ class WindowBooks:
         self._freed[consumer] = None
 
     def set_keyless(self, consumer: Consumer, *, keyless: bool) -> None:
-        """Say whether a consumer may get messages without a key."""
+        """Set whether a consumer may get messages without a key."""
         consumer.keyless = keyless
         if keyless:
             self._rooms.add(consumer)
@@ -189,7 +189,7 @@ class WindowBooks:
         return entry
 
     def _recount(self, entry: Entry) -> None:
-        """Let every counter know of a message that was put back."""
+        """Update every counter for a message that was put back."""
         lane, consumer = entry.lane, entry.consumer
         self.held[entry.state] += 1
         if entry.state == SPILLED:

@@ -205,7 +205,7 @@ _FIELDS: Final[Mapping[type[Effect], Callable[[Any], Fields]]] = {
 
 
 def fields_of(effect: Effect) -> Fields | None:
-    """Give an effect as the fields of an outcome.
+    """Return an effect as the fields of an outcome.
 
     Args:
         effect: Any effect; what travels with a message is left out.

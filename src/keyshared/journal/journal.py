@@ -4,8 +4,8 @@ For hosts that live in pieces: a stream job that is called with a few rows and m
 runs for a second. Cut the log anywhere, store the state at the cuts, let a piece come twice or in disorder: the
 outcomes are those of the uncut log (promises resume and determinism).
 
-Time is the commands' own. What falls due between two commands acts at the instant at which it does, so that no call
-more or less to `Journal.advance` changes anything.
+Time is that of the commands. Whatever falls due between two commands acts at its own instant, so extra calls of
+`Journal.advance` change nothing.
 """
 
 import json
@@ -49,15 +49,16 @@ _new: Final = tuple.__new__  # builds an OutcomeRow in half the time that its ow
 class Journal:
     """One dispatcher and what it needs to go on: the instant, the last command, the messages that do not fit yet.
 
-    It is the dispatcher's host, and keeps offsets and keys only. So a `Load` is answered at once, and a message for
-    which there is no room waits here, in the order of the log, until there is. Neither is an outcome.
+    A journal is its dispatcher's host, and keeps offsets and keys only. So a `Load` is answered at once, and a message
+    for which there is no room waits here, in the order of the log, until there is. Neither is an outcome.
 
     A command that the dispatcher refuses changes nothing and is an outcome, "refused": a log cannot take a row back,
     and one wrong row must not stop all that follow it.
 
-    A command that comes after one that stands behind it is not carried out either, for its turn has passed, and is an
-    outcome, "late". One that comes once more is none. To tell them apart, the journal remembers which sequences have
-    been here, as stretches without a gap: the newest 256. A command from before them counts as late each time.
+    A command that comes after one with a higher sequence is not carried out either, for its turn has passed, and is an
+    outcome, "late". A command that comes a second time has no outcome. To tell them apart, the journal remembers which
+    sequences have been here, as stretches without a gap: the newest 256. A command from before them counts as late
+    each time.
 
     Args:
         placement: Where keys go; nobody is on it, consumers come as commands. Placements other than a ring are their
@@ -139,7 +140,7 @@ class Journal:
         return new
 
     def to_bytes(self) -> bytes:
-        """The whole state. O(n), n messages outstanding."""
+        """Return the whole state. O(n), n messages outstanding."""
         state = {
             "version": JOURNAL_VERSION,
             "now_ms": self._now,
@@ -158,14 +159,14 @@ class Journal:
     # inputs
 
     def apply(self, command: Command) -> list[OutcomeRow]:
-        """Let time pass until a command, and carry it out.
+        """Move time to a command, and carry the command out.
 
         Args:
-            command: The next one. One that has been here before is ignored. Of one that has not, and whose sequence is
-                not above the last one's, all that comes is the outcome "late".
+            command: The next one. One that has been here before is ignored. A new one whose sequence is not above the
+                last one's has only the outcome "late".
 
         Returns:
-            What was said, in order.
+            The outcomes, in order.
 
         Raises:
             ArgumentError: ``sequence`` or ``at_ms`` is not an int. Nothing has changed.
@@ -202,7 +203,7 @@ class Journal:
             commands: Some of the next ones, and perhaps some of before. Two with one sequence are one command.
 
         Yields:
-            What was said, in order.
+            The outcomes, in order.
 
         Raises:
             ArgumentError: As `apply`.
@@ -214,7 +215,7 @@ class Journal:
             yield from self.apply(command)
 
     def advance(self, until_ms: int) -> list[OutcomeRow]:
-        """Let time pass without a command: everything that is due up to an instant acts, each thing at its own.
+        """Move time on without a command: everything that is due up to an instant acts, each thing at its own.
 
         The journal's own instant moves to the last deadline that was due, and no further: a command that comes later
         acts at its own time if that is not before.
@@ -223,7 +224,7 @@ class Journal:
             until_ms: Up to when, this instant included. One that has passed does nothing.
 
         Returns:
-            What was said, in order.
+            The outcomes, in order.
 
         Raises:
             ArgumentError: ``until_ms`` is not an int.
@@ -277,7 +278,7 @@ class Journal:
             self._seen_forgotten = True
 
     def _look_back(self, command: Command, out: list[OutcomeRow]) -> None:
-        """Say that a command is late, unless it comes once more."""
+        """Write that a command is late, unless it only comes once more."""
         seen, sequence = self._seen, command.sequence
         place = bisect_right(seen, sequence, key=_first_of)  # of the first stretch behind it
         if place and sequence <= seen[place - 1][1]:

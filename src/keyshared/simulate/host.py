@@ -60,7 +60,7 @@ class Worker:
         self.queue: OrderedDict[int, Deliver] = OrderedDict()
 
     def kill(self) -> None:
-        """It answers nothing any more, whatever it was working on."""
+        """End the process: it answers nothing any more, whatever it was working on."""
         self.alive = False
         self.queue.clear()
 

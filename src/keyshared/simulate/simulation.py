@@ -193,7 +193,7 @@ class Simulation:
             self._arrival_ms = at_ms
 
     def _step(self) -> None:
-        """Let the next thing happen, or stop. Ties: work, deadlines, changes, arrivals (see the module's text)."""
+        """Run the next thing, or stop. Ties: work, deadlines, changes, arrivals (see the module's text)."""
         host = self._host
         deadline, change = host.dispatcher.next_deadline_ms(), self._change
         at, happen = (host.work[0][0], host.finish) if host.work else (_NEVER, self._come_to_rest)

@@ -136,7 +136,7 @@ class Recorder:
         }
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever the dispatcher has
-        """Give a method of the dispatcher; an input writes the history."""
+        """Return a method of the dispatcher; an input writes the history."""
         value = getattr(self._dispatcher, name)
         return partial(self._call, name, value) if name in INPUTS else value
 

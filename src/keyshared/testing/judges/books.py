@@ -116,7 +116,7 @@ class Books:
     # --- what happens -----------------------------------------------------------------------------------------------
 
     def see(self, happening: Happening) -> Seen:
-        """Give the next happening its position and time, and end what must have expired by now."""
+        """Set the position and time of the next happening, and end what must have expired by now."""
         at_ms = happening.at_ms
         position = self.position
         self.position = position + 1
@@ -389,7 +389,7 @@ class Books:
                 self.places.rest(lane.id)
 
     def _list(self, message: Message) -> None:
-        """Let a message that waits hold the newer ones of its key."""
+        """Hold back newer messages of a key behind one that waits."""
         lane = message.lane
         self.changed[lane.id] = lane
         if message.is_listed or not self._holds_its_key(message):
