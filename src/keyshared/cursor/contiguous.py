@@ -20,7 +20,7 @@ from operator import attrgetter, itemgetter
 from typing import Final, Self
 
 from keyshared._checks import check_offset, check_position, require
-from keyshared._token import Position, read_token, write_token
+from keyshared.cursor.token import Position, read_token, write_token
 from keyshared.errors import OffsetOrderError
 
 __all__ = ["DEFAULT_TOKEN_BYTES", "SETTLED", "Cell", "ContiguousCursor", "CursorToken", "OfferAnswer"]
