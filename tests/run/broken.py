@@ -16,8 +16,8 @@ class DoesNotWaitForTheCancelled(Heart[Any]):
         super().__init__(*args, **settings)
         self.given_up: set[Run[Any]] = set()
 
-    def advance(self, now_ms: int | None = None) -> list[Any]:
-        actions = super().advance(now_ms)
+    def advance(self, *, now_ms: int | None = None) -> list[Any]:
+        actions = super().advance(now_ms=now_ms)
         for action in actions:
             if isinstance(action, Overdue):
                 self.ended(action.run, TimeoutError())

@@ -24,7 +24,7 @@ def heart_of(*logs: str, **settings: Any) -> Heart[int]:
 
 
 def begun(heart: Heart[int], now_ms: int | None = None) -> list[Run[int]]:
-    return [action for action in heart.advance(now_ms) if isinstance(action, Run)]
+    return [action for action in heart.advance(now_ms=now_ms) if isinstance(action, Run)]
 
 
 def places(runs: list[Run[int]]) -> list[tuple[str, int]]:
@@ -86,20 +86,20 @@ def test_a_commit_is_made_when_a_restart_would_redo_less_and_not_more_often_than
         heart.submit("log", offset, f"key-{offset}", offset, now_ms=0)
     first, second, third = begun(heart, 0)
     heart.ended(third, None, now_ms=10)
-    (above,) = heart.advance(10)  # at once: nothing was committed in the last 100 ms
+    (above,) = heart.advance(now_ms=10)  # at once: nothing was committed in the last 100 ms
     assert isinstance(above, Commit)
     assert above.position == 0, "the first is not done, but the token says what is"
     heart.ended(second, None, now_ms=20)
     heart.committed(above, None, now_ms=30)
-    assert heart.advance(109) == []
+    assert heart.advance(now_ms=109) == []
     assert heart.next_deadline_ms() == 110
-    (more,) = heart.advance(110)
+    (more,) = heart.advance(now_ms=110)
     assert isinstance(more, Commit)
     assert (more.position, more.token) == (0, heart.log("log").dispatcher.cursor_token().text)
     heart.ended(first, None, now_ms=300)
-    assert heart.advance(300) == [], "one commit of a log at a time"
+    assert heart.advance(now_ms=300) == [], "one commit of a log at a time"
     heart.committed(more, None, now_ms=310)
-    (last,) = heart.advance(310)
+    (last,) = heart.advance(now_ms=310)
     assert isinstance(last, Commit)
     assert last.position == 3
 
@@ -108,7 +108,7 @@ def test_the_beginning_of_a_log_that_was_never_committed_is_committed() -> None:
     heart: Heart[int] = Heart(RunnerConfig(), commits=True)
     heart.add_log("log")
     heart.submit("log", 17, "key", 17)
-    _, commit = heart.advance(0)
+    _, commit = heart.advance(now_ms=0)
     assert isinstance(commit, Commit)
     assert commit.position == 17
 
@@ -119,7 +119,7 @@ def test_what_is_put_off_comes_again_without_a_failure_and_no_later_than_the_pol
     (run,) = begun(heart, 0)
     heart.ended(run, RetryLater(10**6), now_ms=5)
     assert heart.why_blocked("log", 0) == (BlockReason.RETRY_WAIT, None, None)
-    assert heart.advance(54) == []
+    assert heart.advance(now_ms=54) == []
     assert heart.next_deadline_ms() == 55
     (again,) = begun(heart, 55)
     assert again.delivery.failures == 0
@@ -133,7 +133,7 @@ def test_a_handler_that_exits_each_time_does_not_spin() -> None:
     for now in range(0, 10_000, 1_000):
         (run,) = begun(heart, now)
         heart.ended(run, SystemExit(), now_ms=now)
-        assert heart.advance(now + 999) == []
+        assert heart.advance(now_ms=now + 999) == []
     assert heart.stats().released == 10
 
 
@@ -144,7 +144,7 @@ def test_a_dead_letter_is_tried_again_with_growing_delays_and_then_stops_everyth
     heart.ended(run, Reject("bad"), now_ms=0)
     now, waits = 0, []
     for _ in range(2):
-        (letter,) = heart.advance(now)
+        (letter,) = heart.advance(now_ms=now)
         assert isinstance(letter, WriteLetter)
         heart.written(letter, OSError("away"), now_ms=now)
         due = heart.next_deadline_ms()
@@ -152,10 +152,10 @@ def test_a_dead_letter_is_tried_again_with_growing_delays_and_then_stops_everyth
         waits.append(due - now)
         now = due
     assert waits == [100, 200]
-    (letter,) = heart.advance(now)
+    (letter,) = heart.advance(now_ms=now)
     assert isinstance(letter, WriteLetter)
     heart.written(letter, OSError("gone"), now_ms=now)
-    assert [type(action) for action in heart.advance(now)] == [Left, Stopped]
+    assert [type(action) for action in heart.advance(now_ms=now)] == [Left, Stopped]
     assert repr(heart.error) == "OSError('gone')"
     with pytest.raises(OSError, match="gone"):
         heart.submit("log", 1, "key", 1)
@@ -165,7 +165,7 @@ def test_what_is_left_in_the_log_is_asked_for_together_and_one_request_at_a_time
     heart = heart_of("log", loads=True, max_loaded_per_key=2)
     for offset in range(6):
         heart.submit("log", offset, "key", offset)
-    spilled = [action.effect for action in heart.advance(0) if isinstance(action, Noticed)]
+    spilled = [action.effect for action in heart.advance(now_ms=0) if isinstance(action, Noticed)]
     assert spilled == [Spilled(offset) for offset in (2, 3, 4, 5)]
     (run,) = heart.log("log").runs
     asked = []
@@ -191,10 +191,10 @@ def test_a_log_that_leaves_late_is_given_up_step_by_step() -> None:
     heart.submit("log", 0, "key", 0)
     (run,) = begun(heart, 0)
     log = heart.remove_log("log", until_ms=50, now_ms=0)
-    assert [type(action).__name__ for action in heart.advance(0)] == ["Withdraw"]
-    assert [type(action).__name__ for action in heart.advance(50)] == ["Cancel"]
-    assert heart.advance(50 + GRACE_MS - 1) == []
-    (left,) = heart.advance(50 + GRACE_MS)
+    assert [type(action).__name__ for action in heart.advance(now_ms=0)] == ["Withdraw"]
+    assert [type(action).__name__ for action in heart.advance(now_ms=50)] == ["Cancel"]
+    assert heart.advance(now_ms=50 + GRACE_MS - 1) == []
+    (left,) = heart.advance(now_ms=50 + GRACE_MS)
     assert left == Left(log, is_finished=False)
     with pytest.raises(UnknownLogError):
         heart.log("log")
@@ -207,10 +207,10 @@ def test_a_commit_that_does_not_come_back_does_not_keep_a_log() -> None:
     heart.submit("log", 0, "key", 0)
     (run,) = begun(heart, 0)
     heart.ended(run, None)
-    (commit,) = heart.advance(0)
+    (commit,) = heart.advance(now_ms=0)
     heart.stop(until_ms=10, now_ms=0)
-    assert heart.advance(10 + 2 * GRACE_MS - 1) == []
-    assert [type(action) for action in heart.advance(10 + 2 * GRACE_MS)] == [Left, Stopped]
+    assert heart.advance(now_ms=10 + 2 * GRACE_MS - 1) == []
+    assert [type(action) for action in heart.advance(now_ms=10 + 2 * GRACE_MS)] == [Left, Stopped]
     assert isinstance(commit, Commit)
     heart.committed(commit, None)
     with pytest.raises(StoppedError):
@@ -222,9 +222,9 @@ def test_a_second_stop_may_be_shorter() -> None:
     heart.submit("log", 0, "key", 0)
     begun(heart, 0)
     heart.stop(until_ms=10_000, now_ms=0)
-    heart.advance(0)
+    heart.advance(now_ms=0)
     heart.stop(until_ms=0, now_ms=0)
-    assert heart.advance(0)[-1] == Stopped(is_finished=False)
+    assert heart.advance(now_ms=0)[-1] == Stopped(is_finished=False)
 
 
 def test_a_blocked_key_is_told_of_and_waits_for_nobody() -> None:
@@ -233,7 +233,7 @@ def test_a_blocked_key_is_told_of_and_waits_for_nobody() -> None:
     heart.submit("log", 1, "key", 1)
     (run,) = begun(heart, 0)
     heart.ended(run, Reject("bad"))
-    (noticed,) = heart.advance(0)
+    (noticed,) = heart.advance(now_ms=0)
     assert isinstance(noticed, Noticed)
     assert noticed.effect == Blocked(0, b"key", 1)
     assert heart.is_idle()
@@ -247,7 +247,7 @@ def test_a_name_can_be_had_once_and_again_when_it_has_left() -> None:
     with pytest.raises(ArgumentError, match="log is 'log'"):
         heart.add_log("log")
     heart.remove_log("log", until_ms=0)
-    heart.advance(0)
+    heart.advance(now_ms=0)
     heart.add_log("log")
 
 

@@ -102,7 +102,7 @@ class RunnerDriver(Driver):
         while self.read < len(self.log) and heart.room("log"):
             heart.submit("log", self.read, self.log[self.read], self.read, now_ms=self.now)
             self.read += 1
-        while actions := heart.advance(self.now):
+        while actions := heart.advance(now_ms=self.now):
             for action in actions:
                 self.do(heart, action)
 

@@ -259,7 +259,7 @@ class World:
     # what the heart wants
 
     def carry_out(self) -> None:
-        while actions := self.heart.advance(self.now):
+        while actions := self.heart.advance(now_ms=self.now):
             for action in actions:
                 self.do(action)
         while self.queue and len(self.running) < self.workers:

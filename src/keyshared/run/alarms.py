@@ -13,7 +13,7 @@ class Alarms:
         >>> alarms = Alarms()
         >>> alarms.at(20, lambda: print("late"))
         >>> alarms.at(10, lambda: print("early"))
-        >>> alarms.ring(15)
+        >>> alarms.ring(now_ms=15)
         early
         >>> alarms.next_ms
         20
@@ -33,7 +33,7 @@ class Alarms:
         self._count += 1
         heappush(self._heap, (due_ms, self._count, act))
 
-    def ring(self, now_ms: int) -> None:
+    def ring(self, *, now_ms: int) -> None:
         """Do all that is due."""
         while self._heap and self._heap[0][0] <= now_ms:
             heappop(self._heap)[2]()

@@ -45,7 +45,7 @@ class InExecutors(Generic[Message]):
             raise
 
     def close(self) -> None:
-        """Let all executors end when what they run has ended."""
+        """End all executors once what they run has ended."""
         for executor in self._made:
             executor.shutdown(wait=False)
 

@@ -91,11 +91,11 @@ class Heart(Generic[Message]):
         >>> heart = Heart(RunnerConfig(workers=1))
         >>> heart.add_log("orders")
         >>> heart.submit("orders", 0, "order-1", "created", now_ms=0)
-        >>> run, = heart.advance(0)
+        >>> run, = heart.advance(now_ms=0)
         >>> run.message
         'created'
         >>> heart.ended(run, None, now_ms=5)
-        >>> heart.advance(5), heart.stats().done
+        >>> heart.advance(now_ms=5), heart.stats().done
         ([], 1)
     """
 
@@ -286,7 +286,7 @@ class Heart(Generic[Message]):
         return True
 
     def stop(self, *, until_ms: int, now_ms: int | None = None) -> None:
-        """Let all logs leave, then say `Stopped`."""
+        """Make all logs leave; `Stopped` is the last action."""
         self._tick(now_ms)
         self.is_stopping = True
         for log in self._logs.values():
@@ -302,10 +302,10 @@ class Heart(Generic[Message]):
 
     # what is to be done
 
-    def advance(self, now_ms: int | None = None) -> list[Action[Message]]:
+    def advance(self, *, now_ms: int | None = None) -> list[Action[Message]]:
         """Return what is to be done now, in this order where it matters: what was asked for before, starts, commits."""
         self._tick(now_ms)
-        self._alarms.ring(self._now)
+        self._alarms.ring(now_ms=self._now)
         if self._hungry or self._due:
             self._hand_out()
         if self._touched:
@@ -369,7 +369,7 @@ class Heart(Generic[Message]):
     # handing out
 
     def _hand_out(self) -> None:
-        """Give free workers something to do: what was held first, then one turn for each log after another."""
+        """Start something for each free worker: what was held first, then one turn for each log after another."""
         while self._due and self._busy < self._capacity:
             self._start(self._due.popleft())
         while self._hungry and self._busy < self._capacity:
@@ -401,7 +401,7 @@ class Heart(Generic[Message]):
         self._out.append(run)
 
     def _put_off(self, run: Run[Message], delay_ms: int) -> None:
-        """Let a message come again later without a failure.
+        """Start a message again later, without a failure.
 
         The delivery stays open on the books, so that its key waits, and is handed out anew when the time has come.
         """
@@ -431,7 +431,7 @@ class Heart(Generic[Message]):
             self._set_alarm(log)
 
     def _release(self, run: Run[Message]) -> None:
-        """Give a message back. While its log stays, it waits a little: who is cancelled each time must not spin."""
+        """Return a message to its log. While that stays, the message waits a little: no handler may spin."""
         self._counts["released"] += 1
         if run.log.is_leaving:
             self._apply(run.log, run.log.dispatcher.release(*run.delivery.receipt, now_ms=self._now))
@@ -549,7 +549,7 @@ class Heart(Generic[Message]):
         position = log.dispatcher.resume_offset
         if position is None:
             return
-        now_stored = position, log.token(self._config.token_bytes)
+        now_stored = position, log.cursor_token(self._config.token_bytes)
         if now_stored != log.stored:
             log.stored = now_stored
             log.is_committing = True

@@ -198,7 +198,7 @@ class Host(ABC, Generic[Message]):
 
     @abstractmethod
     def _wake(self) -> None:
-        """Let everybody look who waits for room, for a log that leaves, or for the end."""
+        """Wake every call that waits for room, for a log that leaves, or for the end."""
 
     def _step(self) -> None:
         """Report what has ended, and do what is to be done. What fails here is our own fault, and ends everything."""
@@ -210,7 +210,7 @@ class Host(ABC, Generic[Message]):
                 if self._hooks.ended is not None:
                     ran_ms = ended_ms - (run.started_ms or ended_ms)
                     self._tell(self._hooks.ended, run.log.name, run.delivery.offset, raised, ran_ms)
-            while actions := self._heart.advance(now):
+            while actions := self._heart.advance(now_ms=now):
                 for action in actions:
                     if type(action) is Run:
                         self._start(action)

@@ -17,7 +17,7 @@ class Leftovers(Generic[Message]):
         self._held: dict[tuple[str, bytes | int], Run[Message]] = {}
 
     def leave(self, run: Run[Message]) -> None:
-        """Let a handler go; its answer no longer counts."""
+        """Abandon a handler; its answer no longer counts."""
         run.is_abandoned = True
         self._running[run.place] = run
 

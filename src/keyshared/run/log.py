@@ -130,10 +130,10 @@ class Log(Generic[Message]):
         self.stored: tuple[int, str] | None = None
         position = self.dispatcher.resume_offset
         if position is not None:
-            self.stored = position, self.token(config.token_bytes)
+            self.stored = position, self.cursor_token(config.token_bytes)
 
-    def token(self, most_bytes: int) -> str:
-        """Text of the token as it is now."""
+    def cursor_token(self, most_bytes: int) -> str:
+        """Return the text of the token as it is now."""
         return self.dispatcher.cursor_token(most_bytes).text
 
     def count(self) -> int:

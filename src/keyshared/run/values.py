@@ -9,7 +9,7 @@ from keyshared.config import Poison, RetryPolicy
 from keyshared.cursor import DEFAULT_TOKEN_BYTES
 from keyshared.dispatcher import DispatcherStats
 from keyshared.effects import Effect
-from keyshared.errors import ConfigError, MisuseError, shown
+from keyshared.errors import ArgumentError, MisuseError, shown
 
 __all__ = [
     "BusyKey",
@@ -143,7 +143,7 @@ class RunnerConfig:
         check_kind("retry", self.retry, RetryPolicy)
         check_kind("poison", self.poison, Poison)
         if self.max_tracked < self.window:
-            raise ConfigError("max_tracked", self.max_tracked, f"be at least window, {shown(self.window)}")
+            raise ArgumentError("max_tracked", self.max_tracked, f"be at least window, {shown(self.window)}")
 
 
 class Letter(NamedTuple, Generic[Message_co]):
