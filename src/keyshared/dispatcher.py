@@ -8,6 +8,7 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, Generic, Self, cast
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
@@ -23,6 +24,7 @@ from keyshared._dispatch.explain import (
     gather_stats,
     why_blocked,
 )
+from keyshared._dispatch.ledger import Ledger, RestartMark
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.membership import Membership, held_by
 from keyshared._dispatch.outbox import Outbox, delivery
@@ -45,15 +47,18 @@ from keyshared._dispatch.snapshot import (
     load_window,
     placement_mark,
 )
+from keyshared._dispatch.telling_outbox import TellingOutbox
 from keyshared._dispatch.timers import Timers
 from keyshared._dispatch.unit_gate import window_for
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Entry, WatchedList
+from keyshared._window.watched import WatchedCursor
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
     Call,
     Deliver,
     Effect,
+    Ending,
     Ignored,
     IgnoredReason,
     Item,
@@ -75,6 +80,7 @@ __all__ = [
     "Message",
     "Outstanding",
     "Receipt",
+    "RestartMark",
 ]
 
 SNAPSHOT_VERSION: Final = 1
@@ -151,7 +157,9 @@ class KeySharedDispatcher(Generic[Item]):
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
-        self._endings = Endings(config, self._window, timers)
+        cursor = self._window.cursor
+        self._ledger = Ledger(cursor) if isinstance(cursor, WatchedCursor) else None
+        self._endings = Endings(config, self._window, timers, self._ledger)
         self._notes = self._endings.notes
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
         self._members = self._membership.members
@@ -159,7 +167,8 @@ class KeySharedDispatcher(Generic[Item]):
         self._drains = None
         if drain_timeout_ms is not None and draining is not None:
             self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
-        self._outbox = Outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
+        outbox = Outbox if self._ledger is None else partial(TellingOutbox, self._ledger)
+        self._outbox = outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
         self._outbox.resume(paused=False)
         self._now = 0
         self._epoch = 0
@@ -263,14 +272,13 @@ class KeySharedDispatcher(Generic[Item]):
             if self._admission.is_known(offset):
                 self._now = now_ms
                 self._admission.remember(offset, item)
-                return []
+                return self._outbox.known(offset, key)
             if self._admission.take_settled(offset):
-                self._now = now_ms
-                return self._outbox.finish([], [], now_ms)
+                return self._pass_over(offset, key, Ending.EARLIER, [], now_ms)
             if not self._admission.admit(offset, key):
-                self._now = now_ms
-                self._window.cursor.skip(offset)
-                return self._outbox.finish([Skipped(offset, key, SkipReason.UNMATCHED)], [], now_ms)
+                return self._pass_over(
+                    offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now_ms
+                )
         granted = self._window.offer(offset, key, item)
         self._now = now_ms
         return self._outbox.finish_offer(granted, now_ms)
@@ -690,6 +698,21 @@ class KeySharedDispatcher(Generic[Item]):
         return self._window.cursor.resume_offset
 
     @property
+    def restart_mark(self) -> RestartMark:
+        """What a restart would redo, as a mark that is equal until something is settled or offered. O(1).
+
+        Example:
+            >>> from keyshared import HashRing
+            >>> d = KeySharedDispatcher(HashRing())
+            >>> _ = d.add_consumer("c1"), d.offer(7, "slow"), d.offer(8, "b")
+            >>> mark = d.restart_mark
+            >>> d.ack(8, "c1", 1), d.restart_mark == mark       # no CursorAdvanced, and yet a token to commit
+            ([], False)
+        """
+        cursor = self._window.cursor
+        return RestartMark(cursor.last, cursor.outstanding)
+
+    @property
     def free_slots(self) -> int:
         """How many messages may be offered now; at 0 stop reading until `Resumed`."""
         return self._window.free_slots
@@ -823,6 +846,16 @@ class KeySharedDispatcher(Generic[Item]):
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
 
+    def _pass_over(
+        self, offset: int, key: bytes | None, how: Ending, notices: list[Effect], now: int
+    ) -> list[Effect[Item]]:
+        """Take a message that nobody has to get."""
+        self._now = now
+        if self._ledger is not None:
+            self._ledger.say(offset, key, how)
+        self._window.cursor.skip(offset)
+        return self._outbox.finish(notices, [], now)
+
     def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
         """Find the delivery that a receipt names, if it is current, and take the time of the call."""
         now = checked_now(now_ms, self._now)
@@ -855,7 +888,7 @@ class KeySharedDispatcher(Generic[Item]):
         if entry.state == IN_FLIGHT:
             self._endings.mark_late(entry)
             return [ignored._replace(reason=IgnoredReason.LATE_ACK_NOTED)]
-        self._endings.settle(entry)
+        self._endings.settle(entry, Ending.LATE_ACK)
         return self._outbox.wake([], now)
 
     def _confirm(

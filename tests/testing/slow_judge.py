@@ -19,6 +19,7 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
+    Done,
     Dropped,
     Expired,
     Freed,
@@ -124,6 +125,7 @@ class SlowJudge:
         self.published: list[int] = []
         self.told: set[int] = set()  # every offset that was published, delivered or answered
         self.unpublished: set[int] = set()
+        self.untold: set[int] = set()  # done, and not said to be
         self.consumers: dict[str, Consumer] = {}
         self.sessions: list[Consumer] = []
         self.owned: dict[bytes, list[tuple[int, str | None]]] = {}
@@ -168,6 +170,8 @@ class SlowJudge:
                 yield from self.end_of_a_delivery(happening)
             case Settled() | DeadLettered() | Dropped() | Skipped():
                 yield from self.end_of_a_message(happening)
+            case Done():
+                yield from self.word_of_an_end(happening)
             case Held() | Freed():
                 message = self.outstanding.get(happening.offset)
                 again = isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
@@ -399,6 +403,12 @@ class SlowJudge:
             case Skipped() if not self.claims.may_skip:
                 yield Promise.NO_LOSS
 
+    def word_of_an_end(self, happening: Done) -> Iterator[Promise]:
+        message = self.outstanding.get(happening.offset)
+        may_be_done = happening.offset in self.untold if message is None else DONE in message.can_be
+        if self.claims.tells_done and not may_be_done:
+            yield Promise.SETTLED_ONCE
+
     def owner(self, happening: Owned) -> Iterator[Promise]:
         """The changes since the key had its owner that stand together, before the last `Owned` or just before this."""
         if happening.key not in self.owned:
@@ -451,6 +461,8 @@ class SlowJudge:
         waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED) and each.held is None]
         if isinstance(happening, AtRest) and any(self.is_spent(each) for each in waiting):
             yield Promise.ATTEMPTS
+        if self.claims.tells_done and self.untold:
+            yield Promise.SETTLED_ONCE
         if not self.log_is_told:
             return
         if self.claims.cursor_keeps_up and self.cursor_lags():
@@ -602,6 +614,10 @@ class SlowJudge:
                     self.finish(message)
                 else:
                     self.end_of_a_stranger(happening.offset)
+            case Done():
+                if message is not None and DONE in message.can_be:
+                    self.finish(message)
+                self.untold.discard(happening.offset)
             case Held() if message is not None:
                 message.held = happening
             case Freed() if message is not None:
@@ -625,6 +641,7 @@ class SlowJudge:
                     if each.offset < resume and DONE in each.can_be:
                         self.finish(each)
             case Quiet() | AtRest():
+                self.untold = set()
                 if isinstance(happening, AtRest) and self.log_is_told:
                     self.unpublished = set()
                 for each in self.outstanding.values():
@@ -695,6 +712,7 @@ class SlowJudge:
     def finish(self, message: Message) -> None:
         del self.outstanding[message.offset]
         self.done.add(message.offset)
+        self.untold.add(message.offset)
         if not message.is_published:
             self.keys_of_done[message.offset] = (
                 {delivery.key for delivery in message.deliveries} if message.other_keys else {message.key}
@@ -703,4 +721,5 @@ class SlowJudge:
     def end_of_a_stranger(self, offset: int) -> None:
         if not self.is_over(offset):
             self.done.add(offset)
+            self.untold.add(offset)
             self.not_published_yet(offset)

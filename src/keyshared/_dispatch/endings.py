@@ -6,6 +6,7 @@ timeout, an eviction and a lost session cannot treat a message differently by ac
 
 from typing import Final, TypeAlias
 
+from keyshared._dispatch.ledger import Ledger
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, State
 from keyshared.config import DispatcherConfig, OnEvict, Then
@@ -14,6 +15,7 @@ from keyshared.effects import (
     Dropped,
     DropReason,
     Effect,
+    Ending,
     Released,
     ReleaseReason,
     Settled,
@@ -67,10 +69,13 @@ class Endings:
         blocked: Blocked messages by key, then offset.
     """
 
-    __slots__ = ("_config", "_timers", "_window", "blocked", "notes")
+    __slots__ = ("_config", "_ledger", "_timers", "_window", "blocked", "notes")
 
-    def __init__(self, config: DispatcherConfig, window: InFlightWindow, timers: Timers) -> None:
+    def __init__(
+        self, config: DispatcherConfig, window: InFlightWindow, timers: Timers, ledger: Ledger | None = None
+    ) -> None:
         self._config = config
+        self._ledger = ledger
         self._window = window
         self._timers = timers
         self.notes: dict[int, Note] = {}
@@ -107,7 +112,7 @@ class Endings:
         if self._config.poison.then is Then.BLOCK:
             self._block(entry, notices)
         else:
-            self.settle(entry)
+            self.settle(entry, Ending.DEAD_LETTERED)
 
     def unblock(self, key: bytes | None) -> None:
         """Let everything of a key go on."""
@@ -127,7 +132,7 @@ class Endings:
     def park(self, entry: Entry, notices: list[Effect]) -> None:
         """Settle a blocked message."""
         notices.append(Settled(entry.offset, entry.key, SettleReason.PARKED))
-        self.settle(entry)
+        self.settle(entry, Ending.PARKED)
 
     def gone(self, entry: Entry, notices: list[Effect]) -> None:
         """The message can no longer be read: settle it, now or when the delivery that is open has ended."""
@@ -136,7 +141,7 @@ class Endings:
             note.mark = note.mark or SkipReason.GONE
         else:
             notices.append(Skipped(entry.offset, entry.key, SkipReason.GONE))
-            self.settle(entry)
+            self.settle(entry, Ending.GONE)
 
     def mark_late(self, entry: Entry) -> None:
         """An earlier delivery of an open message turned out to have succeeded."""
@@ -147,8 +152,10 @@ class Endings:
         note = self.notes.get(offset)
         return () if note is None else note.ended
 
-    def settle(self, entry: Entry) -> None:
+    def settle(self, entry: Entry, how: Ending) -> None:
         """Settle a message in any state and forget all that was noted about it."""
+        if self._ledger is not None:
+            self._ledger.say(entry.offset, entry.key, how)
         entry.deadline = None
         self.notes.pop(entry.offset, None)
         if entry.state == State.BLOCKED:
@@ -180,12 +187,12 @@ class Endings:
             notices.append(Settled(entry.offset, entry.key, mark))
         else:
             notices.append(Skipped(entry.offset, entry.key, mark))
-        self.settle(entry)
+        self.settle(entry, Ending(mark))
 
     def _give_up(self, entry: Entry, reason: ReleaseReason, notices: list[Effect]) -> None:
         if self._drops(reason):
             notices.append(Dropped(entry.offset, entry.key, DropReason.EVICTED))
-            self.settle(entry)
+            self.settle(entry, Ending.DROPPED)
         else:
             self._poison(entry, notices)
 
@@ -200,7 +207,7 @@ class Endings:
             self._block(entry, notices)
         else:
             notices.append(Dropped(entry.offset, entry.key, DropReason.POISON))
-            self.settle(entry)
+            self.settle(entry, Ending.DROPPED)
 
     def _forget_blocked(self, entry: Entry) -> None:
         of_key = self.blocked[entry.key]

@@ -120,6 +120,15 @@ def test_what_a_consumer_leaves_behind_is_released_and_its_late_ack_counts_in_th
     assert driver.cursor() == 1
 
 
+def test_what_is_done_is_told_if_the_dispatcher_tells_it() -> None:
+    driver = driver_with(tell_settled=True)
+    driver.connect("c1")
+    driver.publish(b"a")
+    (delivery,) = driver.receive("c1")
+    driver.ack("c1", delivery)
+    assert Done(offset=0, reason="acked") in driver.notices()
+
+
 def test_a_parked_message_is_settled_by_the_operator() -> None:
     driver = driver_with(poison=Poison.BLOCK)
     poisoned(driver)

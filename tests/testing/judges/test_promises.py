@@ -15,6 +15,7 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
+    Done,
     Dropped,
     Expired,
     Freed,
@@ -93,6 +94,7 @@ UNFENCED = Guarantees(promises=JUDGED - {Promise.FENCE})
 UNITS = Guarantees(unit_of=lambda key: key[:1])
 K2 = b"k2"
 IN_TURN = Guarantees(promises={"fairness"}, fairness=0)
+TOLD = Guarantees(promises={"settled-once"}, tells_done=True)
 TWICE = Guarantees(promises={"attempts"}, max_attempts=2)
 QUEUE: list[Happening] = [
     A,
@@ -106,6 +108,44 @@ QUEUE: list[Happening] = [
 ]
 """One is at work, a message of another key waits, and a second one of its own key behind that."""
 CASES = [
+    Case(
+        "an ack is told",
+        Promise.SETTLED_ONCE,
+        [published(0), delivered(0), acked(0), Done(offset=0), Quiet()],
+        None,
+        TOLD,
+    ),
+    Case(
+        "a policy's end is told",
+        Promise.SETTLED_ONCE,
+        [published(0), Skipped(offset=0), Done(offset=0, reason="gone"), AtRest()],
+        None,
+        TOLD,
+    ),
+    Case(
+        "an end before its publication is told",
+        Promise.SETTLED_ONCE,
+        [Skipped(offset=0), published(0), Done(offset=0), AtRest()],
+        None,
+        TOLD,
+    ),
+    Case("an ack is not told", Promise.SETTLED_ONCE, [published(0), delivered(0), acked(0), Quiet()], (2, 3), TOLD),
+    Case("nothing claims to tell", Promise.SETTLED_ONCE, [published(0), delivered(0), acked(0), Quiet()]),
+    Case(
+        "an ack is told twice",
+        Promise.SETTLED_ONCE,
+        [published(0), delivered(0), acked(0), Done(offset=0), Done(offset=0)],
+        (4,),
+        TOLD,
+    ),
+    Case("what is open is told", Promise.SETTLED_ONCE, [published(0), delivered(0), Done(offset=0)], (1, 2), TOLD),
+    Case(
+        "an ack that may have come too late is told, so it has counted",
+        Promise.SETTLED_ONCE,
+        [published(0), delivered(0), released(0), acked(0), Done(offset=0), Quiet()],
+        None,
+        TOLD,
+    ),
     Case(
         "a key moves when its last delivery has ended",
         Promise.ONE_HOLDER,
