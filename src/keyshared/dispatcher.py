@@ -9,7 +9,7 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared._dispatch.admission import Admission, Message
@@ -20,11 +20,11 @@ from keyshared._dispatch.explain import (
     ConsumerStats,
     DispatcherStats,
     Outstanding,
+    RestartMark,
     describe,
     gather_stats,
     why_blocked,
 )
-from keyshared._dispatch.ledger import Ledger, RestartMark
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.membership import Membership, held_by
 from keyshared._dispatch.outbox import Outbox, delivery
@@ -47,11 +47,9 @@ from keyshared._dispatch.snapshot import (
     load_window,
     placement_mark,
 )
-from keyshared._dispatch.telling_outbox import TellingOutbox
 from keyshared._dispatch.timers import Timers
 from keyshared._dispatch.unit_gate import window_for
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Entry, WatchedList
-from keyshared._window.watched import WatchedCursor
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
@@ -70,6 +68,9 @@ from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, Inv
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
+
+if TYPE_CHECKING:
+    from keyshared._dispatch.ledger import Ledger
 
 __all__ = [
     "Blocking",
@@ -154,11 +155,16 @@ class KeySharedDispatcher(Generic[Item]):
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
         draining = None if drain_timeout_ms is None else WatchedList()
         self._window = window_for(config, self._routing, draining)
+        self._ledger: Ledger | None = None
+        make_outbox: Callable[..., Outbox] = Outbox
+        if config.tell_settled:
+            from keyshared._dispatch import ledger  # noqa: PLC0415  # only those who ask load it
+
+            self._ledger = ledger.Ledger(self._window)
+            make_outbox = partial(ledger.TellingOutbox, self._ledger)
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
-        cursor = self._window.cursor
-        self._ledger = Ledger(cursor) if isinstance(cursor, WatchedCursor) else None
         self._endings = Endings(config, self._window, timers, self._ledger)
         self._notes = self._endings.notes
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
@@ -167,8 +173,7 @@ class KeySharedDispatcher(Generic[Item]):
         self._drains = None
         if drain_timeout_ms is not None and draining is not None:
             self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
-        outbox = Outbox if self._ledger is None else partial(TellingOutbox, self._ledger)
-        self._outbox = outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
+        self._outbox = make_outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
         self._outbox.resume(paused=False)
         self._now = 0
         self._epoch = 0

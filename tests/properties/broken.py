@@ -8,7 +8,8 @@ from tests.kit.broken_own import NeverGivesUp, NewestKeyFirst
 from tests.model import Consumer, Lane, Message, ModelDispatcher, Placement, Queue, State, Unit
 from tests.placements import RankedPlacement, Ranking
 
-from keyshared._dispatch.ledger import Ledger, RestartMark
+from keyshared._dispatch.explain import RestartMark
+from keyshared._dispatch.ledger import Ledger
 from keyshared._window.lanes import IN_FLIGHT
 from keyshared._window.watched import WatchedCursor
 from keyshared.config import DispatcherConfig

@@ -4,9 +4,8 @@ One place for failures, retries, poison and the marks that a late ack or a lost 
 timeout, an eviction and a lost session cannot treat a message differently by accident.
 """
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from keyshared._dispatch.ledger import Ledger
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, State
 from keyshared.config import DispatcherConfig, OnEvict, Then
@@ -24,6 +23,9 @@ from keyshared.effects import (
     SkipReason,
 )
 from keyshared.window import InFlightWindow
+
+if TYPE_CHECKING:
+    from keyshared._dispatch.ledger import Ledger
 
 __all__ = ["REMEMBERED_DELIVERIES", "Ended", "Endings", "Note"]
 
@@ -72,7 +74,7 @@ class Endings:
     __slots__ = ("_config", "_ledger", "_timers", "_window", "blocked", "notes")
 
     def __init__(
-        self, config: DispatcherConfig, window: InFlightWindow, timers: Timers, ledger: Ledger | None = None
+        self, config: DispatcherConfig, window: InFlightWindow, timers: Timers, ledger: "Ledger | None" = None
     ) -> None:
         self._config = config
         self._ledger = ledger

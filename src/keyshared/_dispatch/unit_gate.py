@@ -13,7 +13,6 @@ from keyshared._dispatch.units import Placed, units_of
 from keyshared._window.books import Owners
 from keyshared._window.gate import CountingGate
 from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, WatchedList
-from keyshared._window.watched import WatchedCursor
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.window import InFlightWindow
 
@@ -150,7 +149,7 @@ class UnitGate(CountingGate):
 
 def window_for(config: DispatcherConfig, owners: PlacedOwners, draining: WatchedList | None = None) -> InFlightWindow:
     """The window that a configuration asks for."""
-    window = InFlightWindow(
+    return InFlightWindow(
         owners,
         gate=None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners),
         capacity=config.window,
@@ -161,9 +160,6 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners, draining: Watched
         draining=draining,
         start=config.start,
     )
-    if config.tell_settled:
-        window.cursor = WatchedCursor(config.start)
-    return window
 
 
 def _key(lane: Lane) -> bytes:

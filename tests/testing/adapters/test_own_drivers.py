@@ -13,6 +13,7 @@ from keyshared.testing.adapters.window import WindowDriver
 from keyshared.testing.driver import Delivery
 from keyshared.testing.history import (
     DeadLettered,
+    Done,
     Dropped,
     Expired,
     Happening,
