@@ -23,9 +23,11 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     DropReason,
     Effect,
+    Ending,
     Evicted,
     Ignored,
     IgnoredReason,
@@ -188,6 +190,7 @@ class Outbox:
     """The effects of one call, by kind, because that is the order in which they are returned."""
 
     notices: list[Effect] = field(default_factory=list)
+    done: list[Effect] = field(default_factory=list)
     dead_letters: list[Effect] = field(default_factory=list)
     loads: list[Effect] = field(default_factory=list)
     deliveries: list[Effect] = field(default_factory=list)
@@ -324,7 +327,7 @@ class ModelDispatcher:
             if message and self.config.poison == Poison.BLOCK_AND_DEAD_LETTER:
                 self._block(message)
             elif message:
-                self._settle(message)
+                self._settle(message, Ending.DEAD_LETTERED)
             self._wake()
 
         return self._call(now_ms, dead_lettered, Call.DEAD_LETTERED)
@@ -366,7 +369,7 @@ class ModelDispatcher:
         def park() -> None:
             if message := self._expect(offset, State.BLOCKED, IgnoredReason.NOT_BLOCKED):
                 self.out.notices.append(Settled(offset, message.key, SettleReason.PARKED))
-                self._settle(message)
+                self._settle(message, Ending.PARKED)
             self._wake()
 
         return self._call(now_ms, park, Call.PARK)
@@ -530,6 +533,10 @@ class ModelDispatcher:
     def acked_ranges(self) -> list[tuple[int, int]]:
         resume, _, settled = self.token()
         return [(start, stop) for start, stop in settled if start < stop and (resume is None or resume < stop)]
+
+    @property
+    def restart_mark(self) -> tuple[int | None, int]:
+        return (self.offered[-1] if self.offered else None, len(self.messages))
 
     def token(self) -> Position:
         """What the next life has to know if there is no snapshot."""
@@ -717,7 +724,8 @@ class ModelDispatcher:
 
     def _effects(self) -> list[Effect]:
         out = self.out
-        effects = [*out.notices, *self._unmet([*out.dead_letters, *out.loads, *out.deliveries])]
+        done = out.done if self.config.tell_settled else []
+        effects = [*out.notices, *done, *self._unmet([*out.dead_letters, *out.loads, *out.deliveries])]
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
             self.reported_cursor = self.safe_cursor
             effects.append(CursorAdvanced(self.safe_cursor))
@@ -743,12 +751,16 @@ class ModelDispatcher:
         if below_start or (last is not None and offset <= last):
             if not self.replaying:
                 raise OffsetOrderError(offset, last)
-            if (known := self.messages.get(offset)) and known.item is None:
+            known = self.messages.get(offset)
+            if known is None:
+                self._tell_done(Message(offset, key, item), Ending.EARLIER)
+            elif known.item is None:
                 known.item = item
             return
         if self.earlier.knows(offset):
             self.replaying = False
             self.offered.append(offset)
+            self._tell_done(Message(offset, key, item), Ending.EARLIER)
             return
         if self.free_slots == 0:
             window_is_full = self._loaded_count() >= self.config.window
@@ -760,6 +772,7 @@ class ModelDispatcher:
         self.offered.append(offset)
         if self._is_unmatched(message) and self.config.unmatched == Unmatched.SKIP:
             self.out.notices.append(Skipped(offset, key, SkipReason.UNMATCHED))
+            self._tell_done(message, Ending.UNMATCHED)
         else:
             self._track(message)
 
@@ -814,7 +827,9 @@ class ModelDispatcher:
             return
         if is_open:
             self._close(message)
-        self._settle(message)  # also when it waits for its next delivery: a late success is a success
+        self._settle(
+            message, Ending.ACKED if is_open else Ending.LATE_ACK
+        )  # also when it waits for its next delivery: a late success is a success
         self._wake()
 
     def _current(self, offset: int, consumer: str, attempt: int, *, late_ok: bool = False) -> Message | None:
@@ -892,11 +907,11 @@ class ModelDispatcher:
         message.ended += ((message.attempt, message.consumer or ""),)
         if message.acked_late:
             self.out.notices.append(Settled(message.offset, message.key, SettleReason.LATE_ACK))
-            self._settle(message)
+            self._settle(message, Ending.LATE_ACK)
             return False
         if message.gone:
             self.out.notices.append(Skipped(message.offset, message.key, SkipReason.GONE))
-            self._settle(message)
+            self._settle(message, Ending.GONE)
             return False
         message.failures += reason in FAILURES
         return True
@@ -907,7 +922,7 @@ class ModelDispatcher:
             return self.now
         if reason == ReleaseReason.EVICTED and self.config.on_evict == OnEvict.DROP:
             self.out.notices.append(Dropped(message.offset, message.key, DropReason.EVICTED))
-            self._settle(message)
+            self._settle(message, Ending.DROPPED)
             return None
         delay = self.config.retry.delay_ms(message.failures, delay_ms)
         if delay is None or reason == ReleaseReason.REJECTED:
@@ -923,7 +938,7 @@ class ModelDispatcher:
         poison = self.config.poison
         if poison == Poison.DROP:
             self.out.notices.append(Dropped(message.offset, message.key, DropReason.POISON))
-            self._settle(message)
+            self._settle(message, Ending.DROPPED)
         elif poison == Poison.BLOCK:
             self._block(message)
         elif poison == Poison.QUARANTINE and message.key is not None:
@@ -939,8 +954,12 @@ class ModelDispatcher:
         message.state = State.BLOCKED
         self.out.notices.append(Blocked(message.offset, message.key, message.failures))
 
-    def _settle(self, message: Message) -> None:
+    def _tell_done(self, message: Message, how: Ending) -> None:
+        self.out.done.append(Done(message.offset, message.key, how))
+
+    def _settle(self, message: Message, how: Ending) -> None:
         """Forget a message; its slot goes to the oldest spilled one of its lane, if there is one."""
+        self._tell_done(message, how)
         self._touch(message)
         if message.reserved_by:
             self.freed.append(message.reserved_by)
@@ -971,7 +990,7 @@ class ModelDispatcher:
                 message.gone = True
             else:
                 self.out.notices.append(Skipped(message.offset, message.key, SkipReason.GONE))
-                self._settle(message)
+                self._settle(message, Ending.GONE)
         self._wake()
 
     def _deliver(self, message: Message) -> Deliver:

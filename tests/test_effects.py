@@ -12,9 +12,11 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     DropReason,
     Effect,
+    Ending,
     Evicted,
     Ignored,
     IgnoredReason,
@@ -45,6 +47,7 @@ EFFECTS: list[tuple[Effect, tuple[str, ...]]] = [
     (Skipped(7, b"k", SkipReason.GONE), ("offset", "key", "reason")),
     (Settled(7, b"k", SettleReason.LATE_ACK), ("offset", "key", "reason")),
     (Spilled(7), ("offset",)),
+    (Done(7, b"k", Ending.ACKED), ("offset", "key", "how")),
     (DeadLetter(7, b"k", 2, 3, "item"), ("offset", "key", "attempt", "failures", "item")),
     (Load(7, b"k"), ("offset", "key")),
     (Deliver(7, b"k", "c1", 2, 1, "item"), ("offset", "key", "consumer", "attempt", "failures", "item")),
@@ -62,7 +65,7 @@ def test_the_union_names_every_effect_in_the_order_of_a_call() -> None:
 
 
 def test_every_public_name_is_an_effect_a_reason_or_the_union() -> None:
-    reasons = {"IgnoredReason", "BlockReason", "DropReason", "ReleaseReason", "SettleReason", "SkipReason"}
+    reasons = {"IgnoredReason", "BlockReason", "DropReason", "ReleaseReason", "SettleReason", "SkipReason", "Ending"}
     assert {*NAMES, *reasons, "Call", "Effect"} == set(effects.__all__)
 
 
@@ -126,7 +129,7 @@ def test_the_receipt_names_one_delivery() -> None:
 
 @pytest.mark.parametrize(
     "reasons",
-    [IgnoredReason, BlockReason, DropReason, ReleaseReason, SettleReason, SkipReason],
+    [IgnoredReason, BlockReason, DropReason, ReleaseReason, SettleReason, SkipReason, Ending],
     ids=lambda kind: kind.__name__,
 )
 def test_a_reason_is_its_own_name_in_lower_case(reasons: type[IgnoredReason]) -> None:
@@ -153,6 +156,8 @@ def _taken_apart(effect: Effect) -> tuple[str, object]:  # noqa: C901, PLR0911, 
             return "Settled", first
         case Spilled(offset=first):
             return "Spilled", first
+        case Done(offset=first):
+            return "Done", first
         case DeadLetter(offset=first):
             return "DeadLetter", first
         case Load(offset=first):

@@ -21,7 +21,7 @@ from tests.public_calls import public_modules
 # A name with two meanings, and why it may have them.
 TWO_MEANINGS = {
     **dict.fromkeys(
-        ("Dropped", "Released", "Resumed", "Settled", "Skipped"),
+        ("Done", "Dropped", "Released", "Resumed", "Settled", "Skipped"),
         "an effect says it to the host, a happening of the kit says the same in a history that any system can write",
     ),
     "balanced_boundaries": "the same answer from a histogram in memory and from one that is a frame",

@@ -8,7 +8,8 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Generic, Self, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared._dispatch.admission import Admission, Message
@@ -19,6 +20,7 @@ from keyshared._dispatch.explain import (
     ConsumerStats,
     DispatcherStats,
     Outstanding,
+    RestartMark,
     describe,
     gather_stats,
     why_blocked,
@@ -54,6 +56,7 @@ from keyshared.effects import (
     Call,
     Deliver,
     Effect,
+    Ending,
     Ignored,
     IgnoredReason,
     Item,
@@ -66,6 +69,9 @@ from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
 
+if TYPE_CHECKING:
+    from keyshared._dispatch.ledger import Ledger
+
 __all__ = [
     "Blocking",
     "ConsumerStats",
@@ -75,6 +81,7 @@ __all__ = [
     "Message",
     "Outstanding",
     "Receipt",
+    "RestartMark",
 ]
 
 SNAPSHOT_VERSION: Final = 1
@@ -148,10 +155,17 @@ class KeySharedDispatcher(Generic[Item]):
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
         draining = None if drain_timeout_ms is None else WatchedList()
         self._window = window_for(config, self._routing, draining)
+        self._ledger: Ledger | None = None
+        make_outbox: Callable[..., Outbox] = Outbox
+        if config.tell_settled:
+            from keyshared._dispatch import ledger  # noqa: PLC0415  # only those who ask load it
+
+            self._ledger = ledger.Ledger(self._window)
+            make_outbox = partial(ledger.TellingOutbox, self._ledger)
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
-        self._endings = Endings(config, self._window, timers)
+        self._endings = Endings(config, self._window, timers, self._ledger)
         self._notes = self._endings.notes
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
         self._members = self._membership.members
@@ -159,7 +173,7 @@ class KeySharedDispatcher(Generic[Item]):
         self._drains = None
         if drain_timeout_ms is not None and draining is not None:
             self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
-        self._outbox = Outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
+        self._outbox = make_outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
         self._outbox.resume(paused=False)
         self._now = 0
         self._epoch = 0
@@ -263,14 +277,13 @@ class KeySharedDispatcher(Generic[Item]):
             if self._admission.is_known(offset):
                 self._now = now_ms
                 self._admission.remember(offset, item)
-                return []
+                return self._outbox.known(offset, key)
             if self._admission.take_settled(offset):
-                self._now = now_ms
-                return self._outbox.finish([], [], now_ms)
+                return self._pass_over(offset, key, Ending.EARLIER, [], now_ms)
             if not self._admission.admit(offset, key):
-                self._now = now_ms
-                self._window.cursor.skip(offset)
-                return self._outbox.finish([Skipped(offset, key, SkipReason.UNMATCHED)], [], now_ms)
+                return self._pass_over(
+                    offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now_ms
+                )
         granted = self._window.offer(offset, key, item)
         self._now = now_ms
         return self._outbox.finish_offer(granted, now_ms)
@@ -690,6 +703,21 @@ class KeySharedDispatcher(Generic[Item]):
         return self._window.cursor.resume_offset
 
     @property
+    def restart_mark(self) -> RestartMark:
+        """What a restart would redo, as a mark that is equal until something is settled or offered. O(1).
+
+        Example:
+            >>> from keyshared import HashRing
+            >>> d = KeySharedDispatcher(HashRing())
+            >>> _ = d.add_consumer("c1"), d.offer(7, "slow"), d.offer(8, "b")
+            >>> mark = d.restart_mark
+            >>> d.ack(8, "c1", 1), d.restart_mark == mark       # no CursorAdvanced, and yet a token to commit
+            ([], False)
+        """
+        cursor = self._window.cursor
+        return RestartMark(cursor.last, cursor.outstanding)
+
+    @property
     def free_slots(self) -> int:
         """How many messages may be offered now; at 0 stop reading until `Resumed`."""
         return self._window.free_slots
@@ -823,6 +851,16 @@ class KeySharedDispatcher(Generic[Item]):
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
 
+    def _pass_over(
+        self, offset: int, key: bytes | None, how: Ending, notices: list[Effect], now: int
+    ) -> list[Effect[Item]]:
+        """Take a message that nobody has to get."""
+        self._now = now
+        if self._ledger is not None:
+            self._ledger.say(offset, key, how)
+        self._window.cursor.skip(offset)
+        return self._outbox.finish(notices, [], now)
+
     def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
         """Find the delivery that a receipt names, if it is current, and take the time of the call."""
         now = checked_now(now_ms, self._now)
@@ -855,7 +893,7 @@ class KeySharedDispatcher(Generic[Item]):
         if entry.state == IN_FLIGHT:
             self._endings.mark_late(entry)
             return [ignored._replace(reason=IgnoredReason.LATE_ACK_NOTED)]
-        self._endings.settle(entry)
+        self._endings.settle(entry, Ending.LATE_ACK)
         return self._outbox.wake([], now)
 
     def _confirm(

@@ -3,7 +3,7 @@
 A call of the dispatcher returns a list of effects in this order:
 
 1. *notices*: `Ignored`, `Evicted`, `Released`, `Blocked`, `Dropped`, `Skipped`, `Settled`, `Spilled`, in the order
-   they happened; never needed for correctness;
+   they happened; then `Done`, if the configuration asks for it; never needed for correctness;
 2. *obligations*: `DeadLetter`, then `Load`, then `Deliver` in service order; they can be asked for again, and checked
    just before acting on them;
 3. *state*: at most one `CursorAdvanced`, at most one `Resumed`; of these the last one seen wins.
@@ -39,9 +39,11 @@ __all__ = [
     "CursorAdvanced",
     "DeadLetter",
     "Deliver",
+    "Done",
     "DropReason",
     "Dropped",
     "Effect",
+    "Ending",
     "Evicted",
     "Ignored",
     "IgnoredReason",
@@ -123,6 +125,19 @@ class SettleReason(StrEnum):
 
     LATE_ACK = "late_ack"
     PARKED = "parked"
+
+
+class Ending(StrEnum):
+    """How a message was settled."""
+
+    ACKED = "acked"  # by the ack of its open delivery
+    LATE_ACK = "late_ack"  # by the ack of a delivery that had ended
+    PARKED = "parked"
+    DEAD_LETTERED = "dead_lettered"  # its dead letter is written
+    DROPPED = "dropped"
+    UNMATCHED = "unmatched"
+    GONE = "gone"
+    EARLIER = "earlier"  # in an earlier life: it was offered again, and is known
 
 
 class BlockReason(StrEnum):
@@ -314,6 +329,21 @@ class Spilled(NamedTuple):
 
 
 @_equal_by_class
+class Done(NamedTuple):
+    """A message is settled. With ``tell_settled`` each offered offset gets exactly one, in the call that settles it.
+
+    Attributes:
+        offset: The message.
+        key: Its key.
+        how: What settled it.
+    """
+
+    offset: int
+    key: bytes | None
+    how: Ending
+
+
+@_equal_by_class
 @_fields_in_a_tuple
 class DeadLetter(_WithFields, Generic[Item_co]):
     """Write this message to the dead-letter store, then confirm with ``dead_lettered(offset)``.
@@ -414,6 +444,7 @@ Effect: TypeAlias = (
     | Skipped
     | Settled
     | Spilled
+    | Done
     | DeadLetter[Item_co]
     | Load
     | Deliver[Item_co]

@@ -37,6 +37,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "ordering_required": False,
         "unit": "key",
         "start": None,
+        "tell_settled": False,
     }
     assert expected == config.to_json()
 
@@ -86,6 +87,7 @@ def test_what_is_in_flight_of_a_key_is_loaded() -> None:
         ("on_evict", "drop", "be one of OnEvict.REDELIVER, OnEvict.DROP"),
         ("unmatched", "skip", "be one of Unmatched.SKIP, Unmatched.HOLD, Unmatched.ERROR"),
         ("ordering_required", 1, "be a bool"),
+        ("tell_settled", 1, "be a bool"),
         ("unit", "hash", "be one of DrainUnit.KEY, DrainUnit.HASH, DrainUnit.RANGE"),
     ],
 )

@@ -67,6 +67,20 @@ def test_what_was_there_before_is_ignored_in_any_order() -> None:
     assert [] == list(journal.apply_all([offer(2, 1), ack(3, 0), offer(1, 0)]))
 
 
+def test_each_message_is_told_once_when_it_is_done_also_what_found_no_room() -> None:
+    journal = joined(DispatcherConfig(window=1, max_tracked=1, start=1, tell_settled=True))
+    told = [outcome for at in range(4) for outcome in journal.apply(offer(1 + at, at))]
+    told += [*journal.apply(Command(5, 0, "truncate", offset=3)), *journal.apply(ack(6, 1))]
+
+    assert [(0, "earlier"), (2, "gone"), (1, "acked")] == [
+        (outcome.offset, outcome.reason) for outcome in told if outcome.effect == "done"
+    ]
+    assert ["skipped", "done"] == [outcome.effect for outcome in told if outcome.offset == 2]
+    assert [("skipped", 4), ("done", 4)] == [
+        pair for command in (offer(7, 4), Command(8, 0, "gone", offset=4)) for pair in seen(journal.apply(command))
+    ]
+
+
 class TestLate:
     """A command whose turn has passed is not carried out, and leaves a trace."""
 

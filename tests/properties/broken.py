@@ -8,9 +8,14 @@ from tests.kit.broken_own import NeverGivesUp, NewestKeyFirst
 from tests.model import Consumer, Lane, Message, ModelDispatcher, Placement, Queue, State, Unit
 from tests.placements import RankedPlacement, Ranking
 
+from keyshared._dispatch.explain import RestartMark
+from keyshared._dispatch.ledger import Ledger
+from keyshared._window.lanes import IN_FLIGHT
+from keyshared._window.watched import WatchedCursor
 from keyshared.config import DispatcherConfig
+from keyshared.cursor import Cell
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import CursorAdvanced, Effect, ReleaseReason
+from keyshared.effects import CursorAdvanced, Done, Effect, Ending, ReleaseReason
 from keyshared.testing import Promise
 
 __all__ = ["BROKEN"]
@@ -101,7 +106,7 @@ class EvictionAcks(ModelDispatcher):
     def _evict(self, consumer: Consumer) -> None:
         for message in self._open_of(consumer.name):
             self._close(message)
-            self._settle(message)
+            self._settle(message, Ending.ACKED)
         super()._evict(consumer)
 
 
@@ -119,7 +124,7 @@ class PoisonIsDroppedUnasked(ModelDispatcher):
     """What is exhausted is settled without a word, whatever the policy says."""
 
     def _poison(self, message: Message) -> None:
-        self._settle(message)
+        self._settle(message, Ending.ACKED)
 
 
 class CursorOneTooFar(ModelDispatcher):
@@ -177,6 +182,84 @@ class AttemptsStandStill(ModelDispatcher):
     def _open(self, message: Message, consumer: str) -> None:
         message.attempt = min(message.attempt, 0)
         super()._open(message, consumer)
+
+
+class UntoldAck(WatchedCursor):
+    """Notes what is settled, but not what is acked."""
+
+    __slots__ = ()
+
+    def close(self, cell: Cell) -> None:
+        is_acked = cell.state == IN_FLIGHT
+        super().close(cell)
+        if is_acked:
+            self.ended.pop()
+
+
+class UntoldSkip(WatchedCursor):
+    """Notes what is settled, but not what never was outstanding."""
+
+    __slots__ = ()
+
+    def skip(self, offset: int) -> None:
+        super().skip(offset)
+        self.ended.pop()
+
+
+class LedgerOfAcks(Ledger):
+    """Takes every end for an ack."""
+
+    __slots__ = ()
+
+    def say(self, offset: int, key: bytes | None, how: Ending) -> None:  # noqa: ARG002  # the fault
+        super().say(offset, key, Ending.ACKED)
+
+
+class AckNotTold(KeySharedDispatcher):
+    """Says how messages end, but of an ack its consumer knows already."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _replace_class(self._window.cursor, WatchedCursor, UntoldAck)
+
+
+class SkipNotTold(KeySharedDispatcher):
+    """What nobody accepts is settled in a path of its own, which forgets to say so."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _replace_class(self._window.cursor, WatchedCursor, UntoldSkip)
+
+
+class ForgetsHowItEnded(KeySharedDispatcher):
+    """Says of each message that it was acked, also of one that was parked."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _replace_class(self._ledger, Ledger, LedgerOfAcks)
+
+
+class ArchiveToldTwice(KeySharedDispatcher):
+    """Says that a message is done when its dead letter is written, and again when it is settled."""
+
+    def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
+        effects = super().dead_lettered(offset, now_ms=now_ms)
+        done = [effect for effect in effects if isinstance(effect, Done)]
+        return [*done, *effects]
+
+
+class MarkStandsStill(KeySharedDispatcher):
+    """Takes the cursor for what a restart would redo: behind a slow head nothing seems to happen."""
+
+    @property
+    def restart_mark(self) -> RestartMark:
+        return RestartMark(self.safe_cursor, 0)
+
+
+def _replace_class(thing: object, known: type, broken: type) -> None:
+    """Let a part of a dispatcher be a broken one, if it is there: not every configuration asks for it."""
+    if type(thing) is known:
+        thing.__class__ = broken
 
 
 class BelievesAnybody(KeySharedDispatcher):
@@ -407,6 +490,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.KEY_ORDER: (PutBackAtTheTail, RetryLetsNewerOnesPass, DeadLetterLetsNewerOnesPass),
     Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked),
+    Promise.SETTLED_ONCE: (AckNotTold, SkipNotTold, ForgetsHowItEnded, ArchiveToldTwice, MarkStandsStill),
     Promise.BOUNDS: (LimitForgottenOnRetry, KeyLimitOffByOne, WindowForgottenOnLoad),
     Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed),
     Promise.MINIMAL_MOVE: (JoinReshuffles,),

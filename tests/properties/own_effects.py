@@ -15,8 +15,11 @@ from keyshared.effects import (
     BlockReason,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     DropReason,
+    Effect,
+    Ending,
     Ignored,
     IgnoredReason,
     Load,
@@ -42,6 +45,7 @@ class OwnEffects:
         self.before: set[Deliver] = set()  # what was open before the call
         self.ended: dict[int, Sequence[tuple[int, str]]] = {}  # of what is outstanding: its ended deliveries
         self.last: dict[int, Deliver] = {}
+        self.restart: Any = None  # what a restart would redo, after the call before, and its mark
 
     def see(self, step: Step, dispatcher: Any) -> list[Violation]:
         """What the latest call breaks."""
@@ -54,6 +58,8 @@ class OwnEffects:
             for promise, text in (
                 *self._obligations(step),
                 *self._answers(step),
+                *self._endings(step),
+                *self._marks(dispatcher, known),
                 *self._late_acks(step),
                 *self._pulled(step),
                 *self._figures(step),
@@ -119,6 +125,37 @@ class OwnEffects:
                     is_right = True
             if not is_right:
                 yield Promise.NO_LOSS, f"{effect}, which nobody asked for and no policy allows"
+
+    def _endings(self, step: Step) -> Iterator[tuple[Promise, str]]:
+        """What was settled is told with the way in which it was."""
+        said = {effect.offset: effect for effect in step.effects if isinstance(effect, Settled | Skipped | Dropped)}
+        for effect in step.effects:
+            if isinstance(effect, Done) and effect.how not in self._how(step, said.get(effect.offset)):
+                yield Promise.SETTLED_ONCE, f"{effect} ended in another way"
+
+    def _how(self, step: Step, notice: Effect | None) -> set[Ending]:
+        if isinstance(notice, Dropped):
+            return {Ending.DROPPED}
+        if isinstance(notice, Settled | Skipped):
+            return {Ending(notice.reason)}
+        match step.call.name:
+            case "ack":
+                is_open = step.call.args in {each.receipt for each in self.before}
+                return {Ending.ACKED if is_open else Ending.LATE_ACK}
+            case "ack_many":
+                return {Ending.ACKED, Ending.LATE_ACK}
+            case "dead_lettered":
+                return {Ending.DEAD_LETTERED}
+            case _:
+                return {Ending.EARLIER}
+
+    def _marks(self, dispatcher: Any, known: set[int]) -> Iterator[tuple[Promise, str]]:
+        """The mark changes with what a restart would redo."""
+        redone = (dispatcher.resume_offset, known)
+        mark = dispatcher.restart_mark
+        if self.restart is not None and self.restart[0] != redone and self.restart[1] == mark:
+            yield Promise.SETTLED_ONCE, f"{mark} stands for {self.restart[0]} and for {redone}"
+        self.restart = redone, mark
 
     def _late_acks(self, step: Step) -> Iterator[tuple[Promise, str]]:
         """An ack of a delivery that was made and is remembered counts; of any other it does not."""

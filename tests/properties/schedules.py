@@ -109,6 +109,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
         ordering_required=ordering,
         start=choose([None, 0]),
         unit=DrainUnit.KEY if ordering else choose([*DrainUnit, DrainUnit.RANGE]),
+        tell_settled=choose([True, True, False]),
     )
 
 
@@ -125,6 +126,7 @@ def guarantees_of(config: DispatcherConfig, placement: Placement | None = None) 
         fairness=0,
         max_attempts=None if redeliveries is None else redeliveries + 1,
         cursor_keeps_up=True,
+        tells_done=config.tell_settled,
         may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,
         may_skip=True,  # whatever the policy for unmatched ones: schedules say of some that they are gone
         may_dead_letter=config.poison in {Poison.DEAD_LETTER, Poison.QUARANTINE},

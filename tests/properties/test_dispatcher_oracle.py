@@ -30,7 +30,13 @@ LONG = 120
 def answers(dispatcher: Any, offered: Sequence[int]) -> tuple[object, ...]:  # model or real
     """Everything the two must agree on between calls."""
     seen = observe(dispatcher, offered)
-    queries = (dispatcher.safe_cursor, dispatcher.resume_offset, seen.free_slots, seen.next_deadline)
+    queries = (
+        dispatcher.safe_cursor,
+        dispatcher.resume_offset,
+        dispatcher.restart_mark,
+        seen.free_slots,
+        seen.next_deadline,
+    )
     return (*queries, seen.reasons, seen.obligations, seen.owners)
 
 

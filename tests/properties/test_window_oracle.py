@@ -287,8 +287,8 @@ class Model:
         for name in NAMES:
             if name in freed:
                 self.serve(name)
-        while self.queue("shared") and (name := self.roomiest()) is not None:
-            self.serve(name)
+        while self.queue("shared") and (idle := self.roomiest()) is not None:
+            self.serve(idle)
         self.feed()
         return self.take_grants()
 

@@ -11,6 +11,7 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
+    Done,
     Dropped,
     Expired,
     Freed,
@@ -96,6 +97,7 @@ class SlowBooks:
         self.published: list[int] = []
         self.told: set[int] = set()  # every offset that was published, delivered or answered
         self.unpublished: set[int] = set()
+        self.untold: set[int] = set()  # done, and not said to be
         self.consumers: dict[str, Consumer] = {}
         self.sessions: list[Consumer] = []
         self.owned: dict[bytes, list[tuple[int, str | None]]] = {}
@@ -210,6 +212,10 @@ class SlowBooks:
                     self.finish(message)
                 else:
                     self.end_of_a_stranger(happening.offset)
+            case Done():
+                if message is not None and DONE in message.can_be:
+                    self.finish(message)
+                self.untold.discard(happening.offset)
             case Held() if message is not None:
                 message.held = happening
             case Freed() if message is not None:
@@ -233,6 +239,7 @@ class SlowBooks:
                     if each.offset < resume and DONE in each.can_be:
                         self.finish(each)
             case Quiet() | AtRest():
+                self.untold = set()
                 if isinstance(happening, AtRest) and self.log_is_told:
                     self.unpublished = set()
                 for each in self.outstanding.values():
@@ -303,6 +310,7 @@ class SlowBooks:
     def finish(self, message: Message) -> None:
         del self.outstanding[message.offset]
         self.done.add(message.offset)
+        self.untold.add(message.offset)
         if not message.is_published:
             self.keys_of_done[message.offset] = (
                 {delivery.key for delivery in message.deliveries} if message.other_keys else {message.key}
@@ -311,4 +319,5 @@ class SlowBooks:
     def end_of_a_stranger(self, offset: int) -> None:
         if not self.is_over(offset):
             self.done.add(offset)
+            self.untold.add(offset)
             self.not_published_yet(offset)

@@ -19,6 +19,7 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
+    Done,
     Dropped,
     Expired,
     Freed,
@@ -103,6 +104,8 @@ class SlowJudge(SlowBooks):
                 yield from self.end_of_a_delivery(happening)
             case Settled() | DeadLettered() | Dropped() | Skipped():
                 yield from self.end_of_a_message(happening)
+            case Done():
+                yield from self.word_of_an_end(happening)
             case Held() | Freed():
                 message = self.outstanding.get(happening.offset)
                 again = isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
@@ -255,6 +258,12 @@ class SlowJudge(SlowBooks):
             case Skipped() if not self.claims.may_skip:
                 yield Promise.NO_LOSS
 
+    def word_of_an_end(self, happening: Done) -> Iterator[Promise]:
+        message = self.outstanding.get(happening.offset)
+        may_be_done = happening.offset in self.untold if message is None else DONE in message.can_be
+        if self.claims.tells_done and not may_be_done:
+            yield Promise.SETTLED_ONCE
+
     def owner(self, happening: Owned) -> Iterator[Promise]:
         """The changes since the key had its owner that stand together, before the last `Owned` or just before this."""
         if happening.key not in self.owned:
@@ -307,6 +316,8 @@ class SlowJudge(SlowBooks):
         waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED) and each.held is None]
         if isinstance(happening, AtRest) and any(self.is_spent(each) for each in waiting):
             yield Promise.ATTEMPTS
+        if self.claims.tells_done and self.untold:
+            yield Promise.SETTLED_ONCE
         if not self.log_is_told:
             return
         if self.claims.cursor_keeps_up and self.cursor_lags():

@@ -15,6 +15,7 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
+    Done,
     Dropped,
     Expired,
     Freed,
@@ -64,7 +65,7 @@ class TinyWorld:
         kinds: list[Callable[[], Happening]] = [
             *(self.published, self.delivered, self.acked, self.nacked, self.ended, self.settled, self.given_up),
             *(self.held, self.freed, self.connected, self.gone, self.suspended, self.limit, self.placement, self.owned),
-            *(self.committed, self.quiet, self.at_rest),
+            *(self.committed, self.quiet, self.at_rest, self.done),
         ]
         self.begins: list[Happening] = []
         # a mix of its own for each: some kinds never come, others come all the time
@@ -175,6 +176,9 @@ class TinyWorld:
         kind: type[DeadLettered | Dropped | Skipped] = self.random.choice([DeadLettered, Dropped, Skipped])
         return kind(offset=self.offset(), at_ms=self.at_ms)
 
+    def done(self) -> Happening:
+        return Done(offset=self.offset(), at_ms=self.at_ms)
+
     def held(self) -> Happening:
         until_ms = self.random.choice([None, self.now + 1, self.now + 8])
         reason = self.random.choice(list(HoldReason))
@@ -232,6 +236,7 @@ def claimed(random: Random) -> Guarantees:
         ack_timeout_ms=random.choice([None, None, 1, 5]),
         progress_ms=random.choice([None, 0, 3]),
         cursor_keeps_up=random.random() < 0.5,
+        tells_done=random.random() < 0.7,
         may_drop=random.random() < 0.5,
         may_skip=random.random() < 0.5,
         may_dead_letter=random.random() < 0.5,

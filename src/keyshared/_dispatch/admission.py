@@ -61,7 +61,6 @@ class Admission:
         if type(offset) is not int or not cursor.recalls(offset):
             return False
         cursor.pass_to(offset)
-        cursor.skip(offset)
         self._reach(None)
         return True
 

@@ -4,7 +4,7 @@ One place for failures, retries, poison and the marks that a late ack or a lost 
 timeout, an eviction and a lost session cannot treat a message differently by accident.
 """
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, State
@@ -14,6 +14,7 @@ from keyshared.effects import (
     Dropped,
     DropReason,
     Effect,
+    Ending,
     Released,
     ReleaseReason,
     Settled,
@@ -22,6 +23,9 @@ from keyshared.effects import (
     SkipReason,
 )
 from keyshared.window import InFlightWindow
+
+if TYPE_CHECKING:
+    from keyshared._dispatch.ledger import Ledger
 
 __all__ = ["REMEMBERED_DELIVERIES", "Ended", "Endings", "Note"]
 
@@ -67,10 +71,13 @@ class Endings:
         blocked: Blocked messages by key, then offset.
     """
 
-    __slots__ = ("_config", "_timers", "_window", "blocked", "notes")
+    __slots__ = ("_config", "_ledger", "_timers", "_window", "blocked", "notes")
 
-    def __init__(self, config: DispatcherConfig, window: InFlightWindow, timers: Timers) -> None:
+    def __init__(
+        self, config: DispatcherConfig, window: InFlightWindow, timers: Timers, ledger: "Ledger | None" = None
+    ) -> None:
         self._config = config
+        self._ledger = ledger
         self._window = window
         self._timers = timers
         self.notes: dict[int, Note] = {}
@@ -107,7 +114,7 @@ class Endings:
         if self._config.poison.then is Then.BLOCK:
             self._block(entry, notices)
         else:
-            self.settle(entry)
+            self.settle(entry, Ending.DEAD_LETTERED)
 
     def unblock(self, key: bytes | None) -> None:
         """Resume everything of a key."""
@@ -127,7 +134,7 @@ class Endings:
     def park(self, entry: Entry, notices: list[Effect]) -> None:
         """Settle a blocked message."""
         notices.append(Settled(entry.offset, entry.key, SettleReason.PARKED))
-        self.settle(entry)
+        self.settle(entry, Ending.PARKED)
 
     def gone(self, entry: Entry, notices: list[Effect]) -> None:
         """The message can no longer be read: settle it, now or when the delivery that is open has ended."""
@@ -136,7 +143,7 @@ class Endings:
             note.mark = note.mark or SkipReason.GONE
         else:
             notices.append(Skipped(entry.offset, entry.key, SkipReason.GONE))
-            self.settle(entry)
+            self.settle(entry, Ending.GONE)
 
     def mark_late(self, entry: Entry) -> None:
         """An earlier delivery of an open message turned out to have succeeded."""
@@ -147,8 +154,10 @@ class Endings:
         note = self.notes.get(offset)
         return () if note is None else note.ended
 
-    def settle(self, entry: Entry) -> None:
+    def settle(self, entry: Entry, how: Ending) -> None:
         """Settle a message in any state and forget all that was noted about it."""
+        if self._ledger is not None:
+            self._ledger.say(entry.offset, entry.key, how)
         entry.deadline = None
         self.notes.pop(entry.offset, None)
         if entry.state == State.BLOCKED:
@@ -180,12 +189,12 @@ class Endings:
             notices.append(Settled(entry.offset, entry.key, mark))
         else:
             notices.append(Skipped(entry.offset, entry.key, mark))
-        self.settle(entry)
+        self.settle(entry, Ending(mark))
 
     def _give_up(self, entry: Entry, reason: ReleaseReason, notices: list[Effect]) -> None:
         if self._drops(reason):
             notices.append(Dropped(entry.offset, entry.key, DropReason.EVICTED))
-            self.settle(entry)
+            self.settle(entry, Ending.DROPPED)
         else:
             self._poison(entry, notices)
 
@@ -200,7 +209,7 @@ class Endings:
             self._block(entry, notices)
         else:
             notices.append(Dropped(entry.offset, entry.key, DropReason.POISON))
-            self.settle(entry)
+            self.settle(entry, Ending.DROPPED)
 
     def _forget_blocked(self, entry: Entry) -> None:
         of_key = self.blocked[entry.key]

@@ -11,7 +11,16 @@ from keyshared._window.lanes import Consumer, Entry, State
 from keyshared.effects import BlockReason
 from keyshared.window import InFlightWindow
 
-__all__ = ["Blocking", "ConsumerStats", "DispatcherStats", "Outstanding", "describe", "gather_stats", "why_blocked"]
+__all__ = [
+    "Blocking",
+    "ConsumerStats",
+    "DispatcherStats",
+    "Outstanding",
+    "RestartMark",
+    "describe",
+    "gather_stats",
+    "why_blocked",
+]
 
 _OWN_REASONS: Final = {
     State.RETRY_WAIT: BlockReason.RETRY_WAIT,
@@ -125,6 +134,18 @@ def _why_not_now(window: InFlightWindow, entry: Entry, owner: Consumer) -> Block
 
 def _is_inactive(consumer: Consumer) -> bool:
     return isinstance(consumer, Member) and consumer.state is not MemberState.ACTIVE
+
+
+class RestartMark(NamedTuple):
+    """What a restart would redo, as a mark: two that are equal say that nothing was settled or offered in between.
+
+    Attributes:
+        last: Greatest offset offered so far, None before any.
+        outstanding: How many offered messages are not settled.
+    """
+
+    last: int | None
+    outstanding: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from keyshared._dispatch.drain_deadlines import DrainDeadlines
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
-from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load, Resumed, Spilled
+from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Load, Resumed, Spilled
 from keyshared.window import InFlightWindow
 
 __all__ = ["Outbox", "dead_letter", "delivery", "load"]
 
-_RANKS: Final[dict[type[Effect], int]] = {DeadLetter: 1, Load: 2, Deliver: 3}
+_RANKS: Final[dict[type[Effect], int]] = {Done: 1, DeadLetter: 2, Load: 3, Deliver: 4}
 _STATES: Final = frozenset({CursorAdvanced, Resumed})
 _new: Final = tuple.__new__  # builds an effect in half the time that its own constructor takes
 
@@ -107,6 +107,10 @@ class Outbox:
         elif window.loaded >= window.capacity or cursor.outstanding >= window.max_tracked:
             self.paused = True
         return out
+
+    def known(self, offset: int, key: bytes | None) -> list[Effect[Any]]:  # noqa: ARG002  # for those who tell
+        """Answer an offer that is no news."""
+        return []
 
     def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
         """`finish` for an offer, which can move no cursor and free nothing: the common case is written out."""

@@ -91,6 +91,7 @@ class DispatcherConfig:
         unit: What a consumer has to finish before anything of it goes to the next owner. Units above a key know no
             filters: with them two keys of one slot may rightly be at two consumers.
         start: What ``resume_offset`` answers before the first offer.
+        tell_settled: Whether each offered message gets one `Done` when it is settled.
 
     Raises:
         ConfigError: A field is out of range, or two of them contradict each other.
@@ -115,6 +116,7 @@ class DispatcherConfig:
     ordering_required: bool = False
     unit: DrainUnit = DrainUnit.KEY
     start: int | None = None
+    tell_settled: bool = False
 
     @configuration()
     def __post_init__(self) -> None:
@@ -204,6 +206,7 @@ class DispatcherConfig:
         check_enum("on_evict", self.on_evict, OnEvict)
         check_enum("unmatched", self.unmatched, Unmatched)
         check_bool("ordering_required", self.ordering_required)
+        check_bool("tell_settled", self.tell_settled)
         check_enum("unit", self.unit, DrainUnit)
         if self.start is not None:
             check_position("start", self.start, "be None or an int")

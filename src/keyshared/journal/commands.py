@@ -14,6 +14,7 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
     Evicted,
@@ -91,7 +92,7 @@ class OutcomeRow(NamedTuple):
         failures: How often the message had failed; of "released" this time included.
         retry_at_ms: From when on a released message may go out again; None if it is given up or settled.
         call: The command that was ignored.
-        reason: Why; of a refusal the whole text of the error.
+        reason: Why; of "done" how; of a refusal the whole text of the error.
 
     Example:
         >>> OutcomeRow(0, 7, 1_200, "cursor_advanced", offset=3).offset
@@ -198,6 +199,7 @@ _FIELDS: Final[Mapping[type[Effect], Callable[[Any], Fields]]] = {
     Dropped: lambda e: ("dropped", e.offset, e.key, None, None, None, None, None, e.reason.value),
     Skipped: lambda e: ("skipped", e.offset, e.key, None, None, None, None, None, e.reason.value),
     Settled: lambda e: ("settled", e.offset, e.key, None, None, None, None, None, e.reason.value),
+    Done: lambda e: ("done", e.offset, e.key, None, None, None, None, None, e.how.value),
     DeadLetter: lambda e: ("dead_letter", e.offset, e.key, None, e.attempt, e.failures, None, None, None),
     Deliver: lambda e: ("deliver", e.offset, e.key, e.consumer, e.attempt, e.failures, None, None, None),
     CursorAdvanced: lambda e: ("cursor_advanced", e.safe_cursor, None, None, None, None, None, None, None),

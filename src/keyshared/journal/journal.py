@@ -22,7 +22,7 @@ from keyshared._dispatch.members import MemberState
 from keyshared._dispatch.snapshot import Reader
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import Effect, Load, Skipped, SkipReason
+from keyshared.effects import Done, Effect, Ending, Load, Skipped, SkipReason
 from keyshared.errors import ArgumentError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError, shown
 from keyshared.hashing.named import key_bytes
 from keyshared.journal.commands import LATE, OFFER, REFUSED, Command, Fields, OutcomeRow, call, fields_of
@@ -345,7 +345,7 @@ class Journal:
         effects = call(self._dispatcher, command, now_ms=self._now)
         if self._unread and command.offset is not None:
             if command.command == "gone" and command.offset in self._unread:
-                effects.append(self._skip(command.offset))
+                effects.extend(self._skip(command.offset))
             elif command.command == "truncate":
                 effects.extend(self._skip_before(command.offset))
         return effects
@@ -363,7 +363,8 @@ class Journal:
             self._unread[offset] = key
             if self._dispatcher.free_slots:
                 return []
-        return self._dispatcher.handle_timeout(now_ms=self._now)
+        told = [] if offset in self._unread else self._done(offset, key, Ending.EARLIER)
+        return told + self._dispatcher.handle_timeout(now_ms=self._now)
 
     def _take(self, effects: list[Effect], out: list[OutcomeRow]) -> None:
         """Write effects down, load what they ask for, and offer what waits while there is room."""
@@ -398,12 +399,17 @@ class Journal:
         self._last = offset
         return effects
 
-    def _skip(self, offset: int) -> Skipped:
-        return Skipped(offset, self._unread.pop(offset), SkipReason.GONE)
+    def _skip(self, offset: int) -> list[Effect]:
+        key = self._unread.pop(offset)
+        return [Skipped(offset, key, SkipReason.GONE), *self._done(offset, key, Ending.GONE)]
 
-    def _skip_before(self, before: int) -> Iterator[Skipped]:
+    def _skip_before(self, before: int) -> Iterator[Effect]:
         while self._unread and (offset := next(iter(self._unread))) < before:
-            yield self._skip(offset)
+            yield from self._skip(offset)
+
+    def _done(self, offset: int, key: bytes | None, how: Ending) -> list[Effect]:
+        """Tell of a message that the dispatcher was never offered what it would have told."""
+        return [Done(offset, key, how)] if self._dispatcher.config.tell_settled else []
 
     def _refuse(
         self,

@@ -12,6 +12,7 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
     Evicted,
@@ -34,7 +35,7 @@ __all__ = ["Host", "Passenger", "Worker"]
 Passenger: TypeAlias = tuple[int, int | None]
 """What travels with a message: since when it is available, and its own service time."""
 _Rare: TypeAlias = (
-    Ignored | Evicted | Released | Blocked | Dropped | Skipped | Settled | Spilled | DeadLetter | Load | Resumed
+    Ignored | Evicted | Released | Blocked | Dropped | Skipped | Settled | Spilled | Done | DeadLetter | Load | Resumed
 )
 _Work: TypeAlias = tuple[int, int, int, "Worker | None", Deliver | DeadLetter | Load]
 """When it ends, a number that decides ties, how long it took, whose it is (None: the host's), and what it is about."""
@@ -242,7 +243,7 @@ class Host:
 
     # effects that are rarer than deliveries and cursors
 
-    def _see(self, effect: _Rare) -> None:
+    def _see(self, effect: _Rare) -> None:  # noqa: C901  # one case for each effect
         match effect:
             case Ignored():
                 self._see_ignored(effect)
@@ -255,6 +256,8 @@ class Host:
                 self._see_blocked(effect)
             case Settled() | Dropped() | Skipped():
                 self._see_settled(effect)
+            case Done(offset, key, how):
+                self.tell(Event.DONE, offset=offset, key=key, reason=how)
             case DeadLetter():
                 self._see_dead_letter(effect)
             case Load():

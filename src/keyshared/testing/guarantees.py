@@ -18,6 +18,7 @@ class Promise(StrEnum):
     KEY_ORDER = "key-order"
     SAFE_CURSOR = "safe-cursor"
     NO_LOSS = "no-loss"
+    SETTLED_ONCE = "settled-once"
     BOUNDS = "bounds"
     AFFINITY = "affinity"
     MINIMAL_MOVE = "minimal-move"
@@ -59,6 +60,7 @@ class Guarantees:
         progress_ms: Within what time something that can be delivered is delivered. None: judged only where the
             history says `Quiet`.
         cursor_keeps_up: Whether the cursor is always committed as far as it can be when the history says `Quiet`.
+        tells_done: Whether the system says of each message once that it is done, at the latest when it is quiet.
         may_drop: Whether a policy that gives messages up was chosen.
         may_skip: Whether messages that nobody can get may be skipped.
         may_dead_letter: Whether messages may end in a dead-letter store.
@@ -87,6 +89,7 @@ class Guarantees:
     ack_timeout_ms: int | None = None
     progress_ms: int | None = None
     cursor_keeps_up: bool = False
+    tells_done: bool = False
     may_drop: bool = False
     may_skip: bool = False
     may_dead_letter: bool = False

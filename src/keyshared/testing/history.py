@@ -18,6 +18,7 @@ __all__ = [
     "Connected",
     "DeadLettered",
     "Delivered",
+    "Done",
     "Dropped",
     "Expired",
     "Freed",
@@ -226,6 +227,23 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The system said of a message that it is done: to whoever keeps the log, or its transport.
+
+    It stands behind what ended the message.
+
+    Attributes:
+        offset: The message.
+        reason: How it ended, in the system's words.
+        at_ms: When.
+    """
+
+    offset: int
+    reason: str | None = None
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """The system holds a message back on purpose. A delivery of it that is open goes on.
 
@@ -401,6 +419,7 @@ Happening: TypeAlias = (
     | DeadLettered
     | Dropped
     | Skipped
+    | Done
     | Held
     | Freed
     | Connected

@@ -12,7 +12,7 @@ from keyshared import DispatcherConfig, HashRange, HashRing, KeySharedDispatcher
 from keyshared.config import DrainUnit
 from keyshared.errors import UnknownConsumerError
 from keyshared.placement import AssignedRanges
-from keyshared.testing import check_history
+from keyshared.testing import Guarantees, check_history
 from keyshared.testing.adapters.recorder import INPUTS, Recorder
 from keyshared.testing.history import (
     Acked,
@@ -21,6 +21,7 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
+    Done,
     Expired,
     Freed,
     Happening,
@@ -78,6 +79,28 @@ def test_a_life_is_written_down_in_order() -> None:
         Committed(resume_offset=4, at_ms=9),
         Quiet(at_ms=9),
     ] == mine.history
+
+
+def test_the_word_that_a_message_is_done_stands_behind_its_end() -> None:
+    mine = recorder(tell_settled=True, start=1)
+    start = len(mine.history)
+    mine.offer(0, "k")  # done before: no news
+    mine.offer(1, "k")
+    mine.ack(1, "a", 1)
+    told = [type(happening) for happening in mine.history[start:] if not isinstance(happening, Owned | Quiet)]
+    assert [Published, Delivered, Acked, Done, Committed] == told
+
+
+def test_what_an_earlier_life_has_settled_is_done_when_it_is_published() -> None:
+    before = recorder(tell_settled=True)
+    before.offer_many([(0, "k", None), (1, "l", None)])
+    before.ack(1, "a", 1)
+    config = DispatcherConfig(tell_settled=True)
+    after: Any = Recorder(KeySharedDispatcher(HashRing(), config, resume_from=before.cursor_token().text))
+    after.offer_many([(0, "k", None), (1, "l", None)])
+    told = [type(happening) for happening in after.history if getattr(happening, "offset", None) == 1]
+    assert [Settled, Published, Done] == told
+    assert [] == check_history(after.history, Guarantees(promises={"settled-once"}, tells_done=True))
 
 
 def test_a_call_that_raises_leaves_no_trace() -> None:

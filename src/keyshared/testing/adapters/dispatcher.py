@@ -13,6 +13,7 @@ from keyshared.effects import (
     Blocked,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
     Ignored,
@@ -221,6 +222,8 @@ def told_of(effect: Effect) -> list[Happening]:
         case Settled(offset, _, reason):
             how = SettledBy.LATE_ACK if reason is SettleReason.LATE_ACK else SettledBy.OPERATOR
             return [past.Settled(offset=offset, reason=how)]
+        case Done(offset, _, how):
+            return [past.Done(offset=offset, reason=str(how))]
         case Blocked(offset):
             return [past.Held(offset=offset, reason=HoldReason.BLOCKED)]
         case _:

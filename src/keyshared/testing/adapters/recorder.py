@@ -14,8 +14,10 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
+    Ending,
     Evicted,
     Ignored,
     Load,
@@ -117,6 +119,7 @@ class Recorder:
         self._members: dict[str, int] = {}  # who is connected, with the limit
         self._reasons = {**_HOLDS, **_unit_holds(dispatcher.config)}
         self._answered: set[int] = set()
+        self._recalled: set[int] = set()  # what this call offers, and an earlier life had settled
         self._inputs: dict[str, Callable[..., None]] = {
             "offer": self._offer,
             "offer_many": self._offer_many,
@@ -164,13 +167,14 @@ class Recorder:
         self._now = self._now if now_ms is None else now_ms
         self._answered.clear()
         self._retries.clear()
+        self._recalled.clear()
         if name in _BY_HAND:
             self._tell(past.PlacementChanged)
         if name in self._inputs:
             self._inputs[name](effects, *args, **kwargs)
         obligations = [effect for effect in effects if isinstance(effect, DeadLetter | Load | Deliver)]
         for effect in effects:
-            if not isinstance(effect, CursorAdvanced | DeadLetter | Load | Deliver):
+            if not isinstance(effect, CursorAdvanced | Done | DeadLetter | Load | Deliver):
                 self._see(effect)
         self._tell_owners()
         for obligation in obligations:
@@ -179,7 +183,7 @@ class Recorder:
             self._tell(past.LimitChanged, consumer=args[0], limit=self._members[args[0]])
         self._compare()
         for effect in effects:
-            if isinstance(effect, CursorAdvanced):
+            if isinstance(effect, CursorAdvanced | Done):
                 self._see(effect)
         deadline = self._dispatcher.next_deadline_ms()
         if name == "handle_timeout" or deadline is None or deadline > self._now:
@@ -197,6 +201,7 @@ class Recorder:
             return  # told once more after a restart, or over since an earlier life
         self._last_offset = offset
         if any(start <= offset < stop for start, stop in self._settled_before):  # by the token that it began from
+            self._recalled.add(offset)
             self._tell(past.Settled, offset=offset, reason=SettledBy.OPERATOR)
             self._tell(past.Published, offset=offset, key=key.encode() if isinstance(key, str) else key)
             return
@@ -307,6 +312,9 @@ class Recorder:
             case Skipped(offset, _, reason):
                 self._answered.add(offset)
                 self._tell(past.Skipped, offset=offset, reason=str(reason))
+            case Done(offset, _, how):
+                if how is not Ending.EARLIER or offset in self._recalled:  # else it is no news
+                    self._tell(past.Done, offset=offset, reason=str(how))
             case Spilled(offset):
                 self._hold(offset, HoldReason.SPILLED)
             case Load(offset):

@@ -17,6 +17,7 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
+    Done,
     Dropped,
     Expired,
     Freed,
@@ -72,6 +73,7 @@ class Books:
         self.messages: dict[int, Message] = {}
         self.lanes: dict[LaneId, Lane] = {}
         self.changed: dict[LaneId, Lane] = {}  # lanes that this happening may have made ready, or unready
+        self.ended: list[int] = []  # what this happening has ended
         self.members: dict[str, Member] = {}
         self.open_at: dict[str, dict[int, Message]] = {}
         self.unsure_at: dict[str, dict[int, Message]] = {}  # what may be open there, or not
@@ -99,6 +101,7 @@ class Books:
             DeadLettered: self._answer,
             Dropped: self._answer,
             Skipped: self._answer,
+            Done: self._done,
             Held: self._hold,
             Freed: self._free,
             Connected: self._connect,
@@ -379,6 +382,7 @@ class Books:
         if message.doubtful:
             self._believe(message)
         del self.messages[message.offset]
+        self.ended.append(message.offset)
         if type(message.published.happening) is Delivered:
             self.early.done(message.offset, message)
         self.changed[lane.id] = lane
@@ -458,7 +462,14 @@ class Books:
     def _answer_early(self, offset: int) -> None:
         if not self.is_over(offset):
             self.early.done(offset, None)
+            self.ended.append(offset)
             self.highest = offset if self.highest is None else max(self.highest, offset)
+
+    def _done(self, seen: Seen, happening: Done) -> None:
+        """A system that calls a message done has taken the ack of which nobody knew whether it counted."""
+        message = self.messages.get(happening.offset)
+        if message is not None and message.doubtful:
+            self._settle(message, seen)
 
     def _hold(self, seen: Seen, happening: Held) -> None:
         message = self.messages.get(happening.offset)

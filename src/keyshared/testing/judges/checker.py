@@ -11,6 +11,7 @@ from keyshared.testing.judges.delivery_promises import Affinity, Bounds, Fence, 
 from keyshared.testing.judges.fairness import Fairness
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
+from keyshared.testing.judges.settlement import SettledOnce
 from keyshared.testing.judges.waiting_promises import Isolation, Progress
 
 __all__ = ["DEFAULT_REMEMBERED_KEYS", "Checker", "check_history"]
@@ -19,7 +20,20 @@ DEFAULT_REMEMBERED_KEYS: Final = 100_000
 
 # Causes before consequences: a violation is easier to read if what explains it stands before it.
 _JUDGES: Final[tuple[type[Judge], ...]] = (
-    *(NoLoss, Fence, OneHolder, KeyOrder, Affinity, MinimalMove, Bounds, SafeCursor, Isolation, Attempts, Fairness),
+    *(
+        NoLoss,
+        SettledOnce,
+        Fence,
+        OneHolder,
+        KeyOrder,
+        Affinity,
+        MinimalMove,
+        Bounds,
+        SafeCursor,
+        Isolation,
+        Attempts,
+        Fairness,
+    ),
     Progress,
 )
 _NEVER_JUDGED: Final = {
@@ -92,6 +106,7 @@ class Checker:
         for look in self._afters:
             found += look(seen)
         books.changed.clear()
+        books.ended.clear()
         return found
 
     def violations(self, history: Iterable[Happening]) -> Iterator[Violation]:
