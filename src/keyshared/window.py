@@ -59,6 +59,7 @@ class InFlightWindow(WindowBooks):
         max_tracked: Outstanding messages, spilled ones included.
         per_key: Open deliveries per key.
         loaded_per_key: Messages of one key whose payload is in memory.
+        spills: Whether the payload of what has to wait may be dropped; if not, ``loaded_per_key`` counts for nothing.
         one_lane: Treat everything as one key: total order.
         gate: Knows what larger drain units than keys hold open, if something larger is handed over as a whole.
         draining: The list for lanes that drain, if whoever composes the window wants to be told of them.
@@ -150,7 +151,7 @@ class InFlightWindow(WindowBooks):
         at_limit = lane.open >= self.per_key and lane.holder is lane.owner and lane.version == self._version
         if not at_limit or self.quarantined:
             self._examine(lane, granted)
-        if 2 * self.waiting > self.capacity:
+        if self.waiting > self._may_wait:
             self._spill_if_crowded(lane, entry, granted)
         return granted
 
@@ -185,7 +186,7 @@ class InFlightWindow(WindowBooks):
             self.lanes[lane_key] = lane
         granted: list[Entry] = []
         self._examine(lane, granted)
-        if 2 * self.waiting > self.capacity:
+        if self.waiting > self._may_wait:
             self._spill_if_crowded(lane, entry, granted)
         return granted
 

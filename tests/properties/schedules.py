@@ -87,6 +87,8 @@ def any_config(choose: Choose) -> DispatcherConfig:
         poisons += [Poison.DROP, Poison.DEAD_LETTER, Poison.QUARANTINE]
     window = choose([1, 2, 3, 4, 8, 16, 16, 16])
     per_key = choose([1, 1, 2, 3])
+    spill = choose([True, True, True, True, False])
+    waits: Sequence[int | None] = [None] if spill else [None, 1, 2, 4]
     return DispatcherConfig(
         window=window,
         max_tracked=window + choose([0, 2, 6]),
@@ -108,6 +110,9 @@ def any_config(choose: Choose) -> DispatcherConfig:
         ordering_required=ordering,
         start=choose([None, 0]),
         unit=DrainUnit.KEY if ordering else choose([*DrainUnit, DrainUnit.RANGE]),
+        spill=spill,
+        max_waiting_per_key=choose(waits),
+        max_waiting_per_consumer=choose(waits),
     )
 
 
@@ -119,6 +124,9 @@ def guarantees_of(config: DispatcherConfig) -> Guarantees:
         per_consumer=config.max_in_flight_per_consumer,
         window=config.window,
         max_tracked=config.max_tracked,
+        spills=config.spill,
+        waiting_per_key=config.max_waiting_per_key,
+        waiting_per_consumer=config.max_waiting_per_consumer,
         unit_of=RankedPlacement().ranges.slot_of if config.unit is DrainUnit.HASH else None,
         total_order=config.ordering_required,
         fairness=0,

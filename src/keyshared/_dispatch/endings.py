@@ -4,7 +4,7 @@ One place for failures, retries, poison and the marks that a late ack or a lost 
 timeout, an eviction and a lost session cannot treat a message differently by accident.
 """
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, State
@@ -22,6 +22,9 @@ from keyshared.effects import (
     SkipReason,
 )
 from keyshared.window import InFlightWindow
+
+if TYPE_CHECKING:  # a dispatcher without such limits does not load it
+    from keyshared._dispatch.waiting import WaitingCounts
 
 __all__ = ["REMEMBERED_DELIVERIES", "Ended", "Endings", "Note"]
 
@@ -67,12 +70,15 @@ class Endings:
         blocked: Blocked messages by key, then offset.
     """
 
-    __slots__ = ("_config", "_timers", "_window", "blocked", "notes")
+    __slots__ = ("_config", "_counts", "_timers", "_window", "blocked", "notes")
 
-    def __init__(self, config: DispatcherConfig, window: InFlightWindow, timers: Timers) -> None:
+    def __init__(
+        self, config: DispatcherConfig, window: InFlightWindow, timers: Timers, counts: "WaitingCounts | None" = None
+    ) -> None:
         self._config = config
         self._window = window
         self._timers = timers
+        self._counts = counts
         self.notes: dict[int, Note] = {}
         self.blocked: dict[bytes | None, dict[int, Entry]] = {}
 
@@ -101,6 +107,8 @@ class Endings:
         else:
             self._window.move(entry, State.RETRY_WAIT)
             self._timers.start(entry, now + delay)
+        if self._counts is not None and entry.state != State.SETTLED:
+            self._counts.begin(entry.key)
 
     def archived(self, entry: Entry, notices: list[Effect]) -> None:
         """The dead letter is written."""
@@ -153,6 +161,8 @@ class Endings:
         self.notes.pop(entry.offset, None)
         if entry.state == State.BLOCKED:
             self._forget_blocked(entry)
+        if self._counts is not None and entry.state != IN_FLIGHT:
+            self._counts.end(entry.key)
         self._window.remove(entry)
 
     def due(self, entry: Entry, notices: list[Effect], now: int) -> None:

@@ -55,6 +55,7 @@ class WindowBooks:
         max_tracked: int = 1_000_000,
         per_key: int = 1,
         loaded_per_key: int = 1_000,
+        spills: bool = True,
         one_lane: bool = False,
         gate: DrainGate | None = None,
         draining: WatchedList | None = None,
@@ -85,7 +86,10 @@ class WindowBooks:
         self.max_tracked = max_tracked
         self._owners = owners
         self.per_key = per_key
-        self.loaded_per_key = loaded_per_key
+        self.spills = spills
+        # Without spilling neither is ever reached: what waits is loaded, and what is loaded fits the capacity.
+        self.loaded_per_key = loaded_per_key if spills else capacity
+        self._may_wait = capacity // 2 if spills else capacity
         self._one_lane = one_lane
         known = KeyGate() if gate is None else check_kind("gate", gate, DrainGate)  # type: ignore[type-abstract]
         self._gate: DrainGate = known

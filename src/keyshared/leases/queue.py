@@ -211,7 +211,7 @@ class LeaseQueue(Generic[Item]):
         Raises:
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
-            WindowFullError: `free_slots` is 0.
+            WindowFullError: `free_slots` is 0; as a `KeyFullError` or `ConsumerFullError`: `room_for` its key is.
             ArgumentError: ``producer`` is no pair of a text and an int.
         """
         now = self._ledger.checked_now(now_ms)
@@ -568,6 +568,10 @@ class LeaseQueue(Generic[Item]):
     def free_slots(self) -> int:
         """How many messages may be offered now; at 0 stop until `Resumed`."""
         return self._dispatcher.free_slots
+
+    def room_for(self, key: Key) -> int:
+        """How many messages of a key may be offered now, the limits of what waits included. O(log vnodes)."""
+        return self._dispatcher.room_for(key)
 
     @property
     def keep_from(self) -> int | None:
