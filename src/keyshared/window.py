@@ -151,7 +151,7 @@ class InFlightWindow(WindowBooks):
         at_limit = lane.open >= self.per_key and lane.holder is lane.owner and lane.version == self._version
         if not at_limit or self.quarantined:
             self._examine(lane, granted)
-        if self.waiting > self._may_wait:
+        if 2 * self.waiting > self.capacity:
             self._spill_if_crowded(lane, entry, granted)
         return granted
 
@@ -186,7 +186,7 @@ class InFlightWindow(WindowBooks):
             self.lanes[lane_key] = lane
         granted: list[Entry] = []
         self._examine(lane, granted)
-        if self.waiting > self._may_wait:
+        if 2 * self.waiting > self.capacity:
             self._spill_if_crowded(lane, entry, granted)
         return granted
 

@@ -15,7 +15,7 @@ class SpillsAllTheSame(KeySharedDispatcher[object]):
 
     def __init__(self, placement: Any, config: DispatcherConfig) -> None:
         super().__init__(placement, config)
-        self._window._may_wait = self._window.capacity // 2
+        self._window.loaded_per_key = self._window.capacity
 
 
 class _OneMore(WaitingLimits):

@@ -308,6 +308,12 @@ def test_everything_is_judged_in_a_full_history() -> None:
             "deliveries without an attempt cannot be told apart",
         ),
         ([Published(offset=0)], Guarantees(), "isolation", "the guarantees claim no window"),
+        (
+            [Published(offset=0)],
+            Guarantees(spills=False),
+            "isolation",
+            "the guarantees claim that nothing spills, which gives isolation up",
+        ),
         ([Published(offset=0)], Guarantees(window=1), "isolation", "the history never says Quiet"),
         (
             [Quiet()],
