@@ -45,6 +45,8 @@ from keyshared.errors import (
     ArgumentError,
     ClockError,
     ConsumerExistsError,
+    ConsumerFullError,
+    KeyFullError,
     KeyTypeError,
     OffsetOrderError,
     SnapshotError,
@@ -264,6 +266,8 @@ class ModelDispatcher:
         self, messages: Iterable[tuple[int, bytes | str | None, object]], *, now_ms: int | None = None
     ) -> list[Effect]:
         def offer_each() -> None:
+            new = [message for message in messages if self._is_new(message[0])]
+            self._check_waiting([Message(offset, as_key(key), item) for offset, key, item in new])
             for offset, key, item in messages:
                 self._offer(offset, key, item)
 
@@ -549,7 +553,8 @@ class ModelDispatcher:
 
     @property
     def free_slots(self) -> int:
-        return max(0, min(self.config.window - self._loaded_count(), self.config.max_tracked - len(self.messages)))
+        tracked = self.config.max_tracked if self.config.spill else self.config.window
+        return max(0, min(self.config.window - self._loaded_count(), tracked - len(self.messages)))
 
     def owner(self, key: bytes | str | None) -> str | None:
         wanted = as_key(key)
@@ -766,6 +771,7 @@ class ModelDispatcher:
             window_is_full = self._loaded_count() >= self.config.window
             raise WindowFullError(self.config.window if window_is_full else self.config.max_tracked)
         message = Message(offset, key, item)
+        self._check_waiting([message])
         if self.config.unmatched == Unmatched.ERROR and (self._is_unmatched(message) or self._nobody_can_own(message)):
             raise UnmatchedKeyError(key)
         self.replaying = False
@@ -775,6 +781,50 @@ class ModelDispatcher:
             self._tell_done(message, Ending.UNMATCHED)
         else:
             self._track(message)
+
+    def _is_new(self, offset: object) -> bool:
+        """Whether an offset is neither known nor settled in an earlier life."""
+        last = self.offered[-1] if self.offered else None
+        start = self.earlier.resume
+        if not isinstance(offset, int) or (start is not None and offset < start):
+            return False
+        return (last is None or offset > last) and not self.earlier.knows(offset)
+
+    def room_for(self, raw_key: bytes | str | None) -> int:
+        message = Message(-1, as_key(raw_key), None)
+        room = self.free_slots
+        if isinstance(self._lane(message), int):
+            return room
+        if self.config.max_waiting_per_key is not None:
+            room = min(room, self.config.max_waiting_per_key - len(self._waiting_in_lane(message)))
+        owner = self._owner(message.key)
+        if self.config.max_waiting_per_consumer is not None and owner is not None:
+            room = min(room, self.config.max_waiting_per_consumer - len(self._waiting_for(owner)))
+        return max(0, room)
+
+    def _check_waiting(self, new: Sequence[Message]) -> None:
+        """Refuse messages that would be too many even if all of them had to wait."""
+        ordered = [message for message in new if not isinstance(self._lane(message), int)]
+        most = self.config.max_waiting_per_key
+        for message in ordered:
+            beside = [other for other in ordered if self._lane(other) == self._lane(message)]
+            if most is not None and len(self._waiting_in_lane(message)) + len(beside) > most:
+                raise KeyFullError(message.key, most)
+        most = self.config.max_waiting_per_consumer
+        for message in ordered:
+            owner = self._owner(message.key)
+            beside = [other for other in ordered if self._owner(other.key) == owner]
+            if most is not None and owner is not None and len(self._waiting_for(owner)) + len(beside) > most:
+                raise ConsumerFullError(owner, most)
+
+    def _waiting_in_lane(self, message: Message) -> list[Message]:
+        return [other for other in self._in_lane(self._lane(message)) if other.state != State.IN_FLIGHT]
+
+    def _waiting_for(self, owner: str) -> list[Message]:
+        """What waits of the keys that a consumer owns."""
+        waiting = [message for message in self.messages.values() if message.state != State.IN_FLIGHT]
+        with_key = [message for message in waiting if not isinstance(self._lane(message), int)]
+        return [message for message in with_key if self._owner(message.key) == owner]
 
     def _is_unmatched(self, message: Message) -> bool:
         """Whether somebody is there, nobody accepts the key, and nothing of it is outstanding."""
@@ -801,14 +851,14 @@ class ModelDispatcher:
         loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
         spilled = len(loaded) < len(self._in_lane(lane))
         self.messages[message.offset] = message
-        if spilled or len(loaded) >= self.config.max_loaded_per_key:
+        if self.config.spill and (spilled or len(loaded) >= self.config.max_loaded_per_key):
             self._spill(message)
             if self._candidate(lane) is message:
                 self._examine_fully(lane)
             return
         self._examine_fully(lane)
         others_waiting = self._loaded_count() - 1 - len(self._all(State.IN_FLIGHT))
-        if message.state == State.QUEUED and 2 * others_waiting >= self.config.window:
+        if self.config.spill and message.state == State.QUEUED and 2 * others_waiting >= self.config.window:
             self._spill(message)
 
     def _spill(self, message: Message) -> None:

@@ -8,11 +8,10 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
-from keyshared._dispatch.admission import Admission, Message
+from keyshared._dispatch.admission import Admission, Message, limits_for
 from keyshared._dispatch.drain_deadlines import Drain, DrainDeadlines, due_order
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.explain import (
@@ -27,7 +26,8 @@ from keyshared._dispatch.explain import (
 )
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.membership import Membership, held_by
-from keyshared._dispatch.outbox import Outbox, delivery
+from keyshared._dispatch.outbox import delivery
+from keyshared._dispatch.outboxes import outbox_for
 from keyshared._dispatch.receipts import (
     Receipt,
     check_length,
@@ -156,23 +156,24 @@ class KeySharedDispatcher(Generic[Item]):
         draining = None if drain_timeout_ms is None else WatchedList()
         self._window = window_for(config, self._routing, draining)
         self._ledger: Ledger | None = None
-        make_outbox: Callable[..., Outbox] = Outbox
         if config.tell_settled:
             from keyshared._dispatch import ledger  # noqa: PLC0415  # only those who ask load it
 
             self._ledger = ledger.Ledger(self._window)
-            make_outbox = partial(ledger.TellingOutbox, self._ledger)
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
-        self._endings = Endings(config, self._window, timers, self._ledger)
+        limits = self._waiting = limits_for(config, self._routing, self._window)
+        counts = None if limits is None else limits.counts
+        self._endings = Endings(config, self._window, timers, self._ledger, counts)
         self._notes = self._endings.notes
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
         self._members = self._membership.members
-        self._admission = Admission(config, self._window, self._membership)
+        self._admission = Admission(config, self._window, self._membership, limits)
         self._drains = None
         if drain_timeout_ms is not None and draining is not None:
             self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
+        make_outbox = outbox_for(self._ledger, counts)
         self._outbox = make_outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
         self._outbox.resume(paused=False)
         self._now = 0
@@ -261,7 +262,7 @@ class KeySharedDispatcher(Generic[Item]):
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
             ArgumentError: The offset has more than 63 bits.
-            WindowFullError: `free_slots` is 0.
+            WindowFullError: `free_slots` is 0; as a `KeyFullError` or `ConsumerFullError`: `room_for` its key is.
             UnmatchedKeyError: Nobody accepts the key or nobody owns its slot, and the policy is to raise.
 
         Complexity:
@@ -273,7 +274,7 @@ class KeySharedDispatcher(Generic[Item]):
             raise ClockError(now_ms, self._now)
         if type(key) is not bytes:
             key = key_bytes(key)
-        if self._membership.picky or self._admission.looks_back:
+        if self._membership.picky or self._admission.asks:
             if self._admission.is_known(offset):
                 self._now = now_ms
                 self._admission.remember(offset, item)
@@ -292,7 +293,8 @@ class KeySharedDispatcher(Generic[Item]):
         """Take several messages at one instant: the effects of single offers in one list, with one state at the end.
 
         Args:
-            messages: Tuples of offset, key and passenger, at most `free_slots` of them.
+            messages: Tuples of offset, key and passenger, at most `free_slots` of them, and of a key, or of all keys of
+                a consumer, as many as `room_for` says.
 
         Returns:
             As `offer`.
@@ -721,6 +723,22 @@ class KeySharedDispatcher(Generic[Item]):
     def free_slots(self) -> int:
         """How many messages may be offered now; at 0 stop reading until `Resumed`."""
         return self._window.free_slots
+
+    def room_for(self, key: Key) -> int:
+        """How many messages of a key may be offered now, the limits of what waits included. O(log vnodes).
+
+        No `Resumed` tells when there is room again: ask after a delivery of the key, or of its consumer, has ended.
+
+        Example:
+            >>> from keyshared.config import DispatcherConfig
+            >>> from keyshared.ring import HashRing
+            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(window=9, spill=False, max_waiting_per_key=1))
+            >>> _ = d.add_consumer("c1"), d.offer_many([(0, "busy", None)]), d.offer_many([(1, "busy", None)])
+            >>> d.free_slots, d.room_for("busy"), d.room_for("idle")
+            (7, 0, 1)
+        """
+        data = key_bytes(key)
+        return self._window.free_slots if self._waiting is None else self._waiting.room_for(data)
 
     def acked_ranges(self) -> list[tuple[int, int]]:
         """Half-open stretches above the cursor in which everything offered is settled. O(n)."""

@@ -59,6 +59,7 @@ class InFlightWindow(WindowBooks):
         max_tracked: Outstanding messages, spilled ones included.
         per_key: Open deliveries per key.
         loaded_per_key: Messages of one key whose payload is in memory.
+        spills: Whether the payload of what has to wait may be dropped; if not, ``loaded_per_key`` counts for nothing.
         one_lane: Treat everything as one key: total order.
         gate: Knows what larger drain units than keys hold open, if something larger is handed over as a whole.
         draining: The list for lanes that drain, if whoever composes the window wants to be told of them.

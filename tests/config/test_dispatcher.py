@@ -38,6 +38,9 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "unit": "key",
         "start": None,
         "tell_settled": False,
+        "spill": True,
+        "max_waiting_per_key": None,
+        "max_waiting_per_consumer": None,
     }
     assert expected == config.to_json()
 
@@ -198,3 +201,19 @@ def test_reading_a_plain_form_leaves_it_as_it_was() -> None:
     data = DispatcherConfig().to_json()
     DispatcherConfig.from_json(data)
     assert DispatcherConfig().to_json() == data
+
+
+@pytest.mark.parametrize("name", ["max_waiting_per_key", "max_waiting_per_consumer"])
+def test_what_waits_is_limited_only_where_nothing_is_spilled(name: str) -> None:
+    limited: dict[str, Any] = {name: 3}
+    assert f"{name} is 3; it must be None unless spill is False" in str(refusal(**limited))
+    assert 3 == getattr(DispatcherConfig(spill=False, **limited), name)
+    for value in (0, True, 1.5):
+        error = refusal(spill=False, **{name: value})
+        assert (name, value) == (error.parameter, error.value)
+    assert "spill is None" in str(refusal(spill=None))
+
+
+def test_without_spilling_the_limits_of_what_is_spilled_count_for_nothing() -> None:
+    config = DispatcherConfig(spill=False, window=10, max_tracked=1, max_loaded_per_key=1, max_in_flight_per_key=2)
+    assert config == DispatcherConfig.from_json(config.to_json())

@@ -424,3 +424,14 @@ def test_only_an_empty_ring_will_do_whose_history_does_not_matter(ring: Any) -> 
 def test_a_configuration_is_one() -> None:
     with pytest.raises(ArgumentError, match="config"):
         Journal(HashRing(), {})  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_message_beyond_the_limit_of_its_key_is_refused_and_its_log_goes_on() -> None:
+    journal = joined(DispatcherConfig(window=9, spill=False, max_waiting_per_key=1))
+    assert [("deliver", 0)] == seen(journal.apply(offer(1, 0)))
+    assert [] == seen(journal.apply(offer(2, 1)))
+
+    (refused,) = journal.apply(offer(3, 2))
+    assert ("refused", 2) == (refused.effect, refused.offset)
+    assert "1 messages of key b'k' may wait" in str(refused.reason)
+    assert [("deliver", 3)] == seen(journal.apply(offer(4, 3, "other")))

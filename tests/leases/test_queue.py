@@ -35,7 +35,9 @@ from keyshared.errors import (
     ArgumentError,
     ClockError,
     ConsumerExistsError,
+    ConsumerFullError,
     InvariantError,
+    KeyFullError,
     KeyTypeError,
     MisuseError,
     OffsetOrderError,
@@ -1372,6 +1374,23 @@ class TestBadArguments:
         with pytest.raises(ArgumentError) as caught:
             LeaseConfig(**{field: value})  # type: ignore[arg-type]  # the mistake
         assert (field, value) == (caught.value.parameter, caught.value.value)
+
+
+class TestWithoutSpilling:
+    """Items are the host's to keep, and a producer of a key that lags is refused."""
+
+    def test_what_is_leased_does_not_wait(self) -> None:
+        made = queue("ann", spill=False, window=9, max_depth=1, max_waiting_per_key=1, max_waiting_per_consumer=2)
+        made.offer(0, "a1")
+        assert (0, 1) == (made.room_for("a1"), made.room_for("a2"))
+        with pytest.raises(KeyFullError):
+            made.offer(1, "a1")
+        lease(made, "ann", 1)
+        assert 1 == made.room_for("a1")
+        made.offer(1, "a1")
+        made.offer(2, "a2")
+        with pytest.raises(ConsumerFullError):
+            made.offer(3, "a3")
 
 
 class TestInvariants:

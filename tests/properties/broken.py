@@ -7,6 +7,12 @@ from typing import Any, Self
 from tests.kit.broken_own import NeverGivesUp, NewestKeyFirst
 from tests.model import Consumer, Lane, Message, ModelDispatcher, Placement, Queue, State, Unit
 from tests.placements import RankedPlacement, Ranking
+from tests.properties.broken_admission import (
+    JoinRecountsNothing,
+    OpenCountsAsWaiting,
+    SpillsAllTheSame,
+    WaitsBeyondTheKeyLimit,
+)
 
 from keyshared._dispatch.explain import RestartMark
 from keyshared._dispatch.ledger import Ledger
@@ -491,7 +497,15 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked),
     Promise.SETTLED_ONCE: (AckNotTold, SkipNotTold, ForgetsHowItEnded, ArchiveToldTwice, MarkStandsStill),
-    Promise.BOUNDS: (LimitForgottenOnRetry, KeyLimitOffByOne, WindowForgottenOnLoad),
+    Promise.BOUNDS: (
+        LimitForgottenOnRetry,
+        KeyLimitOffByOne,
+        WindowForgottenOnLoad,
+        SpillsAllTheSame,
+        WaitsBeyondTheKeyLimit,
+        OpenCountsAsWaiting,
+        JoinRecountsNothing,
+    ),
     Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed),
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
     Promise.ISOLATION: (HotKeyFillsTheWindow,),

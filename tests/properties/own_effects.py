@@ -64,6 +64,7 @@ class OwnEffects:
                 *self._pulled(step),
                 *self._figures(step),
                 *self._loads_and_room(step, dispatcher),
+                *self._room_for_keys(step, dispatcher),
                 *self._drains(step, dispatcher, open_now),
                 *self._units(step, dispatcher, open_now),
             )
@@ -194,12 +195,13 @@ class OwnEffects:
             return  # the model has no figures
         config, outstanding = self.config, list(dispatcher.outstanding())
         loaded = [message for message in outstanding if message.loaded]
-        slots = max(0, min(config.window - len(loaded), config.max_tracked - len(outstanding)))
+        tracked = config.max_tracked if config.spill else config.window
+        slots = max(0, min(config.window - len(loaded), tracked - len(outstanding)))
         if step.after.free_slots != slots:
             yield Promise.BOUNDS, f"{step.after.free_slots} slots are said to be free, but {slots} are"
         for key in {message.key for message in loaded} - {None}:
             of_key = sum(message.key == key for message in loaded)
-            if of_key > config.max_loaded_per_key:
+            if config.spill and of_key > config.max_loaded_per_key:
                 yield Promise.BOUNDS, f"{of_key} messages of {key!r} are loaded"
         loading = sum(reason is BlockReason.LOADING for reason in step.after.reasons.values())
         active = {name: each for name, each in dispatcher.stats().consumers.items() if each.state is MemberState.ACTIVE}
@@ -217,6 +219,24 @@ class OwnEffects:
                     can_go = False
             if can_go:
                 yield Promise.PROGRESS, f"{message} waits, and what it waits for is there"
+
+    def _room_for_keys(self, step: Step, dispatcher: Any) -> Iterator[tuple[Promise, str]]:
+        """Neither more nor less may be offered of a key than the limits of what waits say."""
+        if not hasattr(dispatcher, "stats"):
+            return  # as above
+        config = self.config
+        one = config.ordering_required
+        keys = [message.key for message in dispatcher.outstanding() if message.blocking is not None]
+        waiting = [b"" if one else key for key in keys if one or key is not None]
+        for key, owner in step.after.owners.items():
+            of_owner = sum(owner is not None and dispatcher.owner(other) == owner for other in waiting)
+            left = [step.after.free_slots]
+            if config.max_waiting_per_key is not None:
+                left.append(config.max_waiting_per_key - waiting.count(b"" if one else key))
+            if config.max_waiting_per_consumer is not None and owner is not None:
+                left.append(config.max_waiting_per_consumer - of_owner)
+            if dispatcher.room_for(key) != max(0, min(left)):
+                yield Promise.BOUNDS, f"{dispatcher.room_for(key)} of {key!r} may be offered, but {left} are left"
 
     def _drains(self, step: Step, dispatcher: Any, open_now: set[Deliver]) -> Iterator[tuple[Promise, str]]:
         """A key that drains waits for somebody who has something of its unit."""

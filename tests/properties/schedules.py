@@ -88,6 +88,8 @@ def any_config(choose: Choose) -> DispatcherConfig:
         poisons += [Poison.DROP, Poison.DEAD_LETTER, Poison.QUARANTINE]
     window = choose([1, 2, 3, 4, 8, 16, 16, 16])
     per_key = choose([1, 1, 2, 3])
+    spill = choose([True, True, True, True, False])
+    waits: Sequence[int | None] = [None] if spill else [None, 1, 2, 4]
     return DispatcherConfig(
         window=window,
         max_tracked=window + choose([0, 2, 6]),
@@ -110,6 +112,9 @@ def any_config(choose: Choose) -> DispatcherConfig:
         start=choose([None, 0]),
         unit=DrainUnit.KEY if ordering else choose([*DrainUnit, DrainUnit.RANGE]),
         tell_settled=choose([True, True, False]),
+        spill=spill,
+        max_waiting_per_key=choose(waits),
+        max_waiting_per_consumer=choose(waits),
     )
 
 
@@ -122,6 +127,9 @@ def guarantees_of(config: DispatcherConfig, placement: Placement | None = None) 
         window=config.window,
         max_tracked=config.max_tracked,
         unit_of=(placement or RankedPlacement()).ranges.slot_of if config.unit is DrainUnit.HASH else None,
+        spills=config.spill,
+        waiting_per_key=config.max_waiting_per_key,
+        waiting_per_consumer=config.max_waiting_per_consumer,
         total_order=config.ordering_required,
         fairness=0,
         max_attempts=None if redeliveries is None else redeliveries + 1,

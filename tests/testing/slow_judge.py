@@ -92,7 +92,7 @@ class SlowJudge(SlowBooks):
         broken |= set(self.overdue())
         return broken
 
-    def judged(self, happening: Happening) -> Iterator[Promise]:  # noqa: C901  # one case for each kind
+    def judged(self, happening: Happening) -> Iterator[Promise]:  # noqa: C901, PLR0912  # one case for each kind
         match happening:
             case Delivered():
                 yield from self.delivery(happening)
@@ -110,6 +110,9 @@ class SlowJudge(SlowBooks):
                 message = self.outstanding.get(happening.offset)
                 again = isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
                 if message is not None and message.is_spilled and not again and self.window_is_full():
+                    yield Promise.BOUNDS
+                spilling = {HoldReason.SPILLED, HoldReason.LOADING}
+                if isinstance(happening, Held) and happening.reason in spilling and not self.claims.spills:
                     yield Promise.BOUNDS
             case Owned():
                 yield from self.owner(happening)
@@ -213,6 +216,25 @@ class SlowJudge(SlowBooks):
             most = self.claims.max_tracked
             if (most is not None and len(tracked) >= most) or self.window_is_full():
                 yield Promise.BOUNDS
+            if self.too_many_wait(self.place(offset, happening.key)):
+                yield Promise.BOUNDS
+
+    def too_many_wait(self, place: bytes | None) -> bool:
+        """Whether as many wait already as may, of a key that is published or of its owner's keys."""
+        if place is None:
+            return False
+        owners = {key: told[-1][1] for key, told in self.owned.items()}
+        waiting = [
+            self.place(each.offset, each.key)
+            for each in self.outstanding.values()
+            if each.is_surely(WAITS, EXPIRED) and self.place(each.offset, each.key) is not None
+        ]
+        most, owner = self.claims.waiting_per_key, owners.get(place)
+        if most is not None and waiting.count(place) >= most:
+            return True
+        most = self.claims.waiting_per_consumer
+        at_owner = [key for key in waiting if owner is not None and key is not None and owners.get(key) == owner]
+        return most is not None and len(at_owner) >= most
 
     def answer(self, happening: Acked | Nacked) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
@@ -350,7 +372,12 @@ class SlowJudge(SlowBooks):
                 break
             if not isinstance(happening, Owned | Committed):
                 since.append(happening)
-        if self.claims.window is None or len(since) != 1 or not isinstance(since[0], Published):
+        if (
+            self.claims.window is None
+            or not self.claims.spills
+            or len(since) != 1
+            or not isinstance(since[0], Published)
+        ):
             return False
         newest = self.outstanding.get(since[0].offset)
         if newest is None or not newest.is_surely(WAITS, EXPIRED) or newest.held is not None:

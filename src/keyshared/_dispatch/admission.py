@@ -1,10 +1,11 @@
 """What is checked about a message before it is let in: is it known already, and would anybody take it."""
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from keyshared._checks import check_offset
 from keyshared._dispatch.membership import Membership
+from keyshared._dispatch.routing import Routing
 from keyshared._window.lanes import SPILLED
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.effects import Item
@@ -12,7 +13,10 @@ from keyshared.errors import ArgumentError, OffsetOrderError, UnmatchedKeyError,
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.window import InFlightWindow
 
-__all__ = ["Admission", "Message"]
+if TYPE_CHECKING:  # a dispatcher without such limits does not load it
+    from keyshared._dispatch.waiting import WaitingLimits
+
+__all__ = ["Admission", "Message", "limits_for"]
 
 Message: TypeAlias = tuple[int, Key, Item]
 """Offset, key and passenger, as ``offer_many`` takes them."""
@@ -24,13 +28,16 @@ class Admission:
     """Decides the rare cases of an offer.
 
     Attributes:
-        looks_back: Whether an offer may be known already.
+        asks: Whether an offer may be known already, or more than `check_offer` may stand against it.
     """
 
-    __slots__ = ("_config", "_known_until", "_membership", "_window", "looks_back")
+    __slots__ = ("_config", "_known_until", "_limits", "_membership", "_window", "asks")
 
-    def __init__(self, config: DispatcherConfig, window: InFlightWindow, membership: Membership) -> None:
+    def __init__(
+        self, config: DispatcherConfig, window: InFlightWindow, membership: Membership, limits: "WaitingLimits | None"
+    ) -> None:
         self._config = config
+        self._limits = limits
         self._window = window
         self._membership = membership
         self._known_until: int | None
@@ -46,7 +53,8 @@ class Admission:
     def _reach(self, known_until: int | None) -> None:
         """Take offers up to there for known, until the first one that is above."""
         self._known_until = known_until
-        self.looks_back = known_until is not None or self._window.cursor.looks_ahead
+        looks_back = known_until is not None or self._window.cursor.looks_ahead
+        self.asks = looks_back or self._limits is not None
 
     def is_known(self, offset: int) -> bool:
         """Whether the offset lies below the start or the position, or a snapshot has seen it."""
@@ -76,9 +84,12 @@ class Admission:
         unmatched = self.is_unmatched(key)
         if unmatched and self._config.unmatched is Unmatched.ERROR:
             raise UnmatchedKeyError(key)
+        is_tracked = not unmatched or self._config.unmatched is Unmatched.HOLD
+        if self._limits is not None and is_tracked:
+            self._limits.admit(key)
         self._window.cursor.pass_to(offset)
         self._reach(None)
-        return not unmatched or self._config.unmatched is Unmatched.HOLD
+        return is_tracked
 
     def is_unmatched(self, key: bytes | None) -> bool:
         """Whether nothing of the key is outstanding, and there are consumers, but none for it.
@@ -116,7 +127,18 @@ class Admission:
         new = [(offset, key) for offset, key, _ in messages if not recalls(offset)]
         if len(new) > self._window.free_slots:
             raise WindowFullError(self._window.tightest_limit)
+        if self._limits is not None:
+            self._limits.check([key for _, key in new])
         if self._config.unmatched is Unmatched.ERROR:
             for _, key in new:
                 if self.is_unmatched(key):
                     raise UnmatchedKeyError(key)
+
+
+def limits_for(config: DispatcherConfig, routing: Routing, window: InFlightWindow) -> "WaitingLimits | None":
+    """The limits of what waits, if a configuration has any."""
+    if config.max_waiting_per_key is None and config.max_waiting_per_consumer is None:
+        return None
+    from keyshared._dispatch.waiting import WaitingLimits  # noqa: PLC0415  # who has no such limit does not load it
+
+    return WaitingLimits(config, routing, window)

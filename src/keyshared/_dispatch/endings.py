@@ -24,8 +24,9 @@ from keyshared.effects import (
 )
 from keyshared.window import InFlightWindow
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a dispatcher that asks for neither loads neither
     from keyshared._dispatch.ledger import Ledger
+    from keyshared._dispatch.waiting import WaitingCounts
 
 __all__ = ["REMEMBERED_DELIVERIES", "Ended", "Endings", "Note"]
 
@@ -71,15 +72,21 @@ class Endings:
         blocked: Blocked messages by key, then offset.
     """
 
-    __slots__ = ("_config", "_ledger", "_timers", "_window", "blocked", "notes")
+    __slots__ = ("_config", "_counts", "_ledger", "_timers", "_window", "blocked", "notes")
 
     def __init__(
-        self, config: DispatcherConfig, window: InFlightWindow, timers: Timers, ledger: "Ledger | None" = None
+        self,
+        config: DispatcherConfig,
+        window: InFlightWindow,
+        timers: Timers,
+        ledger: "Ledger | None" = None,
+        counts: "WaitingCounts | None" = None,
     ) -> None:
         self._config = config
         self._ledger = ledger
         self._window = window
         self._timers = timers
+        self._counts = counts
         self.notes: dict[int, Note] = {}
         self.blocked: dict[bytes | None, dict[int, Entry]] = {}
 
@@ -108,6 +115,8 @@ class Endings:
         else:
             self._window.move(entry, State.RETRY_WAIT)
             self._timers.start(entry, now + delay)
+        if self._counts is not None and entry.state != State.SETTLED:
+            self._counts.begin(entry.key)
 
     def archived(self, entry: Entry, notices: list[Effect]) -> None:
         """The dead letter is written."""
@@ -162,6 +171,8 @@ class Endings:
         self.notes.pop(entry.offset, None)
         if entry.state == State.BLOCKED:
             self._forget_blocked(entry)
+        if self._counts is not None and entry.state != IN_FLIGHT:
+            self._counts.end(entry.key)
         self._window.remove(entry)
 
     def due(self, entry: Entry, notices: list[Effect], now: int) -> None:

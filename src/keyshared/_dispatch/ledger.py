@@ -33,7 +33,7 @@ class Ledger:
         self._said: dict[int, Done] = {}
 
     def say(self, offset: int, key: bytes | None, how: Ending) -> None:
-        """Say how a message ends that is about to be settled: without this, by the ack of its open delivery."""
+        """Note how a message ends that is about to be settled: without this, by the ack of its open delivery."""
         self._said[offset] = Done(offset, key, how)
 
     def take(self) -> list[Done]:
@@ -53,8 +53,6 @@ class Ledger:
 
 class TellingOutbox(Outbox):
     """Adds to what a call returns one `Done` for each message that it has settled, after all other notices."""
-
-    __slots__ = ("_ended", "_ledger")
 
     def __init__(self, ledger: Ledger, *others: Any) -> None:  # noqa: ANN401  # those of an outbox
         super().__init__(*others)

@@ -46,6 +46,7 @@ _T = TypeVar("_T")
 _LISTS: Final = ("shared", "ownerless", "draining", "starved")
 _STATES: Final = {state.name.lower(): state for state in State if state is not State.SETTLED}
 _HELD: Final = frozenset({IN_FLIGHT, LOADING})
+_SPILLING: Final = frozenset({State.SPILLED, State.LOADING})
 _NOTHING_NOTED: Final = Note()
 _MARKS: Final[dict[str, SettleReason | SkipReason]] = {
     SettleReason.LATE_ACK.value: SettleReason.LATE_ACK,
@@ -333,6 +334,8 @@ def _dump_entry(entry: Entry, endings: Endings, now: int) -> list[object]:
 def _load_entry(row: _MessageRow[Reader], window: InFlightWindow, items: Mapping[int, object]) -> Entry:
     offset = row.offset.offset()
     state = row.state.one_of(_STATES)
+    if not window.spills and state in _SPILLING:
+        raise row.state.refuse("be one whose payload is at hand where spill is False; go on with spill until it is")
     delivered = row.delivered.flag()
     holder = row.holder.maybe(lambda name: name.one_of(window.consumers))
     if holder is not None and state not in _HELD:

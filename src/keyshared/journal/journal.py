@@ -408,7 +408,7 @@ class Journal:
             yield from self._skip(offset)
 
     def _done(self, offset: int, key: bytes | None, how: Ending) -> list[Effect]:
-        """Tell of a message that the dispatcher was never offered what it would have told."""
+        """Record of a message that the dispatcher was never offered what it would have told."""
         return [Done(offset, key, how)] if self._dispatcher.config.tell_settled else []
 
     def _refuse(

@@ -205,7 +205,7 @@ class LeaseQueue(LeaseObligations[Item]):
         Raises:
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
-            WindowFullError: `free_slots` is 0.
+            WindowFullError: `free_slots` is 0; as a `KeyFullError` or `ConsumerFullError`: `room_for` its key is.
             ArgumentError: ``producer`` is no pair of a text and an int.
         """
         now = self._ledger.checked_now(now_ms)

@@ -6,6 +6,7 @@ from keyshared._checks import check_kind, check_position
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import DeadLetter, Effect, Item, Load
 from keyshared.errors import UnknownConsumerError
+from keyshared.hashing.named import Key
 from keyshared.leases.book import LeaseBook
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.ledger import LeaseLedger
@@ -41,6 +42,10 @@ class LeaseReading(Generic[Item]):
     def free_slots(self) -> int:
         """How many messages may be offered now; at 0 stop until `Resumed`."""
         return self._dispatcher.free_slots
+
+    def room_for(self, key: Key) -> int:
+        """Return how many messages of a key may be offered now, the limits of what waits included. O(log vnodes)."""
+        return self._dispatcher.room_for(key)
 
     @property
     def keep_from(self) -> int | None:

@@ -46,6 +46,9 @@ class Guarantees:
         window: How many outstanding messages may be in memory at once (those that are not spilled); None: any number,
             for instance because `Published` tells of the whole log.
         max_tracked: How many messages may be outstanding at once; None: any number.
+        spills: Whether what has to wait may be without its payload. If not, isolation is not judged: it is given up.
+        waiting_per_key: How many messages of a key may wait when another one of it is let in; None: any number.
+        waiting_per_consumer: The same of all keys that are owned by one consumer.
         unit_of: Which unit a key is in, if several keys are handed over as a whole (those of a slot, say): then
             one-holder is judged for units, and progress where the history says `Quiet`. None: a key. It has to be the
             same for ever; runs of slots, which change with the placement, cannot be told.
@@ -81,6 +84,9 @@ class Guarantees:
     per_consumer: int | None = None
     window: int | None = None
     max_tracked: int | None = None
+    spills: bool = True
+    waiting_per_key: int | None = None
+    waiting_per_consumer: int | None = None
     unit_of: Callable[[bytes], Hashable] | None = None
     total_order: bool = False
     fairness: int | None = None
@@ -120,6 +126,8 @@ _LEAST: Final = {
     "per_consumer": 0,
     "window": 1,
     "max_tracked": 1,
+    "waiting_per_key": 1,
+    "waiting_per_consumer": 1,
     "fairness": 0,
     "max_attempts": 1,
     "ack_timeout_ms": 1,

@@ -48,7 +48,8 @@ OF_UNITS = {"UnitFreedByItsFirstEnd", "UnitEndWakesOnlyItsKey", "UnitOfTheMapBef
 # How many ended deliveries a system remembers is its own affair: refusing a late ack breaks no promise of a history.
 # That an answer asks for what has ended is between dispatcher and host; a history has only what was really done.
 # How a message ended is in the words of the system, and what a mark stands for is between it and its host.
-OF_OURS = {"ForgetsTooEarly", "EndedObligationsStand", "ForgetsHowItEnded", "MarkStandsStill"}
+# So is what was refused: a message that is not let in is not in the history.
+OF_OURS = {"ForgetsTooEarly", "EndedObligationsStand", "ForgetsHowItEnded", "MarkStandsStill", "OpenCountsAsWaiting"}
 VARIANTS = [
     (promise, variant)
     for promise in sorted(JUDGED)
@@ -269,8 +270,9 @@ def test_everything_is_judged_in_a_full_history() -> None:
     claims = Guarantees()
     for seed in range(3, 20):
         claims, full = recorded(Fast, seed, CALLS)
-        claims_all = claims.fairness is not None and claims.tells_done
-        if claims_all and {Delivered, Committed, Owned, Quiet, Connected} <= {type(happening) for happening in full}:
+        kinds = {type(happening) for happening in full}
+        claims_all = claims.fairness is not None and claims.tells_done and claims.spills
+        if claims_all and {Delivered, Committed, Owned, Quiet, Connected} <= kinds:
             break
     checker = Checker(claims)
     assert [] == list(checker.violations(full))
@@ -308,6 +310,12 @@ def test_everything_is_judged_in_a_full_history() -> None:
             "deliveries without an attempt cannot be told apart",
         ),
         ([Published(offset=0)], Guarantees(), "isolation", "the guarantees claim no window"),
+        (
+            [Published(offset=0)],
+            Guarantees(spills=False),
+            "isolation",
+            "the guarantees claim that nothing spills, which gives isolation up",
+        ),
         ([Published(offset=0)], Guarantees(window=1), "isolation", "the history never says Quiet"),
         (
             [Quiet()],
