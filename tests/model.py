@@ -103,7 +103,7 @@ class State(StrEnum):
     SPILLED = "spilled"
     LOADING = "loading"
     IN_FLIGHT = "in_flight"  # the only state that counts as open
-    RETRY_WAIT = "retry_wait"
+    DELAYED = "delayed"  # until its deadline
     DEAD_LETTERING = "dead_lettering"
     BLOCKED = "blocked"
 
@@ -169,6 +169,8 @@ class Message:
     ended: tuple[tuple[int, str], ...] = ()  # attempt and consumer of deliveries that were not acked
     acked_late: bool = False
     gone: bool = False
+    postponed: bool = False  # what it waits for, while it is delayed: the end of a postponement, or a retry
+    reason: str | None = None  # what the last failure that named one said
 
 
 @dataclass
@@ -220,6 +222,12 @@ def require_int(parameter: str, value: object, at_least: int) -> None:
     """Refuse anything but a whole number of at least this size."""
     if not is_int(value, at_least):
         raise ArgumentError(parameter, value, f"be an int of at least {at_least}")
+
+
+def require_reason(reason: object) -> None:
+    """Refuse what is no text, or too long."""
+    if reason is not None and (not isinstance(reason, str) or len(reason) > 500):
+        raise ArgumentError("reason", reason, "be a str of at most 500 characters, or None")
 
 
 class ModelDispatcher:
@@ -278,29 +286,45 @@ class ModelDispatcher:
         return self._call(now_ms, ack_each, Call.ACK)
 
     def nack(
-        self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
+        self,
+        offset: int,
+        consumer: str,
+        attempt: int,
+        *,
+        delay_ms: int | None = None,
+        reason: str | None = None,
+        now_ms: int | None = None,
     ) -> list[Effect]:
         def nack() -> None:
             if delay_ms is not None:
                 require_int("delay_ms", delay_ms, 0)
+            require_reason(reason)
             if message := self._current(offset, consumer, attempt):
+                self._note_reason(message, reason)
                 self._release(message, ReleaseReason.NACKED, delay_ms)
             self._wake()
 
         return self._call(now_ms, nack, Call.NACK)
 
-    def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+    def reject(
+        self, offset: int, consumer: str, attempt: int, *, reason: str | None = None, now_ms: int | None = None
+    ) -> list[Effect]:
         def reject() -> None:
+            require_reason(reason)
             if message := self._current(offset, consumer, attempt):
+                self._note_reason(message, reason)
                 self._release(message, ReleaseReason.REJECTED)
             self._wake()
 
         return self._call(now_ms, reject, Call.REJECT)
 
-    def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+    def release(
+        self, offset: int, consumer: str, attempt: int, *, delay_ms: int = 0, now_ms: int | None = None
+    ) -> list[Effect]:
         def release() -> None:
+            require_int("delay_ms", delay_ms, 0)
             if message := self._current(offset, consumer, attempt):
-                self._release(message, ReleaseReason.RELEASED)
+                self._release(message, ReleaseReason.RELEASED, delay_ms)
             self._wake()
 
         return self._call(now_ms, release, Call.RELEASE)
@@ -904,7 +928,7 @@ class ModelDispatcher:
     def _go_on(self, message: Message, reason: ReleaseReason, delay_ms: int | None) -> int | None:
         """Wait for the retry, retry now, or give up; when it may go out again."""
         if reason not in FAILURES:
-            return self.now
+            return self._postpone(message, delay_ms) if delay_ms else self.now
         if reason == ReleaseReason.EVICTED and self.config.on_evict == OnEvict.DROP:
             self.out.notices.append(Dropped(message.offset, message.key, DropReason.EVICTED))
             self._settle(message)
@@ -915,9 +939,18 @@ class ModelDispatcher:
             return None
         if delay == 0 or reason in {ReleaseReason.EVICTED, ReleaseReason.SESSION_LOST}:
             return self.now  # that the consumer is lost is not the message's fault
-        message.state = State.RETRY_WAIT
+        message.state = State.DELAYED
         message.deadline = self.now + delay
         return message.deadline
+
+    def _postpone(self, message: Message, delay_ms: int) -> int:
+        """Wait for as long as was asked for; when it may go out again."""
+        message.state, message.postponed = State.DELAYED, True
+        message.deadline = self.now + delay_ms
+        return message.deadline
+
+    def _note_reason(self, message: Message, reason: str | None) -> None:
+        message.reason = message.reason if reason is None else reason
 
     def _poison(self, message: Message) -> None:
         poison = self.config.poison
@@ -937,7 +970,7 @@ class ModelDispatcher:
 
     def _block(self, message: Message) -> None:
         message.state = State.BLOCKED
-        self.out.notices.append(Blocked(message.offset, message.key, message.failures))
+        self.out.notices.append(Blocked(message.offset, message.key, message.failures, message.reason))
 
     def _settle(self, message: Message) -> None:
         """Forget a message; its slot goes to the oldest spilled one of its lane, if there is one."""
@@ -979,7 +1012,7 @@ class ModelDispatcher:
         return Deliver(message.offset, message.key, message.consumer, message.attempt, message.failures, message.item)
 
     def _dead_letter(self, message: Message) -> DeadLetter:
-        return DeadLetter(message.offset, message.key, message.attempt, message.failures, message.item)
+        return DeadLetter(message.offset, message.key, message.attempt, message.failures, message.item, message.reason)
 
     # --- consumers --------------------------------------------------------------------------------------------------
 
@@ -1053,9 +1086,10 @@ class ModelDispatcher:
                 self._end_one(timed)
 
     def _end_one(self, message: Message) -> None:
-        if message.state == State.RETRY_WAIT:
+        if message.state == State.DELAYED:
             message.state = State.QUEUED
             message.deadline = None
+            message.postponed = False
             self._touch(message)
         else:
             self._release(message, ReleaseReason.ACK_TIMEOUT)
@@ -1248,7 +1282,7 @@ class ModelDispatcher:
     def _reason(self, message: Message) -> BlockReason:
         lane = self._lane(message)
         own_state = {
-            State.RETRY_WAIT: BlockReason.RETRY_WAIT,
+            State.DELAYED: BlockReason.POSTPONED if message.postponed else BlockReason.RETRY_WAIT,
             State.DEAD_LETTERING: BlockReason.DEAD_LETTERING,
             State.BLOCKED: BlockReason.BLOCKED,
             State.LOADING: BlockReason.LOADING,

@@ -41,13 +41,13 @@ CAUSES: Final = {
         Transition.PUT_BACK,
     ): "`release`; `nack` or ack timeout without delay; its consumer leaves or is lost; "
     "a drain timeout; poison that puts its key into quarantine",
-    (State.IN_FLIGHT, Transition.RETRY_LATER): "`nack` or ack timeout with a delay",
+    (State.IN_FLIGHT, Transition.DELAY): "`nack` or ack timeout with a delay",
     (State.IN_FLIGHT, Transition.ARCHIVE): "poison, with a policy that archives: `DeadLetter`",
     (State.IN_FLIGHT, Transition.BLOCK): "poison, with `Poison.BLOCK`: `Blocked`",
     (State.IN_FLIGHT, Transition.SETTLE): "`ack`; any end of it after a late ack or `gone`; poison with `Poison.DROP`; "
     "eviction with `OnEvict.DROP`",
-    (State.RETRY_WAIT, Transition.PUT_BACK): "the retry is due",
-    (State.RETRY_WAIT, Transition.SETTLE): "late `ack`; `gone`",
+    (State.DELAYED, Transition.PUT_BACK): "the retry is due",
+    (State.DELAYED, Transition.SETTLE): "late `ack`; `gone`",
     (State.DEAD_LETTERING, Transition.BLOCK): "`dead_lettered`, with `Poison.BLOCK_AND_DEAD_LETTER`: `Blocked`",
     (State.DEAD_LETTERING, Transition.SETTLE): "`dead_lettered`; `gone`",
     (State.BLOCKED, Transition.PUT_BACK): "`unblock`, `unblock_offset`",

@@ -29,6 +29,7 @@ from keyshared._dispatch.outbox import Outbox, delivery
 from keyshared._dispatch.receipts import (
     Receipt,
     check_length,
+    check_reason,
     check_receipt,
     checked_receipts,
     current,
@@ -159,7 +160,9 @@ class KeySharedDispatcher(Generic[Item]):
         self._drains = None
         if drain_timeout_ms is not None and draining is not None:
             self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
-        self._outbox = Outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
+        self._outbox = Outbox(
+            self._window, self._membership, self._endings, timers, self._drains, ack_timeout_ms=config.ack_timeout_ms
+        )
         self._outbox.resume(paused=False)
         self._now = 0
         self._epoch = 0
@@ -347,35 +350,71 @@ class KeySharedDispatcher(Generic[Item]):
         return self._outbox.merge([self.ack(*receipt) for receipt in batch], {receipt[0] for receipt in batch})
 
     def nack(
-        self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
+        self,
+        offset: int,
+        consumer: str,
+        attempt: int,
+        *,
+        delay_ms: int | None = None,
+        reason: str | None = None,
+        now_ms: int | None = None,
     ) -> list[Effect[Item]]:
         """Say that a delivery failed: the message is retried after a delay, or is poison by now. Its key waits.
 
         Args:
             delay_ms: A delay that the consumer asks for; makes the policy's longer, never shorter.
+            reason: What went wrong, in at most 500 characters: `DeadLetter`, `Blocked` and `describe` say it. None
+                keeps what was said of the failure before.
 
         Returns:
             `Released`, what the poison policy decided, and the deliveries that the freed consumer gets; `Ignored` alone
             if the receipt does not name the current delivery.
 
         Raises:
-            ArgumentError: That cannot be a receipt, or the delay is not an int of at least 0.
+            ArgumentError: That cannot be a receipt, the delay is not an int of at least 0, or the reason is no text of
+                that length.
 
         Source:
             Pulsar issue 23480: a nack must not reorder its key.
         """
         check_length("delay_ms", delay_ms, at_least=0)
+        check_reason(reason)
 
         receipt = (offset, consumer, attempt)
-        return self._end(Call.NACK, ReleaseReason.NACKED, receipt, now_ms, delay_ms)
+        return self._end(Call.NACK, ReleaseReason.NACKED, receipt, now_ms, delay_ms=delay_ms, why=reason)
 
-    def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
+    def reject(
+        self, offset: int, consumer: str, attempt: int, *, reason: str | None = None, now_ms: int | None = None
+    ) -> list[Effect[Item]]:
         """Say that no retry can help: the message is poison now. As `nack`, without the retries."""
-        return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), now_ms)
+        check_reason(reason)
+        return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), now_ms, why=reason)
 
-    def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Give a delivery back untouched: it is delivered again, and no failure is counted. Returns as `nack`."""
-        return self._end(Call.RELEASE, ReleaseReason.RELEASED, (offset, consumer, attempt), now_ms)
+    def release(
+        self, offset: int, consumer: str, attempt: int, *, delay_ms: int = 0, now_ms: int | None = None
+    ) -> list[Effect[Item]]:
+        """Return a delivery untouched: it is delivered again, and no failure is counted.
+
+        Args:
+            delay_ms: How long the message waits, and its key behind it. `RetryPolicy.max_delay_ms` is no bound for it.
+
+        Returns:
+            As `nack`.
+
+        Raises:
+            ArgumentError: That cannot be a receipt, or the delay is not an int of at least 0.
+
+        Example:
+            >>> from keyshared.ring import HashRing
+            >>> d = KeySharedDispatcher(HashRing())
+            >>> _ = d.add_consumer("c1"), d.offer(0, "order-1")
+            >>> [released] = d.release(0, "c1", 1, delay_ms=60_000, now_ms=5)  # "ask me again in a minute"
+            >>> released.retry_at_ms, released.failures, d.why_blocked(0).reason.value
+            (60005, 0, 'postponed')
+        """
+        check_int("delay_ms", delay_ms, 0)
+        receipt = (offset, consumer, attempt)
+        return self._end(Call.RELEASE, ReleaseReason.RELEASED, receipt, now_ms, delay_ms=delay_ms)
 
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
@@ -754,7 +793,7 @@ class KeySharedDispatcher(Generic[Item]):
             ([], 'no_consumer')
         """
         entry = self._window.find(offset)
-        return None if entry is None else why_blocked(self._window, self._membership, entry)
+        return None if entry is None else why_blocked(self._window, self._membership, self._endings, entry)
 
     def describe(self, offset: int) -> Outstanding | None:
         """What is known of an outstanding message; None if it is not outstanding. O(log n)."""
@@ -834,14 +873,21 @@ class KeySharedDispatcher(Generic[Item]):
         return explain_ignored(call, receipt, self._window.find(receipt[0]), self._endings.ended(receipt[0]))
 
     def _end(
-        self, call: Call, reason: ReleaseReason, receipt: Receipt, now_ms: int | None, delay_ms: int | None = None
+        self,
+        call: Call,
+        reason: ReleaseReason,
+        receipt: Receipt,
+        now_ms: int | None,
+        *,
+        delay_ms: int | None = None,
+        why: str | None = None,
     ) -> list[Effect[Item]]:
         """End the delivery that a receipt names, as its consumer asks."""
         entry = self._answered(call, receipt, now_ms)
         if isinstance(entry, Ignored):
             return [entry]
         notices: list[Effect] = []
-        self._endings.end(entry, reason, notices, self._now, delay_ms=delay_ms)
+        self._endings.end(entry, reason, notices, self._now, delay_ms=delay_ms, why=why)
         return self._outbox.wake(notices, self._now)
 
     def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect[Item]]:

@@ -272,7 +272,7 @@ class InFlightWindow(WindowBooks):
 
         Args:
             entry: An outstanding message.
-            to: ``QUEUED``, ``RETRY_WAIT``, ``DEAD_LETTERING`` or ``BLOCKED``.
+            to: ``QUEUED``, ``DELAYED``, ``DEAD_LETTERING`` or ``BLOCKED``.
 
         Raises:
             EntryStateError: That step is not in `NEXT_STATE`. Nothing was changed.

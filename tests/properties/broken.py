@@ -7,6 +7,14 @@ from typing import Any, Self
 from tests.kit.broken_own import NeverGivesUp, NewestKeyFirst
 from tests.model import Consumer, Lane, Message, ModelDispatcher, Placement, Queue, State, Unit
 from tests.placements import RankedPlacement, Ranking
+from tests.properties.broken_later import (
+    NewerPassesThePostponed,
+    PostponedForNoLongerThanARetry,
+    PostponedGoesAtOnce,
+    PostponedNeverWakes,
+    ReasonIsLost,
+    ReasonOfAnotherMessage,
+)
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
@@ -30,7 +38,7 @@ class RetryLetsNewerOnesPass(ModelDispatcher):
     """A message that waits for its retry does not hold its key (Pulsar's PIP-379)."""
 
     def _candidate(self, lane: Lane) -> Message | None:
-        passed = {State.IN_FLIGHT, State.RETRY_WAIT}
+        passed = {State.IN_FLIGHT, State.DELAYED}
         return next((message for message in self._in_lane(lane) if message.state not in passed), None)
 
 
@@ -307,7 +315,7 @@ class RetryNeverWakes(ModelDispatcher):
     """A retry that is due stays on the timer."""
 
     def _end_one(self, message: Message) -> None:
-        if message.state != State.RETRY_WAIT:
+        if message.state != State.DELAYED:
             super()._end_one(message)
 
 
@@ -404,7 +412,12 @@ class OrderOfASet(ModelDispatcher):
 
 BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.ONE_HOLDER: (MovesWithoutDraining, UnitIgnored, UnitFreedByItsFirstEnd),
-    Promise.KEY_ORDER: (PutBackAtTheTail, RetryLetsNewerOnesPass, DeadLetterLetsNewerOnesPass),
+    Promise.KEY_ORDER: (
+        PutBackAtTheTail,
+        RetryLetsNewerOnesPass,
+        DeadLetterLetsNewerOnesPass,
+        NewerPassesThePostponed,
+    ),
     Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked),
     Promise.BOUNDS: (LimitForgottenOnRetry, KeyLimitOffByOne, WindowForgottenOnLoad),
@@ -420,7 +433,10 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         UnitEndWakesOnlyItsKey,
         UnitOfTheMapBefore,
         RetryNeverWakes,
+        PostponedNeverWakes,
     ),
+    Promise.NOT_EARLY: (PostponedGoesAtOnce, PostponedForNoLongerThanARetry),
+    Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
     Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly, EndedObligationsStand),
     Promise.RESUME: (
         SnapshotForgetsAckedRanges,

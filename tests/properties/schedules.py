@@ -223,13 +223,16 @@ class World:
         return self._timed("ack_many", [self._receipt() for _ in range(self.choose([0, 1, 2, 3]))])
 
     def nack(self) -> Call:
-        return self._timed("nack", *self._receipt(), delay_ms=self.choose([None, 0, 7]))
+        return self._timed("nack", *self._receipt(), delay_ms=self.choose([None, 0, 7]), **self._reason())
 
     def reject(self) -> Call:
-        return self._timed("reject", *self._receipt())
+        return self._timed("reject", *self._receipt(), **self._reason())
 
     def release(self) -> Call:
-        return self._timed("release", *self._receipt())
+        return self._timed("release", *self._receipt(), delay_ms=self.choose([0, 0, 5, 90]))
+
+    def _reason(self) -> dict[str, str]:
+        return self.choose([{}, {}, {"reason": "refused"}, {"reason": "no\nroute \u2192 b"}])
 
     def extend(self) -> Call:
         return self._timed("extend", *self._receipt(), extend_ms=self.choose([None, 1, 25]))
@@ -319,6 +322,8 @@ class World:
                 Call("offer", (str(offset), b"a"), late),
                 Call("offer", (offset, b"a"), {"now_ms": self.now - 1}),
                 Call("ack", (offset, "x", 1), {"now_ms": self.now - 1}),
+                Call("nack", ("x", 1, 1), {"reason": "x" * 501, **late}),
+                Call("release", (offset, "x", 1), {"delay_ms": -1, **late}),
                 Call("handle_timeout", kwargs={"now_ms": "soon"}),
                 Call("add_consumer", ("new",), {"limit": -1, **late}),
                 Call("remove_consumer", ("x",), {"drain_ms": -1, **late}),

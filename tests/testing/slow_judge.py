@@ -67,10 +67,12 @@ class Message:
     other_keys: bool = False  # told of before it was told what was published
     told_in: int = 0  # the row that tells of it first
     failures: int = 0
+    not_before_ms: int | None = None  # as somebody asked, since its last delivery
+    said: str | None = None  # by the last failure that said anything
 
     @property
     def is_kept_back(self) -> bool:
-        own_way = {HoldReason.RETRY, HoldReason.SPILLED, HoldReason.LOADING}
+        own_way = {HoldReason.RETRY, HoldReason.POSTPONED, HoldReason.SPILLED, HoldReason.LOADING}
         return self.held is not None and self.held.reason not in own_way
 
     def is_surely(self, *states: str) -> bool:
@@ -263,7 +265,7 @@ class SlowJudge:
 
     # --- the judgements -----------------------------------------------------------------------------------------
 
-    def delivery(self, happening: Delivered) -> Iterator[Promise]:
+    def delivery(self, happening: Delivered) -> Iterator[Promise]:  # noqa: C901  # one step for each promise
         offset, consumer = happening.offset, happening.consumer
         message, lane = self.outstanding.get(offset), self.lane(offset, happening.key)
         others = [each for each in lane if each is not message]
@@ -301,6 +303,10 @@ class SlowJudge:
 
         if message is not None and self.is_spent(message):
             yield Promise.ATTEMPTS
+
+        wanted = None if message is None else message.not_before_ms
+        if wanted is not None and self.now is not None and self.now < wanted:
+            yield Promise.NOT_EARLY
 
         if self.log_is_told and (is_over or (message is not None and message.own_key != happening.key)):
             yield Promise.NO_LOSS
@@ -382,6 +388,10 @@ class SlowJudge:
             yield Promise.FENCE
 
     def end_of_a_message(self, happening: Settled | DeadLettered | Dropped | Skipped) -> Iterator[Promise]:
+        known = self.outstanding.get(happening.offset)
+        is_judged = known is not None and (known.said is not None or known.is_published)
+        if isinstance(happening, DeadLettered) and is_judged and known is not None and happening.reason != known.said:
+            yield Promise.REASON_TRAVELS
         if not self.log_is_told:
             return
         message = self.outstanding.get(happening.offset)
@@ -604,6 +614,8 @@ class SlowJudge:
                     self.end_of_a_stranger(happening.offset)
             case Held() if message is not None:
                 message.held = happening
+                if happening.reason is HoldReason.POSTPONED and happening.until_ms is None:
+                    message.not_before_ms = None
             case Freed() if message is not None:
                 message.held = None
             case Connected(consumer=name, limit=limit):
@@ -648,6 +660,7 @@ class SlowJudge:
         message.can_be = {OPEN}
         message.deliveries.append(happening)
         message.held = None
+        message.not_before_ms = None
         timeout = self.claims.ack_timeout_ms
         message.due_ms = None if timeout is None or self.now is None else self.now + timeout
         place = self.place(offset, happening.key)
@@ -683,6 +696,11 @@ class SlowJudge:
             self.finish(message)
 
     def end(self, message: Message, happening: Nacked | Expired | Released) -> None:
+        if self.names(message, happening) == "last" and message.can_be & {OPEN, EXPIRED}:
+            if isinstance(happening, Released) and happening.until_ms is not None:
+                message.not_before_ms = happening.until_ms
+            if isinstance(happening, Nacked) and happening.reason is not None:
+                message.said = happening.reason
         if self.names(message, happening) == "last":
             message.failures += message.is_surely(OPEN) and not isinstance(happening, Released)
             self.give_back(message)

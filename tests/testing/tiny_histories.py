@@ -40,6 +40,7 @@ __all__ = ["TinyWorld", "difference", "differences", "shortest", "tiny"]
 
 KEYS = (b"k", b"l", b"k2")
 NAMES = ("a", "b", "c")
+REASONS = (None, "x", "y")
 
 
 def first_byte(key: bytes) -> bytes:
@@ -70,7 +71,9 @@ class TinyWorld:
         # a mix of its own for each: some kinds never come, others come all the time
         self.kinds = kinds
         self.weights: list[float] = [random.choice([0, 1, 1, 3, 9]) for _ in kinds]
-        often = random.choice([self.anything, self.waiting, self.moving, self.answers, self.failing, self.queueing])
+        often = random.choice(
+            [self.anything, self.waiting, self.moving, self.answers, self.failing, self.queueing, self.wishing]
+        )
         for kind in often():
             self.weights[kinds.index(kind)] += random.choice([4, 8, 30])
         self.next_offset = 0
@@ -92,6 +95,10 @@ class TinyWorld:
 
     def failing(self) -> Sequence[Callable[[], Happening]]:
         return (self.published, self.delivered, self.delivered, self.random.choice([self.nacked, self.ended]))
+
+    def wishing(self) -> Sequence[Callable[[], Happening]]:
+        self.timed = True
+        return (self.published, self.delivered, self.delivered, self.ended)
 
     def queueing(self) -> Sequence[Callable[[], Happening]]:
         # one consumer that owns two keys, and something that waits: else nothing stands in a queue in so few rows
@@ -162,17 +169,21 @@ class TinyWorld:
         return Acked(counted=self.counted(), **self.delivery())
 
     def nacked(self) -> Happening:
-        return Nacked(counted=self.counted(), **self.delivery())
+        return Nacked(counted=self.counted(), reason=self.random.choice(REASONS), **self.delivery())
 
     def ended(self) -> Happening:
-        kind: type[Expired | Released] = self.random.choice([Expired, Released])
-        return kind(**self.delivery())
+        if self.random.random() < 0.5:
+            return Expired(**self.delivery())
+        until_ms = self.random.choice([None, self.now + 8, self.now + 20])
+        return Released(until_ms=until_ms, **self.delivery())
 
     def settled(self) -> Happening:
         return Settled(offset=self.offset(), reason=self.random.choice(list(SettledBy)), at_ms=self.at_ms)
 
     def given_up(self) -> Happening:
-        kind: type[DeadLettered | Dropped | Skipped] = self.random.choice([DeadLettered, Dropped, Skipped])
+        kind: type[Dropped | Skipped] = self.random.choice([Dropped, Skipped])
+        if self.random.random() < 0.4:
+            return DeadLettered(offset=self.offset(), reason=self.random.choice(REASONS), at_ms=self.at_ms)
         return kind(offset=self.offset(), at_ms=self.at_ms)
 
     def held(self) -> Happening:

@@ -11,7 +11,7 @@ from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, State
 __all__ = ["check_window"]
 
 _DELIVERED_STATES: Final = frozenset(
-    {State.QUEUED, State.IN_FLIGHT, State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED}
+    {State.QUEUED, State.IN_FLIGHT, State.DELAYED, State.DEAD_LETTERING, State.BLOCKED}
 )
 # A quarantine archives what was never delivered, and whoever archives may block what they archived.
 _FRESH_STATES: Final = frozenset({State.QUEUED, State.SPILLED, State.LOADING, State.DEAD_LETTERING, State.BLOCKED})
@@ -85,7 +85,7 @@ def _check_counts(window: WindowBooks, entries: list[Entry]) -> None:
     require(loaded <= window.capacity + spare, "loaded messages fit the window")
     require(loaded - opened == window.waiting, "waiting messages are counted")
     require(len(entries) <= window.max_tracked, "tracked messages fit")
-    for state in (State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED):
+    for state in (State.DELAYED, State.DEAD_LETTERING, State.BLOCKED):
         require(sum(entry.state == state for entry in entries) == window.held[state], f"{state.name} is counted")
 
 

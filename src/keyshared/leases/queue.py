@@ -14,6 +14,7 @@ from typing import Final, Generic, Self, TypeAlias
 from keyshared import placement as placements
 from keyshared._checks import check_int, check_kind, check_offset, check_position
 from keyshared._dispatch.members import MemberState
+from keyshared._dispatch.receipts import check_reason
 from keyshared._dispatch.snapshot import Reader
 from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher
 from keyshared.effects import (
@@ -415,9 +416,39 @@ class LeaseQueue(Generic[Item]):
         return LeaseAnswer([self._ledger.invalid(*handle) for handle in rest], effects)
 
     def nack(
-        self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
+        self,
+        offset: int,
+        lease_id: int,
+        *,
+        delay_ms: int = 0,
+        reason: str | None = None,
+        now_ms: int | None = None,
     ) -> LeaseAnswer[InvalidHandle | None, Item]:
         """End a delivery that failed: the message comes back after a delay, or is poison by now. Its key waits.
+
+        Args:
+            delay_ms: How long it waits.
+            reason: What went wrong, in at most 500 characters, for `DeadLetter` and `Blocked`. None keeps what was said
+                of the failure before.
+
+        Returns:
+            None, or `InvalidHandle`.
+
+        Raises:
+            ArgumentError: That cannot be a handle, the delay is not an int of at least 0, or the reason is no text of
+                that length.
+        """
+        check_int("delay_ms", delay_ms, 0)
+        check_reason(reason)
+        effects, delivery = self._leased(offset, lease_id, now_ms)
+        if delivery is None:
+            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
+        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.fail(delivery, delay_ms, reason)))
+
+    def release(
+        self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
+    ) -> LeaseAnswer[InvalidHandle | None, Item]:
+        """Return a message of a lease untouched: it is leased again, and no delivery is counted. Its key waits.
 
         Args:
             delay_ms: How long it waits.
@@ -432,7 +463,7 @@ class LeaseQueue(Generic[Item]):
         effects, delivery = self._leased(offset, lease_id, now_ms)
         if delivery is None:
             return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.fail(delivery, delay_ms)))
+        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.postpone(delivery, delay_ms)))
 
     def extend(
         self, offset: int, lease_id: int, *, extend_ms: int | None = None, now_ms: int | None = None
@@ -654,7 +685,7 @@ class LeaseQueue(Generic[Item]):
             retained=0 if keep_from is None or tail is None else tail + 1 - keep_from,
             leased=below.in_flight - reserved,
             reserved=reserved,
-            delayed=below.retry_wait,
+            delayed=below.delayed,
             blocked=below.blocked,
             dead_lettering=below.dead_lettering,
             spilled=below.spilled,

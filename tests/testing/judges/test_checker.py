@@ -108,7 +108,7 @@ def test_the_checker_agrees_with_the_slow_judge_on_histories_with_mistakes() -> 
         else:
             assert difference(history, guarantees) is None, shortest(history, guarantees)
             found.update(promise for promise, _ in found_in(history, guarantees))
-    assert set(found) >= JUDGED - {Promise.ISOLATION, Promise.MINIMAL_MOVE, Promise.ATTEMPTS}, (
+    assert set(found) >= JUDGED - {Promise.ISOLATION, Promise.MINIMAL_MOVE, Promise.ATTEMPTS, Promise.REASON_TRAVELS}, (
         "mistakes of most kinds were among them"
     )
 

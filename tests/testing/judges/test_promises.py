@@ -61,6 +61,14 @@ def released(offset: int, consumer: str = "a", attempt: int = 1) -> Released:
     return Released(offset=offset, consumer=consumer, attempt=attempt)
 
 
+def failed(offset: int, reason: str) -> Nacked:
+    return Nacked(offset=offset, consumer="a", attempt=1, counted=True, reason=reason)
+
+
+def postponed(offset: int, until_ms: int) -> Released:
+    return Released(offset=offset, consumer="a", attempt=1, until_ms=until_ms, at_ms=10)
+
+
 def held(offset: int, reason: HoldReason = HoldReason.OTHER, until_ms: int | None = None) -> Held:
     return Held(offset=offset, reason=reason, until_ms=until_ms)
 
@@ -1111,6 +1119,66 @@ CASES = [
         [A, published(0), delivered(0), nacked(0), delivered(0, attempt=2), nacked(0, attempt=2), AtRest()],
         (4, 5, 6),
         TWICE,
+    ),
+    Case(
+        "what is given back for later comes when it is time",
+        Promise.NOT_EARLY,
+        [A, published(0), delivered(0), postponed(0, until_ms=50), delivered(0, attempt=2, at_ms=50)],
+    ),
+    Case(
+        "what is given back for later comes before it is time",
+        Promise.NOT_EARLY,
+        [A, published(0), delivered(0), postponed(0, until_ms=50), delivered(0, attempt=2, at_ms=49)],
+        (3, 4),
+    ),
+    Case(
+        "a clock that has started anew does not say when it is time",
+        Promise.NOT_EARLY,
+        [
+            *(A, published(0), delivered(0), postponed(0, until_ms=50)),
+            *(held(0, HoldReason.POSTPONED), delivered(0, attempt=2, at_ms=9)),
+        ],
+    ),
+    Case(
+        "the wish of one delivery is not that of the next",
+        Promise.NOT_EARLY,
+        [
+            *(A, published(0), delivered(0), postponed(0, until_ms=50), delivered(0, attempt=2, at_ms=50)),
+            *(released(0, attempt=2), delivered(0, attempt=3, at_ms=51)),
+        ],
+    ),
+    Case(
+        "a dead letter says what its last failure said",
+        Promise.REASON_TRAVELS,
+        [
+            *(A, published(0), delivered(0), failed(0, "refused"), delivered(0, attempt=2), nacked(0, attempt=2)),
+            DeadLettered(offset=0, reason="refused"),
+        ],
+    ),
+    Case(
+        "a dead letter has forgotten what its last failure said",
+        Promise.REASON_TRAVELS,
+        [A, published(0), delivered(0), failed(0, "refused"), DeadLettered(offset=0)],
+        (3, 4),
+    ),
+    Case(
+        "a dead letter says what nobody has said",
+        Promise.REASON_TRAVELS,
+        [A, published(0), delivered(0), nacked(0), DeadLettered(offset=0, reason="refused")],
+        (1, 4),
+    ),
+    Case(
+        "what failed before the history began may have said anything",
+        Promise.REASON_TRAVELS,
+        [A, delivered(0, attempt=2), nacked(0, attempt=2), DeadLettered(offset=0, reason="refused")],
+    ),
+    Case(
+        "a reason that came too late does not count",
+        Promise.REASON_TRAVELS,
+        [
+            *(A, published(0), delivered(0), failed(0, "refused"), delivered(0, attempt=2), failed(0, "late")),
+            DeadLettered(offset=0, reason="refused"),
+        ],
     ),
 ]
 

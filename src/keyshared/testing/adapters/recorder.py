@@ -46,12 +46,14 @@ INPUTS: Final = frozenset(
 """The calls of a dispatcher that are written down."""
 
 _HOLDS: Final[Mapping[str, HoldReason]] = {
+    BlockReason.POSTPONED: HoldReason.POSTPONED,
     BlockReason.RETRY_WAIT: HoldReason.RETRY,
     BlockReason.DEAD_LETTERING: HoldReason.DEAD_LETTERING,
     BlockReason.BLOCKED: HoldReason.BLOCKED,
     BlockReason.LOADING: HoldReason.LOADING,
     BlockReason.QUARANTINED: HoldReason.OTHER,
 }
+_TIMED: Final = frozenset({HoldReason.POSTPONED, HoldReason.RETRY})
 _GIVEN_BACK: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
 _BY_HAND: Final = frozenset({"set_filters", "set_placement", "set_weight"})
 _WHOLE_LOG: Final = b""
@@ -117,6 +119,8 @@ class Recorder:
         self._members: dict[str, int] = {}  # who is connected, with the limit
         self._reasons = {**_HOLDS, **_unit_holds(dispatcher.config)}
         self._answered: set[int] = set()
+        self._letters: dict[int, str | None] = {}  # what the dead letters say that are being written
+        self._until: int | None = None  # before when the message that the call gives back shall not come again
         self._inputs: dict[str, Callable[..., None]] = {
             "offer": self._offer,
             "offer_many": self._offer_many,
@@ -149,7 +153,7 @@ class Recorder:
         check_surface("dispatcher", dispatcher, _ASKED)
         self._dispatcher = dispatcher
         for offset, reason in self._holds.items():
-            if reason is HoldReason.RETRY:  # its clock may have started anew
+            if reason in _TIMED:  # its clock may have started anew
                 self._tell(past.Held, offset=offset, reason=reason)
 
     def at_rest(self) -> None:
@@ -164,6 +168,7 @@ class Recorder:
         self._now = self._now if now_ms is None else now_ms
         self._answered.clear()
         self._retries.clear()
+        self._until = None
         if name in _BY_HAND:
             self._tell(past.PlacementChanged)
         if name in self._inputs:
@@ -231,19 +236,20 @@ class Recorder:
             self._answered.add(offset)
         self._tell(past.Acked, offset=offset, consumer=consumer, attempt=attempt, counted=counted)
 
-    def _give_back(self, effects: Sequence[Effect], *receipt: Any, **others: object) -> None:  # noqa: ANN401, ARG002  # as the dispatcher's
+    def _give_back(self, effects: Sequence[Effect], *receipt: Any, reason: str | None = None, **others: object) -> None:  # noqa: ANN401, ARG002  # as the dispatcher's
         offset, consumer, attempt = receipt
         counted = not _ignored(effects, receipt)
-        self._tell(past.Nacked, offset=offset, consumer=consumer, attempt=attempt, counted=counted)
+        self._tell(past.Nacked, offset=offset, consumer=consumer, attempt=attempt, counted=counted, reason=reason)
 
-    def _release(self, effects: Sequence[Effect], *receipt: Any, **others: object) -> None:  # noqa: ANN401  # as the dispatcher's
+    def _release(self, effects: Sequence[Effect], *receipt: Any, delay_ms: int = 0) -> None:  # noqa: ANN401  # as the dispatcher's
         if _ignored(effects, receipt):  # else an effect tells it
-            self._give_back(effects, *receipt, **others)
+            self._give_back(effects, *receipt)
+        self._until = self._now + delay_ms if delay_ms else None
 
     def _dead_lettered(self, effects: Sequence[Effect], offset: int) -> None:
         if not _mentions(effects, Ignored, offset) and not _mentions(effects, Blocked, offset):
             self._answered.add(offset)
-            self._tell(past.DeadLettered, offset=offset)
+            self._tell(past.DeadLettered, offset=offset, reason=self._letters.get(offset))
 
     def _loaded(self, effects: Sequence[Effect], offset: int, item: object = None) -> None:  # noqa: ARG002  # the dispatcher's signature
         if not _mentions(effects, Ignored, offset):
@@ -312,6 +318,7 @@ class Recorder:
             case Load(offset):
                 self._hold(offset, HoldReason.LOADING)
             case DeadLetter(offset):
+                self._letters[offset] = effect.reason
                 self._hold(offset, HoldReason.DEAD_LETTERING)
             case Blocked(offset):
                 self._hold(offset, HoldReason.BLOCKED)
@@ -331,11 +338,13 @@ class Recorder:
         if reason is ReleaseReason.ACK_TIMEOUT:
             self._tell(past.Expired, offset=offset, consumer=consumer, attempt=attempt)
         else:
-            self._tell(past.Released, offset=offset, consumer=consumer, attempt=attempt, reason=str(reason))
+            until_ms = self._until if reason is ReleaseReason.RELEASED else None
+            told = {"offset": offset, "consumer": consumer, "attempt": attempt, "reason": str(reason)}
+            self._tell(past.Released, **told, until_ms=until_ms)
 
     def _hold(self, offset: int, reason: HoldReason) -> None:
         self._holds[offset] = reason
-        until_ms = self._retries.get(offset) if reason is HoldReason.RETRY else None
+        until_ms = self._retries.get(offset) if reason in _TIMED else None
         self._tell(past.Held, offset=offset, reason=reason, until_ms=until_ms)
 
     def _free(self, offset: int) -> None:
@@ -377,6 +386,7 @@ class Recorder:
         del self._keys[offset]
         self._attempts.pop(offset, None)
         self._holds.pop(offset, None)
+        self._letters.pop(offset, None)
         if offset not in self._answered:
             self._tell(past.Settled, offset=offset, reason=SettledBy.NOBODY)
 
