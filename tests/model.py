@@ -261,16 +261,20 @@ class ModelDispatcher:
     # --- inputs: messages -------------------------------------------------------------------------------------------
 
     def offer(
-        self, offset: int, key: bytes | str | None, item: object = None, *, now_ms: int | None = None
+        self,
+        offset: int,
+        key: bytes | str | None,
+        item: object = None,
+        *,
+        not_before_ms: int | None = None,
+        now_ms: int | None = None,
     ) -> list[Effect]:
-        return self._call(now_ms, lambda: self._offer(offset, key, item))
+        return self._call(now_ms, lambda: self._offer(offset, key, item, not_before_ms))
 
-    def offer_many(
-        self, messages: Iterable[tuple[int, bytes | str | None, object]], *, now_ms: int | None = None
-    ) -> list[Effect]:
+    def offer_many(self, messages: Iterable[tuple[Any, ...]], *, now_ms: int | None = None) -> list[Effect]:
         def offer_each() -> None:
-            for offset, key, item in messages:
-                self._offer(offset, key, item)
+            for message in messages:
+                self._offer(*message)
 
         return self._call(now_ms, offer_each)
 
@@ -757,8 +761,10 @@ class ModelDispatcher:
 
     # --- the life of a message --------------------------------------------------------------------------------------
 
-    def _offer(self, offset: int, raw_key: bytes | str | None, item: object) -> None:
+    def _offer(self, offset: int, raw_key: bytes | str | None, item: object, not_before_ms: int | None = None) -> None:  # noqa: C901  # one step for each question
         key = as_key(raw_key)
+        if not_before_ms is not None and type(not_before_ms) is not int:
+            raise ArgumentError("not_before_ms", not_before_ms, "be an int, or None")
         last = self.offered[-1] if self.offered else None
         if type(offset) is not int:
             raise OffsetOrderError(offset, last)
@@ -785,6 +791,8 @@ class ModelDispatcher:
         if self._is_unmatched(message) and self.config.unmatched == Unmatched.SKIP:
             self.out.notices.append(Skipped(offset, key, SkipReason.UNMATCHED))
         else:
+            if not_before_ms is not None and not_before_ms > self.now:
+                message.deadline = not_before_ms
             self._track(message)
 
     def _is_unmatched(self, message: Message) -> bool:
@@ -817,9 +825,11 @@ class ModelDispatcher:
             if self._candidate(lane) is message:
                 self._examine_fully(lane)
             return
+        if message.deadline is not None:
+            message.state = State.DELAYED
         self._examine_fully(lane)
         others_waiting = self._loaded_count() - 1 - len(self._all(State.IN_FLIGHT))
-        if message.state == State.QUEUED and 2 * others_waiting >= self.config.window:
+        if message.state in {State.QUEUED, State.DELAYED} and 2 * others_waiting >= self.config.window:
             self._spill(message)
 
     def _spill(self, message: Message) -> None:
@@ -991,6 +1001,8 @@ class ModelDispatcher:
         """Take a payload; who reserved room for it gets it at once, if it still may."""
         lane, consumer = self._lane(message), message.reserved_by
         message.state, message.item, message.reserved_by = State.QUEUED, item, None
+        if message.deadline is not None:
+            message.state = State.DELAYED  # its time has not come yet
         self._touch(message)
         if consumer is None:
             return
@@ -1091,6 +1103,9 @@ class ModelDispatcher:
             message.deadline = None
             message.postponed = False
             self._touch(message)
+        elif message.state in {State.SPILLED, State.LOADING}:
+            message.deadline = None
+            self._touch(message)
         else:
             self._release(message, ReleaseReason.ACK_TIMEOUT)
 
@@ -1160,7 +1175,8 @@ class ModelDispatcher:
         """Send the lane's candidate out, or list the lane where it has to wait; whether a message was opened."""
         opened = False
         message = self._candidate(lane)
-        if message is None or message.state not in {State.QUEUED, State.SPILLED}:
+        not_yet = message is not None and message.state == State.SPILLED and message.deadline is not None
+        if message is None or message.state not in {State.QUEUED, State.SPILLED} or not_yet:
             self._unlist(lane)
         elif message.key in self.quarantined:
             self._examine_quarantined(lane, message)
@@ -1281,6 +1297,8 @@ class ModelDispatcher:
 
     def _reason(self, message: Message) -> BlockReason:
         lane = self._lane(message)
+        if message.attempt == 0 and message.deadline is not None and message.state in {State.DELAYED, State.SPILLED}:
+            return BlockReason.NOT_BEFORE
         own_state = {
             State.DELAYED: BlockReason.POSTPONED if message.postponed else BlockReason.RETRY_WAIT,
             State.DEAD_LETTERING: BlockReason.DEAD_LETTERING,

@@ -75,6 +75,14 @@ CAUSES: dict[str, Cause] = {
         State.QUEUED,
         Transition.ARCHIVE,
     ),
+    "loaded too early": (
+        SPILLING, "a", 1,
+        [
+            lambda d: d.offer(1, "a", not_before_ms=9), lambda d: d.offer(2, "a"),
+            lambda d: d.ack(0, "c1", 1), lambda d: d.loaded(1),
+        ],
+        State.LOADING, Transition.DELAY,
+    ),
     "its turn": (ONE, "ab", 1, [lambda d: d.ack(0, "c1", 1)], State.QUEUED, Transition.DELIVER),
     "gone while queued": (ONE, "ab", 1, [lambda d: d.gone(1)], State.QUEUED, Transition.SETTLE),
     "late ack while queued": (

@@ -48,7 +48,7 @@ from keyshared._dispatch.snapshot import (
 )
 from keyshared._dispatch.timers import Timers
 from keyshared._dispatch.unit_gate import window_for
-from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Entry, WatchedList
+from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry, WatchedList
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
@@ -233,13 +233,23 @@ class KeySharedDispatcher(Generic[Item]):
 
     # messages in
 
-    def offer(self, offset: int, key: Key, item: Item = NO_ITEM, *, now_ms: int | None = None) -> list[Effect[Item]]:
+    def offer(
+        self,
+        offset: int,
+        key: Key,
+        item: Item = NO_ITEM,
+        *,
+        not_before_ms: int | None = None,
+        now_ms: int | None = None,
+    ) -> list[Effect[Item]]:
         """Take the next message of the log.
 
         Args:
             offset: Greater than any offered before.
             key: What the message is ordered by; None for nothing.
             item: A passenger that comes back with its `Deliver`.
+            not_before_ms: An instant of the same clock before which it is not delivered, and its key waits behind it.
+                One that has come says nothing, and a retry does not look at it.
 
         Returns:
             `Deliver` if it goes out at once; `Spilled` if its payload is not wanted now; `Skipped` if no consumer
@@ -249,7 +259,7 @@ class KeySharedDispatcher(Generic[Item]):
         Raises:
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
-            ArgumentError: The offset has more than 63 bits.
+            ArgumentError: The offset has more than 63 bits, or ``not_before_ms`` is no int.
             WindowFullError: `free_slots` is 0.
             UnmatchedKeyError: Nobody accepts the key or nobody owns its slot, and the policy is to raise.
 
@@ -262,6 +272,8 @@ class KeySharedDispatcher(Generic[Item]):
             raise ClockError(now_ms, self._now)
         if type(key) is not bytes:
             key = key_bytes(key)
+        if not_before_ms is not None:
+            check_int("not_before_ms", not_before_ms, alternative=", or None")
         if self._membership.picky or self._admission.looks_back:
             if self._admission.is_known(offset):
                 self._now = now_ms
@@ -274,6 +286,8 @@ class KeySharedDispatcher(Generic[Item]):
                 self._now = now_ms
                 self._window.cursor.skip(offset)
                 return self._outbox.finish([Skipped(offset, key, SkipReason.UNMATCHED)], [], now_ms)
+        if not_before_ms is not None and not_before_ms > now_ms:
+            return self._offer_later(offset, key, item, not_before_ms, now_ms)
         granted = self._window.offer(offset, key, item)
         self._now = now_ms
         return self._outbox.finish_offer(granted, now_ms)
@@ -282,7 +296,7 @@ class KeySharedDispatcher(Generic[Item]):
         """Take several messages at one instant: the effects of single offers in one list, with one state at the end.
 
         Args:
-            messages: Tuples of offset, key and passenger, at most `free_slots` of them.
+            messages: Tuples of offset, key and passenger, and perhaps ``not_before_ms``; at most `free_slots` of them.
 
         Returns:
             As `offer`.
@@ -294,7 +308,7 @@ class KeySharedDispatcher(Generic[Item]):
         now = checked_now(now_ms, self._now)
         batch = self._admission.check_batch(messages)
         self._now = now
-        return self._outbox.merge([self.offer(*message) for message in batch])
+        return self._outbox.merge([self.offer(*message, not_before_ms=until) for *message, until in batch])
 
     # answers
 
@@ -861,6 +875,14 @@ class KeySharedDispatcher(Generic[Item]):
         load_drains(data, self._window, self._drains, self._now)
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
+
+    def _offer_later(
+        self, offset: int, key: bytes | None, item: object, not_before_ms: int, now: int
+    ) -> list[Effect[Item]]:
+        entry = self._window.offer_later(offset, key, item, not_before_ms)
+        self._now = now
+        self._timers.start(entry, not_before_ms)
+        return self._outbox.finish([], [entry] if entry.state == SPILLED else [], now)
 
     def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
         """Find the delivery that a receipt names, if it is current, and take the time of the call."""

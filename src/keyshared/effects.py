@@ -130,6 +130,7 @@ class BlockReason(StrEnum):
 
     KEY_IN_FLIGHT = "key_in_flight"  # an older message of the key is out, and the per-key limit is reached
     OLDER_WAITS = "older_waits"  # an older message of the key has not gone out yet
+    NOT_BEFORE = "not_before"  # offered for later, and that has not come yet
     POSTPONED = "postponed"  # given back with a delay that is not over
     RETRY_WAIT = "retry_wait"
     DEAD_LETTERING = "dead_lettering"

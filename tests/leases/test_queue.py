@@ -312,6 +312,29 @@ class TestRelease:
         assert [DeadLetter(0, b"a1", 1, 1, None, "refused")] == then(answer.effects)
 
 
+class TestNotBefore:
+    """A message that is offered for later is not leased before."""
+
+    def test_its_key_waits_behind_it(self) -> None:
+        made = two_of_one_key()
+        for offset in lease(made, "ann", 9).handles:
+            made.ack(*offset)
+        for offset in lease(made, "ann", 9).handles:
+            made.ack(*offset)
+        made.offer(7, "a1", not_before_ms=50)
+        made.offer(8, "a1")
+
+        nothing = made.why_empty("ann")
+        assert nothing is not None
+        assert (Blocking(BlockReason.NOT_BEFORE), 50) == (nothing.blocking, nothing.until_ms)
+        assert NOT_READY == made.consume("ann", now_ms=49).result
+        assert (7,) == lease(made, "ann", now_ms=50).offsets
+
+    def test_a_time_that_is_none_is_refused(self) -> None:
+        with pytest.raises(ArgumentError, match="not_before_ms"):
+            queue("ann", ranges=letters()).offer(0, "a1", not_before_ms="soon")  # type: ignore[arg-type]
+
+
 class TestCounting:
     """A delivery is a committed lease, and there are exactly as many as allowed."""
 

@@ -8,12 +8,15 @@ from tests.kit.broken_own import NeverGivesUp, NewestKeyFirst
 from tests.model import Consumer, Lane, Message, ModelDispatcher, Placement, Queue, State, Unit
 from tests.placements import RankedPlacement, Ranking
 from tests.properties.broken_later import (
+    FirstDeliveryIsEarly,
+    LoadedForgetsItsTime,
     NewerPassesThePostponed,
     PostponedForNoLongerThanARetry,
     PostponedGoesAtOnce,
     PostponedNeverWakes,
     ReasonIsLost,
     ReasonOfAnotherMessage,
+    RipeNeverWakes,
 )
 
 from keyshared.config import DispatcherConfig
@@ -434,8 +437,14 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         UnitOfTheMapBefore,
         RetryNeverWakes,
         PostponedNeverWakes,
+        RipeNeverWakes,
     ),
-    Promise.NOT_EARLY: (PostponedGoesAtOnce, PostponedForNoLongerThanARetry),
+    Promise.NOT_EARLY: (
+        PostponedGoesAtOnce,
+        PostponedForNoLongerThanARetry,
+        FirstDeliveryIsEarly,
+        LoadedForgetsItsTime,
+    ),
     Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
     Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly, EndedObligationsStand),
     Promise.RESUME: (

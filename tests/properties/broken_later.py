@@ -2,17 +2,20 @@
 
 from typing import Any
 
-from keyshared._window.lanes import DELAYED, Entry
+from keyshared._window.lanes import DELAYED, LOADING, Entry
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Effect
 
 __all__ = [
+    "FirstDeliveryIsEarly",
+    "LoadedForgetsItsTime",
     "NewerPassesThePostponed",
     "PostponedForNoLongerThanARetry",
     "PostponedGoesAtOnce",
     "PostponedNeverWakes",
     "ReasonIsLost",
     "ReasonOfAnotherMessage",
+    "RipeNeverWakes",
 ]
 
 _Effects = list[Effect[object]]
@@ -73,3 +76,29 @@ class ReasonOfAnotherMessage(KeySharedDispatcher[object]):
         for note in self._notes.values() if reason is not None else ():
             note.reason = reason
         return super().nack(*receipt, reason=reason, **others)
+
+
+class FirstDeliveryIsEarly(KeySharedDispatcher[object]):
+    """What is offered for later goes out as soon as its turn comes."""
+
+    def offer(self, *args: Any, not_before_ms: int | None = None, now_ms: int | None = None) -> _Effects:  # noqa: ARG002  # the fault
+        return super().offer(*args, now_ms=now_ms)
+
+
+class LoadedForgetsItsTime(KeySharedDispatcher[object]):
+    """What was spilled while it waited for its time goes out as soon as it is loaded."""
+
+    def loaded(self, offset: int, *args: Any, **kwargs: Any) -> _Effects:
+        entry = self._window.find(offset)
+        if entry is not None and entry.state == LOADING:
+            entry.deadline = None
+        return super().loaded(offset, *args, **kwargs)
+
+
+class RipeNeverWakes(KeySharedDispatcher[object]):
+    """What was spilled while it waited for its time is not asked again when that has come."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        ripen = self._window.ripen
+        self._window.ripen = lambda entry: ripen(entry) if entry.state == DELAYED else None  # type: ignore[method-assign]

@@ -204,7 +204,10 @@ class World:
         if self.free_slots == 0 and self.choose([True, True, True, False]):
             return self.choose([World.ack, World.oblige, World.gone])(self)
         offset = self._next_offset()
-        return self._timed("offer", offset, self._key(), _item(offset))
+        return self._timed("offer", offset, self._key(), _item(offset), **self._not_before())
+
+    def _not_before(self) -> dict[str, int]:
+        return self.choose([{}, {}, {}, {}, {"not_before_ms": self.now + 3}, {"not_before_ms": self.now + 40}])
 
     def offer_many(self) -> Call:
         messages = []
@@ -212,7 +215,7 @@ class World:
         # a batch that raises in the middle is a matter of its own
         most = 0 if self.config.unmatched == Unmatched.ERROR else min(self.free_slots, 4)
         for _ in range(self.choose(range(most + 1))):
-            messages.append((offset, self.choose(self.keys), _item(offset)))
+            messages.append((offset, self.choose(self.keys), _item(offset), *self._not_before().values()))
             offset += self.choose([1, 1, 3])
         return self._timed("offer_many", messages)
 
@@ -322,6 +325,7 @@ class World:
                 Call("offer", (str(offset), b"a"), late),
                 Call("offer", (offset, b"a"), {"now_ms": self.now - 1}),
                 Call("ack", (offset, "x", 1), {"now_ms": self.now - 1}),
+                Call("offer", (offset, b"a"), {"not_before_ms": "soon", **late}),
                 Call("nack", ("x", 1, 1), {"reason": "x" * 501, **late}),
                 Call("release", (offset, "x", 1), {"delay_ms": -1, **late}),
                 Call("handle_timeout", kwargs={"now_ms": "soon"}),

@@ -72,7 +72,13 @@ class Message:
 
     @property
     def is_kept_back(self) -> bool:
-        own_way = {HoldReason.RETRY, HoldReason.POSTPONED, HoldReason.SPILLED, HoldReason.LOADING}
+        own_way = {
+            HoldReason.RETRY,
+            HoldReason.NOT_BEFORE,
+            HoldReason.POSTPONED,
+            HoldReason.SPILLED,
+            HoldReason.LOADING,
+        }
         return self.held is not None and self.held.reason not in own_way
 
     def is_surely(self, *states: str) -> bool:
@@ -595,6 +601,7 @@ class SlowJudge:
                     message.is_published, message.own_key, message.other_keys = True, key, False
                 elif offset not in self.done:
                     self.outstanding[offset] = Message(offset, key, {WAITS}, True, key, told_in=len(self.history))
+                    self.outstanding[offset].not_before_ms = happening.until_ms
                 self.published.append(offset)
                 self.told.add(offset)
             case Delivered():
@@ -614,7 +621,7 @@ class SlowJudge:
                     self.end_of_a_stranger(happening.offset)
             case Held() if message is not None:
                 message.held = happening
-                if happening.reason is HoldReason.POSTPONED and happening.until_ms is None:
+                if happening.reason in {HoldReason.NOT_BEFORE, HoldReason.POSTPONED} and happening.until_ms is None:
                     message.not_before_ms = None
             case Freed() if message is not None:
                 message.held = None

@@ -153,7 +153,8 @@ class TinyWorld:
     def published(self) -> Happening:
         offset = self.next_offset % self.offsets if self.random.random() < 0.02 else self.next_offset
         self.next_offset = max(self.next_offset, offset) + self.random.choice([1, 1, 1, 2])
-        return Published(offset=offset, key=self.key(offset), at_ms=self.at_ms)
+        until_ms = self.random.choice([None, None, self.now + 8])
+        return Published(offset=offset, key=self.key(offset), until_ms=until_ms, at_ms=self.at_ms)
 
     def delivered(self) -> Happening:
         random = self.random
@@ -181,10 +182,11 @@ class TinyWorld:
         return Settled(offset=self.offset(), reason=self.random.choice(list(SettledBy)), at_ms=self.at_ms)
 
     def given_up(self) -> Happening:
-        kind: type[Dropped | Skipped] = self.random.choice([Dropped, Skipped])
         if self.random.random() < 0.4:
             return DeadLettered(offset=self.offset(), reason=self.random.choice(REASONS), at_ms=self.at_ms)
-        return kind(offset=self.offset(), at_ms=self.at_ms)
+        if self.random.random() < 0.5:
+            return Dropped(offset=self.offset(), at_ms=self.at_ms)
+        return Skipped(offset=self.offset(), at_ms=self.at_ms)
 
     def held(self) -> Happening:
         until_ms = self.random.choice([None, self.now + 1, self.now + 8])

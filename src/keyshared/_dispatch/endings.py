@@ -193,9 +193,11 @@ class Endings:
         """The deadline of a message has come: its delivery timed out, or it has waited long enough."""
         if entry.state == State.IN_FLIGHT:
             self.end(entry, ReleaseReason.ACK_TIMEOUT, notices, now)
-        elif entry.state == State.DELAYED:
-            self.notes[entry.offset].postponed = False
-            self._window.move(entry, State.QUEUED)
+        else:
+            note = self.notes.get(entry.offset)
+            if note is not None:
+                note.postponed = False
+            self._window.ripen(entry)
 
     def _delay_after(self, reason: ReleaseReason, entry: Entry, delay_ms: int | None) -> int | None:
         """Count the failure, if it is one; return how long the message waits now, None if it is given up."""

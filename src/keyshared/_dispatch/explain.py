@@ -76,13 +76,15 @@ def describe(window: InFlightWindow, membership: Membership, endings: Endings, e
     )
 
 
-def why_blocked(  # noqa: PLR0911  # one return for each reason
+def why_blocked(  # noqa: C901, PLR0911  # one return for each reason
     window: InFlightWindow, membership: Membership, endings: Endings, entry: Entry
 ) -> Blocking | None:
     """What an outstanding message waits for, or None if it is in flight. O(log n)."""
     if entry.state == State.IN_FLIGHT:
         return None
-    if entry.state == State.DELAYED:
+    if entry.state == State.DELAYED or (entry.state == State.SPILLED and entry.deadline is not None):
+        if entry.attempt == 0:
+            return Blocking(BlockReason.NOT_BEFORE)
         return Blocking(BlockReason.POSTPONED if endings.is_postponed(entry) else BlockReason.RETRY_WAIT)
     own = _OWN_REASONS.get(State(entry.state))
     if own is not None:

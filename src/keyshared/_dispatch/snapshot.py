@@ -47,6 +47,7 @@ _T = TypeVar("_T")
 _LISTS: Final = ("shared", "ownerless", "draining", "starved")
 _STATES: Final = {state.name.lower(): state for state in State if state is not State.SETTLED}
 _HELD: Final = frozenset({IN_FLIGHT, LOADING})
+_TIMED: Final = frozenset({State.IN_FLIGHT, State.DELAYED, State.SPILLED, State.LOADING})
 _NOTHING_NOTED: Final = Note()
 _MARKS: Final[dict[str, SettleReason | SkipReason]] = {
     SettleReason.LATE_ACK.value: SettleReason.LATE_ACK,
@@ -371,10 +372,13 @@ def _read_ended(data: Reader, entry: Entry) -> tuple[Ended, ...]:
 def _read_note(row: _MessageRow[Reader], entry: Entry, endings: Endings) -> None:
     ended, mark, reason = _read_ended(row.ended, entry), row.mark.maybe(_read_mark), row.reason.maybe(Reader.text)
     postponed = row.postponed.flag()
-    if entry.state == State.DELAYED and (not ended or entry.deadline is None):
-        raise row.state.refuse("be of a message that was delivered, and that has a time to wait for")
-    if postponed and entry.state != State.DELAYED:
-        raise row.postponed.refuse("be False: only what waits for its time is postponed")
+    if entry.deadline is None:
+        if entry.state == State.DELAYED:
+            raise row.remaining_ms.refuse("be there: a delayed message has a time to wait for")
+    elif entry.state not in _TIMED or (entry.state != State.IN_FLIGHT and bool(entry.attempt) != bool(ended)):
+        raise row.remaining_ms.refuse("be None: nothing ends by itself here")
+    if postponed and (entry.state != State.DELAYED or not ended):
+        raise row.postponed.refuse("be False: only what was delivered and waits for its time is postponed")
     if reason is not None and (not ended or len(reason) > MAX_REASON):
         raise row.reason.refuse(f"be of a delivery that has ended, and have at most {MAX_REASON} characters")
     if ended or mark is not None:

@@ -14,7 +14,9 @@ _DELIVERED_STATES: Final = frozenset(
     {State.QUEUED, State.IN_FLIGHT, State.DELAYED, State.DEAD_LETTERING, State.BLOCKED}
 )
 # A quarantine archives what was never delivered, and whoever archives may block what they archived.
-_FRESH_STATES: Final = frozenset({State.QUEUED, State.SPILLED, State.LOADING, State.DEAD_LETTERING, State.BLOCKED})
+_FRESH_STATES: Final = frozenset(
+    {State.QUEUED, State.SPILLED, State.LOADING, State.DELAYED, State.DEAD_LETTERING, State.BLOCKED}
+)
 
 
 def check_window(window: WindowBooks) -> None:
@@ -131,7 +133,9 @@ def _check_places(window: WindowBooks, lanes: dict[Lane, None], entries: list[En
 
 def _is_able(lane: Lane) -> bool:
     candidate = lane.candidate
-    return candidate is not None and candidate.state in {State.QUEUED, State.SPILLED}
+    if candidate is None or (candidate.state == State.SPILLED and candidate.deadline is not None):
+        return False
+    return candidate.state in {State.QUEUED, State.SPILLED}
 
 
 def _lanes_of(entries: list[Entry]) -> dict[Lane, None]:

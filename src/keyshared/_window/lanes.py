@@ -82,12 +82,14 @@ class Transition(IntEnum):
 
 NEXT_STATE: Final[dict[tuple[State, Transition], State]] = {
     (State.QUEUED, Transition.SPILL): State.SPILLED,
+    (State.QUEUED, Transition.DELAY): State.DELAYED,
     (State.QUEUED, Transition.DELIVER): State.IN_FLIGHT,
     (State.QUEUED, Transition.ARCHIVE): State.DEAD_LETTERING,
     (State.QUEUED, Transition.SETTLE): State.SETTLED,
     (State.SPILLED, Transition.LOAD): State.LOADING,
     (State.SPILLED, Transition.SETTLE): State.SETTLED,
     (State.LOADING, Transition.LOADED): State.QUEUED,
+    (State.LOADING, Transition.DELAY): State.DELAYED,
     (State.LOADING, Transition.SETTLE): State.SETTLED,
     (State.IN_FLIGHT, Transition.PUT_BACK): State.QUEUED,
     (State.IN_FLIGHT, Transition.DELAY): State.DELAYED,
@@ -107,7 +109,7 @@ _MOVES: Final = (Transition.PUT_BACK, Transition.DELAY, Transition.ARCHIVE, Tran
 LEGAL_MOVES: Final = frozenset(
     (before, after)
     for (before, change), after in NEXT_STATE.items()
-    if change in _MOVES and before is not State.QUEUED  # only a quarantine archives what was never delivered
+    if change in _MOVES and before not in {State.QUEUED, State.LOADING}  # of what never went out the window decides
 )
 """The steps that ``InFlightWindow.move`` may take."""
 
@@ -130,7 +132,7 @@ class Entry(Cell):
         consumer: Who holds it, held it last, or is waiting for it to be loaded.
         attempt: Deliveries so far.
         failures: For the embedder to count; the window never reads it.
-        deadline: For the embedder's timer; the window never reads it.
+        deadline: For the embedder's timer. What was never delivered waits while it has one.
     """
 
     __slots__ = ("after", "attempt", "before", "consumer", "deadline", "failures", "item", "key", "lane")

@@ -194,6 +194,7 @@ class LeaseQueue(Generic[Item]):
         item: Item = NO_ITEM,
         *,
         producer: Produced | None = None,
+        not_before_ms: int | None = None,
         now_ms: int | None = None,
     ) -> LeaseAnswer[Duplicate | None, Item]:
         """Put a message into the queue.
@@ -204,6 +205,7 @@ class LeaseQueue(Generic[Item]):
             item: A passenger that comes back in its lease.
             producer: Who sent it, and a number that rises strictly; a number seen before makes it a duplicate. Not
                 asked of messages that the queue knew before a restart.
+            not_before_ms: An instant of the same clock before which it is not leased, and its key waits behind it.
 
         Returns:
             None, or `Duplicate`: the offset was not used. `Spilled` is among the effects if the item is not wanted
@@ -213,14 +215,16 @@ class LeaseQueue(Generic[Item]):
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
             WindowFullError: `free_slots` is 0.
-            ArgumentError: ``producer`` is no pair of a text and an int.
+            ArgumentError: ``producer`` is no pair of a text and an int, or ``not_before_ms`` no int.
         """
         now = self._ledger.checked_now(now_ms)
+        if not_before_ms is not None:
+            check_int("not_before_ms", not_before_ms, alternative=", or None")
         last = None if producer is None else self._producers.repeated(producer)
         is_new = self._ledger.is_new(offset)
         if is_new and producer is not None and last is not None:
             return LeaseAnswer(Duplicate(*producer, last), self._at(now))
-        effects = self._dispatcher.offer(offset, key, item, now_ms=now)
+        effects = self._dispatcher.offer(offset, key, item, not_before_ms=not_before_ms, now_ms=now)
         if is_new:
             self._ledger.offered(offset)
             if producer is not None:

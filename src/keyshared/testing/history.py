@@ -44,6 +44,7 @@ class HoldReason(StrEnum):
     """Why a system holds a message back on purpose."""
 
     RETRY = "retry"  # it waits before it is tried again
+    NOT_BEFORE = "not_before"  # it was published for later, and that has not come yet
     POSTPONED = "postponed"  # it was given back for later, and that has not come yet
     BLOCKED = "blocked"  # poisoned, until somebody decides
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
@@ -67,11 +68,13 @@ class Published:
     Attributes:
         offset: Its place in the log. Offsets grow strictly; gaps are fine.
         key: Its key, or None if it has none.
+        until_ms: Before when it shall not be delivered first, if it was published for later.
         at_ms: When.
     """
 
     offset: int
     key: bytes | None = None
+    until_ms: int | None = None
     at_ms: int | None = None
 
 

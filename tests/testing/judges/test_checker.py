@@ -456,6 +456,13 @@ TURNS = Guarantees(promises={"fairness"}, fairness=0)
             [Published(offset=0), Delivered(offset=0, consumer="a"), Owned(key=b"k", consumer="a")],
             "the history never says Quiet",
         ),
+        (Guarantees(promises={"not-early"}), [], "the history tells of no Delivered"),
+        (
+            Guarantees(promises={"not-early"}),
+            [Published(offset=0, until_ms=5), Delivered(offset=0, consumer="a")],
+            "the history has no times",
+        ),
+        (Guarantees(promises={"reason-travels"}), [], "the history tells of no Delivered"),
         (Guarantees(promises={"attempts"}), [], "the guarantees claim no max_attempts"),
         (Guarantees(promises={"attempts"}, max_attempts=1), [], "the history tells of no Delivered"),
     ],

@@ -1132,6 +1132,12 @@ CASES = [
         (3, 4),
     ),
     Case(
+        "what is published for later comes before it is time",
+        Promise.NOT_EARLY,
+        [A, Published(offset=0, key=K, until_ms=50, at_ms=1), delivered(0, at_ms=49)],
+        (1, 2),
+    ),
+    Case(
         "a clock that has started anew does not say when it is time",
         Promise.NOT_EARLY,
         [

@@ -64,7 +64,7 @@ class ReasonTravels(Judge):
 
 def _until(asked: Seen) -> int:
     happening = asked.happening
-    assert isinstance(happening, Released)
+    assert isinstance(happening, Published | Released)
     assert happening.until_ms is not None
     return happening.until_ms
 

@@ -59,7 +59,7 @@ __all__ = ["Books"]
 _Apply: TypeAlias = Callable[..., None]  # each takes its own kind of happening
 
 _WHOLE_LOG: Final = b""
-_ASKED_FOR: Final = frozenset({HoldReason.POSTPONED})
+_ASKED_FOR: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED})
 
 
 class Books:
@@ -231,6 +231,7 @@ class Books:
             message.key = happening.key
         elif not self.early.told or offset not in self.early:  # or even done
             message = self._add(seen, offset, happening.key, previous)
+            message.asked = None if happening.until_ms is None else seen
             self._list(message)
         if self.early.told:
             self.early.published(offset)
