@@ -72,7 +72,16 @@ class TinyWorld:
         self.kinds = kinds
         self.weights: list[float] = [random.choice([0, 1, 1, 3, 9]) for _ in kinds]
         often = random.choice(
-            [self.anything, self.waiting, self.moving, self.answers, self.failing, self.queueing, self.wishing]
+            [
+                self.anything,
+                self.waiting,
+                self.moving,
+                self.answers,
+                self.failing,
+                self.queueing,
+                self.queueing,
+                self.wishing,
+            ]
         )
         for kind in often():
             self.weights[kinds.index(kind)] += random.choice([4, 8, 30])

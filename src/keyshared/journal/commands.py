@@ -50,7 +50,7 @@ class Command(NamedTuple):
         key: Its key; of ``unblock`` which key.
         consumer: Who.
         attempt: Which delivery is answered.
-        duration_ms: Of an offer how long after ``at_ms`` the message may be delivered first; ``delay_ms`` of a nack or a
+        duration_ms: Of an offer how long after ``at_ms`` the message may be delivered first; ``delay_ms`` of a nack or
             release, ``extend_ms``, or ``drain_ms`` of a consumer that leaves. None is the None of the call, not its
             default: the consumer drains as long as it takes; with 0 it leaves at once. A release, which knows no None,
             has no delay then.

@@ -101,7 +101,7 @@ def cases(seeds: range) -> Iterator[tuple[Guarantees, list[Happening]]]:
 
 def test_the_checker_agrees_with_the_slow_judge_on_histories_with_mistakes() -> None:
     found = Counter[Promise]()
-    for guarantees, history in cases(range(120)):
+    for guarantees, history in cases(range(200)):
         if contradicts(history):
             with pytest.raises(HistoryError, match=r"offset of happening \d+ is -?\d+; it must be greater than"):
                 check_history(history, guarantees)
@@ -266,9 +266,10 @@ def test_nothing_is_judged_in_an_empty_history() -> None:
 def test_everything_is_judged_in_a_full_history() -> None:
     full: list[Happening] = []
     claims = Guarantees()
-    for seed in range(3, 20):
+    for seed in range(3, 100):
         claims, full = recorded(Fast, seed, CALLS)
-        if {Delivered, Committed, Owned, Quiet, Connected} <= {type(happening) for happening in full}:
+        has_numbers = None not in {claims.fairness, claims.max_attempts}
+        if has_numbers and {Delivered, Committed, Owned, Quiet, Connected} <= {type(happening) for happening in full}:
             break
     checker = Checker(claims)
     assert [] == list(checker.violations(full))
