@@ -107,7 +107,7 @@ class State(StrEnum):
     SPILLED = "spilled"
     LOADING = "loading"
     IN_FLIGHT = "in_flight"  # the only state that counts as open
-    RETRY_WAIT = "retry_wait"
+    DELAYED = "delayed"  # until its deadline
     DEAD_LETTERING = "dead_lettering"
     BLOCKED = "blocked"
 
@@ -173,6 +173,8 @@ class Message:
     ended: tuple[tuple[int, str], ...] = ()  # attempt and consumer of deliveries that were not acked
     acked_late: bool = False
     gone: bool = False
+    postponed: bool = False  # what it waits for, while it is delayed: the end of a postponement, or a retry
+    reason: str | None = None  # what the last failure that named one said
 
 
 @dataclass
@@ -227,6 +229,12 @@ def require_int(parameter: str, value: object, at_least: int) -> None:
         raise ArgumentError(parameter, value, f"be an int of at least {at_least}")
 
 
+def require_reason(reason: object) -> None:
+    """Refuse what is no text, or too long."""
+    if reason is not None and (not isinstance(reason, str) or len(reason) > 500):
+        raise ArgumentError("reason", reason, "be a str of at most 500 characters, or None")
+
+
 class ModelDispatcher:
     """The slow, obvious dispatcher."""
 
@@ -258,18 +266,22 @@ class ModelDispatcher:
     # --- inputs: messages -------------------------------------------------------------------------------------------
 
     def offer(
-        self, offset: int, key: bytes | str | None, item: object = None, *, now_ms: int | None = None
+        self,
+        offset: int,
+        key: bytes | str | None,
+        item: object = None,
+        *,
+        not_before_ms: int | None = None,
+        now_ms: int | None = None,
     ) -> list[Effect]:
-        return self._call(now_ms, lambda: self._offer(offset, key, item))
+        return self._call(now_ms, lambda: self._offer(offset, key, item, not_before_ms))
 
-    def offer_many(
-        self, messages: Iterable[tuple[int, bytes | str | None, object]], *, now_ms: int | None = None
-    ) -> list[Effect]:
+    def offer_many(self, messages: Iterable[tuple[Any, ...]], *, now_ms: int | None = None) -> list[Effect]:
         def offer_each() -> None:
             new = [message for message in messages if self._is_new(message[0])]
-            self._check_waiting([Message(offset, as_key(key), item) for offset, key, item in new])
-            for offset, key, item in messages:
-                self._offer(offset, key, item)
+            self._check_waiting([Message(offset, as_key(key), item) for offset, key, item, *_ in new])
+            for message in messages:
+                self._offer(*message)
 
         return self._call(now_ms, offer_each)
 
@@ -285,29 +297,45 @@ class ModelDispatcher:
         return self._call(now_ms, ack_each, Call.ACK)
 
     def nack(
-        self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
+        self,
+        offset: int,
+        consumer: str,
+        attempt: int,
+        *,
+        delay_ms: int | None = None,
+        reason: str | None = None,
+        now_ms: int | None = None,
     ) -> list[Effect]:
         def nack() -> None:
             if delay_ms is not None:
                 require_int("delay_ms", delay_ms, 0)
+            require_reason(reason)
             if message := self._current(offset, consumer, attempt):
+                self._note_reason(message, reason)
                 self._release(message, ReleaseReason.NACKED, delay_ms)
             self._wake()
 
         return self._call(now_ms, nack, Call.NACK)
 
-    def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+    def reject(
+        self, offset: int, consumer: str, attempt: int, *, reason: str | None = None, now_ms: int | None = None
+    ) -> list[Effect]:
         def reject() -> None:
+            require_reason(reason)
             if message := self._current(offset, consumer, attempt):
+                self._note_reason(message, reason)
                 self._release(message, ReleaseReason.REJECTED)
             self._wake()
 
         return self._call(now_ms, reject, Call.REJECT)
 
-    def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+    def release(
+        self, offset: int, consumer: str, attempt: int, *, delay_ms: int = 0, now_ms: int | None = None
+    ) -> list[Effect]:
         def release() -> None:
+            require_int("delay_ms", delay_ms, 0)
             if message := self._current(offset, consumer, attempt):
-                self._release(message, ReleaseReason.RELEASED)
+                self._release(message, ReleaseReason.RELEASED, delay_ms)
             self._wake()
 
         return self._call(now_ms, release, Call.RELEASE)
@@ -746,8 +774,10 @@ class ModelDispatcher:
 
     # --- the life of a message --------------------------------------------------------------------------------------
 
-    def _offer(self, offset: int, raw_key: bytes | str | None, item: object) -> None:
+    def _offer(self, offset: int, raw_key: bytes | str | None, item: object, not_before_ms: int | None = None) -> None:  # noqa: C901  # one step for each question
         key = as_key(raw_key)
+        if not_before_ms is not None and type(not_before_ms) is not int:
+            raise ArgumentError("not_before_ms", not_before_ms, "be an int, or None")
         last = self.offered[-1] if self.offered else None
         if type(offset) is not int:
             raise OffsetOrderError(offset, last)
@@ -780,6 +810,8 @@ class ModelDispatcher:
             self.out.notices.append(Skipped(offset, key, SkipReason.UNMATCHED))
             self._tell_done(message, Ending.UNMATCHED)
         else:
+            if not_before_ms is not None and not_before_ms > self.now:
+                message.deadline = not_before_ms
             self._track(message)
 
     def _is_new(self, offset: object) -> bool:
@@ -856,9 +888,12 @@ class ModelDispatcher:
             if self._candidate(lane) is message:
                 self._examine_fully(lane)
             return
+        if message.deadline is not None:
+            message.state = State.DELAYED
         self._examine_fully(lane)
         others_waiting = self._loaded_count() - 1 - len(self._all(State.IN_FLIGHT))
-        if self.config.spill and message.state == State.QUEUED and 2 * others_waiting >= self.config.window:
+        waits = message.state in {State.QUEUED, State.DELAYED}
+        if self.config.spill and waits and 2 * others_waiting >= self.config.window:
             self._spill(message)
 
     def _spill(self, message: Message) -> None:
@@ -969,7 +1004,7 @@ class ModelDispatcher:
     def _go_on(self, message: Message, reason: ReleaseReason, delay_ms: int | None) -> int | None:
         """Wait for the retry, retry now, or give up; when it may go out again."""
         if reason not in FAILURES:
-            return self.now
+            return self._postpone(message, delay_ms) if delay_ms else self.now
         if reason == ReleaseReason.EVICTED and self.config.on_evict == OnEvict.DROP:
             self.out.notices.append(Dropped(message.offset, message.key, DropReason.EVICTED))
             self._settle(message, Ending.DROPPED)
@@ -980,9 +1015,18 @@ class ModelDispatcher:
             return None
         if delay == 0 or reason in {ReleaseReason.EVICTED, ReleaseReason.SESSION_LOST}:
             return self.now  # that the consumer is lost is not the message's fault
-        message.state = State.RETRY_WAIT
+        message.state = State.DELAYED
         message.deadline = self.now + delay
         return message.deadline
+
+    def _postpone(self, message: Message, delay_ms: int) -> int:
+        """Wait for as long as was asked for; when it may go out again."""
+        message.state, message.postponed = State.DELAYED, True
+        message.deadline = self.now + delay_ms
+        return message.deadline
+
+    def _note_reason(self, message: Message, reason: str | None) -> None:
+        message.reason = message.reason if reason is None else reason
 
     def _poison(self, message: Message) -> None:
         poison = self.config.poison
@@ -1002,7 +1046,7 @@ class ModelDispatcher:
 
     def _block(self, message: Message) -> None:
         message.state = State.BLOCKED
-        self.out.notices.append(Blocked(message.offset, message.key, message.failures))
+        self.out.notices.append(Blocked(message.offset, message.key, message.failures, message.reason))
 
     def _tell_done(self, message: Message, how: Ending) -> None:
         self.out.done.append(Done(message.offset, message.key, how))
@@ -1027,6 +1071,8 @@ class ModelDispatcher:
         """Take a payload; who reserved room for it gets it at once, if it still may."""
         lane, consumer = self._lane(message), message.reserved_by
         message.state, message.item, message.reserved_by = State.QUEUED, item, None
+        if message.deadline is not None:
+            message.state = State.DELAYED  # its time has not come yet
         self._touch(message)
         if consumer is None:
             return
@@ -1048,7 +1094,7 @@ class ModelDispatcher:
         return Deliver(message.offset, message.key, message.consumer, message.attempt, message.failures, message.item)
 
     def _dead_letter(self, message: Message) -> DeadLetter:
-        return DeadLetter(message.offset, message.key, message.attempt, message.failures, message.item)
+        return DeadLetter(message.offset, message.key, message.attempt, message.failures, message.item, message.reason)
 
     # --- consumers --------------------------------------------------------------------------------------------------
 
@@ -1122,8 +1168,12 @@ class ModelDispatcher:
                 self._end_one(timed)
 
     def _end_one(self, message: Message) -> None:
-        if message.state == State.RETRY_WAIT:
+        if message.state == State.DELAYED:
             message.state = State.QUEUED
+            message.deadline = None
+            message.postponed = False
+            self._touch(message)
+        elif message.state in {State.SPILLED, State.LOADING}:
             message.deadline = None
             self._touch(message)
         else:
@@ -1195,7 +1245,8 @@ class ModelDispatcher:
         """Send the lane's candidate out, or list the lane where it has to wait; whether a message was opened."""
         opened = False
         message = self._candidate(lane)
-        if message is None or message.state not in {State.QUEUED, State.SPILLED}:
+        not_yet = message is not None and message.state == State.SPILLED and message.deadline is not None
+        if message is None or message.state not in {State.QUEUED, State.SPILLED} or not_yet:
             self._unlist(lane)
         elif message.key in self.quarantined:
             self._examine_quarantined(lane, message)
@@ -1316,8 +1367,10 @@ class ModelDispatcher:
 
     def _reason(self, message: Message) -> BlockReason:
         lane = self._lane(message)
+        if message.attempt == 0 and message.deadline is not None and message.state in {State.DELAYED, State.SPILLED}:
+            return BlockReason.NOT_BEFORE
         own_state = {
-            State.RETRY_WAIT: BlockReason.RETRY_WAIT,
+            State.DELAYED: BlockReason.POSTPONED if message.postponed else BlockReason.RETRY_WAIT,
             State.DEAD_LETTERING: BlockReason.DEAD_LETTERING,
             State.BLOCKED: BlockReason.BLOCKED,
             State.LOADING: BlockReason.LOADING,

@@ -31,6 +31,7 @@ from keyshared._dispatch.outboxes import outbox_for
 from keyshared._dispatch.receipts import (
     Receipt,
     check_length,
+    check_reason,
     check_receipt,
     checked_receipts,
     current,
@@ -49,7 +50,7 @@ from keyshared._dispatch.snapshot import (
 )
 from keyshared._dispatch.timers import Timers
 from keyshared._dispatch.unit_gate import window_for
-from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Entry, WatchedList
+from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry, WatchedList
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
@@ -174,7 +175,9 @@ class KeySharedDispatcher(Generic[Item]):
         if drain_timeout_ms is not None and draining is not None:
             self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
         make_outbox = outbox_for(self._ledger, counts)
-        self._outbox = make_outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
+        self._outbox = make_outbox(
+            self._window, self._membership, self._endings, timers, self._drains, ack_timeout_ms=config.ack_timeout_ms
+        )
         self._outbox.resume(paused=False)
         self._now = 0
         self._epoch = 0
@@ -245,13 +248,23 @@ class KeySharedDispatcher(Generic[Item]):
 
     # messages in
 
-    def offer(self, offset: int, key: Key, item: Item = NO_ITEM, *, now_ms: int | None = None) -> list[Effect[Item]]:
+    def offer(
+        self,
+        offset: int,
+        key: Key,
+        item: Item = NO_ITEM,
+        *,
+        not_before_ms: int | None = None,
+        now_ms: int | None = None,
+    ) -> list[Effect[Item]]:
         """Take the next message of the log.
 
         Args:
             offset: Greater than any offered before.
             key: What the message is ordered by; None for nothing.
             item: A passenger that comes back with its `Deliver`.
+            not_before_ms: An instant of the same clock before which it is not delivered, and its key waits behind it.
+                One that has come says nothing, and a retry does not look at it.
 
         Returns:
             `Deliver` if it goes out at once; `Spilled` if its payload is not wanted now; `Skipped` if no consumer
@@ -261,7 +274,7 @@ class KeySharedDispatcher(Generic[Item]):
         Raises:
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
-            ArgumentError: The offset has more than 63 bits.
+            ArgumentError: The offset has more than 63 bits, or ``not_before_ms`` is no int.
             WindowFullError: `free_slots` is 0; as a `KeyFullError` or `ConsumerFullError`: `room_for` its key is.
             UnmatchedKeyError: Nobody accepts the key or nobody owns its slot, and the policy is to raise.
 
@@ -274,6 +287,8 @@ class KeySharedDispatcher(Generic[Item]):
             raise ClockError(now_ms, self._now)
         if type(key) is not bytes:
             key = key_bytes(key)
+        if not_before_ms is not None:
+            check_int("not_before_ms", not_before_ms, alternative=", or None")
         if self._membership.picky or self._admission.asks:
             if self._admission.is_known(offset):
                 self._now = now_ms
@@ -285,6 +300,8 @@ class KeySharedDispatcher(Generic[Item]):
                 return self._pass_over(
                     offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now_ms
                 )
+        if not_before_ms is not None and not_before_ms > now_ms:
+            return self._offer_later(offset, key, item, not_before_ms, now_ms)
         granted = self._window.offer(offset, key, item)
         self._now = now_ms
         return self._outbox.finish_offer(granted, now_ms)
@@ -293,8 +310,8 @@ class KeySharedDispatcher(Generic[Item]):
         """Take several messages at one instant: the effects of single offers in one list, with one state at the end.
 
         Args:
-            messages: Tuples of offset, key and passenger, at most `free_slots` of them, and of a key, or of all keys of
-                a consumer, as many as `room_for` says.
+            messages: Tuples of offset, key and passenger, and perhaps ``not_before_ms``; at most `free_slots` of them,
+                and of a key, or of all keys of a consumer, as many as `room_for` says.
 
         Returns:
             As `offer`.
@@ -306,7 +323,7 @@ class KeySharedDispatcher(Generic[Item]):
         now = checked_now(now_ms, self._now)
         batch = self._admission.check_batch(messages)
         self._now = now
-        return self._outbox.merge([self.offer(*message) for message in batch])
+        return self._outbox.merge([self.offer(*message, not_before_ms=until) for *message, until in batch])
 
     # answers
 
@@ -362,35 +379,71 @@ class KeySharedDispatcher(Generic[Item]):
         return self._outbox.merge([self.ack(*receipt) for receipt in batch], {receipt[0] for receipt in batch})
 
     def nack(
-        self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
+        self,
+        offset: int,
+        consumer: str,
+        attempt: int,
+        *,
+        delay_ms: int | None = None,
+        reason: str | None = None,
+        now_ms: int | None = None,
     ) -> list[Effect[Item]]:
         """Report that a delivery failed: the message is retried after a delay, or is poison by now. Its key waits.
 
         Args:
             delay_ms: A delay that the consumer asks for; makes the policy's longer, never shorter.
+            reason: What went wrong, in at most 500 characters: `DeadLetter`, `Blocked` and `describe` say it. None
+                keeps what was said of the failure before.
 
         Returns:
             `Released`, what the poison policy decided, and the deliveries that the freed consumer gets; `Ignored` alone
             if the receipt does not name the current delivery.
 
         Raises:
-            ArgumentError: That cannot be a receipt, or the delay is not an int of at least 0.
+            ArgumentError: That cannot be a receipt, the delay is not an int of at least 0, or the reason is no text of
+                that length.
 
         Source:
             Pulsar issue 23480: a nack must not reorder its key.
         """
         check_length("delay_ms", delay_ms, at_least=0)
+        check_reason(reason)
 
         receipt = (offset, consumer, attempt)
-        return self._end(Call.NACK, ReleaseReason.NACKED, receipt, now_ms, delay_ms)
+        return self._end(Call.NACK, ReleaseReason.NACKED, receipt, now_ms, delay_ms=delay_ms, why=reason)
 
-    def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
+    def reject(
+        self, offset: int, consumer: str, attempt: int, *, reason: str | None = None, now_ms: int | None = None
+    ) -> list[Effect[Item]]:
         """Report that no retry can help: the message is poison now. As `nack`, without the retries."""
-        return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), now_ms)
+        check_reason(reason)
+        return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), now_ms, why=reason)
 
-    def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Hand back a delivery untouched: it is delivered again, and no failure is counted. Returns as `nack`."""
-        return self._end(Call.RELEASE, ReleaseReason.RELEASED, (offset, consumer, attempt), now_ms)
+    def release(
+        self, offset: int, consumer: str, attempt: int, *, delay_ms: int = 0, now_ms: int | None = None
+    ) -> list[Effect[Item]]:
+        """Return a delivery untouched: it is delivered again, and no failure is counted.
+
+        Args:
+            delay_ms: How long the message waits, and its key behind it. `RetryPolicy.max_delay_ms` is no bound for it.
+
+        Returns:
+            As `nack`.
+
+        Raises:
+            ArgumentError: That cannot be a receipt, or the delay is not an int of at least 0.
+
+        Example:
+            >>> from keyshared.ring import HashRing
+            >>> d = KeySharedDispatcher(HashRing())
+            >>> _ = d.add_consumer("c1"), d.offer(0, "order-1")
+            >>> [released] = d.release(0, "c1", 1, delay_ms=60_000, now_ms=5)  # "ask me again in a minute"
+            >>> released.retry_at_ms, released.failures, d.why_blocked(0).reason.value
+            (60005, 0, 'postponed')
+        """
+        check_int("delay_ms", delay_ms, 0)
+        receipt = (offset, consumer, attempt)
+        return self._end(Call.RELEASE, ReleaseReason.RELEASED, receipt, now_ms, delay_ms=delay_ms)
 
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
@@ -800,7 +853,7 @@ class KeySharedDispatcher(Generic[Item]):
             ([], 'no_consumer')
         """
         entry = self._window.find(offset)
-        return None if entry is None else why_blocked(self._window, self._membership, entry)
+        return None if entry is None else why_blocked(self._window, self._membership, self._endings, entry)
 
     def describe(self, offset: int) -> Outstanding | None:
         """What is known of an outstanding message; None if it is not outstanding. O(log n)."""
@@ -879,6 +932,14 @@ class KeySharedDispatcher(Generic[Item]):
         self._window.cursor.skip(offset)
         return self._outbox.finish(notices, [], now)
 
+    def _offer_later(
+        self, offset: int, key: bytes | None, item: object, not_before_ms: int, now: int
+    ) -> list[Effect[Item]]:
+        entry = self._window.offer_later(offset, key, item, not_before_ms)
+        self._now = now
+        self._timers.start(entry, not_before_ms)
+        return self._outbox.finish([], [entry] if entry.state == SPILLED else [], now)
+
     def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
         """Find the delivery that a receipt names, if it is current, and take the time of the call."""
         now = checked_now(now_ms, self._now)
@@ -890,14 +951,21 @@ class KeySharedDispatcher(Generic[Item]):
         return explain_ignored(call, receipt, self._window.find(receipt[0]), self._endings.ended(receipt[0]))
 
     def _end(
-        self, call: Call, reason: ReleaseReason, receipt: Receipt, now_ms: int | None, delay_ms: int | None = None
+        self,
+        call: Call,
+        reason: ReleaseReason,
+        receipt: Receipt,
+        now_ms: int | None,
+        *,
+        delay_ms: int | None = None,
+        why: str | None = None,
     ) -> list[Effect[Item]]:
         """End the delivery that a receipt names, as its consumer asks."""
         entry = self._answered(call, receipt, now_ms)
         if isinstance(entry, Ignored):
             return [entry]
         notices: list[Effect] = []
-        self._endings.end(entry, reason, notices, self._now, delay_ms=delay_ms)
+        self._endings.end(entry, reason, notices, self._now, delay_ms=delay_ms, why=why)
         return self._outbox.wake(notices, self._now)
 
     def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect[Item]]:

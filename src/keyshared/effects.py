@@ -145,6 +145,8 @@ class BlockReason(StrEnum):
 
     KEY_IN_FLIGHT = "key_in_flight"  # an older message of the key is out, and the per-key limit is reached
     OLDER_WAITS = "older_waits"  # an older message of the key has not gone out yet
+    NOT_BEFORE = "not_before"  # offered for later, and that has not come yet
+    POSTPONED = "postponed"  # given back with a delay that is not over
     RETRY_WAIT = "retry_wait"
     DEAD_LETTERING = "dead_lettering"
     BLOCKED = "blocked"
@@ -198,7 +200,9 @@ def _fields_in_a_tuple(cls: type[_Value]) -> type[_Value]:
     `NamedTuple` loses the type parameter in ``match`` and ``isinstance``, as mypy understands it: every item would be
     Any.
     """
-    for name, value in vars(_named_tuple_of(cls.__name__, cls.__annotations__)).items():
+    fields = cls.__annotations__
+    defaults = [vars(cls)[name] for name in fields if name in vars(cls)]
+    for name, value in vars(_named_tuple_of(cls.__name__, fields, defaults=defaults)).items():
         if name not in _OWN:
             setattr(cls, name, value)
     return cls
@@ -263,11 +267,13 @@ class Blocked(NamedTuple):
         offset: The message.
         key: Its key.
         failures: How often it had failed.
+        reason: What the last failure that named a reason said; None if none did.
     """
 
     offset: int
     key: bytes | None
     failures: int
+    reason: str | None = None
 
 
 @_equal_by_class
@@ -356,6 +362,7 @@ class DeadLetter(_WithFields, Generic[Item_co]):
         attempt: The last delivery's number, 0 if it was never delivered (a quarantined key).
         failures: How often it failed.
         item: The passenger given to ``offer``.
+        reason: What the last failure that named a reason said; None if none did.
     """
 
     __slots__ = ()
@@ -365,6 +372,7 @@ class DeadLetter(_WithFields, Generic[Item_co]):
     attempt: int
     failures: int
     item: Item_co
+    reason: str | None = None
 
 
 @_equal_by_class

@@ -188,7 +188,7 @@ class TestRoom:
 
         assert [("skipped", 4)] == seen(journal.apply(Command(6, 0, "gone", offset=4)))
         assert [] == journal.apply(Command(7, 0, "gone", offset=4))
-        assert [3, 5] == [offset for offset, _ in state_of(journal)["unread"]]
+        assert [3, 5] == [offset for offset, _, _ in state_of(journal)["unread"]]
 
     def test_a_log_that_begins_later_leaves_nothing_of_before(self) -> None:
         told = seen(self.full().apply(Command(6, 0, "truncate", offset=5)))

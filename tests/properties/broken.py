@@ -13,6 +13,17 @@ from tests.properties.broken_admission import (
     SpillsAllTheSame,
     WaitsBeyondTheKeyLimit,
 )
+from tests.properties.broken_later import (
+    FirstDeliveryIsEarly,
+    LoadedForgetsItsTime,
+    NewerPassesThePostponed,
+    PostponedForNoLongerThanARetry,
+    PostponedGoesAtOnce,
+    PostponedNeverWakes,
+    ReasonIsLost,
+    ReasonOfAnotherMessage,
+    RipeNeverWakes,
+)
 
 from keyshared._dispatch.explain import RestartMark
 from keyshared._dispatch.ledger import Ledger
@@ -41,7 +52,7 @@ class RetryLetsNewerOnesPass(ModelDispatcher):
     """A message that waits for its retry does not hold its key (Pulsar's PIP-379)."""
 
     def _candidate(self, lane: Lane) -> Message | None:
-        passed = {State.IN_FLIGHT, State.RETRY_WAIT}
+        passed = {State.IN_FLIGHT, State.DELAYED}
         return next((message for message in self._in_lane(lane) if message.state not in passed), None)
 
 
@@ -396,7 +407,7 @@ class RetryNeverWakes(ModelDispatcher):
     """A retry that is due stays on the timer."""
 
     def _end_one(self, message: Message) -> None:
-        if message.state != State.RETRY_WAIT:
+        if message.state != State.DELAYED:
             super()._end_one(message)
 
 
@@ -493,7 +504,12 @@ class OrderOfASet(ModelDispatcher):
 
 BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.ONE_HOLDER: (MovesWithoutDraining, UnitIgnored, UnitFreedByItsFirstEnd),
-    Promise.KEY_ORDER: (PutBackAtTheTail, RetryLetsNewerOnesPass, DeadLetterLetsNewerOnesPass),
+    Promise.KEY_ORDER: (
+        PutBackAtTheTail,
+        RetryLetsNewerOnesPass,
+        DeadLetterLetsNewerOnesPass,
+        NewerPassesThePostponed,
+    ),
     Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked),
     Promise.SETTLED_ONCE: (AckNotTold, SkipNotTold, ForgetsHowItEnded, ArchiveToldTwice, MarkStandsStill),
@@ -518,7 +534,16 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         UnitEndWakesOnlyItsKey,
         UnitOfTheMapBefore,
         RetryNeverWakes,
+        PostponedNeverWakes,
+        RipeNeverWakes,
     ),
+    Promise.NOT_EARLY: (
+        PostponedGoesAtOnce,
+        PostponedForNoLongerThanARetry,
+        FirstDeliveryIsEarly,
+        LoadedForgetsItsTime,
+    ),
+    Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
     Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly, EndedObligationsStand),
     Promise.RESUME: (
         SnapshotForgetsAckedRanges,

@@ -12,6 +12,7 @@ from tests.properties.calls import Step
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
 from keyshared.dispatcher import MemberState
 from keyshared.effects import (
+    Blocked,
     BlockReason,
     DeadLetter,
     Deliver,
@@ -46,6 +47,7 @@ class OwnEffects:
         self.ended: dict[int, Sequence[tuple[int, str]]] = {}  # of what is outstanding: its ended deliveries
         self.last: dict[int, Deliver] = {}
         self.restart: Any = None  # what a restart would redo, after the call before, and its mark
+        self.said: dict[int, str] = {}  # by the last failure that named a reason
 
     def see(self, step: Step, dispatcher: Any) -> list[Violation]:
         """What the latest call breaks."""
@@ -61,6 +63,7 @@ class OwnEffects:
                 *self._endings(step),
                 *self._marks(dispatcher, known),
                 *self._late_acks(step),
+                *self._reasons(step),
                 *self._pulled(step),
                 *self._figures(step),
                 *self._loads_and_room(step, dispatcher),
@@ -171,6 +174,16 @@ class OwnEffects:
             yield Promise.FENCE, "names no delivery that was made and is remembered, and was noted"
         if was_made and ignored and not noted and not waits_for_the_host:
             yield Promise.FENCE, "names a delivery that was made and is remembered, and was refused"
+
+    def _reasons(self, step: Step) -> Iterator[tuple[Promise, str]]:
+        """What is poison says why, as its last failure that named a reason did."""
+        _, args, others = step.call
+        reason = others.get("reason")
+        if reason is not None and not any(isinstance(effect, Ignored) for effect in step.effects):
+            self.said[args[0]] = reason
+        for effect in step.effects:
+            if isinstance(effect, Blocked | DeadLetter) and effect.reason != self.said.get(effect.offset):
+                yield Promise.REASON_TRAVELS, f"{effect} says something else than the last failure"
 
     def _pulled(self, step: Step) -> Iterator[tuple[Promise, str]]:
         if step.call.name != "pull":

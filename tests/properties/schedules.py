@@ -215,7 +215,10 @@ class World:
         if self.free_slots == 0 and self.choose([True, True, True, False]):
             return self.choose([World.ack, World.oblige, World.gone])(self)
         offset = self._next_offset()
-        return self._timed("offer", offset, self._key(), _item(offset))
+        return self._timed("offer", offset, self._key(), _item(offset), **self._not_before())
+
+    def _not_before(self) -> dict[str, int]:
+        return self.choose([{}, {}, {}, {}, {"not_before_ms": self.now + 3}, {"not_before_ms": self.now + 40}])
 
     def offer_many(self) -> Call:
         messages = []
@@ -223,7 +226,7 @@ class World:
         # a batch that raises in the middle is a matter of its own
         most = 0 if self.config.unmatched == Unmatched.ERROR else min(self.free_slots, 4)
         for _ in range(self.choose(range(most + 1))):
-            messages.append((offset, self.choose(self.keys), _item(offset)))
+            messages.append((offset, self.choose(self.keys), _item(offset), *self._not_before().values()))
             offset += self.choose([1, 1, 3])
         return self._timed("offer_many", messages)
 
@@ -234,13 +237,16 @@ class World:
         return self._timed("ack_many", [self._receipt() for _ in range(self.choose([0, 1, 2, 3]))])
 
     def nack(self) -> Call:
-        return self._timed("nack", *self._receipt(), delay_ms=self.choose([None, 0, 7]))
+        return self._timed("nack", *self._receipt(), delay_ms=self.choose([None, 0, 7]), **self._reason())
 
     def reject(self) -> Call:
-        return self._timed("reject", *self._receipt())
+        return self._timed("reject", *self._receipt(), **self._reason())
 
     def release(self) -> Call:
-        return self._timed("release", *self._receipt())
+        return self._timed("release", *self._receipt(), delay_ms=self.choose([0, 0, 5, 90]))
+
+    def _reason(self) -> dict[str, str]:
+        return self.choose([{}, {}, {"reason": "refused"}, {"reason": "no\nroute \u2192 b"}])
 
     def extend(self) -> Call:
         return self._timed("extend", *self._receipt(), extend_ms=self.choose([None, 1, 25]))
@@ -330,6 +336,9 @@ class World:
                 Call("offer", (str(offset), b"a"), late),
                 Call("offer", (offset, b"a"), {"now_ms": self.now - 1}),
                 Call("ack", (offset, "x", 1), {"now_ms": self.now - 1}),
+                Call("offer", (offset, b"a"), {"not_before_ms": "soon", **late}),
+                Call("nack", ("x", 1, 1), {"reason": "x" * 501, **late}),
+                Call("release", (offset, "x", 1), {"delay_ms": -1, **late}),
                 Call("handle_timeout", kwargs={"now_ms": "soon"}),
                 Call("add_consumer", ("new",), {"limit": -1, **late}),
                 Call("remove_consumer", ("x",), {"drain_ms": -1, **late}),

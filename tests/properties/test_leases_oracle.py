@@ -218,6 +218,9 @@ class Court:
     def nack(self) -> None:
         self.call("nack", *self.some_handle(), delay_ms=self.choose([0, 0, 7]))
 
+    def release(self) -> None:
+        self.call("release", *self.some_handle(), delay_ms=self.choose([0, 0, 7]))
+
     def extend(self) -> None:
         self.call("extend", *self.some_handle(), extend_ms=self.choose([1, 9, 99, None]))
 
@@ -258,7 +261,7 @@ class Court:
 CALLS: tuple[Callable[[Court], None], ...] = (
     *(Court.offer, Court.offer, Court.offer, Court.join, Court.leave, Court.assign, Court.reserve, Court.reserve),
     *(Court.consume, Court.consume, Court.consume, Court.commit, Court.abort, Court.ack, Court.ack, Court.nack),
-    *(Court.nack, Court.extend, Court.confirm, Court.unblock_offset, Court.wait, Court.crash),
+    *(Court.nack, Court.release, Court.extend, Court.confirm, Court.unblock_offset, Court.wait, Court.crash),
 )
 
 

@@ -198,7 +198,7 @@ def of_key(window: Any, name: str, key: bytes) -> object:
 
 def of_window(choose: Choose, step: int) -> list[Call]:
     name, known, key = choose(NAMES), choose(range(max(step - 8, 0), step + 1)), choose([b"a", b"b", b"e", b"f"])
-    held = choose([State.QUEUED, State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED])
+    held = choose([State.QUEUED, State.DELAYED, State.DEAD_LETTERING, State.BLOCKED])
     return [
         *[call("offer", step, choose([key, key, None]), f"item {step}")] * 6,
         *[call(of_message, "settle", known), call(joins, name, choose([1, 2, 5]))] * 3,

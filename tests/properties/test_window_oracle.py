@@ -23,8 +23,8 @@ from keyshared.window import Consumer, Entry, InFlightWindow, Lane, State
 NAMES = ("ann", "bob", "cat")
 KEYS = (b"a1", b"a2", b"b1", b"b2", b"z1", None)
 MOVES = {
-    State.IN_FLIGHT: (State.QUEUED, State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED),
-    State.RETRY_WAIT: (State.QUEUED,),
+    State.IN_FLIGHT: (State.QUEUED, State.DELAYED, State.DEAD_LETTERING, State.BLOCKED),
+    State.DELAYED: (State.QUEUED,),
     State.DEAD_LETTERING: (State.BLOCKED,),
     State.BLOCKED: (State.QUEUED,),
 }

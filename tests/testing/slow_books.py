@@ -54,10 +54,18 @@ class Message:
     other_keys: bool = False  # told of before it was told what was published
     told_in: int = 0  # the row that tells of it first
     failures: int = 0
+    not_before_ms: int | None = None  # as somebody asked, since its last delivery
+    said: str | None = None  # by the last failure that said anything
 
     @property
     def is_kept_back(self) -> bool:
-        own_way = {HoldReason.RETRY, HoldReason.SPILLED, HoldReason.LOADING}
+        own_way = {
+            HoldReason.RETRY,
+            HoldReason.NOT_BEFORE,
+            HoldReason.POSTPONED,
+            HoldReason.SPILLED,
+            HoldReason.LOADING,
+        }
         return self.held is not None and self.held.reason not in own_way
 
     def is_surely(self, *states: str) -> bool:
@@ -195,6 +203,7 @@ class SlowBooks:
                     message.is_published, message.own_key, message.other_keys = True, key, False
                 elif offset not in self.done:
                     self.outstanding[offset] = Message(offset, key, {WAITS}, True, key, told_in=len(self.history))
+                    self.outstanding[offset].not_before_ms = happening.until_ms
                 self.published.append(offset)
                 self.told.add(offset)
             case Delivered():
@@ -218,6 +227,8 @@ class SlowBooks:
                 self.untold.discard(happening.offset)
             case Held() if message is not None:
                 message.held = happening
+                if happening.reason in {HoldReason.NOT_BEFORE, HoldReason.POSTPONED} and happening.until_ms is None:
+                    message.not_before_ms = None
             case Freed() if message is not None:
                 message.held = None
             case Connected(consumer=name, limit=limit):
@@ -263,6 +274,7 @@ class SlowBooks:
         message.can_be = {OPEN}
         message.deliveries.append(happening)
         message.held = None
+        message.not_before_ms = None
         timeout = self.claims.ack_timeout_ms
         message.due_ms = None if timeout is None or self.now is None else self.now + timeout
         place = self.place(offset, happening.key)
@@ -298,6 +310,11 @@ class SlowBooks:
             self.finish(message)
 
     def end(self, message: Message, happening: Nacked | Expired | Released) -> None:
+        if self.names(message, happening) == "last" and message.can_be & {OPEN, EXPIRED}:
+            if isinstance(happening, Released) and happening.until_ms is not None:
+                message.not_before_ms = happening.until_ms
+            if isinstance(happening, Nacked) and happening.reason is not None:
+                message.said = happening.reason
         if self.names(message, happening) == "last":
             message.failures += message.is_surely(OPEN) and not isinstance(happening, Released)
             self.give_back(message)

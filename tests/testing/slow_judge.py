@@ -125,7 +125,7 @@ class SlowJudge(SlowBooks):
 
     # --- the judgements -----------------------------------------------------------------------------------------
 
-    def delivery(self, happening: Delivered) -> Iterator[Promise]:
+    def delivery(self, happening: Delivered) -> Iterator[Promise]:  # noqa: C901  # one step for each promise
         offset, consumer = happening.offset, happening.consumer
         message, lane = self.outstanding.get(offset), self.lane(offset, happening.key)
         others = [each for each in lane if each is not message]
@@ -163,6 +163,10 @@ class SlowJudge(SlowBooks):
 
         if message is not None and self.is_spent(message):
             yield Promise.ATTEMPTS
+
+        wanted = None if message is None else message.not_before_ms
+        if wanted is not None and self.now is not None and self.now < wanted:
+            yield Promise.NOT_EARLY
 
         if self.log_is_told and (is_over or (message is not None and message.own_key != happening.key)):
             yield Promise.NO_LOSS
@@ -263,6 +267,10 @@ class SlowJudge(SlowBooks):
             yield Promise.FENCE
 
     def end_of_a_message(self, happening: Settled | DeadLettered | Dropped | Skipped) -> Iterator[Promise]:
+        known = self.outstanding.get(happening.offset)
+        is_judged = known is not None and (known.said is not None or known.is_published)
+        if isinstance(happening, DeadLettered) and is_judged and known is not None and happening.reason != known.said:
+            yield Promise.REASON_TRAVELS
         if not self.log_is_told:
             return
         message = self.outstanding.get(happening.offset)

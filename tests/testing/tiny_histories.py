@@ -41,6 +41,7 @@ __all__ = ["TinyWorld", "difference", "differences", "shortest", "tiny"]
 
 KEYS = (b"k", b"l", b"k2")
 NAMES = ("a", "b", "c")
+REASONS = (None, "x", "y")
 
 
 def first_byte(key: bytes) -> bytes:
@@ -71,7 +72,18 @@ class TinyWorld:
         # a mix of its own for each: some kinds never come, others come all the time
         self.kinds = kinds
         self.weights: list[float] = [random.choice([0, 1, 1, 3, 9]) for _ in kinds]
-        often = random.choice([self.anything, self.waiting, self.moving, self.answers, self.failing, self.queueing])
+        often = random.choice(
+            [
+                self.anything,
+                self.waiting,
+                self.moving,
+                self.answers,
+                self.failing,
+                self.queueing,
+                self.queueing,
+                self.wishing,
+            ]
+        )
         for kind in often():
             self.weights[kinds.index(kind)] += random.choice([4, 8, 30])
         self.next_offset = 0
@@ -93,6 +105,10 @@ class TinyWorld:
 
     def failing(self) -> Sequence[Callable[[], Happening]]:
         return (self.published, self.delivered, self.delivered, self.random.choice([self.nacked, self.ended]))
+
+    def wishing(self) -> Sequence[Callable[[], Happening]]:
+        self.timed = True
+        return (self.published, self.delivered, self.delivered, self.ended)
 
     def queueing(self) -> Sequence[Callable[[], Happening]]:
         # one consumer that owns two keys, and something that waits: else nothing stands in a queue in so few rows
@@ -147,7 +163,8 @@ class TinyWorld:
     def published(self) -> Happening:
         offset = self.next_offset % self.offsets if self.random.random() < 0.02 else self.next_offset
         self.next_offset = max(self.next_offset, offset) + self.random.choice([1, 1, 1, 2])
-        return Published(offset=offset, key=self.key(offset), at_ms=self.at_ms)
+        until_ms = self.random.choice([None, None, self.now + 8])
+        return Published(offset=offset, key=self.key(offset), until_ms=until_ms, at_ms=self.at_ms)
 
     def delivered(self) -> Happening:
         random = self.random
@@ -163,18 +180,23 @@ class TinyWorld:
         return Acked(counted=self.counted(), **self.delivery())
 
     def nacked(self) -> Happening:
-        return Nacked(counted=self.counted(), **self.delivery())
+        return Nacked(counted=self.counted(), reason=self.random.choice(REASONS), **self.delivery())
 
     def ended(self) -> Happening:
-        kind: type[Expired | Released] = self.random.choice([Expired, Released])
-        return kind(**self.delivery())
+        if self.random.random() < 0.5:
+            return Expired(**self.delivery())
+        until_ms = self.random.choice([None, self.now + 8, self.now + 20])
+        return Released(until_ms=until_ms, **self.delivery())
 
     def settled(self) -> Happening:
         return Settled(offset=self.offset(), reason=self.random.choice(list(SettledBy)), at_ms=self.at_ms)
 
     def given_up(self) -> Happening:
-        kind: type[DeadLettered | Dropped | Skipped] = self.random.choice([DeadLettered, Dropped, Skipped])
-        return kind(offset=self.offset(), at_ms=self.at_ms)
+        if self.random.random() < 0.4:
+            return DeadLettered(offset=self.offset(), reason=self.random.choice(REASONS), at_ms=self.at_ms)
+        if self.random.random() < 0.5:
+            return Dropped(offset=self.offset(), at_ms=self.at_ms)
+        return Skipped(offset=self.offset(), at_ms=self.at_ms)
 
     def done(self) -> Happening:
         return Done(offset=self.offset(), at_ms=self.at_ms)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from keyshared._checks import check_offset
+from keyshared._checks import check_int, check_offset
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.routing import Routing
 from keyshared._window.lanes import SPILLED
@@ -18,10 +18,10 @@ if TYPE_CHECKING:  # a dispatcher without such limits does not load it
 
 __all__ = ["Admission", "Message", "limits_for"]
 
-Message: TypeAlias = tuple[int, Key, Item]
-"""Offset, key and passenger, as ``offer_many`` takes them."""
+Message: TypeAlias = tuple[int, Key, Item] | tuple[int, Key, Item, int | None]
+"""Offset, key and passenger, and perhaps before when it shall not be delivered, as ``offer_many`` takes them."""
 
-_Keyed = tuple[int, bytes | None, Any]
+_Keyed = tuple[int, bytes | None, Any, int | None]
 
 
 class Admission:
@@ -109,22 +109,25 @@ class Admission:
         """The batch with its keys as bytes. Raises what any of its offers would, before anything has changed."""
         batch: list[_Keyed] = []
         for message in messages:
-            if not isinstance(message, tuple) or len(message) != 3:  # noqa: PLR2004  # offset, key, item
-                raise ArgumentError("message", message, "be a tuple of offset, key and item")
-            batch.append((message[0], key_bytes(message[1]), message[2]))
+            if not isinstance(message, tuple) or len(message) not in {3, 4}:
+                raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
+            not_before_ms = message[3] if len(message) > 3 else None  # noqa: PLR2004  # the optional one
+            if not_before_ms is not None:
+                check_int("not_before_ms", not_before_ms, alternative=", or None")
+            batch.append((message[0], key_bytes(message[1]), message[2], not_before_ms))
         first_new = next((i for i, message in enumerate(batch) if not self.is_known(message[0])), len(batch))
         self._check_new(batch[first_new:])
         return batch
 
     def _check_new(self, messages: list[_Keyed]) -> None:
         last = self._window.cursor.last
-        for offset, _, _ in messages:
+        for offset, _, _, _ in messages:
             if type(offset) is not int or (last is not None and offset <= last):
                 raise OffsetOrderError(offset, last)
             check_offset("offset", offset)
             last = offset
         recalls = self._window.cursor.recalls
-        new = [(offset, key) for offset, key, _ in messages if not recalls(offset)]
+        new = [(offset, key) for offset, key, _, _ in messages if not recalls(offset)]
         if len(new) > self._window.free_slots:
             raise WindowFullError(self._window.tightest_limit)
         if self._limits is not None:

@@ -40,6 +40,7 @@ _SETTLES: TypeAlias = SettleReason | SkipReason
 
 _new: Final = tuple.__new__  # builds an effect in half the time that its own constructor takes
 _REJECTED: Final = ReleaseReason.REJECTED
+_RELEASED: Final = ReleaseReason.RELEASED
 _EVICTED: Final = ReleaseReason.EVICTED
 _NO_FAILURES: Final = (ReleaseReason.RELEASED, ReleaseReason.REMOVED, ReleaseReason.DRAIN_TIMEOUT)
 _LOSSES: Final = (_EVICTED, ReleaseReason.SESSION_LOST)
@@ -53,13 +54,24 @@ class Note:
         ended: Its deliveries that have ended, oldest first: the last `REMEMBERED_DELIVERIES` of them. An ack of one of
             these is a late success; anything else was never delivered, or is forgotten.
         mark: What the end of its open delivery will count as, whichever way it ends.
+        postponed: Whether it waits because it was given back with a delay.
+        reason: What the last failure that named a reason said.
     """
 
-    __slots__ = ("ended", "mark")
+    __slots__ = ("ended", "mark", "postponed", "reason")
 
-    def __init__(self, ended: tuple[Ended, ...] = (), mark: _SETTLES | None = None) -> None:
+    def __init__(
+        self,
+        ended: tuple[Ended, ...] = (),
+        mark: _SETTLES | None = None,
+        *,
+        postponed: bool = False,
+        reason: str | None = None,
+    ) -> None:
         self.ended = ended
         self.mark = mark
+        self.postponed = postponed
+        self.reason = reason
 
 
 class Endings:
@@ -91,9 +103,19 @@ class Endings:
         self.blocked: dict[bytes | None, dict[int, Entry]] = {}
 
     def end(
-        self, entry: Entry, reason: ReleaseReason, notices: list[Effect], now: int, *, delay_ms: int | None = None
+        self,
+        entry: Entry,
+        reason: ReleaseReason,
+        notices: list[Effect],
+        now: int,
+        *,
+        delay_ms: int | None = None,
+        why: str | None = None,
     ) -> None:
-        """End an open delivery in any way but by its ack, and decide what becomes of its message."""
+        """End an open delivery in any way but by its ack, and decide what becomes of its message.
+
+        ``delay_ms`` and ``why`` are what its consumer says: how long it shall wait, and what went wrong.
+        """
         entry.deadline = None
         holder: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has a consumer
         note = self.notes.get(entry.offset)
@@ -104,6 +126,7 @@ class Endings:
             self._settle_as(note.mark, entry, notices)
             return
         note.ended = (*note.ended[1 - REMEMBERED_DELIVERIES :], (entry.attempt, holder.name))
+        note.reason = note.reason if why is None else why
         delay = self._delay_after(reason, entry, delay_ms)
         retry_at = None if delay is None else now + delay
         fields = (entry.offset, holder.name, entry.attempt, reason, entry.failures, retry_at)
@@ -113,7 +136,8 @@ class Endings:
         elif delay == 0:
             self._window.move(entry, State.QUEUED)
         else:
-            self._window.move(entry, State.RETRY_WAIT)
+            note.postponed = reason is _RELEASED
+            self._window.move(entry, State.DELAYED)
             self._timers.start(entry, now + delay)
         if self._counts is not None and entry.state != State.SETTLED:
             self._counts.begin(entry.key)
@@ -163,6 +187,16 @@ class Endings:
         note = self.notes.get(offset)
         return () if note is None else note.ended
 
+    def reason_of(self, offset: int) -> str | None:
+        """Return what the last failure of an outstanding message that named a reason said."""
+        note = self.notes.get(offset)
+        return None if note is None else note.reason
+
+    def is_postponed(self, entry: Entry) -> bool:
+        """Whether a message waits because it was given back with a delay."""
+        note = self.notes.get(entry.offset)
+        return note is not None and note.postponed
+
     def settle(self, entry: Entry, how: Ending) -> None:
         """Settle a message in any state and forget all that was noted about it."""
         if self._ledger is not None:
@@ -176,16 +210,19 @@ class Endings:
         self._window.remove(entry)
 
     def due(self, entry: Entry, notices: list[Effect], now: int) -> None:
-        """The deadline of a message has come: its delivery timed out, or its retry may go out."""
+        """The deadline of a message has come: its delivery timed out, or it has waited long enough."""
         if entry.state == State.IN_FLIGHT:
             self.end(entry, ReleaseReason.ACK_TIMEOUT, notices, now)
-        elif entry.state == State.RETRY_WAIT:
-            self._window.move(entry, State.QUEUED)
+        else:
+            note = self.notes.get(entry.offset)
+            if note is not None:
+                note.postponed = False
+            self._window.ripen(entry)
 
     def _delay_after(self, reason: ReleaseReason, entry: Entry, delay_ms: int | None) -> int | None:
         """Count the failure, if it is one; return how long the message waits now, None if it is given up."""
         if reason in _NO_FAILURES:
-            return 0
+            return delay_ms or 0
         entry.failures += 1
         if reason is _REJECTED or self._drops(reason):
             return None
@@ -231,4 +268,4 @@ class Endings:
     def _block(self, entry: Entry, notices: list[Effect]) -> None:
         self._window.move(entry, State.BLOCKED)
         self.blocked.setdefault(entry.key, {})[entry.offset] = entry
-        notices.append(Blocked(entry.offset, entry.key, entry.failures))
+        notices.append(Blocked(entry.offset, entry.key, entry.failures, self.reason_of(entry.offset)))

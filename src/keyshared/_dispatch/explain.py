@@ -23,7 +23,6 @@ __all__ = [
 ]
 
 _OWN_REASONS: Final = {
-    State.RETRY_WAIT: BlockReason.RETRY_WAIT,
     State.DEAD_LETTERING: BlockReason.DEAD_LETTERING,
     State.BLOCKED: BlockReason.BLOCKED,
     State.LOADING: BlockReason.LOADING,
@@ -54,9 +53,10 @@ class Outstanding(NamedTuple):
         attempt: Deliveries so far.
         failures: How many of them failed.
         loaded: Whether its payload is, or will be, in memory.
-        deadline_ms: When its delivery times out or its retry is due; None if it waits for something else.
+        deadline_ms: When its delivery times out or its wait is over; None if it waits for something without an end.
         blocking: What it waits for; None while it is in flight.
         ended: Its last deliveries that have ended, attempt and consumer, oldest first: a late ack of these counts.
+        reason: What the last failure that named a reason said.
     """
 
     offset: int
@@ -67,6 +67,7 @@ class Outstanding(NamedTuple):
     deadline_ms: int | None
     blocking: Blocking | None
     ended: tuple[Ended, ...] = ()
+    reason: str | None = None
 
 
 def describe(window: InFlightWindow, membership: Membership, endings: Endings, entry: Entry) -> Outstanding:
@@ -78,17 +79,22 @@ def describe(window: InFlightWindow, membership: Membership, endings: Endings, e
         failures=entry.failures,
         loaded=entry.state != State.SPILLED,
         deadline_ms=entry.deadline,
-        blocking=why_blocked(window, membership, entry),
+        blocking=why_blocked(window, membership, endings, entry),
         ended=endings.ended(entry.offset),
+        reason=endings.reason_of(entry.offset),
     )
 
 
-def why_blocked(  # noqa: PLR0911  # one return for each reason
-    window: InFlightWindow, membership: Membership, entry: Entry
+def why_blocked(  # noqa: C901, PLR0911  # one return for each reason
+    window: InFlightWindow, membership: Membership, endings: Endings, entry: Entry
 ) -> Blocking | None:
     """What an outstanding message waits for, or None if it is in flight. O(log n)."""
     if entry.state == State.IN_FLIGHT:
         return None
+    if entry.state == State.DELAYED or (entry.state == State.SPILLED and entry.deadline is not None):
+        if entry.attempt == 0:
+            return Blocking(BlockReason.NOT_BEFORE)
+        return Blocking(BlockReason.POSTPONED if endings.is_postponed(entry) else BlockReason.RETRY_WAIT)
     own = _OWN_REASONS.get(State(entry.state))
     if own is not None:
         return Blocking(own, entry.consumer.name if own is BlockReason.LOADING and entry.consumer else None)
@@ -176,7 +182,7 @@ class DispatcherStats:
         in_flight: Those that are at a consumer.
         loaded: Those whose payload is, or will be, in memory.
         spilled: Those whose payload was dropped.
-        retry_wait: Those that wait for their retry.
+        delayed: Those that wait for an instant: their retry, or the end of a delay.
         dead_lettering: Those whose dead letter is being written.
         blocked: Those that wait for `unblock` or `park`.
         keys: Keys that have an outstanding message.
@@ -194,7 +200,7 @@ class DispatcherStats:
     in_flight: int
     loaded: int
     spilled: int
-    retry_wait: int
+    delayed: int
     dead_lettering: int
     blocked: int
     keys: int
@@ -216,7 +222,7 @@ def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> Dispa
         in_flight=window.loaded - window.waiting,
         loaded=window.loaded,
         spilled=outstanding - window.loaded,
-        retry_wait=window.held[State.RETRY_WAIT],
+        delayed=window.held[State.DELAYED],
         dead_lettering=window.held[State.DEAD_LETTERING],
         blocked=window.held[State.BLOCKED],
         keys=len(window.lanes),

@@ -5,13 +5,14 @@ from typing import Any, Final
 
 from keyshared._checks import require
 from keyshared._dispatch.drain_deadlines import DrainDeadlines
+from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Load, Resumed, Spilled
 from keyshared.window import InFlightWindow
 
-__all__ = ["Outbox", "dead_letter", "delivery", "load"]
+__all__ = ["Outbox", "delivery", "load"]
 
 _RANKS: Final[dict[type[Effect], int]] = {Done: 1, DeadLetter: 2, Load: 3, Deliver: 4}
 _STATES: Final = frozenset({CursorAdvanced, Resumed})
@@ -24,6 +25,7 @@ class Outbox:
     Args:
         window: Whose grants these are.
         membership: Told to forget consumers whose drain is over.
+        endings: Knows why messages failed.
         timers: Where the ack timeouts of deliveries are started.
         drains: Told when lanes begin or end to drain; None if drains have no deadline.
         ack_timeout_ms: How long a delivery may stay open; None for ever.
@@ -37,6 +39,7 @@ class Outbox:
         "_ack_timeout_ms",
         "_cursor",
         "_drains",
+        "_endings",
         "_membership",
         "_resume_at",
         "_timers",
@@ -49,13 +52,16 @@ class Outbox:
         self,
         window: InFlightWindow,
         membership: Membership,
+        endings: Endings,
         timers: Timers,
         drains: DrainDeadlines | None,
+        *,
         ack_timeout_ms: int | None,
     ) -> None:
         self._window = window
         self._cursor = window.cursor
         self._membership = membership
+        self._endings = endings
         self._timers = timers
         self._drains = drains
         self._ack_timeout_ms = ack_timeout_ms
@@ -92,7 +98,7 @@ class Outbox:
             else:
                 others.append(entry)
         if others is not None:
-            out[place:place] = _other_obligations(others)
+            out[place:place] = self._other_obligations(others)
         window, cursor = self._window, self._cursor
         if window.emptied:
             self._membership.reap()
@@ -147,7 +153,7 @@ class Outbox:
     def outstanding(self) -> list[Effect[Any]]:
         """Every obligation that is not met: dead letters, loads, deliveries, each in offset order. O(n)."""
         entries = self._window.outstanding()
-        archive = [dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
+        archive = [self._dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
         loads = [load(entry) for entry in entries if entry.state == LOADING]
         return [*archive, *loads, *(delivery(entry) for entry in entries if entry.state == IN_FLIGHT)]
 
@@ -176,6 +182,16 @@ class Outbox:
         require(self.paused or free, "there is a pause while there is no room")
         require(not self.paused or free < self._window.capacity - self._resume_at, "a pause ends with a quarter free")
 
+    def _dead_letter(self, entry: Entry) -> DeadLetter[Any]:
+        reason = self._endings.reason_of(entry.offset)
+        return DeadLetter(entry.offset, entry.key, entry.attempt, entry.failures, entry.item, reason)
+
+    def _other_obligations(self, entries: list[Entry]) -> list[Effect[Any]]:
+        """Spill notices, dead letters and loads; a message that was settled within the call is passed over."""
+        spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == SPILLED]
+        archive: list[Effect] = [self._dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
+        return spilled + archive + [load(entry) for entry in entries if entry.state == LOADING]
+
     def _is_unmet(self, effect: Effect) -> bool:
         """False for an obligation that has ended; notices always hold."""
         return type(effect) not in _RANKS or self.is_current(effect)
@@ -193,21 +209,9 @@ def delivery(entry: Entry) -> Deliver[Any]:
     return Deliver(entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)
 
 
-def dead_letter(entry: Entry) -> DeadLetter[Any]:
-    """What a message that is being archived asks for."""
-    return DeadLetter(entry.offset, entry.key, entry.attempt, entry.failures, entry.item)
-
-
 def load(entry: Entry) -> Load:
     """What a message that is being loaded asks for."""
     return Load(entry.offset, entry.key)
-
-
-def _other_obligations(entries: list[Entry]) -> list[Effect[Any]]:
-    """Spill notices, dead letters and loads; a message that was settled within the call is passed over."""
-    spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == SPILLED]
-    archive: list[Effect] = [dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
-    return spilled + archive + [load(entry) for entry in entries if entry.state == LOADING]
 
 
 def _rank(effect: Effect) -> int:

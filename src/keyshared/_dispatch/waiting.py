@@ -57,9 +57,9 @@ class WaitingCounts:
         self._asked = self._routing.owner
         self._counts = self._recounted()
 
-    def outbox(self, *others: Any) -> "CountingOutbox":  # noqa: ANN401  # what an outbox takes
+    def outbox(self, *others: Any, **settings: Any) -> "CountingOutbox":  # noqa: ANN401  # what an outbox takes
         """Make the outbox that keeps these counts."""
-        return CountingOutbox(self, *others)
+        return CountingOutbox(self, *others, **settings)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` if something else is counted than waits. For tests; O(outstanding)."""
@@ -144,8 +144,8 @@ class WaitingLimits:
 class CountingOutbox(Outbox):
     """An outbox that counts what no longer waits: every delivery comes by here."""
 
-    def __init__(self, counts: WaitingCounts, *others: Any) -> None:  # noqa: ANN401  # what an outbox takes
-        super().__init__(*others)
+    def __init__(self, counts: WaitingCounts, *others: Any, **settings: Any) -> None:  # noqa: ANN401  # what an outbox takes
+        super().__init__(*others, **settings)
         self._counts = counts
 
     def resume(self, *, paused: bool) -> None:

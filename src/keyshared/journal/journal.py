@@ -97,7 +97,7 @@ class Journal:
         self._seen: list[list[int]] = []  # first and last of each stretch of sequences without a gap, in order
         self._seen_forgotten = False  # stretches below the first one
         self._last: int | None = None  # the greatest offset that the dispatcher has taken
-        self._unread: OrderedDict[int, bytes | None] = OrderedDict()
+        self._unread: OrderedDict[int, tuple[bytes | None, int | None]] = OrderedDict()  # key, and not before when
 
     @classmethod
     def from_bytes(
@@ -149,8 +149,8 @@ class Journal:
             "seen_forgotten": self._seen_forgotten,
             "position": self._position,
             "unread": [
-                [offset, None if key is None else b64encode(key).decode("ascii")]
-                for offset, key in self._unread.items()
+                [offset, None if key is None else b64encode(key).decode("ascii"), not_before_ms]
+                for offset, (key, not_before_ms) in self._unread.items()
             ],
             "dispatcher": self._dispatcher.snapshot(),
         }
@@ -312,11 +312,11 @@ class Journal:
         self._dispatcher = KeySharedDispatcher.restore(dispatcher.raw, placement, config, now_ms=self._now)
         self._last = dispatcher.field("last").maybe(Reader.integer)
         for message in data.field("unread").items():
-            offset, key = message.items(2)
+            offset, key, not_before_ms = message.items(3)
             newest = self._newest
             if newest is not None and offset.offset() <= newest:
                 raise offset.refuse(f"be greater than {newest}")
-            self._unread[offset.offset()] = key.maybe(Reader.binary)
+            self._unread[offset.offset()] = key.maybe(Reader.binary), not_before_ms.maybe(Reader.integer)
 
     def _load_seen(self, data: Reader) -> None:
         self._seen_forgotten = data.field("seen_forgotten").flag()
@@ -358,9 +358,11 @@ class Journal:
         if type(offset) is not int or (newest is not None and offset <= newest):
             raise OffsetOrderError(offset, newest)
         check_offset("offset", offset)
+        wait_ms = command.duration_ms
+        not_before_ms = None if wait_ms is None else self._now + check_int("duration_ms", wait_ms, 0, ", or None")
         start = self._dispatcher.config.start
         if start is None or offset >= start:  # what lies below counts as settled
-            self._unread[offset] = key
+            self._unread[offset] = key, not_before_ms
             if self._dispatcher.free_slots:
                 return []
         told = [] if offset in self._unread else self._done(offset, key, Ending.EARLIER)
@@ -388,9 +390,9 @@ class Journal:
                 loads.append(effect.offset)
 
     def _offer_next(self, out: list[OutcomeRow]) -> list[Effect]:
-        offset, key = self._unread.popitem(last=False)
+        offset, (key, not_before_ms) = self._unread.popitem(last=False)
         try:
-            effects = self._dispatcher.offer(offset, key, now_ms=self._now)
+            effects = self._dispatcher.offer(offset, key, not_before_ms=not_before_ms, now_ms=self._now)
         except InvariantError:
             raise
         except KeySharedError as error:
@@ -400,7 +402,7 @@ class Journal:
         return effects
 
     def _skip(self, offset: int) -> list[Effect]:
-        key = self._unread.pop(offset)
+        key = self._unread.pop(offset)[0]
         return [Skipped(offset, key, SkipReason.GONE), *self._done(offset, key, Ending.GONE)]
 
     def _skip_before(self, before: int) -> Iterator[Effect]:

@@ -202,9 +202,14 @@ class LeaseLedger:
         """End a reservation; nothing is counted."""
         return self.merged(*[self._release(delivery) for delivery in list(grant.deliveries.values())])
 
-    def fail(self, delivery: Deliver[Any], delay_ms: int) -> list[Effect[Any]]:
+    def fail(self, delivery: Deliver[Any], delay_ms: int, reason: str | None = None) -> list[Effect[Any]]:
         """End the lease of a message; the delivery has counted."""
-        return self.note(self.dispatcher.nack(*delivery.receipt, delay_ms=delay_ms, now_ms=self.now))
+        told = self.dispatcher.nack(*delivery.receipt, delay_ms=delay_ms, reason=reason, now_ms=self.now)
+        return self.note(told)
+
+    def postpone(self, delivery: Deliver[Any], delay_ms: int) -> list[Effect[Any]]:
+        """End the lease of a message; nothing is counted."""
+        return self.note(self.dispatcher.release(*delivery.receipt, delay_ms=delay_ms, now_ms=self.now))
 
     def leave(self, consumer: str, reason: ReleaseReason) -> list[Effect[Any]]:
         """End all that a consumer holds: its leases have counted, its reservations have not."""

@@ -14,6 +14,7 @@ from typing import Final, Self
 from keyshared import placement as placements
 from keyshared._checks import check_int, check_kind, check_offset
 from keyshared._dispatch.members import MemberState
+from keyshared._dispatch.receipts import check_reason
 from keyshared._dispatch.snapshot import Reader
 from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher
 from keyshared.effects import (
@@ -187,6 +188,7 @@ class LeaseQueue(LeaseObligations[Item]):
         item: Item = NO_ITEM,
         *,
         producer: Produced | None = None,
+        not_before_ms: int | None = None,
         now_ms: int | None = None,
     ) -> LeaseAnswer[Duplicate | None, Item]:
         """Put a message into the queue.
@@ -197,6 +199,7 @@ class LeaseQueue(LeaseObligations[Item]):
             item: A passenger that comes back in its lease.
             producer: Who sent it, and a number that rises strictly; a number seen before makes it a duplicate. Not
                 asked of messages that the queue knew before a restart.
+            not_before_ms: An instant of the same clock before which it is not leased, and its key waits behind it.
 
         Returns:
             None, or `Duplicate`: the offset was not used. `Spilled` is among the effects if the item is not wanted
@@ -206,14 +209,16 @@ class LeaseQueue(LeaseObligations[Item]):
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
             WindowFullError: `free_slots` is 0; as a `KeyFullError` or `ConsumerFullError`: `room_for` its key is.
-            ArgumentError: ``producer`` is no pair of a text and an int.
+            ArgumentError: ``producer`` is no pair of a text and an int, or ``not_before_ms`` no int.
         """
         now = self._ledger.checked_now(now_ms)
+        if not_before_ms is not None:
+            check_int("not_before_ms", not_before_ms, alternative=", or None")
         last = None if producer is None else self._producers.repeated(producer)
         is_new = self._ledger.is_new(offset)
         if is_new and producer is not None and last is not None:
             return LeaseAnswer(Duplicate(*producer, last), self._at(now))
-        effects = self._dispatcher.offer(offset, key, item, now_ms=now)
+        effects = self._dispatcher.offer(offset, key, item, not_before_ms=not_before_ms, now_ms=now)
         if is_new:
             self._ledger.offered(offset)
             if producer is not None:
@@ -409,9 +414,39 @@ class LeaseQueue(LeaseObligations[Item]):
         return LeaseAnswer([self._ledger.invalid(*handle) for handle in rest], effects)
 
     def nack(
-        self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
+        self,
+        offset: int,
+        lease_id: int,
+        *,
+        delay_ms: int = 0,
+        reason: str | None = None,
+        now_ms: int | None = None,
     ) -> LeaseAnswer[InvalidHandle | None, Item]:
         """End a delivery that failed: the message comes back after a delay, or is poison by now. Its key waits.
+
+        Args:
+            delay_ms: How long it waits.
+            reason: What went wrong, in at most 500 characters, for `DeadLetter` and `Blocked`. None keeps what was said
+                of the failure before.
+
+        Returns:
+            None, or `InvalidHandle`.
+
+        Raises:
+            ArgumentError: That cannot be a handle, the delay is not an int of at least 0, or the reason is no text of
+                that length.
+        """
+        check_int("delay_ms", delay_ms, 0)
+        check_reason(reason)
+        effects, delivery = self._leased(offset, lease_id, now_ms)
+        if delivery is None:
+            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
+        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.fail(delivery, delay_ms, reason)))
+
+    def release(
+        self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
+    ) -> LeaseAnswer[InvalidHandle | None, Item]:
+        """Return a message of a lease untouched: it is leased again, and no delivery is counted. Its key waits.
 
         Args:
             delay_ms: How long it waits.
@@ -426,7 +461,7 @@ class LeaseQueue(LeaseObligations[Item]):
         effects, delivery = self._leased(offset, lease_id, now_ms)
         if delivery is None:
             return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.fail(delivery, delay_ms)))
+        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.postpone(delivery, delay_ms)))
 
     def extend(
         self, offset: int, lease_id: int, *, extend_ms: int | None = None, now_ms: int | None = None

@@ -132,7 +132,7 @@ class LeaseReading(Generic[Item]):
             retained=0 if keep_from is None or tail is None else tail + 1 - keep_from,
             leased=below.in_flight - reserved,
             reserved=reserved,
-            delayed=below.retry_wait,
+            delayed=below.delayed,
             blocked=below.blocked,
             dead_lettering=below.dead_lettering,
             spilled=below.spilled,

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from keyshared._checks import check_callable, check_int
-from keyshared.dispatcher import Message as Row
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key
 from keyshared.run.executors import InExecutors
@@ -97,7 +96,7 @@ class AsyncRunner(Host[Message]):
         """Take the next message of a log; wait while there is no room for it. As `ThreadRunner.submit`."""
         await self._take(log, offset, key, message)
 
-    async def submit_many(self, log: str, messages: Iterable[Row[Message]]) -> None:
+    async def submit_many(self, log: str, messages: Iterable[tuple[int, Key, Message]]) -> None:
         """Take several messages of a log, each an offset, a key and a message: as `submit` for one after another."""
         for offset, key, message in messages:
             await self._take(log, offset, key, message)

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Final, Self
 
 from keyshared._checks import check_callable, check_int
-from keyshared.dispatcher import Message as Row
 from keyshared.hashing.named import Key
 from keyshared.run.actions import Commit, LoadMany, WriteLetter
 from keyshared.run.executors import InExecutors
@@ -109,7 +108,7 @@ class ThreadRunner(Host[Message]):
             self._take(log, offset, key, message)
             self._has_more()
 
-    def submit_many(self, log: str, messages: Iterable[Row[Message]]) -> None:
+    def submit_many(self, log: str, messages: Iterable[tuple[int, Key, Message]]) -> None:
         """Take several messages of a log, each an offset, a key and a message: as `submit` for one after another."""
         rows = list(messages)  # outside the lock: reading them may take its time
         with self._guard:

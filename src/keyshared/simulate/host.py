@@ -226,7 +226,7 @@ class Host:
         self.apply(others)
 
     def _archived(self, letter: DeadLetter) -> None:
-        offset, key, attempt, failures, _ = letter
+        offset, key, attempt, failures, _, _ = letter
         effects = self.dispatcher.dead_lettered(offset, now_ms=self.now)
         stays = any(isinstance(effect, Blocked) and effect.offset == offset for effect in effects)
         event = Event.ARCHIVED if stays else Event.DEAD_LETTERED
@@ -292,7 +292,7 @@ class Host:
         )
 
     def _see_blocked(self, effect: Blocked) -> None:
-        offset, key, failures = effect
+        offset, key, failures, _ = effect
         self.blocked.setdefault(key, []).append(offset)
         self.tell(Event.BLOCKED, offset=offset, key=key, failures=failures)
 
@@ -302,7 +302,7 @@ class Host:
         self.tell(_SETTLING[type(effect)], offset=offset, key=key, reason=reason)
 
     def _see_dead_letter(self, effect: DeadLetter) -> None:
-        offset, key, attempt, failures, _ = effect
+        offset, key, attempt, failures, _, _ = effect
         self.tell(Event.DEAD_LETTERING, offset=offset, key=key, attempt=attempt, failures=failures)
         self._schedule(self._plan.archive_ms, None, effect)
 

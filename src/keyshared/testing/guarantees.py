@@ -27,6 +27,8 @@ class Promise(StrEnum):
     PROGRESS = "progress"
     FENCE = "fence"
     ATTEMPTS = "attempts"
+    NOT_EARLY = "not-early"
+    REASON_TRAVELS = "reason-travels"
     RESUME = "resume"
     DETERMINISM = "determinism"
 

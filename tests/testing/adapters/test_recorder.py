@@ -33,6 +33,7 @@ from keyshared.testing.history import (
     PlacementChanged,
     Published,
     Quiet,
+    Released,
     Settled,
     SettledBy,
 )
@@ -132,6 +133,35 @@ def test_a_retry_is_held_until_the_policy_says_so() -> None:
         Delivered(offset=0, key=K, consumer="a", attempt=2, at_ms=140),
         Nacked(offset=0, consumer="a", attempt=2, counted=True, at_ms=141),
         Held(offset=0, reason=HoldReason.RETRY, until_ms=441, at_ms=141),
+    ] == since(mine, start)
+
+
+def test_what_was_postponed_is_held_as_long_as_was_asked_for() -> None:
+    mine = recorder()
+    mine.offer(0, "k", now_ms=0)
+    start = len(mine.history)
+    mine.release(0, "a", 1, delay_ms=50)
+    mine.release(0, "a", 1, delay_ms=50)
+    mine.restarted(KeySharedDispatcher.restore(mine.snapshot(), HashRing(), mine.config, now_ms=0))
+    assert [
+        Released(offset=0, consumer="a", attempt=1, reason="released", until_ms=50, at_ms=0),
+        Held(offset=0, reason=HoldReason.POSTPONED, until_ms=50, at_ms=0),
+        Nacked(offset=0, consumer="a", attempt=1, counted=False, at_ms=0),
+        Held(offset=0, reason=HoldReason.POSTPONED, at_ms=0),
+    ] == since(mine, start)
+
+
+def test_a_reason_is_followed_to_the_dead_letter() -> None:
+    mine = recorder(poison=Poison.DEAD_LETTER)
+    mine.offer(0, "k", now_ms=0)
+    start = len(mine.history)
+    mine.reject(0, "a", 1, reason="refused")
+    mine.dead_lettered(0)
+    assert [
+        Nacked(offset=0, consumer="a", attempt=1, counted=True, reason="refused", at_ms=0),
+        Held(offset=0, reason=HoldReason.DEAD_LETTERING, at_ms=0),
+        DeadLettered(offset=0, reason="refused", at_ms=0),
+        Committed(resume_offset=1, at_ms=0),
     ] == since(mine, start)
 
 

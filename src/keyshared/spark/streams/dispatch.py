@@ -61,6 +61,7 @@ COMMAND_SCHEMA: Final = StructType(
         StructField("weight", LongType()),
         StructField("filters", ArrayType(StringType())),
         StructField("resumed", BooleanType()),
+        StructField("reason", StringType()),
     ]
 )
 """The columns that are read, the fields of `keyshared.journal.Command`; all but the first four may be missing."""

@@ -100,7 +100,7 @@ class WindowDriver(Driver):
         entry = self._open(consumer, delivery)
         if entry is None:
             return False
-        self.window.move(entry, State.RETRY_WAIT)
+        self.window.move(entry, State.DELAYED)
         self.retries.append((self.now + self.retry_ms, entry))
         self._apply(self.window.wake())
         return True

@@ -60,6 +60,7 @@ __all__ = ["Books"]
 _Apply: TypeAlias = Callable[..., None]  # each takes its own kind of happening
 
 _WHOLE_LOG: Final = b""
+_ASKED_FOR: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED})
 
 
 class Books:
@@ -233,6 +234,7 @@ class Books:
             message.key = happening.key
         elif not self.early.told or offset not in self.early:  # or even done
             message = self._add(seen, offset, happening.key, previous)
+            message.asked = None if happening.until_ms is None else seen
             self._list(message)
         if self.early.told:
             self.early.published(offset)
@@ -287,6 +289,7 @@ class Books:
         message.is_open, message.consumer, message.attempt = True, name, happening.attempt
         message.since = message.delivered = seen
         message.can_wait = message.presumed = False
+        message.asked = None
         lane = message.lane
         lane.open += 1
         lane.turn = self.position
@@ -450,7 +453,16 @@ class Books:
         if message is not None:
             found = standing(message, happening.consumer, happening.attempt)
             message.failed += found is Standing.CURRENT and type(happening) is not Released
+            if found in {Standing.CURRENT, Standing.UNSURE}:
+                self._note_wishes(message, happening, seen)
             self._end_of(message, found, seen)
+
+    def _note_wishes(self, message: Message, happening: Nacked | Expired | Released, seen: Seen) -> None:
+        """Remember what whoever ended a delivery wants to be kept to."""
+        if isinstance(happening, Released) and happening.until_ms is not None:
+            message.asked = seen
+        elif isinstance(happening, Nacked) and happening.reason is not None:
+            message.named = seen
 
     def _answer(self, seen: Seen, happening: Settled | DeadLettered | Dropped | Skipped) -> None:
         message = self.messages.get(happening.offset)
@@ -476,6 +488,8 @@ class Books:
         if message is not None:
             self._unhold(message)
             message.held = seen
+            if happening.reason in _ASKED_FOR and happening.until_ms is None:
+                message.asked = None  # by whatever clock it was
             self.spilled += happening.reason is HoldReason.SPILLED
             self.loading += happening.reason is HoldReason.LOADING
             self.changed[message.lane.id] = message.lane

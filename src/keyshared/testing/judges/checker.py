@@ -6,6 +6,7 @@ from typing import Final, get_args
 from keyshared.testing.errors import GuaranteesError
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
 from keyshared.testing.history import Happening
+from keyshared.testing.judges.asked_promises import NotEarly, ReasonTravels
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import Affinity, Bounds, Fence, KeyOrder, MinimalMove, OneHolder
 from keyshared.testing.judges.fairness import Fairness
@@ -34,7 +35,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         Attempts,
         Fairness,
     ),
-    Progress,
+    *(NotEarly, ReasonTravels, Progress),
 )
 _NEVER_JUDGED: Final = {
     Promise.RESUME: "it shows only where the history after a restart is compared with the one without",
