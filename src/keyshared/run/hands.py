@@ -1,17 +1,37 @@
-"""What the threads of a runner wait for: a run, a call that is to be made, a moment."""
+"""The threads of a runner, and what they wait for: a run, a call that is to be made, a moment."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from queue import SimpleQueue
-from threading import Condition, Lock
+from threading import Condition, Lock, Thread, current_thread
 from typing import Generic, TypeVar
 
 from keyshared.run.log import Run
 
-__all__ = ["Calls", "Sleeper", "Todo"]
+__all__ = ["Calls", "Crew", "Sleeper", "Todo"]
 
 Message = TypeVar("Message")
 Asked = TypeVar("Asked")
+
+
+class Crew:
+    """Threads that are started once, and do not keep a program from ending."""
+
+    def __init__(self) -> None:
+        self._threads: list[Thread] = []
+
+    def begin(self, works: Iterable[Callable[[], None]]) -> None:
+        """Start a thread for each, if that was not done."""
+        if not self._threads:
+            self._threads += [Thread(target=work, name="keyshared", daemon=True) for work in works]
+            for thread in self._threads:
+                thread.start()
+
+    def join(self) -> None:
+        """Wait for the end of all but the calling one."""
+        for thread in self._threads:
+            if thread is not current_thread():
+                thread.join()
 
 
 class Todo(Generic[Message]):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from threading import Condition, Lock, Thread, current_thread
 from types import TracebackType
 from typing import Final, Self
 
@@ -11,7 +10,8 @@ from keyshared.dispatcher import Message as Row
 from keyshared.hashing.named import Key
 from keyshared.run.actions import Commit, LoadMany, WriteLetter
 from keyshared.run.executors import InExecutors
-from keyshared.run.hands import Calls, Sleeper, Todo
+from keyshared.run.guard import Guard
+from keyshared.run.hands import Calls, Crew, Sleeper, Todo
 from keyshared.run.host import Asked, Host, Message, now_ms
 from keyshared.run.log import Run
 from keyshared.run.values import Hooks, Letter, RunnerConfig
@@ -68,10 +68,10 @@ class ThreadRunner(Host[Message]):
         hooks: Hooks | None = None,
         config: RunnerConfig | None = None,
     ) -> None:
-        lock = Lock()
+        self._lock = Guard()
         super().__init__(
             {"commit": commit, "dead_letter": dead_letter, "load": load, "executor": executor},
-            lock,
+            self._lock,
             hooks=hooks,
             config=config,
             has_queue=True,
@@ -80,12 +80,10 @@ class ThreadRunner(Host[Message]):
         check_callable("handle", handle, "a message")
         self._executors = None if executor is None else InExecutors(executor, handle)
         self._handle = handle if self._executors is None else self._executors
-        self._todo: Todo[Message] = Todo(lock)
-        self._sleeper = Sleeper(lock)
-        self._news = Condition(lock)
-        self._waiting = 0  # calls that wait for room, or for an end
+        self._todo: Todo[Message] = Todo(self._lock.lock)
+        self._sleeper = Sleeper(self._lock.lock)
         self._asked = {kind: Calls(self._call) for name, kind in _KINDS.items() if self._calls[name] is not None}
-        self._threads: list[Thread] = []
+        self._crew = Crew()
 
     def submit(self, log: str, offset: int, key: Key, message: Message) -> None:
         """Take the next message of a log; wait while there is no room for it.
@@ -131,7 +129,7 @@ class ThreadRunner(Host[Message]):
         with self._guard:
             leaving = self._let_leave(log, within_ms)
             while not (leaving.is_gone or self._is_over):
-                self._wait()
+                self._lock.wait()
             return self._has_left(leaving)
 
     def drain(self, within_ms: int | None = None) -> bool:
@@ -150,7 +148,7 @@ class ThreadRunner(Host[Message]):
                 left_ms = None if until_ms is None else until_ms - now_ms()
                 if left_ms is not None and left_ms <= 0:
                     return False
-                self._wait(left_ms)
+                self._lock.wait(left_ms)
             return self._is_drained()
 
     def stop(self, within_ms: int | None = None) -> bool:
@@ -168,19 +166,19 @@ class ThreadRunner(Host[Message]):
         with self._guard:
             self._begin_stop(within_ms)
             while not self._is_over:
-                self._wait()
-        for thread in self._threads:
-            if self._is_finished and thread is not current_thread():
-                thread.join()
+                self._lock.wait()
+        if self._is_finished:
+            self._crew.join()
         return self._outcome()
 
     def __enter__(self) -> Self:
+        self._lock.hold_interrupts()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drain and stop; after an error in the block, stop without draining."""
+        """Drain and stop; after an error or a Ctrl-C, stop without draining. A second Ctrl-C ends that too."""
         try:
             if error is None and not self._heart.is_stopping:
                 self.drain()
@@ -190,18 +188,15 @@ class ThreadRunner(Host[Message]):
             except BaseException:
                 if error is None:
                     raise
+            finally:
+                self._lock.free_interrupts()
 
     # Whoever has the lock reports results and takes what is to be done: a worker that has run out of work, a submitter,
     # the clock thread. So there is one hand-over for many messages while there is much to do.
 
     def _begin_work(self) -> None:
-        if self._threads:
-            return
-        works: list[Callable[[], None]] = [self._watch_the_clock, *[self._work_on] * self._config.workers]
-        works += [calls.work for calls in self._asked.values()]
-        self._threads += [Thread(target=work, name="keyshared", daemon=True) for work in works]
-        for thread in self._threads:
-            thread.start()
+        calls = [calls.work for calls in self._asked.values()]
+        self._crew.begin([self._watch_the_clock, *[self._work_on] * self._config.workers, *calls])
 
     def _end_work(self) -> None:
         self._todo.wake_all()
@@ -247,10 +242,8 @@ class ThreadRunner(Host[Message]):
 
     def _wakes_at_ms(self) -> int | None:
         due = self._heart.next_deadline_ms()
-        if not self._todo:
-            return due
-        soon = self._soon_ms()
-        return soon if due is None else min(soon, due)
+        soon = self._soon_ms() if self._todo else None
+        return min((at_ms for at_ms in (due, soon) if at_ms is not None), default=None)
 
     def _soon_ms(self) -> int:
         return now_ms() + max(1, self._config.commit_every_ms)
@@ -269,20 +262,15 @@ class ThreadRunner(Host[Message]):
         if not self._heart.room(log):
             self._step()
             while not self._heart.room(log):
-                self._wait()
+                self._lock.wait()
         self._heart.submit(log, offset, key, message)
-
-    def _wait(self, left_ms: int | None = None) -> None:
-        self._waiting += 1
-        self._news.wait(None if left_ms is None else left_ms / 1_000)
-        self._waiting -= 1
 
     # What the host asks for, under the lock.
 
     def _step(self) -> None:
         super()._step()
         self._todo.wake()
-        if self._waiting and (self._heart.wants_messages() or self._heart.is_idle()):
+        if self._lock.waiting and (self._heart.wants_messages() or self._heart.is_idle()):
             self._wake()
         self._sleeper.wake_at(self._wakes_at_ms())
 
@@ -306,6 +294,6 @@ class ThreadRunner(Host[Message]):
         self._asked[type(asked)].put(asked)
 
     def _wake(self) -> None:
-        self._news.notify_all()
+        self._lock.wake()
         if self._is_over:
             self._end_work()
