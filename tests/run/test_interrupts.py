@@ -1,5 +1,6 @@
 """Ctrl-C, wherever it comes: the runner stops in order, and what is done is committed."""
 
+import asyncio
 import signal
 import time
 from contextlib import suppress
@@ -7,7 +8,8 @@ from threading import Event, Thread, current_thread, main_thread
 
 import pytest
 
-from keyshared.run import Hooks, RunnerConfig, StoppedError, ThreadRunner, UnknownLogError
+from keyshared.run import AsyncRunner, Hooks, RunnerConfig, StoppedError, ThreadRunner, UnknownLogError
+from keyshared.run.guard import Guard
 
 LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
 
@@ -48,7 +50,7 @@ class Program:
             raise AssertionError("the interrupt was lost")
 
 
-def test_an_interrupt_in_the_middle_of_a_step_is_raised_at_its_end_and_the_last_commit_is_made() -> None:
+def interrupt_a_step() -> None:
     program = Program()
 
     def full(_: str) -> None:
@@ -59,11 +61,42 @@ def test_an_interrupt_in_the_middle_of_a_step_is_raised_at_its_end_and_the_last_
     runner = program.runner(Hooks(full=full))
     with pytest.raises(KeyboardInterrupt):
         program.serve(runner)
+    program.release.set()
     assert program.told_in == [main_thread()]
     assert runner.error is None
     assert program.done
     assert program.commits[-1] == len(program.done)
+
+
+def test_an_interrupt_in_the_middle_of_a_step_is_raised_at_its_end_and_the_last_commit_is_made() -> None:
+    interrupt_a_step()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_runner_that_holds_no_interrupts_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Guard, "hold_interrupts", lambda _: None)
+    with pytest.raises(AssertionError, match="KeyboardInterrupt"):
+        interrupt_a_step()
+
+
+def test_an_interrupt_of_a_loop_cancels_what_runs_and_the_last_commit_is_made() -> None:
+    commits: list[int] = []
+
+    async def handle(message: int) -> None:
+        if message == 1:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.Event().wait()
+
+    async def serve() -> None:
+        config = RunnerConfig(workers=1, commit_every_ms=10**6, stop_ms=0)
+        runner = AsyncRunner(handle, commit=lambda _, position, __: commits.append(position), config=config)
+        async with runner:
+            runner.add_log("log", start=0)
+            await runner.submit_many("log", [(n, "key", n) for n in range(3)])
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(serve())
+    assert commits[-1] == 1
 
 
 def test_an_interrupt_ends_the_wait_for_room_and_then_the_runner_in_order() -> None:

@@ -66,6 +66,9 @@ _INTERRUPTS: Final = _Interrupts()
 class Guard:
     """A lock, and waiting for news under it.
 
+    Attributes:
+        lock: The lock alone, for threads that no interrupt can come to.
+
     Example:
         >>> with Guard() as guard:
         ...     guard.wait(left_ms=0), guard.waiting

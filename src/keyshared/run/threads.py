@@ -68,10 +68,11 @@ class ThreadRunner(Host[Message]):
         hooks: Hooks | None = None,
         config: RunnerConfig | None = None,
     ) -> None:
-        self._lock = Guard()
+        guard = Guard()
+        self._news, self._lock = guard, guard.lock  # our own threads need no more than the lock
         super().__init__(
             {"commit": commit, "dead_letter": dead_letter, "load": load, "executor": executor},
-            self._lock,
+            guard,
             hooks=hooks,
             config=config,
             has_queue=True,
@@ -80,8 +81,8 @@ class ThreadRunner(Host[Message]):
         check_callable("handle", handle, "a message")
         self._executors = None if executor is None else InExecutors(executor, handle)
         self._handle = handle if self._executors is None else self._executors
-        self._todo: Todo[Message] = Todo(self._lock.lock)
-        self._sleeper = Sleeper(self._lock.lock)
+        self._todo: Todo[Message] = Todo(self._lock)
+        self._sleeper = Sleeper(self._lock)
         self._asked = {kind: Calls(self._call) for name, kind in _KINDS.items() if self._calls[name] is not None}
         self._crew = Crew()
 
@@ -129,7 +130,7 @@ class ThreadRunner(Host[Message]):
         with self._guard:
             leaving = self._let_leave(log, within_ms)
             while not (leaving.is_gone or self._is_over):
-                self._lock.wait()
+                self._news.wait()
             return self._has_left(leaving)
 
     def drain(self, within_ms: int | None = None) -> bool:
@@ -148,7 +149,7 @@ class ThreadRunner(Host[Message]):
                 left_ms = None if until_ms is None else until_ms - now_ms()
                 if left_ms is not None and left_ms <= 0:
                     return False
-                self._lock.wait(left_ms)
+                self._news.wait(left_ms)
             return self._is_drained()
 
     def stop(self, within_ms: int | None = None) -> bool:
@@ -166,13 +167,13 @@ class ThreadRunner(Host[Message]):
         with self._guard:
             self._begin_stop(within_ms)
             while not self._is_over:
-                self._lock.wait()
+                self._news.wait()
         if self._is_finished:
             self._crew.join()
         return self._outcome()
 
     def __enter__(self) -> Self:
-        self._lock.hold_interrupts()
+        self._news.hold_interrupts()
         return self
 
     def __exit__(
@@ -189,7 +190,7 @@ class ThreadRunner(Host[Message]):
                 if error is None:
                     raise
             finally:
-                self._lock.free_interrupts()
+                self._news.free_interrupts()
 
     # Whoever has the lock reports results and takes what is to be done: a worker that has run out of work, a submitter,
     # the clock thread. So there is one hand-over for many messages while there is much to do.
@@ -224,10 +225,10 @@ class ThreadRunner(Host[Message]):
             run = todo.take()
             if run is not None:
                 if not todo and self._ended:
-                    with self._guard:
+                    with self._lock:
                         self._step()
                 return run
-            with self._guard:
+            with self._lock:
                 self._step()
                 while not todo and not self._is_over:
                     todo.wait()
@@ -235,15 +236,14 @@ class ThreadRunner(Host[Message]):
 
     def _watch_the_clock(self) -> None:
         """Act when time has come, and look for results while all workers are too busy to report them."""
-        with self._guard:
+        with self._lock:
             while not self._is_over:
                 self._step()
                 self._sleeper.sleep(self._wakes_at_ms(), now_ms=now_ms())
 
     def _wakes_at_ms(self) -> int | None:
-        due = self._heart.next_deadline_ms()
-        soon = self._soon_ms() if self._todo else None
-        return min((at_ms for at_ms in (due, soon) if at_ms is not None), default=None)
+        times = self._heart.next_deadline_ms(), self._soon_ms() if self._todo else None
+        return min((each for each in times if each is not None), default=None)
 
     def _soon_ms(self) -> int:
         return now_ms() + max(1, self._config.commit_every_ms)
@@ -255,14 +255,14 @@ class ThreadRunner(Host[Message]):
             answer = function(*arguments)
         except BaseException as error:  # noqa: BLE001  # the heart decides what becomes of it
             failed = error
-        with self._guard:
+        with self._lock:
             self._answer(asked, answer, failed)
 
     def _take(self, log: str, offset: int, key: Key, message: Message) -> None:
         if not self._heart.room(log):
             self._step()
             while not self._heart.room(log):
-                self._lock.wait()
+                self._news.wait()
         self._heart.submit(log, offset, key, message)
 
     # What the host asks for, under the lock.
@@ -270,7 +270,7 @@ class ThreadRunner(Host[Message]):
     def _step(self) -> None:
         super()._step()
         self._todo.wake()
-        if self._lock.waiting and (self._heart.wants_messages() or self._heart.is_idle()):
+        if self._news.waiting and (self._heart.wants_messages() or self._heart.is_idle()):
             self._wake()
         self._sleeper.wake_at(self._wakes_at_ms())
 
@@ -294,6 +294,6 @@ class ThreadRunner(Host[Message]):
         self._asked[type(asked)].put(asked)
 
     def _wake(self) -> None:
-        self._lock.wake()
+        self._news.wake()
         if self._is_over:
             self._end_work()

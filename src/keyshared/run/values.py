@@ -68,7 +68,7 @@ class RetryLater(Exception):  # noqa: N818  # as above
 
 
 class StoppedError(MisuseError):
-    """Something was asked of a runner that stops or has stopped. What made it stop is the cause, if it was an error."""
+    """Something was asked of a runner that stops or has stopped. If an error made it stop, that is raised instead."""
 
     def _text(self) -> str:
         return "the runner stops, or has stopped, and takes nothing more; begin another one"
