@@ -263,6 +263,7 @@ def test_a_name_can_be_had_once_and_again_when_it_has_left() -> None:
         {"poison": "drop"},
         {"commit_every_ms": -1},
         {"letter_tries": 0},
+        {"token_bytes": 63},
     ],
 )
 def test_nonsense_is_refused_when_it_is_configured(settings: dict[str, Any]) -> None:
@@ -490,6 +491,20 @@ def test_figures_of_a_moment_and_the_keys_with_the_most_to_do() -> None:
     assert not heart.wants_messages()
     assert heart.busiest_keys(1) == [BusyKey("log", b"busy", 3)]
     assert heart.stats().running == 2
+    with pytest.raises(ArgumentError, match="most is 0"):
+        heart.busiest_keys(0)
+
+
+@pytest.mark.parametrize("start", [0, 2**63 - 2, 1 - 2**63])
+def test_the_shortest_token_that_is_allowed_holds_any_position(start: int) -> None:
+    heart: Heart[int] = Heart(RunnerConfig(token_bytes=64), commits=True)
+    heart.add_log("log", start=start)
+    heart.submit("log", 2**63 - 2, "key", 0)
+    (run,) = begun(heart, 0)
+    heart.ended(run, None)
+    (commit,) = heart.advance(now_ms=0)
+    assert isinstance(commit, Commit)
+    assert commit.position == 2**63 - 1
 
 
 def test_a_log_that_leaves_takes_nothing_more() -> None:

@@ -16,7 +16,7 @@ from collections import Counter, deque
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from keyshared._checks import check_text
+from keyshared._checks import check_int, check_text
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     BlockReason,
@@ -356,6 +356,7 @@ class Heart(Generic[Message]):
 
     def busiest_keys(self, most: int) -> list[BusyKey]:
         """The keys with the most messages that are not done."""
+        check_int("most", most, 1)
         counts = Counter((log.name, each.key) for log in self._logs.values() for each in log.dispatcher.outstanding())
         return [BusyKey(name, key, count) for (name, key), count in counts.most_common(most)]
 
