@@ -127,6 +127,9 @@ PRIVATE = frozenset(
 # Of the kit: what a user writes, calls or reads. The rest are the judges behind Checker, and what runs a user's own
 # driver: steps, schedules, bench and machine raise whatever that driver raises, as they say.
 KIT = frozenset(["checker", "guarantees", "history", "rows", "errors", "driver", "strategies", "recorder"])
+# Of the runners: what is given to them, and what they give. They themselves start threads and tasks, so tests/run asks
+# them; what is between them and the dispatcher takes only what they have made.
+RUN = frozenset(["run.values"])
 # The innermost loop: unchecked, as their docstrings say, because they take what the window or a cursor itself has made.
 UNCHECKED = frozenset(
     "window.InFlightWindow." + name
@@ -688,6 +691,8 @@ def public_modules() -> Iterator[tuple[str, Any]]:
 
 def _found() -> Iterator[_Found]:
     for short, module in public_modules():
+        if short.startswith("run.") and short not in RUN:
+            continue
         for public in module.__all__:
             thing = getattr(module, public)
             if getattr(thing, "__module__", None) != module.__name__:

@@ -36,7 +36,7 @@ CONFIGURATIONS = frozenset(
         *("simulate.plan.Plan", "simulate.plan.ConsumerPlan"),
         *("simulate.service.Fixed", "simulate.service.PerMessage", "simulate.service.Sampled"),
         *("simulate.service.Scaled", "simulate.service.Poisoned", "simulate.service.FailFirst"),
-        "simulate.service.SampledAnswers",
+        *("simulate.service.SampledAnswers", "run.values.RunnerConfig", "run.values.Hooks"),
     ]
 )
 PLACEMENTS = re.compile(

@@ -84,9 +84,10 @@ class LeavesWithoutItsLastCommit(Heart[Any]):
 class CommitsTwiceAtOnce(Heart[Any]):
     """A commit does not wait for the one before."""
 
-    def _commit(self, log: Log[Any]) -> None:
-        super()._commit(log)
-        log.is_committing = False
+    def _commit(self) -> None:
+        super()._commit()
+        for log in self._logs.values():
+            log.is_committing = False
 
 
 class ForgetsWhatWasPutOff(Heart[Any]):

@@ -1,14 +1,15 @@
 """The heart by hand: who gets a worker, who has room, and when what is asked for."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from keyshared import Poison, RetryPolicy
-from keyshared.effects import Blocked, BlockReason, Spilled
+from keyshared.effects import Blocked, BlockReason, Dropped, Spilled
 from keyshared.errors import ArgumentError
-from keyshared.run import Reject, RetryLater, RunnerConfig, StoppedError, UnknownLogError
-from keyshared.run.actions import Commit, Full, Left, LoadMany, Noticed, Roomy, Stopped, WriteLetter
+from keyshared.run import BusyKey, Hooks, Reject, RetryLater, RunnerConfig, StoppedError, UnknownLogError
+from keyshared.run.actions import Cancel, Commit, Full, Left, LoadMany, Noticed, Roomy, Stopped, Withdraw, WriteLetter
 from keyshared.run.heart import GRACE_MS, Heart
 from keyshared.run.log import Run
 
@@ -262,8 +263,268 @@ def test_a_name_can_be_had_once_and_again_when_it_has_left() -> None:
         {"poison": "drop"},
         {"commit_every_ms": -1},
         {"letter_tries": 0},
+        {"token_bytes": 63},
     ],
 )
 def test_nonsense_is_refused_when_it_is_configured(settings: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError):
         RunnerConfig(**settings)
+
+
+def refused(heart: Heart[int], offset: int = 0, now_ms: int = 0) -> Run[int]:
+    """Submit a message, and end its handler with a `Reject`."""
+    heart.submit("log", offset, f"key-{offset}", offset, now_ms=now_ms)
+    (run,) = begun(heart, now_ms)
+    heart.ended(run, Reject("bad"), now_ms=now_ms)
+    return run
+
+
+def test_a_run_of_a_lost_log_that_is_taken_back_lets_its_key_go_on() -> None:
+    heart = heart_of("log", workers=2)
+    heart.submit("log", 0, "key", 0)
+    (run,) = begun(heart, 0)
+    heart.lose_log("log")
+    heart.add_log("log", start=0)
+    heart.submit("log", 0, "key", 0)
+    assert begun(heart) == []
+    heart.withdrawn(run)
+    assert places(begun(heart)) == [("log", 0)]
+    assert heart.stats().late == 0, "its handler never began"
+
+
+def test_what_waits_for_a_handler_of_an_earlier_stay_is_forgotten_with_its_log() -> None:
+    heart = heart_of("log", workers=3)
+    heart.submit("log", 0, "key", 0)
+    (run,) = begun(heart, 0)
+    for _ in range(2):
+        heart.lose_log("log")
+        heart.add_log("log", start=0)
+        heart.submit("log", 0, "key", 0)
+        assert begun(heart) == []
+    heart.ended(run, None)
+    (again,) = begun(heart)
+    assert again.log is heart.log("log")
+    assert heart.stats().running == 1
+
+
+def test_a_coroutine_of_a_lost_log_is_cancelled_at_once() -> None:
+    heart = heart_of("log", cancels=True)
+    heart.submit("log", 0, "key", 0)
+    (run,) = begun(heart, 0)
+    heart.lose_log("log")
+    assert Cancel(run) in heart.advance()
+
+
+def test_a_dead_letter_that_is_written_when_its_log_has_gone_counts_for_nothing() -> None:
+    heart = heart_of("log", writes=True)
+    refused(heart)
+    (letter,) = heart.advance(now_ms=0)
+    assert isinstance(letter, WriteLetter)
+    heart.lose_log("log")
+    heart.advance(now_ms=0)
+    heart.written(letter, None, now_ms=1)
+    heart.written(letter, OSError("away"), now_ms=1)
+    assert heart.advance(now_ms=10**6) == []
+    assert (heart.stats().letters, heart.error) == (0, None)
+
+
+def test_a_dead_letter_is_not_tried_again_when_its_log_has_left_meanwhile() -> None:
+    heart = heart_of("log", writes=True)
+    refused(heart)
+    (letter,) = heart.advance(now_ms=0)
+    assert isinstance(letter, WriteLetter)
+    heart.written(letter, OSError("away"), now_ms=0)
+    heart.remove_log("log", until_ms=10, now_ms=0)
+    assert [type(action) for action in heart.advance(now_ms=10)] == [Left]
+    assert heart.advance(now_ms=10**6) == []
+
+
+def test_a_second_letter_that_cannot_be_written_changes_neither_the_error_nor_the_time_of_the_end() -> None:
+    heart = heart_of("log", writes=True, letter_tries=1, stop_ms=50)
+    letters = []
+    for offset in range(2):
+        refused(heart, offset)
+        letters += [action for action in heart.advance(now_ms=0) if isinstance(action, WriteLetter)]
+    first, second = letters
+    heart.written(first, OSError("first"), now_ms=0)
+    heart.written(second, OSError("second"), now_ms=40)
+    assert repr(heart.error) == "OSError('first')"
+    assert [type(action) for action in heart.advance(now_ms=50)] == [Left, Stopped]
+
+
+def test_a_message_that_is_given_up_without_dead_letters_stops_everything_with_its_error() -> None:
+    heart = heart_of("log")
+    refused(heart)
+    heart.advance(now_ms=0)
+    assert repr(heart.error) == "Reject('bad')"
+
+
+def test_messages_that_were_read_for_a_log_that_has_gone_are_ignored() -> None:
+    heart = heart_of("log", loads=True, max_loaded_per_key=1, workers=1)
+    for offset in range(3):
+        heart.submit("log", offset, "key", offset)
+    (run,) = begun(heart, 0)
+    heart.ended(run, None)
+    (load,) = [action for action in heart.advance() if isinstance(action, LoadMany)]
+    heart.lose_log("log")
+    heart.advance()
+    heart.loaded(load, {1: 1})
+    assert heart.advance() == []
+
+
+def test_messages_that_nobody_can_read_again_are_kept_and_take_room() -> None:
+    heart = heart_of("log", window=3, max_loaded_per_key=1, workers=1)
+    for offset in range(3):
+        heart.submit("log", offset, "key", offset)
+    assert heart.room("log") == 0
+    for offset in range(3):
+        (run,) = begun(heart, 0)
+        assert run.message == offset
+        heart.ended(run, None)
+    assert heart.room("log") == 3
+
+
+def test_a_message_that_is_no_longer_in_the_log_is_passed_over() -> None:
+    heart = heart_of("log", loads=True, max_loaded_per_key=1, workers=1)
+    for offset in range(3):
+        heart.submit("log", offset, "key", offset)
+    (run,) = begun(heart, 0)
+    heart.ended(run, None)
+    (load,) = [action for action in heart.advance() if isinstance(action, LoadMany)]
+    heart.loaded(load, dict.fromkeys(load.offsets))
+    actions = heart.advance()
+    assert [action.offsets for action in actions if isinstance(action, LoadMany)] == [(2,)]
+    assert heart.outstanding() == 1
+
+
+def test_a_commit_that_fails_is_the_last_one_of_its_log() -> None:
+    heart = heart_of("log", commits=True, commit_every_ms=0)
+    for offset in range(2):
+        heart.submit("log", offset, f"key-{offset}", offset)
+    first, second = begun(heart, 0)
+    heart.ended(first, None)
+    (commit,) = heart.advance(now_ms=0)
+    assert isinstance(commit, Commit)
+    heart.committed(commit, OSError("no"))
+    heart.ended(second, None)
+    assert [type(action) for action in heart.advance(now_ms=0) if not isinstance(action, Withdraw)] == [Left, Stopped]
+    assert repr(heart.error) == "OSError('no')"
+
+
+def test_a_drain_hurries_the_last_commit_but_not_while_something_runs() -> None:
+    heart = heart_of("log", commits=True, commit_every_ms=100)
+    for offset in range(2):
+        heart.submit("log", offset, f"key-{offset}", offset)
+    first, second = begun(heart, 0)
+    heart.ended(first, None)
+    (commit,) = heart.advance(now_ms=0)
+    assert isinstance(commit, Commit)
+    heart.committed(commit, None)
+    assert not heart.hurry(), "nothing has changed"
+    heart.ended(second, None)
+    heart.advance(now_ms=10)
+    assert heart.hurry()
+    (last,) = heart.advance(now_ms=10)
+    assert isinstance(last, Commit)
+    assert not heart.hurry(), "the commit is on its way"
+    heart.committed(last, None)
+    assert heart.is_idle()
+
+
+def test_a_drain_does_not_hurry_while_something_runs() -> None:
+    heart = heart_of("log", commits=True, commit_every_ms=100)
+    for offset in range(3):
+        heart.submit("log", offset, f"key-{offset}", offset)
+    first, second, _ = begun(heart, 0)
+    heart.ended(first, None)
+    (commit,) = heart.advance(now_ms=0)
+    assert isinstance(commit, Commit)
+    heart.committed(commit, None)
+    heart.ended(second, None)
+    assert not heart.hurry()
+    assert heart.advance(now_ms=10) == []
+
+
+def test_retries_of_a_log_that_has_gone_do_not_come() -> None:
+    heart = heart_of("log", retry=RetryPolicy(base_delay_ms=10))
+    heart.submit("log", 0, "key", 0)
+    (run,) = begun(heart, 0)
+    heart.ended(run, ValueError("broken"), now_ms=0)
+    heart.advance(now_ms=0)
+    heart.lose_log("log")
+    heart.advance(now_ms=0)
+    assert heart.next_deadline_ms() is not None
+    assert heart.advance(now_ms=10**6) == []
+
+
+def test_a_retry_that_is_due_before_another_comes_at_its_own_time() -> None:
+    heart = heart_of("log", retry=RetryPolicy(base_delay_ms=10), workers=2)
+    for offset in range(2):
+        heart.submit("log", offset, f"key-{offset}", offset)
+    first, second = begun(heart, 0)
+    heart.ended(first, ValueError("broken"), now_ms=0)
+    (first,) = begun(heart, 10)
+    heart.ended(first, ValueError("broken"), now_ms=10)  # due in 20 ms
+    heart.ended(second, ValueError("broken"), now_ms=15)  # due in 10 ms
+    assert begun(heart, 24) == []
+    assert places(begun(heart, 25)) == [("log", 1)]
+    assert begun(heart, 29) == []
+    assert places(begun(heart, 30)) == [("log", 0)]
+
+
+def test_a_dropped_message_is_noticed_and_can_be_committed() -> None:
+    heart = heart_of("log", poison=Poison.DROP, commits=True)
+    refused(heart)
+    noticed, commit = heart.advance(now_ms=0)
+    assert isinstance(noticed, Noticed)
+    assert isinstance(noticed.effect, Dropped)
+    assert isinstance(commit, Commit)
+    assert commit.position == 1
+
+
+def test_figures_of_a_moment_and_the_keys_with_the_most_to_do() -> None:
+    heart = heart_of("log", workers=2)
+    assert heart.wants_messages()
+    for offset, key in enumerate(["busy", "busy", "other", "busy"]):
+        heart.submit("log", offset, key, offset)
+    begun(heart, 0)
+    assert not heart.wants_messages()
+    assert heart.busiest_keys(1) == [BusyKey("log", b"busy", 3)]
+    assert heart.stats().running == 2
+    with pytest.raises(ArgumentError, match="most is 0"):
+        heart.busiest_keys(0)
+
+
+@pytest.mark.parametrize("start", [0, 2**63 - 2, 1 - 2**63])
+def test_the_shortest_token_that_is_allowed_holds_any_position(start: int) -> None:
+    heart: Heart[int] = Heart(RunnerConfig(token_bytes=64), commits=True)
+    heart.add_log("log", start=start)
+    heart.submit("log", 2**63 - 2, "key", 0)
+    (run,) = begun(heart, 0)
+    heart.ended(run, None)
+    (commit,) = heart.advance(now_ms=0)
+    assert isinstance(commit, Commit)
+    assert commit.position == 2**63 - 1
+
+
+def test_a_log_that_leaves_takes_nothing_more() -> None:
+    heart = heart_of("log")
+    heart.submit("log", 0, "key", 0)
+    begun(heart, 0)
+    heart.remove_log("log", until_ms=100, now_ms=0)
+    for call in (partial(heart.room, "log"), partial(heart.submit, "log", 1, "key", 1), partial(heart.room, "other")):
+        with pytest.raises(UnknownLogError, match="call add_log first"):
+            call()
+
+
+def test_a_heart_that_has_stopped_says_what_can_be_done() -> None:
+    heart = heart_of("log")
+    heart.stop(until_ms=0, now_ms=0)
+    with pytest.raises(StoppedError, match="begin another one"):
+        heart.room("log")
+
+
+def test_hooks_have_to_be_callable() -> None:
+    assert Hooks(full=print).roomy is None
+    with pytest.raises(ArgumentError, match="full"):
+        Hooks(full=3)  # type: ignore[arg-type]

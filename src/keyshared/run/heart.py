@@ -16,7 +16,7 @@ from collections import Counter, deque
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from keyshared._checks import check_text
+from keyshared._checks import check_int, check_text
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     BlockReason,
@@ -41,15 +41,16 @@ from keyshared.run.actions import (
     Left,
     LoadMany,
     Noticed,
-    Overdue,
     Stopped,
     Withdraw,
     WriteLetter,
 )
 from keyshared.run.alarms import Alarms
+from keyshared.run.commits import Commits
 from keyshared.run.leftovers import Leftovers
 from keyshared.run.log import POOL, Log, Run
 from keyshared.run.rooms import Rooms
+from keyshared.run.timeouts import Timeouts
 from keyshared.run.values import (
     BusyKey,
     Letter,
@@ -114,19 +115,18 @@ class Heart(Generic[Message]):
         self._config = config
         self._capacity = config.workers + ahead
         self._cancels = cancels
-        self._commits = commits
         self._writes = writes
         self._loads = loads
         self._logs: dict[str, Log[Message]] = {}
         self._busy = 0
         self._rooms = Rooms(config.window, self._logs)
+        self._commits: Commits[Message] = Commits(config, is_on=commits)
+        self._timeouts = Timeouts(config.timeout_ms, self._logs)
         self._leftovers: Leftovers[Message] = Leftovers()
         self._hungry: deque[Log[Message]] = deque()
         self._due: deque[Run[Message]] = deque()  # were held, and may run
-        self._dirty: dict[Log[Message], None] = {}  # what a restart would redo may have changed
         self._touched: dict[Log[Message], None] = {}  # room and loads may have changed
         self._leaving: dict[Log[Message], None] = {}
-        self._watch_ms: int | None = None
         self._alarms = Alarms()
         self._counts = dict.fromkeys(_COUNTS, 0)
         self._out: list[Action[Message]] = []
@@ -190,7 +190,7 @@ class Heart(Generic[Message]):
             if isinstance(effect, Spilled) and not self._loads:
                 log.kept[offset] = message
         if log.stored is None or effects:
-            self._dirty[log] = None
+            self._commits.note(log)
         self._apply(log, effects)
 
     def ended(self, run: Run[Message], raised: BaseException | None, *, now_ms: int | None = None) -> None:
@@ -254,10 +254,10 @@ class Heart(Generic[Message]):
         """Messages were read again; None for one that is no longer there."""
         self._tick(now_ms)
         log = asked.log
-        log.is_loading = False
-        self._touched[log] = None
         if log.is_gone:
             return
+        log.is_loading = False
+        self._touched[log] = None
         for offset, message in messages.items():
             if message is None:
                 self._settle(log, log.dispatcher.gone(offset, now_ms=self._now))
@@ -279,10 +279,9 @@ class Heart(Generic[Message]):
 
     def hurry(self) -> bool:
         """Commit at once if nothing else goes on; return whether there is something to commit."""
-        if not self._dirty or any(log.is_busy() for log in self._logs.values()):
+        if not self._commits.changed or self._is_busy():
             return False
-        for log in self._dirty:
-            log.commit_at_ms = self._now
+        self._commits.hurry()
         return True
 
     def stop(self, *, until_ms: int, now_ms: int | None = None) -> None:
@@ -310,8 +309,8 @@ class Heart(Generic[Message]):
             self._hand_out()
         if self._touched:
             self._look_at_room()
-        if self._dirty:
-            self._commit_what_is_due()
+        if self._commits.changed:
+            self._commit()
         if self._leaving or self.is_stopping:
             self._let_leave()
         out, self._out = self._out, []
@@ -325,7 +324,7 @@ class Heart(Generic[Message]):
 
     def is_idle(self) -> bool:
         """Whether nothing goes on, and nothing will by itself."""
-        return not self._dirty and not any(log.is_busy() for log in self._logs.values())
+        return not self._commits.changed and not self._is_busy()
 
     def outstanding(self) -> int:
         """How many messages are not done."""
@@ -357,8 +356,12 @@ class Heart(Generic[Message]):
 
     def busiest_keys(self, most: int) -> list[BusyKey]:
         """The keys with the most messages that are not done."""
+        check_int("most", most, 1)
         counts = Counter((log.name, each.key) for log in self._logs.values() for each in log.dispatcher.outstanding())
         return [BusyKey(name, key, count) for (name, key), count in counts.most_common(most)]
+
+    def _is_busy(self) -> bool:
+        return any(log.is_busy() for log in self._logs.values())
 
     def _open_log(self, name: str) -> Log[Message]:
         log = self.log(name)
@@ -396,8 +399,8 @@ class Heart(Generic[Message]):
             return
         self._busy += 1
         run.log.runs[run] = None
-        if self._watch_ms is None and self._config.timeout_ms is not None:
-            self._watch(self._now + self._config.timeout_ms)
+        if self._timeouts.begin(now_ms=self._now):
+            self._watch()
         self._out.append(run)
 
     def _put_off(self, run: Run[Message], delay_ms: int) -> None:
@@ -444,7 +447,7 @@ class Heart(Generic[Message]):
             self._due.append(held)
 
     def _settle(self, log: Log[Message], effects: list[Effect[Message]]) -> None:
-        self._dirty[log] = None
+        self._commits.note(log)
         self._apply(log, effects)
 
     def _apply(self, log: Log[Message], effects: list[Effect[Message]], *, is_hungry: bool = True) -> None:
@@ -468,7 +471,7 @@ class Heart(Generic[Message]):
     def _notice(self, log: Log[Message], effect: Effect[Message]) -> None:
         if isinstance(effect, Dropped | Skipped | Settled):
             log.errors.pop(effect.offset, None)
-            self._dirty[log] = None
+            self._commits.note(log)
         self._out.append(Noticed(log, effect))
 
     def _give_up(self, log: Log[Message], effect: DeadLetter[Message]) -> None:
@@ -500,62 +503,32 @@ class Heart(Generic[Message]):
         due = log.dispatcher.next_deadline_ms()
         if due is not None and (log.alarm_ms is None or due < log.alarm_ms):
             log.alarm_ms = due
-            self._alarms.at(due, partial(self._let_time_act, log))
+            self._alarms.at(due, partial(self._let_time_act, log, due))
 
-    def _let_time_act(self, log: Log[Message]) -> None:
-        if log.is_gone:
-            return
-        if log.alarm_ms is not None and log.alarm_ms <= self._now:
+    def _let_time_act(self, log: Log[Message], due_ms: int) -> None:
+        if log.alarm_ms == due_ms and not log.is_gone:  # an alarm that is not the last one set has nothing to say
             log.alarm_ms = None
-        self._apply(log, log.dispatcher.handle_timeout(now_ms=self._now))
-        self._set_alarm(log)
+            self._apply(log, log.dispatcher.handle_timeout(now_ms=self._now))
+            self._set_alarm(log)
 
-    def _watch(self, due_ms: int) -> None:
-        self._watch_ms = due_ms
-        self._alarms.at(due_ms, self._look_at_timeouts)
+    def _watch(self) -> None:
+        if self._timeouts.due_ms is not None:
+            self._alarms.at(self._timeouts.due_ms, self._look_at_timeouts)
 
     def _look_at_timeouts(self) -> None:
-        """Name every handler that has run for too long. What starts later is due later, so one alarm is enough."""
-        timeout_ms = self._config.timeout_ms or 0
-        runs = [run for log in self._logs.values() for run in log.runs]
-        next_ms = self._now + timeout_ms
-        for run in runs:
-            if run.started_ms is None:
-                continue  # still on its way to a worker: its time has not begun
-            due_ms = max(run.started_ms, run.named_ms) + timeout_ms
-            if due_ms > self._now:
-                next_ms = min(next_ms, due_ms)
-                continue
-            run.named_ms = self._now
+        for overdue in self._timeouts.look(now_ms=self._now):
             self._counts["overdue"] += 1
-            self._out.append(Overdue(run, self._now - run.started_ms))
+            self._out.append(overdue)
             if self._cancels:
-                self._out.append(Cancel(run))
-        self._watch_ms = None
-        if runs:
-            self._watch(next_ms)
+                self._out.append(Cancel(overdue.run))
+        self._watch()
 
     # commits and room
 
-    def _commit_what_is_due(self) -> None:
-        for log in list(self._dirty):
-            if log.is_gone or log.is_unstorable or not self._commits:
-                del self._dirty[log]
-            elif not log.is_committing and (log.commit_at_ms <= self._now or log.has_only_its_commit()):
-                del self._dirty[log]
-                self._commit(log)
-
-    def _commit(self, log: Log[Message]) -> None:
-        position = log.dispatcher.resume_offset
-        if position is None:
-            return
-        now_stored = position, log.cursor_token(self._config.token_bytes)
-        if now_stored != log.stored:
-            log.stored = now_stored
-            log.is_committing = True
-            log.commit_at_ms = self._now + self._config.commit_every_ms
-            self._alarms.at(log.commit_at_ms, _wake_up)
-            self._out.append(Commit(log, *now_stored))
+    def _commit(self) -> None:
+        for commit in self._commits.due(now_ms=self._now):
+            self._alarms.at(commit.log.commit_at_ms, _wake_up)
+            self._out.append(commit)
 
     def _look_at_room(self) -> None:
         """Ask for loads, and say which logs have become full, or have a quarter of their room again."""
@@ -587,30 +560,25 @@ class Heart(Generic[Message]):
             self._alarms.at(until_ms + GRACE_MS, partial(self._abandon, log))
         else:
             self._abandon(log)
-        self._alarms.at(until_ms + 2 * GRACE_MS, partial(self._forget_unfinished, log))
+        self._alarms.at(until_ms + 2 * GRACE_MS, partial(self._forget, log, is_finished=False))
 
     def _abandon(self, log: Log[Message]) -> None:
         """Stop waiting for what runs, and for dead letters that are not written."""
-        if log.is_gone:
-            return
-        if log.runs or log.letters:
-            log.is_finished = False
+        log.is_finished &= not (log.runs or log.letters)
         for run in log.runs:
             self._leftovers.leave(run)
         log.runs.clear()
         log.letters = 0
 
-    def _forget_unfinished(self, log: Log[Message]) -> None:
-        if not log.is_gone:
-            log.is_finished = False
-            self._forget(log)
-
-    def _forget(self, log: Log[Message]) -> None:
+    def _forget(self, log: Log[Message], *, is_finished: bool = True) -> None:
+        if log.is_gone:
+            return
         log.is_gone = True
+        log.is_finished &= is_finished
         del self._logs[log.name]
         self._rooms.forget(log)
         self._leftovers.forget(log)
-        for books in (self._dirty, self._touched, self._leaving):
+        for books in (self._commits.changed, self._touched, self._leaving):
             books.pop(log, None)
         self._touched.update(self._rooms.full)  # they may use what it has used
         self._is_finished &= log.is_finished or not self.is_stopping
@@ -618,7 +586,7 @@ class Heart(Generic[Message]):
 
     def _let_leave(self) -> None:
         for log in [log for log in self._leaving if log.has_only_its_commit()]:
-            if not log.is_committing and log not in self._dirty:
+            if not log.is_committing and log not in self._commits.changed:
                 self._forget(log)
         if self.is_stopping and not self._logs and not self._is_stopped:
             self._is_stopped = True

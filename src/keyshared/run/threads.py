@@ -1,11 +1,7 @@
 """The runner for handlers that block: a pool of threads, and on request processes."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import partial
-from queue import SimpleQueue
-from threading import Condition, Lock, Thread, current_thread
 from types import TracebackType
 from typing import Final, Self
 
@@ -13,6 +9,8 @@ from keyshared._checks import check_callable, check_int
 from keyshared.hashing.named import Key
 from keyshared.run.actions import Commit, LoadMany, WriteLetter
 from keyshared.run.executors import InExecutors
+from keyshared.run.guard import Guard
+from keyshared.run.hands import Calls, Crew, Sleeper, Todo
 from keyshared.run.host import Asked, Host, Message, now_ms
 from keyshared.run.log import Run
 from keyshared.run.values import Hooks, Letter, RunnerConfig
@@ -69,10 +67,11 @@ class ThreadRunner(Host[Message]):
         hooks: Hooks | None = None,
         config: RunnerConfig | None = None,
     ) -> None:
-        lock = Lock()
+        guard = Guard()
+        self._news, self._lock = guard, guard.lock  # our own threads need no more than the lock
         super().__init__(
             {"commit": commit, "dead_letter": dead_letter, "load": load, "executor": executor},
-            lock,
+            guard,
             hooks=hooks,
             config=config,
             has_queue=True,
@@ -81,13 +80,10 @@ class ThreadRunner(Host[Message]):
         check_callable("handle", handle, "a message")
         self._executors = None if executor is None else InExecutors(executor, handle)
         self._handle = handle if self._executors is None else self._executors
-        self._todo: deque[Run[Message]] = deque()
-        self._work, self._alarm, self._news = Condition(lock), Condition(lock), Condition(lock)
-        self._idle = 0  # workers that wait for something to do
-        self._waiting = 0  # calls that wait for room, or for an end
-        self._sleeps_until_ms: int | None = 0  # when the clock thread wakes up by itself; None: never
-        self._asked = {kind: SimpleQueue[Asked[Message] | None]() for kind in _KINDS.values()}
-        self._threads: list[Thread] = []
+        self._todo: Todo[Message] = Todo(self._lock)
+        self._sleeper = Sleeper(self._lock)
+        self._asked = {kind: Calls(self._call) for name, kind in _KINDS.items() if self._calls[name] is not None}
+        self._crew = Crew()
 
     def submit(self, log: str, offset: int, key: Key, message: Message) -> None:
         """Take the next message of a log; wait while there is no room for it.
@@ -133,7 +129,7 @@ class ThreadRunner(Host[Message]):
         with self._guard:
             leaving = self._let_leave(log, within_ms)
             while not (leaving.is_gone or self._is_over):
-                self._wait()
+                self._news.wait()
             return self._has_left(leaving)
 
     def drain(self, within_ms: int | None = None) -> bool:
@@ -152,7 +148,7 @@ class ThreadRunner(Host[Message]):
                 left_ms = None if until_ms is None else until_ms - now_ms()
                 if left_ms is not None and left_ms <= 0:
                     return False
-                self._wait(left_ms)
+                self._news.wait(left_ms)
             return self._is_drained()
 
     def stop(self, within_ms: int | None = None) -> bool:
@@ -170,20 +166,19 @@ class ThreadRunner(Host[Message]):
         with self._guard:
             self._begin_stop(within_ms)
             while not self._is_over:
-                self._wait()
-            self._end_work()
-        for thread in self._threads:
-            if self._is_finished and thread is not current_thread():
-                thread.join()
+                self._news.wait()
+        if self._is_finished:
+            self._crew.join()
         return self._outcome()
 
     def __enter__(self) -> Self:
+        self._news.hold_interrupts()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drain and stop; after an error in the block, stop without draining."""
+        """Drain and stop; after an error or a Ctrl-C, stop without draining. A second Ctrl-C ends that too."""
         try:
             if error is None and not self._heart.is_stopping:
                 self.drain()
@@ -193,24 +188,21 @@ class ThreadRunner(Host[Message]):
             except BaseException:
                 if error is None:
                     raise
+            finally:
+                self._news.free_interrupts()
 
     # Whoever has the lock reports results and takes what is to be done: a worker that has run out of work, a submitter,
     # the clock thread. So there is one hand-over for many messages while there is much to do.
 
     def _begin_work(self) -> None:
-        if self._threads:
-            return
-        works: list[Callable[[], None]] = [self._watch_the_clock, *[self._work_on] * self._config.workers]
-        works += [partial(self._call, kind) for name, kind in _KINDS.items() if self._calls[name] is not None]
-        self._threads += [Thread(target=work, name="keyshared", daemon=True) for work in works]
-        for thread in self._threads:
-            thread.start()
+        calls = [calls.work for calls in self._asked.values()]
+        self._crew.begin([self._watch_the_clock, *[self._work_on] * self._config.workers, *calls])
 
     def _end_work(self) -> None:
-        self._work.notify_all()
-        self._alarm.notify()
-        for queue in self._asked.values():
-            queue.put(None)
+        self._todo.wake_all()
+        self._sleeper.wake()
+        for calls in self._asked.values():
+            calls.end()
         if self._executors is not None:
             self._executors.close()
 
@@ -229,110 +221,78 @@ class ThreadRunner(Host[Message]):
         """Take the next run; who takes the last one fetches more before it begins."""
         todo = self._todo
         while not self._is_over:
-            try:
-                run = todo.popleft()
-            except IndexError:
-                with self._guard:
-                    self._step()
-                    while not todo and not self._is_over:
-                        self._idle += 1
-                        self._work.wait()
-                        self._idle -= 1
-            else:
+            run = todo.take()
+            if run is not None:
                 if not todo and self._ended:
-                    with self._guard:
+                    with self._lock:
                         self._step()
                 return run
+            with self._lock:
+                self._step()
+                while not todo and not self._is_over:
+                    todo.wait()
         return None
 
     def _watch_the_clock(self) -> None:
         """Act when time has come, and look for results while all workers are too busy to report them."""
-        with self._guard:
+        with self._lock:
             while not self._is_over:
                 self._step()
-                self._sleeps_until_ms = self._wakes_at_ms()
-                until = self._sleeps_until_ms
-                self._alarm.wait(None if until is None else max(0, until - now_ms()) / 1_000)
+                self._sleeper.sleep(self._wakes_at_ms(), now_ms=now_ms())
 
     def _wakes_at_ms(self) -> int | None:
-        due = self._heart.next_deadline_ms()
-        if not self._todo:
-            return due
-        soon = self._soon_ms()
-        return soon if due is None else min(soon, due)
+        times = self._heart.next_deadline_ms(), self._soon_ms() if self._todo else None
+        return min((each for each in times if each is not None), default=None)
 
     def _soon_ms(self) -> int:
         return now_ms() + max(1, self._config.commit_every_ms)
 
-    def _call(self, kind: type[Asked[Message]]) -> None:
-        """Make the calls of one kind, one after another."""
-        while (asked := self._asked[kind].get()) is not None:
-            function, arguments = self._arguments(asked)
-            answer, failed = None, None
-            try:
-                answer = function(*arguments)
-            except BaseException as error:  # noqa: BLE001  # the heart decides what becomes of it
-                failed = error
-            with self._guard:
-                self._answer(asked, answer, failed)
+    def _call(self, asked: Asked[Message]) -> None:
+        function, arguments = self._arguments(asked)
+        answer, failed = None, None
+        try:
+            answer = function(*arguments)
+        except BaseException as error:  # noqa: BLE001  # the heart decides what becomes of it
+            failed = error
+        with self._lock:
+            self._answer(asked, answer, failed)
 
     def _take(self, log: str, offset: int, key: Key, message: Message) -> None:
         if not self._heart.room(log):
             self._step()
             while not self._heart.room(log):
-                self._wait()
+                self._news.wait()
         self._heart.submit(log, offset, key, message)
-
-    def _wait(self, left_ms: int | None = None) -> None:
-        self._waiting += 1
-        self._news.wait(None if left_ms is None else left_ms / 1_000)
-        self._waiting -= 1
 
     # What the host asks for, under the lock.
 
     def _step(self) -> None:
         super()._step()
-        if self._todo and self._idle:
-            self._work.notify(min(self._idle, len(self._todo)))
-        if self._waiting and (self._heart.wants_messages() or self._heart.is_idle()):
+        self._todo.wake()
+        if self._news.waiting and (self._heart.wants_messages() or self._heart.is_idle()):
             self._wake()
-        self._wake_clock_at(self._wakes_at_ms())
-
-    def _wake_clock_at(self, due_ms: int | None) -> None:
-        if due_ms is not None and (self._sleeps_until_ms is None or due_ms < self._sleeps_until_ms):
-            self._sleeps_until_ms = due_ms
-            self._alarm.notify()
+        self._sleeper.wake_at(self._wakes_at_ms())
 
     def _has_more(self) -> None:
-        if self._idle:
+        if self._todo.idle:
             self._step()
         else:
-            self._wake_clock_at(self._soon_ms())
+            self._sleeper.wake_at(self._soon_ms())
 
     def _start(self, run: Run[Message]) -> None:
-        self._todo.append(run)
+        self._todo.put(run)
 
     def _cancel(self, run: Run[Message]) -> None:
         """Do nothing: a thread cannot be cancelled, and the heart was told so."""
 
     def _withdraw(self, runs: tuple[Run[Message], ...]) -> None:
-        kept = []
-        while self._todo:
-            try:
-                run = self._todo.popleft()
-            except IndexError:
-                break
-            if run in runs:
-                self._heart.withdrawn(run)
-            else:
-                kept.append(run)
-        self._todo += kept
+        for run in self._todo.take_back(runs):
+            self._heart.withdrawn(run)
 
     def _ask(self, asked: Asked[Message]) -> None:
         self._asked[type(asked)].put(asked)
 
     def _wake(self) -> None:
-        self._news.notify_all()
+        self._news.wake()
         if self._is_over:
-            self._work.notify_all()
-            self._alarm.notify()
+            self._end_work()

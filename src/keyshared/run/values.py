@@ -27,6 +27,7 @@ DEFAULT_WORKERS: Final = 16  # the greatest partition count of most topics; Conf
 DEFAULT_WINDOW: Final = 10_000  # as the dispatcher's
 DEFAULT_MAX_TRACKED: Final = 100_000  # a log that is not read again keeps its messages in memory meanwhile
 DEFAULT_COMMIT_EVERY_MS: Final = 100  # a crash redoes what was in flight and a tenth of a second
+LEAST_TOKEN_BYTES: Final = 64  # any position fits, so that no commit fails because a log has grown
 DEFAULT_LETTER_TRIES: Final = 8  # with the delays below: more than 12 seconds of a store that is away
 DEFAULT_STOP_MS: Final = 10_000  # a third of the 30 seconds that Kubernetes and systemd grant after SIGTERM
 
@@ -68,7 +69,7 @@ class RetryLater(Exception):  # noqa: N818  # as above
 
 
 class StoppedError(MisuseError):
-    """Something was asked of a runner that stops or has stopped. What made it stop is the cause, if it was an error."""
+    """Something was asked of a runner that stops or has stopped. If an error made it stop, that is raised instead."""
 
     def _text(self) -> str:
         return "the runner stops, or has stopped, and takes nothing more; begin another one"
@@ -104,7 +105,7 @@ class RunnerConfig:
         retry: How often and how late a failed message is tried again.
         poison: What is done with a message whose retries are exhausted, or that was rejected.
         commit_every_ms: Least time between two commits of a log, unless it leaves or is drained.
-        token_bytes: Greatest length of a token; the default fits the metadata of a Kafka commit.
+        token_bytes: Greatest length of a token, at least 64; the default fits the metadata of a Kafka commit.
         letter_tries: How often the write of a dead letter is tried before the runner stops with its error.
         stop_ms: How long handlers may go on when the runner stops or a log is removed, unless the call says otherwise.
 
@@ -134,10 +135,11 @@ class RunnerConfig:
 
     @configuration()
     def __post_init__(self) -> None:
-        for name in ("workers", "window", "max_tracked", "max_loaded_per_key", "token_bytes", "letter_tries"):
+        for name in ("workers", "window", "max_tracked", "max_loaded_per_key", "letter_tries"):
             check_int(name, getattr(self, name), 1)
         for name in ("commit_every_ms", "stop_ms"):
             check_int(name, getattr(self, name), 0)
+        check_int("token_bytes", self.token_bytes, LEAST_TOKEN_BYTES)
         if self.timeout_ms is not None:
             check_int("timeout_ms", self.timeout_ms, 1, " or None for never")
         check_kind("retry", self.retry, RetryPolicy)
