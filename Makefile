@@ -150,7 +150,7 @@ demo: $(DEV) $(SPARK) java ## the Spark job over real flights; ARGS="--help" sho
 
 .PHONY: demo-airports
 demo-airports: $(DEV) $(SPARK) java ## the same over 3,000,000 flights with hot keys, which npm fetches
-	@$(SPARK_ENV) "$(BIN)/python" -m keyshared.spark.demo airports $(ARGS)
+	@$(SPARK_ENV) "$(BIN)/python" -m examples.airports $(ARGS)
 
 # ARGS=--upgrade takes newer versions; without it only what pyproject.toml no longer allows changes.
 .PHONY: lock

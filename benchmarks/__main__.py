@@ -1,4 +1,4 @@
-"""Run the benchmarks, print a table for each, and say of every target whether it is met."""
+"""Run the benchmarks, print a table for each, and print whether each target is met."""
 
 import json
 import os

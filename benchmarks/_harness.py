@@ -1,8 +1,8 @@
-"""What all benchmarks share: how time is taken, what a table and a verdict look like, and how they are printed.
+"""What all benchmarks share: the measuring of time, tables, verdicts, and the printing of both.
 
 Times are medians over repeats in which the cases take turns, so that a busy machine slows all of them alike. Compare
-ratios, not nanoseconds. What is measured is processor time, with the garbage collector on; everything is collected
-before each repeat.
+ratios, not nanoseconds. They are processor time, with the garbage collector on; everything is collected before each
+repeat.
 """
 
 import gc
@@ -23,7 +23,7 @@ Timed = Callable[[], tuple[int, int]]
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured: everything, or just enough to see that every benchmark still runs."""
+    """The amount of measuring: everything, or just enough to see that every benchmark still runs."""
 
     quick: bool = False
 
@@ -31,13 +31,13 @@ class Scale:
         return 1 if self.quick else full
 
     def size(self, full: int) -> int:
-        """A number of messages; quick: a twentieth."""
+        """Return a number of messages; quick: a twentieth."""
         return full // 20 if self.quick else full
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured in one case, column by column."""
+    """The measurements of one case, column by column."""
 
     case: str
     values: tuple[float, ...]
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a target is met. ``at_most`` or, for speed-ups, at least."""
+    """Return whether a target is met: ``at_most`` or, for speed-ups, at least."""
 
     target: str
     measured: float
@@ -64,7 +64,7 @@ class Verdict:
 
 @dataclass
 class Report:
-    """What one benchmark found: a table, and what it says about the targets."""
+    """The result of one benchmark: a table, and verdicts about the targets."""
 
     title: str
     columns: tuple[str, ...]
@@ -115,7 +115,7 @@ def repeated(call: Callable[[_Argument], object], arguments: Sequence[_Argument]
 
 
 def turns(cases: Mapping[_Case, Timed], repeats: int) -> dict[_Case, float]:
-    """Give the median nanoseconds per operation of each case; the cases take turns."""
+    """Return the median nanoseconds per operation of each case; the cases take turns."""
     times: dict[_Case, list[float]] = {name: [] for name in cases}
     for _ in range(repeats):
         for name, once in cases.items():

@@ -1,7 +1,7 @@
 """What the benchmarks on Spark share: a session, a log, turns of cases, and processor time of a tree of processes.
 
-The work is done in other processes (the JVM, Python workers), so both clocks are taken: the wall's, and the processor
-time of this process and all below it. On a busy machine the second is the one to trust. Cases take turns, the first
+Other processes (the JVM, Python workers) do the work, so there are two clocks: the wall's, and the processor time of
+this process and all below it. On a busy machine trust the second. Cases take turns, the first
 turn only warms up, and ratios are medians of the ratios within a turn. Needs Linux (``/proc``).
 """
 
@@ -103,8 +103,8 @@ def zipf_key(keys: int) -> Column:
 class _Meter:
     """Processor seconds of this process and of all below it: the JVM and its Python workers.
 
-    What a process had used when it was last seen stays counted after its end: Spark ends idle workers after a minute,
-    and what they had used must not be missing from what another case takes.
+    The time of a process stays counted after its end: Spark ends idle workers after a minute, and without their time
+    another case would look cheaper than it is.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""The systems whose message lives are measured, behind one face, and the loop that drives them.
+"""The systems whose message lives are measured, behind one interface, and the loop that drives them.
 
-Each subject hands the driver what it has to acknowledge later. What a host has to do with an answer (pick the
-deliveries out of the effects, answer a `Load`, unpack a receipt) is part of a subject's cost, not of the driver's.
+Each subject hands the driver what it has to acknowledge later. The host's work on an answer (pick the deliveries out of
+the effects, answer a `Load`, unpack a receipt) is part of a subject's cost, not of the driver's.
 """
 
 from collections import deque
@@ -40,20 +40,20 @@ Taker = Callable[[Any], object]
 
 
 class Subject(Protocol):
-    """A system under test. Handles are whatever it needs to recognise a delivery."""
+    """A system under test. By a handle it recognises a delivery."""
 
     @property
     def offer(self) -> Callable[[int, bytes], Any]: ...
     def ack(self, handle: Any) -> Any: ...  # noqa: ANN401 - as many shapes as systems
     def taker(self, hold: Callable[[Any], object], hold_all: Callable[[Iterable[Any]], object]) -> Taker:
-        """Build what gives the driver the handles in an answer."""
+        """Build the function that takes the handles out of an answer."""
         ...
 
     def safe_cursor(self) -> int | None: ...
 
 
 class Null:
-    """Does nothing, in C: what remains is the driver's own cost, and that of the call which unpacks a handle."""
+    """A subject that does nothing, in C: the driver's own cost remains, and that of the call which unpacks a handle."""
 
     def __init__(self, messages: int) -> None:
         # An offer is answered with its "key", which has to be NULL_KEY: one handle, and that is empty.
@@ -214,7 +214,7 @@ class Driver:
             take(ack(pop()))
 
     def live(self, outstanding: int) -> tuple[int, int]:
-        """Let all messages live, from offer to ack: nanoseconds, messages."""
+        """Run all messages from offer to ack; return nanoseconds and messages."""
         count = len(self._keys)
         filled = min(outstanding, count)
         started = process_time_ns()
@@ -224,7 +224,7 @@ class Driver:
         return process_time_ns() - started, count
 
     def check_done(self) -> None:
-        """A benchmark of something that loses messages would be worth nothing."""
+        """Refuse a subject that has lost messages: its figures would be worth nothing."""
         if self.subject.safe_cursor() != self.offered - 1:
             raise AssertionError(f"{self.subject!r} stopped at {self.subject.safe_cursor()} of {self.offered}")
 

@@ -1,7 +1,7 @@
 """What bucketing costs a producer against a batcher that is one list, and what batching by key would have cost.
 
 The second table is the reason for entry buckets. With many keys a batch for each key holds hardly more than one
-message, so batching is all but off; a batch for each of N buckets holds a Nth of the container, whatever the keys.
+message, as if batching was off; a batch for each of N buckets holds an Nth of the container, whatever the keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ def bucketed(messages: Sequence[BatchMessage], buckets: int) -> Timed:
 
 
 def mean_by_key(messages: Sequence[BatchMessage]) -> float:
-    """Messages of a batch if every key of a container had one."""
+    """Return the messages of a batch if every key of a container had one."""
     containers = [messages[start : start + CONTAINER] for start in range(0, len(messages), CONTAINER)]
     return len(messages) / sum(len({message.item for message in each}) for each in containers)
 

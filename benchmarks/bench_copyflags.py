@@ -19,7 +19,7 @@ def every_arrival(levels: list[int]) -> list[CopyFlags]:
 
 
 def by_sets(own: list[int]) -> Callable[[frozenset[int]], list[int]]:
-    """As one would write it down from the rule: nothing crossed that is not above the own level."""
+    """Decide literally by the rule: every crossed level is above the own one."""
 
     def due(crossed: frozenset[int]) -> list[int]:
         return [level for level in own if not any(each <= level for each in crossed)]
@@ -28,7 +28,7 @@ def by_sets(own: list[int]) -> Callable[[frozenset[int]], list[int]]:
 
 
 def by_lowest(own: list[int]) -> Callable[[frozenset[int]], list[int]]:
-    """The same with a thought: only the lowest level crossed matters."""
+    """Decide with a thought: only the lowest crossed level matters."""
 
     def due(crossed: frozenset[int]) -> list[int]:
         lowest = min(crossed, default=None)

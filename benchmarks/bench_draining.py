@@ -9,7 +9,7 @@ from benchmarks._harness import Report, Scale, Timed, turns
 
 from keyshared.draining import DrainingHashes
 from keyshared.draintracker import DrainTracker
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 from keyshared.ring import HashRing
 
 CONSUMERS = 10
@@ -29,12 +29,12 @@ def names() -> list[str]:
 
 
 def spread(count: int) -> list[int]:
-    """So many different hashes, all over the space: an odd step visits every slot."""
+    """Return so many different hashes, all over the space: an odd step visits every slot."""
     return [number * 40_503 % SLOTS for number in range(count)]
 
 
 def joins(pending: int, hashes: int) -> Timed:
-    """One consumer more, while so many entries of so many hashes are pending; then it leaves, untimed."""
+    """Add a consumer while so many entries of so many hashes are pending; then it leaves, untimed."""
     ring = HashRing(names())
     before = ring.ranges
     ring.add("newcomer")
@@ -56,7 +56,7 @@ def joins(pending: int, hashes: int) -> Timed:
 
 
 def drained(count: int) -> DrainTracker:
-    """A tracker in which so many hashes drain, one entry each, and the rest belongs to who may go on."""
+    """Return a tracker in which so many hashes drain, one entry each; the rest belongs to a consumer that may go on."""
     tracker = DrainTracker(RangeMap.from_stops([SLOTS], ["old"]))
     for hash_ in range(count):
         tracker.add("old", (0, hash_), hash_)
@@ -82,7 +82,7 @@ def tracker_cycles(count: int, cycles: int) -> Timed:
 
 
 def counter_cycles(count: int, cycles: int) -> Timed:
-    """Let one more hash drain, refuse it to somebody, end that."""
+    """Start the drain of one more hash, refuse it to a consumer, end the drain."""
     draining = DrainingHashes()
     for hash_ in range(1, count + 1):
         draining.add("old", hash_)
@@ -101,7 +101,7 @@ def counter_cycles(count: int, cycles: int) -> Timed:
 
 
 def kept_bytes(act: Callable[[], object]) -> int:
-    """What a call has allocated and kept."""
+    """Return what a call has allocated and kept."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -126,7 +126,7 @@ def bytes_of_counts(count: int) -> float:
 
 
 def bytes_of_drains(count: int) -> float:
-    """Beyond what the pending entries need anyway: what a move leaves behind."""
+    """Measure what a move leaves behind, beyond what the pending entries need anyway."""
     tracker = DrainTracker(RangeMap.from_stops([SLOTS], ["old"]), drain_timeout_ms=1_000)
     for hash_ in range(count):
         tracker.add("old", (0, hash_), hash_)

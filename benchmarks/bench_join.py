@@ -7,10 +7,9 @@ from benchmarks._harness import Report, Scale, Timed, turns
 from benchmarks._subjects import NAMES
 from benchmarks.bench_life import unique_keys
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import DeadLetter, Deliver, Released
-from keyshared.retry import RetryPolicy
 from keyshared.ring import HashRing
 
 OUTSTANDING = (10_000, 100_000)

@@ -37,7 +37,7 @@ def hot_keys(count: int) -> Keys:
 
 
 def zipf_keys(count: int) -> Keys:
-    """Keys of which the n-th is n times as rare as the first: that one has a tenth of the traffic."""
+    """Return keys of which the n-th is n times as rare as the first, which has a tenth of the traffic."""
     names = unique_keys(ZIPF_KEYS)
     heights = list(accumulate(1 / rank for rank in range(1, ZIPF_KEYS + 1)))
     return Random(1).choices(names, cum_weights=heights, k=count)
@@ -84,7 +84,7 @@ class Life:
         self.repeats = scale.repeats(REPEATS)
         self.keys = load.keys(counts[-1])
         for key in self.keys:
-            hash(key)  # kept by the object: else whoever comes first would pay for all
+            hash(key)  # kept by the object: else the first subject would pay for all
         self.picks = random_picks(counts[-1]) if load.random_acks else None
 
     def makers(self) -> Makers:

@@ -39,7 +39,7 @@ LOADS = (
 
 
 def kept_bytes(subject: Subject, keys: Keys) -> int:
-    """What the subject has allocated and kept after it was offered one message for each key."""
+    """Return what the subject has allocated and kept after an offer of one message for each key."""
     offer = subject.offer
     gc.collect()
     tracemalloc.start()
@@ -66,7 +66,7 @@ def makers(load: Load, count: int) -> dict[str, Callable[[], Subject]]:
 
 
 def warm_up() -> None:
-    """Let code that runs for the first time allocate what it keeps for ever."""
+    """Run the code once, so that what it keeps for ever is allocated before anything is measured."""
     for load in LOADS:
         for make in makers(load, HOT_KEYS).values():
             kept_bytes(make(), load.keys(HOT_KEYS))

@@ -7,8 +7,7 @@ from random import Random
 
 from benchmarks._harness import Report, Scale, repeated, turns
 
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, Placement
-from keyshared.ranges import HashRange
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Placement
 from keyshared.ring import HashRing
 
 CONSUMERS = (1, 10, 100)
@@ -38,7 +37,7 @@ def placements(count: int) -> dict[str, Placement]:
 
 
 def plain(placement: Placement) -> Callable[[int], str]:
-    """What one would write without a library: two lists of the same runs, and no check of anything."""
+    """The code that one would write without a library: two lists of the same runs, and no check of anything."""
     runs = list(placement.ranges.runs)
     lasts, owners = [stop - 1 for _, stop, _ in runs], [owner or "" for _, _, owner in runs]
     return lambda slot: owners[bisect_left(lasts, slot)]

@@ -4,8 +4,8 @@ Needs pyspark and Java, so it is not one of `python -m benchmarks`: run it by ``
 are judged in each turn by the checker alone, on happenings that are decoded already; by the checker that reads the rows
 of the file without Spark; by the Python part of an audit, on Arrow batches; and by ``audit`` as a whole, from the file
 over the sort to the verdicts. What counts is processor time: of the whole audit that of the JVM, compiling and
-collecting garbage included, and of Python workers. An audit of few rows is measured too: what starting costs is told
-apart from what rows cost. Needs Linux (``/proc``).
+collecting garbage included, and of Python workers. An audit of few rows is measured too: it separates the cost of
+starting from the cost of rows. Needs Linux (``/proc``).
 
 On a machine that is shared, processor time is dearer at one moment than at another: speeds are compared within a turn.
 """
@@ -82,7 +82,7 @@ def in_process(told: Sequence[Happening]) -> None:
 
 
 def on_rows(tables: Sequence[pa.Table]) -> None:
-    """The same file without Spark: what docs/history.md shows for a table."""
+    """Judge the same file without Spark, as docs/history.md shows for a table."""
     for table in tables:
         checker = Checker(GUARANTEES)
         for batch in table.select([each.name for each in COLUMNS]).to_batches(max_chunksize=BATCH_ROWS):

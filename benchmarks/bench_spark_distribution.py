@@ -86,7 +86,7 @@ def cases_of(spark: SparkSession, records: DataFrame) -> dict[str, DataFrame]:
 
 
 def check(cases: dict[str, DataFrame]) -> None:
-    """The distribution is in order, and every commit has an answer."""
+    """Check that the distribution is in order, and that every commit has an answer."""
     faults = cases["audit"].count()
     unanswered = sum(frame.filter("declined IS NOT NULL").count() for name, frame in cases.items() if "commits" in name)
     if faults or unanswered:
@@ -94,7 +94,7 @@ def check(cases: dict[str, DataFrame]) -> None:
 
 
 def measured(cases: dict[str, DataFrame], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each case, turn by turn."""
+    """Return the seconds of each case, turn by turn."""
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     cases["noop"].count()  # only warms up
     for _ in range(repeats):

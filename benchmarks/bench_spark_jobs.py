@@ -150,7 +150,7 @@ def on_spark(log: DataFrame, plan: Plan) -> int:
 
 
 def check(load: Load, deliveries: int) -> None:
-    """Every message was delivered at least once: nothing was skipped to be fast."""
+    """Check that every message was delivered at least once: nothing was skipped to be fast."""
     if deliveries < load.rows:
         sys.exit(f"only {deliveries:,} deliveries of {load.rows:,} messages")
 

@@ -1,8 +1,8 @@
 """The floor: the per-key FIFO that a competent engineer writes by hand in an afternoon, and nothing more.
 
 It keeps the order of each key, one message of it in flight, a limit per consumer, and a cursor that gaps cannot stall.
-It has no timers, attempts, retries, spill, filters, changes of membership, snapshots or checks of what it is given.
-What the library costs beyond it is the price of those.
+It has no timers, attempts, retries, spill, filters, changes of membership, snapshots or checks of its arguments.
+The library's cost beyond it is the price of those.
 """
 
 from collections import deque

@@ -27,7 +27,7 @@ from keyshared.effects import (
 
 @dataclass
 class Host:
-    """The part of a broker that does what the dispatcher says, in memory."""
+    """The part of a broker that applies the dispatcher's effects, in memory."""
 
     sent: list[tuple[str, object]] = field(default_factory=list)
     dead_letters: list[int] = field(default_factory=list)

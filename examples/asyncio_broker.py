@@ -33,7 +33,7 @@ class Broker:
     async def pump(self) -> None:
         while True:
             effect = await self.effects.get()
-            if self.dispatcher.is_current(effect):  # what was overtaken while it was queued is not acted on
+            if self.dispatcher.is_current(effect):  # ignore an effect that was overtaken while it was queued
                 await self.apply(effect)
 
     async def apply(self, effect: Effect) -> None:

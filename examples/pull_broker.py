@@ -13,7 +13,7 @@ from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load
 class PullBroker:
     """Every request is one critical section: it reads the clock, calls, and applies the effects before it answers.
 
-    A limit of 0 keeps the dispatcher from pushing: what may go out waits in the consumer's ready list until a pull.
+    With a limit of 0 the dispatcher never pushes: what may go out waits in the consumer's ready list until a pull.
     """
 
     def __init__(self, log: Sequence[tuple[str, object]], config: DispatcherConfig) -> None:
@@ -28,7 +28,7 @@ class PullBroker:
             self._apply(self.dispatcher.add_consumer(consumer, limit=0, now_ms=self._now()))
 
     def leave(self, consumer: str) -> None:
-        """What it has pulled and not settled goes to the others."""
+        """Disconnect a consumer: what it has pulled and not settled goes to the others."""
         with self.lock:
             self._apply(self.dispatcher.remove_consumer(consumer, now_ms=self._now()))
 
@@ -37,7 +37,7 @@ class PullBroker:
             self._apply(self.dispatcher.handle_timeout(now_ms=self._now()))  # free if nothing is due
             self._read_on()
             batch = self._apply(self.dispatcher.pull(consumer, most))
-            if len(batch) < most:  # what had to be read again is there now
+            if len(batch) < most:  # the payloads that had to be read again are there now
                 batch += self._apply(self.dispatcher.pull(consumer, most - len(batch)))
             return batch
 

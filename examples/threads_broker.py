@@ -42,7 +42,7 @@ class Broker:
             for effect in effects:
                 with self.lock:
                     current = self.dispatcher.is_current(effect)
-                if current:  # what was overtaken while it was queued is not acted on
+                if current:  # ignore an effect that was overtaken while it was queued
                     self.apply(effect)
 
     def apply(self, effect: Effect) -> None:
@@ -69,7 +69,7 @@ class Broker:
             self.call(self.dispatcher.offer, offset, key, value)
 
     def is_full(self) -> bool:
-        self.room.clear()  # before looking: a Resumed that comes now is not overlooked
+        self.room.clear()  # cleared before looking, so that no Resumed is overlooked
         with self.lock:
             return self.dispatcher.free_slots == 0
 

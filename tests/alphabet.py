@@ -11,12 +11,12 @@ from typing import Any, Final, Self
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import CursorAdvanced, Deliver, Effect
-from keyshared.errors import ConfigError, ConsumerExistsError, UnknownConsumerError
+from keyshared.effects import CursorAdvanced, Deliver, Effect, Released
+from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
 from keyshared.hashing import KeyHash
-from keyshared.ranges import Moved, RangeMap, Weight
+from keyshared.placement import Moved, RangeMap, Weight
 
-__all__ = ["AlphabetRing", "Watched", "advanced", "deliver", "delivered", "fill", "subscription"]
+__all__ = ["AlphabetRing", "Watched", "advanced", "deliver", "delivered", "fill", "subscription", "then"]
 
 _INPUTS: Final = (
     "offer", "offer_many", "ack", "ack_many", "nack", "reject", "release", "extend", "handle_timeout",
@@ -48,7 +48,7 @@ class AlphabetRing:
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Join."""
         if not name:
-            raise ConfigError("name", name, "be a text that is not empty")
+            raise ArgumentError("name", name, "be a non-empty str")
         if name in self._weights:
             raise ConsumerExistsError(name)
         return self._changed({**self._weights, name: weight})
@@ -136,3 +136,10 @@ def advanced(safe_cursor: int) -> CursorAdvanced:
 def delivered(effects: Iterable[Effect]) -> list[tuple[int, str]]:
     """Which offset went to whom, where a test is about nothing else."""
     return [(effect.offset, effect.consumer) for effect in effects if isinstance(effect, Deliver)]
+
+
+def then(effects: Iterable[Effect]) -> list[Effect]:
+    """What comes of a nack, reject or release besides that the delivery has ended."""
+    ended, *others = effects
+    assert isinstance(ended, Released)
+    return others

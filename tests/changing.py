@@ -125,13 +125,13 @@ class Changing:
         if change is None:
             return False
         change = self.plan(change)
-        token = self.drained(change).token() if change.needs_drain else None
+        quiesced = self.drained(change).quiesced() if change.needs_drain else None
         starts = None
         if change.added and self.random.random() < 0.5:  # what stood still goes on before the change is in force
             starts = change.starts(self.world.log_ends(), self.world.positions())
             self.traffic(10)
         self.world.apply(change, starts=starts)
-        self.tree = self.tree.apply(change, token)
+        self.tree = self.tree.apply(change, quiesced)
         return True
 
     def lose(self) -> None:
@@ -226,7 +226,7 @@ def _next_states(state: _State, events: list[Event]) -> Iterator[_State]:
         twin = state.twin()
         assert twin.drain is not None
         if twin.drain.observe(twin.world.log_ends(), twin.world.positions()):
-            twin.world.apply(twin.drain.token().change)
+            twin.world.apply(twin.drain.quiesced().change)
             twin.drain = None
         yield twin
     if state.at < len(events):

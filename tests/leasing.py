@@ -8,8 +8,7 @@ from tests.alphabet import FIRST_LETTER
 
 from keyshared.effects import Effect
 from keyshared.leases import Lease, LeaseAnswer, LeaseConfig, LeaseQueue, Reservation
-from keyshared.placement import AssignedRanges
-from keyshared.ranges import HashRange
+from keyshared.placement import AssignedRanges, HashRange
 
 __all__ = ["WatchedQueue", "assigned", "fill", "lease", "letters", "queue", "reserve"]
 

@@ -15,10 +15,11 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Unmatched
+from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
 from keyshared.effects import (
     Blocked,
     BlockReason,
+    Call,
     CursorAdvanced,
     DeadLetter,
     Deliver,
@@ -39,8 +40,8 @@ from keyshared.effects import (
     Spilled,
 )
 from keyshared.errors import (
+    ArgumentError,
     ClockError,
-    ConfigError,
     ConsumerExistsError,
     KeyTypeError,
     OffsetOrderError,
@@ -49,7 +50,6 @@ from keyshared.errors import (
     UnmatchedKeyError,
     WindowFullError,
 )
-from keyshared.retry import Poison
 
 __all__ = ["ModelDispatcher", "Placement", "Position", "Unit", "Why"]
 
@@ -60,6 +60,15 @@ Unit: TypeAlias = Lane
 """What is handed over as a whole: a lane, a slot, or a run of slots."""
 
 EVERYTHING = "everything"
+FAILURES = frozenset(
+    {
+        ReleaseReason.NACKED,
+        ReleaseReason.REJECTED,
+        ReleaseReason.ACK_TIMEOUT,
+        ReleaseReason.EVICTED,
+        ReleaseReason.SESSION_LOST,
+    }
+)
 SNAPSHOT_VERSION = 1
 REMEMBERED_DELIVERIES = 8
 
@@ -210,7 +219,7 @@ def is_int(value: object, at_least: int) -> bool:
 def require_int(parameter: str, value: object, at_least: int) -> None:
     """Refuse anything but a whole number of at least this size."""
     if not is_int(value, at_least):
-        raise ConfigError(parameter, value, f"be an int of at least {at_least}")
+        raise ArgumentError(parameter, value, f"be an int of at least {at_least}")
 
 
 class ModelDispatcher:
@@ -258,7 +267,7 @@ class ModelDispatcher:
         return self._call(now_ms, offer_each)
 
     def ack(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
-        return self._call(now_ms, lambda: self._ack(offset, consumer, attempt))
+        return self._call(now_ms, lambda: self._ack(offset, consumer, attempt), Call.ACK)
 
     def ack_many(self, receipts: Iterable[tuple[int, str, int]], *, now_ms: int | None = None) -> list[Effect]:
         def ack_each() -> None:
@@ -266,7 +275,7 @@ class ModelDispatcher:
                 self._ack(*receipt)
                 self.paused = self.paused or self.free_slots == 0  # as after a call of its own
 
-        return self._call(now_ms, ack_each)
+        return self._call(now_ms, ack_each, Call.ACK)
 
     def nack(
         self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
@@ -274,28 +283,27 @@ class ModelDispatcher:
         def nack() -> None:
             if delay_ms is not None:
                 require_int("delay_ms", delay_ms, 0)
-            if (message := self._current(offset, consumer, attempt)) and self._end(message):
-                self._fail(message, delay_ms)
+            if message := self._current(offset, consumer, attempt):
+                self._release(message, ReleaseReason.NACKED, delay_ms)
             self._wake()
 
-        return self._call(now_ms, nack)
+        return self._call(now_ms, nack, Call.NACK)
 
     def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
         def reject() -> None:
-            if (message := self._current(offset, consumer, attempt)) and self._end(message):
-                message.failures += 1
-                self._poison(message)
+            if message := self._current(offset, consumer, attempt):
+                self._release(message, ReleaseReason.REJECTED)
             self._wake()
 
-        return self._call(now_ms, reject)
+        return self._call(now_ms, reject, Call.REJECT)
 
     def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
         def release() -> None:
             if message := self._current(offset, consumer, attempt):
-                self._end(message)
+                self._release(message, ReleaseReason.RELEASED)
             self._wake()
 
-        return self._call(now_ms, release)
+        return self._call(now_ms, release, Call.RELEASE)
 
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
@@ -308,7 +316,7 @@ class ModelDispatcher:
             if message and longer is not None:
                 message.deadline = self.now + longer
 
-        return self._call(now_ms, extend)
+        return self._call(now_ms, extend, Call.EXTEND)
 
     def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
         def dead_lettered() -> None:
@@ -319,7 +327,7 @@ class ModelDispatcher:
                 self._settle(message)
             self._wake()
 
-        return self._call(now_ms, dead_lettered)
+        return self._call(now_ms, dead_lettered, Call.DEAD_LETTERED)
 
     def loaded(self, offset: int, item: object, *, now_ms: int | None = None) -> list[Effect]:
         def loaded() -> None:
@@ -327,7 +335,7 @@ class ModelDispatcher:
                 self._loaded(message, item)
             self._wake()
 
-        return self._call(now_ms, loaded)
+        return self._call(now_ms, loaded, Call.LOADED)
 
     def unblock(self, key: bytes | str | None, *, now_ms: int | None = None) -> list[Effect]:
         def unblock() -> None:
@@ -352,7 +360,7 @@ class ModelDispatcher:
                 self._touch(message)
             self._wake()
 
-        return self._call(now_ms, unblock_offset)
+        return self._call(now_ms, unblock_offset, Call.UNBLOCK_OFFSET)
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
         def park() -> None:
@@ -361,7 +369,7 @@ class ModelDispatcher:
                 self._settle(message)
             self._wake()
 
-        return self._call(now_ms, park)
+        return self._call(now_ms, park, Call.PARK)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
         return self._call(now_ms, lambda: self._gone([offset]))
@@ -426,8 +434,7 @@ class ModelDispatcher:
             consumer = self._connected(name)
             if not resumed:
                 for message in self._open_of(name):
-                    if self._end(message, ReleaseReason.SESSION_LOST):
-                        self._lose(message)
+                    self._release(message, ReleaseReason.SESSION_LOST)
             consumer.status = Status.ACTIVE
             consumer.deadline = None
             self.freed.append(name)
@@ -448,7 +455,7 @@ class ModelDispatcher:
         def pull() -> None:
             require_int("most", most, 1)
             if only is not None and not isinstance(only, int):
-                raise ConfigError("only", only, "be an int")
+                raise ArgumentError("only", only, "be an int")
             consumer = self._connected(name)
             limit = consumer.limit
             consumer.limit += (most if only is None else 1) - self._room(consumer)
@@ -680,9 +687,10 @@ class ModelDispatcher:
         self.freed: list[str] = []  # consumers that may have room now
         self.ended: list[bytes] = []  # keys of which a delivery has ended
 
-    def _call(self, now_ms: int | None, action: Callable[[], None]) -> list[Effect]:
-        """Run one call: if it raises, nothing has happened."""
+    def _call(self, now_ms: int | None, action: Callable[[], None], call: Call = Call.ACK) -> list[Effect]:
+        """Run one call: if it raises, nothing has happened. The name is of a call that can be ignored."""
         before = self._books()
+        self.answered = call
         try:
             self._check_clock(now_ms)
             self.now = self.now if now_ms is None else now_ms
@@ -802,7 +810,7 @@ class ModelDispatcher:
         is_open = message.state == State.IN_FLIGHT
         if is_open and attempt < message.attempt:
             message.acked_late = True
-            self.out.notices.append(Ignored(offset, consumer, attempt, IgnoredReason.LATE_ACK_NOTED))
+            self.out.notices.append(Ignored(offset, consumer, attempt, self.answered, IgnoredReason.LATE_ACK_NOTED))
             return
         if is_open:
             self._close(message)
@@ -827,7 +835,7 @@ class ModelDispatcher:
                 reason = None
         if reason is None:
             return message
-        self.out.notices.append(Ignored(offset, consumer, attempt, reason))
+        self.out.notices.append(Ignored(offset, consumer, attempt, self.answered, reason))
         return None
 
     def _why_not_late(self, message: Message, consumer: str, attempt: int) -> IgnoredReason:
@@ -847,7 +855,7 @@ class ModelDispatcher:
         if message and message.state == state:
             return message
         reason = otherwise if message else IgnoredReason.UNKNOWN_OFFSET
-        self.out.notices.append(Ignored(offset, None, None, reason))
+        self.out.notices.append(Ignored(offset, None, None, self.answered, reason))
         return None
 
     def _open(self, message: Message, consumer: str) -> None:
@@ -871,13 +879,17 @@ class ModelDispatcher:
         if holder and holder.status == Status.DRAINING and not self._open_of(holder.name):
             self.consumers.remove(holder)
 
+    def _release(self, message: Message, reason: ReleaseReason, delay_ms: int | None = None) -> None:
+        """End an open delivery without its ack, and tell that before what becomes of the message."""
+        assert message.consumer is not None
+        place, receipt = len(self.out.notices), (message.offset, message.consumer, message.attempt)
+        again = self._go_on(message, reason, delay_ms) if self._end(message, reason) else None
+        self.out.notices.insert(place, Released(*receipt, reason, message.failures, again))
+
     def _end(self, message: Message, reason: ReleaseReason | None = None) -> bool:
-        """End an open delivery without an ack; whether the message is still outstanding: no late ack had come in."""
+        """End an open delivery; whether the message is still outstanding: no late ack had come in."""
         self._close(message)
         message.ended += ((message.attempt, message.consumer or ""),)
-        if reason:
-            assert message.consumer is not None
-            self.out.notices.append(Released(message.offset, message.consumer, message.attempt, reason))
         if message.acked_late:
             self.out.notices.append(Settled(message.offset, message.key, SettleReason.LATE_ACK))
             self._settle(message)
@@ -886,23 +898,26 @@ class ModelDispatcher:
             self.out.notices.append(Skipped(message.offset, message.key, SkipReason.GONE))
             self._settle(message)
             return False
+        message.failures += reason in FAILURES
         return True
 
-    def _fail(self, message: Message, delay_ms: int | None) -> None:
-        """Count a failure: wait for the retry, retry now, or give up."""
-        message.failures += 1
+    def _go_on(self, message: Message, reason: ReleaseReason, delay_ms: int | None) -> int | None:
+        """Wait for the retry, retry now, or give up; when it may go out again."""
+        if reason not in FAILURES:
+            return self.now
+        if reason == ReleaseReason.EVICTED and self.config.on_evict == OnEvict.DROP:
+            self.out.notices.append(Dropped(message.offset, message.key, DropReason.EVICTED))
+            self._settle(message)
+            return None
         delay = self.config.retry.delay_ms(message.failures, delay_ms)
-        if delay is None:
+        if delay is None or reason == ReleaseReason.REJECTED:
             self._poison(message)
-        elif delay > 0:
-            message.state = State.RETRY_WAIT
-            message.deadline = self.now + delay
-
-    def _lose(self, message: Message) -> None:
-        """Count a failure that is the consumer's: retry now, or give up."""
-        message.failures += 1
-        if self.config.retry.delay_ms(message.failures, None) is None:
-            self._poison(message)
+            return None
+        if delay == 0 or reason in {ReleaseReason.EVICTED, ReleaseReason.SESSION_LOST}:
+            return self.now  # that the consumer is lost is not the message's fault
+        message.state = State.RETRY_WAIT
+        message.deadline = self.now + delay
+        return message.deadline
 
     def _poison(self, message: Message) -> None:
         poison = self.config.poison
@@ -970,9 +985,9 @@ class ModelDispatcher:
 
     def _check_filters(self, filters: Sequence[str]) -> None:
         if isinstance(filters, str) or not all(isinstance(pattern, str) for pattern in filters):
-            raise ConfigError("filters", filters, "be a sequence of glob patterns")
+            raise ArgumentError("filters", filters, "be a sequence of glob patterns")
         if filters and (self.config.ordering_required or self.config.unit != DrainUnit.KEY):
-            raise ConfigError("filters", filters, "be empty with ordering_required or a unit larger than a key")
+            raise ArgumentError("filters", filters, "be empty with ordering_required or a unit larger than a key")
 
     def _find(self, name: str) -> Consumer | None:
         return next((consumer for consumer in self.consumers if consumer.name == name), None)
@@ -1003,7 +1018,7 @@ class ModelDispatcher:
     def _forget(self, consumer: Consumer, reason: ReleaseReason) -> None:
         """Put back what the consumer holds, count no failure, and forget it."""
         for message in self._open_of(consumer.name):
-            self._end(message, reason)
+            self._release(message, reason)
         if consumer in self.consumers:  # a draining one has gone with its last delivery
             self.consumers.remove(consumer)
 
@@ -1011,13 +1026,7 @@ class ModelDispatcher:
         self.out.notices.append(Evicted(consumer.name))
         self._leave_placement(consumer)
         for message in self._open_of(consumer.name):
-            if not self._end(message, ReleaseReason.EVICTED):
-                continue
-            if self.config.on_evict == OnEvict.DROP:
-                self.out.notices.append(Dropped(message.offset, message.key, DropReason.EVICTED))
-                self._settle(message)
-            else:
-                self._lose(message)
+            self._release(message, ReleaseReason.EVICTED)
         self.consumers.remove(consumer)
 
     # --- time -------------------------------------------------------------------------------------------------------
@@ -1039,7 +1048,7 @@ class ModelDispatcher:
             if is_lane:
                 del self.drain_deadlines[lane]  # if it then waits for others, its time begins anew
                 for message in self._awaited(lane):
-                    self._end(message, ReleaseReason.DRAIN_TIMEOUT)
+                    self._release(message, ReleaseReason.DRAIN_TIMEOUT)
             elif timed and timed.deadline == deadline:  # else something due before it has ended it
                 self._end_one(timed)
 
@@ -1048,8 +1057,8 @@ class ModelDispatcher:
             message.state = State.QUEUED
             message.deadline = None
             self._touch(message)
-        elif self._end(message, ReleaseReason.ACK_TIMEOUT):
-            self._fail(message, None)
+        else:
+            self._release(message, ReleaseReason.ACK_TIMEOUT)
 
     def _end_consumers_that_are_due(self) -> bool:
         """Drains and grace periods that are over, in (deadline, join order); whether somebody was evicted."""

@@ -22,7 +22,7 @@ from keyshared.buckets import (
     BucketPlacement,
     EntryBatch,
 )
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Then
 from keyshared.copyflags import BigEndian, CopyFlags, FlagsHeader
 from keyshared.cursor import Cell, ContiguousCursor, CursorToken
 from keyshared.dispatcher import KeySharedDispatcher
@@ -38,7 +38,7 @@ from keyshared.distribution import (
 )
 from keyshared.distribution import Report as ReplicationReport
 from keyshared.draining import DrainingEntry, DrainingHashes, DrainingStats
-from keyshared.draintracker import DrainTracker
+from keyshared.draintracker import DrainTracker, PendingAcks
 from keyshared.effects import CursorAdvanced, Deliver
 from keyshared.glob import Glob, KeyFilter
 from keyshared.hashing import KeyHash
@@ -56,10 +56,7 @@ from keyshared.offsets import (
     ProvenanceVector,
     TargetGroup,
 )
-from keyshared.pendingacks import PendingAcks
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, SoleOwner
-from keyshared.ranges import HashRange, Moved, RangeMap
-from keyshared.retry import Poison, RetryPolicy, Then
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap, SoleOwner
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.segments import AutoScale, Rates, SegmentLoad, SegmentMap, SegmentProducer, SegmentProgress, Split
@@ -109,6 +106,7 @@ PRIVATE = frozenset(
         "leases.ledger",
         "leases.producers",
         "placement.ring_rules",
+        "placement.unweighted",
         "segments.segment",
         "simulate.host",
     ]
@@ -338,7 +336,7 @@ BUILD: dict[str, Make] = {
     "buckets.batcher.EntryBatch": lambda: EntryBatch.of([BatchMessage(1)]),
     "buckets.layout.BucketLayout": lambda: BucketLayout.equal_width(4),
     "buckets.checkpoints.BucketCheckpoints": checkpoints,
-    "config.DispatcherConfig": DispatcherConfig,
+    "config.dispatcher.DispatcherConfig": DispatcherConfig,
     "copyflags.BigEndian": BigEndian,
     "copyflags.CopyFlags": lambda: CopyFlags(5),
     "copyflags.FlagsHeader": FlagsHeader,
@@ -350,7 +348,7 @@ BUILD: dict[str, Make] = {
     "distribution.distributor.Hop": lambda: Hop("a", 1, "b"),
     "draining.DrainingHashes": draining_hashes,
     "draining.DrainingStats": lambda: DrainingStats(1, 0, 1, (DrainingEntry(7, 1, 0),)),
-    "draintracker.DrainTracker": tracker,
+    "draintracker.tracker.DrainTracker": tracker,
     "effects.Deliver": lambda: Deliver(3, b"k", "ann", 1, 0, None),
     "placement.exclusive.ExclusiveRanges": lambda: asked(ExclusiveRanges({"ann": [(0, 9)]})),
     "glob.Glob": lambda: Glob("a?*"),
@@ -365,20 +363,20 @@ BUILD: dict[str, Make] = {
     "offsets.index.OffsetIndex": index,
     "offsets.translate.OffsetCommitter": OffsetCommitter,
     "offsets.translate.OffsetDistributor": OffsetDistributor,
-    "pendingacks.PendingAcks": pending,
+    "draintracker.pending_acks.PendingAcks": pending,
     "segments.producer.SegmentProducer": producer,
     "offsets.provenance.ProvenanceVector": lambda: ProvenanceVector({"a": 3}),
     "distribution.change.TreeChange": change,
     "distribution.change.Quiescence": drain,
-    "ranges.HashRange": lambda: HashRange(0, 9),
-    "ranges.RangeMap": lambda: RangeMap([(HashRange(0, 9), "ann")]),
+    "placement.ranges.HashRange": lambda: HashRange(0, 9),
+    "placement.ranges.RangeMap": lambda: RangeMap([(HashRange(0, 9), "ann")]),
     "subjects.registry.Reference": lambda: Reference("n", "s", 1),
     "subjects.registry.Registration": lambda: Registration("a-b-value", 1, 7, "{}"),
     "subjects.registry.RegistryView": registry,
     "distribution.replication.Replication": replication,
-    "distribution.replication.Report": lambda: ReplicationReport(0, 0, (), (), (), (), 0),
-    "retry.Poison": lambda: Poison.DEAD_LETTER,
-    "retry.RetryPolicy": RetryPolicy,
+    "distribution.arrivals.Report": lambda: ReplicationReport(0, 0, (), (), (), (), 0),
+    "config.retry.Poison": lambda: Poison.DEAD_LETTER,
+    "config.retry.RetryPolicy": RetryPolicy,
     "ring.HashRing": lambda: asked(HashRing(["ann", "bob"], vnodes=3)),
     "segments.rollover.SegmentProgress": progress,
     "router.KeyRouter": router,
@@ -397,7 +395,7 @@ BUILD: dict[str, Make] = {
     "placement.sole_owner.SoleOwner": lambda: SoleOwner("ann"),
     "buckets.placement.BucketPlacement": lambda: BucketPlacement(BucketLayout.equal_width(4), ["ann"]),
     "subjects.names.NamePattern": pattern,
-    "subjects.names.NameTranslation": translation,
+    "subjects.translation.NameTranslation": translation,
     "simulate.summary.Summary": lambda: tally().summary(),
     "simulate.summary.Tally": tally,
     "simulate.summary.WaitHistogram": WaitHistogram,
@@ -578,11 +576,11 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "buckets.checkpoints.BucketCheckpoints.restore": {"state": lambda: checkpoints().snapshot()},
     "journal.commands.Command": {"command": lambda: "offer"},
     "journal.commands.call": {"command": lambda: Command(3, 0, "ack", offset=3, consumer="ann", attempt=1)},
-    "config.DispatcherConfig.from_json": {"data": lambda: DispatcherConfig().to_json()},
+    "config.dispatcher.DispatcherConfig.from_json": {"data": lambda: DispatcherConfig().to_json()},
     "cursor.Cell": {},
     "cursor.ContiguousCursor.append": {"cell": lambda: Cell(9)},
     "cursor.ContiguousCursor.from_token": {"text": lambda: cursor().to_token().text},
-    "cursor.ContiguousCursor.go_on": {"text": lambda: cursor().to_token().text},
+    "cursor.ContiguousCursor.resume_from": {"text": lambda: cursor().to_token().text},
     "dispatcher.KeySharedDispatcher.add_consumer": {"name": lambda: "new"},
     "dispatcher.KeySharedDispatcher.offer": {"offset": lambda: 9},
     "dispatcher.KeySharedDispatcher.offer_many": {"messages": lambda: [(9, "k", None)]},
@@ -591,8 +589,8 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "distribution.tree.DistributionTree.propose_move": {"target": lambda: "c"},
     "distribution.distributor.Distributor": {"targets": lambda: ["c"]},
     "draining.add_up": {"entries": lambda: [DrainingEntry(7, 1, 0)], "cleared_total": lambda: 0},
-    "draintracker.DrainTracker.add_consumer": {"consumer": lambda: "new"},
-    "draintracker.DrainTracker.remove_consumer": {"owners": RangeMap},
+    "draintracker.tracker.DrainTracker.add_consumer": {"consumer": lambda: "new"},
+    "draintracker.tracker.DrainTracker.remove_consumer": {"owners": RangeMap},
     "placement.exclusive.ExclusiveRanges.add": {"name": lambda: "new"},
     "placement.exclusive.ExclusiveRanges.declare": {"name": lambda: "new", "ranges": lambda: [(10, 20)]},
     "hashing.named.key_hash_named": {"name": lambda: "danube32"},
@@ -614,12 +612,12 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "simulate.service.draw": {"purpose": lambda: "letters"},
     "distribution.change.Quiescence": {"change": losing},
     "distribution.change.Quiescence.observe": {"positions": lambda: dict.fromkeys(tree().hops(), 1)},
-    "ranges.HashRange.inclusive": {"last": lambda: 9},
-    "ranges.RangeMap.from_json": {"data": lambda: RangeMap([(HashRange(0, 9), "ann")]).to_json()},
-    "ranges.RangeMap.from_stops": {"owners": lambda: ["ann"]},
-    "ranges.RangeMap.moved": {"after": RangeMap},
-    "distribution.replication.judge": {"arrivals": lambda: [SEEN]},
-    "retry.Poison.from_name": {"name": lambda: "DROP"},
+    "placement.ranges.HashRange.inclusive": {"last": lambda: 9},
+    "placement.ranges.RangeMap.from_json": {"data": lambda: RangeMap([(HashRange(0, 9), "ann")]).to_json()},
+    "placement.ranges.RangeMap.from_stops": {"owners": lambda: ["ann"]},
+    "placement.ranges.RangeMap.moved": {"after": RangeMap},
+    "distribution.arrivals.judge": {"arrivals": lambda: [SEEN]},
+    "config.retry.Poison.from_name": {"name": lambda: "DROP"},
     "ring.HashRing.add": {"name": lambda: "new"},
     "segments.rollover.SegmentProgress.restore": {"state": lambda: progress().snapshot()},
     "router.KeyRouter.add_consumer": {"name": lambda: "new"},
@@ -636,7 +634,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
         "ranges": lambda: BucketPlacement(BucketLayout.equal_width(2), ["a"]).ranges
     },
     "subjects.names.NamePattern.from_brackets": {"text": lambda: "[tenant|environment]-topic"},
-    "subjects.names.NameTranslation": {"target": lambda: NamePattern("x-{topic}")},
+    "subjects.translation.NameTranslation": {"target": lambda: NamePattern("x-{topic}")},
     "simulate.summary.Tally.add": {"row": row},
     "simulate.summary.Tally.add_all": {"rows": lambda: [row()]},
     "simulate.summary.WaitHistogram.add": {"value": lambda: 5},
@@ -712,7 +710,11 @@ def _members(name: str, thing: type) -> Iterator[_Found]:
 
 # The arguments are right, and the object is in no state for them
 REFUSED = frozenset(
-    {"placement.exclusive.ExclusiveRanges.add", "distribution.change.Quiescence.token", "segments.map.SegmentMap.prune"}
+    {
+        "placement.exclusive.ExclusiveRanges.add",
+        "distribution.change.Quiescence.quiesced",
+        "segments.map.SegmentMap.prune",
+    }
 )
 
 

@@ -12,7 +12,7 @@ from json import dumps, loads
 from typing import Any
 
 from keyshared.buckets import BatchLimits, BatchMessage, BucketLayout, EntryBatch
-from keyshared.segments import Publish, SegmentMap, SegmentProducer, SegmentProgress, removable
+from keyshared.segments import PublishEntry, SegmentMap, SegmentProducer, SegmentProgress, removable
 
 Key = tuple[int, int]  # both halves of its hash
 Change = Callable[[SegmentMap], SegmentMap]
@@ -111,7 +111,7 @@ class World:
     def reader_learns(self, _: int) -> None:
         self.progress.update(self.truth)
 
-    def queue(self, publishes: list[Publish]) -> None:
+    def queue(self, publishes: list[PublishEntry]) -> None:
         for segment, entry in publishes:
             self.to_broker.setdefault(segment, deque()).append(entry)
 

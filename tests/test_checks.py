@@ -1,21 +1,33 @@
 """One wording for one fault."""
 
-from collections.abc import Callable
-from enum import IntEnum
+import ast
+import re
+from collections.abc import Callable, Iterator
+from enum import Enum, IntEnum
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import keyshared
 from keyshared._checks import (
     OFFSET_STOP,
+    check_bool,
+    check_callable,
+    check_enum,
     check_int,
+    check_kind,
     check_log_offset,
+    check_number,
     check_offset,
     check_position,
+    check_several,
     check_text,
     checked_now,
+    configuration,
 )
-from keyshared.errors import ClockError, ConfigError
+from keyshared.errors import ArgumentError, ClockError, ConfigError, SnapshotError
 
 
 class Small(IntEnum):
@@ -28,9 +40,9 @@ def test_a_number_that_is_large_enough_comes_back() -> None:
 
 @pytest.mark.parametrize("value", [2, -1, 3.0, "3", None, True, Small.ONE])
 def test_what_is_no_int_or_too_small_is_refused_by_name(value: object) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check_int("limit", value, 3, " or None for never")
-    assert f"limit is {value!r}; it must be an int of at least 3 or None for never" == str(caught.value)
+    with pytest.raises(ArgumentError) as caught:
+        check_int("limit", value, 3, ", or None for never")
+    assert f"limit is {value!r}; it must be an int of at least 3, or None for never" == str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +58,7 @@ def test_offsets_and_positions_have_one_bound(check: Callable[[str, object], Non
     for offset in taken:
         check("before", offset)
     for refused in (lowest - 1, highest + 1, True, 1.0, "1", None):
-        with pytest.raises(ConfigError, match=r"before is .*63 bits"):
+        with pytest.raises(ArgumentError, match=r"before is .*63 bits"):
             check("before", refused)
 
 
@@ -56,9 +68,9 @@ def test_a_text_comes_back() -> None:
 
 @pytest.mark.parametrize("value", ["", b"orders", 1, None])
 def test_what_is_no_text_or_empty_is_refused_by_name(value: object) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         check_text("topic", value)
-    assert f"topic is {value!r}; it must be a text that is not empty" == str(caught.value)
+    assert f"topic is {value!r}; it must be a non-empty str" == str(caught.value)
 
 
 def test_a_clock_goes_on_or_stands() -> None:
@@ -69,3 +81,119 @@ def test_a_clock_goes_on_or_stands() -> None:
 def test_a_clock_that_goes_back_or_is_none_is_refused(value: Any) -> None:
     with pytest.raises(ClockError):
         checked_now(value, 5)
+
+
+NO_NUMBERS = [-1, True, "1", None, float("inf"), float("nan")]
+
+
+class Letter(Enum):
+    A = "a"
+    B = "b"
+    C = "c"
+
+
+REFUSED = [
+    (lambda: check_int("n", True), "n is True; it must be an int"),
+    (lambda: check_int("n", 8, 1, most=7), "n is 8; it must be an int from 1 to 7"),
+    (lambda: check_int("n", 0, 1, ", or None", most=7), "n is 0; it must be an int from 1 to 7, or None"),
+    (lambda: check_bool("on", 1), "on is 1; it must be a bool"),
+    (lambda: check_enum("one", "a", Letter), "one is 'a'; it must be one of Letter.A, Letter.B, Letter.C"),
+    (lambda: check_enum("one", Letter.C, Letter, Letter.A), f"one is {Letter.C!r}; it must be one of Letter.A"),
+    (lambda: check_callable("f", 7, "a key"), "f is 7; it must be callable with a key"),
+    (lambda: check_kind("n", "7", int, ", or None"), "n is '7'; it must be an int, or None"),
+    (lambda: check_several("names", "ab", "names"), "names is 'ab'; it must be a collection of names"),
+    (lambda: check_several("names", b"ab", "names"), "names is b'ab'; it must be a collection of names"),
+    (lambda: check_several("names", 7, "names"), "names is 7; it must be a collection of names"),
+    *((lambda v=v: check_number("x", v), f"x is {v!r}; it must be a finite number of at least 0") for v in NO_NUMBERS),
+    (lambda: check_number("x", 0.0, above=True), "x is 0.0; it must be a finite number above 0"),
+]
+
+
+@pytest.mark.parametrize(("check", "text"), REFUSED, ids=[text for _, text in REFUSED])
+def test_what_cannot_be_is_refused_in_these_words(check: Callable[[], object], text: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        check()
+    assert ArgumentError is type(caught.value)
+    assert text == str(caught.value)
+
+
+def test_what_can_be_comes_back() -> None:
+    assert (-5, 7) == (check_int("n", -5), check_int("n", 7, 1, most=7))
+    assert (False, Letter.B) == (check_bool("on", False), check_enum("one", Letter.B, Letter, Letter.A, Letter.B))
+    assert ([], 0, Fraction(1, 3)) == (
+        check_several("names", [], "names"),
+        check_number("x", 0),
+        check_number("x", Fraction(1, 3), above=True),
+    )
+    check_callable("f", len, "a text")
+
+
+def test_a_field_of_a_configuration_is_refused_as_such() -> None:
+    with pytest.raises(ConfigError) as caught, configuration():
+        check_int("window", 0, 1)
+    assert ConfigError("window", 0, "be an int of at least 1").args == caught.value.args
+
+
+def test_an_error_of_its_own_kind_stays_what_it_is() -> None:
+    with pytest.raises(SnapshotError), configuration():
+        raise SnapshotError("version", 9, "be 1")
+    with pytest.raises(ClockError), configuration():
+        checked_now(1, 2)
+
+
+# the sources
+
+SOURCES = Path(keyshared.__file__).parent
+SAID_BY_A_CHECKER = re.compile(
+    r"be (an int|a str|a bool|a mapping|a non-empty str)(, or None( for .*)?)?"
+    r"|be an int (of at least \S+|from \S+ to \S+)(, or None( for .*)?)?"
+    r"|be an? [A-Z]\w+(, or None( for .*)?)?|be one of [A-Z]\w+\.[A-Z].*|be a collection of .*|be callable with .*"
+    r"|.*(not empty|True or False|\ba text\b|not one text).*"
+)
+# Each of these is asked for every message, and a call would cost more than the question; or it asks for something else.
+BY_HAND = {
+    ("_dispatch/receipts.py", "consumer"),
+    ("_dispatch/receipts.py", "attempt"),
+    ("buckets/batcher.py", "message"),
+    ("buckets/batcher.py", "sequence_id"),
+    ("buckets/batcher.py", "size"),
+    ("buckets/batcher.py", "bucket_hash"),
+    ("leases/queue.py", "lease_id"),
+    ("buckets/layout.py", "bucket hash"),
+    ("draining.py", "consumer"),
+    ("draining.py", "count"),
+    ("draintracker/tracker.py", "messages"),
+    ("draintracker/pending_acks.py", "messages"),
+    ("draintracker/pending_acks.py", "remaining"),
+    ("placement/ranges.py", "slot"),
+    ("segments/map.py", "segment hash"),
+    ("simulate/summary.py", "row"),
+    ("spark/runtime/progress.py", "doing"),
+}
+
+
+def raised() -> Iterator[tuple[str, str, list[ast.expr]]]:
+    """Errors of arguments that the sources make, with their module and their arguments."""
+    for path in sorted(SOURCES.rglob("*.py")):
+        module = path.relative_to(SOURCES).as_posix()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Call(ast.Name("ArgumentError" | "ConfigError" as name), args) if module != "_checks.py":
+                    yield module, name, args
+
+
+def said(node: ast.expr) -> str:
+    """The text of a literal, with something in the place of what is filled in."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in parts)
+
+
+def test_what_a_checker_says_is_said_by_no_other() -> None:
+    found = {(module, said(args[0])) for module, _, args in raised() if SAID_BY_A_CHECKER.fullmatch(said(args[-1]))}
+
+    assert BY_HAND == found
+
+
+def test_only_configuration_makes_an_error_of_a_configuration() -> None:
+    assert [] == [module for module, kind, _ in raised() if kind == "ConfigError"]
+    assert {"ArgumentError"} == {kind for _, kind, _ in raised()}

@@ -17,7 +17,7 @@ from keyshared.copyflags import (
     FlagsHeader,
     strip_distribution_headers,
 )
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared.errors import ArgumentError, SnapshotError
 
 levels = st.integers(1, MAX_LEVEL)
 level_sets = st.sets(st.one_of(st.integers(1, 20), levels), max_size=8)
@@ -32,13 +32,13 @@ def test_a_level_has_a_bit_and_a_mask_of_it_and_all_below() -> None:
 @pytest.mark.parametrize("level", [0, -1, MAX_LEVEL + 1, 1.0, "1", None, True])
 def test_what_is_no_level_is_refused(level: Any) -> None:
     for call in (CopyFlags.bit, CopyFlags.mask, CopyFlags.of, CopyFlags().is_due, CopyFlags().crossing):
-        with pytest.raises(ConfigError, match=f"level is {level!r}; it must be an int from 1 to {MAX_LEVEL}"):
+        with pytest.raises(ArgumentError, match=f"level is {level!r}; it must be an int from 1 to {MAX_LEVEL}"):
             call(level)
 
 
 @pytest.mark.parametrize("flags", [-1, 1 << MAX_LEVEL, 1.0, "1", None, True])
 def test_what_is_no_set_of_levels_is_refused(flags: Any) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         CopyFlags(flags)
 
     assert "flags" == caught.value.parameter
@@ -87,7 +87,7 @@ def test_a_header_is_read_as_it_was_written(crossed: set[int], width: int | None
     flags = CopyFlags.of(*crossed)
     codec = BigEndian(width)
     if width is not None and flags.bit_length() > 8 * width:
-        with pytest.raises(ConfigError, match=f"fit into {width} bytes"):
+        with pytest.raises(ArgumentError, match=f"fit into {width} bytes"):
             codec.encode(flags)
         return
     written = codec.encode(flags)
@@ -105,13 +105,13 @@ def test_a_header_has_as_few_bytes_as_it_needs_or_as_many_as_it_is_told() -> Non
 @pytest.mark.parametrize("flags", [-1, 1 << MAX_LEVEL, None, "5"])
 def test_what_are_no_flags_is_not_written(flags: Any) -> None:
     for codec in (BigEndian(), BigEndian(8)):
-        with pytest.raises(ConfigError, match="flags"):
+        with pytest.raises(ArgumentError, match="flags"):
             FlagsHeader(codec=codec).write([], flags)
 
 
 @pytest.mark.parametrize("width", [0, -1, MAX_LEVEL // 8 + 1, 8.0, "8", True])
 def test_a_width_that_can_never_work_is_refused(width: Any) -> None:
-    with pytest.raises(ConfigError, match="width"):
+    with pytest.raises(ArgumentError, match="width"):
         BigEndian(width)
 
 
@@ -165,7 +165,7 @@ def test_name_and_bytes_of_the_header_are_free() -> None:
 
 @pytest.mark.parametrize(("name", "codec"), [("", BigEndian()), (None, BigEndian()), ("x", None), ("x", "big")])
 def test_a_header_that_can_never_work_is_refused(name: Any, codec: Any) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         FlagsHeader(name, codec)
 
 
@@ -179,5 +179,5 @@ def test_a_record_made_of_another_one_loses_the_headers_of_the_distribution_only
 
 @pytest.mark.parametrize("prefixes", ["Axual-", [""], [b"Axual-"], [None]])
 def test_a_prefix_that_would_strip_everything_or_nothing_is_refused(prefixes: Any) -> None:
-    with pytest.raises(ConfigError, match="prefixes"):
+    with pytest.raises(ArgumentError, match="prefixes"):
         strip_distribution_headers([("trace", b"7")], prefixes)

@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, SETTLED, Cell, ContiguousCursor, CursorToken, OfferAnswer
-from keyshared.errors import ConfigError, InvariantError, OffsetOrderError, SnapshotError
+from keyshared.errors import ArgumentError, InvariantError, OffsetOrderError, SnapshotError
 
 HEAD = "ksc1."
 WORK, KNOWN, REWIND = OfferAnswer.WORK, OfferAnswer.SETTLED, OfferAnswer.REWIND
@@ -139,14 +139,14 @@ def test_an_offset_that_is_no_int_is_refused_and_changes_nothing(offset: object)
 @pytest.mark.parametrize("offset", [2**63, -(2**63)])
 def test_an_offset_that_no_token_could_hold_is_refused_and_changes_nothing(offset: int) -> None:
     cursor = ContiguousCursor()
-    with pytest.raises(ConfigError, match="63 bits"):
+    with pytest.raises(ArgumentError, match="63 bits"):
         cursor.offer(offset)
     assert (None, 0) == (cursor.last, cursor.outstanding)
 
 
 @pytest.mark.parametrize("start", [True, "0", 1.5, 2**63 + 1])
 def test_a_start_that_is_no_offset_is_refused(start: object) -> None:
-    with pytest.raises(ConfigError, match=r"start is .* None or an int"):
+    with pytest.raises(ArgumentError, match=r"start is .* None or an int"):
         ContiguousCursor(start)  # type: ignore[arg-type]  # the mistake under test
 
 
@@ -192,7 +192,7 @@ def test_an_ack_of_an_offset_that_was_never_offered_is_not_remembered(offset: in
 @pytest.mark.parametrize("offset", [True, "1", None, 1.0, 2**63, -(2**63)])
 def test_an_ack_that_is_no_offset_is_refused(offset: object) -> None:
     cursor = offered(1)
-    with pytest.raises(ConfigError, match=r"offset is .* an int of at most 63 bits"):
+    with pytest.raises(ArgumentError, match=r"offset is .* an int of at most 63 bits"):
         cursor.settle(offset)  # type: ignore[arg-type]  # the mistake under test
     assert 1 == cursor.outstanding
 
@@ -205,7 +205,7 @@ def test_settling_many_counts_what_was_outstanding() -> None:
 
 def test_settling_many_with_one_bad_offset_settles_none() -> None:
     cursor = offered(1, 2)
-    with pytest.raises(ConfigError, match="offsets is 'x'"):
+    with pytest.raises(ArgumentError, match="offsets is 'x'"):
         cursor.settle_many([1, "x"])  # type: ignore[list-item]  # the mistake under test
     assert [1, 2] == open_offsets(cursor)
 
@@ -474,7 +474,7 @@ def test_what_was_settled_above_the_place_that_was_read_to_stays_so() -> None:
 
 @pytest.mark.parametrize("read_to", [True, "9", 0.5, 2**63 + 1])
 def test_the_place_that_was_read_to_is_a_position(read_to: Any) -> None:
-    with pytest.raises(ConfigError, match="read_to is"):
+    with pytest.raises(ArgumentError, match="read_to is"):
         ContiguousCursor().to_token(read_to=read_to)
 
 
@@ -529,7 +529,7 @@ def test_every_budget_keeps_as_many_ranges_as_fit() -> None:
     for budget in range(len(cursor.to_token(len(full.text)).text), 0, -1):
         try:
             token = cursor.to_token(budget)
-        except ConfigError:
+        except ArgumentError:
             break
         assert len(token.text) <= budget
         sizes[token.omitted_ranges] = len(token.text)
@@ -544,14 +544,14 @@ def test_every_budget_keeps_as_many_ranges_as_fit() -> None:
 def test_a_budget_too_small_for_the_position_is_refused_with_the_least_that_does() -> None:
     cursor = offered(300)
     least = len(cursor.to_token().text)
-    with pytest.raises(ConfigError, match=f"max_bytes is {least - 1}; it must be an int of at least {least} "):
+    with pytest.raises(ArgumentError, match=f"max_bytes is {least - 1}; it must be an int of at least {least} "):
         cursor.to_token(least - 1)
     assert cursor.to_token(least) == cursor.to_token()
 
 
 @pytest.mark.parametrize("max_bytes", [None, "4096", True, 100.0, -1, 0])
 def test_a_budget_that_is_no_number_of_bytes_is_refused(max_bytes: object) -> None:
-    with pytest.raises(ConfigError, match="max_bytes is"):
+    with pytest.raises(ArgumentError, match="max_bytes is"):
         ContiguousCursor().to_token(max_bytes)  # type: ignore[arg-type]  # the mistake under test
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.properties.broken import BROKEN
-from tests.properties.promises import Promise
+
+from keyshared.testing import Promise
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))

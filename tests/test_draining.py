@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from keyshared.draining import DrainingEntry, DrainingHashes, DrainingStats
-from keyshared.errors import BatchError, ConfigError, HashHolderError, InvariantError
+from keyshared.errors import ArgumentError, BatchError, HashHolderError, InvariantError
 
 ZERO = DrainingStats(0, 0, 0, ())
 
@@ -225,17 +225,17 @@ def test_two_last_acks_remove_and_tell_once(*, batched: bool, closing: bool) -> 
     [
         (lambda hashes: hashes.add("b", 7), HashHolderError, "drains at 'a', so 'b'"),
         (lambda hashes: hashes.reduce("b", 7), HashHolderError, "so 'b' can have nothing"),
-        (lambda hashes: hashes.add("a", 0), ConfigError, "hash_ is 0; it must be the hash of a message"),
-        (lambda hashes: hashes.add("a", True), ConfigError, "hash_ is True"),
-        (lambda hashes: hashes.add("", 8), ConfigError, "consumer is ''"),
-        (lambda hashes: hashes.add(None, 8), ConfigError, "consumer is None"),
-        (lambda hashes: hashes.add("a", 7, 0), ConfigError, "count is 0; it must be an int of at least 1"),
-        (lambda hashes: hashes.add("a", 7, True), ConfigError, "count is True"),
-        (lambda hashes: hashes.reduce("a", 7, 3), ConfigError, "count is 3; it must be at most 2"),
-        (lambda hashes: hashes.reduce("a", "7"), ConfigError, "hash_ is '7'"),
-        (lambda hashes: hashes.reduce("a", 7, -1), ConfigError, "count is -1"),
-        (lambda hashes: hashes.should_block(7, "a"), ConfigError, "consumer is 7"),
-        (lambda hashes: hashes.should_block("b", 7.0), ConfigError, "hash_ is 7.0"),
+        (lambda hashes: hashes.add("a", 0), ArgumentError, "hash_ is 0; it must be the hash of a message"),
+        (lambda hashes: hashes.add("a", True), ArgumentError, "hash_ is True"),
+        (lambda hashes: hashes.add("", 8), ArgumentError, "consumer is ''"),
+        (lambda hashes: hashes.add(None, 8), ArgumentError, "consumer is None"),
+        (lambda hashes: hashes.add("a", 7, 0), ArgumentError, "count is 0; it must be an int of at least 1"),
+        (lambda hashes: hashes.add("a", 7, True), ArgumentError, "count is True"),
+        (lambda hashes: hashes.reduce("a", 7, 3), ArgumentError, "count is 3; it must be at most 2"),
+        (lambda hashes: hashes.reduce("a", "7"), ArgumentError, "hash_ is '7'"),
+        (lambda hashes: hashes.reduce("a", 7, -1), ArgumentError, "count is -1"),
+        (lambda hashes: hashes.should_block(7, "a"), ArgumentError, "consumer is 7"),
+        (lambda hashes: hashes.should_block("b", 7.0), ArgumentError, "hash_ is 7.0"),
         (lambda hashes: hashes.end_batch(), BatchError, "no batch has begun"),
     ],
 )
@@ -252,7 +252,7 @@ def test_a_mistake_raises_and_changes_nothing(
 
 @pytest.mark.parametrize("value", [True, "0", 0.0])
 def test_the_unset_hash_is_an_int_or_none(value: object) -> None:
-    with pytest.raises(ConfigError, match="unset_hash"):
+    with pytest.raises(ArgumentError, match="unset_hash"):
         DrainingHashes(unset_hash=value)  # type: ignore[arg-type]  # the mistake under test
 
 
@@ -264,7 +264,7 @@ def test_every_number_is_a_hash_if_none_is_unset() -> None:
 
 
 def test_another_number_may_mean_unset() -> None:
-    with pytest.raises(ConfigError, match="hash_ is -1"):
+    with pytest.raises(ArgumentError, match="hash_ is -1"):
         DrainingHashes(unset_hash=-1).add("a", -1)
 
 

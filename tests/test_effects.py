@@ -8,6 +8,7 @@ from keyshared import effects
 from keyshared.effects import (
     Blocked,
     BlockReason,
+    Call,
     CursorAdvanced,
     DeadLetter,
     Deliver,
@@ -30,9 +31,15 @@ from keyshared.effects import (
 
 # One of each, with the order of its fields: a change of order is a change of the API.
 EFFECTS: list[tuple[Effect, tuple[str, ...]]] = [
-    (Ignored(7, "c1", 2, IgnoredReason.STALE_ATTEMPT), ("offset", "consumer", "attempt", "reason")),
+    (
+        Ignored(7, "c1", 2, Call.ACK, IgnoredReason.STALE_ATTEMPT),
+        ("offset", "consumer", "attempt", "call", "reason"),
+    ),
     (Evicted("c1"), ("consumer",)),
-    (Released(7, "c1", 2, ReleaseReason.ACK_TIMEOUT), ("offset", "consumer", "attempt", "reason")),
+    (
+        Released(7, "c1", 2, ReleaseReason.ACK_TIMEOUT, 1, 9),
+        ("offset", "consumer", "attempt", "reason", "failures", "retry_at_ms"),
+    ),
     (Blocked(7, b"k", 3), ("offset", "key", "failures")),
     (Dropped(7, b"k", DropReason.POISON), ("offset", "key", "reason")),
     (Skipped(7, b"k", SkipReason.GONE), ("offset", "key", "reason")),
@@ -56,7 +63,7 @@ def test_the_union_names_every_effect_in_the_order_of_a_call() -> None:
 
 def test_every_public_name_is_an_effect_a_reason_or_the_union() -> None:
     reasons = {"IgnoredReason", "BlockReason", "DropReason", "ReleaseReason", "SettleReason", "SkipReason"}
-    assert {*NAMES, *reasons, "Effect"} == set(effects.__all__)
+    assert {*NAMES, *reasons, "Call", "Effect"} == set(effects.__all__)
 
 
 @each_with_fields

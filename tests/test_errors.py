@@ -12,6 +12,7 @@ from keyshared import errors
 from keyshared.distribution import Hop
 from keyshared.errors import (
     MESSAGE_LIMIT,
+    ArgumentError,
     BatchError,
     ClockError,
     ConfigError,
@@ -45,6 +46,11 @@ from keyshared.testing.errors import GuaranteesError, HistoryError, UnsupportedE
 
 RENDERED = [
     (BatchError(), {}, "no batch has begun; call start_batch first, once for each end_batch"),
+    (
+        ArgumentError("offset", "1", "be an int"),
+        {"parameter": "offset", "value": "1", "requirement": "be an int"},
+        "offset is '1'; it must be an int",
+    ),
     (
         ConfigError("window", -1, "be at least 1"),
         {"parameter": "window", "value": -1, "requirement": "be at least 1"},
@@ -199,9 +205,10 @@ RENDERED = [
 ]
 
 BASES = {
+    ArgumentError: ValueError,
     BatchError: MisuseError,
     ClockError: MisuseError,
-    ConfigError: ValueError,
+    ConfigError: ArgumentError,
     ConsumerExistsError: MisuseError,
     EntryStateError: MisuseError,
     HashHolderError: MisuseError,
@@ -218,8 +225,8 @@ BASES = {
     RangeOverlapError: MisuseError,
     SegmentBusyError: MisuseError,
     QuiesceError: MisuseError,
-    SnapshotError: ConfigError,
-    TopologyError: ConfigError,
+    SnapshotError: ArgumentError,
+    TopologyError: ArgumentError,
     UnknownConsumerError: MisuseError,
     UnknownSegmentError: MisuseError,
     UnmatchedKeyError: MisuseError,
@@ -315,7 +322,7 @@ def test_the_errors_of_the_kit_can_be_shown_too(make: Callable[[], Any]) -> None
 
 
 def test_a_long_text_keeps_its_end_which_says_what_to_do() -> None:
-    error = ConfigError("p" * 1_000, "v" * 1_000, "be short")
+    error = ArgumentError("p" * 1_000, "v" * 1_000, "be short")
 
     assert str(error).endswith("; it must be short")
     assert MESSAGE_LIMIT == len(str(error))
@@ -327,7 +334,7 @@ def test_a_value_is_shown_by_its_fields_without_asking_for_all_of_them() -> None
         Named(shared(60))
     )
     assert "Hop(cluster='a', level=1, target='b')" == shown(Hop("a", 1, "b"))
-    assert "ConfigError('window', -1, 'be at least 1')" == repr(ConfigError("window", -1, "be at least 1"))
+    assert "ArgumentError('window', -1, 'be at least 1')" == repr(ArgumentError("window", -1, "be at least 1"))
     assert f"{b'x' * 80!r} and more, 1000 bytes in all" == shown(b"x" * 1_000)
 
 

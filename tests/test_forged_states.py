@@ -12,15 +12,14 @@ import pytest
 from tests.public_calls import checkpoints, dispatcher, progress, queue, segment_map
 
 from keyshared.buckets import BucketCheckpoints
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.journal import Command, Journal
 from keyshared.leases import LeaseQueue
 from keyshared.offsets import ProvenanceVector
-from keyshared.ranges import HashRange, RangeMap
-from keyshared.retry import Poison, RetryPolicy
+from keyshared.placement import HashRange, RangeMap
 from keyshared.ring import HashRing
 from keyshared.segments import SegmentMap, SegmentProgress
 
@@ -234,7 +233,7 @@ def without_pause(state: Any) -> Any:
 def verdict(stored: Stored, forged: Any) -> str | None:
     try:
         made = stored.restore(forged)
-    except ConfigError:
+    except ArgumentError:
         return None
     except Exception as error:  # noqa: BLE001 - what comes out is the question
         return f"raises {type(error).__name__}: {error}"

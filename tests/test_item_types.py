@@ -7,8 +7,9 @@ import copy
 import pickle
 from typing import TYPE_CHECKING, NamedTuple, assert_never, assert_type, get_args, get_origin
 
-from keyshared import DeadLetter, Deliver, Effect, HashRing, KeySharedDispatcher, RetryPolicy
+from keyshared import DeadLetter, Deliver, Effect, HashRing, KeySharedDispatcher, LeaseQueue, RetryPolicy
 from keyshared.config import DispatcherConfig
+from keyshared.leases import Lease, Leased, NothingToLease, Reservation
 
 if TYPE_CHECKING:
     from keyshared.dispatcher import Message
@@ -150,3 +151,31 @@ def test_an_effect_with_an_item_is_a_tuple_with_names() -> None:
     assert [made, made] == [copy.copy(made), pickle.loads(pickle.dumps(made))]  # noqa: S301 - its own bytes
     assert not hasattr(made, "__dict__")
     assert {Deliver, DeadLetter} == {get_origin(kind) for kind in get_args(Effect)} - {None}
+
+
+def test_a_lease_queue_knows_the_type_of_its_items() -> None:
+    queue = LeaseQueue[Order](HashRing())
+    queue.add_consumer("c1")
+    queue.offer(0, "a", ORDER)
+    queue.offer(1, "b", "text")  # type: ignore[arg-type]
+    queue.loaded(0, "text")  # type: ignore[arg-type]
+
+    lease, effects = queue.consume("c1")
+    assert_type(effects, list[Effect[Order]])
+    assert isinstance(lease, Lease)
+    assert_type(lease, Lease[Order])
+    assert_type(lease.messages, tuple[Leased[Order], ...])
+    assert [ORDER] == [message.item for message in lease]
+    assert_type(queue.leases(), list[Lease[Order]])
+    assert_type(queue.reserve("c1").result, Reservation[Order] | NothingToLease)
+    assert_type(queue.nack(0, lease.id).effects, list[Effect[Order]])
+
+
+def test_a_restored_lease_queue_takes_the_type_of_its_items() -> None:
+    queue = LeaseQueue[Order](HashRing())
+    queue.offer(0, "a", ORDER)
+
+    again = LeaseQueue.restore(queue.snapshot(), HashRing(), now_ms=0, items={0: ORDER})
+
+    assert_type(again, LeaseQueue[Order])
+    assert_type(LeaseQueue(HashRing()), LeaseQueue[object])

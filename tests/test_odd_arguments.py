@@ -4,6 +4,7 @@ Every public callable of `public_calls` is called with every odd value of `hosti
 """
 
 import pickle
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -12,11 +13,41 @@ import pytest
 from tests.hostile import ODD
 from tests.public_calls import BUILD, REFUSED, Call, public_calls
 
-from keyshared.errors import InvariantError, KeySharedError
+from keyshared.errors import ArgumentError, ConfigError, InvariantError, KeySharedError
 from keyshared.testing import GuaranteesError, HistoryError, UnsupportedError
 
 CALLS = {call.name: call for call in public_calls()}
 ALLOWED = (TypeError, KeySharedError, GuaranteesError, HistoryError, UnsupportedError)
+
+# What makes a configuration or a policy. A placement takes settings, and names, ranges and loads as well.
+CONFIGURATIONS = frozenset(
+    [
+        *(
+            "config.dispatcher.DispatcherConfig",
+            "leases.config.LeaseConfig",
+            "config.retry.RetryPolicy",
+            "config.retry.Poison",
+        ),
+        *("config.retry.Poison.from_name", "buckets.batcher.BatchLimits", "segments.autoscale.AutoScale"),
+        *("copyflags.BigEndian", "copyflags.FlagsHeader", "distribution.distributor.Distributor"),
+        *("offsets.translate.OffsetDistributor", "offsets.translate.OffsetCommitter", "hashing.named.KeyHash"),
+        *("hashing.named.pulsar_ring_hash", "hashing.named.pulsar_range_hash"),
+        *("simulate.plan.Plan", "simulate.plan.ConsumerPlan"),
+        *("simulate.service.Fixed", "simulate.service.PerMessage", "simulate.service.Sampled"),
+        *("simulate.service.Scaled", "simulate.service.Poisoned", "simulate.service.FailFirst"),
+        "simulate.service.SampledAnswers",
+    ]
+)
+PLACEMENTS = re.compile(
+    r"(buckets\.placement\.BucketPlacement|placement\.\w+\.(AssignedRanges|AutoSplit|ExclusiveRanges)|ring\.HashRing)"
+    r"(\.(by_load|celeriant|danube|from_ranges|pulsar))?"
+)
+SETTINGS = frozenset(
+    [
+        *("key_hash", "layout", "points", "range_size", "separator"),
+        *("slot_bits", "strict_overlap", "unowned", "vnodes"),
+    ]
+)
 
 every_call = pytest.mark.parametrize("name", sorted(CALLS))
 
@@ -45,7 +76,11 @@ def complaints(call: Call, parameter: str, odd: str, value: object) -> Iterator[
         answer: Any = run(call, subject, {parameter: value})
     except InvariantError as error:
         yield f"{what} breaks an invariant: {error}"
-    except ALLOWED:
+    except ALLOWED as error:
+        if type(error) in {ArgumentError, ConfigError}:
+            wanted = ConfigError if configures(call, parameter) else ArgumentError
+            if type(error) is not wanted:
+                yield f"{what} raises no {wanted.__name__}"
         if before != state_of(subject):
             yield f"{what} raises and has changed something"
     except Exception as error:  # noqa: BLE001 - what comes out is the question
@@ -53,6 +88,12 @@ def complaints(call: Call, parameter: str, odd: str, value: object) -> Iterator[
     else:
         for made in (subject, answer):
             yield from unsound(what, made)
+
+
+def configures(call: Call, parameter: str) -> bool:
+    """Whether what is given there is a field of a configuration."""
+    setting = parameter in SETTINGS and PLACEMENTS.fullmatch(call.name) is not None
+    return setting or call.name in CONFIGURATIONS
 
 
 def unsound(what: str, made: Any) -> Iterator[str]:
@@ -91,3 +132,9 @@ def test_odd_arguments_are_refused_by_name_and_change_nothing(name: str) -> None
 
 def test_every_object_that_can_be_built_has_public_callables() -> None:
     assert set() == {name for name in BUILD if not any(call.startswith(f"{name}.") for call in CALLS)}
+
+
+def test_every_configuration_that_is_named_has_arguments() -> None:
+    """A name of nothing would hold nothing."""
+    assert CALLS.keys() >= CONFIGURATIONS
+    assert 10 <= sum(PLACEMENTS.fullmatch(name) is not None for name in CALLS)

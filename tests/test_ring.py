@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, KeyTypeError, UnknownConsumerError
+from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, KeyTypeError, UnknownConsumerError
 from keyshared.hashing import DANUBE_32, KeyHash, danube32
-from keyshared.ranges import HashRange, Moved, RangeMap
+from keyshared.placement import HashRange, Moved, RangeMap
 from keyshared.ring import HashRing
 
 
@@ -250,25 +250,25 @@ def test_a_name_that_is_not_there_is_refused(name: Any) -> None:
 
 @pytest.mark.parametrize("name", ["", None, 5, b"c", "\ud800"], ids=ascii)
 def test_a_name_that_is_none_is_refused(name: Any) -> None:
-    _unchanged_by(lambda ring: ring.add(name), ConfigError, "name is")
+    _unchanged_by(lambda ring: ring.add(name), ArgumentError, "name is")
 
 
 @pytest.mark.parametrize(
     "weight", [0, -1, 0.0, float("nan"), float("inf"), True, None, "1", Decimal(1), 10_001, 1e300, 10**400]
 )
 def test_a_weight_that_can_never_work_is_refused(weight: Any) -> None:
-    _unchanged_by(lambda ring: ring.add("c", weight=weight), ConfigError, "weight is")
-    _unchanged_by(lambda ring: ring.set_weight("a", weight), ConfigError, "weight is")
+    _unchanged_by(lambda ring: ring.add("c", weight=weight), ArgumentError, "weight is")
+    _unchanged_by(lambda ring: ring.set_weight("a", weight), ArgumentError, "weight is")
 
 
 @pytest.mark.parametrize("n", [-1, 1.0, None, True])
 def test_a_number_of_owners_that_is_none_is_refused(n: Any) -> None:
-    _unchanged_by(lambda ring: ring.owners("k", n), ConfigError, "n is")
+    _unchanged_by(lambda ring: ring.owners("k", n), ArgumentError, "n is")
 
 
 def test_only_keys_have_owners() -> None:
     _unchanged_by(lambda ring: ring.owner(5), KeyTypeError, "int")  # type: ignore[arg-type]  # that is the point
-    _unchanged_by(lambda ring: ring.owners(None, 1), ConfigError, "key is")  # type: ignore[arg-type]  # as above
+    _unchanged_by(lambda ring: ring.owners(None, 1), ArgumentError, "key is")  # type: ignore[arg-type]  # as above
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_only_keys_have_owners() -> None:
     ids=repr,
 )
 def test_a_ring_that_can_never_work_is_refused(options: Any, parameter: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         HashRing(**options)
 
     assert parameter == caught.value.parameter
@@ -301,7 +301,7 @@ def test_a_ring_that_can_never_work_is_refused(options: Any, parameter: str) -> 
     ids=lambda value: ascii(value)[:12],
 )
 def test_a_danube_id_is_an_unsigned_64_bit_number(consumer_id: Any) -> None:
-    with pytest.raises(ConfigError, match=r"decimal digits|digits of an unsigned"):
+    with pytest.raises(ArgumentError, match=r"decimal digits|digits of an unsigned"):
         HashRing.danube([consumer_id])
 
 
@@ -309,7 +309,7 @@ def test_a_danube_ring_takes_new_ids_by_their_digits() -> None:
     ring = HashRing.danube([2**64 - 1])
 
     assert {"0"} == {move.new for move in ring.add("0")}
-    with pytest.raises(ConfigError, match="consumer id of Danube"):
+    with pytest.raises(ArgumentError, match="consumer id of Danube"):
         ring.add("c0")
     assert (str(2**64 - 1), "0") == ring.consumers
     assert (DANUBE_32, 32) == (ring.ranges.key_hash, ring.ranges.slot_bits)
@@ -425,7 +425,7 @@ def test_a_weight_multiplies_pulsars_points_too() -> None:
     ids=str,
 )
 def test_a_ring_that_pulsar_could_not_have_is_refused(options: Any, parameter: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         HashRing.pulsar(**options)
 
     assert parameter == caught.value.parameter

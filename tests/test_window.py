@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from keyshared._window.lanes import ALONE, LEGAL_MOVES, Transition, WatchedList
+from keyshared._window.room_index import RoomIndex
 from keyshared.errors import (
     ConsumerExistsError,
     EntryStateError,
@@ -887,6 +888,9 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
         lambda d: d.window.enlist(d.at(4).lane, d.window.ownerless),
     ),
     "lane b'a1' knows its owner of now": lambda d: d.owners.names.update(a="bob"),
+    "those who take keyless messages": lambda d: setattr(d.window, "_rooms", RoomIndex()),
+    "'ann' waits to be brought in if": lambda d: setattr(d.ann, "noted", not d.ann.noted),
+    "the room of 'ann' is known": (lambda d: d.window._rooms._bring_in(), lambda d: d.window._rooms._heap.clear()),
     "nothing starves while": (
         lambda d: d.ann.ready.pop(d.at(4).lane),
         lambda d: setattr(d.at(4).lane, "listed", None),

@@ -12,7 +12,7 @@ SOURCE: Final = Path(__file__).resolve().parent.parent / "src"
 
 
 def faults(packed: set[str], source: Path = SOURCE) -> list[str]:
-    """What is missing from the names in a wheel, and what does not belong there."""
+    """Return what is missing from the names in a wheel, and what does not belong there."""
     wanted = {
         path.relative_to(source).as_posix()
         for path in (source / "keyshared").rglob("*")

@@ -1,4 +1,4 @@
-"""Write docs/api.md, one line for each thing that a program may use, or tell with --check whether it still holds.
+"""Write docs/api.md, one line for each thing that a program may use, or check with --check that it still holds.
 
 The sources are read, not imported: the page is the same on every Python, with and without the extras.
 """
@@ -38,12 +38,12 @@ HEAD: Final = """\
 # The public API
 
 One line for each thing that a program may import, call or read, so that a change of it shows in a diff. Written by
-`tools/draw_api.py` from the sources; a test compares. What stands under `keyshared` is defined in the module behind the
-`=`. What a thing does is told by its docstring."""
+`tools/draw_api.py` from the sources; a test compares. The names of `keyshared` are defined in the module behind the
+`=`. The docstring of a thing says what it does."""
 _SILENT: Final = frozenset(
     ["__getattr__", "__hash__", "__init__", "__init_subclass__", "__post_init__", "__reduce__", "__repr__", "__str__"]
 )
-"""Methods that nobody calls by their names, and that a class may have or not."""
+"""Methods that no program calls by their names, and that a class may have or not."""
 _FIELDS: Final = frozenset(["NamedTuple", "_fields_in_a_tuple", "dataclass"])
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -281,7 +281,7 @@ def _value(node: ast.stmt) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page; with --check only compare, and say 1 if it differs."""
+    """Write the page; with --check only compare, and return 1 if it differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if the page is out of date")
     check = parser.parse_args(arguments).check

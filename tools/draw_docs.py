@@ -1,7 +1,7 @@
-"""Write the tables and diagrams of the docs that repeat the code, or tell with --check whether they still do.
+"""Write the tables and diagrams of the docs that repeat the code, or check with --check that they still do.
 
-Messages are drawn from the table that the window obeys. Consumers have no table: theirs is found by trying every input
-in every state on a real dispatcher.
+The states of messages come from the table that the window obeys. Those of consumers have no table: every input is tried
+in every state on a real dispatcher. The way of a message is what the interpreter sees during a few calls.
 """
 
 import argparse
@@ -9,10 +9,12 @@ import ast
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
 from keyshared._window.lanes import Transition
+from keyshared.effects import Deliver, Effect
 from keyshared.errors import KeySharedError
 from keyshared.window import NEXT_STATE, State
 
@@ -23,6 +25,7 @@ END: Final = "<!-- end -->"
 NAME: Final = "c1"
 GRACE_MS: Final = 10
 DRAIN_MS: Final = 20
+LATER_MS: Final = 3_600_000  # beyond any delay of a retry
 
 CAUSES: Final = {
     (State.QUEUED, Transition.SPILL): "`offer`, when enough payloads of its key, or of all that waits, are in memory",
@@ -50,13 +53,13 @@ CAUSES: Final = {
     (State.BLOCKED, Transition.PUT_BACK): "`unblock`, `unblock_offset`",
     (State.BLOCKED, Transition.SETTLE): "`park`; `gone`",
 }
-"""What makes each step happen; a test asks for exactly the steps of the table."""
+"""The cause of each step; a test asks for exactly the steps of the table."""
 
 Dispatcher = KeySharedDispatcher
 
 
 def _absent(_: Dispatcher) -> None:
-    """Nobody has joined."""
+    """Leave the consumer out."""
 
 
 def _active(dispatcher: Dispatcher) -> None:
@@ -96,7 +99,7 @@ _TIMERS: Final = {"grace period over": "inactive", "drain time over": "draining"
 
 
 def messages_table() -> list[str]:
-    """One row for each legal step."""
+    """Return one row for each legal step."""
     rows = [
         f"| `{before.name}` | {change.name.lower().replace('_', ' ')} | `{after.name}` | {CAUSES[before, change]} |"
         for (before, change), after in NEXT_STATE.items()
@@ -105,7 +108,7 @@ def messages_table() -> list[str]:
 
 
 def messages_diagram() -> list[str]:
-    """The same as a diagram; an offered message begins as queued."""
+    """Return the steps as a diagram; an offered message begins as queued."""
     edges: dict[tuple[State, State], list[str]] = {}
     for (before, change), after in NEXT_STATE.items():
         edges.setdefault((before, after), []).append(change.name.lower().replace("_", " "))
@@ -114,7 +117,7 @@ def messages_diagram() -> list[str]:
 
 
 def consumer_step(state: str, step: str) -> str:
-    """What an input makes of a consumer in that state: another state, or the error it raises."""
+    """Return what an input makes of a consumer in that state: another state, or the error that it raises."""
     config = DispatcherConfig(inactive_grace_ms=GRACE_MS, ack_timeout_ms=None)
     dispatcher = KeySharedDispatcher(HashRing(), config)
     STATES[state](dispatcher)
@@ -127,7 +130,7 @@ def consumer_step(state: str, step: str) -> str:
 
 
 def _consumer_steps() -> dict[str, dict[str, str]]:
-    """What each input makes of each state; where a timer does not run there is no such input."""
+    """Return what each input makes of each state; where a timer does not run there is no such input."""
     return {
         step: {
             state: consumer_step(state, step)
@@ -139,7 +142,7 @@ def _consumer_steps() -> dict[str, dict[str, str]]:
 
 
 def consumers_table() -> list[str]:
-    """One row for each input, one column for each state; a dot where nothing changes."""
+    """Return one row for each input, one column for each state; a dot where nothing changes."""
     head = ["| input | " + " | ".join(STATES) + " |", "|---" * (len(STATES) + 1) + "|"]
     rows = []
     for step, results in _consumer_steps().items():
@@ -149,7 +152,7 @@ def consumers_table() -> list[str]:
 
 
 def consumers_diagram() -> list[str]:
-    """Every input that changes the state."""
+    """Return a diagram of every input that changes the state."""
     edges: dict[tuple[str, str], list[str]] = {}
     for step, results in _consumer_steps().items():
         for before, after in results.items():
@@ -161,7 +164,7 @@ def consumers_diagram() -> list[str]:
 
 
 def _uses() -> dict[str, set[str]]:
-    """What each module and package of the library imports of the others."""
+    """Return which others each module and package of the library imports."""
     found: dict[str, set[str]] = {}
     for path in sorted(LIBRARY.rglob("*.py")):
         place = path.relative_to(LIBRARY).with_suffix("").parts[0]
@@ -177,7 +180,7 @@ def _uses() -> dict[str, set[str]]:
 
 
 def without_implied(uses: dict[str, set[str]]) -> dict[str, set[str]]:
-    """The arrows that do not follow from others."""
+    """Return the arrows that do not follow from others."""
 
     def below(place: str) -> set[str]:
         return uses[place].union(*(below(other) for other in uses[place]))
@@ -186,7 +189,7 @@ def without_implied(uses: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def packages_picture() -> list[str]:
-    """Who imports whom, from the top; what follows from other arrows has none of its own."""
+    """Return who imports whom, from the top; an arrow that follows from others is left out."""
     uses = _uses()
 
     def depth(place: str) -> int:
@@ -200,7 +203,7 @@ def packages_picture() -> list[str]:
 
 
 def packages_table() -> list[str]:
-    """One row for each package: what it is about by its own words."""
+    """Return one row for each package: the first line of its docstring."""
     rows = []
     for path in sorted(LIBRARY.rglob("__init__.py")):
         name = ".".join(path.parent.relative_to(LIBRARY).parts)
@@ -210,6 +213,64 @@ def packages_table() -> list[str]:
     return ["| package | what it is about |", "|---|---|", *rows]
 
 
+# What is called, what a reader should see in it, and the call.
+MESSAGE: Final[list[tuple[str, str, Callable[[Dispatcher], list[Effect]]]]] = [
+    ('offer(0, "a")', "the key is free: its owner gets the message", lambda d: d.offer(0, "a")),
+    ('offer(1, "a")', "message 0 holds the key: message 1 waits in the lane", lambda d: d.offer(1, "a")),
+    ('ack(0, "c1", 1)', "the cursor passes 0, and the next of the key goes out", lambda d: d.ack(0, NAME, 1)),
+    ('nack(1, "c1", 1)', "the message keeps its place until its retry is due", lambda d: d.nack(1, NAME, 1)),
+    ("handle_timeout()", "the retry is due", lambda d: d.handle_timeout(now_ms=LATER_MS)),
+    ('ack(1, "c1", 2)', "nothing is outstanding", lambda d: d.ack(1, NAME, 2)),
+]
+_EVERYWHERE: Final = {"_checks", "errors", "effects"}
+
+
+def message_table() -> list[str]:
+    """Return one row for each call: the places where it enters a module for the first time, and its effects."""
+    dispatcher = KeySharedDispatcher(HashRing())
+    dispatcher.add_consumer(NAME)
+    rows = ["| call | goes through | returns | because |", "|---|---|---|---|"]
+    for text, why, call in MESSAGE:
+        steps, effects = _followed(call, dispatcher)
+        returned = ", ".join(f"`{_effect(effect)}`" for effect in effects) or "nothing"
+        rows.append(f"| `{text}` | {' → '.join(f'`{step}`' for step in steps)} | {returned} | {why} |")
+    return rows
+
+
+def _followed(call: Callable[[Dispatcher], list[Effect]], dispatcher: Dispatcher) -> tuple[list[str], list[Effect]]:
+    """Run a call; return where it first enters each module of the library, and what it returns."""
+    found: dict[str, str] = {}
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        package, _, module = str(frame.f_globals.get("__name__")).partition(".")
+        if event == "call" and package == "keyshared" and module not in _EVERYWHERE:
+            found.setdefault(module, _place(module, frame.f_code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        effects = call(dispatcher)
+    finally:
+        sys.setprofile(before)
+    del found["dispatcher"]
+    return list(found.values()), effects
+
+
+def _place(module: str, qualified: str) -> str:
+    """Return a called name with its module; only the module if the name is private."""
+    owner, _, name = qualified.rpartition(".")
+    name = owner if name == "__init__" else name
+    return module if name.startswith(("_", "<")) else f"{module}.{name}"
+
+
+def _effect(effect: Effect) -> str:
+    match effect:
+        case Deliver(offset=offset, attempt=attempt):
+            return f"Deliver(offset={offset}, attempt={attempt})"
+        case _:
+            return repr(effect)
+
+
 SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
     "states.md": {
         "messages, diagram": messages_diagram,
@@ -217,12 +278,13 @@ SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
         "consumers, diagram": consumers_diagram,
         "consumers, table": consumers_table,
     },
-    "design.md": {"packages, picture": packages_picture, "packages, table": packages_table},
+    "design.md": {"one message": message_table, "packages, picture": packages_picture},
+    "index.md": {"packages, table": packages_table},
 }
 
 
 def drawn(name: str, page: str) -> str:
-    """The text of a page with each of its sections drawn anew."""
+    """Return the text of a page with each of its sections drawn anew."""
     for section, draw in SECTIONS[name].items():
         begin = BEGIN.format(section)
         before, found, rest = page.partition(begin)
@@ -250,7 +312,7 @@ def _diagram(arrows: Iterable[str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages; with --check only compare, and say 1 if one differs."""
+    """Write the pages; with --check only compare, and return 1 if one differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if a page is out of date")
     check = parser.parse_args(arguments).check

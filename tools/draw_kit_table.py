@@ -1,4 +1,4 @@
-"""Write what the proof kit finds into docs/prove-your-broker.md, or tell with --check whether it is still current.
+"""Write what the proof kit finds into docs/prove-your-broker.md, or check with --check that it is still current.
 
 Writing runs the machine against every broken broker, and against the pool of the page itself, and shrinks what it
 finds: minutes, and the same figures each time with the same versions of Python, Hypothesis and this repository, whose
@@ -30,7 +30,7 @@ HEAD: Final = "| fault | what is wrong | seen in | promise | tries | steps |\n|-
 
 
 def cut(page: str, name: str) -> tuple[str, str, str]:
-    """Give a drawn part of the page, what is before it, and what is after."""
+    """Return a drawn part of the page, what is before it, and what is after."""
     before, begin, rest = page.partition(BEGIN.format(name))
     drawn, end, after = rest.partition(END)
     if not begin or not end:
@@ -39,13 +39,13 @@ def cut(page: str, name: str) -> tuple[str, str, str]:
 
 
 def rows(table: str) -> list[tuple[str, str]]:
-    """Give the names and promises of a drawn table."""
+    """Return the names and promises of a drawn table."""
     lines = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
     return [(cells[1].strip().strip("`"), cells[4].strip()) for cells in lines]
 
 
 def is_current(page: str) -> bool:
-    """Tell whether every fault has its row, with a promise that it breaks, and the sample its promise."""
+    """Check that every fault has its row, with a promise that it breaks, and that the sample shows its promise."""
     drawn = rows(cut(page, "table")[1])
     named = [name for name, _ in drawn] == [fault.name for fault in FAULTS]
     promised = all(promise in fault.promises for (_, promise), fault in zip(drawn, FAULTS, strict=False))
@@ -53,7 +53,7 @@ def is_current(page: str) -> bool:
 
 
 def find(machine: type[KeySharedMachine]) -> Finding:
-    """Find what has to be there."""
+    """Find the violation that a broken broker must show."""
     found = find_violation(machine)
     if found is None:
         raise SystemExit(f"the kit does not find what is wrong with {machine.__name__}")
@@ -61,7 +61,7 @@ def find(machine: type[KeySharedMachine]) -> Finding:
 
 
 def draw_row(fault: Fault) -> str:
-    """Find a fault and say how."""
+    """Return the row of a fault, with the violation that the kit finds."""
     found = find(fault.machine)
     text = (fault.broker.__doc__ or "").partition("\n")[0]
     cells = (f"`{fault.name}`", text, fault.seen_in, found.violation.promise, found.examples, found.steps)

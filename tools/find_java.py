@@ -32,7 +32,7 @@ exec {java} "$@"
 
 
 def usable_home(java: Path | str) -> Path | None:
-    """The home directory of this ``java`` executable if it starts and is new enough."""
+    """Return the home directory of this ``java`` executable if it starts and is new enough."""
     try:
         answer = subprocess.run(
             [str(java), "-XshowSettings:properties", "-version"],
@@ -50,13 +50,13 @@ def usable_home(java: Path | str) -> Path | None:
 
 
 def from_variable(environ: Mapping[str, str]) -> Path | None:
-    """What ``JAVA_HOME`` names. Returned as given, so that a wrapper around a runtime stays in use."""
+    """Return what ``JAVA_HOME`` names, as given, so that a wrapper around a runtime stays in use."""
     home = environ.get("JAVA_HOME", "")
     return Path(home) if home and usable_home(Path(home, "bin", "java")) else None
 
 
 def from_path(environ: Mapping[str, str]) -> Path | None:
-    """The home of the ``java`` on the path."""
+    """Return the home of the ``java`` on the path."""
     java = shutil.which("java", path=environ.get("PATH", ""))
     return usable_home(java) if java else None
 
@@ -81,7 +81,7 @@ def from_apt(environ: Mapping[str, str]) -> Path | None:
 
 
 def _apt_commands(apt: str) -> Iterator[list[str]]:
-    """Installing first: the lists are fresh on most machines, and missing ones fail within a second."""
+    """Install before updating the lists: they are fresh on most machines, and missing ones fail within a second."""
     options = ["-qq", "-o", "Acquire::Retries=1", "-o", "DPkg::Lock::Timeout=60"]
     install = [apt, "install", "-y", "--no-install-recommends", *options]
     yield [*install, APT_PACKAGES[0]]
@@ -119,7 +119,7 @@ def write_shim(home: Path, java: str) -> Path:
 
 
 def remembered(environment: Path) -> Path | None:
-    """What an earlier run found, if it is still there."""
+    """Return what an earlier run found, if it is still there."""
     try:
         home = Path((environment / STAMP).read_text(encoding="utf-8").strip())
     except OSError:
@@ -128,7 +128,7 @@ def remembered(environment: Path) -> Path | None:
 
 
 def find(environment: Path, environ: Mapping[str, str]) -> Path | None:
-    """The first Java home in the order of the module's docstring."""
+    """Return the first Java home in the order of the module's docstring."""
     known = remembered(environment)
     if known and environ.get("JAVA_HOME", "") in {"", str(known)}:
         return known
@@ -136,7 +136,7 @@ def find(environment: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 def main(arguments: list[str], environ: Mapping[str, str]) -> int:
-    """Write the stamp, or say what to type."""
+    """Write the stamp, or print what to type."""
     environment = Path(arguments[0]).absolute()
     home = find(environment, environ)
     if home is None:

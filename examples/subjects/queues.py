@@ -89,7 +89,7 @@ class SkipLockedDriver(Driver):
         self.publisher.close()
 
     def _take_back(self, consumer: str, delivery: Delivery) -> psycopg.Connection[tuple[int, bytes]] | None:
-        """Empty the hand that has this very delivery; its connection."""
+        """Empty the hand that has this very delivery, and return its connection."""
         in_hand = self.in_hand.get(consumer, {})
         thread = next((thread for thread, each in in_hand.items() if each is delivery), None)
         if thread is None:

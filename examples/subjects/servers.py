@@ -21,7 +21,7 @@ PATIENCE_S = 30
 
 @cache
 def redis_socket() -> str:
-    """The path of the socket of a Redis that keeps nothing on disk."""
+    """Start a Redis that keeps nothing on disk, and return the path of its socket."""
     folder = _folder()
     socket = str(folder / "redis.sock")
     _serve(
@@ -34,7 +34,7 @@ def redis_socket() -> str:
 
 @cache
 def postgres_address() -> str:
-    """Where the database of a PostgreSQL is that trusts whoever reaches its socket and does not wait for the disk."""
+    """Start a PostgreSQL that trusts every user of its socket and does not wait for the disk; return its address."""
     folder = _folder()
     data = str(folder / "data")
     # PostgreSQL refuses to run as root.
@@ -63,7 +63,7 @@ def _program(name: str) -> str:
 
 
 def _where_all_may_go(program: Path, folder: Path) -> Path:
-    """The program; or a copy, if it comes from a wheel in an environment that only root may enter, such as in /root."""
+    """Return the program, or a copy if it comes from a wheel in an environment that only root may enter (/root)."""
     module = SERVERS["postgres"].wheel_module
     package = next((each for each in program.parents if each.name == module), None)
     if package is None or all(each.stat().st_mode & stat.S_IXOTH for each in program.parents):

@@ -61,7 +61,7 @@ class GroupDriver(Driver):
         return [delivery for lane in self.lanes_of(consumer) for delivery in self._read(_stream(lane), consumer)]
 
     def lanes_of(self, consumer: str) -> Sequence[int]:  # noqa: ARG002  # here everybody reads everything
-        """Which streams a consumer reads."""
+        """Return the streams that a consumer reads."""
         return range(self.lanes)
 
     def ack(self, consumer: str, delivery: Delivery) -> bool | None:  # noqa: ARG002  # XACK does not ask who acks
@@ -69,7 +69,7 @@ class GroupDriver(Driver):
         return bool(self.redis.xack(stream, GROUP, entry_id))
 
     def advance(self, ms: int) -> None:
-        """Make everything that is pending older: XCLAIM to its own consumer can set how long an entry was idle."""
+        """Age everything that is pending: XCLAIM to its own consumer can set how long an entry was idle."""
         for lane in range(self.lanes):
             stream = _stream(lane)
             for entry in self._pending(stream):
@@ -105,7 +105,7 @@ class GroupMachine(KeySharedMachine):
 
 
 class LateAckMachine(GroupMachine):
-    """The same group, asked whether a late ack can end what somebody else has in hand by now."""
+    """The same group, asked whether a late ack can end what another consumer has in hand by now."""
 
     guarantees = Guarantees(promises={Promise.FENCE}, ack_timeout_ms=CLAIM_AFTER_MS)
 
@@ -121,7 +121,7 @@ class LaneDriver(GroupDriver):
 
 
 class LaneMachine(GroupMachine):
-    """What its author would say of it."""
+    """The promises of its author."""
 
     driver_class = LaneDriver
 
@@ -168,7 +168,7 @@ class FrontDriver(DispatcherDriver):
         return [replace(each, attempt=self._across(each.attempt)) for each in super().receive(consumer)]
 
     def ack(self, consumer: str, delivery: Delivery) -> bool | None:
-        """XACK what the dispatcher counts, and only that."""
+        """XACK exactly what the dispatcher counts."""
         here = self._here(delivery)
         if here is None or not super().ack(consumer, here):
             return False
@@ -176,12 +176,12 @@ class FrontDriver(DispatcherDriver):
         return True
 
     def nack(self, consumer: str, delivery: Delivery) -> bool | None:
-        """Redis has none; the dispatcher has."""
+        """Nack at the dispatcher; Redis has no nack."""
         here = self._here(delivery)
         return False if here is None else super().nack(consumer, here)
 
     def cursor(self) -> int | None:
-        """Redis keeps what is pending and no cursor."""
+        """Return no cursor: Redis keeps what is pending only."""
         return None
 
     def restart(self) -> None:
@@ -227,7 +227,7 @@ class FrontDriver(DispatcherDriver):
         return self.epoch * ATTEMPTS + attempt
 
     def _here(self, delivery: Delivery) -> Delivery | None:
-        """The delivery as this dispatcher numbered it; None: it was an earlier one's."""
+        """Return the delivery as this dispatcher numbered it; None: an earlier one numbered it."""
         assert delivery.attempt is not None
         epoch, attempt = divmod(delivery.attempt, ATTEMPTS)
         return replace(delivery, attempt=attempt) if epoch == self.epoch else None

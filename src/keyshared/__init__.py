@@ -4,7 +4,7 @@ Here is what a first program needs. Everything else stands in its package: `keys
 `keyshared.effects`, `keyshared.errors`, ...
 """
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import Backoff, DispatcherConfig, Poison, RetryPolicy
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load, Resumed
@@ -12,8 +12,7 @@ from keyshared.errors import KeySharedError
 from keyshared.glob import KeyFilter
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.queue import LeaseQueue
-from keyshared.ranges import HashRange, RangeMap
-from keyshared.retry import Backoff, Poison, RetryPolicy
+from keyshared.placement.ranges import HashRange, RangeMap
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.window import InFlightWindow

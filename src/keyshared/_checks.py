@@ -1,31 +1,41 @@
 """What callers may pass, and what must always hold of the library's own state: one wording for one fault."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from fractions import Fraction
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
-from keyshared.errors import ClockError, ConfigError, InvariantError, MissingExtraError, shown
+from keyshared.errors import ArgumentError, ClockError, ConfigError, InvariantError, MissingExtraError, shown
 
 __all__ = [
     "OFFSET_BITS",
     "OFFSET_STOP",
+    "check_bool",
+    "check_callable",
+    "check_enum",
     "check_extra",
     "check_int",
     "check_kind",
     "check_log_offset",
     "check_mapping",
     "check_members",
+    "check_number",
     "check_offset",
     "check_position",
+    "check_several",
     "check_text",
     "checked_kinds",
     "checked_now",
     "checked_rows",
+    "configuration",
     "require",
 ]
 
 
 _T = TypeVar("_T")
+_E = TypeVar("_E", bound=Enum)
 
 OFFSET_BITS: Final = 63
 """How many bits an offset may have besides its sign: what Kafka, Danube, a Parquet column and a cursor token hold."""
@@ -57,31 +67,181 @@ def check_extra(extra: str, *packages: str) -> None:
             raise MissingExtraError((missing.name or package).partition(".")[0], extra) from None
 
 
-def check_int(parameter: str, value: object, least: int, alternative: str = "") -> int:
+@contextmanager
+def configuration() -> Iterator[None]:
+    """Raise `ConfigError` for each `ArgumentError` within: what is checked there are the fields of a configuration.
+
+    Serves as a decorator too, of a constructor or of what a constructor calls.
+
+    Raises:
+        ConfigError: A check within failed.
+
+    Example:
+        >>> with configuration():
+        ...     check_int("window", 0, 1)
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ConfigError: window is 0; it must be an int of at least 1
+    """
+    try:
+        yield
+    except ArgumentError as error:
+        if type(error) is not ArgumentError:  # a kind of its own says more
+            raise
+        raise ConfigError(error.parameter, error.value, error.requirement) from None
+
+
+def check_int(
+    parameter: str, value: object, least: int | None = None, alternative: str = "", *, most: int | None = None
+) -> int:
     """Check a whole number.
 
     Args:
         parameter: What it is called in the error.
         value: The number.
-        least: The smallest one allowed.
-        alternative: Ends the sentence, for example ``" or None for never"``.
+        least: The smallest one allowed; None for no bound.
+        alternative: Ends the sentence, for example ``", or None for never"``.
+        most: The greatest one allowed, if ``least`` is given; None for no bound.
 
     Returns:
         The number.
 
     Raises:
-        ConfigError: It is no int, or below ``least``.
+        ArgumentError: It is no int, or out of these bounds.
 
     Example:
         >>> check_int("limit", 0, 1)
         Traceback (most recent call last):
         ...
-        keyshared.errors.ConfigError: limit is 0; it must be an int of at least 1
+        keyshared.errors.ArgumentError: limit is 0; it must be an int of at least 1
     """
     # A bool is an int to Python, but never a number that somebody meant.
-    if type(value) is not int or value < least:
-        raise ConfigError(parameter, value, f"be an int of at least {shown(least)}{alternative}")
+    if type(value) is not int or (least is not None and value < least) or (most is not None and value > most):
+        if least is None:
+            bounds = ""
+        else:
+            bounds = f" of at least {shown(least)}" if most is None else f" from {shown(least)} to {shown(most)}"
+        raise ArgumentError(parameter, value, f"be an int{bounds}{alternative}")
     return value
+
+
+def check_number(parameter: str, value: object, *, above: bool = False) -> Any:  # noqa: ANN401 - three types of number
+    """Check a number that need not be whole: an int, a float or a Fraction.
+
+    Args:
+        parameter: What it is called in the error.
+        value: The number.
+        above: Whether it has to be above 0; else 0 will do.
+
+    Returns:
+        The number.
+
+    Raises:
+        ArgumentError: It is no number, has no end, or is too small.
+
+    Example:
+        >>> check_number("weight", 0, above=True)
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ArgumentError: weight is 0; it must be a finite number above 0
+    """
+    known = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
+    if not known or not 0 <= value < float("inf") or (above and value == 0):  # type: ignore[operator]
+        raise ArgumentError(parameter, value, f"be a finite number {'above' if above else 'of at least'} 0")
+    return value
+
+
+def check_bool(parameter: str, value: object) -> bool:
+    """Check a switch.
+
+    Raises:
+        ArgumentError: It is neither True nor False.
+
+    Example:
+        >>> check_bool("active", 1)
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ArgumentError: active is 1; it must be a bool
+    """
+    if type(value) is not bool:
+        raise ArgumentError(parameter, value, "be a bool")
+    return value
+
+
+def check_enum(parameter: str, value: object, kind: type[_E], *allowed: _E) -> _E:
+    """Check a member of an enumeration.
+
+    Args:
+        parameter: What it is called in the error.
+        value: The member.
+        kind: The enumeration.
+        allowed: Those of its members that will do here; none for all of them.
+
+    Returns:
+        The member.
+
+    Raises:
+        ArgumentError: It is something else, be it the text that the member stands for.
+
+    Example:
+        >>> class Pace(Enum):
+        ...     SLOW = "slow"
+        ...     FAST = "fast"
+        >>> check_enum("pace", "slow", Pace)
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ArgumentError: pace is 'slow'; it must be one of Pace.SLOW, Pace.FAST
+    """
+    if not isinstance(value, kind) or (allowed and value not in allowed):
+        members = ", ".join(f"{kind.__name__}.{member.name}" for member in allowed or kind)
+        raise ArgumentError(parameter, value, f"be one of {members}")
+    return value
+
+
+def check_callable(parameter: str, value: object, what: str) -> None:
+    """Check a function of the caller's.
+
+    Args:
+        parameter: What it is called in the error.
+        value: The function.
+        what: What it is called with.
+
+    Raises:
+        ArgumentError: It cannot be called.
+
+    Example:
+        >>> check_callable("function", 7, "bytes")
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ArgumentError: function is 7; it must be callable with bytes
+    """
+    if not callable(value):
+        raise ArgumentError(parameter, value, f"be callable with {what}")
+
+
+def check_several(parameter: str, values: object, what: str) -> Iterable[Any]:
+    """Check that several things are given, and not one text, whose characters would pass for them.
+
+    Args:
+        parameter: What they are called in the error.
+        values: The things.
+        what: What they are, such as ``"names"``.
+
+    Returns:
+        The things; each of them is still to be checked.
+
+    Raises:
+        ArgumentError: They are one text, or cannot be walked through.
+
+    Example:
+        >>> check_several("consumers", "ab", "names")
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ArgumentError: consumers is 'ab'; it must be a collection of names
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ArgumentError(parameter, values, f"be a collection of {what}")
+    return values
 
 
 def check_offset(parameter: str, value: object, wanted: str = "be an int") -> None:
@@ -93,17 +253,17 @@ def check_offset(parameter: str, value: object, wanted: str = "be an int") -> No
         wanted: Begins the sentence that says what it must be.
 
     Raises:
-        ConfigError: It is no int, or has more than 63 bits.
+        ArgumentError: It is no int, or has more than 63 bits.
 
     Example:
         >>> check_offset("before", 1 << 63)
         Traceback (most recent call last):
         ...
-        keyshared.errors.ConfigError: before is 9223372036854775808; it must be an int of at most 63 bits
+        keyshared.errors.ArgumentError: before is 9223372036854775808; it must be an int of at most 63 bits
     """
     # A bool is an int to Python, but never an offset that somebody meant.
     if type(value) is not int or not -OFFSET_STOP < value < OFFSET_STOP:
-        raise ConfigError(parameter, value, f"{wanted} of at most {OFFSET_BITS} bits")
+        raise ArgumentError(parameter, value, f"{wanted} of at most {OFFSET_BITS} bits")
 
 
 def check_position(parameter: str, value: object, wanted: str = "be an int") -> None:
@@ -115,7 +275,7 @@ def check_position(parameter: str, value: object, wanted: str = "be an int") -> 
         wanted: Begins the sentence that says what it must be.
 
     Raises:
-        ConfigError: It is no int, or has more than 63 bits.
+        ArgumentError: It is no int, or has more than 63 bits.
     """
     if type(value) is not int or value != OFFSET_STOP:
         check_offset(parameter, value, wanted)
@@ -129,10 +289,10 @@ def check_log_offset(parameter: str, value: object) -> None:
         value: The offset.
 
     Raises:
-        ConfigError: It is no int, negative, or has more than 63 bits.
+        ArgumentError: It is no int, negative, or has more than 63 bits.
     """
     if type(value) is not int or not 0 <= value < OFFSET_STOP:
-        raise ConfigError(parameter, value, f"be an int from 0 up to {OFFSET_BITS} bits")
+        raise ArgumentError(parameter, value, f"be an int from 0 up to {OFFSET_BITS} bits")
 
 
 def check_text(parameter: str, value: object) -> str:
@@ -146,42 +306,43 @@ def check_text(parameter: str, value: object) -> str:
         The text.
 
     Raises:
-        ConfigError: It is no text, or empty.
+        ArgumentError: It is no text, or empty.
 
     Example:
         >>> check_text("topic", "")
         Traceback (most recent call last):
         ...
-        keyshared.errors.ConfigError: topic is ''; it must be a text that is not empty
+        keyshared.errors.ArgumentError: topic is ''; it must be a non-empty str
     """
     if type(value) is not str or not value:
-        raise ConfigError(parameter, value, "be a text that is not empty")
+        raise ArgumentError(parameter, value, "be a non-empty str")
     return value
 
 
-def check_kind(parameter: str, value: object, kind: type[_T]) -> _T:
+def check_kind(parameter: str, value: object, kind: type[_T], alternative: str = "") -> _T:
     """Check a value of a class of this library.
 
     Args:
         parameter: What it is called in the error.
         value: The value.
         kind: Its class.
+        alternative: Ends the sentence, for example ``", or None"``.
 
     Returns:
         The value.
 
     Raises:
-        ConfigError: It is something else.
+        ArgumentError: It is something else.
 
     Example:
         >>> check_kind("count", "7", int)
         Traceback (most recent call last):
         ...
-        keyshared.errors.ConfigError: count is '7'; it must be an int
+        keyshared.errors.ArgumentError: count is '7'; it must be an int
     """
     if not isinstance(value, kind):
         name = kind.__name__
-        raise ConfigError(parameter, value, f"be {'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}")
+        raise ArgumentError(parameter, value, f"be {'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}{alternative}")
     return value
 
 
@@ -197,7 +358,7 @@ def checked_kinds(parameter: str, values: Iterable[object], kind: type[_T]) -> I
         The values.
 
     Raises:
-        ConfigError: One of them is something else.
+        ArgumentError: One of them is something else.
 
     Example:
         >>> list(checked_kinds("count", [7, 8], int))
@@ -219,17 +380,17 @@ def checked_rows(parameter: str, rows: Iterable[Any], width: int, what: str) -> 
         The values, as they were given.
 
     Raises:
-        ConfigError: One of them is no tuple or list of that length.
+        ArgumentError: One of them is no tuple or list of that length.
 
     Example:
         >>> list(checked_rows("header", ["ab"], 2, "a name and a value"))
         Traceback (most recent call last):
         ...
-        keyshared.errors.ConfigError: header is 'ab'; it must be a tuple of a name and a value
+        keyshared.errors.ArgumentError: header is 'ab'; it must be a tuple of a name and a value
     """
     for row in rows:
         if not isinstance(row, tuple | list) or len(row) != width:
-            raise ConfigError(parameter, row, f"be a tuple of {what}")
+            raise ArgumentError(parameter, row, f"be a tuple of {what}")
         yield row  # type: ignore[misc]  # a list serves as well
 
 
@@ -244,14 +405,14 @@ def check_mapping(parameter: str, value: object) -> Mapping[Any, Any]:
         The mapping.
 
     Raises:
-        ConfigError: It is something else.
+        ArgumentError: It is something else.
 
     Example:
         >>> check_mapping("loads", {0: 1})
         {0: 1}
     """
     if not isinstance(value, Mapping):
-        raise ConfigError(parameter, value, "be a mapping")
+        raise ArgumentError(parameter, value, "be a mapping")
     return value
 
 
@@ -264,7 +425,7 @@ def check_members(parameter: str, value: object, kind: type) -> None:
         kind: The protocol.
 
     Raises:
-        ConfigError: Something that the protocol names is missing.
+        ArgumentError: Something that the protocol names is missing.
 
     Example:
         >>> class Bell:
@@ -272,12 +433,12 @@ def check_members(parameter: str, value: object, kind: type) -> None:
         >>> check_members("bell", 7, Bell)
         Traceback (most recent call last):
         ...
-        keyshared.errors.ConfigError: bell is 7; it must be what Bell describes: it has no ring
+        keyshared.errors.ArgumentError: bell is 7; it must be what Bell describes: it has no ring
     """
     for member, what in vars(kind).items():
         asked = callable(what) or isinstance(what, property)
         if asked and not member.startswith("_") and not hasattr(value, member):
-            raise ConfigError(parameter, value, f"be what {kind.__name__} describes: it has no {member}")
+            raise ArgumentError(parameter, value, f"be what {kind.__name__} describes: it has no {member}")
 
 
 def checked_now(now_ms: int | None, last_ms: int) -> int:

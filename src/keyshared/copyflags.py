@@ -2,7 +2,7 @@
 
 A record is distributed from cluster to cluster by one distributor for each level above its cluster. Each copy carries a
 bit for every level that it has crossed. A distributor looks at its own bit and all lower ones: if one of them is set,
-its work has been done already. Whoever produces a record afresh must not hand on the flags of another record:
+its work has been done already. A program that produces a record from another one must not hand on its flags:
 `strip_distribution_headers`.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self, TypeAlias
 
-from keyshared._checks import check_text, checked_rows
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared._checks import check_int, check_several, check_text, checked_rows, configuration
+from keyshared.errors import ArgumentError, SnapshotError
 
 __all__ = [
     "COPY_FLAGS_HEADER",
@@ -37,13 +37,13 @@ class CopyFlags(int):
     """A set of levels, as the int whose bit ``level - 1`` is set for each of them.
 
     Two things are such sets: the levels that a record has crossed, and the levels at which a cluster has distributors.
-    It is an int in every respect (it compares, hashes and counts as one); operators of int give plain ints.
+    It is an int in every respect (it compares, hashes and counts as one); operators of int return plain ints.
 
     Args:
         flags: The int; 0 for a record that was produced just now.
 
     Raises:
-        ConfigError: Not an int, negative, or with a level above `MAX_LEVEL`.
+        ArgumentError: Not an int, negative, or with a level above `MAX_LEVEL`.
 
     Source:
         Axual "Distribution model", Copy flags and algorithm.
@@ -61,21 +61,18 @@ class CopyFlags(int):
     def __new__(cls, flags: int = 0) -> Self:
         """Check the int; see the class."""
         if type(flags) not in _INTS or not 0 <= flags < 1 << MAX_LEVEL:
-            raise ConfigError("flags", flags, f"be an int of at least 0 and at most {MAX_LEVEL} bits")
+            raise ArgumentError("flags", flags, f"be an int of at least 0 and at most {MAX_LEVEL} bits")
         return super().__new__(cls, flags)
 
     @classmethod
     def of(cls, *levels: int) -> Self:
-        """Make a set of levels.
+        """Build a set of levels.
 
         Args:
             levels: Its members, in any order.
 
-        Returns:
-            The set.
-
         Raises:
-            ConfigError: One of them is no level.
+            ArgumentError: One of them is no level.
 
         Example:
             >>> CopyFlags.of(1, 3)
@@ -88,7 +85,7 @@ class CopyFlags(int):
 
     @staticmethod
     def bit(level: int) -> int:
-        """Give the bit that a copy across a level sets.
+        """Return the bit that a copy across a level sets.
 
         Args:
             level: From 1 to `MAX_LEVEL`.
@@ -97,14 +94,14 @@ class CopyFlags(int):
             ``1 << (level - 1)``.
 
         Raises:
-            ConfigError: That is no level.
+            ArgumentError: That is no level.
         """
         _check_level(level)
         return 1 << (level - 1)
 
     @staticmethod
     def mask(level: int) -> int:
-        """Give the bits that a distributor looks at: its own and all lower ones.
+        """Return the bits that a distributor looks at: its own and all lower ones.
 
         A lower bit says that the record came from the distributor's own side of the tree, whose other clusters do not
         distribute it any further up; looking at the own bit only makes duplicates.
@@ -116,13 +113,13 @@ class CopyFlags(int):
             ``(1 << level) - 1``.
 
         Raises:
-            ConfigError: That is no level.
+            ArgumentError: That is no level.
         """
         _check_level(level)
         return (1 << level) - 1
 
     def is_due(self, level: int) -> bool:
-        """Tell whether a distributor has work to do.
+        """Return whether a distributor has work to do.
 
         Args:
             level: The distributor's level.
@@ -131,12 +128,12 @@ class CopyFlags(int):
             Whether no flag of its level or of a lower one is set.
 
         Raises:
-            ConfigError: That is no level.
+            ArgumentError: That is no level.
         """
         return not self & self.mask(level)
 
     def due(self, levels: int) -> "CopyFlags":
-        """Tell which of a cluster's distributors have work to do, all at once.
+        """Return which of a cluster's distributors have work to do, all at once.
 
         They are those below the lowest flag that is set; without any flag, all of them.
 
@@ -158,7 +155,7 @@ class CopyFlags(int):
         return int.__new__(CopyFlags, levels & ((self & -self) - 1))
 
     def crossing(self, level: int) -> "CopyFlags":
-        """Give the flags of the copy that a distributor makes.
+        """Return the flags of the copy that a distributor makes.
 
         Args:
             level: The distributor's level.
@@ -167,7 +164,7 @@ class CopyFlags(int):
             These flags and that of the level.
 
         Raises:
-            ConfigError: That is no level.
+            ArgumentError: That is no level.
         """
         return CopyFlags(self | self.bit(level))
 
@@ -192,9 +189,6 @@ class FlagsCodec(Protocol):
     def encode(self, flags: CopyFlags) -> bytes:
         """Write flags.
 
-        Args:
-            flags: The flags.
-
         Returns:
             What `decode` reads.
         """
@@ -205,9 +199,6 @@ class FlagsCodec(Protocol):
 
         Args:
             data: What a header holds.
-
-        Returns:
-            The flags.
 
         Raises:
             SnapshotError: These are no flags.
@@ -235,39 +226,30 @@ class BigEndian:
 
     width: int | None = None
 
+    @configuration()
     def __post_init__(self) -> None:
         if self.width is None:
             return
-        if type(self.width) is not int or not 1 <= self.width <= MAX_LEVEL // 8:
-            raise ConfigError("width", self.width, f"be None or an int from 1 to {MAX_LEVEL // 8}")
+        check_int("width", self.width, 1, ", or None", most=MAX_LEVEL // 8)
 
     def encode(self, flags: CopyFlags) -> bytes:
-        """See `FlagsCodec.encode`.
-
-        Args:
-            flags: The flags.
-
-        Returns:
-            The bytes.
+        """Write flags; see `FlagsCodec.encode`.
 
         Raises:
-            ConfigError: These are no flags, or they need more bytes than ``width``.
+            ArgumentError: These are no flags, or they need more bytes than ``width``.
         """
         flags = CopyFlags(flags)
         needed = (flags.bit_length() + 7) // 8 or 1
         width = needed if self.width is None else self.width
         if needed > width:
-            raise ConfigError("flags", flags, f"fit into {width} bytes; use lower levels or a wider codec")
+            raise ArgumentError("flags", flags, f"fit into {width} bytes; use lower levels or a wider codec")
         return flags.to_bytes(width, "big")
 
     def decode(self, data: bytes) -> CopyFlags:
-        """See `FlagsCodec.decode`.
+        """Read flags; see `FlagsCodec.decode`.
 
         Args:
             data: Bytes of a header.
-
-        Returns:
-            The flags.
 
         Raises:
             SnapshotError: Not bytes, of another width, empty, or with a level above `MAX_LEVEL`.
@@ -291,7 +273,7 @@ class FlagsHeader:
         codec: How its bytes are meant.
 
     Raises:
-        ConfigError: The name is not a text that is not empty, or the codec has no ``encode`` and ``decode``.
+        ArgumentError: The name is no non-empty str, or the codec has no ``encode`` and ``decode``.
 
     Example:
         >>> header = FlagsHeader()
@@ -304,10 +286,11 @@ class FlagsHeader:
     name: str = COPY_FLAGS_HEADER
     codec: FlagsCodec = field(default_factory=BigEndian)
 
+    @configuration()
     def __post_init__(self) -> None:
         check_text("name", self.name)
         if not all(callable(getattr(self.codec, method, None)) for method in ("encode", "decode")):
-            raise ConfigError("codec", self.codec, "be a FlagsCodec such as BigEndian()")
+            raise ArgumentError("codec", self.codec, "be a FlagsCodec such as BigEndian()")
 
     def read(self, headers: Headers) -> CopyFlags:
         """Read the flags of a record.
@@ -334,7 +317,7 @@ class FlagsHeader:
         return self.codec.decode(found)
 
     def write(self, headers: Headers, flags: CopyFlags) -> list[tuple[str, bytes | None]]:
-        """Give the headers of a copy.
+        """Return the headers of a copy.
 
         Args:
             headers: Headers of the record that is copied.
@@ -354,10 +337,11 @@ class FlagsHeader:
 def strip_distribution_headers(
     headers: Headers, prefixes: Sequence[str] = DISTRIBUTION_PREFIXES
 ) -> list[tuple[str, bytes | None]]:
-    r"""Give the headers for a record that is produced from another one.
+    r"""Return the headers for a record that is produced from another one.
 
     Streams, connectors and mirrors copy headers through. A record that keeps the flags of the one it was made of counts
-    as distributed and never leaves its cluster, or reaches a part of them: whoever re-produces records calls this.
+    as distributed and never leaves its cluster, or reaches a part of them: a program that re-produces records calls
+    this.
 
     Args:
         headers: Headers of the record that was read.
@@ -367,7 +351,7 @@ def strip_distribution_headers(
         A new list without them; the order of the others stays.
 
     Raises:
-        ConfigError: ``prefixes`` is a single text, or holds something that is not a text or is empty.
+        ArgumentError: ``prefixes`` is a single text, or holds something that is not a text or is empty.
 
     Source:
         Axual strips its own headers with an interceptor, by name; differs: by prefix, so that a new one is not missed.
@@ -376,12 +360,7 @@ def strip_distribution_headers(
         >>> strip_distribution_headers([("Axual-Copy-Flags", b"\x05"), ("trace", b"7"), ("Axual-Message-Id", b"1")])
         [('trace', b'7')]
     """
-    if isinstance(prefixes, str):
-        raise ConfigError("prefixes", prefixes, "be a collection of prefixes, not one text")
-    wanted = tuple(prefixes)
-    for prefix in wanted:
-        if type(prefix) is not str or not prefix:
-            raise ConfigError("prefixes", prefix, "hold texts that are not empty")
+    wanted = tuple(check_text("prefixes", prefix) for prefix in check_several("prefixes", prefixes, "prefixes"))
     return [
         (name, value)
         for name, value in checked_rows("header", headers, 2, "a name and a value")
@@ -393,5 +372,4 @@ _INTS: Final = frozenset({int, CopyFlags})  # a bool is no set of levels
 
 
 def _check_level(level: object) -> None:
-    if type(level) is not int or not 1 <= level <= MAX_LEVEL:
-        raise ConfigError("level", level, f"be an int from 1 to {MAX_LEVEL}")
+    check_int("level", level, 1, most=MAX_LEVEL)

@@ -11,7 +11,6 @@ stay in the list until they are half of it; then the list is rebuilt without the
 read off the cells that are left, never recorded a second time.
 """
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,10 +18,10 @@ from enum import Enum
 from itertools import islice, pairwise
 from operator import attrgetter, itemgetter
 from typing import Final, Self
-from zlib import crc32
 
-from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_offset, check_position, require
-from keyshared.errors import ConfigError, OffsetOrderError, SnapshotError
+from keyshared._checks import check_offset, check_position, require
+from keyshared._token import Position, read_token, write_token
+from keyshared.errors import OffsetOrderError
 
 __all__ = ["DEFAULT_TOKEN_BYTES", "SETTLED", "Cell", "ContiguousCursor", "CursorToken", "OfferAnswer"]
 
@@ -34,14 +33,6 @@ _OPEN: Final = 1
 _SLACK: Final = 64
 _offset_of: Final = attrgetter("offset")
 _start_of: Final = itemgetter(0)
-
-_MAGIC: Final = "ksc1."  # keyshared cursor, format 1
-_CHECKSUM_BYTES: Final = 4
-_LOW_BITS: Final = 0x7F  # of a varint's byte; the other bit says that more bytes follow
-_MORE: Final = 0x80
-# The largest number written is a distance between two offsets, or a zigzag offset plus one: OFFSET_BITS + 2 bits.
-_VARINT_BYTES: Final = (OFFSET_BITS + 2 + 6) // 7
-_SHOWN_CHARACTERS: Final = 64
 
 
 class Cell:
@@ -124,7 +115,7 @@ class ContiguousCursor:
         outstanding: How many offered offsets are not settled.
 
     Raises:
-        ConfigError: ``start`` is neither None nor an int, or has more than 63 bits.
+        ArgumentError: ``start`` is neither None nor an int, or has more than 63 bits.
 
     Complexity:
         Memory O(outstanding), however much was settled above the lowest outstanding offset; after `from_token` also
@@ -189,10 +180,10 @@ class ContiguousCursor:
             [11, 13]
         """
         cursor = cls()
-        cursor.go_on(text)
+        cursor.resume_from(text)
         return cursor
 
-    def go_on(self, text: str) -> None:
+    def resume_from(self, text: str) -> None:
         """Take over what a token says, unchecked: nothing was offered to this cursor yet.
 
         Args:
@@ -201,7 +192,7 @@ class ContiguousCursor:
         Raises:
             SnapshotError: As `from_token`. Nothing was changed.
         """
-        resume, safe, ranges = _read_token(text)
+        resume, safe, ranges = read_token(text)
         if resume is None:
             return
         self.start = resume
@@ -318,7 +309,7 @@ class ContiguousCursor:
 
         Raises:
             OffsetOrderError: ``offset`` is no int, or not above `last`. Nothing was changed.
-            ConfigError: ``offset`` has more than 63 bits. Nothing was changed.
+            ArgumentError: ``offset`` has more than 63 bits. Nothing was changed.
 
         Complexity:
             O(1) amortised.
@@ -351,7 +342,7 @@ class ContiguousCursor:
             remembered of it.
 
         Raises:
-            ConfigError: ``offset`` is no int, or has more than 63 bits. Nothing was changed.
+            ArgumentError: ``offset`` is no int, or has more than 63 bits. Nothing was changed.
 
         Complexity:
             O(log n) amortised, n offsets outstanding.
@@ -373,7 +364,7 @@ class ContiguousCursor:
             How many of them were outstanding.
 
         Raises:
-            ConfigError: One of them is no int, or has more than 63 bits. Nothing was changed.
+            ArgumentError: One of them is no int, or has more than 63 bits. Nothing was changed.
 
         Complexity:
             O(k log n) amortised, k offsets given, n outstanding.
@@ -403,7 +394,7 @@ class ContiguousCursor:
             The lowest outstanding offset; else the first one that is not below ``read_to``, nor known to be settled.
 
         Raises:
-            ConfigError: ``read_to`` is neither None nor an int, or has more than 63 bits.
+            ArgumentError: ``read_to`` is neither None nor an int, or has more than 63 bits.
 
         Complexity:
             O(1), and after `from_token` O(n), n ranges of the token.
@@ -482,26 +473,16 @@ class ContiguousCursor:
             The token; with as many acked ranges as fit, lowest first.
 
         Raises:
-            ConfigError: ``max_bytes`` is no int, or too small for the position alone (a few dozen do for any log);
+            ArgumentError: ``max_bytes`` is no int, or too small for the position alone (a few dozen do for any log);
                 or ``read_to`` is no position.
 
         Complexity:
             O(n), n offsets outstanding.
         """
         resume = self.resume_after(read_to)
-        numbers = bytearray()
-        if resume is None:
-            _write(numbers, 0)
-        else:
-            _write(numbers, 1 + _zigzag(resume))
-            _write(numbers, 0 if self.safe_cursor is None else resume - self.safe_cursor)
-        least = len(_seal(numbers))
-        if type(max_bytes) is not int or max_bytes < least:
-            raise ConfigError("max_bytes", max_bytes, f"be an int of at least {least} to hold the position")
-        room = (max_bytes - len(_MAGIC)) * 3 // 4 - _CHECKSUM_BYTES
         ranges = [] if resume is None else [stretch for stretch in self.acked_ranges() if stretch[0] > resume]
-        omitted = [] if resume is None else _write_ranges(numbers, room, resume, ranges)
-        return CursorToken(_seal(numbers), len(omitted), sum(stop - start for start, stop in omitted))
+        text, omitted = write_token(Position(resume, self.safe_cursor, ranges), max_bytes)
+        return CursorToken(text, len(omitted), sum(stop - start for start, stop in omitted))
 
     def check_invariants(self) -> None:
         """Check the structure against itself; for tests.
@@ -550,100 +531,3 @@ def _united(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             united.append((start, stop))
     return united
-
-
-# The token: "ksc1." + base64url, unpadded, of varints and the CRC-32 of everything before it. The varints:
-#   1 + zigzag(resume offset), or a single 0 if no position is known;
-#   resume offset - safe cursor, 0 if there is no safe cursor;
-#   for each acked range, from below: unsettled stretch - 1, settled stretch - 1 (both are at least 1).
-# So everything that passes the checksum is either one cursor, or one of the few forms that _read_token refuses.
-
-
-def _zigzag(number: int) -> int:
-    return 2 * number if number >= 0 else -2 * number - 1
-
-
-def _write(numbers: bytearray, number: int) -> None:
-    """Append a varint: seven bits a byte, lowest first."""
-    while number > _LOW_BITS:
-        numbers.append(_MORE | number & _LOW_BITS)
-        number >>= 7
-    numbers.append(number)
-
-
-def _write_ranges(numbers: bytearray, room: int, resume: int, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Append ranges until the next one does not fit; return those left over."""
-    below = resume
-    for index, (start, stop) in enumerate(ranges):
-        fitting = len(numbers)
-        _write(numbers, start - below - 1)
-        _write(numbers, stop - start - 1)
-        if len(numbers) > room:
-            del numbers[fitting:]
-            return ranges[index:]
-        below = stop
-    return []
-
-
-def _seal(numbers: bytes | bytearray) -> str:
-    checksum = crc32(numbers, crc32(_MAGIC.encode()))
-    sealed = numbers + checksum.to_bytes(_CHECKSUM_BYTES, "big")
-    return _MAGIC + urlsafe_b64encode(sealed).rstrip(b"=").decode()
-
-
-def _read_token(text: str) -> tuple[int | None, int | None, list[tuple[int, int]]]:
-    """Resume offset, safe cursor and acked ranges of a token."""
-    position, *rest = _read_numbers(text, _unseal(text))
-    if position == 0 and not rest:
-        return None, None, []
-    if position == 0 or len(rest) % 2 == 0:
-        raise _bad_token(text, "hold a position, the distance to the safe cursor, and pairs")
-    back, *runs = rest
-    resume = (position - 1) >> 1 ^ -((position - 1) & 1)
-    safe = resume - back if back else None
-    ranges: list[tuple[int, int]] = []
-    stop = resume
-    for gap, length in zip(runs[::2], runs[1::2], strict=True):
-        start = stop + gap + 1
-        stop = start + length + 1
-        ranges.append((start, stop))
-    # One beyond the greatest offset is a legal position.
-    if resume - back <= -OFFSET_STOP or stop > OFFSET_STOP:
-        raise _bad_token(text, f"hold offsets of at most {OFFSET_BITS} bits")
-    return resume, safe, ranges
-
-
-def _unseal(text: object) -> bytes:
-    if not isinstance(text, str) or not text.startswith(_MAGIC):
-        raise _bad_token(text, f"be a text that starts with {_MAGIC!r}: a cursor token of this version")
-    body = text[len(_MAGIC) :]
-    try:
-        numbers = urlsafe_b64decode(body + "=" * (-len(body) % 4))[:-_CHECKSUM_BYTES]
-    except ValueError:  # wrong length, or not ASCII
-        numbers = b""
-    # Sealing again finds what decoding lets pass: stray characters, padding, unused bits; and the checksum, of course.
-    if _seal(numbers) != text or not numbers:
-        raise _bad_token(text, "be whole and unchanged: its checksum does not match")
-    return numbers
-
-
-def _read_numbers(text: str, data: bytes) -> list[int]:
-    numbers: list[int] = []
-    first = 0
-    for index, byte in enumerate(data):
-        if byte & _MORE:
-            continue
-        digits = data[first : index + 1]
-        # A leading zero digit would give one cursor two tokens; the length bound keeps forged numbers cheap.
-        if (byte == 0 and len(digits) > 1) or len(digits) > _VARINT_BYTES:
-            raise _bad_token(text, f"hold shortest varints of at most {_VARINT_BYTES} bytes")
-        numbers.append(sum((digit & _LOW_BITS) << 7 * place for place, digit in enumerate(digits)))
-        first = index + 1
-    if first != len(data):
-        raise _bad_token(text, "end with a whole varint")
-    return numbers
-
-
-def _bad_token(text: object, requirement: str) -> SnapshotError:
-    shown = text[:_SHOWN_CHARACTERS] if isinstance(text, str) else text
-    return SnapshotError("token", shown, requirement)

@@ -46,11 +46,12 @@ from keyshared._dispatch.snapshot import (
     placement_mark,
 )
 from keyshared._dispatch.timers import Timers
-from keyshared._dispatch.unit_window import window_for
-from keyshared._window.lanes import Entry, State, WatchedList
+from keyshared._dispatch.unit_gate import window_for
+from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Entry, WatchedList
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
+    Call,
     Deliver,
     Effect,
     Ignored,
@@ -60,10 +61,10 @@ from keyshared.effects import (
     Skipped,
     SkipReason,
 )
-from keyshared.errors import ClockError, ConfigError, ConsumerExistsError, InvariantError, SnapshotError
+from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, InvariantError, SnapshotError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 
 __all__ = [
     "Blocking",
@@ -80,19 +81,24 @@ SNAPSHOT_VERSION: Final = 1
 NO_ITEM: Final[Any] = None
 """What comes back with a message whose host gave nothing along, whatever type its items have."""
 
-_LOADING: Final = int(State.LOADING)
-_IN_FLIGHT: Final = int(State.IN_FLIGHT)
-_DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
-_BLOCKED: Final = int(State.BLOCKED)
+_WAITS_FOR: Final = {
+    Call.DEAD_LETTERED: (DEAD_LETTERING, IgnoredReason.NOT_DEAD_LETTERING),
+    Call.LOADED: (LOADING, IgnoredReason.NOT_LOADING),
+    Call.PARK: (BLOCKED, IgnoredReason.NOT_BLOCKED),
+    Call.UNBLOCK_OFFSET: (BLOCKED, IgnoredReason.NOT_BLOCKED),
+}
+"""The state of a message that waits for a call of the host, and why the call is ignored in any other."""
 
 
 class KeySharedDispatcher(Generic[Item]):
     """Hands messages of one key to one consumer at a time, in order, and different keys to different consumers at once.
 
     Every input returns the effects that the host has to apply, in order: see `keyshared.effects`. ``now_ms`` is a
-    monotonic clock in whole milliseconds; None means the instant of the previous call. A call that raises has changed
-    nothing. Not thread-safe: read the clock, call, and queue the effects in one critical section, and let one task
-    apply them.
+    monotonic clock in whole milliseconds; None means the instant of the previous call, and time that goes back raises
+    `ClockError`. A receipt is offset, consumer and attempt of a delivery; what cannot be one raises `ConfigError`. A
+    call for a consumer that is not connected, or only drains, raises `UnknownConsumerError`. A call that raises has
+    changed nothing. Not thread-safe: read the clock, call, and queue the effects in one critical section, and let one
+    task apply them.
 
     The type of the items is a parameter: a ``KeySharedDispatcher[Order]`` takes orders, and its `Deliver` carry orders.
     Without it an item may be anything. An item that the host did not give is None, whatever the type.
@@ -115,7 +121,7 @@ class KeySharedDispatcher(Generic[Item]):
 
     Source:
         Danube "Key-Shared Dispatch Architecture"; differs: nothing is polled, lost, reordered or acked on behalf of
-        anybody (docs/design.md lists every fault and why it cannot happen here).
+        anybody (docs/danube.md lists every fault and why it cannot happen here).
 
     Example:
         >>> from keyshared.ring import HashRing
@@ -143,7 +149,7 @@ class KeySharedDispatcher(Generic[Item]):
         draining = None if drain_timeout_ms is None else WatchedList()
         self._window = window_for(config, self._routing, draining)
         if resume_from is not None:
-            self._window.cursor.go_on(resume_from)
+            self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
         self._endings = Endings(config, self._window, timers)
         self._notes = self._endings.notes
@@ -154,7 +160,7 @@ class KeySharedDispatcher(Generic[Item]):
         if drain_timeout_ms is not None and draining is not None:
             self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
         self._outbox = Outbox(self._window, self._membership, timers, self._drains, config.ack_timeout_ms)
-        self._outbox.go_on(paused=False)
+        self._outbox.resume(paused=False)
         self._now = 0
         self._epoch = 0
 
@@ -191,7 +197,7 @@ class KeySharedDispatcher(Generic[Item]):
         Raises:
             SnapshotError: The state is truncated, forged, of another version, of another placement or drain unit.
             ClockError: ``now_ms`` is not an int of at least 0.
-            ConfigError: ``epoch`` is not an int of at least 0.
+            ArgumentError: ``epoch`` is not an int of at least 0.
 
         Complexity:
             O(n log n), n messages outstanding.
@@ -218,7 +224,7 @@ class KeySharedDispatcher(Generic[Item]):
             new.check_invariants()
         except SnapshotError:
             raise
-        except (ConfigError, ConsumerExistsError, InvariantError) as broken:
+        except (ArgumentError, ConsumerExistsError, InvariantError) as broken:
             raise data.refuse(f"describe a dispatcher that can exist ({broken})") from broken
         return new
 
@@ -231,7 +237,6 @@ class KeySharedDispatcher(Generic[Item]):
             offset: Greater than any offered before.
             key: What the message is ordered by; None for nothing.
             item: A passenger that comes back with its `Deliver`.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Deliver` if it goes out at once; `Spilled` if its payload is not wanted now; `Skipped` if no consumer
@@ -239,10 +244,9 @@ class KeySharedDispatcher(Generic[Item]):
             settled above the position of a token can let the cursor pass: `CursorAdvanced`.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
-            ConfigError: The offset has more than 63 bits.
+            ArgumentError: The offset has more than 63 bits.
             WindowFullError: `free_slots` is 0.
             UnmatchedKeyError: Nobody accepts the key or nobody owns its slot, and the policy is to raise.
 
@@ -276,13 +280,12 @@ class KeySharedDispatcher(Generic[Item]):
 
         Args:
             messages: Tuples of offset, key and passenger, at most `free_slots` of them.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             As `offer`.
 
         Raises:
-            ConfigError: Something else than such tuples was given.
+            ArgumentError: Something else than such tuples was given.
             MisuseError: As `offer`, for any of them; then none was taken.
         """
         now = checked_now(now_ms, self._now)
@@ -297,19 +300,12 @@ class KeySharedDispatcher(Generic[Item]):
 
         Args:
             offset: Offset of the delivery; the three together are its `Deliver.receipt`.
-            consumer: Who got it.
-            attempt: Which delivery of the message it was.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The deliveries that are possible now, then `CursorAdvanced` if the cursor moved. `Ignored` alone if the
             receipt does not name the current delivery; but a late ack, one of a delivery that was made to that consumer
             and has ended, settles a message that is not open at that moment, and is noted of one that is open again:
             however that delivery ends, it will count as acked.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a receipt.
 
         Complexity:
             O(1) amortised plus what is delivered; O(log n) for a late ack.
@@ -338,14 +334,12 @@ class KeySharedDispatcher(Generic[Item]):
 
         Args:
             receipts: `Deliver.receipt` of each.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             As `ack`.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: Something else than receipts was given; then nothing was settled.
+            ArgumentError: Something else than receipts was given; then nothing was settled.
         """
         now = checked_now(now_ms, self._now)
         batch = checked_receipts(receipts)
@@ -358,37 +352,30 @@ class KeySharedDispatcher(Generic[Item]):
         """Say that a delivery failed: the message is retried after a delay, or is poison by now. Its key waits.
 
         Args:
-            offset: Offset of the delivery.
-            consumer: Who got it.
-            attempt: Which delivery of the message it was.
             delay_ms: A delay that the consumer asks for; makes the policy's longer, never shorter.
-            now_ms: Monotonic milliseconds.
 
         Returns:
-            What the poison policy decided, and the deliveries that the freed consumer gets; `Ignored` alone if the
-            receipt does not name the current delivery.
+            `Released`, what the poison policy decided, and the deliveries that the freed consumer gets; `Ignored` alone
+            if the receipt does not name the current delivery.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a receipt, or the delay is not an int of at least 0.
+            ArgumentError: That cannot be a receipt, or the delay is not an int of at least 0.
 
         Source:
             Pulsar issue 23480: a nack must not reorder its key.
         """
         check_length("delay_ms", delay_ms, at_least=0)
 
-        def fail(entry: Entry, notices: list[Effect]) -> None:
-            self._endings.fail(entry, notices, self._now, delay_ms=delay_ms)
-
-        return self._answer((offset, consumer, attempt), now_ms, fail)
+        receipt = (offset, consumer, attempt)
+        return self._end(Call.NACK, ReleaseReason.NACKED, receipt, now_ms, delay_ms)
 
     def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Say that no retry can help: the message is poison now. As `nack`, without the retries."""
-        return self._answer((offset, consumer, attempt), now_ms, self._endings.reject)
+        return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), now_ms)
 
     def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Give a delivery back untouched: it is delivered again, and no failure is counted. Returns as `nack`."""
-        return self._answer((offset, consumer, attempt), now_ms, self._endings.release)
+        return self._end(Call.RELEASE, ReleaseReason.RELEASED, (offset, consumer, attempt), now_ms)
 
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
@@ -396,27 +383,23 @@ class KeySharedDispatcher(Generic[Item]):
         """Give a delivery more time.
 
         Args:
-            offset: Offset of the delivery.
-            consumer: Who got it.
-            attempt: Which delivery of the message it was.
             extend_ms: From ``now_ms`` on; by default the configured ack timeout.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             ``[]``, or `Ignored` if the receipt does not name the current delivery.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a receipt, or the time is not an int of at least 1.
+            ArgumentError: That cannot be a receipt, or the time is not an int of at least 1.
         """
         check_length("extend_ms", extend_ms, at_least=1)
         length = self._config.ack_timeout_ms if extend_ms is None else extend_ms
 
-        def extend(entry: Entry, _: list[Effect]) -> None:
-            if length is not None:
-                self._timers.start(entry, self._now + length)
-
-        return self._answer((offset, consumer, attempt), now_ms, extend)
+        entry = self._answered(Call.EXTEND, (offset, consumer, attempt), now_ms)
+        if isinstance(entry, Ignored):
+            return [entry]
+        if length is not None:
+            self._timers.start(entry, self._now + length)
+        return []
 
     # poison, spill, the log
 
@@ -426,7 +409,7 @@ class KeySharedDispatcher(Generic[Item]):
         Returns:
             What its key may deliver now; `Ignored` if no dead letter of it was asked for.
         """
-        return self._confirm(offset, _DEAD_LETTERING, IgnoredReason.NOT_DEAD_LETTERING, now_ms, self._endings.archived)
+        return self._confirm(Call.DEAD_LETTERED, offset, now_ms, self._endings.archived)
 
     def loaded(self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Hand in the payload that a `Load` asked for.
@@ -438,7 +421,7 @@ class KeySharedDispatcher(Generic[Item]):
         def provide(entry: Entry, _: list[Effect]) -> None:
             self._window.provide(entry, item)
 
-        return self._confirm(offset, _LOADING, IgnoredReason.NOT_LOADING, now_ms, provide)
+        return self._confirm(Call.LOADED, offset, now_ms, provide)
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Give up one blocked message: it is settled, and its key goes on.
@@ -446,14 +429,13 @@ class KeySharedDispatcher(Generic[Item]):
         Returns:
             `Settled`, and what its key may deliver now; `Ignored` if the message is not blocked.
         """
-        return self._confirm(offset, _BLOCKED, IgnoredReason.NOT_BLOCKED, now_ms, self._endings.park)
+        return self._confirm(Call.PARK, offset, now_ms, self._endings.park)
 
     def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Let all blocked messages of a key be tried again with no failure counted, and end its quarantine.
 
         Args:
             key: The key; None for all blocked messages without one.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The deliveries that are possible now.
@@ -470,19 +452,17 @@ class KeySharedDispatcher(Generic[Item]):
         """Let one blocked message be tried again.
 
         Args:
-            offset: The message.
             reset_failures: Whether all retries are granted anew; if not, it gets one more delivery, and is poison
                 again if that fails too.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The deliveries that are possible now; `Ignored` if the message is not blocked.
         """
 
-        def go_on(entry: Entry, _: list[Effect]) -> None:
+        def unblock(entry: Entry, _: list[Effect]) -> None:
             self._endings.unblock_one(entry, reset_failures=reset_failures)
 
-        return self._confirm(offset, _BLOCKED, IgnoredReason.NOT_BLOCKED, now_ms, go_on)
+        return self._confirm(Call.UNBLOCK_OFFSET, offset, now_ms, unblock)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Say that a message can no longer be read: it is settled now, or when the delivery that is open ends.
@@ -527,22 +507,20 @@ class KeySharedDispatcher(Generic[Item]):
             filters: Glob patterns of the keys it accepts; none for all.
             weight: Its share relative to the others'; by default 1, or what a placement that already names it gives it.
             limit: Deliveries it may have open; by default the configured limit. 0 to begin with lets it pull.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The deliveries that are possible now.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConsumerExistsError: The name is connected.
-            ConfigError: The name, a pattern, the weight or the limit can never work.
+            ArgumentError: The name, a pattern, the weight or the limit can never work.
 
         Complexity:
             O(vnodes log n + lanes that wait + what is delivered), and O(open deliveries) if anything waits at all.
         """
         now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
-        self._membership.join(name, filters, weight, limit, notices)
+        self._membership.join(name, filters, weight, limit, notices, now=now)
         self._now = now
         return self._outbox.wake(notices, now)
 
@@ -553,18 +531,16 @@ class KeySharedDispatcher(Generic[Item]):
             name: Who leaves; an unknown name is ignored.
             drain_ms: How long it may finish what it holds; None for as long as it takes. Its keys move at once, and
                 each goes on when its open deliveries have ended.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Released` for what it held, and the deliveries that are possible now.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: The time is not an int of at least 0.
+            ArgumentError: The time is not an int of at least 0.
         """
         now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
-        self._membership.leave(name, now, drain_ms, notices)
+        self._membership.leave(name, drain_ms, notices, now=now)
         self._now = now
         return self._outbox.wake(notices, now)
 
@@ -582,20 +558,14 @@ class KeySharedDispatcher(Generic[Item]):
         """Say that a consumer is back.
 
         Args:
-            name: Who.
             resumed: Whether it still has what it held; if not, that is sent again, and counts as a failure.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Released` for what is sent again, and the deliveries that are possible now.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
-            UnknownConsumerError: It is not connected, or only drains.
         """
         now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
-        self._membership.activate(name, notices, resumed=resumed)
+        self._membership.activate(name, notices, now=now, resumed=resumed)
         self._now = now
         return self._outbox.wake(notices, now)
 
@@ -606,9 +576,7 @@ class KeySharedDispatcher(Generic[Item]):
             The deliveries that are possible now.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: The limit is not an int of at least 0.
-            UnknownConsumerError: It is not connected, or only drains.
+            ArgumentError: The limit is not an int of at least 0.
         """
         now = checked_now(now_ms, self._now)
         self._membership.set_limit(name, limit)
@@ -619,21 +587,17 @@ class KeySharedDispatcher(Generic[Item]):
         """Hand a consumer some of what waits for it, whatever its limit: for those who ask and have a limit of 0.
 
         Args:
-            name: Who asks.
             most: How many messages it takes, an int of at least 1.
             only: Hand out nothing but this offset, and that out of its turn; nothing if it has to wait for more than
                 room at the consumer. If it is the lowest one outstanding and spilled, there is a `Load` though the
                 window may be full.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The deliveries, and a `Load` in place of one that has to be read again: once it is `loaded`, ask again.
             ``[]`` if nothing waits for it, or it is inactive.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: ``most`` or ``only`` can never work.
-            UnknownConsumerError: It is not connected, or only drains.
+            ArgumentError: ``most`` or ``only`` can never work.
 
         Complexity:
             O(what is handed out); with ``only`` O(log n).
@@ -693,9 +657,6 @@ class KeySharedDispatcher(Generic[Item]):
             `Released`, `Evicted` and what policies decided, in the order in which it fell due; then the deliveries that
             are possible now.
 
-        Raises:
-            ClockError: ``now_ms`` went back.
-
         Complexity:
             O(log n) for each deadline that is due; never a scan.
         """
@@ -705,10 +666,10 @@ class KeySharedDispatcher(Generic[Item]):
             if isinstance(timed, Entry):
                 self._endings.due(timed, notices, now)
             elif isinstance(timed, Member):
-                self._membership.deadline_reached(timed, notices)
+                self._membership.deadline_reached(timed, notices, now=now)
             else:  # nothing else has a deadline
                 for entry in cast("DrainDeadlines", self._drains).expire(cast("Drain", timed)):
-                    self._endings.release(entry, notices, ReleaseReason.DRAIN_TIMEOUT)
+                    self._endings.end(entry, ReleaseReason.DRAIN_TIMEOUT, notices, now)
         return self._outbox.wake(notices, now)
 
     # queries
@@ -750,7 +711,7 @@ class KeySharedDispatcher(Generic[Item]):
             The text, and what of the acked stretches did not fit.
 
         Raises:
-            ConfigError: Not even the position fits.
+            ArgumentError: Not even the position fits.
 
         Example:
             >>> from keyshared import HashRing
@@ -859,53 +820,56 @@ class KeySharedDispatcher(Generic[Item]):
             raise data.field("ranges").refuse("belong to the placement that is given: same kind, same settings")
         load_window(data, self._window, self._endings, self._timers, now=self._now, items=items)
         load_drains(data, self._window, self._drains, self._now)
-        self._outbox.go_on(paused=data.field("paused").flag())
+        self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
 
-    def _answer(
-        self, receipt: Receipt, now_ms: int | None, act: Callable[[Entry, list[Effect]], None]
-    ) -> list[Effect[Item]]:
-        """Act on the delivery that a receipt names, if it is current."""
+    def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
+        """Find the delivery that a receipt names, if it is current, and take the time of the call."""
         now = checked_now(now_ms, self._now)
         check_receipt(*receipt)
         self._now = now
         entry = current(self._members, *receipt)
-        if entry is None:
-            return [explain_ignored(self._window.find(receipt[0]), self._endings.ended(receipt[0]), *receipt)]
+        if entry is not None:
+            return entry
+        return explain_ignored(call, receipt, self._window.find(receipt[0]), self._endings.ended(receipt[0]))
+
+    def _end(
+        self, call: Call, reason: ReleaseReason, receipt: Receipt, now_ms: int | None, delay_ms: int | None = None
+    ) -> list[Effect[Item]]:
+        """End the delivery that a receipt names, as its consumer asks."""
+        entry = self._answered(call, receipt, now_ms)
+        if isinstance(entry, Ignored):
+            return [entry]
         notices: list[Effect] = []
-        act(entry, notices)
-        return self._outbox.wake(notices, now)
+        self._endings.end(entry, reason, notices, self._now, delay_ms=delay_ms)
+        return self._outbox.wake(notices, self._now)
 
     def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect[Item]]:
         """Answer an ack that does not name a current delivery."""
         check_receipt(offset, consumer, attempt)
         self._now = now
         entry = self._window.find(offset)
-        ignored = explain_ignored(entry, self._endings.ended(offset), offset, consumer, attempt)
+        ignored = explain_ignored(Call.ACK, (offset, consumer, attempt), entry, self._endings.ended(offset))
         if entry is None or ignored.reason is not IgnoredReason.STALE_ATTEMPT:
             return [ignored]
-        if entry.state == _IN_FLIGHT:
+        if entry.state == IN_FLIGHT:
             self._endings.mark_late(entry)
             return [ignored._replace(reason=IgnoredReason.LATE_ACK_NOTED)]
         self._endings.settle(entry)
         return self._outbox.wake([], now)
 
     def _confirm(
-        self,
-        offset: int,
-        state: int,
-        otherwise: IgnoredReason,
-        now_ms: int | None,
-        act: Callable[[Entry, list[Effect]], None],
+        self, call: Call, offset: int, now_ms: int | None, act: Callable[[Entry, list[Effect]], None]
     ) -> list[Effect[Item]]:
-        """Act on a message that waits in a state for the host to say something."""
+        """Act on a message that waits for that call of the host."""
         now = checked_now(now_ms, self._now)
         check_offset("offset", offset)
         self._now = now
+        state, otherwise = _WAITS_FOR[call]
         entry = self._window.find(offset)
         if entry is None or entry.state != state:
             reason = IgnoredReason.UNKNOWN_OFFSET if entry is None else otherwise
-            return [Ignored(offset, None, None, reason)]
+            return [Ignored(offset, None, None, call, reason)]
         notices: list[Effect] = []
         act(entry, notices)
         return self._outbox.wake(notices, now)

@@ -1,8 +1,8 @@
 """Draining hashes: which hashes are still unacked at the consumer that used to own them.
 
-When consumers join or leave, hashes change their owner. Until the previous owner has acked what it holds of a hash,
-nobody else may get messages of it: the hash *drains*. `DrainingHashes` counts that, and nothing else, for a broker that
-keeps its own books of unacked messages and knows hashes only. A broker that does not should take
+When consumers join or leave, hashes change their owner. Until the previous owner has acked what it holds of a hash, no
+other consumer may get messages of it: the hash *drains*. `DrainingHashes` counts that, and nothing else, for a broker
+that keeps its own books of unacked messages and knows hashes only. A broker that does not should take
 `keyshared.draintracker.DrainTracker`, which derives the counts from the messages themselves, so that they cannot be
 wrong.
 
@@ -12,8 +12,8 @@ keys and has no such collisions.
 
 from typing import Final, NamedTuple
 
-from keyshared._checks import checked_kinds, require
-from keyshared.errors import BatchError, ConfigError, HashHolderError
+from keyshared._checks import check_int, checked_kinds, require
+from keyshared.errors import ArgumentError, BatchError, HashHolderError
 
 __all__ = ["DEFAULT_UNSET_HASH", "DrainingEntry", "DrainingHash", "DrainingHashes", "DrainingStats", "add_up"]
 
@@ -26,7 +26,7 @@ class DrainingEntry(NamedTuple):
     Attributes:
         hash: Which hash.
         unacked: How many entries of it its holder has not acked.
-        refused: How often somebody else was refused because of it.
+        refused: How often another consumer was refused because of it.
     """
 
     hash: int
@@ -50,7 +50,7 @@ class DrainingStats(NamedTuple):
     entries: tuple[DrainingEntry, ...] = ()
 
     def to_pulsar(self) -> dict[str, object]:
-        """Give the same under the names that Pulsar's statistics have for a consumer.
+        """Return the same under the names that Pulsar's statistics have for a consumer.
 
         Returns:
             Plain data for JSON.
@@ -74,7 +74,7 @@ class DrainingStats(NamedTuple):
 
 
 def add_up(entries: list[DrainingEntry], cleared_total: int) -> DrainingStats:
-    """Make statistics of single hashes.
+    """Build statistics of single hashes.
 
     Args:
         entries: In any order.
@@ -94,9 +94,9 @@ class DrainingHash:
 
     Attributes:
         hash: Which hash.
-        holder: Who has not acked everything of it.
+        holder: The consumer that has not acked everything of it.
         unacked: How many entries that are.
-        refused: How often somebody else was refused because of it.
+        refused: How often another consumer was refused because of it.
     """
 
     __slots__ = ("hash", "holder", "refused", "unacked")
@@ -115,8 +115,8 @@ class DrainingHashes:
     """Counts, per hash, the unacked entries for which its new owner has to wait.
 
     The caller keeps the counts right: one `add` for each unacked entry of a hash that moves away, one `reduce` when it
-    is acked or taken back, and one `reduce` for each when the hash comes home. Whoever forgets the last one finds the
-    hash blocked for ever once it moves again.
+    is acked or taken back, and one `reduce` for each when the hash comes home. Without the last one the hash stays
+    blocked for ever once it moves again.
 
     A consumer's name stands for one session: if a client may reconnect under its old name, put a number of the session
     into the name.
@@ -125,7 +125,7 @@ class DrainingHashes:
         unset_hash: The hash that means "none was computed" and never drains. None if every number is a hash.
 
     Raises:
-        ConfigError: ``unset_hash`` is neither an int nor None.
+        ArgumentError: ``unset_hash`` is neither an int nor None.
 
     Source:
         PIP-379, DrainingHashesTracker. Differs: a call returns what it unblocked, where the original calls a handler;
@@ -145,7 +145,7 @@ class DrainingHashes:
 
     def __init__(self, *, unset_hash: int | None = DEFAULT_UNSET_HASH) -> None:
         if unset_hash is not None:
-            _check_int("unset_hash", unset_hash)
+            check_int("unset_hash", unset_hash)
         self._unset = unset_hash
         self._drains: dict[int, DrainingHash] = {}
         self._cleared: dict[str, int] = {}
@@ -153,10 +153,10 @@ class DrainingHashes:
         self._batched: dict[int, None] = {}
 
     def add(self, consumer: str, hash_: int, count: int = 1) -> DrainingHash:
-        """Let a hash wait for entries that a consumer has not acked.
+        """Hold a hash until a consumer has acked its entries.
 
         Args:
-            consumer: Who holds them.
+            consumer: Their holder.
             hash_: Their hash.
             count: How many.
 
@@ -164,16 +164,13 @@ class DrainingHashes:
             The drain that they belong to, for `reduce`.
 
         Raises:
-            HashHolderError: The hash drains at somebody else. Nothing was changed.
-            ConfigError: The hash is the unset one or no int, ``count`` is no int of at least 1, or ``consumer`` is no
+            HashHolderError: The hash drains at another consumer. Nothing was changed.
+            ArgumentError: The hash is the unset one or no int, ``count`` is no int of at least 1, or ``consumer`` is no
                 text. Nothing was changed.
-
-        Complexity:
-            O(1).
         """
         drain = self._checked(consumer, hash_, count)
         if hash_ == self._unset:
-            raise ConfigError("hash_", hash_, "be the hash of a message; this number means that none was computed")
+            raise ArgumentError("hash_", hash_, "be the hash of a message; this number means that none was computed")
         if drain is None:
             drain = self._drains[hash_] = DrainingHash(hash_, consumer, count)
         elif drain.holder != consumer:
@@ -188,7 +185,7 @@ class DrainingHashes:
         """Count entries as acked, taken back, or come home.
 
         Args:
-            consumer: Who held them.
+            consumer: Their holder until now.
             hash_: Their hash. One that does not drain is passed over.
             count: How many.
             of: The drain that they belong to, as `add` gave it. If that one is over, nothing happens, even if another
@@ -196,16 +193,13 @@ class DrainingHashes:
             closing: The consumer leaves; what it held is read again anyway, so nothing is reported as unblocked.
 
         Returns:
-            ``[hash_]`` if this was the last of them and somebody had been refused, so that a message may now go out;
+            ``[hash_]`` if this was the last of them and a consumer had been refused, so that a message may now go out;
             else, or within a batch, ``[]``.
 
         Raises:
-            HashHolderError: The hash drains at somebody else. Nothing was changed.
-            ConfigError: ``count`` is more than the hash waits for, or an argument has the wrong type. Nothing was
+            HashHolderError: The hash drains at another consumer. Nothing was changed.
+            ArgumentError: ``count`` is more than the hash waits for, or an argument has the wrong type. Nothing was
                 changed.
-
-        Complexity:
-            O(1).
         """
         drain = self._checked(consumer, hash_, count)
         if drain is None or (of is not None and of is not drain):
@@ -213,7 +207,7 @@ class DrainingHashes:
         if drain.holder != consumer:
             raise HashHolderError(hash_, drain.holder, consumer)
         if count > drain.unacked:
-            raise ConfigError("count", count, f"be at most {drain.unacked}, what hash {hash_} waits for")
+            raise ArgumentError("count", count, f"be at most {drain.unacked}, what hash {hash_} waits for")
         drain.unacked -= count
         if drain.unacked:
             return []
@@ -226,20 +220,20 @@ class DrainingHashes:
         return [hash_]
 
     def should_block(self, consumer: str, hash_: int) -> bool:
-        """Tell whether a message must not go to a consumer, and remember that it was refused.
+        """Return whether a message must not go to a consumer, and count the refusal.
 
-        If the consumer is the one that the hash waits for, the hash has come home: its drain is over at once, without
-        a word, because the one who asks is the one who may go on.
+        If the consumer is the one that the hash waits for, the hash has come home: its drain ends at once and is not
+        reported, because the caller itself may go on.
 
         Args:
-            consumer: Who would get the message.
+            consumer: The consumer that would get the message.
             hash_: Its hash.
 
         Returns:
-            Whether the hash drains at somebody else.
+            Whether the hash drains at another consumer.
 
         Raises:
-            ConfigError: An argument has the wrong type. Nothing was changed.
+            ArgumentError: An argument has the wrong type. Nothing was changed.
 
         Complexity:
             O(1), whatever drains.
@@ -285,18 +279,12 @@ class DrainingHashes:
         """Forget the statistics of a consumer that has left; unknown names are passed over.
 
         Args:
-            consumer: Who. What it held must have been reduced before.
-
-        Complexity:
-            O(1).
+            consumer: The consumer. What it held must have been reduced before.
         """
         self._cleared.pop(consumer, None)
 
     def entry(self, hash_: int) -> DrainingHash | None:
-        """Give the drain of a hash.
-
-        Args:
-            hash_: The hash.
+        """Return the drain of a hash.
 
         Returns:
             The drain, live; None if the hash does not drain.
@@ -310,10 +298,10 @@ class DrainingHashes:
         return hash_ in self._drains
 
     def stats(self, consumer: str | None = None) -> DrainingStats:
-        """Tell what drains; always in step with the drains, because it is counted from them.
+        """List what drains, counted from the drains themselves.
 
         Args:
-            consumer: At whom; None: at anybody.
+            consumer: The holder; None for all consumers.
 
         Returns:
             The statistics; zeros for a consumer that never held anything that drained. `consumer_removed` takes what a
@@ -347,17 +335,12 @@ class DrainingHashes:
     def _checked(self, consumer: object, hash_: int, count: int) -> DrainingHash | None:
         """Check the arguments, and find the drain."""
         if type(consumer) is not str or not consumer:
-            raise ConfigError("consumer", consumer, "be a text that is not empty")
-        _check_int("hash_", hash_)
+            raise ArgumentError("consumer", consumer, "be a non-empty str")
+        check_int("hash_", hash_)
         if type(count) is not int or count < 1:
-            raise ConfigError("count", count, "be an int of at least 1")
+            raise ArgumentError("count", count, "be an int of at least 1")
         return self._drains.get(hash_)
 
     def _clear(self, drain: DrainingHash) -> None:
         del self._drains[drain.hash]
         self._cleared[drain.holder] = self._cleared.get(drain.holder, 0) + 1
-
-
-def _check_int(parameter: str, value: object) -> None:
-    if type(value) is not int:  # a bool is an int to Python, but nobody's hash
-        raise ConfigError(parameter, value, "be an int")

@@ -35,6 +35,7 @@ else:
 __all__ = [
     "BlockReason",
     "Blocked",
+    "Call",
     "CursorAdvanced",
     "DeadLetter",
     "Deliver",
@@ -60,8 +61,22 @@ _named_tuple_of: Final[Any] = namedtuple  # noqa: PYI024 - mypy wants its fields
 _OWN: Final = frozenset(["__doc__", "__module__", "__slots__"])
 
 
+class Call(StrEnum):
+    """A call that can be answered with `Ignored`: the method of that name."""
+
+    ACK = "ack"  # also each receipt of ack_many
+    NACK = "nack"
+    REJECT = "reject"
+    RELEASE = "release"
+    EXTEND = "extend"
+    DEAD_LETTERED = "dead_lettered"
+    LOADED = "loaded"
+    PARK = "park"
+    UNBLOCK_OFFSET = "unblock_offset"
+
+
 class IgnoredReason(StrEnum):
-    """Why a settlement (ack, nack, ...) changed nothing now."""
+    """Why a call changed nothing now."""
 
     UNKNOWN_OFFSET = "unknown_offset"  # never offered, or settled before
     NOT_HOLDER = "not_holder"  # that attempt went to another consumer
@@ -73,12 +88,15 @@ class IgnoredReason(StrEnum):
     BLOCKED = "blocked"  # poisoned and waiting for unblock or park
     NOT_DEAD_LETTERING = "not_dead_lettering"  # dead_lettered() for a message that is not being archived
     NOT_LOADING = "not_loading"  # loaded() for a message nobody asked for
-    NOT_BLOCKED = "not_blocked"  # park() for a message that is not blocked
+    NOT_BLOCKED = "not_blocked"  # park() or unblock_offset() for a message that is not blocked
 
 
 class ReleaseReason(StrEnum):
-    """Why a delivery ended on the books although its consumer said nothing."""
+    """How a delivery ended that was not acked."""
 
+    NACKED = "nacked"
+    REJECTED = "rejected"
+    RELEASED = "released"
     ACK_TIMEOUT = "ack_timeout"
     EVICTED = "evicted"
     REMOVED = "removed"
@@ -172,18 +190,20 @@ def _fields_in_a_tuple(cls: type[_Value]) -> type[_Value]:
 
 @_equal_by_class
 class Ignored(NamedTuple):
-    """A settlement that did not apply. Normal in any system with retries; worth counting, never an error.
+    """A call that did not apply. Normal in any system with retries; worth counting, never an error.
 
     Attributes:
         offset: The offset that was named.
         consumer: Who was named, or None where the call names nobody.
         attempt: The attempt that was named, or None where the call names none.
+        call: Which call this answers.
         reason: Why nothing changed.
     """
 
     offset: int
     consumer: str | None
     attempt: int | None
+    call: Call
     reason: IgnoredReason
 
 
@@ -200,19 +220,23 @@ class Evicted(NamedTuple):
 
 @_equal_by_class
 class Released(NamedTuple):
-    """A delivery has ended on the books only: tell the consumer, if it can be reached, to stop working on it.
+    """A delivery has ended, and not by its ack. If its consumer did not ask for that, tell it to stop working on it.
 
     Attributes:
         offset: The message.
         consumer: Who held it.
         attempt: Which delivery of it.
-        reason: Why it ended.
+        reason: How it ended.
+        failures: How often the message has failed, this time included if it was a failure.
+        retry_at_ms: From when on the message may go out again; None if it is given up, or settled by this end.
     """
 
     offset: int
     consumer: str
     attempt: int
     reason: ReleaseReason
+    failures: int
+    retry_at_ms: int | None
 
 
 @_equal_by_class

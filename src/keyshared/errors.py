@@ -15,6 +15,7 @@ from typing import Any, Final
 
 __all__ = [
     "MESSAGE_LIMIT",
+    "ArgumentError",
     "BatchError",
     "ClockError",
     "ConfigError",
@@ -116,8 +117,8 @@ class KeySharedError(Exception):
         return ", ".join(map(_put, self.args))
 
 
-class ConfigError(KeySharedError, ValueError):
-    """A value that can never work: wrong whatever the state is.
+class ArgumentError(KeySharedError, ValueError):
+    """An argument that can never work: wrong whatever the state is.
 
     Attributes:
         parameter: Name of the argument or field.
@@ -135,7 +136,11 @@ class ConfigError(KeySharedError, ValueError):
         return f"{_put(self.parameter)} is {shown(self.value)}; it must {_put(self.requirement)}"
 
 
-class SnapshotError(ConfigError):
+class ConfigError(ArgumentError):
+    """A configuration that can never work: a field of it, or two of them together."""
+
+
+class SnapshotError(ArgumentError):
     """A snapshot or token that is truncated, forged or of another version."""
 
 

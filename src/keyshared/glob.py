@@ -17,7 +17,8 @@ cost is O(len(key) + len(pattern)), whatever the pattern: a chunk between two st
 from collections.abc import Callable, Iterable
 from typing import AnyStr, Final, Generic, TypeAlias
 
-from keyshared.errors import ConfigError
+from keyshared._checks import check_kind, check_several
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key, key_bytes, required_key_bytes
 
 __all__ = ["MAX_GAP_CHUNK", "Glob", "KeyFilter"]
@@ -55,11 +56,11 @@ class _Chunk(Generic[AnyStr]):
                 self._anywhere &= ~(1 << place)
 
     def is_at(self, text: AnyStr, place: int) -> bool:
-        """Tell whether the chunk matches at a place from which the text is long enough."""
+        """Return whether the chunk matches at a place from which the text is long enough."""
         return text.startswith(self._first, place + self._first_at) and self._rest_is_at(text, place)
 
     def find(self, text: AnyStr, start: int, stop: int) -> int:
-        """Give the leftmost place of the chunk within ``text[start:stop]``, or -1."""
+        """Return the leftmost place of the chunk within ``text[start:stop]``, or -1."""
         first, first_at = self._first, self._first_at
         last = stop - self.length
         place = start
@@ -74,7 +75,7 @@ class _Chunk(Generic[AnyStr]):
         return self._follow(text, place, stop)
 
     def _follow(self, text: AnyStr, start: int, stop: int) -> int:
-        """As `find`, with one step for each character: bit i says that the chunk fits up to its place i so far."""
+        """Find as `find` does, one character at a time: bit i says that the chunk fits up to its place i so far."""
         masks, anywhere, whole = self._masks.get, self._anywhere, 1 << self.length - 1
         fits = 0
         for at in range(start, stop):
@@ -161,7 +162,7 @@ class Glob:
             with keys that hold a star (key ``a*x`` does not match its ``a*``) is not copied.
 
     Raises:
-        ConfigError: The pattern is no text, cannot be written in UTF-8, ends in a lone backslash, or has more than
+        ArgumentError: The pattern is no text, cannot be written in UTF-8, ends in a lone backslash, or has more than
             `MAX_GAP_CHUNK` characters between two stars with a ``?`` among them.
 
     Source:
@@ -210,17 +211,11 @@ class Glob:
         return self._prefix
 
     def matches(self, key: str | bytes) -> bool:
-        """Tell whether the whole key matches.
-
-        Args:
-            key: The key.
-
-        Returns:
-            Whether it does.
+        """Return whether the whole key matches.
 
         Raises:
             KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None.
+            ArgumentError: The key is None.
 
         Complexity:
             O(len(key) + len(pattern)).
@@ -250,7 +245,7 @@ class KeyFilter:
         danube_compat: As in `Glob`.
 
     Raises:
-        ConfigError: A pattern is not one, or a single text was given instead of several.
+        ArgumentError: A pattern is not one, or a single text was given instead of several.
 
     Complexity:
         To accept: O(len(key)) for exact patterns and prefixes however many exact ones there are, and each other pattern
@@ -268,8 +263,7 @@ class KeyFilter:
     __slots__ = ("_accepts_all", "_danube_compat", "_exact", "_general", "_patterns", "_prefixes")
 
     def __init__(self, patterns: Iterable[str] = (), *, danube_compat: bool = False) -> None:
-        if isinstance(patterns, str | bytes):
-            raise ConfigError("patterns", patterns, "be several patterns, not one text")
+        check_several("patterns", patterns, "patterns")
         globs = [Glob(pattern, danube_compat=danube_compat) for pattern in patterns]
         self._patterns = tuple(dict.fromkeys(glob.pattern for glob in globs))
         self._danube_compat = danube_compat
@@ -298,7 +292,7 @@ class KeyFilter:
         return not self._patterns or _STAR in self._patterns
 
     def accepts(self, key: Key) -> bool:
-        """Tell whether a message with this key may come here.
+        """Return whether a message with this key may come here.
 
         Args:
             key: The key; None asks for messages without one.
@@ -344,24 +338,23 @@ def _unpickle_filter(patterns: tuple[str, ...], danube_compat: bool) -> KeyFilte
 
 
 def _checked_pattern(pattern: object) -> str:
-    if not isinstance(pattern, str):
-        raise ConfigError("pattern", pattern, "be a text")
+    pattern = check_kind("pattern", pattern, str)
     try:
         pattern.encode()
     except UnicodeEncodeError:
-        raise ConfigError("pattern", pattern, "be text that UTF-8 can express") from None
+        raise ArgumentError("pattern", pattern, "be a str that UTF-8 can express") from None
     return pattern
 
 
 def _tokens(pattern: str, *, escape: bool) -> list[_Token]:
-    """Tell special characters from those that stand for themselves."""
+    """Separate special characters from those that stand for themselves."""
     tokens: list[_Token] = []
     chars = iter(pattern)
     for char in chars:
         if escape and char == _ESCAPE:
             escaped = next(chars, None)
             if escaped is None:
-                raise ConfigError("pattern", pattern, r"not end in a lone backslash; write \\ for a backslash")
+                raise ArgumentError("pattern", pattern, r"not end in a lone backslash; write \\ for a backslash")
             tokens.append((False, escaped))
         else:
             tokens.append((char in {_STAR, _ANY_ONE}, char))
@@ -387,7 +380,7 @@ def _check_gaps(pattern: str, tokens: list[_Token], *, in_bytes: bool) -> None:
         length = sum(len(char.encode()) if in_bytes and char is not None else 1 for char in chunk)
         if length > MAX_GAP_CHUNK:
             requirement = f"have at most {MAX_GAP_CHUNK} characters between two stars if there is a ? among them"
-            raise ConfigError("pattern", pattern, requirement)
+            raise ArgumentError("pattern", pattern, requirement)
 
 
 def _compiled(tokens: list[_Token], *, in_bytes: bool) -> Callable[[bytes], bool]:

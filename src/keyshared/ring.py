@@ -7,8 +7,8 @@ slot is the top bits of that hash.
 Ties: of the points in one slot the one with the lowest full hash owns it, then the one of the smaller name. So no name
 is favoured, the order of joins does not matter, and a join moves slots to the newcomer only.
 
-With filters one corner is left: of the points in one slot `RangeMap.walk` sees only the owner's. When somebody joins or
-leaves who owns such a slot, keys that the filters keep from them may move between others. 10 consumers of 100 points
+With filters one corner is left: of the points in one slot `RangeMap.walk` sees only the owner's. When the owner of such
+a slot joins or leaves, keys that the filters keep from it may move between other consumers. 10 consumers of 100 points
 have about 8 such slots in 65,536, and none to speak of with ``slot_bits=32``.
 """
 
@@ -18,12 +18,12 @@ from fractions import Fraction
 from itertools import count, islice
 from typing import Final, Self, TypeAlias
 
-from keyshared._checks import check_int
-from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError
+from keyshared._checks import check_int, check_number, check_several, configuration
+from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
 from keyshared.placement.protocol import find_consumer
+from keyshared.placement.ranges import Moved, RangeMap, Weight, check_space
 from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
-from keyshared.ranges import Moved, RangeMap, Weight, check_space
 
 __all__ = ["DEFAULT_VNODES", "HashRing"]
 
@@ -39,7 +39,7 @@ _DANUBE_ID_BITS: Final = 64
 
 def _decimal(consumer_id: object) -> str:
     if type(consumer_id) is not int or consumer_id >> _DANUBE_ID_BITS:
-        raise ConfigError("consumer id", consumer_id, "be an int, or its decimal digits")
+        raise ArgumentError("consumer id", consumer_id, "be an int, or its decimal digits")
     return str(consumer_id)
 
 
@@ -55,13 +55,13 @@ class HashRing:
     """Consistent hashing with virtual nodes and weights; its value is `ranges`.
 
     Args:
-        consumers: Who is there from the start: names, or a mapping from names to weights.
+        consumers: The consumers from the start: names, or a mapping from names to weights.
         vnodes: Points of a consumer of weight 1. More make shares more even and joins dearer.
         slot_bits: There are ``2**slot_bits`` slots. Many more than points, or some points own nothing.
         key_hash: Places keys and points.
 
     Raises:
-        ConfigError: A value that can never work.
+        ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
         ConsumerExistsError: A name is given twice.
 
     Complexity:
@@ -106,11 +106,8 @@ class HashRing:
             consumer_ids: The ids in join order.
             vnodes: Points of a consumer; Danube has 100.
 
-        Returns:
-            The ring.
-
         Raises:
-            ConfigError: An id is not an unsigned 64-bit number.
+            ArgumentError: An id is not an unsigned 64-bit number.
             ConsumerExistsError: An id is given twice (Danube takes it, as a second consumer with the same points).
 
         Source:
@@ -137,13 +134,13 @@ class HashRing:
     ) -> Self:
         """Build a ring that answers exactly what Pulsar's consistent-hashing selector answers.
 
-        Whoever comes first keeps a contested point, and whoever waited longest inherits it. So the order of joins
-        matters, and a consumer may be so unlucky that it owns nothing.
+        The first consumer keeps a contested point, and the one that has waited longest inherits it. So the order of
+        joins matters, and a consumer may own nothing.
 
-        Pulsar lets several consumers have one name and numbers them: the lowest number that is free, so that who leaves
-        and comes straight back has its points again. Here a name is one session; with a ``separator``, what follows its
-        last occurrence tells sessions of one Pulsar name apart and takes no part in the points: with ``"#"``, ``w#1``
-        and ``w#2`` are two consumers that Pulsar calls ``w``.
+        Pulsar lets several consumers have one name and numbers them: the lowest number that is free, so that a consumer
+        that leaves and comes straight back has its points again. Here a name is one session; with a ``separator``, what
+        follows its last occurrence tells sessions of one Pulsar name apart and takes no part in the points: with
+        ``"#"``, ``w#1`` and ``w#2`` are two consumers that Pulsar calls ``w``.
 
         Args:
             names: In join order; or a mapping from names to weights. Pulsar knows no weights: it is exact where all are
@@ -152,11 +149,8 @@ class HashRing:
             separator: See above; None takes names as they are.
             range_size: Number of slots with slot 0, which never occurs.
 
-        Returns:
-            The ring.
-
         Raises:
-            ConfigError: A value that can never work.
+            ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
             ConsumerExistsError: A name is given twice.
             MissingExtraError: ``keyshared[pulsar]`` is not installed.
 
@@ -180,11 +174,10 @@ class HashRing:
         key_hash: KeyHash,
         rules: RingRules,
     ) -> None:
-        check_space(key_hash, slot_bits)
-        if type(vnodes) is not int or not 1 <= vnodes <= _MOST_VNODES:
-            raise ConfigError("vnodes", vnodes, f"be an int from 1 to {_MOST_VNODES}")
-        if isinstance(consumers, str | bytes):
-            raise ConfigError("consumers", consumers, "be several names, not one text")
+        with configuration():
+            check_space(key_hash, slot_bits)
+            check_int("vnodes", vnodes, 1, most=_MOST_VNODES)
+        check_several("consumers", consumers, "names")
         self._vnodes = vnodes
         self._slot_bits = slot_bits
         self._key_hash = key_hash
@@ -203,7 +196,7 @@ class HashRing:
         """Add a consumer; slots move to it only.
 
         Args:
-            name: Who joins.
+            name: The consumer that joins.
             weight: Its number of points is ``vnodes * weight``, rounded half up, and at least 1.
 
         Returns:
@@ -211,7 +204,8 @@ class HashRing:
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ConfigError: The name is empty or no text; the weight is not positive and finite, or gives too many points.
+            ArgumentError: The name is empty or no text; the weight is not positive and finite, or gives too many
+                points.
 
         Complexity:
             O(v log v + p), v points of the consumer and p of all.
@@ -229,9 +223,6 @@ class HashRing:
 
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer; only its own slots move.
-
-        Args:
-            name: Who leaves.
 
         Returns:
             What changed owners, in slot order.
@@ -253,7 +244,7 @@ class HashRing:
         """Change a consumer's weight; slots move only to it if the weight grows, only from it if it shrinks.
 
         Args:
-            name: Whose.
+            name: The consumer.
             weight: As in `add`.
 
         Returns:
@@ -261,7 +252,7 @@ class HashRing:
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight is not positive and finite or gives too many points.
+            ArgumentError: The weight is not positive and finite or gives too many points.
 
         Complexity:
             O(d log d + p), d points of difference and p of all.
@@ -301,13 +292,7 @@ class HashRing:
         return self._rules.separator
 
     def weight_of(self, name: str) -> Weight:
-        """Give a consumer's weight.
-
-        Args:
-            name: Whose.
-
-        Returns:
-            The weight as it was given.
+        """Return a consumer's weight.
 
         Raises:
             UnknownConsumerError: There is no such consumer.
@@ -315,32 +300,25 @@ class HashRing:
         return find_consumer(self._members, name).weight
 
     def owner(self, key: str | bytes) -> str | None:
-        """Give the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
-
-        Args:
-            key: The key.
+        """Return the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
 
         Returns:
             Who owns it; None if the ring is empty.
 
         Raises:
             KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None.
+            ArgumentError: The key is None.
         """
         return self.ranges.owner_of(key)
 
     def owners(self, key: str | bytes, n: int) -> list[str]:
-        """Give a key's preference list: its owner, then whoever stands in for the ones before, in that order.
-
-        Args:
-            key: The key.
-            n: How many at most.
+        """Return a key's preference list: its owner, then the consumers that stand in for it, in that order.
 
         Returns:
             Distinct consumers; fewer than ``n`` if fewer own something.
 
         Raises:
-            ConfigError: ``n`` is not an int of at least 0, or the key is None.
+            ArgumentError: ``n`` is not an int of at least 0, or the key is None.
             KeyTypeError: See `key_bytes`.
 
         Example:
@@ -351,11 +329,7 @@ class HashRing:
         return list(islice(self.ranges.walk(self.ranges.slot_of(key)), min(n, len(self.consumers))))
 
     def copy(self) -> Self:
-        """Give an independent ring with the same consumers; it shares only values.
-
-        Returns:
-            The copy.
-        """
+        """Copy the ring: the same consumers, and nothing shared that can change."""
         twin = type(self).__new__(type(self))
         twin._vnodes, twin._slot_bits = self._vnodes, self._slot_bits
         twin._key_hash, twin._rules = self._key_hash, self._rules
@@ -394,7 +368,7 @@ class HashRing:
         return _Member(weight, self._vnodes_of(weight), rank, self._free_index(name))
 
     def _free_index(self, name: str) -> int:
-        """The lowest number that nobody has whose points are made of the same name."""
+        """Return the lowest number that no consumer has whose points are made of the same name."""
         if self._rules.separator is None:
             return 0  # names are unique
         point_name = self._rules.point_name(name)
@@ -403,11 +377,10 @@ class HashRing:
 
     def _vnodes_of(self, weight: object) -> int:
         # fractions, because products of floats are rounded, and half a point must be half a point everywhere
-        if isinstance(weight, bool) or not isinstance(weight, int | float | Fraction) or not 0 < weight < float("inf"):
-            raise ConfigError("weight", weight, "be a positive, finite number")
-        vnodes = max(1, (2 * self._vnodes * Fraction(weight) + 1) // 2)
+        exact = Fraction(check_number("weight", weight, above=True))
+        vnodes = max(1, (2 * self._vnodes * exact + 1) // 2)
         if vnodes > _MOST_VNODES:
-            raise ConfigError("weight", weight, f"give at most {_MOST_VNODES} points ({self._vnodes} for weight 1)")
+            raise ArgumentError("weight", weight, f"give at most {_MOST_VNODES} points ({self._vnodes} for weight 1)")
         return vnodes
 
     def _points_of(self, name: str, member: _Member, start: int, stop: int) -> Iterator[_Point]:

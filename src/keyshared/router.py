@@ -8,12 +8,13 @@ connected and whether its channel has room.
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from keyshared._checks import check_kind
 from keyshared._dispatch.routing import Routing
-from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, UnknownConsumerError
+from keyshared.errors import ConsumerExistsError, InvariantError, UnknownConsumerError
 from keyshared.glob import KeyFilter
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 
 __all__ = ["KeyRouter"]
 
@@ -86,7 +87,7 @@ class KeyRouter:
 
         Raises:
             ConsumerExistsError: The name is there already. Nothing was changed, as with the other errors.
-            ConfigError: The name, a pattern or the weight can never work.
+            ArgumentError: The name, a pattern or the weight can never work.
 
         Complexity:
             That of adding it to the placement.
@@ -98,8 +99,7 @@ class KeyRouter:
             >>> router.owner("eu-1"), router.owner("us-1")
             ('c1', None)
         """
-        if not isinstance(name, str):
-            raise ConfigError("name", name, "be a text")
+        check_kind("name", name, str)
         if name in self._members:
             raise ConsumerExistsError(name)
         member = _Member(KeyFilter(filters))
@@ -130,7 +130,7 @@ class KeyRouter:
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ConfigError: A pattern is none. Nothing was changed.
+            ArgumentError: A pattern is none. Nothing was changed.
         """
         accepts = KeyFilter(filters)
         member = self._member(name)
@@ -147,7 +147,7 @@ class KeyRouter:
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ConfigError: The placement cannot give it that weight. Nothing was changed.
+            ArgumentError: The placement cannot give it that weight. Nothing was changed.
         """
         self._member(name)
         self._routing.set_weight(name, weight)

@@ -24,11 +24,11 @@ def people() -> tuple[Membership, InFlightWindow]:
     window = InFlightWindow(routing, capacity=10)
     timers = Timers()
     membership = Membership(config, routing, window, timers, Endings(config, window, timers))
-    membership.join("cat", (), None, None, [])
+    membership.join("cat", (), None, None, [], now=0)
     window.offer(0, b"k")
-    membership.leave("cat", 0, None, [])
-    membership.join("ann", (), None, None, [])
-    membership.join("bob", (), None, None, [])
+    membership.leave("cat", None, [], now=0)
+    membership.join("ann", (), None, None, [], now=0)
+    membership.join("bob", (), None, None, [], now=0)
     return membership, window
 
 

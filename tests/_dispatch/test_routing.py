@@ -8,7 +8,7 @@ from tests.alphabet import FIRST_LETTER, AlphabetRing
 from keyshared._dispatch.routing import Routing
 from keyshared.errors import InvariantError
 from keyshared.glob import KeyFilter
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 
 ANY = KeyFilter()
 

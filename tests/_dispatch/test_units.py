@@ -3,11 +3,12 @@
 import pytest
 
 from keyshared._dispatch.units import RangeUnits, SlotUnits, units_of
+from keyshared._window.lanes import IN_FLIGHT
 from keyshared.config import DrainUnit
 from keyshared.errors import InvariantError
 from keyshared.hashing import KeyHash
-from keyshared.ranges import RangeMap
-from keyshared.window import Consumer, Entry, Lane, State
+from keyshared.placement import RangeMap
+from keyshared.window import Consumer, Entry, Lane
 
 
 def _first_byte(data: bytes) -> int:
@@ -30,10 +31,15 @@ class Owned:
         self.ranges = RangeMap.from_stops([*stops, size], owners, key_hash=key_hash, slot_bits=key_hash.bits)
 
 
-def opened(units: SlotUnits, offset: int, key: bytes, consumer: Consumer) -> Entry:
+def flying(offset: int, key: bytes, consumer: Consumer) -> Entry:
     entry = Entry(offset, key, None, Lane(key))
-    entry.state = int(State.IN_FLIGHT)
+    entry.state = IN_FLIGHT
     entry.consumer = consumer
+    return entry
+
+
+def opened(units: SlotUnits, offset: int, key: bytes, consumer: Consumer) -> Entry:
+    entry = flying(offset, key, consumer)
     units.opened(units.unit_of(key), entry)
     return entry
 
@@ -72,16 +78,26 @@ def test_somebody_else_is_whoever_holds_something_and_is_not_the_owner(kind: typ
 
 
 @kinds
-def test_a_delivery_that_is_counted_twice_counts_once(kind: type[SlotUnits]) -> None:
+def test_a_delivery_is_admitted_and_counted_unless_somebody_else_holds_the_unit(kind: type[SlotUnits]) -> None:
     units = kind(Owned())
     unit = units.unit_of(b"a")
-    first = opened(units, 0, b"a", ANN)
-    units.opened(unit, first)
-    second = opened(units, 1, b"a", ANN)
-    units.opened(unit, second)
-    units.closed(unit, first)
-    units.closed(unit, second)
-    assert {} == units.open
+    first, second, third = (flying(offset, b"a", ANN) for offset in range(3))
+    assert [True, True] == [units.admits(unit, first, ANN), units.admits(unit, second, ANN)]
+    assert {unit: {ANN: {0: first, 1: second}}} == units.open
+    assert not units.admits(unit, third, BOB)
+    assert {unit: {ANN: {0: first, 1: second}}} == units.open
+
+
+@kinds
+def test_an_end_is_counted_by_the_short_way_unless_a_lane_waits_for_it(kind: type[SlotUnits]) -> None:
+    units = kind(Owned())
+    unit = units.unit_of(b"a")
+    first, second = (opened(units, offset, b"a", ANN) for offset in range(2))
+    assert units.releases(unit, first)
+    assert {unit: {ANN: {1: second}}} == units.open
+    units.wait(unit, Lane(b"a2"))
+    assert not units.releases(unit, second)
+    assert {unit: {ANN: {1: second}}} == units.open
 
 
 @kinds
@@ -118,14 +134,27 @@ def test_a_lane_that_waits_no_more_is_not_among_those_of_a_vacated_unit(kind: ty
 class TestFollow:
     def test_the_same_placement_changes_nothing(self) -> None:
         for kind in (SlotUnits, RangeUnits):
-            assert not kind(Owned(0x40)).follow()
+            units = kind(Owned(0x40))
+            entry = opened(units, 0, b"a", ANN)
+            units.follow()
+            assert [entry] == list(units.open.values())
+
+    @pytest.mark.parametrize("kind", [SlotUnits, RangeUnits])
+    def test_units_are_behind_from_a_change_of_placement_until_they_follow(self, kind: type[SlotUnits]) -> None:
+        owned = Owned(0x40)
+        units = kind(owned)
+        behind = [units.is_behind]
+        owned.assign(0x62)
+        behind.append(units.is_behind)
+        units.follow()
+        assert [False, True, False] == [*behind, units.is_behind]
 
     def test_slots_stay_what_they_are_in_another_placement_of_the_same_space(self) -> None:
         owned = Owned()
         units = SlotUnits(owned)
         entry = opened(units, 0, b"a", ANN)
         owned.assign(0x40)
-        assert units.follow()
+        units.follow()
         assert {0x61: entry} == units.open
 
     def test_what_is_open_and_who_waits_goes_along_with_its_slots(self) -> None:
@@ -135,7 +164,7 @@ class TestFollow:
         lane = Lane(b"b2")
         units.wait(0x40, lane)
         owned.assign(0x40, 0x62)
-        assert units.follow()
+        units.follow()
         assert {0: low, 0x40: left, 0x62: right} == units.open
         units.check_invariants([low, left, right], [lane])
         owned.assign(0x62)
@@ -167,7 +196,7 @@ class TestFollow:
         lane = Lane(b"a2")
         units.wait(units.unit_of(b"a"), lane)
         owned.assign(0xC0, key_hash=WIDE)
-        assert units.follow()
+        units.follow()
         assert [units.unit_of(b"\1"), units.unit_of(b"a")] == sorted(units.open)
         units.check_invariants(entries, [lane])
 

@@ -19,7 +19,7 @@ from keyshared.buckets import (
     refit,
     refit_all,
 )
-from keyshared.errors import ClockError, ConfigError, InvariantError, SequenceOrderError
+from keyshared.errors import ArgumentError, ClockError, InvariantError, SequenceOrderError
 
 ONE, TWO, FOUR = (BucketLayout.equal_width(n) for n in (1, 2, 4))
 LOOSE = BatchLimits(max_delay_ms=None)
@@ -186,7 +186,7 @@ BAD_MESSAGES: list[Any] = [
 @pytest.mark.parametrize("bad", BAD_MESSAGES, ids=range(len(BAD_MESSAGES)))
 def test_a_message_that_can_never_work_is_refused_and_changes_nothing(bad: Any) -> None:
     batcher = BucketBatcher(TWO)
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         batcher.add(bad, now_ms=9)
     batcher.add(message(0), now_ms=1)
     batcher.check_invariants()
@@ -224,17 +224,17 @@ def test_the_clock_never_goes_back(now_ms: Any) -> None:
     ids=str,
 )
 def test_limits_that_can_never_work_are_refused(limits: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=f"{next(iter(limits))} is"):
+    with pytest.raises(ArgumentError, match=f"{next(iter(limits))} is"):
         BatchLimits(**limits)
 
 
 def test_a_batcher_has_a_layout_and_limits() -> None:
-    with pytest.raises(ConfigError, match="be a BucketLayout"):
+    with pytest.raises(ArgumentError, match="be a BucketLayout"):
         BucketBatcher([0])  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ConfigError, match="be BatchLimits"):
+    with pytest.raises(ArgumentError, match="be a BatchLimits, or None"):
         BucketBatcher(TWO, 1_000)  # type: ignore[arg-type]  # on purpose
     batcher = filled(TWO, 0)
-    with pytest.raises(ConfigError, match="be a BucketLayout"):
+    with pytest.raises(ArgumentError, match="be a BucketLayout"):
         batcher.set_layout([0])  # type: ignore[arg-type]  # on purpose
     assert TWO == batcher.layout
 
@@ -254,7 +254,7 @@ def test_a_batcher_has_a_layout_and_limits() -> None:
     ids=range(8),
 )
 def test_an_entry_has_messages_and_bounds(fields: Any) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         EntryBatch(*fields)
 
 
@@ -262,7 +262,7 @@ def test_an_entry_knows_its_size() -> None:
     entry = EntryBatch.of([message(0, size=5), message(1, size=6)])
 
     assert (2, 11) == (len(entry), entry.size)
-    with pytest.raises(ConfigError, match="at least one"):
+    with pytest.raises(ArgumentError, match="at least one"):
         EntryBatch.of([])
 
 
@@ -296,11 +296,11 @@ def test_what_it_took_to_refit_is_counted() -> None:
 
 
 def test_only_entries_are_refitted_and_only_to_layouts() -> None:
-    with pytest.raises(ConfigError, match="be an EntryBatch"):
+    with pytest.raises(ArgumentError, match="be an EntryBatch"):
         refit((message(0),), TWO)  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ConfigError, match="be a BucketLayout"):
+    with pytest.raises(ArgumentError, match="be a BucketLayout"):
         refit(EntryBatch.of([message(0)]), [0])  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ConfigError, match="bucket hash"):
+    with pytest.raises(ArgumentError, match="bucket hash"):
         refit(EntryBatch(0, 65_535, 0, (message(0, 70_000),)), TWO)
 
 

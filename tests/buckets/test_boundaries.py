@@ -17,8 +17,8 @@ from keyshared.buckets import (
     imbalance,
     owner_loads,
 )
-from keyshared.errors import ConfigError
-from keyshared.ranges import HashRange, RangeMap
+from keyshared.errors import ArgumentError
+from keyshared.placement import HashRange, RangeMap
 from keyshared.ring import HashRing
 
 Question = Callable[[], object]
@@ -170,7 +170,7 @@ def test_what_is_no_histogram_is_refused(histogram: Any, text: str) -> None:
         lambda: hot_slots(histogram, 2),
     ]
     for question in questions:
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ArgumentError) as caught:
             question()
         assert str(caught.value).startswith(text)
 
@@ -179,15 +179,15 @@ def test_other_arguments_are_checked_too() -> None:
     wrong: Any = None
     numbers: list[Any] = [0, 32_769, 2.0, None]
     for n in numbers:
-        with pytest.raises(ConfigError, match="n is"):
+        with pytest.raises(ArgumentError, match="n is"):
             balanced_boundaries({}, n)
-        with pytest.raises(ConfigError, match="n is"):
+        with pytest.raises(ArgumentError, match="n is"):
             hot_slots({}, n)
-    with pytest.raises(ConfigError, match="be a BucketLayout"):
+    with pytest.raises(ArgumentError, match="be a BucketLayout"):
         bucket_loads({}, wrong)
-    with pytest.raises(ConfigError, match="be a RangeMap over 65536 slots"):
+    with pytest.raises(ArgumentError, match="be a RangeMap over 65536 slots"):
         owner_loads({}, wrong)
-    with pytest.raises(ConfigError, match="be a RangeMap over 65536 slots"):
+    with pytest.raises(ArgumentError, match="be a RangeMap over 65536 slots"):
         owner_loads({}, RangeMap(slot_bits=8))
-    with pytest.raises(ConfigError, match="name at least one"):
+    with pytest.raises(ArgumentError, match="name at least one"):
         imbalance([])

@@ -8,7 +8,7 @@ import pytest
 
 from keyshared.buckets import BucketCheckpoints
 from keyshared.cursor import ContiguousCursor
-from keyshared.errors import ConfigError, InvariantError, OffsetOrderError, SegmentBusyError, SnapshotError
+from keyshared.errors import ArgumentError, InvariantError, OffsetOrderError, SegmentBusyError, SnapshotError
 
 
 def _offered(*buckets: int) -> BucketCheckpoints:
@@ -125,7 +125,7 @@ def test_a_restart_does_not_read_below_the_place_to_read_on() -> None:
 def test_a_place_is_three_numbers(place: tuple[Any, Any, Any], name: str) -> None:
     checkpoints = BucketCheckpoints()
     for question in (checkpoints.offer, checkpoints.settle):
-        with pytest.raises(ConfigError, match=f"{name} is"):
+        with pytest.raises(ArgumentError, match=f"{name} is"):
             question(*place)
     assert {"version": 1, "segments": []} == checkpoints.snapshot()
 

@@ -16,9 +16,9 @@ from keyshared.buckets import (
     hash_halves,
     key_halves,
 )
-from keyshared.errors import ConfigError, InvariantError, KeyTypeError, LayoutMismatchError
+from keyshared.errors import ArgumentError, InvariantError, KeyTypeError, LayoutMismatchError
 from keyshared.hashing import DANUBE_32, XXH64_SEED_42, KeyHash
-from keyshared.ranges import HashRange
+from keyshared.placement import HashRange
 
 QUARTERS = BucketLayout.equal_width(4)
 
@@ -35,7 +35,7 @@ def test_the_halves_of_a_hash_share_no_bit() -> None:
 
 @pytest.mark.parametrize("raw", [-1, 1 << 32, True, 1.0, None])
 def test_only_an_unsigned_32_bit_number_has_halves(raw: Any) -> None:
-    with pytest.raises(ConfigError, match=r"raw is .* an unsigned 32-bit hash"):
+    with pytest.raises(ArgumentError, match=r"raw is .* an unsigned 32-bit hash"):
         hash_halves(raw)
 
 
@@ -49,7 +49,7 @@ def test_a_wider_hash_gives_its_top_32_bits() -> None:
 def test_a_key_needs_a_hash_of_32_bits_and_bytes() -> None:
     narrow: Any
     for narrow in (KeyHash("narrow", 31, _sixteen_bits), None):
-        with pytest.raises(ConfigError, match="be a KeyHash of at least 32 bits"):
+        with pytest.raises(ArgumentError, match="be a KeyHash of at least 32 bits"):
             key_halves("a", narrow)
     key: Any = 7
     with pytest.raises(KeyTypeError):
@@ -89,7 +89,7 @@ def test_equal_widths_differ_by_one_at_most() -> None:
 
 @pytest.mark.parametrize("n", [0, -1, 32_769, True, 2.0, "4"])
 def test_a_number_of_buckets_is_an_int_that_leaves_the_first_two_hashes_together(n: Any) -> None:
-    with pytest.raises(ConfigError, match=r"n is .* from 1 to 32768"):
+    with pytest.raises(ArgumentError, match=r"n is .* from 1 to 32768"):
         BucketLayout.equal_width(n)
 
 
@@ -125,7 +125,7 @@ def test_a_layout_is_a_value() -> None:
     ],
 )
 def test_starts_that_do_not_tile_the_space_are_refused(starts: Any, text: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         BucketLayout(starts)
     assert str(caught.value).startswith(text)
 
@@ -144,7 +144,7 @@ def test_starts_that_do_not_tile_the_space_are_refused(starts: Any, text: str) -
     ],
 )
 def test_declared_ranges_that_do_not_tile_the_space_are_refused(ranges: Any, text: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         BucketLayout.from_ranges(ranges)
     assert str(caught.value).startswith(text)
 
@@ -155,7 +155,7 @@ def test_every_consumer_of_a_segment_declares_the_same_buckets() -> None:
         QUARTERS.check_declared(BucketLayout.equal_width(2))
     assert ((0, 32768), QUARTERS.starts) == (caught.value.declared, caught.value.agreed)
     declared: Any = [0, 16384, 32768, 49152]
-    with pytest.raises(ConfigError, match="be a BucketLayout"):
+    with pytest.raises(ArgumentError, match="be a BucketLayout"):
         QUARTERS.check_declared(declared)
 
 
@@ -170,15 +170,15 @@ def test_a_bucket_knows_its_range_and_the_hash_that_stands_for_it() -> None:
 @pytest.mark.parametrize("bucket", [-1, 4, True, 1.0])
 def test_a_bucket_that_is_not_there_is_refused(bucket: Any) -> None:
     for question in (QUARTERS.range_of, QUARTERS.canonical_hash):
-        with pytest.raises(ConfigError, match=r"bucket is .* from 0 to 3"):
+        with pytest.raises(ArgumentError, match=r"bucket is .* from 0 to 3"):
             question(bucket)
 
 
 @pytest.mark.parametrize("bucket_hash", [-1, 65536, True, 1.0])
 def test_a_hash_that_is_not_there_is_refused(bucket_hash: Any) -> None:
-    with pytest.raises(ConfigError, match=r"bucket hash is .* from 0 to 65535"):
+    with pytest.raises(ArgumentError, match=r"bucket hash is .* from 0 to 65535"):
         QUARTERS.bucket_of(bucket_hash)
-    with pytest.raises(ConfigError, match="bucket hash is"):
+    with pytest.raises(ArgumentError, match="bucket hash is"):
         QUARTERS.split([(1, "a"), (bucket_hash, "b")])
 
 
@@ -198,7 +198,7 @@ def test_a_stamp_that_cannot_be_true_is_an_answer(stamp: tuple[int, int]) -> Non
 
 @pytest.mark.parametrize(("stamp", "bound"), [((None, 8), "None"), ((8, None), "None"), ((8, 9.0), "9.0")])
 def test_a_bound_that_is_no_number_is_the_callers_mistake(stamp: Any, bound: str) -> None:
-    with pytest.raises(ConfigError, match=f"bound of an entry is {bound}; .* bucket_of"):
+    with pytest.raises(ArgumentError, match=f"bound of an entry is {bound}; .* bucket_of"):
         QUARTERS.route(*stamp)
 
 

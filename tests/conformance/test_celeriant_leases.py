@@ -122,7 +122,7 @@ class DerivedByRange(Derived):
 class DerivedUnwatched(Derived):
     """The same without a look at its books after every call, for many long runs."""
 
-    kind = LeaseQueue
+    kind = LeaseQueue[object]
 
 
 def covers(span: str, slot: str) -> bool:

@@ -10,13 +10,14 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.alphabet import advanced, deliver, delivered, fill, subscription
+from tests.alphabet import advanced, deliver, delivered, fill, subscription, then
 
-from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import Blocking, KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
     BlockReason,
+    Call,
     DeadLetter,
     Dropped,
     DropReason,
@@ -32,7 +33,6 @@ from keyshared.effects import (
     Spilled,
 )
 from keyshared.hashing import KeyHash, fnv64
-from keyshared.retry import Poison, RetryPolicy
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.window import Entry
@@ -159,7 +159,7 @@ class TestCost:
         payload = object()
 
         [first] = delivered_items(dispatcher.offer(0, "k", payload))
-        [second] = delivered_items(dispatcher.nack(0, "c1", 1))
+        [second] = delivered_items(then(dispatcher.nack(0, "c1", 1)))
         assert (first is payload, second is payload) == (True, True)
 
 
@@ -206,7 +206,7 @@ class TestOrder:
         fill(dispatcher, "a1", "a2")
 
         dropped = Dropped(0, b"a1", DropReason.POISON)
-        assert [dropped, deliver(1, "a2", "ann"), advanced(0)] == dispatcher.nack(0, "ann", 1)
+        assert [dropped, deliver(1, "a2", "ann"), advanced(0)] == then(dispatcher.nack(0, "ann", 1))
         assert [] == dispatcher.offer(2, "a2")
 
     def test_between_a_reconnect_and_its_notice_nothing_newer_slips_through(self) -> None:
@@ -251,7 +251,7 @@ class TestProgress:
         seen = []
         while (due := dispatcher.next_deadline_ms()) is not None and due <= 2_500:
             seen.append((due, dispatcher.handle_timeout(now_ms=due)))
-        timeout = Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT)
+        timeout = Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT, 1, 2000)
         assert [
             (1_000, [timeout]),
             (2_000, []),
@@ -294,7 +294,7 @@ class TestProgress:
         dispatcher = subscription("ann", retry=AT_ONCE)
         fill(dispatcher, "a1")
 
-        assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.nack(0, "ann", 1)
+        assert [deliver(0, "a1", "ann", 2, failures=1)] == then(dispatcher.nack(0, "ann", 1))
 
     def test_a_reconnect_gets_its_unacked_messages_at_once(self) -> None:
         # 29.5 seconds later, when their ack timeout is over.
@@ -302,7 +302,7 @@ class TestProgress:
         fill(dispatcher, "a1")
         dispatcher.set_inactive("ann", now_ms=100)
 
-        lost = Released(0, "ann", 1, ReleaseReason.SESSION_LOST)
+        lost = Released(0, "ann", 1, ReleaseReason.SESSION_LOST, 1, 600)
         assert [lost, deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.set_active("ann", now_ms=600)
 
 
@@ -318,7 +318,7 @@ class TestNoLoss:
 
         assert [
             Evicted("ann"),
-            Released(0, "ann", 1, ReleaseReason.EVICTED),
+            Released(0, "ann", 1, ReleaseReason.EVICTED, 1, 3000),
             deliver(0, "a1", "bob", 2, failures=1),
         ] == dispatcher.handle_timeout(now_ms=3_000)
         assert [deliver(1, "a2", "bob", 2, failures=1)] == dispatcher.handle_timeout(now_ms=5_000)
@@ -343,7 +343,7 @@ class TestNoLoss:
 
         effects = dispatcher.nack(0, "ann", 1)
         if poison is Poison.DEAD_LETTER:
-            assert [DeadLetter(0, b"a1", 1, 1, None)] == effects
+            assert [DeadLetter(0, b"a1", 1, 1, None)] == effects[1:]
             effects = dispatcher.dead_lettered(0)
         assert [deliver(1, "a1", "ann"), advanced(0)] == effects[-2:]
         assert [deliver(2, "a1", "ann"), advanced(1)] == dispatcher.ack(1, "ann", 1)
@@ -442,7 +442,7 @@ class TestFence:
         dispatcher.handle_timeout(now_ms=30_000)
 
         noted = IgnoredReason.LATE_ACK_NOTED
-        assert [Ignored(0, "ann", 1, noted)] == dispatcher.ack(0, "ann", 1)
+        assert [Ignored(0, "ann", 1, Call.ACK, noted)] == dispatcher.ack(0, "ann", 1)
         assert Blocking(BlockReason.KEY_IN_FLIGHT, "ann") == dispatcher.why_blocked(1)
         assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 2)
 
@@ -451,7 +451,7 @@ class TestFence:
         dispatcher = subscription("ann", "bob")
         fill(dispatcher, "a1")
 
-        assert [Ignored(0, "bob", 1, IgnoredReason.NOT_HOLDER)] == dispatcher.ack(0, "bob", 1)
+        assert [Ignored(0, "bob", 1, Call.ACK, IgnoredReason.NOT_HOLDER)] == dispatcher.ack(0, "bob", 1)
         assert None is dispatcher.safe_cursor
 
     def test_a_nack_of_the_previous_attempt_costs_nothing(self) -> None:
@@ -461,8 +461,8 @@ class TestFence:
         dispatcher.nack(0, "ann", 1)
 
         stale = IgnoredReason.STALE_ATTEMPT
-        assert [Ignored(0, "ann", 1, stale)] == dispatcher.nack(0, "ann", 1, delay_ms=9_999)
-        assert [deliver(0, "a1", "ann", 3, failures=1)] == dispatcher.release(0, "ann", 2)
+        assert [Ignored(0, "ann", 1, Call.NACK, stale)] == dispatcher.nack(0, "ann", 1, delay_ms=9_999)
+        assert [deliver(0, "a1", "ann", 3, failures=1)] == then(dispatcher.release(0, "ann", 2))
 
     def test_an_ack_of_what_was_never_delivered_moves_no_cursor(self) -> None:
         # The window stores any offset that it is told, so the cursor can pass a message nobody has seen.
@@ -496,8 +496,8 @@ class TestCounts:
         dispatcher = subscription("ann", max_in_flight_per_consumer=1, poison=Poison.BLOCK)
         fill(dispatcher, "a1", "a2", "a3")
 
-        assert [deliver(1, "a2", "ann")] == dispatcher.nack(0, "ann", 1)
-        assert [Blocked(1, b"a2", 1), deliver(2, "a3", "ann")] == dispatcher.reject(1, "ann", 1)
+        assert [deliver(1, "a2", "ann")] == then(dispatcher.nack(0, "ann", 1))
+        assert [Blocked(1, b"a2", 1), deliver(2, "a3", "ann")] == then(dispatcher.reject(1, "ann", 1))
 
     @pytest.mark.parametrize("way", ["retry", "unblock", "join", "put back", "reconnect"])
     def test_the_consumers_limit_holds_on_every_path(self, way: str) -> None:
@@ -571,7 +571,7 @@ class TestOutsideTheDispatcher:
         # It is tried again in every tick, without end or backoff, and awaited in the loop of everybody.
         dispatcher = subscription("ann", retry=NO_RETRY)
         fill(dispatcher, "a1", "a1", "a2")
-        [letter] = dispatcher.nack(0, "ann", 1)
+        [letter] = then(dispatcher.nack(0, "ann", 1))
 
         assert [] == dispatcher.ack(2, "ann", 1)
         assert [] == dispatcher.handle_timeout(now_ms=10**6)
@@ -607,4 +607,4 @@ class TestOutsideTheDispatcher:
 
         for attempt in (1, 2, 3):
             expected = [deliver(0, "a1", "ann", attempt + 1, failures=attempt)]
-            assert expected == dispatcher.nack(0, "ann", attempt)
+            assert expected == then(dispatcher.nack(0, "ann", attempt))

@@ -3,7 +3,7 @@
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
@@ -17,7 +17,6 @@ from keyshared.effects import (
     Skipped,
     SkipReason,
 )
-from keyshared.retry import Poison, RetryPolicy
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 
@@ -134,7 +133,7 @@ class TestHeartbeat:
         fill(dispatcher, "a1")
 
         assert 5_000 == dispatcher.next_deadline_ms()
-        assert [Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT)] == dispatcher.handle_timeout(now_ms=5_000)
+        assert [Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT, 1, 6000)] == dispatcher.handle_timeout(now_ms=5_000)
 
     @pytest.mark.parametrize(
         ("poison", "effects"),
@@ -150,7 +149,7 @@ class TestHeartbeat:
         dispatcher = subscription("ann", poison=poison, retry=RetryPolicy(max_redeliveries=0))
         fill(dispatcher, "a1", "a1")
 
-        timeout = Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT)
+        timeout = Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT, 1, None)
         assert [timeout, *effects] == dispatcher.handle_timeout(now_ms=30_000)
 
     def test_phase_3_after_its_delay_a_message_goes_to_whoever_owns_its_key_then(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from keyshared.buckets import BucketLayout, BucketPlacement, HashHalves, hash_halves, key_halves
 from keyshared.hashing import MURMUR3_32
-from keyshared.ranges import Moved, RangeMap
+from keyshared.placement import Moved, RangeMap
 
 DATA: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "pulsar_buckets.json").read_text("utf-8"))
 SPREADS: list[dict[str, Any]] = DATA["spreads"]

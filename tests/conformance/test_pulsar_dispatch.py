@@ -9,13 +9,12 @@ from random import Random
 
 import pytest
 
-from keyshared._dispatch.unit_window import UnitWindow
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason, Deliver, Effect, Load
 from keyshared.placement import ExclusiveRanges
 from keyshared.ring import HashRing
-from keyshared.window import Entry, Lane
+from keyshared.window import Entry, InFlightWindow, Lane
 
 per_unit = pytest.mark.parametrize("unit", [DrainUnit.KEY, DrainUnit.HASH])
 
@@ -350,9 +349,9 @@ class TestReplayRules:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         looked: list[bytes | None] = []
-        step = UnitWindow._step
+        step = InFlightWindow._step
 
-        def watched(self: UnitWindow, lane: Lane, granted: list[Entry]) -> bool:
+        def watched(self: InFlightWindow, lane: Lane, granted: list[Entry]) -> bool:
             looked.append(lane.key)
             return step(self, lane, granted)
 
@@ -367,7 +366,7 @@ class TestReplayRules:
         broker.publish(waiting)
         assert len(waiting) == broker.dispatcher.stats().draining_keys > 500
 
-        monkeypatch.setattr(UnitWindow, "_step", watched)
+        monkeypatch.setattr(InFlightWindow, "_step", watched)
         for number, slot in enumerate(slots):
             looked.clear()
             broker.apply(broker.dispatcher.ack(number, "c1", 1))

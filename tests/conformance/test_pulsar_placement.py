@@ -9,10 +9,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from keyshared.errors import ConfigError, KeySharedError, NoRangeLeftError, RangeOverlapError, UnknownConsumerError
+from keyshared.errors import ArgumentError, KeySharedError, NoRangeLeftError, RangeOverlapError, UnknownConsumerError
 from keyshared.hashing import MURMUR3_32, PULSAR_RANGES, PULSAR_RING
-from keyshared.placement import AutoSplit, ExclusiveRanges
-from keyshared.ranges import HashRange, Moved, RangeMap, gained, lost
+from keyshared.placement import AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap, gained, lost
 from keyshared.ring import HashRing
 
 _DATA = Path(__file__).parent / "data"
@@ -157,10 +156,10 @@ def _try_step(placement: AutoSplit, step: Row) -> list[Moved] | None:
 
 
 EXCLUSIVE_ERRORS: dict[str, tuple[type[KeySharedError], str]] = {
-    "Must specify key shared meta for consumer.": (ConfigError, "be given"),
-    "Ranges for KeyShared policy must not be empty.": (ConfigError, "hold at least one range"),
-    "Fixed hash range start > end for range: [8,6]": (ConfigError, "end after it starts"),
-    "Consumer's own ranges conflict: [0,3] overlaps with [3,5]": (ConfigError, r"not overlap its own \(0, 4\)"),
+    "Must specify key shared meta for consumer.": (ArgumentError, "be given"),
+    "Ranges for KeyShared policy must not be empty.": (ArgumentError, "hold at least one range"),
+    "Fixed hash range start > end for range: [8,6]": (ArgumentError, "end after it starts"),
+    "Consumer's own ranges conflict: [0,3] overlaps with [3,5]": (ArgumentError, r"not overlap its own \(0, 4\)"),
     "Range conflict with consumer c0#0": (RangeOverlapError, "of '0'"),
 }
 OUTSIDE_16 = [[15, 20]]  # Pulsar's broker would take it; its client, and we, do not
@@ -174,7 +173,7 @@ def test_declared_ranges_are_taken_and_refused_as_in_pulsar(row: Row) -> None:
         before = placement.copy()
         error = EXCLUSIVE_ERRORS[step["error"]] if "error" in step else None
         if step["ranges"] == OUTSIDE_16:
-            error = ConfigError, "lie within the 16 slots"
+            error = ArgumentError, "lie within the 16 slots"
         if error is None:
             placement.declare(str(step["consumer"]), declared)
         else:
@@ -188,7 +187,7 @@ def test_declared_ranges_are_taken_and_refused_as_in_pulsar(row: Row) -> None:
 
 def test_a_space_of_no_slots_is_refused() -> None:
     for build in (AutoSplit.pulsar, ExclusiveRanges.pulsar, HashRing.pulsar):
-        with pytest.raises(ConfigError, match="be a power of two"):
+        with pytest.raises(ArgumentError, match="be a power of two"):
             build(range_size=0)
 
 

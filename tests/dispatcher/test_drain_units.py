@@ -8,15 +8,14 @@ import json
 from typing import Any
 
 import pytest
-from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
+from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription, then
 
-from keyshared.config import DrainUnit
+from keyshared.config import DrainUnit, Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Evicted, Released, ReleaseReason
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.hashing import KeyHash
-from keyshared.ranges import RangeMap
-from keyshared.retry import Poison, RetryPolicy
+from keyshared.placement import RangeMap
 
 LARGER = [DrainUnit.HASH, DrainUnit.RANGE]
 larger = pytest.mark.parametrize("unit", LARGER)
@@ -206,7 +205,7 @@ class TestWithTheOtherRules:
         dispatcher = subscription("bob", retry=NEVER, poison=Poison.QUARANTINE, unit=unit)
         fill(dispatcher, "a1", "a2", "a1")
 
-        assert [DeadLetter(0, b"a1", 1, 1, None)] == dispatcher.reject(0, "bob", 1)
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == then(dispatcher.reject(0, "bob", 1))
         dispatcher.add_consumer("ann")
         assert [DeadLetter(2, b"a1", 0, 0, None), advanced(0)] == dispatcher.dead_lettered(0)
         dispatcher.unblock("a1")
@@ -221,17 +220,17 @@ class TestWithTheOtherRules:
         dispatcher.add_consumer("ann")
         fill(dispatcher, "a1", start=3)
 
-        assert [] == dispatcher.reject(0, "bob", 1)
+        assert [] == then(dispatcher.reject(0, "bob", 1))
         assert Blocking(BlockReason.QUARANTINED, "bob") == dispatcher.why_blocked(0)
         assert [DeadLetter(0, b"a1", 1, 1, None)] == dispatcher.ack(1, "bob", 1)
 
     @larger
     def test_filters_are_refused_because_two_keys_of_a_slot_could_have_two_owners(self, unit: DrainUnit) -> None:
         dispatcher = subscription("bob", unit=unit)
-        with pytest.raises(ConfigError, match=f"be empty with the drain unit {unit.name}") as caught:
+        with pytest.raises(ArgumentError, match=f"be empty with the drain unit {unit.name}") as caught:
             dispatcher.add_consumer("ann", filters=["a*"])
         assert ("filters", ("a*",)) == (caught.value.parameter, caught.value.value)
-        with pytest.raises(ConfigError, match="be empty with the drain unit"):
+        with pytest.raises(ArgumentError, match="be empty with the drain unit"):
             dispatcher.set_filters("bob", ["a*"])
         assert ["bob"] == list(dispatcher.stats().consumers)
         assert [] == dispatcher.set_filters("bob", [])
@@ -247,7 +246,7 @@ class TestWithTheOtherRules:
         assert Blocking(BlockReason.CONSUMER_INACTIVE, "ann") == dispatcher.why_blocked(1)
         assert [
             Evicted("ann"),
-            Released(0, "ann", 1, ReleaseReason.EVICTED),
+            Released(0, "ann", 1, ReleaseReason.EVICTED, 1, 10),
             deliver(0, "a1", "bob", 2, failures=1),
             deliver(1, "a2", "bob"),
         ] == dispatcher.handle_timeout(now_ms=10)
@@ -307,8 +306,8 @@ class TestDrainTimeout:
         assert 120 == dispatcher.next_deadline_ms()
         drain = ReleaseReason.DRAIN_TIMEOUT
         assert [
-            Released(0, "bob", 1, drain),
-            Released(2, "bob", 1, drain),
+            Released(0, "bob", 1, drain, 0, 120),
+            Released(2, "bob", 1, drain, 0, 120),
             deliver(0, "a1", "ann", 2),
             deliver(2, "a2", "ann", 2),
             deliver(3, "a3", "ann"),

@@ -8,8 +8,8 @@ from keyshared.buckets import BUCKET_HASH, BucketLayout, BucketPlacement
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import Blocking, KeySharedDispatcher
 from keyshared.effects import BlockReason, CursorAdvanced, Deliver, Effect
-from keyshared.errors import ConfigError
-from keyshared.ranges import RangeMap
+from keyshared.errors import ArgumentError
+from keyshared.placement import RangeMap
 
 FOUR = BucketLayout.equal_width(4)
 THREE_AT_ONCE = DispatcherConfig(max_in_flight_per_key=3)
@@ -71,10 +71,10 @@ def test_a_key_that_is_no_bucket_is_refused_and_changes_nothing() -> None:
     before = dispatcher.snapshot()
 
     for key in (b"order-1", b"", "k"):
-        with pytest.raises(ConfigError, match="be 2 bytes, as BucketLayout"):
+        with pytest.raises(ArgumentError, match="be 2 bytes, as BucketLayout"):
             dispatcher.offer(0, key)
         assert before == dispatcher.snapshot()
-    with pytest.raises(ConfigError, match="be 2 bytes"):
+    with pytest.raises(ArgumentError, match="be 2 bytes"):
         FOUR.bucket_of_key(b"order-1")
     dispatcher.check_invariants()
 

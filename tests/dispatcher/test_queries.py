@@ -1,11 +1,13 @@
 """What can be asked between any two calls, and whether an effect that waited in a queue still holds."""
 
 import pytest
-from tests.alphabet import advanced, deliver, fill, subscription
+from tests.alphabet import advanced, deliver, fill, subscription, then
 
+from keyshared.config import RetryPolicy
 from keyshared.dispatcher import Blocking, Outstanding
 from keyshared.effects import (
     BlockReason,
+    Call,
     DeadLetter,
     Evicted,
     Ignored,
@@ -16,7 +18,6 @@ from keyshared.effects import (
     SettleReason,
     Spilled,
 )
-from keyshared.retry import RetryPolicy
 
 
 class TestIsCurrent:
@@ -27,7 +28,7 @@ class TestIsCurrent:
         [delivery] = dispatcher.offer(0, "a1")
         assert dispatcher.is_current(delivery)
 
-        assert [deliver(0, "a1", "ann", 2)] == dispatcher.release(0, "ann", 1)
+        assert [deliver(0, "a1", "ann", 2)] == then(dispatcher.release(0, "ann", 1))
         assert not dispatcher.is_current(delivery)
         assert dispatcher.is_current(deliver(0, "a1", "ann", 2))
         assert not dispatcher.is_current(deliver(0, "a1", "bob", 2))
@@ -56,7 +57,7 @@ class TestIsCurrent:
         ]
 
     def test_a_notice_always_is(self) -> None:
-        ignored = Ignored(0, "ann", 1, IgnoredReason.UNKNOWN_OFFSET)
+        ignored = Ignored(0, "ann", 1, Call.ACK, IgnoredReason.UNKNOWN_OFFSET)
 
         for notice in (ignored, Evicted("ann"), Spilled(0), Settled(0, None, SettleReason.PARKED)):
             assert subscription().is_current(notice)

@@ -1,6 +1,6 @@
 """Rule 1: the cursor stands below the oldest outstanding message, whatever is settled above it."""
 
-from tests.alphabet import advanced, deliver, fill, subscription
+from tests.alphabet import advanced, deliver, fill, subscription, then
 
 from keyshared.effects import CursorAdvanced, Skipped, SkipReason
 
@@ -73,7 +73,7 @@ def test_a_cursor_that_stood_still_is_not_reported_again() -> None:
 
     assert [deliver(7, "a1", "ann")] == dispatcher.offer(7, "a1")
     assert (0, 7) == (dispatcher.safe_cursor, dispatcher.resume_offset)
-    assert [deliver(7, "a1", "ann", 2)] == dispatcher.release(7, "ann", 1)
+    assert [deliver(7, "a1", "ann", 2)] == then(dispatcher.release(7, "ann", 1))
 
 
 def test_many_acks_report_one_cursor() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.alphabet import Watched, advanced, deliver, delivered, fill, subscription
+from tests.alphabet import Watched, advanced, deliver, delivered, fill, subscription, then
 
 from keyshared.effects import Load, Released, ReleaseReason, Spilled
 
@@ -54,8 +54,8 @@ def test_a_message_that_was_put_back_lets_the_others_go_first() -> None:
     dispatcher = subscription("ann", max_in_flight_per_consumer=1)
     dispatcher.offer_many([(0, "a1", None), (1, "a2", None)])
 
-    assert [deliver(1, "a2", "ann")] == dispatcher.release(0, "ann", 1)
-    assert [deliver(0, "a1", "ann", 2)] == dispatcher.release(1, "ann", 1)
+    assert [deliver(1, "a2", "ann")] == then(dispatcher.release(0, "ann", 1))
+    assert [deliver(0, "a1", "ann", 2)] == then(dispatcher.release(1, "ann", 1))
 
 
 def test_several_keys_become_free_in_the_order_of_their_oldest_message() -> None:
@@ -63,8 +63,8 @@ def test_several_keys_become_free_in_the_order_of_their_oldest_message() -> None
     dispatcher.offer_many([(0, "b2", None), (1, "b1", None), (2, "b1", None), (3, "b2", None)])
 
     assert [
-        Released(0, "bob", 1, ReleaseReason.REMOVED),
-        Released(1, "bob", 1, ReleaseReason.REMOVED),
+        Released(0, "bob", 1, ReleaseReason.REMOVED, 0, 0),
+        Released(1, "bob", 1, ReleaseReason.REMOVED, 0, 0),
         deliver(0, "b2", "ann", 2),
         deliver(1, "b1", "ann", 2),
     ] == dispatcher.remove_consumer("bob")
@@ -114,7 +114,7 @@ class TestSeveralInFlightOfOneKey:
         dispatcher = subscription("ann", max_in_flight_per_key=2)
         dispatcher.offer_many([(offset, "a1", None) for offset in range(3)])
 
-        assert [] == dispatcher.nack(0, "ann", 1, now_ms=0)
+        assert [] == then(dispatcher.nack(0, "ann", 1, now_ms=0))
         assert [] == dispatcher.ack(1, "ann", 1)
         assert [deliver(0, "a1", "ann", 2, failures=1), deliver(2, "a1", "ann")] == dispatcher.handle_timeout(
             now_ms=1_000
@@ -125,8 +125,8 @@ class TestSeveralInFlightOfOneKey:
         dispatcher.offer_many([(offset, "a1", None) for offset in range(4)])
         dispatcher.set_limit("ann", 0)
 
-        assert [] == dispatcher.release(2, "ann", 1)
-        assert [] == dispatcher.release(0, "ann", 1)
+        assert [] == then(dispatcher.release(2, "ann", 1))
+        assert [] == then(dispatcher.release(0, "ann", 1))
         expected = [deliver(0, "a1", "ann", 2), deliver(2, "a1", "ann", 2)]
         assert expected == dispatcher.set_limit("ann", 3)
 

@@ -1,11 +1,12 @@
 """Rule 3: every offset is tracked, but only a window of payloads is kept; others are read again at their turn."""
 
 import pytest
-from tests.alphabet import Watched, advanced, deliver, fill, subscription
+from tests.alphabet import Watched, advanced, deliver, fill, subscription, then
 
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     BlockReason,
+    Call,
     Ignored,
     IgnoredReason,
     Load,
@@ -239,9 +240,11 @@ class TestNothingIsOfferedTwice:
         dispatcher.offer_many([(0, "a1", "own"), (1, "a1", None)])
 
         not_loading = IgnoredReason.NOT_LOADING
-        assert [Ignored(0, None, None, not_loading)] == dispatcher.loaded(0, "other")
-        assert [Ignored(1, None, None, not_loading)] == dispatcher.loaded(1, "too early")
-        assert [Ignored(7, None, None, IgnoredReason.UNKNOWN_OFFSET)] == dispatcher.loaded(7, "never offered")
+        assert [Ignored(0, None, None, Call.LOADED, not_loading)] == dispatcher.loaded(0, "other")
+        assert [Ignored(1, None, None, Call.LOADED, not_loading)] == dispatcher.loaded(1, "too early")
+        assert [Ignored(7, None, None, Call.LOADED, IgnoredReason.UNKNOWN_OFFSET)] == dispatcher.loaded(
+            7, "never offered"
+        )
         assert [deliver(0, "a1", "ann", item="own")] == dispatcher.in_flight()
 
     def test_what_can_no_longer_be_read_is_settled_and_the_key_goes_on(self) -> None:
@@ -256,7 +259,7 @@ class TestNothingIsOfferedTwice:
         dispatcher.offer(0, "a1")
 
         assert [] == dispatcher.gone(0)
-        assert [Skipped(0, b"a1", SkipReason.GONE), advanced(0)] == dispatcher.nack(0, "ann", 1)
+        assert [Skipped(0, b"a1", SkipReason.GONE), advanced(0)] == then(dispatcher.nack(0, "ann", 1))
 
     def test_an_ack_of_a_message_that_is_gone_is_an_ack(self) -> None:
         dispatcher = subscription("ann")
@@ -276,9 +279,9 @@ class TestNothingIsOfferedTwice:
 
         assert [Skipped(1, b"a1", SkipReason.GONE), Skipped(3, b"a2", SkipReason.GONE)] == dispatcher.truncate(4)
         assert [
-            Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT),
+            Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT, 0, None),
             Skipped(0, b"a1", SkipReason.GONE),
-            Released(2, "ann", 1, ReleaseReason.ACK_TIMEOUT),
+            Released(2, "ann", 1, ReleaseReason.ACK_TIMEOUT, 0, None),
             Skipped(2, b"a2", SkipReason.GONE),
             deliver(4, "a1", "ann"),
             advanced(3),

@@ -3,13 +3,11 @@
 import pytest
 from tests.alphabet import FIRST_LETTER, Watched, advanced, deliver, subscription
 
-from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.config import DispatcherConfig, Poison, Unmatched
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Effect, Released, ReleaseReason, Skipped, SkipReason
 from keyshared.errors import UnmatchedKeyError
-from keyshared.placement import AssignedRanges
-from keyshared.ranges import HashRange
-from keyshared.retry import Poison
+from keyshared.placement import AssignedRanges, HashRange
 
 
 def with_filters(unmatched: Unmatched = Unmatched.SKIP, **filters: list[str]) -> Watched:
@@ -66,7 +64,7 @@ def test_a_tracked_message_is_not_skipped_by_what_happens_to_the_consumers() -> 
     dispatcher = with_filters(ann=["a*"], bob=["b*"])
     dispatcher.offer(0, "a1")
 
-    assert [Released(0, "ann", 1, ReleaseReason.REMOVED)] == dispatcher.remove_consumer("ann")
+    assert [Released(0, "ann", 1, ReleaseReason.REMOVED, 0, 0)] == dispatcher.remove_consumer("ann")
     assert Blocking(BlockReason.NO_CONSUMER) == dispatcher.why_blocked(0)
     assert [deliver(0, "a1", "ann", 2)] == dispatcher.add_consumer("ann", filters=["a*"])
 

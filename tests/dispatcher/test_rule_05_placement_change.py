@@ -1,10 +1,10 @@
 """Rule 5: a change of placement moves keys at once, unless somebody else still works on them."""
 
-from tests.alphabet import AlphabetRing, advanced, deliver, fill, subscription
+from tests.alphabet import AlphabetRing, advanced, deliver, fill, subscription, then
 
+from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, DeadLetter, Released, ReleaseReason
-from keyshared.retry import Poison, RetryPolicy
 
 
 def test_what_waits_for_a_full_consumer_goes_to_the_newcomer_in_the_call_that_adds_it() -> None:
@@ -52,7 +52,7 @@ def test_a_failed_message_is_retried_at_the_new_owner_and_keeps_its_place() -> N
     fill(dispatcher, "a1", "a1")
     dispatcher.add_consumer("ann")
 
-    assert [] == dispatcher.nack(0, "bob", 1)
+    assert [] == then(dispatcher.nack(0, "bob", 1))
     assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.handle_timeout(now_ms=1_000)
     assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 2)
 
@@ -126,7 +126,7 @@ class TestDrainTimeout:
         assert 110 == dispatcher.next_deadline_ms()
         assert [] == dispatcher.handle_timeout(now_ms=109)
         assert [
-            Released(0, "bob", 1, ReleaseReason.DRAIN_TIMEOUT),
+            Released(0, "bob", 1, ReleaseReason.DRAIN_TIMEOUT, 0, 110),
             deliver(0, "a1", "ann", 2),
         ] == dispatcher.handle_timeout(now_ms=110)
 
@@ -147,7 +147,7 @@ class TestDrainTimeout:
         dispatcher.add_consumer("ann", now_ms=60)
         assert 110 == dispatcher.next_deadline_ms()
         assert [
-            Released(0, "cat", 1, ReleaseReason.DRAIN_TIMEOUT),
+            Released(0, "cat", 1, ReleaseReason.DRAIN_TIMEOUT, 0, 110),
             deliver(0, "a1", "ann", 2),
         ] == dispatcher.handle_timeout(now_ms=110)
 
@@ -160,7 +160,7 @@ class TestDrainTimeout:
         assert None is dispatcher.next_deadline_ms()
 
     def test_a_message_behind_one_that_was_settled_while_it_drained_has_a_deadline(self) -> None:
-        for settle, offset in (("gone", 1), ("truncate", 2)):
+        for settle, offset, again in (("gone", 1, 130), ("truncate", 2, None)):
             dispatcher = subscription("bob", drain_timeout_ms=100, ack_timeout_ms=None)
             fill(dispatcher, "a1")
             dispatcher.add_consumer("ann", now_ms=10)
@@ -170,7 +170,8 @@ class TestDrainTimeout:
 
             dispatcher.offer(2, "a1", now_ms=30)
             assert (1, 130) == (dispatcher.stats().draining_keys, dispatcher.next_deadline_ms())
-            assert Released(0, "bob", 1, ReleaseReason.DRAIN_TIMEOUT) == dispatcher.handle_timeout(now_ms=130)[0]
+            released, *_ = dispatcher.handle_timeout(now_ms=130)
+            assert Released(0, "bob", 1, ReleaseReason.DRAIN_TIMEOUT, 0, again) == released
 
     def test_a_key_at_its_limit_is_counted_from_the_moment_in_which_it_moves(self) -> None:
         dispatcher = subscription("bob")
@@ -195,7 +196,7 @@ class TestDrainTimeout:
         dispatcher.reject(0, "bob", 1)
         assert (0, None) == (dispatcher.stats().draining_keys, dispatcher.next_deadline_ms())
         assert Blocking(BlockReason.QUARANTINED, "bob") == dispatcher.why_blocked(0)
-        assert [DeadLetter(0, b"a1", 1, 1, None)] == dispatcher.release(1, "bob", 1)
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == then(dispatcher.release(1, "bob", 1))
 
     def test_all_deliveries_of_the_key_end_together_and_come_back_in_order(self) -> None:
         dispatcher = subscription("bob", drain_timeout_ms=100, max_in_flight_per_key=2)
@@ -204,8 +205,8 @@ class TestDrainTimeout:
 
         drain = ReleaseReason.DRAIN_TIMEOUT
         assert [
-            Released(0, "bob", 1, drain),
-            Released(1, "bob", 1, drain),
+            Released(0, "bob", 1, drain, 0, 100),
+            Released(1, "bob", 1, drain, 0, 100),
             deliver(0, "a1", "ann", 2),
             deliver(1, "a1", "ann", 2),
         ] == dispatcher.handle_timeout(now_ms=100)
@@ -219,8 +220,8 @@ class TestDrainTimeout:
 
         drain = ReleaseReason.DRAIN_TIMEOUT
         assert [
-            Released(0, "bob", 1, drain),
-            Released(2, "bob", 1, drain),
+            Released(0, "bob", 1, drain, 0, 110),
+            Released(2, "bob", 1, drain, 0, 110),
             *(deliver(offset, "a1", "ann", 2) for offset in range(3)),
         ] == dispatcher.handle_timeout(now_ms=110)
 

@@ -7,6 +7,7 @@ from keyshared.config import OnEvict
 from keyshared.dispatcher import Blocking, MemberState
 from keyshared.effects import (
     BlockReason,
+    Call,
     Dropped,
     DropReason,
     Evicted,
@@ -26,8 +27,8 @@ class TestLeaving:
         fill(dispatcher, "a1", "a2", "a1")
 
         assert [
-            Released(0, "ann", 1, ReleaseReason.REMOVED),
-            Released(1, "ann", 1, ReleaseReason.REMOVED),
+            Released(0, "ann", 1, ReleaseReason.REMOVED, 0, 0),
+            Released(1, "ann", 1, ReleaseReason.REMOVED, 0, 0),
             deliver(0, "a1", "bob", 2),
             deliver(1, "a2", "bob", 2),
         ] == dispatcher.remove_consumer("ann")
@@ -70,7 +71,7 @@ class TestLeaving:
 
         assert 501 == dispatcher.next_deadline_ms()
         assert [
-            Released(0, "ann", 1, ReleaseReason.DRAIN_TIMEOUT),
+            Released(0, "ann", 1, ReleaseReason.DRAIN_TIMEOUT, 0, 501),
             deliver(0, "a1", "bob", 2),
         ] == dispatcher.handle_timeout(now_ms=501)
 
@@ -95,7 +96,7 @@ class TestLeaving:
         dispatcher.remove_consumer("ann", drain_ms=None)
 
         assert [
-            Released(0, "ann", 1, ReleaseReason.REMOVED),
+            Released(0, "ann", 1, ReleaseReason.REMOVED, 0, 0),
             deliver(0, "a1", "bob", 2),
         ] == dispatcher.remove_consumer("ann")
 
@@ -117,9 +118,10 @@ class TestComingBack:
         fill(dispatcher, "a1", "a1")
         dispatcher.remove_consumer("ann", drain_ms=500)
 
-        assert [Released(0, "ann", 1, ReleaseReason.REMOVED), deliver(0, "a1", "ann", 2)] == dispatcher.add_consumer(
-            "ann"
-        )
+        assert [
+            Released(0, "ann", 1, ReleaseReason.REMOVED, 0, 0),
+            deliver(0, "a1", "ann", 2),
+        ] == dispatcher.add_consumer("ann")
         assert 30_000 == dispatcher.next_deadline_ms()
 
     def test_a_lost_session_is_sent_again_what_it_held_at_once(self) -> None:
@@ -129,8 +131,8 @@ class TestComingBack:
         dispatcher.set_inactive("ann")
 
         assert [
-            Released(0, "ann", 1, ReleaseReason.SESSION_LOST),
-            Released(1, "ann", 1, ReleaseReason.SESSION_LOST),
+            Released(0, "ann", 1, ReleaseReason.SESSION_LOST, 1, 0),
+            Released(1, "ann", 1, ReleaseReason.SESSION_LOST, 1, 0),
             deliver(0, "a1", "ann", 2, failures=1),
             deliver(1, "a2", "ann", 2, failures=1),
         ] == dispatcher.set_active("ann")
@@ -148,7 +150,7 @@ class TestComingBack:
         fill(dispatcher, "a1")
 
         assert [
-            Released(0, "ann", 1, ReleaseReason.SESSION_LOST),
+            Released(0, "ann", 1, ReleaseReason.SESSION_LOST, 1, 0),
             deliver(0, "a1", "ann", 2, failures=1),
         ] == dispatcher.set_active("ann")
 
@@ -171,7 +173,7 @@ class TestInactive:
         fill(dispatcher, "a1")
         dispatcher.set_inactive("ann")
 
-        assert [Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT)] == dispatcher.handle_timeout(now_ms=100)
+        assert [Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT, 1, 1100)] == dispatcher.handle_timeout(now_ms=100)
 
     def test_a_second_message_that_it_is_inactive_does_not_prolong_the_grace_period(self) -> None:
         dispatcher = subscription("ann", inactive_grace_ms=100)
@@ -189,8 +191,8 @@ class TestInactive:
         assert [] == dispatcher.handle_timeout(now_ms=104)
         assert [
             Evicted("ann"),
-            Released(0, "ann", 1, ReleaseReason.EVICTED),
-            Released(1, "ann", 1, ReleaseReason.EVICTED),
+            Released(0, "ann", 1, ReleaseReason.EVICTED, 1, 105),
+            Released(1, "ann", 1, ReleaseReason.EVICTED, 1, 105),
             deliver(0, "a1", "bob", 2, failures=1),
             deliver(1, "a2", "bob", 2, failures=1),
         ] == dispatcher.handle_timeout(now_ms=105)
@@ -213,7 +215,7 @@ class TestInactive:
 
         assert [
             Evicted("ann"),
-            Released(0, "ann", 1, ReleaseReason.EVICTED),
+            Released(0, "ann", 1, ReleaseReason.EVICTED, 1, None),
             Dropped(0, b"a1", DropReason.EVICTED),
             deliver(1, "a1", "bob"),
             advanced(0),
@@ -223,7 +225,7 @@ class TestInactive:
         dispatcher = subscription("ann", on_evict=OnEvict.DROP)
         fill(dispatcher, "a1")
 
-        lost = Released(0, "ann", 1, ReleaseReason.SESSION_LOST)
+        lost = Released(0, "ann", 1, ReleaseReason.SESSION_LOST, 1, 0)
         assert [lost, deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.set_active("ann")
 
     def test_a_grace_period_of_zero_ends_at_the_next_look_at_the_clock(self) -> None:
@@ -256,7 +258,7 @@ class TestInactive:
 
         assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.add_consumer("ann")
         stale = IgnoredReason.STALE_ATTEMPT
-        assert [Ignored(0, "ann", 1, stale)] == dispatcher.nack(0, "ann", 1)
+        assert [Ignored(0, "ann", 1, Call.NACK, stale)] == dispatcher.nack(0, "ann", 1)
 
     def test_a_consumer_that_drains_is_already_leaving(self) -> None:
         dispatcher = subscription("ann", ack_timeout_ms=None)

@@ -1,11 +1,13 @@
 """Rule 7: work that was finished late was still finished."""
 
 import pytest
-from tests.alphabet import Watched, advanced, deliver, fill, subscription
+from tests.alphabet import Watched, advanced, deliver, fill, subscription, then
 
+from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     BlockReason,
+    Call,
     Ignored,
     IgnoredReason,
     Released,
@@ -13,9 +15,8 @@ from keyshared.effects import (
     Settled,
     SettleReason,
 )
-from keyshared.retry import Poison, RetryPolicy
 
-NOTED = Ignored(0, "ann", 1, IgnoredReason.LATE_ACK_NOTED)
+NOTED = Ignored(0, "ann", 1, Call.ACK, IgnoredReason.LATE_ACK_NOTED)
 SETTLED = Settled(0, b"a1", SettleReason.LATE_ACK)
 
 
@@ -65,7 +66,7 @@ class TestNewerAttemptOpen:
         fill(dispatcher, "a1", "a1")
         dispatcher.set_filters("ann", ["x"])
         assert [
-            Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT),
+            Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT, 1, 30000),
             deliver(0, "a1", "bob", 2, failures=1),
         ] == dispatcher.handle_timeout(now_ms=30_000)
         assert [NOTED] == dispatcher.ack(0, "ann", 1)
@@ -86,11 +87,11 @@ class TestNewerAttemptOpen:
     def test_however_the_consumer_ends_it_the_message_is_done(self, end: str) -> None:
         dispatcher = self.redelivered()
 
-        assert [SETTLED, deliver(1, "a1", "bob"), advanced(0)] == getattr(dispatcher, end)(0, "bob", 2)
+        assert [SETTLED, deliver(1, "a1", "bob"), advanced(0)] == then(getattr(dispatcher, end)(0, "bob", 2))
 
     def test_its_timeout_settles_it(self) -> None:
         assert [
-            Released(0, "bob", 2, ReleaseReason.ACK_TIMEOUT),
+            Released(0, "bob", 2, ReleaseReason.ACK_TIMEOUT, 1, None),
             SETTLED,
             deliver(1, "a1", "bob"),
             advanced(0),
@@ -98,7 +99,7 @@ class TestNewerAttemptOpen:
 
     def test_the_loss_of_its_session_settles_it(self) -> None:
         assert [
-            Released(0, "bob", 2, ReleaseReason.SESSION_LOST),
+            Released(0, "bob", 2, ReleaseReason.SESSION_LOST, 1, None),
             SETTLED,
             deliver(1, "a1", "bob"),
             advanced(0),
@@ -108,7 +109,7 @@ class TestNewerAttemptOpen:
         dispatcher = self.redelivered()
 
         assert [
-            Released(0, "bob", 2, ReleaseReason.REMOVED),
+            Released(0, "bob", 2, ReleaseReason.REMOVED, 1, None),
             SETTLED,
             advanced(0),
         ] == dispatcher.remove_consumer("bob")
@@ -117,7 +118,7 @@ class TestNewerAttemptOpen:
         dispatcher = self.redelivered()
         dispatcher.gone(0)
 
-        assert [SETTLED, deliver(1, "a1", "bob"), advanced(0)] == dispatcher.nack(0, "bob", 2)
+        assert [SETTLED, deliver(1, "a1", "bob"), advanced(0)] == then(dispatcher.nack(0, "bob", 2))
 
 
 def after_releases(times: int) -> Watched:
@@ -160,7 +161,7 @@ class TestWhoSaysSo:
         dispatcher.nack(0, "bob", 2)
         before = dispatcher.snapshot()
 
-        assert [Ignored(*receipt, reason)] == getattr(dispatcher, answer)(*receipt)
+        assert [Ignored(*receipt, Call(answer), reason)] == getattr(dispatcher, answer)(*receipt)
         assert before == dispatcher.snapshot()
 
     def test_an_attempt_that_an_epoch_passed_over_was_never_delivered(self) -> None:
@@ -172,7 +173,7 @@ class TestWhoSaysSo:
         again.nack(0, "ann", (1 << 32) + 1)
 
         for attempt in (77_777, 1 << 32, (1 << 32) + 5):
-            unknown = Ignored(0, "ann", attempt, IgnoredReason.UNKNOWN_ATTEMPT)
+            unknown = Ignored(0, "ann", attempt, Call.ACK, IgnoredReason.UNKNOWN_ATTEMPT)
             assert [unknown] == again.ack(0, "ann", attempt)
         assert [advanced(0)] == again.ack(0, "ann", 1)
 
@@ -194,9 +195,9 @@ class TestWhoSaysSo:
     def test_the_last_eight_deliveries_are_remembered_and_older_ones_get_an_answer_of_their_own(self) -> None:
         dispatcher = after_releases(9)
 
-        forgotten = Ignored(0, "ann", 1, IgnoredReason.FORGOTTEN_ATTEMPT)
+        forgotten = Ignored(0, "ann", 1, Call.ACK, IgnoredReason.FORGOTTEN_ATTEMPT)
         assert [forgotten] == dispatcher.ack(0, "ann", 1)
-        assert [Ignored(0, "ann", 0, IgnoredReason.UNKNOWN_ATTEMPT)] == dispatcher.ack(0, "ann", 0)
+        assert [Ignored(0, "ann", 0, Call.ACK, IgnoredReason.UNKNOWN_ATTEMPT)] == dispatcher.ack(0, "ann", 0)
         assert [advanced(0)] == dispatcher.ack(0, "bob", 2)
 
     def test_what_was_settled_leaves_nothing_behind(self) -> None:
@@ -234,7 +235,7 @@ class TestNeverMistaken:
         fill(dispatcher, "a1", "a1")
         before = dispatcher.snapshot()
 
-        assert [Ignored(*receipt, reason)] == getattr(dispatcher, answer)(*receipt)
+        assert [Ignored(*receipt, Call(answer), reason)] == getattr(dispatcher, answer)(*receipt)
         assert before == dispatcher.snapshot()
 
     @pytest.mark.parametrize("answer", ["nack", "reject", "release", "extend"])
@@ -244,7 +245,7 @@ class TestNeverMistaken:
         dispatcher.release(0, "ann", 1)
         before = dispatcher.snapshot()
 
-        stale = Ignored(0, "ann", 1, IgnoredReason.STALE_ATTEMPT)
+        stale = Ignored(0, "ann", 1, Call(answer), IgnoredReason.STALE_ATTEMPT)
         assert [stale] == getattr(dispatcher, answer)(0, "ann", 1)
         assert before == dispatcher.snapshot()
 
@@ -253,7 +254,7 @@ class TestNeverMistaken:
         fill(dispatcher, "a1")
         dispatcher.ack(0, "ann", 1)
 
-        assert [Ignored(0, "ann", 1, IgnoredReason.UNKNOWN_OFFSET)] == dispatcher.ack(0, "ann", 1)
+        assert [Ignored(0, "ann", 1, Call.ACK, IgnoredReason.UNKNOWN_OFFSET)] == dispatcher.ack(0, "ann", 1)
 
     @pytest.mark.parametrize(
         ("poison", "reason"),
@@ -268,5 +269,5 @@ class TestNeverMistaken:
         fill(dispatcher, "a1")
         dispatcher.reject(0, "ann", 1)
 
-        assert [Ignored(0, "ann", 1, reason)] == getattr(dispatcher, answer)(0, "ann", 1)
+        assert [Ignored(0, "ann", 1, Call(answer), reason)] == getattr(dispatcher, answer)(0, "ann", 1)
         assert None is dispatcher.safe_cursor

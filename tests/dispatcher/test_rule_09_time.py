@@ -2,8 +2,8 @@
 
 from tests.alphabet import advanced, deliver, fill, subscription
 
-from keyshared.effects import DeadLetter, Evicted, Ignored, IgnoredReason, Released, ReleaseReason
-from keyshared.retry import RetryPolicy
+from keyshared.config import RetryPolicy
+from keyshared.effects import Call, DeadLetter, Evicted, Ignored, IgnoredReason, Released, ReleaseReason
 
 TIMEOUT = ReleaseReason.ACK_TIMEOUT
 
@@ -22,7 +22,7 @@ def test_a_deadline_is_due_at_its_instant() -> None:
 
     assert 107 == dispatcher.next_deadline_ms()
     assert [] == dispatcher.handle_timeout(now_ms=106)
-    assert [Released(0, "ann", 1, TIMEOUT)] == dispatcher.handle_timeout(now_ms=107)
+    assert [Released(0, "ann", 1, TIMEOUT, 1, 1107)] == dispatcher.handle_timeout(now_ms=107)
     assert 1_107 == dispatcher.next_deadline_ms()
     assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.handle_timeout(now_ms=1_107)
 
@@ -56,9 +56,9 @@ def test_everything_due_ends_first_in_the_order_of_its_deadlines_then_of_its_off
     dispatcher.extend(0, "ann", 1, extend_ms=101)
 
     assert [
-        Released(1, "bob", 1, TIMEOUT),
-        Released(2, "ann", 1, TIMEOUT),
-        Released(0, "ann", 1, TIMEOUT),
+        Released(1, "bob", 1, TIMEOUT, 1, 1200),
+        Released(2, "ann", 1, TIMEOUT, 1, 1200),
+        Released(0, "ann", 1, TIMEOUT, 1, 1200),
         deliver(3, "a3", "ann"),
     ] == dispatcher.handle_timeout(now_ms=200)
 
@@ -70,8 +70,8 @@ def test_what_ended_wakes_by_its_lowest_offset_not_by_its_deadline() -> None:
     dispatcher.extend(0, "ann", 1, extend_ms=150)
 
     assert [
-        Released(1, "ann", 1, TIMEOUT),
-        Released(0, "ann", 1, TIMEOUT),
+        Released(1, "ann", 1, TIMEOUT, 1, 150),
+        Released(0, "ann", 1, TIMEOUT, 1, 150),
         deliver(0, "a1", "ann", 2, failures=1),
         deliver(1, "a2", "ann", 2, failures=1),
     ] == dispatcher.handle_timeout(now_ms=150)
@@ -82,8 +82,8 @@ def test_consumers_that_have_room_again_are_served_in_the_order_of_joining() -> 
     fill(dispatcher, "a1", "z1", "a2", "z2")
 
     assert [
-        Released(0, "ann", 1, TIMEOUT),
-        Released(1, "zoe", 1, TIMEOUT),
+        Released(0, "ann", 1, TIMEOUT, 1, 1100),
+        Released(1, "zoe", 1, TIMEOUT, 1, 1100),
         deliver(3, "z2", "zoe"),
         deliver(2, "a2", "ann"),
     ] == dispatcher.handle_timeout(now_ms=100)
@@ -95,7 +95,7 @@ def test_retries_and_timeouts_of_one_instant_go_by_offset() -> None:
     dispatcher.nack(0, "ann", 1)
 
     assert [
-        Released(1, "ann", 1, TIMEOUT),
+        Released(1, "ann", 1, TIMEOUT, 1, 2000),
         deliver(0, "a1", "ann", 2, failures=1),
     ] == dispatcher.handle_timeout(now_ms=1_000)
 
@@ -108,9 +108,9 @@ def test_evictions_come_last_even_if_they_were_due_first() -> None:
     dispatcher.set_inactive("ann")
 
     assert [
-        Released(0, "ann", 1, TIMEOUT),
+        Released(0, "ann", 1, TIMEOUT, 1, 1100),
         Evicted("ann"),
-        Released(1, "ann", 1, ReleaseReason.EVICTED),
+        Released(1, "ann", 1, ReleaseReason.EVICTED, 1, 100),
         deliver(1, "a2", "bob", 2, failures=1),
     ] == dispatcher.handle_timeout(now_ms=100)
 
@@ -129,7 +129,7 @@ def test_new_delays_count_from_the_call_not_from_the_deadline_that_was_missed() 
     dispatcher = subscription("ann", ack_timeout_ms=100)
     fill(dispatcher, "a1")
 
-    assert [Released(0, "ann", 1, TIMEOUT)] == dispatcher.handle_timeout(now_ms=3_600_000)
+    assert [Released(0, "ann", 1, TIMEOUT, 1, 3601000)] == dispatcher.handle_timeout(now_ms=3_600_000)
     assert 3_601_000 == dispatcher.next_deadline_ms()
 
 
@@ -138,7 +138,7 @@ def test_a_retry_without_delay_is_ready_in_the_same_call_but_does_not_time_out_i
     fill(dispatcher, "a1")
 
     assert [
-        Released(0, "ann", 1, TIMEOUT),
+        Released(0, "ann", 1, TIMEOUT, 1, 100000),
         deliver(0, "a1", "ann", 2, failures=1),
     ] == dispatcher.handle_timeout(now_ms=100_000)
     assert 100_100 == dispatcher.next_deadline_ms()
@@ -170,7 +170,7 @@ def test_an_extension_that_came_too_late_is_refused() -> None:
     dispatcher.handle_timeout(now_ms=100)
 
     stale = IgnoredReason.STALE_ATTEMPT
-    assert [Ignored(0, "ann", 1, stale)] == dispatcher.extend(0, "ann", 1)
+    assert [Ignored(0, "ann", 1, Call.EXTEND, stale)] == dispatcher.extend(0, "ann", 1)
 
 
 def test_the_next_deadline_is_that_of_something_alive() -> None:
@@ -197,7 +197,7 @@ def test_what_a_late_call_has_put_back_does_not_time_out_a_second_time() -> None
 
     assert 50 == dispatcher.next_deadline_ms()
     assert [
-        Released(0, "bob", 1, ReleaseReason.DRAIN_TIMEOUT),
+        Released(0, "bob", 1, ReleaseReason.DRAIN_TIMEOUT, 0, 200),
         deliver(0, "a1", "ann", 2),
     ] == dispatcher.handle_timeout(now_ms=200)
     assert 300 == dispatcher.next_deadline_ms()
@@ -212,8 +212,8 @@ def test_of_drains_that_are_over_at_one_instant_that_of_the_lowest_offset_acts_f
 
     drain = ReleaseReason.DRAIN_TIMEOUT
     assert [
-        Released(0, "bob", 1, drain),
-        Released(1, "bob", 1, drain),
+        Released(0, "bob", 1, drain, 0, 50),
+        Released(1, "bob", 1, drain, 0, 50),
         deliver(0, "a1", "ann", 2),
         deliver(1, "a2", "ann", 2),
     ] == dispatcher.handle_timeout(now_ms=50)
@@ -227,7 +227,9 @@ def test_of_drains_that_a_late_host_finds_over_the_one_that_was_over_first_acts_
     dispatcher.offer(3, "a1", now_ms=1)
 
     drain = ReleaseReason.DRAIN_TIMEOUT
-    assert [Released(1, "bob", 1, drain), Released(0, "bob", 1, drain)] == dispatcher.handle_timeout(now_ms=99)[:2]
+    assert [Released(1, "bob", 1, drain, 0, 99), Released(0, "bob", 1, drain, 0, 99)] == dispatcher.handle_timeout(
+        now_ms=99
+    )[:2]
 
 
 def test_an_ack_timeout_acts_before_a_drain_that_is_over_at_the_same_instant() -> None:
@@ -236,6 +238,6 @@ def test_an_ack_timeout_acts_before_a_drain_that_is_over_at_the_same_instant() -
     dispatcher.add_consumer("ann")
 
     assert [
-        Released(0, "bob", 1, TIMEOUT),
+        Released(0, "bob", 1, TIMEOUT, 1, 50),
         deliver(0, "a1", "ann", 2, failures=1),
     ] == dispatcher.handle_timeout(now_ms=50)

@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from tests.alphabet import Watched, advanced, deliver, fill, subscription
+from tests.alphabet import Watched, advanced, deliver, fill, subscription, then
 
+from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     Blocked,
     BlockReason,
+    Call,
     DeadLetter,
     Dropped,
     DropReason,
@@ -17,7 +19,6 @@ from keyshared.effects import (
     Settled,
     SettleReason,
 )
-from keyshared.retry import Poison, RetryPolicy
 
 
 def poisoned(poison: Poison, **config: Any) -> Watched:
@@ -35,7 +36,7 @@ class TestDrop:
             Dropped(0, b"a1", DropReason.POISON),
             deliver(1, "a1", "ann"),
             advanced(0),
-        ] == poisoned(Poison.DROP).nack(0, "ann", 1)
+        ] == then(poisoned(Poison.DROP).nack(0, "ann", 1))
 
 
 class TestDeadLetter:
@@ -45,14 +46,14 @@ class TestDeadLetter:
         # Settled on the attempt to write it, a message is lost when the write fails.
         dispatcher = poisoned(Poison.DEAD_LETTER)
 
-        assert [DeadLetter(0, b"a1", 1, 1, None)] == dispatcher.nack(0, "ann", 1)
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == then(dispatcher.nack(0, "ann", 1))
         assert (None, Blocking(BlockReason.DEAD_LETTERING)) == (dispatcher.safe_cursor, dispatcher.why_blocked(0))
         assert Blocking(BlockReason.OLDER_WAITS, behind=0) == dispatcher.why_blocked(1)
         assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.dead_lettered(0)
 
     def test_an_unconfirmed_write_is_asked_for_again(self) -> None:
         dispatcher = poisoned(Poison.DEAD_LETTER)
-        [letter] = dispatcher.nack(0, "ann", 1)
+        [letter] = then(dispatcher.nack(0, "ann", 1))
 
         assert [letter, deliver(2, "a2", "ann")] == dispatcher.outstanding_effects()
         assert dispatcher.is_current(letter)
@@ -70,15 +71,15 @@ class TestDeadLetter:
         before = dispatcher.snapshot()
 
         not_asked = IgnoredReason.NOT_DEAD_LETTERING
-        assert [Ignored(0, None, None, not_asked)] == dispatcher.dead_lettered(0)
-        assert [Ignored(9, None, None, IgnoredReason.UNKNOWN_OFFSET)] == dispatcher.dead_lettered(9)
+        assert [Ignored(0, None, None, Call.DEAD_LETTERED, not_asked)] == dispatcher.dead_lettered(0)
+        assert [Ignored(9, None, None, Call.DEAD_LETTERED, IgnoredReason.UNKNOWN_OFFSET)] == dispatcher.dead_lettered(9)
         assert before == dispatcher.snapshot()
 
     def test_the_payload_goes_with_it(self) -> None:
         dispatcher = subscription("ann")
         dispatcher.offer(0, "a1", "payload")
 
-        assert [DeadLetter(0, b"a1", 1, 1, "payload")] == dispatcher.reject(0, "ann", 1)
+        assert [DeadLetter(0, b"a1", 1, 1, "payload")] == then(dispatcher.reject(0, "ann", 1))
 
     def test_several_of_a_key_can_be_on_their_way_there(self) -> None:
         dispatcher = poisoned(Poison.DEAD_LETTER, max_in_flight_per_key=3)
@@ -95,7 +96,7 @@ class TestBlock:
     def test_only_its_key_stands_still(self) -> None:
         dispatcher = poisoned(Poison.BLOCK)
 
-        assert [Blocked(0, b"a1", 1)] == dispatcher.nack(0, "ann", 1)
+        assert [Blocked(0, b"a1", 1)] == then(dispatcher.nack(0, "ann", 1))
         assert Blocking(BlockReason.BLOCKED) == dispatcher.why_blocked(0)
         assert [] == dispatcher.ack(2, "ann", 1)
         assert [deliver(4, "a2", "ann")] == dispatcher.offer(4, "a2")
@@ -130,8 +131,8 @@ class TestBlock:
         before = dispatcher.snapshot()
 
         assert ([], []) == (dispatcher.unblock("a1"), dispatcher.unblock("never seen"))
-        assert [Ignored(0, None, None, IgnoredReason.NOT_BLOCKED)] == dispatcher.park(0)
-        assert [Ignored(9, None, None, IgnoredReason.UNKNOWN_OFFSET)] == dispatcher.park(9)
+        assert [Ignored(0, None, None, Call.PARK, IgnoredReason.NOT_BLOCKED)] == dispatcher.park(0)
+        assert [Ignored(9, None, None, Call.PARK, IgnoredReason.UNKNOWN_OFFSET)] == dispatcher.park(9)
         assert before == dispatcher.snapshot()
 
     def test_blocked_messages_without_a_key_are_unblocked_together(self) -> None:
@@ -164,14 +165,14 @@ class TestBlock:
 
         assert [] == dispatcher.unblock_offset(1)
         assert [deliver(0, "a1", "ann", 2), deliver(1, "a1", "ann", 2)] == dispatcher.unblock_offset(0)
-        assert [Ignored(0, None, None, IgnoredReason.NOT_BLOCKED)] == dispatcher.unblock_offset(0)
+        assert [Ignored(0, None, None, Call.UNBLOCK_OFFSET, IgnoredReason.NOT_BLOCKED)] == dispatcher.unblock_offset(0)
 
     def test_one_that_keeps_its_failures_gets_one_more_delivery(self) -> None:
         dispatcher = poisoned(Poison.BLOCK)
         dispatcher.nack(0, "ann", 1)
 
         assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.unblock_offset(0, reset_failures=False)
-        assert [Blocked(0, b"a1", 2)] == dispatcher.nack(0, "ann", 2)
+        assert [Blocked(0, b"a1", 2)] == then(dispatcher.nack(0, "ann", 2))
 
 
 class TestBlockAndDeadLetter:
@@ -180,7 +181,7 @@ class TestBlockAndDeadLetter:
     def test_it_is_written_first_and_blocked_then(self) -> None:
         dispatcher = poisoned(Poison.BLOCK_AND_DEAD_LETTER)
 
-        assert [DeadLetter(0, b"a1", 1, 1, None)] == dispatcher.nack(0, "ann", 1)
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == then(dispatcher.nack(0, "ann", 1))
         assert ([], None) == (dispatcher.unblock("a1"), dispatcher.safe_cursor)
         assert [Blocked(0, b"a1", 1)] == dispatcher.dead_lettered(0)
         assert [deliver(0, "a1", "ann", 2)] == dispatcher.unblock("a1")
@@ -193,7 +194,7 @@ class TestQuarantine:
         # To deliver 1 normally, its effects without those of 0, is what such a key must be protected from.
         dispatcher = poisoned(Poison.QUARANTINE)
 
-        assert [DeadLetter(0, b"a1", 1, 1, None)] == dispatcher.nack(0, "ann", 1)
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == then(dispatcher.nack(0, "ann", 1))
         assert [DeadLetter(1, b"a1", 0, 0, None), advanced(0)] == dispatcher.dead_lettered(0)
         assert [DeadLetter(3, b"a1", 0, 0, None), advanced(1)] == dispatcher.dead_lettered(1)
         assert [] == dispatcher.dead_lettered(3)
@@ -209,7 +210,7 @@ class TestQuarantine:
     def test_it_waits_for_what_a_consumer_still_has_of_the_key(self) -> None:
         dispatcher = poisoned(Poison.QUARANTINE, max_in_flight_per_key=2)
 
-        assert [] == dispatcher.nack(0, "ann", 1)
+        assert [] == then(dispatcher.nack(0, "ann", 1))
         assert Blocking(BlockReason.QUARANTINED, "ann") == dispatcher.why_blocked(0)
         assert [DeadLetter(0, b"a1", 1, 1, None)] == dispatcher.ack(1, "ann", 1)
 
@@ -265,6 +266,6 @@ class TestQuarantine:
         dispatcher = subscription("ann", poison=Poison.QUARANTINE)
         fill(dispatcher, None, None)
 
-        assert [DeadLetter(0, None, 1, 1, None)] == dispatcher.reject(0, "ann", 1)
+        assert [DeadLetter(0, None, 1, 1, None)] == then(dispatcher.reject(0, "ann", 1))
         assert [advanced(0)] == dispatcher.dead_lettered(0)
         assert [deliver(2, None, "ann")] == dispatcher.offer(2, None)

@@ -1,11 +1,10 @@
 """Rule 11: messages without a key have no order, and go where there is most room."""
 
-from tests.alphabet import advanced, deliver, delivered, fill, subscription
+from tests.alphabet import advanced, deliver, delivered, fill, subscription, then
 
-from keyshared.config import Unmatched
+from keyshared.config import Backoff, RetryPolicy, Unmatched
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Load, Released, ReleaseReason, Spilled
-from keyshared.retry import Backoff, RetryPolicy
 
 
 def test_none_of_them_holds_another_back() -> None:
@@ -92,8 +91,8 @@ def test_one_that_fails_again_and_again_does_not_starve_the_others() -> None:
     dispatcher = subscription("ann", max_in_flight_per_consumer=1, retry=RetryPolicy(base_delay_ms=0))
     fill(dispatcher, None, None)
 
-    assert [deliver(1, None, "ann")] == dispatcher.nack(0, "ann", 1)
-    assert [deliver(0, None, "ann", 2, failures=1)] == dispatcher.nack(1, "ann", 1)
+    assert [deliver(1, None, "ann")] == then(dispatcher.nack(0, "ann", 1))
+    assert [deliver(0, None, "ann", 2, failures=1)] == then(dispatcher.nack(1, "ann", 1))
 
 
 def test_a_failed_one_may_be_retried_anywhere_and_is_overtaken_meanwhile() -> None:
@@ -141,9 +140,9 @@ def test_one_that_stood_back_behind_a_busy_consumer_goes_to_an_idle_one_in_the_s
     retry = RetryPolicy(base_delay_ms=10, backoff=Backoff.FIXED)
     dispatcher = subscription("ann", "bob", max_in_flight_per_consumer=1, ack_timeout_ms=10, retry=retry)
     assert [(0, "ann"), (2, "bob")] == delivered(fill(dispatcher, "a", "aa", None))
-    assert [] == dispatcher.nack(2, "bob", 1)
+    assert [] == then(dispatcher.nack(2, "bob", 1))
 
-    released = Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT)
+    released = Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT, 1, 20)
     expected = [released, deliver(1, "aa", "ann"), deliver(2, None, "bob", 2, failures=1)]
     assert expected == dispatcher.handle_timeout(now_ms=10)
 
@@ -157,8 +156,8 @@ def test_what_stands_back_behind_one_that_a_busy_consumer_takes_goes_to_its_idle
     assert [] == dispatcher.add_consumer("bob", limit=1)
 
     assert [
-        Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT),
-        Released(1, "ann", 1, ReleaseReason.ACK_TIMEOUT),
+        Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT, 1, 10),
+        Released(1, "ann", 1, ReleaseReason.ACK_TIMEOUT, 1, 10),
         deliver(2, "a", "ann"),
         deliver(0, None, "ann", 2, failures=1),
         deliver(1, "b", "bob", 2, failures=1),

@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.alphabet import Watched, advanced, deliver, fill, subscription
+from tests.alphabet import Watched, advanced, deliver, fill, subscription, then
 
-from keyshared.config import DispatcherConfig, OnEvict, Unmatched
+from keyshared.config import DispatcherConfig, OnEvict, Poison, Unmatched
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Evicted, Released, ReleaseReason
-from keyshared.errors import ConfigError
-from keyshared.retry import Poison
+from keyshared.errors import ArgumentError
 
 
 def ordered(*consumers: str, **config: Any) -> Watched:
@@ -30,7 +29,7 @@ def test_a_failure_holds_everything() -> None:
     dispatcher = ordered("ann")
     fill(dispatcher, "a1", "b1", None)
 
-    assert [] == dispatcher.nack(0, "ann", 1)
+    assert [] == then(dispatcher.nack(0, "ann", 1))
     assert Blocking(BlockReason.OLDER_WAITS, behind=0) == dispatcher.why_blocked(2)
     assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.handle_timeout(now_ms=1_000)
 
@@ -43,7 +42,7 @@ def test_the_next_consumer_takes_over_when_the_owner_is_gone_and_not_before_its_
     assert [] == dispatcher.offer(2, "b1")
     assert [
         Evicted("ann"),
-        Released(0, "ann", 1, ReleaseReason.EVICTED),
+        Released(0, "ann", 1, ReleaseReason.EVICTED, 1, 10),
         deliver(0, "a1", "bob", 2, failures=1),
     ] == dispatcher.handle_timeout(now_ms=10)
 
@@ -70,7 +69,7 @@ def test_blocked_messages_are_unblocked_by_their_own_key() -> None:
 def test_policies_that_would_pass_over_a_message_are_refused(field: str, value: object) -> None:
     strict: dict[str, Any] = {"ordering_required": True, "unmatched": Unmatched.HOLD, "poison": Poison.BLOCK}
 
-    with pytest.raises(ConfigError, match="with ordering_required") as caught:
+    with pytest.raises(ArgumentError, match="with ordering_required") as caught:
         DispatcherConfig(**strict | {field: value})
     assert (field, value) == (caught.value.parameter, caught.value.value)
 
@@ -79,8 +78,8 @@ def test_filters_are_refused_because_the_one_lane_has_one_owner() -> None:
     dispatcher = ordered("ann")
     before = dispatcher.snapshot()
 
-    with pytest.raises(ConfigError, match=r"filters .* ordering_required"):
+    with pytest.raises(ArgumentError, match=r"filters .* ordering_required"):
         dispatcher.add_consumer("bob", filters=["b*"])
-    with pytest.raises(ConfigError, match=r"filters .* ordering_required"):
+    with pytest.raises(ArgumentError, match=r"filters .* ordering_required"):
         dispatcher.set_filters("ann", ["*"])
     assert before == dispatcher.snapshot()

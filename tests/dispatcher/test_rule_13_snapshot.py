@@ -6,11 +6,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.alphabet import AlphabetRing, Watched, advanced, deliver, fill, subscription
+from tests.alphabet import AlphabetRing, Watched, advanced, deliver, fill, subscription, then
 
-from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
+    Call,
     DeadLetter,
     Effect,
     Evicted,
@@ -27,7 +28,6 @@ from keyshared.effects import (
     Spilled,
 )
 from keyshared.errors import InvariantError, OffsetOrderError, SnapshotError
-from keyshared.retry import Poison, RetryPolicy
 from keyshared.ring import HashRing
 
 EPOCH = 1 << 32
@@ -144,7 +144,7 @@ def test_deadlines_are_kept_as_what_remains_because_the_new_hosts_clock_is_anoth
     copy = restored(original, now_ms=5)
     assert 35 == copy.next_deadline_ms()
     assert [Evicted("ann")] == copy.handle_timeout(now_ms=74)
-    assert [Released(0, "bob", 1, ReleaseReason.ACK_TIMEOUT)] == copy.handle_timeout(now_ms=75)
+    assert [Released(0, "bob", 1, ReleaseReason.ACK_TIMEOUT, 1, 1075)] == copy.handle_timeout(now_ms=75)
 
 
 def test_what_was_overdue_is_due_at_once() -> None:
@@ -152,7 +152,9 @@ def test_what_was_overdue_is_due_at_once() -> None:
     original.offer(0, "a1", now_ms=0)
     original.set_limit("ann", 7, now_ms=250)
 
-    assert [Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT)] == restored(original, now_ms=3).handle_timeout(now_ms=3)
+    assert [Released(0, "ann", 1, ReleaseReason.ACK_TIMEOUT, 1, 1003)] == restored(original, now_ms=3).handle_timeout(
+        now_ms=3
+    )
 
 
 def test_whoever_is_back_before_an_overdue_eviction_stays() -> None:
@@ -229,7 +231,7 @@ class TestEpoch:
         original.ack(0, "ann", 1)  # after the snapshot: 1 goes out as attempt 1, and then the host crashes
 
         assert [deliver(1, "a1", "ann", EPOCH + 1), advanced(0)] == stored.ack(0, "ann", 1)
-        assert [deliver(1, "a1", "ann", EPOCH + 2)] == stored.release(1, "ann", EPOCH + 1)
+        assert [deliver(1, "a1", "ann", EPOCH + 2)] == then(stored.release(1, "ann", EPOCH + 1))
         assert [deliver(2, "b1", "bob", EPOCH + 1)] == stored.offer(2, "b1")
 
     def test_a_message_that_was_never_delivered_cannot_be_acked_by_any_number(self) -> None:
@@ -239,7 +241,7 @@ class TestEpoch:
         copy = restored(original, epoch=1)
 
         for attempt in (1, EPOCH, EPOCH + 1):
-            unknown = Ignored(1, "ann", attempt, IgnoredReason.UNKNOWN_ATTEMPT)
+            unknown = Ignored(1, "ann", attempt, Call.ACK, IgnoredReason.UNKNOWN_ATTEMPT)
             assert [unknown] == copy.ack(1, "ann", attempt)
 
     def test_a_dead_letter_of_what_was_never_delivered_says_so(self) -> None:
@@ -247,7 +249,7 @@ class TestEpoch:
         fill(original, "a1", "a1")
         copy = restored(original, epoch=1)
 
-        assert [DeadLetter(0, b"a1", 1, 1, None)] == copy.reject(0, "ann", 1)
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == then(copy.reject(0, "ann", 1))
         assert [DeadLetter(1, b"a1", 0, 0, None), advanced(0)] == copy.dead_lettered(0)
 
     def test_it_never_goes_back(self) -> None:
@@ -264,8 +266,8 @@ def test_marks_for_late_acks_and_lost_logs_survive() -> None:
     original.gone(1)
     copy = restored(original)
 
-    assert [Settled(0, b"a1", SettleReason.LATE_ACK), advanced(0)] == copy.release(0, "ann", 2)
-    assert [Skipped(1, b"a2", SkipReason.GONE), advanced(1)] == copy.release(1, "ann", 1)
+    assert [Settled(0, b"a1", SettleReason.LATE_ACK), advanced(0)] == then(copy.release(0, "ann", 2))
+    assert [Skipped(1, b"a2", SkipReason.GONE), advanced(1)] == then(copy.release(1, "ann", 1))
 
 
 def test_late_acks_of_a_consumer_that_has_left_are_still_told_from_those_of_others() -> None:
@@ -274,7 +276,7 @@ def test_late_acks_of_a_consumer_that_has_left_are_still_told_from_those_of_othe
     original.remove_consumer("ann")
     copy = restored(original)
 
-    foreign = Ignored(0, "bob", 1, IgnoredReason.NOT_HOLDER)
+    foreign = Ignored(0, "bob", 1, Call.ACK, IgnoredReason.NOT_HOLDER)
     assert [foreign] == copy.ack(0, "bob", 1)
     assert [advanced(1)] == copy.ack_many([(0, "ann", 1), (1, "ann", 1)])
 

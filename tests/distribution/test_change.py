@@ -1,4 +1,4 @@
-"""The drain before a change: what it watches, what it stops, and the token that only it makes."""
+"""The drain before a change: what it watches, what it stops, and the proof that only it makes."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from tests.distribution.trees import UNBALANCED
 
 from keyshared.distribution import DistributionTree, Hop, Quiesced, Quiescence
-from keyshared.errors import ConfigError, QuiesceError
+from keyshared.errors import ArgumentError, QuiesceError
 
 TREE = DistributionTree(UNBALANCED)
 MOVE = TREE.propose_move(Hop("4", 3, "1"), "3")
@@ -27,7 +27,7 @@ def test_levels_drain_one_after_the_other_from_the_top() -> None:
     assert drain.observe(ENDS, at(10))
     assert () == drain.watch
     assert drain.observe({}, {})
-    assert MOVE.after == TREE.apply(MOVE, drain.token())
+    assert MOVE.after == TREE.apply(MOVE, drain.quiesced())
 
 
 def test_what_came_after_the_turn_of_a_level_had_come_does_not_count() -> None:
@@ -92,7 +92,7 @@ def test_an_observation_that_is_not_complete_is_refused_and_changes_nothing(
     ends: Any, positions: Any, parameter: str
 ) -> None:
     drain = Quiescence(MOVE)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         drain.observe(ends, positions)
 
     assert parameter == caught.value.parameter
@@ -100,29 +100,29 @@ def test_an_observation_that_is_not_complete_is_refused_and_changes_nothing(
     assert LEVEL_1 == drain.watch  # the marks are those of the second call
 
 
-def test_there_is_no_token_before_the_end() -> None:
+def test_there_is_no_proof_before_the_end() -> None:
     drain = Quiescence(MOVE)
     with pytest.raises(QuiesceError, match="the drain is not over") as caught:
-        drain.token()
+        drain.quiesced()
     assert tuple(map(str, MOVE.drains)) == caught.value.pending
     drain.observe(ENDS, at(10))
     with pytest.raises(QuiesceError) as caught:
-        drain.token()
+        drain.quiesced()
     assert tuple(map(str, LEVEL_1)) == caught.value.pending
 
 
-def test_a_change_that_needs_a_token_is_not_applied_without_its_own() -> None:
+def test_a_change_that_needs_a_proof_is_not_applied_without_its_own() -> None:
     other = TREE.propose_move(Hop("4", 3, "1"), "2")
-    with pytest.raises(QuiesceError, match="no token was given"):
+    with pytest.raises(QuiesceError, match="no proof of a drain was given"):
         TREE.apply(MOVE)
-    for wrong in (Quiesced(other), "token"):
-        with pytest.raises(QuiesceError, match="the token is that of another change"):
+    for wrong in (Quiesced(other), "proof"):
+        with pytest.raises(QuiesceError, match="the proof is that of another change"):
             TREE.apply(MOVE, wrong)  # type: ignore[arg-type]  # that is the point
 
 
 def test_a_change_that_needs_no_drain_has_none() -> None:
     for change in (DistributionTree(["a", "b"]).propose_add("c", near="a"), TREE.propose_loss("1")):
-        with pytest.raises(ConfigError, match="apply the change without a token"):
+        with pytest.raises(ArgumentError, match="apply the change without a proof"):
             Quiescence(change)
 
 
@@ -151,14 +151,14 @@ class TestStarts:
 
     @pytest.mark.parametrize("wrong", [None, -1, 1.0, True])
     def test_what_is_no_offset_is_refused(self, wrong: Any) -> None:
-        with pytest.raises(ConfigError, match="be an offset"):
+        with pytest.raises(ArgumentError, match="be an offset"):
             self.ADD.starts({"2": wrong}, dict.fromkeys(self.LEADERS, 1))
-        with pytest.raises(ConfigError, match="be an offset"):
+        with pytest.raises(ArgumentError, match="be an offset"):
             self.ADD.starts({"2": 1}, {**dict.fromkeys(self.LEADERS, 1), self.LEADERS[0]: wrong})
 
     @pytest.mark.parametrize(("ends", "positions"), [(None, {}), ({"2": 1}, [1]), ("2", {})])
     def test_what_is_no_mapping_is_refused(self, ends: Any, positions: Any) -> None:
-        with pytest.raises(ConfigError, match="be a mapping to offsets"):
+        with pytest.raises(ArgumentError, match="be a mapping to offsets"):
             self.ADD.starts(ends, positions)
 
     def test_leaders_stop_level_by_level_and_stand_until_the_cut_is_known(self) -> None:

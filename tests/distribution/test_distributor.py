@@ -6,7 +6,7 @@ import pytest
 
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import Copy, DistributionTree, Distributor, Hop
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 
 @pytest.mark.parametrize(("flags", "due"), [(0b000, True), (0b001, False), (0b010, False), (0b100, True)])
@@ -41,7 +41,7 @@ def test_a_distributor_has_a_link_for_each_sibling() -> None:
     ],
 )
 def test_a_distributor_that_can_never_work_is_refused(cluster: Any, level: Any, targets: Any, parameter: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         Distributor(cluster, level, targets)
 
     assert parameter == caught.value.parameter
@@ -51,10 +51,10 @@ def test_a_distributor_that_can_never_work_is_refused(cluster: Any, level: Any, 
 def test_what_are_no_flags_is_refused(flags: Any) -> None:
     tree = DistributionTree({2: ["a", "b"]})
     for call in (Hop("a", 2, "b").forward, Distributor("a", 2, ["b"]).copies, lambda given: tree.copies("a", given)):
-        with pytest.raises(ConfigError, match=r"flags is .* be CopyFlags"):
+        with pytest.raises(ArgumentError, match=r"flags is .* be a CopyFlags"):
             call(flags)
 
 
 def test_a_link_of_no_level_is_refused_when_it_is_used() -> None:
-    with pytest.raises(ConfigError, match="level"):
+    with pytest.raises(ArgumentError, match="level"):
         Hop("a", 0, "b").forward(CopyFlags())

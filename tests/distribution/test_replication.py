@@ -25,7 +25,7 @@ from keyshared.distribution import (
     judge,
     run,
 )
-from keyshared.errors import ClockError, ConfigError
+from keyshared.errors import ArgumentError, ClockError
 
 TREE = DistributionTree(BALANCED)
 FIRST = Hop("1", 3, "3")  # the first link of the tree
@@ -118,7 +118,7 @@ class TestReplication:
         assert [Hop("1", 1, "2")] == clusters.ready()
         assert clusters.settle()
         assert (Case("1", 0, "3"), Case("1", 0, "4")) == clusters.report().lost
-        with pytest.raises(ConfigError, match="be up"):
+        with pytest.raises(ArgumentError, match="be up"):
             clusters.produce("3")
         clusters.up("3")
         assert clusters.settle()
@@ -137,7 +137,7 @@ class TestReplication:
         clusters.apply(TREE.propose_loss("3"))
         clusters.settle()
         assert () == clusters.report().lost
-        with pytest.raises(ConfigError, match="cluster is '3'; it must be one of '1', '2', '4'"):
+        with pytest.raises(ArgumentError, match="cluster is '3'; it must be one of '1', '2', '4'"):
             clusters.produce("3")
 
     def test_a_moved_link_goes_on_where_it_was_and_a_rewound_one_at_the_start(self) -> None:
@@ -183,10 +183,10 @@ class TestReplication:
         change = DistributionTree(["1", "2"]).propose_add("3", near="1")
         clusters = Replication("12", change.before.hops())
         clusters.down("1")
-        with pytest.raises(ConfigError, match="be up"):
+        with pytest.raises(ArgumentError, match="be up"):
             clusters.apply(change)
         clusters.destroy("1")
-        with pytest.raises(ConfigError, match="cluster is '1'; it must be one of '2'"):
+        with pytest.raises(ArgumentError, match="cluster is '1'; it must be one of '2'"):
             clusters.apply(change)
         assert ("2",) == clusters.clusters
 
@@ -194,7 +194,7 @@ class TestReplication:
         change = TREE.propose_add("5", near="3", wide=True)
         clusters = world()
         clusters.destroy("4")
-        with pytest.raises(ConfigError, match="be an offset"):
+        with pytest.raises(ArgumentError, match="be an offset"):
             clusters.apply(change)
         assert ("1", "2", "3") == clusters.clusters
 
@@ -249,7 +249,7 @@ class TestReplication:
         ],
     )
     def test_a_world_that_makes_no_sense_is_refused(self, clusters: Any, hops: Any, parameter: str) -> None:
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ArgumentError) as caught:
             Replication(clusters, hops)
 
         assert parameter == caught.value.parameter
@@ -263,21 +263,21 @@ class TestReplication:
         starts = wide.starts(clusters.log_ends(), clusters.positions())
         twice = TreeChange(TREE, TREE, added=(FIRST,))
         mistakes: list[tuple[type[Exception], Any]] = [
-            (ConfigError, lambda: clusters.produce("9")),
-            (ConfigError, lambda: clusters.produce("1", flags=-1)),
-            (ConfigError, lambda: clusters.work(Hop("3", 3, "1"))),
-            (ConfigError, lambda: clusters.work(Hop("9", 3, "1"))),
-            (ConfigError, lambda: clusters.down("9")),
-            (ConfigError, lambda: clusters.up("9")),
-            (ConfigError, lambda: clusters.destroy("9")),
-            (ConfigError, lambda: clusters.apply(moved)),
-            (ConfigError, lambda: clusters.apply(twice)),
-            (ConfigError, lambda: clusters.apply(wide, starts={})),
-            (ConfigError, lambda: clusters.apply(wide, starts=[7])),  # type: ignore[arg-type]  # that is the point
-            (ConfigError, lambda: clusters.apply(wide, starts=starts | {Hop("3", 1, "5"): -1})),
-            (ConfigError, lambda: clusters.apply(wide, starts=starts | {Hop("4", 1, "5"): 1})),
-            (ConfigError, lambda: clusters.apply(wide, starts=starts | {Hop("5", 1, "4"): True})),
-            (ConfigError, lambda: clusters.apply(wide, starts=starts | {Hop("5", 1, "4"): 1})),
+            (ArgumentError, lambda: clusters.produce("9")),
+            (ArgumentError, lambda: clusters.produce("1", flags=-1)),
+            (ArgumentError, lambda: clusters.work(Hop("3", 3, "1"))),
+            (ArgumentError, lambda: clusters.work(Hop("9", 3, "1"))),
+            (ArgumentError, lambda: clusters.down("9")),
+            (ArgumentError, lambda: clusters.up("9")),
+            (ArgumentError, lambda: clusters.destroy("9")),
+            (ArgumentError, lambda: clusters.apply(moved)),
+            (ArgumentError, lambda: clusters.apply(twice)),
+            (ArgumentError, lambda: clusters.apply(wide, starts={})),
+            (ArgumentError, lambda: clusters.apply(wide, starts=[7])),  # type: ignore[arg-type]  # that is the point
+            (ArgumentError, lambda: clusters.apply(wide, starts=starts | {Hop("3", 1, "5"): -1})),
+            (ArgumentError, lambda: clusters.apply(wide, starts=starts | {Hop("4", 1, "5"): 1})),
+            (ArgumentError, lambda: clusters.apply(wide, starts=starts | {Hop("5", 1, "4"): True})),
+            (ArgumentError, lambda: clusters.apply(wide, starts=starts | {Hop("5", 1, "4"): 1})),
             (ClockError, lambda: clusters.produce("1", now_ms=4)),
             (ClockError, lambda: clusters.work(FIRST, now_ms=4)),
             (ClockError, lambda: clusters.down("1", now_ms=4)),
@@ -331,5 +331,5 @@ class TestSchedules:
 
     @pytest.mark.parametrize("step", [None, "step", (0, "1"), FIRST])
     def test_what_is_no_step_is_refused(self, step: Any) -> None:
-        with pytest.raises(ConfigError, match="schedule"):
+        with pytest.raises(ArgumentError, match="schedule"):
             run(TREE, [step])

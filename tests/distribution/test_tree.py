@@ -24,7 +24,7 @@ from keyshared.distribution import (
     TreeChange,
 )
 from keyshared.distribution import tree as tree_module
-from keyshared.errors import ConfigError, InvariantError, QuiesceError, TopologyError
+from keyshared.errors import ArgumentError, InvariantError, QuiesceError, TopologyError
 
 WIDE: Any = {2: ["a", {1: ["b", "c"]}, "d"]}
 ALONE = DistributionTree("c1")
@@ -35,16 +35,16 @@ ROOMY = DistributionTree([["1", ["2", "3"]], ["4", "5"]])
 
 def in_good_order(world: Replication, change: TreeChange[DistributionTree]) -> DistributionTree:
     """Drain what has to be drained, and bring the change into force."""
-    token = None
+    quiesced = None
     if change.needs_drain:
         drain = Quiescence(change)
         while not drain.observe(world.log_ends(), world.positions()):
             for hop in drain.watch:
                 if hop in world.ready():
                     world.work(hop)
-        token = drain.token()
+        quiesced = drain.quiesced()
     world.apply(change)
-    return change.before.apply(change, token)
+    return change.before.apply(change, quiesced)
 
 
 def names(hops: Any) -> list[tuple[str, int, str]]:
@@ -123,7 +123,7 @@ def test_two_targets_in_one_sibling_are_refused() -> None:
 
 @pytest.mark.parametrize("hop", [("1", 3, "4"), None, "1"])
 def test_a_link_that_is_none_is_refused(hop: Any) -> None:
-    with pytest.raises(ConfigError, match="be a Hop"):
+    with pytest.raises(ArgumentError, match="be a Hop"):
         DistributionTree(UNBALANCED, [hop])
 
 
@@ -155,7 +155,7 @@ def test_a_cluster_that_is_not_there_is_refused_with_those_that_are() -> None:
     tree = DistributionTree(BALANCED)
     calls: list[Any] = [tree.levels, tree.distributors, tree.explain, tree.propose_remove, tree.propose_loss]
     for call in [*calls, lambda cluster: tree.copies(cluster, CopyFlags())]:
-        with pytest.raises(ConfigError, match="'9'; it must be one of '1', '2', '3', '4'"):
+        with pytest.raises(ArgumentError, match="'9'; it must be one of '1', '2', '3', '4'"):
             call("9")
 
 
@@ -266,7 +266,7 @@ class TestAdding:
     def test_the_source_is_one_that_copies_to_the_new_cluster(self, source: Any) -> None:
         assert Hop("2", 24, "n") == ROOMY.propose_add("n", near=["3", "2"]).fill
         assert Hop("3", 24, "n") == ROOMY.propose_add("n", near=["3", "2"], source="3").fill
-        with pytest.raises(ConfigError, match=r"source is .*; it must be one of '2', '3', which will copy to 'n'"):
+        with pytest.raises(ArgumentError, match=r"source is .*; it must be one of '2', '3', which will copy to 'n'"):
             ROOMY.propose_add("n", near=["2", "3"], source=source)
 
     def test_near_several_is_above_their_smallest_subtree(self) -> None:
@@ -353,7 +353,7 @@ class TestAdding:
         [("1", "2", "cluster"), ("", "2", "cluster"), (5, "2", "cluster"), ("5", "9", "near"), ("5", [], "near")],
     )
     def test_a_wrong_name_is_refused(self, cluster: Any, near: Any, parameter: str) -> None:
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ArgumentError) as caught:
             DistributionTree(BALANCED).propose_add(cluster, near=near, wide=True)
 
         assert parameter == caught.value.parameter
@@ -378,7 +378,7 @@ class TestMoving:
 
     @pytest.mark.parametrize("hop", [Hop("4", 3, "2"), Hop("4", 2, "1"), None])
     def test_a_link_that_is_not_there_does_not_move(self, hop: Any) -> None:
-        with pytest.raises(ConfigError, match="hop"):
+        with pytest.raises(ArgumentError, match="hop"):
             DistributionTree(UNBALANCED).propose_move(hop, "3")
 
 
@@ -412,7 +412,7 @@ class TestRemoving:
         assert ALONE == tree.propose_remove("c2").after == tree.propose_loss("c2").after
         assert tree.propose_remove("c2").needs_drain
         for call in (ALONE.propose_remove, ALONE.propose_loss):
-            with pytest.raises(ConfigError, match="not be the only one"):
+            with pytest.raises(ArgumentError, match="not be the only one"):
                 call("c1")
 
 
@@ -441,7 +441,7 @@ def test_a_change_of_another_tree_is_refused() -> None:
     change = tree.propose_add("c5", near="c1")
     later = tree.apply(tree.propose_add("c6", near="c1"))
     for wrong in (change, None, "change"):
-        with pytest.raises(ConfigError, match="be proposed by this very tree"):
+        with pytest.raises(ArgumentError, match="be proposed by this very tree"):
             later.apply(wrong)  # type: ignore[arg-type]  # that is the point
 
 

@@ -142,7 +142,7 @@ def drained(
         for hop in drain.watch:
             if hop in world.ready() and hop not in drain.stop:
                 world.work(hop)
-    return drain.token()
+    return drain.quiesced()
 
 
 def dice(seed: int) -> Random:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing.celeriant import partition_key_bytes
 
 
@@ -18,5 +18,5 @@ def test_a_partition_key_is_sixteen_little_endian_bytes(number: int) -> None:
 
 @pytest.mark.parametrize("number", [-1, 2**128, 1.0, "1", True, None])
 def test_what_is_no_unsigned_128_bit_number_is_refused(number: Any) -> None:
-    with pytest.raises(ConfigError, match="partition key"):
+    with pytest.raises(ArgumentError, match="partition key"):
         partition_key_bytes(number)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing.pulsar import NONE_KEY, range_slot, ring_slot, sticky_key
 
 EVERYTHING: dict[str, Any] = {
@@ -35,7 +35,7 @@ def test_the_first_of_these_that_is_there_is_hashed(missing: tuple[str, ...], ex
 @pytest.mark.parametrize("range_size", [-65_536, -1, 0, 0.5, True, None])
 def test_a_space_without_slots_is_refused(range_size: Any) -> None:
     for slot in (ring_slot, range_slot):
-        with pytest.raises(ConfigError, match="range_size is"):
+        with pytest.raises(ArgumentError, match="range_size is"):
             slot(range_size, b"a")
 
 

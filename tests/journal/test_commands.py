@@ -8,6 +8,7 @@ import pytest
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
+    Call,
     CursorAdvanced,
     DeadLetter,
     Deliver,
@@ -27,7 +28,7 @@ from keyshared.effects import (
     SkipReason,
     Spilled,
 )
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.journal import COMMANDS, Command
 from keyshared.journal.commands import call, fields_of
 from keyshared.ring import HashRing
@@ -50,18 +51,21 @@ def test_every_input_of_the_dispatcher_is_a_command_unless_a_row_cannot_hold_it(
     ("effect", "fields"),
     [
         (
-            Ignored(1, "c", 2, IgnoredReason.NOT_HOLDER),
-            ("ignored", 1, None, "c", 2, None, "not_holder"),
+            Ignored(1, "c", 2, Call.NACK, IgnoredReason.NOT_HOLDER),
+            ("ignored", 1, None, "c", 2, None, None, "nack", "not_holder"),
         ),
-        (Evicted("c"), ("evicted", None, None, "c", None, None, None)),
-        (Released(1, "c", 2, ReleaseReason.EVICTED), ("released", 1, None, "c", 2, None, "evicted")),
-        (Blocked(1, b"k", 3), ("blocked", 1, b"k", None, None, 3, None)),
-        (Dropped(1, b"k", DropReason.POISON), ("dropped", 1, b"k", None, None, None, "poison")),
-        (Skipped(1, None, SkipReason.GONE), ("skipped", 1, None, None, None, None, "gone")),
-        (Settled(1, b"k", SettleReason.PARKED), ("settled", 1, b"k", None, None, None, "parked")),
-        (DeadLetter(1, b"k", 2, 3, "item"), ("dead_letter", 1, b"k", None, 2, 3, None)),
-        (Deliver(1, b"k", "c", 2, 3, "item"), ("deliver", 1, b"k", "c", 2, 3, None)),
-        (CursorAdvanced(9), ("cursor_advanced", 9, None, None, None, None, None)),
+        (Evicted("c"), ("evicted", None, None, "c", None, None, None, None, None)),
+        (
+            Released(1, "c", 2, ReleaseReason.EVICTED, 3, 40),
+            ("released", 1, None, "c", 2, 3, 40, None, "evicted"),
+        ),
+        (Blocked(1, b"k", 3), ("blocked", 1, b"k", None, None, 3, None, None, None)),
+        (Dropped(1, b"k", DropReason.POISON), ("dropped", 1, b"k", None, None, None, None, None, "poison")),
+        (Skipped(1, None, SkipReason.GONE), ("skipped", 1, None, None, None, None, None, None, "gone")),
+        (Settled(1, b"k", SettleReason.PARKED), ("settled", 1, b"k", None, None, None, None, None, "parked")),
+        (DeadLetter(1, b"k", 2, 3, "item"), ("dead_letter", 1, b"k", None, 2, 3, None, None, None)),
+        (Deliver(1, b"k", "c", 2, 3, "item"), ("deliver", 1, b"k", "c", 2, 3, None, None, None)),
+        (CursorAdvanced(9), ("cursor_advanced", 9, None, None, None, None, None, None, None)),
         (Spilled(1), None),
         (Load(1, b"k"), None),
         (Resumed(5), None),
@@ -82,5 +86,5 @@ def test_no_effect_is_left_out_above() -> None:
 
 
 def test_a_command_that_no_method_answers_to_is_refused_with_those_that_do() -> None:
-    with pytest.raises(ConfigError, match="command is 'snapshot'; it must be one of offer, ack, nack"):
+    with pytest.raises(ArgumentError, match="command is 'snapshot'; it must be one of offer, ack, nack"):
         call(KeySharedDispatcher(HashRing()), Command(0, 0, "snapshot"), now_ms=0)

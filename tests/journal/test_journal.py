@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from keyshared.config import DispatcherConfig, Unmatched
-from keyshared.errors import ConfigError, InvariantError, SnapshotError
+from keyshared.config import DispatcherConfig, RetryPolicy, Unmatched
+from keyshared.errors import ArgumentError, InvariantError, SnapshotError
 from keyshared.journal import Command, Journal, OutcomeRow
 from keyshared.placement import AutoSplit
-from keyshared.retry import RetryPolicy
 from keyshared.ring import HashRing
 
 TIGHT = DispatcherConfig(window=2, max_tracked=2, ack_timeout_ms=None)
@@ -48,6 +47,18 @@ def test_outcomes_are_numbered_and_name_their_cause() -> None:
     assert 9 == journal.sequence
 
 
+@pytest.mark.parametrize("drain_ms", [None, 0, 50])
+def test_a_consumer_leaves_by_a_row_as_by_the_same_call(drain_ms: int | None) -> None:
+    by_row, by_call = joined(), joined()
+    for journal in (by_row, by_call):
+        journal.apply(offer(1, 0))
+    by_row.apply(Command(2, 0, "remove_consumer", consumer="ann", duration_ms=drain_ms))
+    by_call.dispatcher.remove_consumer("ann", drain_ms=drain_ms, now_ms=0)
+
+    assert by_call.dispatcher.snapshot() == by_row.dispatcher.snapshot()
+    assert (0 if drain_ms == 0 else 1) == len(by_row.dispatcher.in_flight())
+
+
 def test_what_was_there_before_is_ignored_in_any_order() -> None:
     journal = joined()
     once = list(journal.apply_all([ack(3, 0), offer(1, 0), offer(2, 1), ack(3, 0)]))
@@ -66,7 +77,7 @@ class TestLate:
         before = journal.dispatcher.snapshot()
 
         (late,) = journal.apply(ack(2, 5, at_ms=20))
-        assert (1, 2, 9, "late", 5, None, "ann", 1, None) == late[:-1]
+        assert (1, 2, 9, "late", 5, None, "ann", 1, None, None, None) == late[:-1]
         assert late.reason == "it comes after a command that stands behind it"
         assert before == journal.dispatcher.snapshot()
         assert 3 == journal.sequence
@@ -239,9 +250,9 @@ class TestRefused:
         journal = joined()
         before = journal.to_bytes()
 
-        with pytest.raises(ConfigError, match="be an int"):
+        with pytest.raises(ArgumentError, match="be an int"):
             journal.apply(command)
-        with pytest.raises(ConfigError, match="until_ms"):
+        with pytest.raises(ArgumentError, match="until_ms"):
             journal.advance("soon")  # type: ignore[arg-type]  # on purpose
         assert before == journal.to_bytes()
 
@@ -274,7 +285,7 @@ class TestState:
         assert state == Journal.from_bytes(state, HashRing(), max_bytes=1 << 256).to_bytes()
         with pytest.raises(SnapshotError, match=f"at most {size - 1} bytes"):
             Journal.from_bytes(state, HashRing(), max_bytes=size - 1)
-        with pytest.raises(ConfigError, match="max_bytes is 0"):
+        with pytest.raises(ArgumentError, match="max_bytes is 0"):
             Journal.from_bytes(state, HashRing(), max_bytes=0)
 
     def test_a_state_has_neither_less_nor_more_than_was_written(self) -> None:
@@ -376,7 +387,7 @@ class TestState:
         assert () == again.ring.consumers
 
     def test_a_ring_is_one(self) -> None:
-        with pytest.raises(ConfigError, match="joined is 7; it must be the ring of a journal, or None"):
+        with pytest.raises(ArgumentError, match="joined is 7; it must be the ring of a journal, or None"):
             Journal.from_bytes(joined().to_bytes(), HashRing(), joined=7)  # type: ignore[arg-type]  # on purpose
 
     def test_a_dispatcher_that_cannot_exist_is_refused(self) -> None:
@@ -390,12 +401,12 @@ class TestState:
     ids=["split", "none", "taken", "names"],
 )
 def test_only_an_empty_ring_will_do_whose_history_does_not_matter(ring: Any) -> None:
-    with pytest.raises(ConfigError, match="placement"):
+    with pytest.raises(ArgumentError, match="placement"):
         Journal(ring)
-    with pytest.raises(ConfigError, match="placement"):
+    with pytest.raises(ArgumentError, match="placement"):
         Journal.from_bytes(joined().to_bytes(), ring)
 
 
 def test_a_configuration_is_one() -> None:
-    with pytest.raises(ConfigError, match="config"):
+    with pytest.raises(ArgumentError, match="config"):
         Journal(HashRing(), {})  # type: ignore[arg-type]  # on purpose

@@ -1,15 +1,19 @@
 """The library's lease queue and window with one fault each: what their drivers have to show."""
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from tests.kit.own_machines import LeaseQueueMachine, WindowMachine
+from tests.kit.own_machines import DispatcherMachine, LeaseQueueMachine, WindowMachine
 
+from keyshared.config import DispatcherConfig
+from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.leases import InvalidHandle, LeaseAnswer, LeaseQueue, NothingToLease, Reservation
 from keyshared.testing import Promise
+from keyshared.testing.adapters.dispatcher import DispatcherDriver
 from keyshared.testing.adapters.leases import LeaseQueueDriver
 from keyshared.testing.adapters.window import WindowDriver
 from keyshared.testing.machine import KeySharedMachine
-from keyshared.window import Entry, InFlightWindow
+from keyshared.window import Consumer, Entry, InFlightWindow
 
 __all__ = ["OWN_FAULTS", "OwnFault"]
 
@@ -24,7 +28,9 @@ class OwnFault(NamedTuple):
 class TakesOldLeases(LeaseQueue):
     """An ack names a message: one of a lease that has ended settles what somebody else has leased since."""
 
-    def ack(self, offset: int, lease_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidHandle | None]:
+    def ack(
+        self, offset: int, lease_id: int, *, now_ms: int | None = None
+    ) -> LeaseAnswer[InvalidHandle | None, object]:
         current = next((lease.id for lease in self.leases() if offset in lease.offsets), lease_id)
         return super().ack(offset, current, now_ms=now_ms)
 
@@ -34,7 +40,7 @@ class StealsWork(LeaseQueue):
 
     def reserve(
         self, consumer: str, most: int = 1, *, now_ms: int | None = None
-    ) -> LeaseAnswer[Reservation | NothingToLease]:
+    ) -> LeaseAnswer[Reservation | NothingToLease, object]:
         reserved = super().reserve(consumer, most, now_ms=now_ms)
         for other in self.stats().held if isinstance(reserved.result, NothingToLease) else ():
             stolen = super().reserve(other, most)
@@ -60,6 +66,28 @@ class SettlesAndWakesNobody(InFlightWindow):
         return []
 
 
+class NewestKeyFirst(KeySharedDispatcher[object]):
+    """What waits for room is a stack: the key that came last goes first, and old ones starve."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        serve = self._window._serve
+
+        def newest_first(consumer: Consumer, granted: list[Entry]) -> None:
+            for lane in reversed(list(consumer.ready)):
+                consumer.ready.move_to_end(lane)
+            serve(consumer, granted)
+
+        self._window._serve = newest_first  # type: ignore[method-assign]  # the fault
+
+
+class NeverGivesUp(KeySharedDispatcher[object]):
+    """A message that fails is tried again, however often it has failed."""
+
+    def __init__(self, placement: Any, config: DispatcherConfig, **kwargs: Any) -> None:
+        super().__init__(placement, replace(config, retry=replace(config.retry, max_redeliveries=None)), **kwargs)
+
+
 def _queue(broken: type[LeaseQueue], *promises: Promise) -> OwnFault:
     return _fault(broken, LeaseQueueMachine, LeaseQueueDriver, "queue_class", *promises)
 
@@ -79,5 +107,7 @@ OWN_FAULTS = (
     _queue(TakesOldLeases, Promise.FENCE),
     _queue(StealsWork, Promise.AFFINITY, Promise.BOUNDS),
     _queue(TrimsOneTooFar, Promise.SAFE_CURSOR),
+    _fault(NewestKeyFirst, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.FAIRNESS),
+    _fault(NeverGivesUp, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.ATTEMPTS),
     _fault(SettlesAndWakesNobody, WindowMachine, WindowDriver, "window_class", Promise.PROGRESS),
 )

@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from tests.kit.small_broker import SmallMachine
 
-from keyshared.config import OnEvict
+from keyshared.config import OnEvict, Poison
 from keyshared.leases import LeaseAnswer, Reservation
-from keyshared.retry import Poison
 from keyshared.testing import Delivery, Guarantees, Promise
 from keyshared.testing.adapters.dispatcher import DispatcherDriver, RouterDriver
 from keyshared.testing.adapters.leases import LeaseQueueDriver
@@ -19,14 +18,16 @@ from keyshared.testing.strategies import keys
 
 __all__ = ["MACHINES", "DispatcherMachine", "LeaseQueueMachine", "WindowMachine"]
 
-SHOWN = SmallMachine.guarantees.promises
+SHOWN = SmallMachine.guarantees.promises | {Promise.FAIRNESS, Promise.ATTEMPTS}
 
 
 class DispatcherMachine(KeySharedMachine):
     """The dispatcher with one delivery of a key at a time, and messages without a key among the others."""
 
     driver_class: ClassVar[type[AnyDriver]] = DispatcherDriver
-    guarantees = Guarantees(promises=SHOWN, per_consumer=2, may_dead_letter=True, cursor_keeps_up=True)
+    guarantees = Guarantees(
+        promises=SHOWN, per_consumer=2, fairness=0, max_attempts=3, may_dead_letter=True, cursor_keeps_up=True
+    )
     retry_ms = 10
     rest_ms = 100
     keys = keys(keyless=True)
@@ -87,6 +88,7 @@ class AbortingMachine(LeaseQueueMachine):
     """The lease queue of a host whose writes fail half of the time."""
 
     driver_class = AbortingDriver
+    guarantees = replace(LeaseQueueMachine.guarantees, fairness=None)  # what is given back has lost its place
 
 
 class LineDriver(LeaseQueueDriver):
@@ -110,6 +112,7 @@ class WindowMachine(DispatcherMachine):
     """The bare window, with retries around it and nothing stored but its cursor."""
 
     driver_class = WindowDriver
+    guarantees = replace(DispatcherMachine.guarantees, max_attempts=None)  # how often to retry is its host's affair
 
 
 class PipelinedWindowDriver(WindowDriver):

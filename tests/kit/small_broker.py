@@ -11,6 +11,7 @@ from zlib import crc32
 
 from keyshared.testing import Delivery, Driver, Guarantees, Promise
 from keyshared.testing.driver import AnyDriver
+from keyshared.testing.guarantees import JUDGED
 from keyshared.testing.history import DeadLettered, Happening, Owned
 from keyshared.testing.machine import KeySharedMachine
 
@@ -253,7 +254,7 @@ class SmallMachine(KeySharedMachine):
 
     driver_class: ClassVar[type[AnyDriver]] = SmallDriver
     guarantees = Guarantees(
-        promises=frozenset(Promise) - {Promise.FAIRNESS, Promise.RESUME, Promise.DETERMINISM, Promise.ISOLATION},
+        promises=JUDGED - {Promise.FAIRNESS, Promise.ATTEMPTS, Promise.ISOLATION},
         per_consumer=LIMIT,
         ack_timeout_ms=ACK_TIMEOUT_MS,
         may_dead_letter=True,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.leases import ProducerSequences
 
 
@@ -56,5 +56,5 @@ def test_other_data_is_refused(data: object) -> None:
 
 @pytest.mark.parametrize("produced", ["p", ("p",), ("p", 1, 1), (1, 1), ("p", "1"), ("p", 1.0), ("p", False), None])
 def test_what_is_no_pair_of_name_and_number_is_refused(produced: Any) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         ProducerSequences().repeated(produced)

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keyshared.copyflags import MAX_LEVEL, CopyFlags
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.offsets import (
     MAX_METADATA_BYTES,
     CommitMetadata,
@@ -154,25 +154,25 @@ TIMESTAMP = "be None or an int of at most 63 bits and a sign"
 @pytest.mark.parametrize(
     ("call", "arguments", "error"),
     [
-        (parse_metadata, (b"",), ConfigError("text", b"", "be a text")),
-        (compose_metadata, (None, NOTE), ConfigError("foreign", None, "be a text")),
-        (compose_metadata, ("", None), ConfigError("envelope", None, "be an OffsetEnvelope")),
-        (compose_metadata, ("", NOTE, 0), ConfigError("max_bytes", 0, "be an int of at least 1")),
-        (OffsetEnvelope, (4, 1, 2), ConfigError("flags", 4, "be CopyFlags")),
-        (OffsetEnvelope, (NOTE.flags, 1 << 63, 2), ConfigError("timestamp_epoch_ms", 1 << 63, TIMESTAMP)),
+        (parse_metadata, (b"",), ArgumentError("text", b"", "be a str")),
+        (compose_metadata, (None, NOTE), ArgumentError("foreign", None, "be a str")),
+        (compose_metadata, ("", None), ArgumentError("envelope", None, "be an OffsetEnvelope")),
+        (compose_metadata, ("", NOTE, 0), ArgumentError("max_bytes", 0, "be an int of at least 1")),
+        (OffsetEnvelope, (4, 1, 2), ArgumentError("flags", 4, "be a CopyFlags")),
+        (OffsetEnvelope, (NOTE.flags, 1 << 63, 2), ArgumentError("timestamp_epoch_ms", 1 << 63, TIMESTAMP)),
         (
             OffsetEnvelope,
             (NOTE.flags, -(1 << 63) - 1, 2),
-            ConfigError("timestamp_epoch_ms", -(1 << 63) - 1, TIMESTAMP),
+            ArgumentError("timestamp_epoch_ms", -(1 << 63) - 1, TIMESTAMP),
         ),
-        (OffsetEnvelope, (NOTE.flags, 1.0, 2), ConfigError("timestamp_epoch_ms", 1.0, TIMESTAMP)),
-        (OffsetEnvelope, (NOTE.flags, 1, -2), ConfigError("offset", -2, OFFSET)),
-        (OffsetEnvelope, (NOTE.flags, 1, True), ConfigError("offset", True, OFFSET)),
+        (OffsetEnvelope, (NOTE.flags, 1.0, 2), ArgumentError("timestamp_epoch_ms", 1.0, TIMESTAMP)),
+        (OffsetEnvelope, (NOTE.flags, 1, -2), ArgumentError("offset", -2, OFFSET)),
+        (OffsetEnvelope, (NOTE.flags, 1, True), ArgumentError("offset", True, OFFSET)),
     ],
 )
 def test_a_bad_argument_is_named(
-    call: Callable[..., object], arguments: tuple[object, ...], error: ConfigError
+    call: Callable[..., object], arguments: tuple[object, ...], error: ArgumentError
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         call(*arguments)
     assert error.args == caught.value.args

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from keyshared.errors import ConfigError, InvariantError, OffsetOrderError
+from keyshared.errors import ArgumentError, InvariantError, OffsetOrderError
 from keyshared.offsets import DEFAULT_INTERVAL, Bounds, OffsetIndex
 
 
@@ -214,29 +214,29 @@ def test_truncating_below_the_start_does_nothing() -> None:
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        (lambda _: OffsetIndex(0), ConfigError("interval", 0, "be an int of at least 1")),
-        (lambda _: OffsetIndex(True), ConfigError("interval", True, "be an int of at least 1")),
-        (lambda _: OffsetIndex(start=-1), ConfigError("start", -1, "be an int from 0 up to 63 bits")),
+        (lambda _: OffsetIndex(0), ArgumentError("interval", 0, "be an int of at least 1")),
+        (lambda _: OffsetIndex(True), ArgumentError("interval", True, "be an int of at least 1")),
+        (lambda _: OffsetIndex(start=-1), ArgumentError("start", -1, "be an int from 0 up to 63 bits")),
         (lambda index: index.append(11, 1), OffsetOrderError(11, 11)),
         (lambda index: index.append("12", 1), OffsetOrderError("12", 11)),
-        (lambda index: index.append(1 << 63, 1), ConfigError("offset", 1 << 63, "be an int from 0 up to 63 bits")),
+        (lambda index: index.append(1 << 63, 1), ArgumentError("offset", 1 << 63, "be an int from 0 up to 63 bits")),
         (
             lambda index: index.append(12, 1 << 63),
-            ConfigError("timestamp_epoch_ms", 1 << 63, "be an int of at most 63 bits and a sign"),
+            ArgumentError("timestamp_epoch_ms", 1 << 63, "be an int of at most 63 bits and a sign"),
         ),
         (
             lambda index: index.append(12, -(1 << 63) - 1),
-            ConfigError("timestamp_epoch_ms", -(1 << 63) - 1, "be an int of at most 63 bits and a sign"),
+            ArgumentError("timestamp_epoch_ms", -(1 << 63) - 1, "be an int of at most 63 bits and a sign"),
         ),
         (
             lambda index: index.append(12, 1.5),
-            ConfigError("timestamp_epoch_ms", 1.5, "be an int of at most 63 bits and a sign"),
+            ArgumentError("timestamp_epoch_ms", 1.5, "be an int of at most 63 bits and a sign"),
         ),
-        (lambda index: index.append(12, 1, 0), ConfigError("size", 0, "be an int of at least 1")),
-        (lambda index: index.find_offset(None), ConfigError("timestamp_epoch_ms", None, "be an int")),
-        (lambda index: index.find_timestamp("1"), ConfigError("offset", "1", "be an int")),
-        (lambda index: index.truncate(-1), ConfigError("before", -1, "be an int from 0 up to 63 bits")),
-        (lambda index: index.truncate(True), ConfigError("before", True, "be an int from 0 up to 63 bits")),
+        (lambda index: index.append(12, 1, 0), ArgumentError("size", 0, "be an int of at least 1")),
+        (lambda index: index.find_offset(None), ArgumentError("timestamp_epoch_ms", None, "be an int")),
+        (lambda index: index.find_timestamp("1"), ArgumentError("offset", "1", "be an int")),
+        (lambda index: index.truncate(-1), ArgumentError("before", -1, "be an int from 0 up to 63 bits")),
+        (lambda index: index.truncate(True), ArgumentError("before", True, "be an int from 0 up to 63 bits")),
     ],
 )
 def test_a_bad_argument_is_named_and_changes_nothing(call: Callable[[OffsetIndex], object], error: Exception) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.offsets import ProvenanceVector
 
 TARGET = [(70, "us", 0), (71, "us", 1), (72, "eu", 0), (73, "eu", 1), (74, "eu", 2)]
@@ -142,30 +142,30 @@ def test_forged_json_is_refused(data: object) -> None:
     [
         (
             lambda v: type(v)([("eu", 1)]),
-            ConfigError("positions", [("eu", 1)], "be a mapping of origins to offsets"),
+            ArgumentError("positions", [("eu", 1)], "be a mapping of origins to offsets"),
         ),
-        (lambda v: v.observe("", 1), ConfigError("origin", "", "be a text that is not empty")),
-        (lambda v: v.observe(b"eu", 1), ConfigError("origin", b"eu", "be a text that is not empty")),
-        (lambda v: v.observe("eu", -1), ConfigError("offset", -1, "be an int from 0 up to 63 bits")),
-        (lambda v: v.observe("eu", 6.0), ConfigError("offset", 6.0, "be an int from 0 up to 63 bits")),
-        (lambda v: v.covers("eu", None), ConfigError("offset", None, "be an int from 0 up to 63 bits")),
+        (lambda v: v.observe("", 1), ArgumentError("origin", "", "be a non-empty str")),
+        (lambda v: v.observe(b"eu", 1), ArgumentError("origin", b"eu", "be a non-empty str")),
+        (lambda v: v.observe("eu", -1), ArgumentError("offset", -1, "be an int from 0 up to 63 bits")),
+        (lambda v: v.observe("eu", 6.0), ArgumentError("offset", 6.0, "be an int from 0 up to 63 bits")),
+        (lambda v: v.covers("eu", None), ArgumentError("offset", None, "be an int from 0 up to 63 bits")),
         (
             lambda v: v.first_uncovered([(0, "eu", 1), (1, "eu", "2")]),
-            ConfigError("offset", "2", "be an int from 0 up to 63 bits"),
+            ArgumentError("offset", "2", "be an int from 0 up to 63 bits"),
         ),
-        (lambda v: v.merge({"eu": 9}), ConfigError("other", {"eu": 9}, "be a ProvenanceVector")),
+        (lambda v: v.merge({"eu": 9}), ArgumentError("other", {"eu": 9}, "be a ProvenanceVector")),
         (
             lambda v: v.compact({"eu": 9, "us": "9"}),
-            ConfigError("offset", "9", "be an int from 0 up to 63 bits"),
+            ArgumentError("offset", "9", "be an int from 0 up to 63 bits"),
         ),
-        (lambda v: v.compact(["eu"]), ConfigError("positions", ["eu"], "be a mapping of origins to offsets")),
+        (lambda v: v.compact(["eu"]), ArgumentError("positions", ["eu"], "be a mapping of origins to offsets")),
     ],
 )
 def test_a_bad_argument_is_named_and_changes_nothing(
-    call: Callable[[ProvenanceVector], object], error: ConfigError
+    call: Callable[[ProvenanceVector], object], error: ArgumentError
 ) -> None:
     vector = ProvenanceVector({"eu": 5})
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         call(vector)
     assert error.args == caught.value.args
     assert {"eu": 5} == vector.positions

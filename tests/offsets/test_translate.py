@@ -9,7 +9,7 @@ import pytest
 from tests.translations import POSITION, indexed
 
 from keyshared.copyflags import CopyFlags
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.offsets import (
     Declined,
     DeclineReason,
@@ -297,46 +297,46 @@ def test_positions_sort_by_topic_partition_and_group() -> None:
 
 
 OFFSET = "be an int from 0 up to 63 bits"
-NAME = "be a text that is not empty"
+NAME = "be a non-empty str"
 TIMESTAMP = "be None or an int of at most 63 bits and a sign"
 
 
 @pytest.mark.parametrize(
     ("call", "arguments", "error"),
     [
-        (GroupPartition, ("", 0, "g"), ConfigError("topic", "", NAME)),
-        (GroupPartition, ("t", 0, b"g"), ConfigError("group", b"g", NAME)),
-        (GroupPartition, ("t", -1, "g"), ConfigError("partition", -1, "be an int of at least 0")),
-        (GroupPartition, ("t", True, "g"), ConfigError("partition", True, "be an int of at least 0")),
-        (GroupCommit, (("t", 0, "g"), 1), ConfigError("position", ("t", 0, "g"), "be a GroupPartition")),
-        (GroupCommit, (POSITION, -1), ConfigError("offset", -1, OFFSET)),
-        (GroupCommit, (POSITION, 1 << 63), ConfigError("offset", 1 << 63, OFFSET)),
-        (GroupCommit, (POSITION, 1, None), ConfigError("metadata", None, "be a text")),
-        (GroupTimestamp, (None, 1, CopyFlags()), ConfigError("position", None, "be a GroupPartition")),
-        (GroupTimestamp, (POSITION, 1.5, CopyFlags()), ConfigError("timestamp_epoch_ms", 1.5, TIMESTAMP)),
+        (GroupPartition, ("", 0, "g"), ArgumentError("topic", "", NAME)),
+        (GroupPartition, ("t", 0, b"g"), ArgumentError("group", b"g", NAME)),
+        (GroupPartition, ("t", -1, "g"), ArgumentError("partition", -1, "be an int of at least 0")),
+        (GroupPartition, ("t", True, "g"), ArgumentError("partition", True, "be an int of at least 0")),
+        (GroupCommit, (("t", 0, "g"), 1), ArgumentError("position", ("t", 0, "g"), "be a GroupPartition")),
+        (GroupCommit, (POSITION, -1), ArgumentError("offset", -1, OFFSET)),
+        (GroupCommit, (POSITION, 1 << 63), ArgumentError("offset", 1 << 63, OFFSET)),
+        (GroupCommit, (POSITION, 1, None), ArgumentError("metadata", None, "be a str")),
+        (GroupTimestamp, (None, 1, CopyFlags()), ArgumentError("position", None, "be a GroupPartition")),
+        (GroupTimestamp, (POSITION, 1.5, CopyFlags()), ArgumentError("timestamp_epoch_ms", 1.5, TIMESTAMP)),
         (
             GroupTimestamp,
             (POSITION, -(1 << 63) - 1, CopyFlags()),
-            ConfigError("timestamp_epoch_ms", -(1 << 63) - 1, TIMESTAMP),
+            ArgumentError("timestamp_epoch_ms", -(1 << 63) - 1, TIMESTAMP),
         ),
-        (GroupTimestamp, (POSITION, 1 << 63, CopyFlags()), ConfigError("timestamp_epoch_ms", 1 << 63, TIMESTAMP)),
-        (GroupTimestamp, (POSITION, 1, 1), ConfigError("flags", 1, "be CopyFlags")),
-        (TargetGroup, (1,), ConfigError("active", 1, "be a bool")),
-        (TargetGroup, (False, -1), ConfigError("committed", -1, OFFSET)),
-        (TargetGroup, (False, 1, b""), ConfigError("metadata", b"", "be a text")),
-        (OffsetDistributor, (0,), ConfigError("level", 0, "be an int from 1 to 2048")),
-        (OffsetDistributor, (1, -1), ConfigError("margin_ms", -1, "be an int of at least 0")),
-        (OffsetDistributor, (1, 1.0), ConfigError("margin_ms", 1.0, "be an int of at least 0")),
-        (OffsetCommitter, (1,), ConfigError("keep_foreign", 1, "be a bool")),
-        (OffsetCommitter, (False, 0), ConfigError("max_metadata_bytes", 0, "be an int of at least 1")),
-        (required_margin, ("1", []), ConfigError("last_processed_epoch_ms", "1", "be an int")),
-        (required_margin, (1, [0, None]), ConfigError("unprocessed_epoch_ms", None, "be an int")),
+        (GroupTimestamp, (POSITION, 1 << 63, CopyFlags()), ArgumentError("timestamp_epoch_ms", 1 << 63, TIMESTAMP)),
+        (GroupTimestamp, (POSITION, 1, 1), ArgumentError("flags", 1, "be a CopyFlags")),
+        (TargetGroup, (1,), ArgumentError("active", 1, "be a bool")),
+        (TargetGroup, (False, -1), ArgumentError("committed", -1, OFFSET)),
+        (TargetGroup, (False, 1, b""), ArgumentError("metadata", b"", "be a str")),
+        (OffsetDistributor, (0,), ArgumentError("level", 0, "be an int from 1 to 2048")),
+        (OffsetDistributor, (1, -1), ArgumentError("margin_ms", -1, "be an int of at least 0")),
+        (OffsetDistributor, (1, 1.0), ArgumentError("margin_ms", 1.0, "be an int of at least 0")),
+        (OffsetCommitter, (1,), ArgumentError("keep_foreign", 1, "be a bool")),
+        (OffsetCommitter, (False, 0), ArgumentError("max_metadata_bytes", 0, "be an int of at least 1")),
+        (required_margin, ("1", []), ArgumentError("last_processed_epoch_ms", "1", "be an int")),
+        (required_margin, (1, [0, None]), ArgumentError("unprocessed_epoch_ms", None, "be an int")),
     ],
 )
 def test_a_bad_argument_is_named(
-    call: Callable[..., object], arguments: tuple[object, ...], error: ConfigError
+    call: Callable[..., object], arguments: tuple[object, ...], error: ArgumentError
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         call(*arguments)
     assert error.args == caught.value.args
 
@@ -344,13 +344,13 @@ def test_a_bad_argument_is_named(
 @pytest.mark.parametrize("parameter", ["lag_ms", "outage_ms", "skew_ms"])
 @pytest.mark.parametrize("value", [-1, 1.0, True])
 def test_a_planned_margin_takes_whole_milliseconds(parameter: str, value: float) -> None:
-    with pytest.raises(ConfigError, match=parameter):
+    with pytest.raises(ArgumentError, match=parameter):
         margin_for(**{"lag_ms": 1, parameter: value})  # type: ignore[arg-type]  # the point of the test
 
 
 @pytest.mark.parametrize("offset", [-1, True, "3"])
 def test_an_offset_of_a_vector_is_checked_before_anything_else(offset: object) -> None:
-    with pytest.raises(ConfigError, match="offset is"):
+    with pytest.raises(ArgumentError, match="offset is"):
         OffsetCommitter().propose(sent(1), TargetGroup(active=True), LOG, offset=offset)  # type: ignore[arg-type]  # the point
 
 

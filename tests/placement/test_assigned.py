@@ -9,7 +9,7 @@ import pytest
 
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.errors import (
-    ConfigError,
+    ArgumentError,
     ConsumerExistsError,
     InvariantError,
     KeySharedError,
@@ -19,8 +19,7 @@ from keyshared.errors import (
     UnownedSlotError,
 )
 from keyshared.hashing import DANUBE_32
-from keyshared.placement import AssignedRanges, Unowned, member_name
-from keyshared.ranges import HashRange, Moved, RangeMap
+from keyshared.placement import AssignedRanges, HashRange, Moved, RangeMap, Unowned, member_name
 from keyshared.ring import HashRing
 
 SIZE = 65536
@@ -141,7 +140,7 @@ def test_a_weight_reaches_the_fallback() -> None:
 
     assert {"x"} == {move.new for move in placement.set_weight("x", 3)}
     assert [] == placement.set_weight("vip", 1)
-    with pytest.raises(ConfigError, match="a consumer owns what it is assigned"):
+    with pytest.raises(ArgumentError, match="a consumer owns what it is assigned"):
         placement.set_weight("vip", 2)
 
 
@@ -194,29 +193,29 @@ def test_groups_and_ids_never_run_together() -> None:
 
 @pytest.mark.parametrize(("group", "consumer"), [("", "c"), ("g", ""), (1, "c"), ("g", None), ("g", "\ud800")])
 def test_a_group_or_id_that_is_no_name_is_refused(group: Any, consumer: Any) -> None:
-    with pytest.raises(ConfigError, match=r"^(group|consumer) is"):
+    with pytest.raises(ArgumentError, match=r"^(group|consumer) is"):
         member_name(group, consumer)
 
 
 @pytest.mark.parametrize(
     ("method", "arguments", "error"),
     [
-        ("assign", ((0, 5), "a"), ConfigError),
-        ("assign", (HashRange(0, SIZE + 1), "a"), ConfigError),
-        ("assign", (LOWER, ""), ConfigError),
-        ("assign", (LOWER, None), ConfigError),
-        ("assign", (LOWER, "\ud800"), ConfigError),
-        ("release", (HashRange(SIZE, SIZE + 1),), ConfigError),
-        ("release", (5,), ConfigError),
+        ("assign", ((0, 5), "a"), ArgumentError),
+        ("assign", (HashRange(0, SIZE + 1), "a"), ArgumentError),
+        ("assign", (LOWER, ""), ArgumentError),
+        ("assign", (LOWER, None), ArgumentError),
+        ("assign", (LOWER, "\ud800"), ArgumentError),
+        ("release", (HashRange(SIZE, SIZE + 1),), ArgumentError),
+        ("release", (5,), ArgumentError),
         ("add", ("a",), ConsumerExistsError),
         ("add", ("b",), ConsumerExistsError),
-        ("add", ("",), ConfigError),
-        ("set_weight", ("a", 0), ConfigError),
-        ("set_weight", ("a", True), ConfigError),
+        ("add", ("",), ArgumentError),
+        ("set_weight", ("a", 0), ArgumentError),
+        ("set_weight", ("a", True), ArgumentError),
         ("set_weight", ("nobody", 1), UnknownConsumerError),
         ("remove", ("nobody",), UnknownConsumerError),
         ("remove", (5,), UnknownConsumerError),
-        ("owner", (None,), ConfigError),
+        ("owner", (None,), ArgumentError),
         ("owner", (5,), KeyTypeError),
     ],
     ids=ascii,
@@ -235,7 +234,7 @@ def test_a_mistake_raises_and_changes_nothing(method: str, arguments: Any, error
 def test_who_joins_without_a_fallback_has_no_weight() -> None:
     placement = AssignedRanges()
 
-    with pytest.raises(ConfigError, match="a consumer owns what it is assigned"):
+    with pytest.raises(ArgumentError, match="a consumer owns what it is assigned"):
         placement.add("a", weight=2)
     assert () == placement.consumers
 
@@ -244,9 +243,9 @@ def test_a_mistake_of_the_fallback_changes_nothing_either() -> None:
     placement = AssignedRanges(fallback=HashRing(["a"]))
     before = placement.copy()
 
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         placement.add("b", weight=-1)
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         placement.set_weight("a", 0)
     assert before == placement
 
@@ -263,7 +262,7 @@ def test_a_mistake_of_the_fallback_changes_nothing_either() -> None:
     ids=str,
 )
 def test_options_that_can_never_work_are_refused(options: Any, parameter: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         AssignedRanges(**options)
     assert parameter == caught.value.parameter
 

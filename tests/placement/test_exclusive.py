@@ -11,7 +11,7 @@ from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver
 from keyshared.errors import (
-    ConfigError,
+    ArgumentError,
     ConsumerExistsError,
     InvariantError,
     KeySharedError,
@@ -20,8 +20,7 @@ from keyshared.errors import (
     UnknownConsumerError,
 )
 from keyshared.hashing import PULSAR_RANGES
-from keyshared.placement import ExclusiveRanges
-from keyshared.ranges import HashRange, Moved, RangeMap
+from keyshared.placement import ExclusiveRanges, HashRange, Moved, RangeMap
 
 
 def small(**declared: Any) -> ExclusiveRanges:
@@ -77,15 +76,15 @@ def test_a_declaration_that_can_never_work_is_refused_and_says_whose_it_is(range
     placement = small(a=[(0, 16)])  # in everybody's way, but that comes last
     before = placement.copy()
 
-    with pytest.raises(ConfigError, match=f"'b' is .*{text}"):
+    with pytest.raises(ArgumentError, match=f"'b' is .*{text}"):
         placement.declare("b", ranges)
     assert before == placement
 
 
 def test_of_two_mistakes_the_one_with_the_lower_start_is_told() -> None:
-    with pytest.raises(ConfigError, match="end after it starts"):
+    with pytest.raises(ArgumentError, match="end after it starts"):
         small().declare("b", [(9, 12), (10, 14), (5, 5)])
-    with pytest.raises(ConfigError, match="not overlap"):
+    with pytest.raises(ArgumentError, match="not overlap"):
         small().declare("b", [(14, 13), (0, 4), (3, 8)])
 
 
@@ -124,9 +123,9 @@ def test_joining_without_ranges_is_refused() -> None:
     placement = small(a=[(0, 4)])
     before = placement.copy()
 
-    with pytest.raises(ConfigError, match=r"ranges of 'b' is None; it must be declared: call declare\(\)"):
+    with pytest.raises(ArgumentError, match=r"ranges of 'b' is None; it must be declared: call declare\(\)"):
         placement.add("b")
-    with pytest.raises(ConfigError, match="be 1: an exclusive consumer owns what it declared"):
+    with pytest.raises(ArgumentError, match="be 1: an exclusive consumer owns what it declared"):
         placement.add("b", weight=2)
     assert before == placement
 
@@ -136,11 +135,11 @@ def test_a_dispatcher_takes_a_consumer_that_has_declared_and_no_other() -> None:
     dispatcher = KeySharedDispatcher(placement, DispatcherConfig())
 
     dispatcher.add_consumer("a")
-    with pytest.raises(ConfigError, match="be declared"):
+    with pytest.raises(ArgumentError, match="be declared"):
         dispatcher.add_consumer("b")
     assert ["a"] == [each.consumer for each in dispatcher.offer(0, "k") if isinstance(each, Deliver)]
     dispatcher.remove_consumer("a")
-    with pytest.raises(ConfigError, match="be declared"):
+    with pytest.raises(ArgumentError, match="be declared"):
         dispatcher.add_consumer("a")  # it gave its ranges back
     dispatcher.set_placement(placement)
     assert [2] == [each.attempt for each in dispatcher.add_consumer("a") if isinstance(each, Deliver)]
@@ -150,15 +149,15 @@ def test_a_dispatcher_takes_a_consumer_that_has_declared_and_no_other() -> None:
     ("method", "arguments", "error"),
     [
         ("declare", ("a", [(8, 9)]), ConsumerExistsError),
-        ("declare", ("", [(8, 9)]), ConfigError),
-        ("declare", (5, [(8, 9)]), ConfigError),
+        ("declare", ("", [(8, 9)]), ArgumentError),
+        ("declare", (5, [(8, 9)]), ArgumentError),
         ("add", ("a",), ConsumerExistsError),
-        ("add", (None,), ConfigError),
+        ("add", (None,), ArgumentError),
         ("remove", ("x",), UnknownConsumerError),
         ("remove", (5,), UnknownConsumerError),
         ("set_weight", ("x", 1), UnknownConsumerError),
-        ("set_weight", ("a", 2), ConfigError),
-        ("owner", (None,), ConfigError),
+        ("set_weight", ("a", 2), ArgumentError),
+        ("owner", (None,), ArgumentError),
         ("owner", (5,), KeyTypeError),
     ],
     ids=ascii,
@@ -175,7 +174,7 @@ def test_a_mistake_raises_and_changes_nothing(method: str, arguments: Any, error
 
 
 def test_a_space_that_can_never_work_is_refused() -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         ExclusiveRanges(slot_bits=0)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keyshared.errors import ConfigError, ConsumerExistsError, UnknownConsumerError
+from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
 from keyshared.placement import SoleOwner
 
 
@@ -30,5 +30,5 @@ def test_mistakes_raise() -> None:
         SoleOwner("ann").remove("bob")
     with pytest.raises(UnknownConsumerError):
         SoleOwner("ann").set_weight("bob", 1)
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         SoleOwner("")

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Self
 
+from tests.kit.broken_own import NeverGivesUp, NewestKeyFirst
 from tests.model import Consumer, Lane, Message, ModelDispatcher, Placement, Queue, State, Unit
 from tests.placements import RankedPlacement, Ranking
-from tests.properties.promises import Promise
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Effect, ReleaseReason
+from keyshared.testing import Promise
 
 __all__ = ["BROKEN"]
 
@@ -410,7 +411,8 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed),
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
     Promise.ISOLATION: (HotKeyFillsTheWindow,),
-    Promise.FAIRNESS: (SameKeyTwiceInARow, NewestFirst),
+    Promise.FAIRNESS: (SameKeyTwiceInARow, NewestFirst, NewestKeyFirst),
+    Promise.ATTEMPTS: (NeverGivesUp,),
     Promise.PROGRESS: (
         RaisedLimitWakesNobody,
         JoinWakesNobody,

@@ -4,13 +4,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tests.placements import RankedPlacement
-from tests.properties.promises import Call, Judge, Step, Violation
-from tests.properties.schedules import World, config_rules, observe, random_world
+from tests.properties.calls import Call, Step
+from tests.properties.schedules import World, observe, random_world
+from tests.properties.watch import Watch
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Effect, Resumed
 from keyshared.errors import KeySharedError
+from keyshared.testing import Violation
 
 __all__ = ["INPUTS", "Factory", "Fast", "drive", "outcome", "questions", "run_schedule"]
 
@@ -64,16 +66,14 @@ def run_schedule(
 ) -> tuple[list[Step], list[Violation]]:
     """Make random calls until the first broken promise; the history and what its last step breaks."""
     world = random_world(seed)
-    placement = start()
-    dispatcher = factory(placement, world.config)
-    judge = Judge(config_rules(world.config), placement)
+    watch = Watch(factory(start(), world.config), world.config)
     history: list[Step] = []
     for _ in range(length):
-        step = drive(dispatcher, world, world.next_call())
+        step = drive(watch.recorder, world, world.next_call())
         if step is None:
             continue
         history.append(step)
-        if found := judge.see(step):
+        if found := watch.see(step):
             return history, found
     return history, []
 

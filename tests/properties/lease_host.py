@@ -86,14 +86,16 @@ class Host:
 
     # what it does
 
-    def make(self, call: Call) -> LeaseAnswer[Any]:
+    def make(self, call: Call) -> LeaseAnswer[Any, Any]:
         """Make a call, and look at its answer."""
         self.told = (*self.told, call)
         self.now += call.passed_ms
         if call.name == "crash":
             return self.crash()
         only = self.only_one_allowed() if call.name in {"reserve", "consume"} else None
-        outcome: LeaseAnswer[Any] = getattr(self.queue, call.name)(*call.args, **dict(call.options), now_ms=self.now)
+        outcome: LeaseAnswer[Any, Any] = getattr(self.queue, call.name)(
+            *call.args, **dict(call.options), now_ms=self.now
+        )
         if call.name == "offer":
             self.offered += 1
         elif call.name == "set_placement":
@@ -122,7 +124,7 @@ class Host:
         ended = [effect for effect in effects if RANKS.get(type(effect), 0) and not self.queue.is_current(effect)]
         assert not ended, f"{self.told}: {ended} are over already"
 
-    def crash(self) -> LeaseAnswer[None]:
+    def crash(self) -> LeaseAnswer[None, object]:
         """Go on from what JSON keeps, in the next epoch."""
         self.epoch += 1
         state = json.loads(json.dumps(self.queue.snapshot()))

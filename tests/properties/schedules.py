@@ -8,13 +8,23 @@ from random import Random
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tests.placements import RankedPlacement
-from tests.properties.promises import Call, Queries, Rules, Step
+from tests.properties.calls import Call, Queries, Step
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Unmatched
-from keyshared.effects import BlockReason, DeadLetter, Deliver, DropReason, Effect, Evicted, Load
-from keyshared.retry import Backoff, Poison, RetryPolicy
+from keyshared.config import Backoff, DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy, Unmatched
+from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, Load
+from keyshared.testing import Guarantees
 
-__all__ = ["CALLS", "Choose", "Dispatcher", "World", "any_config", "any_mix", "config_rules", "observe", "random_world"]
+__all__ = [
+    "CALLS",
+    "Choose",
+    "Dispatcher",
+    "World",
+    "any_config",
+    "any_mix",
+    "guarantees_of",
+    "observe",
+    "random_world",
+]
 
 _Option = TypeVar("_Option")
 
@@ -101,19 +111,22 @@ def any_config(choose: Choose) -> DispatcherConfig:
     )
 
 
-def config_rules(config: DispatcherConfig) -> Rules:
-    """What a configuration promises, in the judge's words."""
-    may_drop = {DropReason.POISON: config.poison == Poison.DROP, DropReason.EVICTED: config.on_evict == OnEvict.DROP}
-    return Rules(
+def guarantees_of(config: DispatcherConfig) -> Guarantees:
+    """What a dispatcher with this configuration claims."""
+    redeliveries = config.retry.max_redeliveries
+    return Guarantees(
+        per_key=config.max_in_flight_per_key,
+        per_consumer=config.max_in_flight_per_consumer,
         window=config.window,
         max_tracked=config.max_tracked,
-        max_in_flight_per_consumer=config.max_in_flight_per_consumer,
-        max_in_flight_per_key=config.max_in_flight_per_key,
-        max_loaded_per_key=config.max_loaded_per_key,
-        ordering_required=config.ordering_required,
-        unit=config.unit,
-        may_drop=frozenset(reason for reason, allowed in may_drop.items() if allowed),
-        may_skip_unmatched=config.unmatched == Unmatched.SKIP,
+        unit_of=RankedPlacement().ranges.slot_of if config.unit is DrainUnit.HASH else None,
+        total_order=config.ordering_required,
+        fairness=0,
+        max_attempts=None if redeliveries is None else redeliveries + 1,
+        cursor_keeps_up=True,
+        may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,
+        may_skip=True,  # whatever the policy for unmatched ones: schedules say of some that they are gone
+        may_dead_letter=config.poison in {Poison.DEAD_LETTER, Poison.QUARANTINE},
     )
 
 
@@ -166,10 +179,9 @@ class World:
         gone = [args[0]] if name == "remove_consumer" else []
         for left in [*gone, *(effect.consumer for effect in step.effects if isinstance(effect, Evicted))]:
             self.connected.pop(left, None)
-        if step.after:
-            self.obligations = sorted(step.after.obligations, key=lambda effect: effect[0])
-            self.free_slots = step.after.free_slots
-            self.next_deadline = step.after.next_deadline
+        self.obligations = sorted(step.after.obligations, key=lambda effect: effect[0])
+        self.free_slots = step.after.free_slots
+        self.next_deadline = step.after.next_deadline
         self.now = step.now
 
     def begin_again(self, position: int | None) -> None:

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from keyshared.config import DrainUnit
+from keyshared.config import DrainUnit, Poison
 from keyshared.leases import LeaseConfig
 from keyshared.placement import AssignedRanges
-from keyshared.retry import Poison
 
 __all__ = ["BROKEN", "ForbiddenError", "SlowLeases"]
 
@@ -85,7 +84,6 @@ class SlowLeases:
         for hold in list(self.holds.values()):
             for offset in list(hold.deadlines) if hold.consumer == name else []:
                 if hold.committed:
-                    self.events.append(("released", offset, name))
                     self.fail(offset)
                 else:
                     self.let_go(offset)
@@ -156,9 +154,7 @@ class SlowLeases:
             return ("invalid", problem)
         hold = self.covering(offset)
         assert hold is not None
-        longest = self.config.visibility_timeout_ms
-        wanted = self.now + min(longest if extend_ms is None else extend_ms, longest)
-        hold.deadlines[offset] = max(hold.deadlines[offset], wanted)
+        hold.deadlines[offset] = self.now + (self.config.visibility_timeout_ms if extend_ms is None else extend_ms)
         return hold.deadlines[offset]
 
     def dead_lettered(self, offset: int) -> str | None:
@@ -209,8 +205,7 @@ class SlowLeases:
         for hold, offset in self.due():
             if not hold.committed:
                 self.let_go(offset)
-        for hold, offset in self.due():
-            self.events.append(("released", offset, hold.consumer))
+        for _, offset in self.due():
             self.fail(offset)
         self.forget_those_who_hold_nothing()
         for name, until in list(self.draining.items()):
@@ -230,14 +225,17 @@ class SlowLeases:
             self.events.append(("skipped", offset))
 
     def fail(self, offset: int, delay_ms: int = 0) -> None:
+        hold, message = self.covering(offset), self.messages[offset]
+        assert hold is not None
         self.let_go(offset)
-        message = self.messages.get(offset)
-        if message is None:
-            return
-        if self.is_exhausted(message):
+        failures, again = message.count, None
+        if offset not in self.messages:
+            failures -= 1  # it is gone: this one was no failure any more
+        elif self.is_exhausted(message):
             self.poison(message)
         else:
-            message.until = self.now + delay_ms
+            again = message.until = self.now + delay_ms
+        self.events.append(("released", offset, hold.consumer, failures, again))
 
     def is_exhausted(self, message: Message) -> bool:
         most = self.config.max_delivery_attempts
@@ -445,13 +443,13 @@ class ExtendAddsToTheDeadline(SlowLeases):
         return super().extend(offset, lease_id, extend_ms=extend_ms)
 
 
-class ExtendShortens(SlowLeases):
-    """The new deadline is taken, though the old one was later."""
+class ExtendNeverShortens(SlowLeases):
+    """The old deadline stays if it is later than the new one."""
 
     def extend(self, offset: int, lease_id: int, *, extend_ms: int | None) -> int | tuple[Any, ...]:
         hold = self.covering(offset)
-        if hold and not self.no_lease(offset, lease_id):
-            hold.deadlines[offset] = self.now
+        if hold and extend_ms and not self.no_lease(offset, lease_id):
+            extend_ms = max(extend_ms, hold.deadlines[offset] - self.now)
         return super().extend(offset, lease_id, extend_ms=extend_ms)
 
 
@@ -558,7 +556,7 @@ BROKEN = (
     ReservationsCount,
     ExtendCounts,
     ExtendAddsToTheDeadline,
-    ExtendShortens,
+    ExtendNeverShortens,
     NackLetsNewerOnesPass,
     PoisonLetsNewerOnesPass,
     StaleLeasesAck,

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyshared.errors import RangeOverlapError
-from keyshared.placement import AssignedRanges
-from keyshared.ranges import HashRange, Moved
+from keyshared.placement import AssignedRanges, HashRange, Moved
 from keyshared.ring import HashRing
 
 BITS = 4

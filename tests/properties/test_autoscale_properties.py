@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.errors import ConfigError
-from keyshared.ranges import HashRange
+from keyshared.errors import ArgumentError
+from keyshared.placement import HashRange
 from keyshared.segments import (
     AutoScale,
     LastActions,
@@ -88,7 +88,7 @@ def any_world(choose: Random) -> tuple[World, SegmentMap]:
                 split=Rates(*[choose.choice([10, 10, 30, 60]) * unit for _ in range(4)]),
                 merge=Rates(*[choose.choice([1, 5, 5, 9, 20]) * unit for _ in range(4)]),
             )
-        except ConfigError:
+        except ArgumentError:
             continue
         break
     some = [0, 0, 1, 2, 4] if choose.random() < 0.8 else [0, 0, 0, 0, 50]  # a hot key
@@ -160,7 +160,7 @@ def test_thresholds_that_lie_too_near_are_found(monkeypatch: pytest.MonkeyPatch)
 
     def only_below(policy: AutoScale) -> None:
         if any(cold >= hot for cold, hot in zip(policy.merge.values, policy.split.values, strict=True)):
-            raise ConfigError("merge", policy.merge, "be below the thresholds to split")
+            raise ArgumentError("merge", policy.merge, "be below the thresholds to split")
 
     monkeypatch.setattr(AutoScale, "__post_init__", only_below)
     assert None is not first_fault(range(100))

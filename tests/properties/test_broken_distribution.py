@@ -435,7 +435,7 @@ def test_a_drain_in_the_wrong_order_is_caught() -> None:
             for hop in drain.watch:
                 if hop in world.ready():
                     world.work(hop)
-        assert Quiesced(change) == drain.token()
+        assert Quiesced(change) == drain.quiesced()
         world.apply(change)
         world.produce("d")
         world.work(Hop("d", 3, "c"))

@@ -8,9 +8,11 @@ import pytest
 from tests.model import ModelDispatcher
 from tests.placements import RankedPlacement
 from tests.properties.broken import BROKEN
+from tests.properties.calls import Step
 from tests.properties.driving import Factory, Fast, outcome, run_schedule
-from tests.properties.promises import Promise, Step, Violation
 from tests.properties.schedules import random_world
+
+from keyshared.testing import Promise, Violation
 
 SEEDS = range(400)
 CALLS = 60
@@ -27,7 +29,7 @@ def interrupted(history: Sequence[Step], factory: type[ModelDispatcher], seed: i
         effects = outcome(dispatcher, step.call)
         if effects != list(step.effects):
             return [
-                Violation(Promise.RESUME, f"#{number} {step.call}: {list(step.effects)}, but {effects} after a restore")
+                _blame(Promise.RESUME, f"#{number} {step.call}: {list(step.effects)}, but {effects} after a restore")
             ]
         state = json.loads(json.dumps(dispatcher.snapshot()))
         items = {offset: f"item {offset}" for offset in dispatcher.offered}
@@ -43,8 +45,12 @@ def repeated(history: Sequence[Step], factory: Factory, seed: int) -> list[Viola
     for number, step in enumerate(history):
         effects = outcome(dispatcher, step.call)
         if effects != list(step.effects):
-            return [Violation(Promise.DETERMINISM, f"#{number} {step.call}: {list(step.effects)}, then {effects}")]
+            return [_blame(Promise.DETERMINISM, f"#{number} {step.call}: {list(step.effects)}, then {effects}")]
     return []
+
+
+def _blame(promise: Promise, explanation: str) -> Violation:
+    return Violation(promise, explanation, (), "")
 
 
 def first_violations(factory: type[Any], promise: Promise) -> list[Violation]:

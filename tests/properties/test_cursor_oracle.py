@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from keyshared.cursor import Cell, ContiguousCursor, OfferAnswer
-from keyshared.errors import ConfigError, OffsetOrderError, SnapshotError
+from keyshared.errors import ArgumentError, OffsetOrderError, SnapshotError
 
 BASES = (0, 10, -20, 2**63 - 2**50, -(2**62))
 
@@ -118,7 +118,7 @@ def attempt(cursor: ContiguousCursor, offset: int) -> OfferAnswer | type[Excepti
 
 def least_budget(cursor: ContiguousCursor) -> int:
     """What the error says the position alone needs."""
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         cursor.to_token(0)
     return next(int(word) for word in caught.value.requirement.split() if word.isdigit())
 
@@ -417,7 +417,7 @@ def test_with_every_budget_a_restart_redelivers_what_is_open_and_what_was_confes
         omitted_before = token.omitted_ranges
         again.check_invariants()
     assert 0 == omitted_before
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         cursor.to_token(least - 1)
 
 

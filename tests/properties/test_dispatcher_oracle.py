@@ -17,9 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.asking import ask_everything
 from tests.model import ModelDispatcher, Placement, Position
 from tests.placements import RankedPlacement
+from tests.properties.calls import Call, Step
 from tests.properties.driving import INPUTS, Fast, outcome, questions
-from tests.properties.promises import Call, Judge, Step
-from tests.properties.schedules import Choose, World, any_config, config_rules, observe
+from tests.properties.schedules import Choose, World, any_config, observe
+from tests.properties.watch import Watch
 
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Load
 
@@ -41,7 +42,7 @@ def restored(dispatcher: Any, placement: Placement, world: World, epoch: int) ->
 
 
 class Court:
-    """Drives the dispatchers with every call; after each one compares them and asks the judge."""
+    """Drives the dispatchers with every call; after each one compares them, and has the kit judge what happened."""
 
     def __init__(self, choose: Choose) -> None:
         config = any_config(choose)
@@ -50,7 +51,7 @@ class Court:
         self.model = ModelDispatcher(self.placement, config)
         self.real: Any = Fast(self.placement, config)
         self.silent: Any = Fast(self.placement, config)
-        self.judge = Judge(config_rules(config), self.placement)
+        self.watch = Watch(self.real, config)
         self.compare()
 
     def step(self, choose: Choose) -> None:
@@ -65,7 +66,7 @@ class Court:
         if call.name == "set_placement":
             self.placement = call.args[0]
         before = self.answered
-        expected, actual = outcome(self.model, call), outcome(self.real, call)
+        expected, actual = outcome(self.model, call), outcome(self.watch.recorder, call)
         assert expected == actual, f"{call}: {expected} by the model, {actual} by the real one"
         assert actual == outcome(self.silent, call), f"{call}: something else by the one that is asked nothing"
         if isinstance(expected, type):
@@ -81,6 +82,7 @@ class Court:
         self.compare_silent()
         self.model = restored(self.model, self.model.placement, self.world, epoch)
         self.real = restored(self.real, self.model.placement, self.world, epoch)
+        self.watch.restarted(self.real)
         self.silent = restored(self.silent, self.model.placement, self.world, epoch)
         self.compare()
 
@@ -104,7 +106,7 @@ class Court:
         self.model = ModelDispatcher(self.placement, config, resume_from=position)
         self.real = Fast(self.placement, config, resume_from=text)
         self.silent = Fast(self.placement, config, resume_from=text)
-        self.judge = Judge(config_rules(config), self.placement, position)
+        self.watch = Watch(self.real, config)
         self.world.begin_again(position.resume)
         self.compare()
 
@@ -112,7 +114,7 @@ class Court:
         now = call.kwargs.get("now_ms", self.world.now)
         step = Step(call, tuple(effects), observe(self.model, self.model.offered), now)
         self.world.learn(step)
-        found = self.judge.see(step)
+        found = self.watch.see(step)
         assert not found, found
 
     def compare(self) -> None:

@@ -19,9 +19,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from keyshared.draintracker import DrainTracker, HandedOver, OwnersChanged, Refusal, SendReceipt
-from keyshared.pendingacks import PendingAck, Position
-from keyshared.ranges import RangeMap
+from keyshared.draintracker import DrainTracker, HandedOver, OwnersChanged, PendingAck, Position, Refusal, SendReceipt
+from keyshared.placement import RangeMap
 from keyshared.ring import HashRing
 
 BITS = 3

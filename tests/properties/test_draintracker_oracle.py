@@ -23,9 +23,18 @@ from hypothesis.stateful import (
 )
 
 from keyshared.draining import DrainingHashes
-from keyshared.draintracker import DrainTracker, EntryAcked, HandedOver, OwnersChanged, Refusal, Returned, SendReceipt
-from keyshared.pendingacks import PendingAck, Position
-from keyshared.ranges import RangeMap
+from keyshared.draintracker import (
+    DrainTracker,
+    EntryAcked,
+    HandedOver,
+    OwnersChanged,
+    PendingAck,
+    Position,
+    Refusal,
+    Returned,
+    SendReceipt,
+)
+from keyshared.placement import RangeMap
 
 NAMES = ("a", "b", "c")
 BITS = 2

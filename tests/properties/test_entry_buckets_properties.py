@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyshared.buckets import BUCKET_HASH, BucketCheckpoints, BucketLayout, BucketPlacement
-from keyshared.config import DispatcherConfig
+from keyshared.config import Backoff, DispatcherConfig, RetryPolicy
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver, Effect, Released
 from keyshared.hashing import KeyHash
-from keyshared.ranges import RangeMap
-from keyshared.retry import Backoff, RetryPolicy
+from keyshared.placement import RangeMap
 
 LAYOUT = BucketLayout([0, 2, 100, 30_000, 30_001, 60_000])
 FOR_EVER = RetryPolicy(max_redeliveries=None, base_delay_ms=10, backoff=Backoff.FIXED)

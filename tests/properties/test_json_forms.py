@@ -16,12 +16,11 @@ from tests.properties.schedules import random_world
 from tests.properties.test_lease_schedules import Schedule, a_host
 
 from keyshared.buckets import BucketCheckpoints
-from keyshared.config import DispatcherConfig, DrainUnit
+from keyshared.config import DispatcherConfig, DrainUnit, RetryPolicy
 from keyshared.journal import Command, Journal
 from keyshared.leases import LeaseQueue
 from keyshared.offsets import ProvenanceVector
-from keyshared.ranges import RangeMap
-from keyshared.retry import RetryPolicy
+from keyshared.placement import RangeMap
 from keyshared.ring import HashRing
 from keyshared.segments import SegmentMap, SegmentProgress
 from keyshared.testing.history import Acked, Happening, Published

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tests.leasing import letters
 from tests.properties.lease_host import Call, Host, bring_to_an_end, fulfil
 
-from keyshared.config import DrainUnit
+from keyshared.config import DrainUnit, Poison
 from keyshared.leases import LeaseConfig
-from keyshared.retry import Poison
 
 KEYS = ("a", "b", "c", "d", "o", "p", "q", None)
 LENGTH = 250

@@ -7,11 +7,10 @@ import pytest
 from tests.leasing import letters
 from tests.properties.lease_host import RANKS, Call, Host, bring_to_an_end, fulfil
 
-from keyshared.config import DrainUnit
+from keyshared.config import DrainUnit, Poison
 from keyshared.effects import Effect
 from keyshared.leases import LeaseConfig
 from keyshared.leases.ledger import LeaseLedger
-from keyshared.retry import Poison
 from keyshared.window import InFlightWindow
 
 Inputs = Callable[[Host], Iterator[Call]]

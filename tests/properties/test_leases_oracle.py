@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.leasing import assigned, letters
 from tests.properties.slow_leases import BROKEN, SlowLeases
 
-from keyshared.config import DrainUnit
+from keyshared.config import DrainUnit, Poison
 from keyshared.effects import (
     Blocked,
     CursorAdvanced,
@@ -36,7 +36,6 @@ from keyshared.leases import (
 )
 from keyshared.leases.book import LeaseBook
 from keyshared.placement import AssignedRanges
-from keyshared.retry import Poison
 
 _Option = TypeVar("_Option")
 
@@ -82,7 +81,7 @@ class Real:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             self.remember(name, args)
-            outcome: LeaseAnswer[Any] = getattr(self.queue, name)(*args, **kwargs, now_ms=self.now)
+            outcome: LeaseAnswer[Any, Any] = getattr(self.queue, name)(*args, **kwargs, now_ms=self.now)
             self.queue.check_invariants()
             self.events += list(filter(None, map(event_of, outcome.effects)))
             self.check_cursor(outcome.effects)
@@ -133,7 +132,9 @@ def event_of(effect: Effect) -> tuple[Any, ...] | None:
     name = EVENTS.get(type(effect))
     if name is None or isinstance(effect, CursorAdvanced):
         return None
-    return (name, effect[0], effect[1]) if isinstance(effect, Released) else (name, effect[0])
+    if isinstance(effect, Released):
+        return (name, effect.offset, effect.consumer, effect.failures, effect.retry_at_ms)
+    return (name, effect[0])
 
 
 def in_plain_words(result: object) -> object:

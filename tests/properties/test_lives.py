@@ -18,7 +18,7 @@ from keyshared.config import DispatcherConfig
 from keyshared.cursor import ContiguousCursor, CursorToken
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Deliver, Effect
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.ring import HashRing
 
 CONFIG = DispatcherConfig(ack_timeout_ms=None)
@@ -173,7 +173,7 @@ class Lives:
 
 def least(dispatcher: KeySharedDispatcher) -> int:
     """How long a text has to be for the position alone, by the word of the error."""
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         dispatcher.cursor_token(0)
     return next(int(word) for word in caught.value.requirement.split() if word.isdigit())
 

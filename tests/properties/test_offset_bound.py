@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.errors import ConfigError, KeySharedError, SnapshotError
+from keyshared.errors import ArgumentError, KeySharedError, SnapshotError
 from keyshared.leases import LeaseQueue
 from keyshared.ring import HashRing
 from keyshared.window import InFlightWindow
@@ -73,7 +73,7 @@ def test_an_offset_is_refused_by_all_or_survives_a_restart(way: Callable[[int], 
     if -(1 << 63) < offset < one_beyond:
         assert offset == ContiguousCursor.from_token(way(offset)).resume_offset
     else:
-        with pytest.raises((ConfigError, SnapshotError), match="63 bits"):
+        with pytest.raises((ArgumentError, SnapshotError), match="63 bits"):
             way(offset)
 
 
@@ -85,6 +85,6 @@ def test_a_call_about_one_message_has_the_same_bound(method: str, offset: int) -
         getattr(dispatcher, method)(offset)
         taken = True
     except KeySharedError as error:
-        assert isinstance(error, ConfigError)
+        assert isinstance(error, ArgumentError)
         taken = False
     assert taken == (-(1 << 63) < offset < 1 << 63)

@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 from tests.model import ModelDispatcher
+from tests.properties.calls import Call, Step
 from tests.properties.driving import Fast, outcome
-from tests.properties.promises import Call, Judge, Promise, Step, Violation
-from tests.properties.schedules import FILTERS, NAMES, MakePlacement, config_rules, observe, random_world
+from tests.properties.schedules import FILTERS, NAMES, MakePlacement, observe, random_world
+from tests.properties.watch import Watch
 
 from keyshared.config import DrainUnit, Unmatched
 from keyshared.dispatcher import MemberState
 from keyshared.hashing import key_bytes, pulsar_range_hash
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, Placement
-from keyshared.ranges import HashRange, Moved
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Moved, Placement
 from keyshared.ring import HashRing
+from keyshared.testing import Promise, Violation
 
 SEEDS = range(60)
 LENGTH = 60
@@ -73,10 +74,10 @@ def compared(make: MakePlacement, seed: int, *, filters: bool) -> list[Violation
     placement = make(())
     model: Any = ModelDispatcher(placement, world.config)
     real: Any = Fast(placement, world.config)
-    judge = Judge(config_rules(world.config), placement)
+    watch = Watch(real, world.config)
     for _ in range(LENGTH):
         call = world.next_call()
-        expected, actual = outcome(model, call), outcome(real, call)
+        expected, actual = outcome(model, call), outcome(watch.recorder, call)
         assert expected == actual, f"{call}: {expected} by the model, {actual} by the real one"
         real.check_invariants()
         assert observe(model, world.offered) == observe(real, world.offered), call
@@ -84,7 +85,7 @@ def compared(make: MakePlacement, seed: int, *, filters: bool) -> list[Violation
             continue
         step = Step(call, tuple(expected), observe(model, model.offered), call.kwargs.get("now_ms", world.now))
         world.learn(step)
-        found = judge.see(step)
+        found = watch.see(step)
         if found := [each for each in found if not filters or each.promise != Promise.MINIMAL_MOVE]:
             return found
     return []

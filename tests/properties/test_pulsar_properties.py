@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from keyshared.errors import KeySharedError, NoRangeLeftError, RangeOverlapError
 from keyshared.hashing.pulsar import ring_slot
-from keyshared.placement import AutoSplit, ExclusiveRanges
-from keyshared.ranges import HashRange, Moved, RangeMap, gained, lost
+from keyshared.placement import AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap, gained, lost
 from keyshared.ring import HashRing
 
 SIZE = 16

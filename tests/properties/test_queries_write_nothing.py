@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.asking import ask_everything, questions_of
 from tests.properties.schedules import Choose
 
-from keyshared._dispatch.unit_window import UnitWindow
+from keyshared._dispatch.unit_gate import UnitGate
 from keyshared.buckets import (
     BatchLimits,
     BatchMessage,
@@ -29,14 +29,12 @@ from keyshared.buckets import (
 from keyshared.config import DrainUnit
 from keyshared.cursor import ContiguousCursor, OfferAnswer
 from keyshared.draining import DrainingHashes
-from keyshared.draintracker import DrainTracker
+from keyshared.draintracker import DrainTracker, PendingAcks
 from keyshared.effects import CursorAdvanced
 from keyshared.errors import InvariantError, KeySharedError
 from keyshared.leases import LeaseConfig, LeaseQueue
 from keyshared.offsets import OffsetIndex
-from keyshared.pendingacks import PendingAcks
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges
-from keyshared.ranges import HashRange, RangeMap
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, RangeMap
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.segments import SegmentMap, SegmentProducer, SegmentProgress
@@ -221,6 +219,11 @@ def of_a_window(window: Any) -> Mapping[str, Sequence[Any]]:
 LIMITS: dict[str, Any] = {"capacity": 6, "max_tracked": 12, "per_key": 2, "loaded_per_key": 3}
 
 
+def window_of(unit: DrainUnit) -> InFlightWindow:
+    owners = Owners()
+    return InFlightWindow(owners, gate=UnitGate(unit, owners), **LIMITS)
+
+
 def of_checkpoints(choose: Choose, step: int) -> list[Call]:
     segment, bucket = choose(range(2)), choose(range(3))
     return [
@@ -285,7 +288,7 @@ SUBJECTS = {
     ),
     "ContiguousCursor": Subject(
         ContiguousCursor,
-        inputs("append", "close", "go_on", "offer", "pass_to", "recall", "settle", "settle_many", "skip"),
+        inputs("append", "close", "offer", "pass_to", "recall", "resume_from", "settle", "settle_many", "skip"),
         of_cursor,
         {"offset": [0, 4, 9], "read_to": [None, 0, 9]},
     ),
@@ -332,8 +335,8 @@ SUBJECTS = {
         name: Subject(make, CHANGES_WINDOW, of_window, {"offset": [0, 5, 40], "key": [b"a", b"e"]}, of_a_window)
         for name, make in {
             "InFlightWindow": lambda: InFlightWindow(Owners(), **LIMITS),
-            "UnitWindow of slots": lambda: UnitWindow(Owners(), unit=DrainUnit.HASH, **LIMITS),
-            "UnitWindow of runs": lambda: UnitWindow(Owners(), unit=DrainUnit.RANGE, **LIMITS),
+            "InFlightWindow of slots": lambda: window_of(DrainUnit.HASH),
+            "InFlightWindow of runs": lambda: window_of(DrainUnit.RANGE),
         }.items()
     },
     "BucketCheckpoints": Subject(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyshared.hashing import KeyHash
-from keyshared.ranges import HashRange, Moved, RangeMap
+from keyshared.placement import HashRange, Moved, RangeMap
 
 BITS = 5
 SIZE = 1 << BITS

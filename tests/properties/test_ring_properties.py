@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from keyshared.errors import ConsumerExistsError, UnknownConsumerError
 from keyshared.hashing import XXH64_SEED_42, KeyHash, danube32
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 from keyshared.ring import HashRing
 
 BITS = 5

@@ -9,7 +9,7 @@ from tests.rollover_world import Change, Key, World, explore, merge_lowest, rebu
 
 from keyshared.buckets import BatchLimits, BucketLayout
 from keyshared.errors import KeySharedError
-from keyshared.segments import Publish, SegmentMap, SegmentProducer, SegmentProgress
+from keyshared.segments import PublishEntry, SegmentMap, SegmentProducer, SegmentProgress
 from keyshared.segments.rollover import _Reading
 
 LOW, LOW_OTHER_BUCKET, HIGH = (0, 0), (0, 40_000), (40_000, 0)
@@ -134,7 +134,7 @@ class KeepsWriting(SegmentProducer):
 
     __slots__ = ()
 
-    def update(self, segments: SegmentMap) -> list[Publish]:
+    def update(self, segments: SegmentMap) -> list[PublishEntry]:
         self._segments = segments
         return []
 
@@ -159,7 +159,7 @@ class ForgetsTheRefused(SegmentProducer):
 
     __slots__ = ()
 
-    def refused(self, segment: int, sequence_id: int) -> list[Publish]:
+    def refused(self, segment: int, sequence_id: int) -> list[PublishEntry]:
         return self.confirmed(segment, sequence_id)
 
     def check_invariants(self) -> None:

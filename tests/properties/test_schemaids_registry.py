@@ -63,6 +63,15 @@ class Registry:
             one for one in self.slots.values() if not one.deleted and slot in [used.slot for used in one.references]
         ]
 
+    def may_restore(self, one: Registration) -> bool:
+        """Whether a deleted version can come back: its schema is in the subject once, and what it uses is there."""
+        live = [other for other in self.slots.values() if not other.deleted]
+        alike = any((other.subject, other.content) == (one.subject, one.content) for other in live)
+        return not alike and {used.slot for used in one.references} <= {other.slot for other in live}
+
+    def restore(self, one: Registration) -> None:
+        self.slots[one.slot] = replace(one, deleted=False)
+
     def import_(self, new: Registration) -> None:
         assert self.mode(new.subject) is Mode.IMPORT, "not in import mode"
         assert not new.deleted, "a version cannot be registered as deleted"
@@ -103,7 +112,7 @@ class Registry:
 
 def produce(registry: Registry, draw: st.DrawFn, prefix: str) -> None:
     subject, schema = prefix + draw(st.sampled_from(TOPICS)), draw(st.sampled_from(TEXTS))
-    match draw(st.sampled_from(["post", "post", "post with reference", "delete", "delete", "level"])):
+    match draw(st.sampled_from(["post", "post", "post with reference", "delete", "delete", "restore", "level"])):
         case "post":
             registry.post(subject, schema, [])
         case "post with reference":
@@ -114,6 +123,10 @@ def produce(registry: Registry, draw: st.DrawFn, prefix: str) -> None:
             free = [slot for slot, one in registry.slots.items() if not one.deleted and not registry.users(slot)]
             if free:
                 registry.delete(*draw(st.sampled_from(free)))
+        case "restore":
+            gone = [one for one in registry.slots.values() if one.deleted and registry.may_restore(one)]
+            if gone:
+                registry.restore(draw(st.sampled_from(gone)))
         case _:
             level = draw(st.sampled_from(LEVELS))
             if registry.levels.get(subject) is not level:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from keyshared.buckets import BucketLayout
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.segments import Segment, SegmentMap
 
 BLOCKS = 32
@@ -76,7 +76,7 @@ class SegmentMachine(RuleBasedStateMachine):
     def merge(self, first: int, second: int, most: int) -> None:
         pair = [self.pick(first), self.pick(second)]
         if tuple(pair) not in {*pairwise(self.model.in_ring_order()), *pairwise(self.model.in_ring_order()[::-1])}:
-            with pytest.raises(ConfigError):
+            with pytest.raises(ArgumentError):
                 self.segments.merge(*pair)
             return
         self.segments = self.segments.merge(*pair, max_buckets=most)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.histories import HistoryJudge
 
-from keyshared.config import DispatcherConfig, OnEvict
-from keyshared.retry import Poison, RetryPolicy
+from keyshared.config import DispatcherConfig, OnEvict, Poison, RetryPolicy
 from keyshared.simulate import (
     Answer,
     Arrival,

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from tests.placements import RankedPlacement
+from tests.properties.calls import Call, Step
 from tests.properties.driving import Fast, outcome
-from tests.properties.promises import Call, Judge, Step
-from tests.properties.schedules import config_rules, observe
+from tests.properties.schedules import observe
+from tests.properties.watch import Watch
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict
-from keyshared.effects import DeadLetter, Deliver, Load
-from keyshared.retry import Poison, RetryPolicy
+from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy
+from keyshared.dispatcher import MemberState
+from keyshared.effects import BlockReason, DeadLetter, Deliver, Load
 
 CONSUMERS = ("x", "y")
 ENOUGH = 60  # calls of a fair host: three messages with every retry, load and dead letter need fewer
@@ -77,7 +78,7 @@ class Node:
     """One state of the small world."""
 
     dispatcher: Any
-    judge: Judge
+    watch: Watch
     to_offer: tuple[bytes | None, ...]
     offered: tuple[int, ...] = ()
     now: int = 0
@@ -85,9 +86,8 @@ class Node:
 
     def fork(self) -> "Node":
         """An independent state; what never changes is shared."""
-        shared = {id(value): value for value in (self.dispatcher.config, self.judge.rules)}
-        dispatcher, judge = deepcopy((self.dispatcher, self.judge), shared)
-        return Node(dispatcher, judge, self.to_offer, self.offered, self.now, self.path)
+        watch = deepcopy(self.watch, {id(self.dispatcher.config): self.dispatcher.config})
+        return Node(watch.dispatcher, watch, self.to_offer, self.offered, self.now, self.path)
 
     def advance(self, call: Call) -> "Node":
         """Make one more call, judged."""
@@ -95,9 +95,9 @@ class Node:
         if call.name == "offer":
             self.offered, self.to_offer = (*self.offered, call.args[0]), self.to_offer[1:]
         self.now = call.kwargs.get("now_ms", self.now)
-        effects = outcome(self.dispatcher, call)
+        effects = outcome(self.watch.recorder, call)
         assert not isinstance(effects, type), f"{self.path} raised {effects}"
-        found = self.judge.see(Step(call, tuple(effects), observe(self.dispatcher, self.offered), self.now))
+        found = self.watch.see(Step(call, tuple(effects), observe(self.dispatcher, self.offered), self.now))
         assert not found, f"{self.path}: {found}"
         return self
 
@@ -116,14 +116,18 @@ class Node:
         for name in CONSUMERS:
             yield from self.changes(name)
 
+    def state_of(self, name: str) -> MemberState | None:
+        consumer = self.dispatcher.stats().consumers.get(name)
+        return None if consumer is None else consumer.state
+
     def changes(self, name: str) -> Iterator[Call]:
-        member = self.judge.members.get(name)
-        if member is None:
+        state = self.state_of(name)
+        if state not in {MemberState.ACTIVE, MemberState.INACTIVE}:
             yield Call("add_consumer", (name,))
             return
         yield Call("remove_consumer", (name,))
         yield Call("remove_consumer", (name,), {"drain_ms": 5})
-        yield Call("set_inactive" if member.active else "set_active", (name,))
+        yield Call("set_inactive" if state is MemberState.ACTIVE else "set_active", (name,))
 
     def identity(self) -> str:
         return json.dumps([self.dispatcher.snapshot(), len(self.to_offer)], sort_keys=True)
@@ -144,35 +148,35 @@ def fulfil(effect: object) -> Call:
 
 def drain(node: Node) -> None:
     """A fair host gets everything settled from here: one consumer stays, obligations are met, the blocked parked."""
-    member = node.judge.members.get("x")
-    if member is None:
+    state = node.state_of("x")
+    if state not in {MemberState.ACTIVE, MemberState.INACTIVE}:
         node.advance(Call("add_consumer", ("x",)))
-    elif not member.active:
+    elif state is MemberState.INACTIVE:
         node.advance(Call("set_active", ("x",), {"resumed": True}))
     for _ in range(ENOUGH):
         if obligations := sorted(node.dispatcher.outstanding_effects(), key=lambda effect: effect.offset):
             node.advance(fulfil(obligations[0]))
-        elif node.judge.outstanding:
+        elif list(node.dispatcher.outstanding()):
             node.advance(next(way_on(node)))
         else:
             break
-    assert node.judge.outstanding == {}, f"{node.path} leaves something outstanding for ever"
+    assert list(node.dispatcher.outstanding()) == [], f"{node.path} leaves something outstanding for ever"
     assert len(node.offered) == (node.dispatcher.resume_offset or 0)
 
 
 def way_on(node: Node) -> Iterator[Call]:
     """What a fair host does when nothing is asked of it."""
-    for record in node.judge.outstanding.values():
-        if record.stage == "blocked":
-            yield Call("park", (record.offset,))
+    for message in node.dispatcher.outstanding():
+        if message.blocking is not None and message.blocking.reason is BlockReason.BLOCKED:
+            yield Call("park", (message.offset,))
     if (due := node.dispatcher.next_deadline_ms()) is not None:
         yield Call("handle_timeout", kwargs={"now_ms": max(due, node.now)})
 
 
 def explore(config: DispatcherConfig, keys: tuple[bytes | None, ...], calls: int) -> int:
     """Depth first over all inputs; how many different states there are."""
-    placement = RankedPlacement()
-    start = Node(Fast(placement, config), Judge(config_rules(config), placement), keys)
+    watch = Watch(Fast(RankedPlacement(), config), config)
+    start = Node(watch.dispatcher, watch, keys)
     for name in CONSUMERS:
         start.advance(Call("add_consumer", (name,)))
     deepest: dict[str, int] = {}  # with how many calls left a state was explored

@@ -9,7 +9,7 @@ from hypothesis import Phase, given, reject, settings
 from hypothesis import strategies as st
 from tests.work import work_of
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.subjects import NameIssue, NamePattern, NameProblem, NameTranslation, ParsedName, ResolvedNames
 
 FIELDS = ("p", "q", "r")
@@ -101,7 +101,7 @@ def check_values(spec: Spec, values: dict[str, str], which: int, kind: type[Name
     suffix = pattern.suffixes[which % len(pattern.suffixes)]
     values = {field: values[field] for field in spec.fields}
     if not all(spec.allowed(*pair) for pair in values.items()):
-        with pytest.raises(ConfigError):
+        with pytest.raises(ArgumentError):
             pattern.format(values, suffix)
         return
     answer = pattern.parse(pattern.format(values, suffix))
@@ -137,7 +137,7 @@ def check_way_back(
     try:
         way = kind(source, target, defaults=added)
         back = kind(target, source, defaults=dropped) if way.is_injective else None
-    except ConfigError:
+    except ArgumentError:
         reject()
     subjects = [
         source.format({field: values[field] for field in here.fields}, "-value")
@@ -261,5 +261,5 @@ def test_a_translation_with_a_fault_fails(broken: type[NameTranslation]) -> None
     check: Callable[[], None] = QUICK(
         given(*pairs)(lambda here, there, fresh, defaults: check_way_back(here, there, fresh, defaults, broken))
     )
-    with pytest.raises((AssertionError, ConfigError)):
+    with pytest.raises((AssertionError, ArgumentError)):
         check()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyshared.buckets import BucketLayout
-from keyshared.errors import ConfigError, MisuseError
+from keyshared.errors import ArgumentError, MisuseError
 from keyshared.segments import (
     AutoScale,
     Decision,
@@ -370,7 +370,7 @@ def test_a_decision_becomes_the_next_map() -> None:
     assert segments is apply_decision(segments, NoAction((NO, NO, NO)), POLICY)
     with pytest.raises(MisuseError):
         apply_decision(segments.split(1), Split(1, Reason.MSG_IN), POLICY)
-    with pytest.raises(ConfigError, match="one that decide"):
+    with pytest.raises(ArgumentError, match="one that decide"):
         apply_decision(segments, "split", POLICY)  # type: ignore[arg-type]  # on purpose
 
 
@@ -432,13 +432,13 @@ def test_steady_traffic_comes_to_rest_and_no_consumer_loses_its_bucket(
     ids=str,
 )
 def test_a_policy_that_can_never_work_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         AutoScale(**fields)
 
 
 def test_thresholds_that_would_let_a_topic_swing_are_refused_by_name() -> None:
     assert AutoScale(merge=Rates(1_000, 25_000_000, 5_000, 5)).merge.bytes_in == 25_000_000  # half of it is far enough
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ArgumentError) as refused:
         AutoScale(merge=Rates(1_000, 25_000_001, 5_000, 5))
 
     told = "merge.bytes_in is 25000001; it must be at most half of split.bytes_in, which is 50000000, or two quiet"
@@ -448,13 +448,13 @@ def test_thresholds_that_would_let_a_topic_swing_are_refused_by_name() -> None:
 
 @pytest.mark.parametrize("rate", [-1, float("nan"), float("inf"), True, "1", None])
 def test_a_rate_is_a_finite_number(rate: Any) -> None:
-    with pytest.raises(ConfigError, match="bytes_in is"):
+    with pytest.raises(ArgumentError, match="bytes_in is"):
         Rates(bytes_in=rate)
 
 
 @pytest.mark.parametrize("fields", [(None, 0), (Rates(), 1.5), (Rates(), True)])
 def test_a_load_is_rates_and_an_instant(fields: Any) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         SegmentLoad(*fields)
 
 
@@ -472,5 +472,5 @@ def test_a_load_is_rates_and_an_instant(fields: Any) -> None:
 )
 def test_a_question_that_makes_no_sense_is_refused(changed: dict[str, Any]) -> None:
     arguments: dict[str, Any] = {"segments": topic(1), "loads": {}, "consumers": {}, "policy": POLICY, "now_ms": NOW}
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         decide(**{**arguments, **changed})

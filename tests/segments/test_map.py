@@ -11,13 +11,13 @@ import pytest
 
 from keyshared.buckets import BucketLayout
 from keyshared.errors import (
-    ConfigError,
+    ArgumentError,
     InvariantError,
     SegmentSealedError,
     SnapshotError,
     UnknownSegmentError,
 )
-from keyshared.ranges import HashRange
+from keyshared.placement import HashRange
 from keyshared.segments import Location, Segment, SegmentMap, SegmentStats, assign_round_robin, buckets_for_budget
 
 ONE = BucketLayout.equal_width(1)
@@ -68,12 +68,12 @@ def test_a_split_may_be_anywhere_and_with_any_buckets() -> None:
 
 @pytest.mark.parametrize("at", [0, 65_536, -1, 1.5, True])
 def test_a_split_point_lies_inside(at: Any) -> None:
-    with pytest.raises(ConfigError, match="inside the segment"):
+    with pytest.raises(ArgumentError, match="inside the segment"):
         SegmentMap.equal_width().split(0, at=at)
 
 
 def test_a_segment_of_one_hash_cannot_be_split() -> None:
-    with pytest.raises(ConfigError, match="at least two hashes"):
+    with pytest.raises(ArgumentError, match="at least two hashes"):
         SegmentMap.equal_width().split(0, at=1).split(1)
 
 
@@ -97,7 +97,7 @@ def test_a_merge_clamps_the_buckets_but_not_a_layout_that_is_given() -> None:
 @pytest.mark.parametrize(("first", "second"), [(0, 2), (0, 0), (2, 0)])
 def test_only_neighbours_merge(first: int, second: int) -> None:
     # the ring has a seam: 0 and 2 meet at hash 0, but no half-open range covers both
-    with pytest.raises(ConfigError, match="be a neighbour of segment"):
+    with pytest.raises(ArgumentError, match="be a neighbour of segment"):
         SegmentMap.equal_width(3).merge(first, second)
 
 
@@ -110,7 +110,7 @@ def test_a_rebucketing_keeps_the_range_and_leaves_the_old_layout_alone() -> None
 
 
 def test_a_rebucketing_must_change_something() -> None:
-    with pytest.raises(ConfigError, match="must differ from the one"):
+    with pytest.raises(ArgumentError, match="must differ from the one"):
         SegmentMap.equal_width().rebucket(0, FOUR)
 
 
@@ -175,9 +175,9 @@ def test_every_hash_has_one_segment_and_one_bucket() -> None:
 
 @pytest.mark.parametrize("segment_hash", [-1, 65_536, 1.0, True, None])
 def test_a_hash_off_the_ring_has_no_segment(segment_hash: Any) -> None:
-    with pytest.raises(ConfigError, match="segment hash is"):
+    with pytest.raises(ArgumentError, match="segment hash is"):
         SegmentMap.equal_width().locate(segment_hash, 0)
-    with pytest.raises(ConfigError, match="bucket hash is"):
+    with pytest.raises(ArgumentError, match="bucket hash is"):
         SegmentMap.equal_width().locate(0, segment_hash)
 
 
@@ -218,9 +218,9 @@ def test_a_pruned_segment_holds_nobody_up() -> None:
 def test_only_the_oldest_sealed_segment_is_pruned() -> None:
     segments = SegmentMap.equal_width().split(0).split(1)
 
-    with pytest.raises(ConfigError, match=r"prune \(0,\) first"):
+    with pytest.raises(ArgumentError, match=r"prune \(0,\) first"):
         segments.prune(1)
-    with pytest.raises(ConfigError, match="be sealed"):
+    with pytest.raises(ArgumentError, match="be sealed"):
         segments.prune(2)
 
 
@@ -241,19 +241,19 @@ def test_segments_are_dealt_out_by_range_and_name() -> None:
 
 @pytest.mark.parametrize("consumers", [["a", "a"], [""], [1], [None]])
 def test_consumers_have_names_of_their_own(consumers: Any) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         assign_round_robin(SegmentMap.equal_width(), consumers)
 
 
 @pytest.mark.parametrize(("budget", "segments"), [(0, 1), (1, 0), (1.0, 1), (True, 1), (4, None)])
 def test_a_budget_is_a_number_of_buckets(budget: Any, segments: Any) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         buckets_for_budget(budget, segments)
 
 
 @pytest.mark.parametrize("n", [0, 65_537, 1.0, True])
 def test_a_topic_has_at_least_one_segment_and_at_most_one_per_hash(n: Any) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         SegmentMap.equal_width(n)
 
 
@@ -317,7 +317,7 @@ BAD_SEGMENTS: list[tuple[list[Any], str]] = [
 
 @pytest.mark.parametrize(("segments", "why"), BAD_SEGMENTS, ids=range(len(BAD_SEGMENTS)))
 def test_segments_that_do_not_fit_together_are_refused(segments: list[Any], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ArgumentError, match=why):
         SegmentMap(segments)
 
 
@@ -325,7 +325,7 @@ def test_segments_that_do_not_fit_together_are_refused(segments: list[Any], why:
 def test_the_counters_of_a_map_are_not_behind_its_segments(counts: dict[str, Any]) -> None:
     segments = SegmentMap.equal_width().rebucket(0, EIGHT)
 
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         SegmentMap(segments.segments, **counts)
 
 

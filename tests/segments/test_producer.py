@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from keyshared.buckets import BatchLimits, BatchMessage, BatchStats, BucketLayout
-from keyshared.errors import ClockError, ConfigError, InvariantError, SequenceOrderError
-from keyshared.segments import Publish, SegmentMap, SegmentProducer
+from keyshared.errors import ArgumentError, ClockError, InvariantError, SequenceOrderError
+from keyshared.segments import PublishEntry, SegmentMap, SegmentProducer
 
 WHOLE = SegmentMap.equal_width()
 HALVES = WHOLE.split(0)
@@ -18,7 +18,7 @@ def message(sequence_id: int, segment_hash: int = LOW, bucket_hash: int = 0) -> 
     return BatchMessage(sequence_id, f"m{sequence_id}", 1, bucket_hash, segment_hash)
 
 
-def shape(publishes: list[Publish]) -> list[tuple[int, list[int]]]:
+def shape(publishes: list[PublishEntry]) -> list[tuple[int, list[int]]]:
     return [(publish.segment, [m.sequence_id for m in publish.entry.messages]) for publish in publishes]
 
 
@@ -180,7 +180,7 @@ def test_the_figures_survive_a_rollover() -> None:
 def test_bad_messages_change_nothing() -> None:
     producer = sent(SINGLE, LOW)
     for bad in (None, message(1, 65_536), message(1, -1), message(1, LOW, 65_536)):
-        with pytest.raises(ConfigError):
+        with pytest.raises(ArgumentError):
             producer.send(bad, now_ms=9)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(SequenceOrderError, match="after 0"):
         producer.send(message(0), now_ms=9)
@@ -192,14 +192,14 @@ def test_bad_messages_change_nothing() -> None:
 
 @pytest.mark.parametrize("arguments", [(None,), (WHOLE, 1_000)])
 def test_a_producer_has_a_map_and_limits(arguments: Any) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         SegmentProducer(*arguments)
 
 
 def test_a_newer_map_is_a_map_of_the_same_topic() -> None:
     producer = sent(SINGLE, LOW)
     for bad in (None, SegmentMap.equal_width(2).split(0)):
-        with pytest.raises(ConfigError):
+        with pytest.raises(ArgumentError):
             producer.update(bad)  # type: ignore[arg-type]  # on purpose
     assert WHOLE is producer.segments
 

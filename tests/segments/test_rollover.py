@@ -8,7 +8,7 @@ import pytest
 from keyshared.buckets import BucketLayout
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import (
-    ConfigError,
+    ArgumentError,
     InvariantError,
     OffsetOrderError,
     SegmentOrderError,
@@ -180,9 +180,9 @@ def test_a_first_offset_is_an_int() -> None:
     progress = SegmentProgress(WHOLE)
     with pytest.raises(OffsetOrderError):
         progress.offer(0, "0", 0, 0)  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         progress.offer(0, 1 << 300, 0, 65_535)
-    with pytest.raises(ConfigError, match="bound of an entry"):
+    with pytest.raises(ArgumentError, match="bound of an entry"):
         progress.offer(0, 0, 0, None)  # type: ignore[arg-type]  # on purpose
     assert (0,) == progress.offer(0, 0, 0, 0)
 
@@ -199,9 +199,9 @@ def test_unknown_segments_and_buckets_are_refused() -> None:
         with pytest.raises(UnknownSegmentError):
             question()
     for bucket in (4, -1, True):
-        with pytest.raises(ConfigError, match="bucket is"):
+        with pytest.raises(ArgumentError, match="bucket is"):
             progress.settle(0, bucket, 3)
-        with pytest.raises(ConfigError, match="bucket is"):
+        with pytest.raises(ArgumentError, match="bucket is"):
             progress.resume_offset(0, bucket)
 
 
@@ -222,19 +222,19 @@ def test_a_restart_goes_on_after_what_was_drained() -> None:
 
 @pytest.mark.parametrize("drained", [[2], [1], [0, 3], [0, 77], [-1], ["0"]])
 def test_what_was_drained_is_sealed_and_has_its_ancestors_with_it(drained: list[int]) -> None:
-    with pytest.raises(ConfigError, match="drained is"):
+    with pytest.raises(ArgumentError, match="drained is"):
         SegmentProgress(HALVES.split(1), drained=drained)
 
 
 def test_a_map_is_a_map_of_the_same_topic() -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         SegmentProgress(None)  # type: ignore[arg-type]  # on purpose
     progress = after_split()
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         progress.update(None)  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ConfigError, match="of one topic"):
+    with pytest.raises(ArgumentError, match="of one topic"):
         progress.update(SegmentMap.equal_width(3).split(0).split(1))
-    with pytest.raises(ConfigError, match="be a SegmentMap"):
+    with pytest.raises(ArgumentError, match="be a SegmentMap"):
         HALVES.supersedes(None)  # type: ignore[arg-type]  # on purpose
     assert HALVES is progress.segments
 
@@ -307,7 +307,7 @@ def test_a_checkpoint_fits_a_newer_map() -> None:
 
 
 def test_a_token_may_be_too_small_for_a_position() -> None:
-    with pytest.raises(ConfigError, match="max_bytes"):
+    with pytest.raises(ArgumentError, match="max_bytes"):
         halfway().snapshot(3)
 
 
@@ -349,7 +349,7 @@ def test_a_forged_checkpoint_is_refused(changed: dict[str, Any]) -> None:
 def test_a_checkpoint_is_a_mapping_and_needs_a_map() -> None:
     with pytest.raises(SnapshotError):
         SegmentProgress.restore(None, HALVES)
-    with pytest.raises(ConfigError, match="be a SegmentMap"):
+    with pytest.raises(ArgumentError, match="be a SegmentMap"):
         SegmentProgress.restore(halfway().snapshot(), None)  # type: ignore[arg-type]  # on purpose
 
 

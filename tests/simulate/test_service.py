@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 from xxhash import xxh64
 
-from keyshared.errors import ConfigError, KeyTypeError
+from keyshared.errors import ArgumentError, ConfigError, KeyTypeError
 from keyshared.simulate import Answer, FailFirst, Fixed, PerMessage, Poisoned, Sampled, SampledAnswers, Scaled
 from keyshared.simulate.service import draw
 
@@ -18,7 +18,7 @@ def test_a_message_without_a_service_time_of_its_own_takes_the_default() -> None
 
 
 def test_a_message_without_a_service_time_is_refused_if_there_is_no_default() -> None:
-    with pytest.raises(ConfigError, match="offset 3"):
+    with pytest.raises(ArgumentError, match="offset 3"):
         PerMessage().duration_ms(3, 1, None)
 
 

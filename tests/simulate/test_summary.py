@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.config import DispatcherConfig
-from keyshared.errors import ConfigError
-from keyshared.retry import RetryPolicy
+from keyshared.config import DispatcherConfig, RetryPolicy
+from keyshared.errors import ArgumentError
 from keyshared.simulate import (
     Arrival,
     ConsumerPlan,
@@ -79,7 +78,7 @@ def test_a_tally_of_nothing_is_all_zero() -> None:
     ("points", "hottest", "parameter"), [(0, 1, "points"), (1, -1, "hottest"), (True, 1, "points")]
 )
 def test_sizes_that_can_never_work_are_refused(points: int, hottest: int, parameter: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         Tally(points=points, hottest=hottest)
     assert parameter == caught.value.parameter
 

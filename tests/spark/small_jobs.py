@@ -11,11 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared import HashRing
 from keyshared import spark as ks
 from keyshared.buckets import BucketLayout, BucketPlacement
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.copyflags import COPY_FLAGS_HEADER
 from keyshared.distribution import DistributionTree
 from keyshared.hashing import MURMUR3_32
-from keyshared.retry import RetryPolicy
 from keyshared.simulate import Answer, ConsumerPlan, Crash, Fixed, Join, PerMessage, Plan, SampledAnswers
 from keyshared.spark.logs.source import log_columns
 

@@ -12,9 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from tests.command_logs import lag_of, ring, written_log
 from tests.spark.small_jobs import RING, messages
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.journal import Command
-from keyshared.retry import Poison, RetryPolicy
 from keyshared.spark.columns.colocation import colocate
 from keyshared.spark.streams.dispatch import COMMAND_SCHEMA, OUTCOME_SCHEMA, STATE_STORE, stream_dispatch
 

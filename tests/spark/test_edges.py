@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from keyshared.buckets import BucketLayout, BucketPlacement
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.ring import HashRing
 from keyshared.simulate import ConsumerPlan, Fixed, Plan
 from keyshared.testing import Guarantees
@@ -94,13 +94,13 @@ JOBS: dict[str, Callable[["DataFrame"], object]] = {
 
 @pytest.mark.parametrize("job", JOBS)
 def test_a_number_is_no_key_of_any_job(spark: "SparkSession", job: str) -> None:
-    with pytest.raises(ConfigError, match=r"key.*(string|binary).*(bigint|long)"):
+    with pytest.raises(ArgumentError, match=r"key.*(string|binary).*(bigint|long)"):
         JOBS[job](of_numbers(spark))
 
 
 @pytest.mark.parametrize("job", sorted({*JOBS} - {"audit"}))  # columns of a history that may be null may be missing
 def test_a_missing_key_column_is_missed_by_every_job(spark: "SparkSession", job: str) -> None:
-    with pytest.raises(ConfigError, match="'key'; it must be a column of the frame"):
+    with pytest.raises(ArgumentError, match="'key'; it must be a column of the frame"):
         JOBS[job](of_numbers(spark).drop("key"))
 
 

@@ -16,8 +16,7 @@ from keyshared.buckets import BucketLayout, BucketPlacement, key_halves
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import DistributionTree
 from keyshared.hashing import MURMUR3_32, XXH64_SEED_42, KeyHash
-from keyshared.placement import AutoSplit
-from keyshared.ranges import RangeMap
+from keyshared.placement import AutoSplit, RangeMap
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")

@@ -12,7 +12,7 @@ from tests.spark.replays.test_replay_report import report as full
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
-from keyshared.errors import ConfigError  # noqa: E402 - as above
+from keyshared.errors import ArgumentError  # noqa: E402 - as above
 from keyshared.simulate import ConsumerPlan, Fixed, Join, Leave, Plan, SetWeight  # noqa: E402 - as above
 from keyshared.spark.audits.audit import audit  # noqa: E402 - as above
 from keyshared.spark.replays.replay import Replay, replay  # noqa: E402 - as above
@@ -122,7 +122,7 @@ def test_a_report_that_cannot_be_is_refused_before_the_replay_runs(
     spark: "SparkSession", tmp_path: Path, options: dict[str, object], parameter: str
 ) -> None:
     never = Replay(spark.range(1).select(F.raise_error(F.lit("a job was started")).alias("deliveries")), PLAN)
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ArgumentError) as raised:
         never.report(**{"path": tmp_path / "page.html", **options})  # type: ignore[arg-type]  # wrong on purpose
     assert parameter == raised.value.parameter
     assert [] == list(tmp_path.iterdir())
@@ -151,7 +151,7 @@ def test_plans_without_summaries_or_names_are_refused(spark: "SparkSession", rep
         (replayed.summaries, {"a": PLAN}, "column"),
         (spark.range(1), {}, "plans"),
     ):
-        with pytest.raises(ConfigError) as raised:
+        with pytest.raises(ArgumentError) as raised:
             what_if_report(summaries, plans, title="t", source="s", hottest=1)
         assert parameter == raised.value.parameter
 
@@ -177,7 +177,7 @@ def test_the_page_of_an_audit_names_what_was_broken_where_and_shows_proofs(
     path = tmp_path / "audit.html"
     with audit(history(spark), Guarantees(promises={"one-holder", "fence"}), partitions=1) as found:
         found.report(path, title="Audit", about="a log", proofs=1)
-        with pytest.raises(ConfigError, match="proofs is -1"):
+        with pytest.raises(ArgumentError, match="proofs is -1"):
             found.report(path, proofs=-1)
     text = text_of(path)
     assert "Audit\na log\n2 violations\n" in text

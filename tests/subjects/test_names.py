@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.work import work_of
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.subjects import Collision, NameIssue, NamePattern, NameProblem, NameTranslation, ParsedName
 
 FOUR = "{tenant}-{instance}-{environment}-{topic}"
@@ -108,13 +108,13 @@ def test_constants_need_not_be_given_to_format() -> None:
     ],
 )
 def test_what_cannot_be_read_back_is_not_written(values: dict[str, Any], suffix: str, parameter: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ArgumentError) as raised:
         NamePattern("{tenant}-{topic}").format(values, suffix)
     assert parameter == raised.value.parameter
 
 
 def test_a_value_that_is_not_known_is_not_written() -> None:
-    with pytest.raises(ConfigError, match=r"be one of \('dev', 'prod'\)"):
+    with pytest.raises(ArgumentError, match=r"be one of \('dev', 'prod'\)"):
         NamePattern("{env}", known={"env": ["dev", "prod"]}).format({"env": "test"})
 
 
@@ -140,7 +140,7 @@ def test_a_value_that_is_not_known_is_not_written() -> None:
     ],
 )
 def test_a_pattern_that_can_never_work_is_refused(text: Any, options: dict[str, Any], parameter: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ArgumentError) as raised:
         NamePattern(text, **options)
     assert parameter == raised.value.parameter
 
@@ -153,18 +153,18 @@ def test_a_pattern_tells_what_it_was_made_of() -> None:
 
 @pytest.mark.parametrize("text", ["", "[a|b", "[a||b]", "[a|b]-", "a b", "{a}-b"])
 def test_brackets_hold_names_only(text: str) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         NamePattern.from_brackets(text)
 
 
 def test_a_separator_is_not_empty() -> None:
-    with pytest.raises(ConfigError, match="separator"):
+    with pytest.raises(ArgumentError, match="separator"):
         NamePattern.from_brackets("[a|b]", separator="")
 
 
 @pytest.mark.parametrize("name", ["", 7, None, b"a-b"])
 def test_only_texts_are_names(name: Any) -> None:
-    with pytest.raises(ConfigError, match="name"):
+    with pytest.raises(ArgumentError, match="name"):
         NamePattern("{a}").parse(name)
 
 
@@ -187,9 +187,9 @@ def test_a_field_that_is_added_has_the_default_or_the_constant_of_the_target() -
     source, target = NamePattern("{topic}"), NamePattern("{site}-{topic}")
     assert "eu-t" == NameTranslation(source, target, defaults={"site": "eu"}).translate("t")
     assert "us-t" == NameTranslation(source, NamePattern("{site}-{topic}", known={"site": "us"})).translate("t")
-    with pytest.raises(ConfigError, match="site"):
+    with pytest.raises(ArgumentError, match="site"):
         NameTranslation(source, target)
-    with pytest.raises(ConfigError, match="site"):
+    with pytest.raises(ArgumentError, match="site"):
         NameTranslation(source, NamePattern("{site}-{topic}", known={"site": ["eu", "us"]}))
 
 
@@ -209,7 +209,7 @@ def test_a_field_that_is_added_has_the_default_or_the_constant_of_the_target() -
 def test_a_translation_that_can_never_work_is_refused(
     source: Any, target: Any, defaults: dict[str, Any], parameter: str
 ) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ArgumentError) as raised:
         NameTranslation(source, target, defaults=defaults)
     assert parameter == raised.value.parameter
 
@@ -240,7 +240,7 @@ def test_a_dropped_field_makes_collisions_possible_unless_it_is_constant() -> No
     fixed = NameTranslation(NamePattern("{tenant}-{instance}-{topic}", known={"instance": "eu"}), target)
     assert (("instance",), False, True) == (loose.dropped, loose.is_injective, fixed.is_injective)
     assert "a-eu-t" == fixed.inverse().translate("a-t")
-    with pytest.raises(ConfigError, match="instance"):
+    with pytest.raises(ArgumentError, match="instance"):
         loose.inverse()
     assert "a-us-t" == loose.inverse(defaults={"instance": "us"}).translate("a-t")
 
@@ -255,7 +255,7 @@ def test_names_that_collide_are_not_translated_and_the_others_are() -> None:
 
 @pytest.mark.parametrize("names", ["abc", b"xyz", 7, ["a", ""], ["a", None]])
 def test_a_set_of_names_holds_texts(names: Any) -> None:
-    with pytest.raises(ConfigError, match="names"):
+    with pytest.raises(ArgumentError, match="names"):
         NameTranslation(NamePattern("{a}"), NamePattern("{a}")).resolve(names)
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.subjects import (
     Clash,
     ClashReason,
@@ -142,6 +142,30 @@ def test_a_schema_that_was_deleted_and_came_again_repeats_its_history() -> None:
     ) == steps
 
 
+def test_a_schema_whose_first_version_was_brought_back_repeats_its_history_and_is_there_once() -> None:
+    """A registry with a live version makes no second one: the deleted version comes and goes first."""
+    again = replace(ORDERS, version=2, deleted=True)
+    steps = SCHEMAS.propose("c2", view(ORDERS, again), view()).steps
+    there = replace(ORDERS_THERE, version=2)
+    assert (Register(there), SoftDelete("t-orders-value", 2), Register(ORDERS_THERE)) == steps
+
+
+def test_a_first_version_waits_while_the_second_one_cannot_be_deleted() -> None:
+    again = replace(ORDERS, version=2, deleted=True)
+    user = replace(BILLS_THERE, subject="x-local-value", references=[Reference("o", "t-orders-value", 2)])
+    there = view(replace(ORDERS_THERE, version=2), user)
+    plan = SCHEMAS.propose("c2", view(ORDERS, again), there)
+    held = (HeldStep(Register(ORDERS_THERE), behind=again), HeldStep(SoftDelete("t-orders-value", 2), behind=user))
+    assert ((), held) == (plan.steps, plan.held)
+
+
+def test_a_deleted_version_is_not_made_beside_a_live_one() -> None:
+    again = replace(ORDERS, version=2, deleted=True)
+    plan = SCHEMAS.propose("c2", view(ORDERS, again), view(ORDERS_THERE))
+    clash = Clash(ClashReason.OTHER_VERSION, (ORDERS_THERE,))
+    assert ((), (Conflict(again, "t-orders-value", (clash,)),)) == (plan.steps, plan.conflicts)
+
+
 def test_levels_travel_with_their_subjects() -> None:
     here = view(ORDERS, t_eu_orders_value=Compatibility.FULL, t_eu_bills_key=Compatibility.NONE, odd=Compatibility.NONE)
     there = view(ORDERS_THERE, t_orders_value=Compatibility.BACKWARD, modes={})
@@ -252,7 +276,7 @@ def test_a_history_that_no_registry_should_have_gets_the_plain_order() -> None:
 
 def test_schemas_that_use_each_other_in_a_circle_are_refused() -> None:
     one = replace(ORDERS, references=[Reference("b", BILLS.subject, 1)])
-    with pytest.raises(ConfigError, match="circle"):
+    with pytest.raises(ArgumentError, match="circle"):
         SCHEMAS.propose("c2", view(one, BILLS), view())
 
 
@@ -260,7 +284,7 @@ def test_only_the_primary_distributes() -> None:
     assert ("c1", ("c2",), ()) == (SCHEMAS.primary, SCHEMAS.targets("c1"), SCHEMAS.targets("c2"))
     assert "t-orders-value" == SCHEMAS.translation("c2").translate("t-eu-orders-value")
     for cluster in ("c1", "c3"):
-        with pytest.raises(ConfigError, match="target"):
+        with pytest.raises(ArgumentError, match="target"):
             SCHEMAS.propose(cluster, view(), view())
 
 
@@ -274,7 +298,7 @@ def test_fields_that_a_target_adds_have_the_defaults_of_that_target() -> None:
     ("primary", "defaults"), [("c3", {}), ("c1", {"c1": {}}), ("c1", {"c3": {}}), ("c2", {})], ids=str
 )
 def test_a_distribution_that_can_never_work_is_refused(primary: str, defaults: dict[str, dict[str, str]]) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         SchemaDistribution(primary, {"c1": HERE, "c2": THERE}, defaults=defaults)
 
 
@@ -282,7 +306,7 @@ def test_a_distribution_that_can_never_work_is_refused(primary: str, defaults: d
 def test_only_views_are_compared(which: int) -> None:
     views: list[Any] = [view(), view()]
     views[which] = {}
-    with pytest.raises(ConfigError, match="RegistryView"):
+    with pytest.raises(ArgumentError, match="RegistryView"):
         SCHEMAS.propose("c2", *views)
 
 
@@ -304,13 +328,13 @@ def test_only_views_are_compared(which: int) -> None:
     ids=str,
 )
 def test_a_registration_that_no_registry_has_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(change))):
+    with pytest.raises(ArgumentError, match=next(iter(change))):
         replace(ORDERS, **change)
 
 
 @pytest.mark.parametrize("arguments", [("", "s", 1), ("n", "", 1), ("n", "s", 0)], ids=str)
 def test_a_reference_that_no_registry_has_is_refused(arguments: tuple[str, str, int]) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         Reference(*arguments)
 
 
@@ -327,7 +351,7 @@ def test_a_reference_that_no_registry_has_is_refused(arguments: tuple[str, str, 
     ids=str,
 )
 def test_a_view_that_contradicts_itself_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         RegistryView(**options)
 
 

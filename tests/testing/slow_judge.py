@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from tests.testing.slow_turns import SlowTurns
+
 from keyshared.testing.guarantees import Guarantees, Promise
 from keyshared.testing.history import (
     Acked,
@@ -63,6 +65,13 @@ class Message:
     held: Held | None = None
     has_late_ack: bool = False
     other_keys: bool = False  # told of before it was told what was published
+    told_in: int = 0  # the row that tells of it first
+    failures: int = 0
+
+    @property
+    def is_kept_back(self) -> bool:
+        own_way = {HoldReason.RETRY, HoldReason.SPILLED, HoldReason.LOADING}
+        return self.held is not None and self.held.reason not in own_way
 
     def is_surely(self, *states: str) -> bool:
         return self.can_be <= set(states)
@@ -121,20 +130,28 @@ class SlowJudge:
         self.went_to: dict[bytes, tuple[int, str]] = {}
         self.ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
         self.looked_ms: int | None = None
+        self.turns = SlowTurns(self)
 
     # --- one row ------------------------------------------------------------------------------------------------
 
     def take(self, happening: Happening) -> set[Promise]:
         if happening.at_ms is not None and (self.now is None or happening.at_ms > self.now):
             self.now = happening.at_ms
+        open_before = self.turns.surely_open()
         for message in self.outstanding.values():
             if message.due_ms is not None and self.now is not None and self.now >= message.due_ms:
                 message.due_ms = None
                 if OPEN in message.can_be:
                     message.can_be |= {EXPIRED}
                     message.came_back = True
+        self.turns.note_ends(open_before)
         broken = set(self.judged(happening))
+        if isinstance(happening, Delivered) and self.turns.pass_over(happening):
+            broken.add(Promise.FAIRNESS)
+        open_before = self.turns.surely_open()
         self.apply(happening)
+        self.turns.note_ends(open_before)
+        self.turns.look(happening)
         self.history.append(happening)
         broken |= set(self.overdue())
         return broken
@@ -282,8 +299,15 @@ class SlowJudge:
         if happening.attempt is not None and last is not None and happening.attempt <= last:
             yield Promise.FENCE
 
+        if message is not None and self.is_spent(message):
+            yield Promise.ATTEMPTS
+
         if self.log_is_told and (is_over or (message is not None and message.own_key != happening.key)):
             yield Promise.NO_LOSS
+
+    def is_spent(self, message: Message) -> bool:
+        most = self.claims.max_attempts
+        return most is not None and message.failures >= most and not message.is_kept_back
 
     def place_of_a_delivery(self, happening: Delivered) -> Iterator[Promise]:
         consumer = happening.consumer
@@ -424,6 +448,9 @@ class SlowJudge:
             yield Promise.SAFE_CURSOR
 
     def quiet(self, happening: Quiet | AtRest) -> Iterator[Promise]:
+        waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED) and each.held is None]
+        if isinstance(happening, AtRest) and any(self.is_spent(each) for each in waiting):
+            yield Promise.ATTEMPTS
         if not self.log_is_told:
             return
         if self.claims.cursor_keeps_up and self.cursor_lags():
@@ -549,13 +576,15 @@ class SlowJudge:
 
     def apply(self, happening: Happening) -> None:  # noqa: C901, PLR0912, PLR0915  # one case for each kind
         message = self.outstanding.get(getattr(happening, "offset", -1))
+        if message is not None and message.is_kept_back and isinstance(happening, Held | Freed | Delivered):
+            message.failures = 0
         match happening:
             case Published(offset=offset, key=key):
                 self.unpublished = {other for other in self.unpublished if other > offset}
                 if message is not None:
                     message.is_published, message.own_key, message.other_keys = True, key, False
                 elif offset not in self.done:
-                    self.outstanding[offset] = Message(offset, key, {WAITS}, True, key)
+                    self.outstanding[offset] = Message(offset, key, {WAITS}, True, key, told_in=len(self.history))
                 self.published.append(offset)
                 self.told.add(offset)
             case Delivered():
@@ -610,7 +639,9 @@ class SlowJudge:
         if message is None:
             if self.is_over(offset):
                 return
-            message = self.outstanding[offset] = Message(offset, happening.key, set(), False, happening.key)
+            message = self.outstanding[offset] = Message(
+                offset, happening.key, set(), False, happening.key, told_in=len(self.history)
+            )
             self.not_published_yet(offset)
         elif not self.log_is_told and message.key != happening.key:
             message.other_keys = True
@@ -653,6 +684,7 @@ class SlowJudge:
 
     def end(self, message: Message, happening: Nacked | Expired | Released) -> None:
         if self.names(message, happening) == "last":
+            message.failures += message.is_surely(OPEN) and not isinstance(happening, Released)
             self.give_back(message)
 
     def give_back(self, message: Message) -> None:

@@ -14,15 +14,17 @@ from keyshared.testing import Guarantees, GuaranteesError, HistoryError, Promise
         ({"per_consumer": -1}, "per_consumer is -1; it must be an int of at least 0, or None"),
         ({"window": 1.0}, "window is 1.0; it must be an int of at least 1, or None"),
         ({"max_tracked": "5"}, "max_tracked is '5'; it must be an int of at least 1, or None"),
+        ({"fairness": -1}, "fairness is -1; it must be an int of at least 0, or None"),
+        ({"max_attempts": 0}, "max_attempts is 0; it must be an int of at least 1, or None"),
         ({"ack_timeout_ms": 0}, "ack_timeout_ms is 0; it must be an int of at least 1, or None"),
         ({"progress_ms": -1}, "progress_ms is -1; it must be an int of at least 0, or None"),
-        ({"total_order": 1}, "total_order is 1; it must be True or False"),
+        ({"total_order": 1}, "total_order is 1; it must be a bool"),
         ({"unit_of": 5}, "unit_of is 5; it must be a function of a key, or None"),
         (
             {"unit_of": len, "total_order": True},
             f"unit_of is {len!r}; it must be None with total_order, where everything is one unit",
         ),
-        ({"may_drop": None}, "may_drop is None; it must be True or False"),
+        ({"may_drop": None}, "may_drop is None; it must be a bool"),
     ],
 )
 def test_a_guarantee_that_makes_no_sense_is_refused(claims: dict[str, Any], text: str) -> None:

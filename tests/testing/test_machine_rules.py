@@ -30,7 +30,7 @@ from keyshared.testing.history import (
     Released,
 )
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
-from keyshared.testing.steps import Join
+from keyshared.testing.steps import Connect
 
 
 class CursorOnlyDriver(SmallDriver):
@@ -123,7 +123,7 @@ def test_a_consumer_joins_once() -> None:
     machine.connect("c1", ())
     assert {"c1": ("a",)} == machine.bench.members
     assert [Connected(consumer="c1", at_ms=0)] == told(machine, Connected)
-    assert [Join("c1", ("a",))] == machine.bench.taken
+    assert [Connect("c1", ("a",))] == machine.bench.taken
 
 
 def test_a_consumer_that_leaves_is_gone_and_what_it_had_is_over() -> None:

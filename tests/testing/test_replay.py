@@ -12,14 +12,14 @@ from tests.properties.kit.test_kit_finds_faults import OneLoopBroker
 from keyshared.testing import Driver, Guarantees, Promise, check_history
 from keyshared.testing.driver import AnyDriver
 from keyshared.testing.history import Acked, AtRest, Connected, Delivered, Gone, Happening, Nacked, Published
-from keyshared.testing.replay import Replay, run_schedule, shorten
+from keyshared.testing.replay import ScheduleRun, run_schedule, shorten
 from keyshared.testing.steps import (
     Ack,
     AckLate,
+    Connect,
+    Disconnect,
     Fail,
     Flap,
-    Join,
-    Leave,
     Nack,
     NackLate,
     Publish,
@@ -32,8 +32,8 @@ from keyshared.testing.steps import (
 from keyshared.testing.strategies import schedules
 
 EVERYTHING: Schedule = (
-    Join("c1"),
-    Join("c2", ("a",)),
+    Connect("c1"),
+    Connect("c2", ("a",)),
     Publish(b"a", 3),
     StopReading("c2"),
     Publish(b"b"),
@@ -46,26 +46,26 @@ EVERYTHING: Schedule = (
     Flap("c1"),
     Wait(100),
     Restart(),
-    Leave("c2"),
+    Disconnect("c2"),
 )
 CAUGHT: dict[str, tuple[Promise, Schedule]] = {
-    "NackedLetsNewerOnesPass": (Promise.KEY_ORDER, (Join("c1"), Publish(b"a", 2), Nack())),
-    "EvictionLoses": (Promise.SAFE_CURSOR, (Join("c1"), Publish(b"a"), Leave("c1"))),
-    "CursorIsTheGreatestAck": (Promise.SAFE_CURSOR, (Join("c1"), Publish(b"a"), Publish(b"b"), Ack(1))),
-    "MovesWithoutDraining": (Promise.ONE_HOLDER, (Join("c2"), Publish(b"a", 2), Join("c1"), Join("c3"))),
-    "ParksWhileItReads": (Promise.PROGRESS, (Join("c1"), Publish(b"a", 2), Ack())),
-    "AttemptsStandStill": (Promise.FENCE, (Join("c1"), Publish(b"a"), Flap("c1"))),
-    "TimeoutForgetsTheMessage": (Promise.PROGRESS, (Join("c1"), Publish(b"a"), Wait(100), Wait(10))),
-    "RestartsAtTheLatest": (Promise.PROGRESS, (Join("c1"), Publish(b"a"), Restart())),
+    "NackedLetsNewerOnesPass": (Promise.KEY_ORDER, (Connect("c1"), Publish(b"a", 2), Nack())),
+    "EvictionLoses": (Promise.SAFE_CURSOR, (Connect("c1"), Publish(b"a"), Disconnect("c1"))),
+    "CursorIsTheGreatestAck": (Promise.SAFE_CURSOR, (Connect("c1"), Publish(b"a"), Publish(b"b"), Ack(1))),
+    "MovesWithoutDraining": (Promise.ONE_HOLDER, (Connect("c2"), Publish(b"a", 2), Connect("c1"), Connect("c3"))),
+    "ParksWhileItReads": (Promise.PROGRESS, (Connect("c1"), Publish(b"a", 2), Ack())),
+    "AttemptsStandStill": (Promise.FENCE, (Connect("c1"), Publish(b"a"), Flap("c1"))),
+    "TimeoutForgetsTheMessage": (Promise.PROGRESS, (Connect("c1"), Publish(b"a"), Wait(100), Wait(10))),
+    "RestartsAtTheLatest": (Promise.PROGRESS, (Connect("c1"), Publish(b"a"), Restart())),
     "LimitForgottenOnRetry": (
         Promise.BOUNDS,
-        (Join("c1"), Publish(b"a"), Publish(b"b"), Publish(b"c"), Publish(b"d"), Nack(), Wait(RETRY_MS)),
+        (Connect("c1"), Publish(b"a"), Publish(b"b"), Publish(b"c"), Publish(b"d"), Nack(), Wait(RETRY_MS)),
     ),
 }
 """What is wrong with each broker, written down by hand."""
 
 
-def small(schedule: Sequence[object], driver: type[SmallDriver] = SmallDriver, **claims: object) -> Replay:
+def small(schedule: Sequence[object], driver: type[SmallDriver] = SmallDriver, **claims: object) -> ScheduleRun:
     guarantees = replace(SmallMachine.guarantees, **claims)  # type: ignore[arg-type]  # each call names its own
     return run_schedule(driver, schedule, guarantees, max_outstanding=WINDOW, retry_ms=RETRY_MS)  # type: ignore[arg-type]  # of steps
 
@@ -107,8 +107,8 @@ def test_a_replay_ends_with_what_it_shows_and_the_broker_is_stopped() -> None:
         def close(self) -> None:
             closed.append(self.broker)
 
-    replay = small((Join("c1"), Publish(b"a", 2), Ack(), Publish(b"b")), Closing)
-    assert (Join("c1"), Publish(b"a", 2), Ack()) == replay.taken
+    replay = small((Connect("c1"), Publish(b"a", 2), Ack(), Publish(b"b")), Closing)
+    assert (Connect("c1"), Publish(b"a", 2), Ack()) == replay.taken
     assert not replay.in_the_end
     assert AtRest not in kinds(replay.history)
     assert 1 == len(closed)
@@ -143,7 +143,7 @@ def test_a_broker_of_coroutines_takes_the_same_steps() -> None:
 
 
 def test_everything_is_claimed_by_default() -> None:
-    assert run_schedule(SmallDriver, (Join("c1"), Publish(b"a")), retry_ms=RETRY_MS).violation is None
+    assert run_schedule(SmallDriver, (Connect("c1"), Publish(b"a")), retry_ms=RETRY_MS).violation is None
     _, schedule = CAUGHT["EvictionLoses"]
     assert run_schedule(broken("EvictionLoses"), schedule, retry_ms=RETRY_MS).violation is not None
 
@@ -154,10 +154,10 @@ def test_everything_is_claimed_by_default() -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        Leave("c2"),
+        Disconnect("c2"),
         Flap("c2"),
         StopReading("c2"),
-        Join("c1"),
+        Connect("c1"),
         ReadOn(),
         Ack(),
         AckLate(),
@@ -168,7 +168,7 @@ def test_everything_is_claimed_by_default() -> None:
     ids=str,
 )
 def test_a_step_that_cannot_be_taken_is_passed_over(step: object) -> None:
-    assert (Join("c1"),) == small((Join("c1"), step)).taken
+    assert (Connect("c1"),) == small((Connect("c1"), step)).taken
 
 
 def test_no_more_is_published_than_may_be_outstanding() -> None:
@@ -178,7 +178,7 @@ def test_no_more_is_published_than_may_be_outstanding() -> None:
 
 
 def test_who_does_not_read_can_not_stop_again() -> None:
-    assert 2 == len(small((Join("c1"), StopReading("c1"), StopReading("c1"))).taken)
+    assert 2 == len(small((Connect("c1"), StopReading("c1"), StopReading("c1"))).taken)
 
 
 class Bare(Driver):
@@ -197,15 +197,15 @@ class Bare(Driver):
 
 
 def test_what_the_driver_cannot_do_is_passed_over() -> None:
-    schedule = (Join("c1", ("a",)), Nack(), NackLate(), Fail(), Wait(1), Restart())
+    schedule = (Connect("c1", ("a",)), Nack(), NackLate(), Fail(), Wait(1), Restart())
     replay = run_schedule(Bare, schedule, Guarantees(promises=set()))
-    assert (Join("c1", ("a",)),) == replay.taken
+    assert (Connect("c1", ("a",)),) == replay.taken
 
 
 @pytest.mark.parametrize("driver", [None, SmallDriver, Bare])
 def test_a_schedule_can_be_drawn_for_any_driver(driver: type[AnyDriver] | None) -> None:
     drawn = find(schedules(driver, most=3), lambda _: True, settings=settings(database=None, phases=[Phase.generate]))
-    assert isinstance(drawn[0], Join)
+    assert isinstance(drawn[0], Connect)
 
 
 # --- more than one of a key -----------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_what_was_sent_before_a_nack_is_read_before_it_where_two_of_a_key_may_be
             return False
 
     driver = type("EagerDriver", (SmallDriver,), {"broker_class": Eager})
-    schedule = (Join("c1"), Publish(b"a"), StopReading("c1"), Publish(b"a"), Nack())
+    schedule = (Connect("c1"), Publish(b"a"), StopReading("c1"), Publish(b"a"), Nack())
     replay = small(schedule, driver, per_key=per_key)
     assert replay.violation is None
     order = [kind for kind in kinds(replay.history) if kind in {Delivered, Nacked, Connected, Gone}]
@@ -235,7 +235,7 @@ def test_what_is_not_needed_is_left_out_and_numbers_are_lowered() -> None:
         found = small(schedule, broken("CursorIsTheGreatestAck")).violation
         return found is not None and found.promise is Promise.SAFE_CURSOR
 
-    long = (Join("c1"), Publish(b"b"), Flap("c1"), Publish(b"a", 2), Wait(1), Fail(0, 2), Ack(0), Publish(b"c", 4))
+    long = (Connect("c1"), Publish(b"b"), Flap("c1"), Publish(b"a", 2), Wait(1), Fail(0, 2), Ack(0), Publish(b"c", 4))
     assert breaks(long)
     shortest = shorten(long, breaks)
     assert len(shortest) <= 3
@@ -255,7 +255,7 @@ def test_what_is_not_needed_is_left_out_and_numbers_are_lowered() -> None:
         (Wait(1_001), (Wait,), Wait(1)),
         (Ack(3), (Ack,), Ack(0)),
         (NackLate(2), (NackLate,), NackLate(0)),
-        (Leave("c1"), (Leave,), Leave("c1")),
+        (Disconnect("c1"), (Disconnect,), Disconnect("c1")),
     ],
     ids=str,
 )
@@ -270,15 +270,15 @@ def test_a_step_may_go_if_a_later_answer_means_another_delivery() -> None:
 
 
 def test_long_schedules_are_not_tried_in_pairs() -> None:
-    long: Schedule = (*[Join("c1")] * 12, Nack(0), Ack(0))
-    assert long == shorten(long, lambda steps: steps in {long, (*[Join("c1")] * 12, Ack(1))})
+    long: Schedule = (*[Connect("c1")] * 12, Nack(0), Ack(0))
+    assert long == shorten(long, lambda steps: steps in {long, (*[Connect("c1")] * 12, Ack(1))})
 
 
 def test_what_cannot_be_shortened_stays() -> None:
-    assert (Join("c1"), Ack()) == shorten((Join("c1"), Ack()), lambda _: False)
+    assert (Connect("c1"), Ack()) == shorten((Connect("c1"), Ack()), lambda _: False)
     assert () == shorten((), lambda _: True)
 
 
 def test_answers_are_recorded_with_the_deliveries_that_they_name() -> None:
-    replay = small((Join("c1"), Publish(b"a"), Publish(b"b"), Ack(1), Ack(0)))
+    replay = small((Connect("c1"), Publish(b"a"), Publish(b"b"), Ack(1), Ack(0)))
     assert [1, 0] == [each.offset for each in replay.history if isinstance(each, Acked)]

@@ -98,11 +98,11 @@ def test_a_key_may_be_a_text() -> None:
         (PUBLISHED | {"offset": 0.0}, "offset", "be an int of 64 bits"),
         (PUBLISHED | {"offset": 1 << 63}, "offset", "be an int of 64 bits"),
         (PUBLISHED | {"at_ms": "now"}, "at_ms", "be an int of 64 bits"),
-        (PUBLISHED | {"key": 5}, "key", "be bytes, or a text that UTF-8 can encode"),
-        (PUBLISHED | {"key": "\ud800"}, "key", "be bytes, or a text that UTF-8 can encode"),
+        (PUBLISHED | {"key": 5}, "key", "be bytes, or a str that UTF-8 can encode"),
+        (PUBLISHED | {"key": "\ud800"}, "key", "be bytes, or a str that UTF-8 can encode"),
         (PUBLISHED | {"consumer": "a"}, "consumer", "be null: published has no such field"),
         (PUBLISHED | {"offsets": None}, "offsets", "not be there: columns of your own begin with x_"),
-        ({"version": 1, "happening": "connected", "consumer": b"a"}, "consumer", "be a text"),
+        ({"version": 1, "happening": "connected", "consumer": b"a"}, "consumer", "be a str"),
         ({"version": 1, "happening": "gone", "consumer": "a", "drains": 1}, "drains", "be true or false"),
         (
             {"version": 1, "happening": "settled", "offset": 0, "reason": "luck"},
@@ -133,8 +133,8 @@ def test_a_row_that_is_none_is_named_with_its_field(row: dict[str, object], fiel
             json.dumps(PUBLISHED | {"key": "k", "key_base64": "aw=="}),
             "key_base64 of line 1 is 'aw=='; it must not stand beside key",
         ),
-        (json.dumps(PUBLISHED | {"key_base64": "?"}), "key_base64 of line 1 is '?'; it must be a text in base64"),
-        (json.dumps(PUBLISHED | {"key_base64": 5}), "key_base64 of line 1 is 5; it must be a text in base64"),
+        (json.dumps(PUBLISHED | {"key_base64": "?"}), "key_base64 of line 1 is '?'; it must be a str in base64"),
+        (json.dumps(PUBLISHED | {"key_base64": 5}), "key_base64 of line 1 is 5; it must be a str in base64"),
     ],
 )
 def test_a_line_that_is_none_is_named(line: str, text: str) -> None:

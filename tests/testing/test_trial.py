@@ -8,8 +8,8 @@ from tests.kit.all_faults import FAULTS
 from tests.kit.small_broker import SmallMachine
 
 from keyshared.testing import Promise, trial
-from keyshared.testing.replay import Replay, run_schedule
-from keyshared.testing.steps import Ack, Join, Publish
+from keyshared.testing.replay import ScheduleRun, run_schedule
+from keyshared.testing.steps import Ack, Connect, Publish
 from keyshared.testing.trial import BUDGET, find_violation
 
 
@@ -33,7 +33,7 @@ def test_what_is_found_is_shortened_until_every_step_is_needed() -> None:
     assert found is not None
     assert found.violation.promise is Promise.SAFE_CURSOR
     assert found.steps <= 4
-    assert all(isinstance(step, Join | Publish | Ack) for step in found.schedule)
+    assert all(isinstance(step, Connect | Publish | Ack) for step in found.schedule)
     assert found.history[-1] == found.violation.happenings[-1]
 
 
@@ -48,7 +48,7 @@ def test_the_promise_that_was_found_first_is_shortened_and_no_other() -> None:
 
 def test_what_no_replay_shows_again_is_told_as_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     fault = next(fault for fault in FAULTS if fault.name == "CursorOneTooFar")
-    monkeypatch.setattr(trial, "run_schedule", lambda *_, **__: Replay((), None, (), in_the_end=True))
+    monkeypatch.setattr(trial, "run_schedule", lambda *_, **__: ScheduleRun((), None, (), in_the_end=True))
     found = find_violation(fault.machine)
     assert found is not None
     assert found.violation.promise is Promise.SAFE_CURSOR
@@ -59,11 +59,11 @@ def test_what_is_shown_once_more_and_then_no_longer_is_told_as_it_was_found(monk
     fault = next(fault for fault in FAULTS if fault.name == "CursorOneTooFar")
     whole = find_violation(fault.machine, settings(BUDGET, phases=[Phase.generate]))
     assert whole is not None
-    answers = [Replay(whole.history, whole.violation, whole.schedule, in_the_end=False)]
+    answers = [ScheduleRun(whole.history, whole.violation, whole.schedule, in_the_end=False)]
     monkeypatch.setattr(
         trial,
         "run_schedule",
-        lambda *_, **__: answers.pop() if answers else Replay((), None, (), in_the_end=True),
+        lambda *_, **__: answers.pop() if answers else ScheduleRun((), None, (), in_the_end=True),
     )
     assert whole == find_violation(fault.machine)
 

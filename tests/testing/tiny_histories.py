@@ -66,10 +66,11 @@ class TinyWorld:
             *(self.held, self.freed, self.connected, self.gone, self.suspended, self.limit, self.placement, self.owned),
             *(self.committed, self.quiet, self.at_rest),
         ]
+        self.begins: list[Happening] = []
         # a mix of its own for each: some kinds never come, others come all the time
         self.kinds = kinds
-        self.weights = [random.choice([0, 1, 1, 3, 9]) for _ in kinds]
-        often = random.choice([self.anything, self.waiting, self.moving, self.answers])
+        self.weights: list[float] = [random.choice([0, 1, 1, 3, 9]) for _ in kinds]
+        often = random.choice([self.anything, self.waiting, self.moving, self.answers, self.failing, self.queueing])
         for kind in often():
             self.weights[kinds.index(kind)] += random.choice([4, 8, 30])
         self.next_offset = 0
@@ -89,8 +90,18 @@ class TinyWorld:
     def answers(self) -> Sequence[Callable[[], Happening]]:
         return (self.published, self.delivered, self.random.choice([self.acked, self.nacked, self.ended]))
 
+    def failing(self) -> Sequence[Callable[[], Happening]]:
+        return (self.published, self.delivered, self.delivered, self.random.choice([self.nacked, self.ended]))
+
+    def queueing(self) -> Sequence[Callable[[], Happening]]:
+        # one consumer that owns two keys, and something that waits: else nothing stands in a queue in so few rows
+        self.names, self.keys, self.offsets = NAMES[:1], KEYS[:2], 4
+        self.begins = [Owned(key=key, consumer="a") for key in self.keys]
+        self.weights = [min(weight, 1) / 4 for weight in self.weights]
+        return (self.published, self.published, self.delivered, self.quiet, self.quiet)
+
     def history(self, length: int) -> list[Happening]:
-        return [self.random.choices(self.kinds, self.weights)[0]() for _ in range(length)]
+        return [*self.begins, *(self.random.choices(self.kinds, self.weights)[0]() for _ in range(length))]
 
     # --- what is said -------------------------------------------------------------------------------------------
 
@@ -215,6 +226,8 @@ def claimed(random: Random) -> Guarantees:
         max_tracked=random.choice([None, None, 1, 2]),
         unit_of=first_byte if not total_order and random.random() < 0.3 else None,
         total_order=total_order,
+        fairness=random.choice([None, 0, 0, 0, 1]),
+        max_attempts=random.choice([None, 1, 1, 2]),
         nack_holds_key=random.random() < 0.7,
         ack_timeout_ms=random.choice([None, None, 1, 5]),
         progress_ms=random.choice([None, 0, 3]),

@@ -1,14 +1,14 @@
 """What is checked about a message before it is let in: is it known already, and would anybody take it."""
 
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from keyshared._checks import check_offset
 from keyshared._dispatch.membership import Membership
-from keyshared._window.lanes import State
+from keyshared._window.lanes import SPILLED
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.effects import Item
-from keyshared.errors import ConfigError, OffsetOrderError, UnmatchedKeyError, WindowFullError
+from keyshared.errors import ArgumentError, OffsetOrderError, UnmatchedKeyError, WindowFullError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.window import InFlightWindow
 
@@ -18,7 +18,6 @@ Message: TypeAlias = tuple[int, Key, Item]
 """Offset, key and passenger, as ``offer_many`` takes them."""
 
 _Keyed = tuple[int, bytes | None, Any]
-_SPILLED: Final = int(State.SPILLED)
 
 
 class Admission:
@@ -69,7 +68,7 @@ class Admission:
     def remember(self, offset: int, item: object) -> None:
         """Take the passenger of a known message, in case it was lost with the process that held it."""
         entry = self._window.find(offset)
-        if entry is not None and entry.item is None and entry.state != _SPILLED:
+        if entry is not None and entry.item is None and entry.state != SPILLED:
             entry.item = item
 
     def admit(self, offset: int, key: bytes | None) -> bool:
@@ -101,7 +100,7 @@ class Admission:
         batch: list[_Keyed] = []
         for message in messages:
             if not isinstance(message, tuple) or len(message) != 3:  # noqa: PLR2004  # offset, key, item
-                raise ConfigError("message", message, "be a tuple of offset, key and item")
+                raise ArgumentError("message", message, "be a tuple of offset, key and item")
             batch.append((message[0], key_bytes(message[1]), message[2]))
         first_new = next((i for i, message in enumerate(batch) if not self.is_known(message[0])), len(batch))
         self._check_new(batch[first_new:])

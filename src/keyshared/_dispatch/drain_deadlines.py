@@ -5,9 +5,11 @@ the list itself notes who enters and who leaves (`WatchedList`), and what was no
 each call. So a lane that leaves and comes back within one call has never stopped draining.
 """
 
+from typing import NamedTuple
+
 from keyshared._checks import require
 from keyshared._dispatch.members import Member
-from keyshared._dispatch.timers import Timed, Timers
+from keyshared._dispatch.timers import Due, Timed, Timers
 from keyshared._window.lanes import Entry, Lane, WatchedList
 from keyshared.window import InFlightWindow
 
@@ -96,16 +98,26 @@ class DrainDeadlines:
             drain.deadline = None
 
 
-def due_order(due: list[tuple[int, Timed]]) -> list[Timed]:
+class _Rank(NamedTuple):
+    """What decides who of those that are due acts first, field by field."""
+
+    is_consumer: bool
+    deadline: int
+    lowest: int  # offset that it ends, or place in the order of joining
+    is_drain: bool = False
+
+
+def due_order(due: list[Due]) -> list[Timed]:
     """What fell due at one instant, in the order in which it acts: messages and drains first, consumers last."""
     return [timed for _, timed in sorted(due, key=_due_rank)]
 
 
-def _due_rank(due: tuple[int, Timed]) -> tuple[bool, int, int, bool]:
+def _due_rank(due: Due) -> _Rank:
     """By deadline, then by the lowest offset that it ends; of one offset its own deadline before that of a drain."""
     deadline, timed = due
     if isinstance(timed, Member):
-        return True, deadline, timed.order, False
+        return _Rank(is_consumer=True, deadline=deadline, lowest=timed.order)
     if isinstance(timed, Drain):
-        return False, deadline, min((entry.offset for entry in timed.open_entries()), default=0), True
-    return False, deadline, timed.offset if isinstance(timed, Entry) else 0, False
+        lowest = min((entry.offset for entry in timed.open_entries()), default=0)
+        return _Rank(is_consumer=False, deadline=deadline, lowest=lowest, is_drain=True)
+    return _Rank(is_consumer=False, deadline=deadline, lowest=timed.offset if isinstance(timed, Entry) else 0)

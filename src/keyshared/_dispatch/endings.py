@@ -7,8 +7,8 @@ timeout, an eviction and a lost session cannot treat a message differently by ac
 from typing import Final, TypeAlias
 
 from keyshared._dispatch.timers import Timers
-from keyshared._window.lanes import Entry, State
-from keyshared.config import DispatcherConfig, OnEvict
+from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, State
+from keyshared.config import DispatcherConfig, OnEvict, Then
 from keyshared.effects import (
     Blocked,
     Dropped,
@@ -21,7 +21,6 @@ from keyshared.effects import (
     Skipped,
     SkipReason,
 )
-from keyshared.retry import Then
 from keyshared.window import InFlightWindow
 
 __all__ = ["REMEMBERED_DELIVERIES", "Ended", "Endings", "Note"]
@@ -34,7 +33,12 @@ Ended: TypeAlias = tuple[int, str]
 
 _SETTLES: TypeAlias = SettleReason | SkipReason
 
-_IN_FLIGHT: Final = int(State.IN_FLIGHT)
+_new: Final = tuple.__new__  # builds an effect in half the time that its own constructor takes
+_REJECTED: Final = ReleaseReason.REJECTED
+_EVICTED: Final = ReleaseReason.EVICTED
+_NO_FAILURES: Final = (ReleaseReason.RELEASED, ReleaseReason.REMOVED, ReleaseReason.DRAIN_TIMEOUT)
+_LOSSES: Final = (_EVICTED, ReleaseReason.SESSION_LOST)
+"""Failures that are the consumer's: only what the message itself may have caused makes it wait."""
 
 
 class Note:
@@ -56,7 +60,7 @@ class Note:
 class Endings:
     """Applies the policies of a configuration to messages whose delivery has ended.
 
-    Every method appends what it decided to ``notices`` and changes only the books: the window's ``wake`` acts on them.
+    What was decided is appended to ``notices``. Only the books change: the window's ``wake`` acts on them.
 
     Attributes:
         notes: What is noted of offsets: nothing of a message whose first delivery is open, or was not made yet.
@@ -72,52 +76,31 @@ class Endings:
         self.notes: dict[int, Note] = {}
         self.blocked: dict[bytes | None, dict[int, Entry]] = {}
 
-    def release(self, entry: Entry, notices: list[Effect], reason: ReleaseReason | None = None) -> None:
-        """End a delivery that did not fail: the message is put back."""
-        if not self._begin(entry, notices, reason):
-            self._window.move(entry, State.QUEUED)
-
-    def lose(self, entry: Entry, notices: list[Effect], reason: ReleaseReason) -> None:
-        """End a delivery because its consumer was lost: a failure, without backoff."""
-        if self._begin(entry, notices, reason):
-            return
-        if reason is ReleaseReason.EVICTED and self._config.on_evict is OnEvict.DROP:
-            notices.append(Dropped(entry.offset, entry.key, DropReason.EVICTED))
-            self.settle(entry)
-            return
-        entry.failures += 1
-        if self._config.retry.delay_ms(entry.failures) is None:
-            self._poison(entry, notices)
-        else:
-            self._window.move(entry, State.QUEUED)
-
-    def fail(
-        self,
-        entry: Entry,
-        notices: list[Effect],
-        now: int,
-        *,
-        delay_ms: int | None = None,
-        reason: ReleaseReason | None = None,
+    def end(
+        self, entry: Entry, reason: ReleaseReason, notices: list[Effect], now: int, *, delay_ms: int | None = None
     ) -> None:
-        """End a delivery that failed: the message waits for its retry, or is poison by now."""
-        if self._begin(entry, notices, reason):
+        """End an open delivery in any way but by its ack, and decide what becomes of its message."""
+        entry.deadline = None
+        holder: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has a consumer
+        note = self.notes.get(entry.offset)
+        if note is None:
+            note = self.notes[entry.offset] = Note()
+        if note.mark is not None:
+            notices.append(Released(entry.offset, holder.name, entry.attempt, reason, entry.failures, None))
+            self._settle_as(note.mark, entry, notices)
             return
-        entry.failures += 1
-        delay = self._config.retry.delay_ms(entry.failures, delay_ms)
+        note.ended = (*note.ended[1 - REMEMBERED_DELIVERIES :], (entry.attempt, holder.name))
+        delay = self._delay_after(reason, entry, delay_ms)
+        retry_at = None if delay is None else now + delay
+        fields = (entry.offset, holder.name, entry.attempt, reason, entry.failures, retry_at)
+        notices.append(_new(Released, fields))
         if delay is None:
-            self._poison(entry, notices)
+            self._give_up(entry, reason, notices)
         elif delay == 0:
             self._window.move(entry, State.QUEUED)
         else:
             self._window.move(entry, State.RETRY_WAIT)
             self._timers.start(entry, now + delay)
-
-    def reject(self, entry: Entry, notices: list[Effect]) -> None:
-        """End a delivery of a message that no retry can help."""
-        if not self._begin(entry, notices, None):
-            entry.failures += 1
-            self._poison(entry, notices)
 
     def archived(self, entry: Entry, notices: list[Effect]) -> None:
         """The dead letter is written."""
@@ -148,7 +131,7 @@ class Endings:
 
     def gone(self, entry: Entry, notices: list[Effect]) -> None:
         """The message can no longer be read: settle it, now or when the delivery that is open has ended."""
-        if entry.state == _IN_FLIGHT:
+        if entry.state == IN_FLIGHT:
             note = self.notes.setdefault(entry.offset, Note())
             note.mark = note.mark or SkipReason.GONE
         else:
@@ -175,27 +158,36 @@ class Endings:
     def due(self, entry: Entry, notices: list[Effect], now: int) -> None:
         """The deadline of a message has come: its delivery timed out, or its retry may go out."""
         if entry.state == State.IN_FLIGHT:
-            self.fail(entry, notices, now, reason=ReleaseReason.ACK_TIMEOUT)
+            self.end(entry, ReleaseReason.ACK_TIMEOUT, notices, now)
         elif entry.state == State.RETRY_WAIT:
             self._window.move(entry, State.QUEUED)
 
-    def _begin(self, entry: Entry, notices: list[Effect], reason: ReleaseReason | None) -> bool:
-        """What every end of a delivery has in common; True if a mark has settled the message."""
-        entry.deadline = None
-        if reason is not None and entry.consumer is not None:
-            notices.append(Released(entry.offset, entry.consumer.name, entry.attempt, reason))
-        note = self.notes.setdefault(entry.offset, Note())
-        mark = note.mark
-        if mark is None:
-            name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-            note.ended = (*note.ended[1 - REMEMBERED_DELIVERIES :], (entry.attempt, name))
-            return False
+    def _delay_after(self, reason: ReleaseReason, entry: Entry, delay_ms: int | None) -> int | None:
+        """Count the failure, if it is one; return how long the message waits now, None if it is given up."""
+        if reason in _NO_FAILURES:
+            return 0
+        entry.failures += 1
+        if reason is _REJECTED or self._drops(reason):
+            return None
+        delay = self._config.retry.delay_ms(entry.failures, delay_ms)
+        return 0 if delay is not None and reason in _LOSSES else delay
+
+    def _drops(self, reason: ReleaseReason) -> bool:
+        return reason is _EVICTED and self._config.on_evict is OnEvict.DROP
+
+    def _settle_as(self, mark: _SETTLES, entry: Entry, notices: list[Effect]) -> None:
         if isinstance(mark, SettleReason):
             notices.append(Settled(entry.offset, entry.key, mark))
         else:
             notices.append(Skipped(entry.offset, entry.key, mark))
         self.settle(entry)
-        return True
+
+    def _give_up(self, entry: Entry, reason: ReleaseReason, notices: list[Effect]) -> None:
+        if self._drops(reason):
+            notices.append(Dropped(entry.offset, entry.key, DropReason.EVICTED))
+            self.settle(entry)
+        else:
+            self._poison(entry, notices)
 
     def _poison(self, entry: Entry, notices: list[Effect]) -> None:
         poison = self._config.poison

@@ -62,10 +62,16 @@ class Outstanding(NamedTuple):
 
 def describe(window: InFlightWindow, membership: Membership, endings: Endings, entry: Entry) -> Outstanding:
     """What is known of a message that is not settled. O(log n)."""
-    why = why_blocked(window, membership, entry)
-    loaded = entry.state != State.SPILLED
-    ended = endings.ended(entry.offset)
-    return Outstanding(entry.offset, entry.key, entry.attempt, entry.failures, loaded, entry.deadline, why, ended)
+    return Outstanding(
+        offset=entry.offset,
+        key=entry.key,
+        attempt=entry.attempt,
+        failures=entry.failures,
+        loaded=entry.state != State.SPILLED,
+        deadline_ms=entry.deadline,
+        blocking=why_blocked(window, membership, entry),
+        ended=endings.ended(entry.offset),
+    )
 
 
 def why_blocked(  # noqa: PLR0911  # one return for each reason

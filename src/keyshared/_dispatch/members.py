@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from keyshared._window.lanes import Consumer
 from keyshared.glob import KeyFilter
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 
 __all__ = ["Member", "MemberState"]
 

@@ -7,7 +7,7 @@ of the messages that a consumer held is decided by `Endings`, and the window's `
 from collections.abc import Iterable
 from typing import Final
 
-from keyshared._checks import check_int
+from keyshared._checks import check_int, check_kind
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.routing import Routing
@@ -15,10 +15,10 @@ from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import Entry
 from keyshared.config import DispatcherConfig, DrainUnit, Unmatched
 from keyshared.effects import Effect, Evicted, ReleaseReason
-from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, UnknownConsumerError
+from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, UnknownConsumerError
 from keyshared.glob import KeyFilter
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 from keyshared.window import InFlightWindow
 
 __all__ = ["Membership"]
@@ -51,7 +51,7 @@ class Membership:
 
     def connected(self, name: str) -> Member:
         """The member of that name that is active or inactive."""
-        _check_name(name)
+        check_kind("name", name, str)
         member = self.members.get(name)
         if member is None or member.state is MemberState.DRAINING:
             raise UnknownConsumerError(name)
@@ -78,10 +78,17 @@ class Membership:
     # changes
 
     def join(
-        self, name: str, filters: Iterable[str], weight: Weight | None, limit: int | None, notices: list[Effect]
+        self,
+        name: str,
+        filters: Iterable[str],
+        weight: Weight | None,
+        limit: int | None,
+        notices: list[Effect],
+        *,
+        now: int,
     ) -> None:
         """Start a session; one that was still draining under the name ends first."""
-        _check_name(name)
+        check_kind("name", name, str)
         before = self.members.get(name)
         if before is not None and before.state is not MemberState.DRAINING:
             raise ConsumerExistsError(name)
@@ -89,7 +96,7 @@ class Membership:
         quota = self._config.max_in_flight_per_consumer if limit is None else _checked_limit(limit)
         self._routing.join(name, accepts, weight)
         if before is not None:
-            self._release_all(before, notices, ReleaseReason.REMOVED)
+            self._end_all(before, ReleaseReason.REMOVED, notices, now)
             self._forget(before)
         member = Member(name, self._joined, quota, accepts, weight)
         self._joined += 1
@@ -97,11 +104,11 @@ class Membership:
         self._window.add(member)
         self._placement_changed()
 
-    def leave(self, name: str, now: int, drain_ms: int | None, notices: list[Effect]) -> None:
+    def leave(self, name: str, drain_ms: int | None, notices: list[Effect], *, now: int) -> None:
         """End a session, at once or when what it holds is finished."""
         if drain_ms is not None:
             check_int("drain_ms", drain_ms, 0, ", or None for no limit")
-        _check_name(name)
+        check_kind("name", name, str)
         member = self.members.get(name)
         if member is None:
             return
@@ -109,7 +116,7 @@ class Membership:
             self._routing.leave(name)
             self._placement_changed()
         if drain_ms == 0 or not member.open:
-            self._release_all(member, notices, ReleaseReason.REMOVED)
+            self._end_all(member, ReleaseReason.REMOVED, notices, now)
             self._forget(member)
             return
         member.state = MemberState.DRAINING
@@ -122,7 +129,7 @@ class Membership:
 
     def deactivate(self, name: str, now: int) -> None:
         """Its connection is gone: it keeps its keys for the grace period."""
-        _check_name(name)
+        check_kind("name", name, str)
         member = self.members.get(name)
         if member is None or member.state is not MemberState.ACTIVE:
             return
@@ -131,24 +138,22 @@ class Membership:
         if self._config.inactive_grace_ms is not None:
             self._timers.start(member, now + self._config.inactive_grace_ms)
 
-    def activate(self, name: str, notices: list[Effect], *, resumed: bool) -> None:
+    def activate(self, name: str, notices: list[Effect], *, now: int, resumed: bool) -> None:
         """It is back; unless it resumed its session, what it held is sent again."""
         member = self.connected(name)
         if not resumed:
-            for entry in held_by(member):
-                self._endings.lose(entry, notices, ReleaseReason.SESSION_LOST)
+            self._end_all(member, ReleaseReason.SESSION_LOST, notices, now)
         member.state = MemberState.ACTIVE
         member.deadline = None
         self._window.set_limit(member, member.quota)
 
-    def deadline_reached(self, member: Member, notices: list[Effect]) -> None:
+    def deadline_reached(self, member: Member, notices: list[Effect], *, now: int) -> None:
         """A grace period or a drain is over."""
         if member.state is MemberState.DRAINING:
-            self._release_all(member, notices, ReleaseReason.DRAIN_TIMEOUT)
+            self._end_all(member, ReleaseReason.DRAIN_TIMEOUT, notices, now)
         else:
             notices.append(Evicted(member.name))
-            for entry in held_by(member):
-                self._endings.lose(entry, notices, ReleaseReason.EVICTED)
+            self._end_all(member, ReleaseReason.EVICTED, notices, now)
             self._routing.leave(member.name)
             self._placement_changed()
         self._forget(member)
@@ -225,14 +230,14 @@ class Membership:
 
     def _check_filter(self, accepts: KeyFilter) -> None:
         if self._config.ordering_required and accepts.patterns:
-            raise ConfigError("filters", accepts.patterns, "be empty with ordering_required: one lane has one owner")
+            raise ArgumentError("filters", accepts.patterns, "be empty with ordering_required: one lane has one owner")
         if self._config.unit is not DrainUnit.KEY and accepts.patterns:
             requirement = f"be empty with the drain unit {self._config.unit.name}: all keys of a unit have one owner"
-            raise ConfigError("filters", accepts.patterns, requirement)
+            raise ArgumentError("filters", accepts.patterns, requirement)
 
-    def _release_all(self, member: Member, notices: list[Effect], reason: ReleaseReason) -> None:
+    def _end_all(self, member: Member, reason: ReleaseReason, notices: list[Effect], now: int) -> None:
         for entry in held_by(member):
-            self._endings.release(entry, notices, reason)
+            self._endings.end(entry, reason, notices, now)
 
     def _forget(self, member: Member) -> None:
         member.deadline = None
@@ -256,11 +261,6 @@ class Membership:
 def held_by(member: Member) -> list[Entry]:
     """What a consumer holds, in offset order."""
     return [member.open[offset] for offset in sorted(member.open)]
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str):
-        raise ConfigError("name", name, "be a str")
 
 
 def _checked_limit(limit: int) -> int:

@@ -7,16 +7,12 @@ from keyshared._checks import require
 from keyshared._dispatch.drain_deadlines import DrainDeadlines
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.timers import Timers
-from keyshared._window.lanes import Entry, State
+from keyshared._window.lanes import DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load, Resumed, Spilled
 from keyshared.window import InFlightWindow
 
 __all__ = ["Outbox", "dead_letter", "delivery", "load"]
 
-_SPILLED: Final = int(State.SPILLED)
-_LOADING: Final = int(State.LOADING)
-_IN_FLIGHT: Final = int(State.IN_FLIGHT)
-_DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
 _RANKS: Final[dict[type[Effect], int]] = {DeadLetter: 1, Load: 2, Deliver: 3}
 _STATES: Final = frozenset({CursorAdvanced, Resumed})
 _new: Final = tuple.__new__  # builds an effect in half the time that its own constructor takes
@@ -67,7 +63,7 @@ class Outbox:
         self.reported: int | None = None
         self.paused = False
 
-    def go_on(self, *, paused: bool) -> None:
+    def resume(self, *, paused: bool) -> None:
         """Begin with books that were filled in another life, whose host knows their cursor.
 
         A pause follows from the room there is, unless that lies between none and a quarter: then it is as it was. The
@@ -86,7 +82,7 @@ class Outbox:
         others: list[Entry] | None = None
         place = len(out)
         for entry in granted:
-            if entry.state == _IN_FLIGHT:
+            if entry.state == IN_FLIGHT:
                 if self._ack_timeout_ms is not None:
                     self._timers.start_last(entry, now + self._ack_timeout_ms)
                 name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
@@ -114,7 +110,7 @@ class Outbox:
 
     def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
         """`finish` for an offer, which can move no cursor and free nothing: the common case is written out."""
-        if self._drains is not None or len(granted) != 1 or granted[0].state != _IN_FLIGHT:
+        if self._drains is not None or len(granted) != 1 or granted[0].state != IN_FLIGHT:
             return self.finish([], granted, now)
         entry = granted[0]
         if self._ack_timeout_ms is not None:
@@ -147,9 +143,9 @@ class Outbox:
     def outstanding(self) -> list[Effect[Any]]:
         """Every obligation that is not met: dead letters, loads, deliveries, each in offset order. O(n)."""
         entries = self._window.outstanding()
-        archive = [dead_letter(entry) for entry in entries if entry.state == _DEAD_LETTERING]
-        loads = [load(entry) for entry in entries if entry.state == _LOADING]
-        return [*archive, *loads, *(delivery(entry) for entry in entries if entry.state == _IN_FLIGHT)]
+        archive = [dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
+        loads = [load(entry) for entry in entries if entry.state == LOADING]
+        return [*archive, *loads, *(delivery(entry) for entry in entries if entry.state == IN_FLIGHT)]
 
     def is_current(self, effect: Effect) -> bool:
         """Whether an effect still holds. O(log n)."""
@@ -164,7 +160,7 @@ class Outbox:
                 return opened is not None and opened.attempt == attempt
             case DeadLetter(offset) | Load(offset):
                 entry = self._window.find(offset)
-                state = _DEAD_LETTERING if isinstance(effect, DeadLetter) else _LOADING
+                state = DEAD_LETTERING if isinstance(effect, DeadLetter) else LOADING
                 return entry is not None and entry.state == state
             case _:
                 return True
@@ -205,9 +201,9 @@ def load(entry: Entry) -> Load:
 
 def _other_obligations(entries: list[Entry]) -> list[Effect[Any]]:
     """Spill notices, dead letters and loads; a message that was settled within the call is passed over."""
-    spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == _SPILLED]
-    archive: list[Effect] = [dead_letter(entry) for entry in entries if entry.state == _DEAD_LETTERING]
-    return spilled + archive + [load(entry) for entry in entries if entry.state == _LOADING]
+    spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == SPILLED]
+    archive: list[Effect] = [dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
+    return spilled + archive + [load(entry) for entry in entries if entry.state == LOADING]
 
 
 def _rank(effect: Effect) -> int:

@@ -1,46 +1,41 @@
 """What a receipt names: the current delivery of a message, an earlier one, or nothing."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from keyshared._checks import check_int, check_offset
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
 from keyshared._dispatch.members import Member
-from keyshared._window.lanes import Entry, State
-from keyshared.effects import Ignored, IgnoredReason
-from keyshared.errors import ConfigError
+from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, Entry
+from keyshared.effects import Call, Ignored, IgnoredReason
+from keyshared.errors import ArgumentError
 
 __all__ = ["Receipt", "check_length", "check_receipt", "checked_receipts", "current", "explain_ignored"]
 
 Receipt = tuple[int, str, int]
 """Offset, consumer and attempt: what names one delivery."""
 
-_IN_FLIGHT: Final = int(State.IN_FLIGHT)
-_DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
-_BLOCKED: Final = int(State.BLOCKED)
-
 
 def check_receipt(offset: object, consumer: object, attempt: object) -> None:
-    """Raise `ConfigError` unless these could be a receipt at all."""
+    """Raise `ArgumentError` unless these could be a receipt at all."""
     check_offset("offset", offset)
     if not isinstance(consumer, str):
-        raise ConfigError("consumer", consumer, "be a str")
+        raise ArgumentError("consumer", consumer, "be a str")
     if type(attempt) is not int:
-        raise ConfigError("attempt", attempt, "be an int")
+        raise ArgumentError("attempt", attempt, "be an int")
 
 
 def check_length(parameter: str, value: object, *, at_least: int) -> None:
-    """Raise `ConfigError` unless that is a stretch of time, or None for the default."""
+    """Raise `ArgumentError` unless that is a stretch of time, or None for the default."""
     if value is not None:
         check_int(parameter, value, at_least, ", or None")
 
 
 def checked_receipts(receipts: Iterable[object]) -> list[Receipt]:
-    """The receipts, or `ConfigError` if one of them is none."""
+    """The receipts, or `ArgumentError` if one of them is none."""
     checked: list[Receipt] = []
     for receipt in receipts:
         if not isinstance(receipt, tuple) or len(receipt) != 3:  # noqa: PLR2004  # offset, consumer, attempt
-            raise ConfigError("receipt", receipt, "be a tuple of offset, consumer and attempt")
+            raise ArgumentError("receipt", receipt, "be a tuple of offset, consumer and attempt")
         check_receipt(*receipt)
         checked.append(receipt)
     return checked
@@ -53,27 +48,27 @@ def current(members: dict[str, Member], offset: int, consumer: str, attempt: int
     return entry if entry is not None and entry.attempt == attempt else None
 
 
-def explain_ignored(entry: Entry | None, ended: Sequence[Ended], offset: int, consumer: str, attempt: int) -> Ignored:
-    """Why an answer that does not name a current delivery does not apply to what is outstanding under its offset.
+def explain_ignored(call: Call, receipt: Receipt, entry: Entry | None, ended: Sequence[Ended]) -> Ignored:
+    """Return why an answer does not apply: its receipt does not name a current delivery.
 
     Args:
-        entry: What is outstanding there, if anything.
+        call: What was called.
+        receipt: What it names.
+        entry: What is outstanding under that offset, if anything.
         ended: Those of its deliveries that have ended and are remembered, oldest first.
-        offset: What the answer names.
-        consumer: Who answers.
-        attempt: Which delivery it answers.
     """
-    return Ignored(offset, consumer, attempt, _reason(entry, ended, consumer, attempt))
+    offset, consumer, attempt = receipt
+    return Ignored(offset, consumer, attempt, call, _reason(entry, ended, consumer, attempt))
 
 
 def _reason(entry: Entry | None, ended: Sequence[Ended], consumer: str, attempt: int) -> IgnoredReason:
     if entry is None:
         return IgnoredReason.UNKNOWN_OFFSET
-    if entry.state == _DEAD_LETTERING:
+    if entry.state == DEAD_LETTERING:
         return IgnoredReason.DEAD_LETTERING
-    if entry.state == _BLOCKED:
+    if entry.state == BLOCKED:
         return IgnoredReason.BLOCKED
-    if entry.state == _IN_FLIGHT and attempt == entry.attempt:
+    if entry.state == IN_FLIGHT and attempt == entry.attempt:
         return IgnoredReason.NOT_HOLDER
     had = next((name for made, name in ended if made == attempt), None)
     if had is not None:

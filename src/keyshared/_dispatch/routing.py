@@ -7,7 +7,7 @@ from keyshared._checks import check_members
 from keyshared.errors import InvariantError
 from keyshared.glob import KeyFilter
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap, Weight
+from keyshared.placement.ranges import RangeMap, Weight
 
 __all__ = ["OwnerLookup", "Routing"]
 

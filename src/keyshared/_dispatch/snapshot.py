@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import pairwise
 from json import dumps
-from typing import Final, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from xxhash import xxh64_hexdigest
 
@@ -20,12 +20,12 @@ from keyshared._dispatch.drain_deadlines import DrainDeadlines
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended, Endings, Note
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.timers import Timed, Timers
-from keyshared._window.lanes import Entry, Lane, State
+from keyshared._window.lanes import IN_FLIGHT, LOADING, Entry, Lane, State
 from keyshared.cursor import ContiguousCursor
 from keyshared.effects import SettleReason, SkipReason
 from keyshared.errors import SnapshotError
 from keyshared.glob import KeyFilter
-from keyshared.ranges import RangeMap, Weight
+from keyshared.placement.ranges import RangeMap, Weight
 from keyshared.window import InFlightWindow
 
 __all__ = [
@@ -45,7 +45,7 @@ EPOCH_BITS: Final = 32
 _T = TypeVar("_T")
 _LISTS: Final = ("shared", "ownerless", "draining", "starved")
 _STATES: Final = {state.name.lower(): state for state in State if state is not State.SETTLED}
-_HELD: Final = frozenset({int(State.IN_FLIGHT), int(State.LOADING)})
+_HELD: Final = frozenset({IN_FLIGHT, LOADING})
 _NOTHING_NOTED: Final = Note()
 _MARKS: Final[dict[str, SettleReason | SkipReason]] = {
     SettleReason.LATE_ACK.value: SettleReason.LATE_ACK,
@@ -150,6 +150,30 @@ class Reader:
         return Fraction(above, below) if below > 1 else above
 
 
+class _MessageRow(NamedTuple, Generic[_T]):
+    """One message, as it stands in a snapshot: values when it is written, readers of them when it is read."""
+
+    offset: _T
+    before: _T
+    key: _T
+    state: _T
+    delivered: _T
+    holder: _T
+    attempt: _T
+    failures: _T
+    remaining_ms: _T
+    mark: _T
+    ended: _T
+
+
+class _PlaceRow(NamedTuple, Generic[_T]):
+    """One lane that waits: in which list, for which consumer if it is ready, and its first offset."""
+
+    where: _T
+    consumer: _T
+    first: _T
+
+
 def placement_mark(ranges: RangeMap) -> str:
     """What tells one placement from another: a snapshot is of use only where every key still has the owner it had."""
     return xxh64_hexdigest(dumps(ranges.to_json(), sort_keys=True).encode())
@@ -164,7 +188,7 @@ def dump_window(window: InFlightWindow, endings: Endings, drains: DrainDeadlines
         "last": window.cursor.last,
         "settled": [list(stretch) for stretch in window.cursor.remembered()],
         "messages": [_dump_entry(entry, endings, now) for entry in window.outstanding()],
-        "waiting": [[*places[id(lane.listed)], _first(lane)] for lane in window.waiting_lanes()],
+        "waiting": [list(_PlaceRow(*places[id(lane.listed)], _first(lane))) for lane in window.waiting_lanes()],
         "quarantined": [_text(key) for key in window.quarantined],
         "drains": [
             [_first(lane), deadline - now]
@@ -222,7 +246,7 @@ def load_window(
             raise key.refuse("be in quarantine once")
         window.quarantined[key.binary()] = None
     for place in data.field("waiting").items():
-        _load_place(place.items(3), window)
+        _load_place(_PlaceRow(*place.items(len(_PlaceRow._fields))), window)
 
 
 def _load_messages(
@@ -230,12 +254,12 @@ def _load_messages(
 ) -> None:
     cursor = window.cursor
     for message in data.field("messages").items():
-        fields = message.items(11)
-        offset = fields[0].offset()
-        _skip_to(fields, cursor)
-        entry = _load_entry(fields, window, items)
-        _start(timers, entry, fields[8], now)
-        ended, mark = _read_ended(fields[10], entry), fields[9].maybe(_read_mark)
+        row = _MessageRow(*message.items(len(_MessageRow._fields)))
+        offset = row.offset.offset()
+        _skip_to(row, cursor)
+        entry = _load_entry(row, window, items)
+        _start(timers, entry, row.remaining_ms, now)
+        ended, mark = _read_ended(row.ended, entry), row.mark.maybe(_read_mark)
         if ended or mark is not None:
             endings.notes[offset] = Note(ended, mark)
         if entry.state == State.BLOCKED:
@@ -247,7 +271,7 @@ def _load_messages(
         raise data.field("last").refuse("be the greatest offset offered")
     start = data.field("start").maybe(Reader.position)
     stretches = [
-        (stretch.items(2)[0].offset(), stretch.items(2)[1].position()) for stretch in data.field("settled").items()
+        (first.offset(), stop.position()) for first, stop in (pair.items(2) for pair in data.field("settled").items())
     ]
     if stretches and start is None:
         raise data.field("settled").refuse("be empty where there was no start")
@@ -255,18 +279,18 @@ def _load_messages(
         cursor.recall(start, stretches)
 
 
-def _skip_to(fields: list[Reader], cursor: ContiguousCursor) -> None:
+def _skip_to(row: _MessageRow[Reader], cursor: ContiguousCursor) -> None:
     """Let the cursor know what was settled between the message before and this one."""
-    offset = fields[0].offset()
-    before = fields[1].maybe(Reader.offset)
+    offset = row.offset.offset()
+    before = row.before.maybe(Reader.offset)
     if cursor.last is not None and offset <= cursor.last:
-        raise fields[0].refuse(f"be greater than {cursor.last}")
+        raise row.offset.refuse(f"be greater than {cursor.last}")
     if before is not None and (cursor.last is None or before > cursor.last):
         if before >= offset:
-            raise fields[1].refuse(f"be less than {offset}")
+            raise row.before.refuse(f"be less than {offset}")
         cursor.skip(before)
     if before != cursor.last:
-        raise fields[1].refuse(f"be {cursor.last}, the offset before it, or above that")
+        raise row.before.refuse(f"be {cursor.last}, the offset before it, or above that")
 
 
 def load_drains(data: Reader, window: InFlightWindow, drains: DrainDeadlines | None, now: int) -> None:
@@ -290,43 +314,44 @@ def load_drains(data: Reader, window: InFlightWindow, drains: DrainDeadlines | N
 def _dump_entry(entry: Entry, endings: Endings, now: int) -> list[object]:
     holder = entry.consumer if entry.state in _HELD else None
     note = endings.notes.get(entry.offset, _NOTHING_NOTED)
-    return [
-        entry.offset,
-        entry.prev,
-        None if entry.key is None else _text(entry.key),
-        State(entry.state).name.lower(),
-        entry.lane.was_delivered(entry),
-        None if holder is None else holder.name,
-        entry.attempt,
-        entry.failures,
-        _remaining(entry, now),
-        None if note.mark is None else note.mark.value,
-        [list(ended) for ended in note.ended],
-    ]
+    row = _MessageRow[object](
+        offset=entry.offset,
+        before=entry.prev,
+        key=None if entry.key is None else _text(entry.key),
+        state=State(entry.state).name.lower(),
+        delivered=entry.lane.was_delivered(entry),
+        holder=None if holder is None else holder.name,
+        attempt=entry.attempt,
+        failures=entry.failures,
+        remaining_ms=_remaining(entry, now),
+        mark=None if note.mark is None else note.mark.value,
+        ended=[list(ended) for ended in note.ended],
+    )
+    return list(row)
 
 
-def _load_entry(fields: list[Reader], window: InFlightWindow, items: Mapping[int, object]) -> Entry:
-    offset = fields[0].offset()
-    state = fields[3].one_of(_STATES)
-    delivered = fields[4].flag()
-    holder = fields[5].maybe(lambda name: name.one_of(window.consumers))
+def _load_entry(row: _MessageRow[Reader], window: InFlightWindow, items: Mapping[int, object]) -> Entry:
+    offset = row.offset.offset()
+    state = row.state.one_of(_STATES)
+    delivered = row.delivered.flag()
+    holder = row.holder.maybe(lambda name: name.one_of(window.consumers))
     if holder is not None and state not in _HELD:
-        raise fields[5].refuse("be None: nobody has it")
+        raise row.holder.refuse("be None: nobody has it")
     item = None if state is State.SPILLED else items.get(offset)
-    entry = window.readmit(offset, fields[2].maybe(Reader.binary), item, state, delivered=delivered, consumer=holder)
-    entry.attempt = fields[6].count()
-    entry.failures = fields[7].count()
+    entry = window.readmit(offset, row.key.maybe(Reader.binary), item, state, delivered=delivered, consumer=holder)
+    entry.attempt = row.attempt.count()
+    entry.failures = row.failures.count()
     return entry
 
 
-def _load_place(fields: list[Reader], window: InFlightWindow) -> None:
-    name = fields[0].one_of({name: name for name in (*_LISTS, "ready")})
-    entry = window.find(fields[2].integer())
-    consumer = fields[1].maybe(lambda name: name.one_of(window.consumers))
+def _load_place(row: _PlaceRow[Reader], window: InFlightWindow) -> None:
+    name = row.where.one_of({name: name for name in (*_LISTS, "ready")})
+    entry = window.find(row.first.integer())
+    consumer = row.consumer.maybe(lambda name: name.one_of(window.consumers))
     if (name == "ready") != (consumer is not None):
-        raise fields[1].refuse("be a consumer for whom a lane is ready, and None in every other place")
+        raise row.consumer.refuse("be a consumer for whom a lane is ready, and None in every other place")
     if entry is None or not _leads(entry) or entry.lane.listed is not None:
-        raise fields[2].refuse("be the first offset of a lane that waits once")
+        raise row.first.refuse("be the first offset of a lane that waits once")
     window.enlist(entry.lane, consumer.ready if consumer is not None else getattr(window, name))
 
 

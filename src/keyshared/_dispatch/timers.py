@@ -9,9 +9,9 @@ record; so ending a timer is one assignment.
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-__all__ = ["Timed", "Timers"]
+__all__ = ["Due", "Timed", "Timers"]
 
 _SLACK: Final = 64  # stale records that may stay beyond one for each live one
 
@@ -20,6 +20,25 @@ class Timed(Protocol):
     """Whatever can have one deadline; None when it has none."""
 
     deadline: int | None
+
+
+class Due(NamedTuple):
+    """Something whose deadline has come."""
+
+    deadline: int
+    timed: Timed
+
+
+class _Record(NamedTuple):
+    """One deadline in the heap; the number keeps two of one instant from being compared further."""
+
+    deadline: int
+    number: int
+    timed: Timed
+
+    @property
+    def is_live(self) -> bool:
+        return self.timed.deadline == self.deadline
 
 
 class Timers:
@@ -48,7 +67,7 @@ class Timers:
         self._latest: list[Timed] = []
         self._latest_due: int | None = None
         self._queued = 0
-        self._heap: list[tuple[int, int, Timed]] = []
+        self._heap: list[_Record] = []
         self._count = 0
         self._queue_limit = self._heap_limit = _SLACK
 
@@ -56,10 +75,10 @@ class Timers:
         """Set an object's deadline, whatever it was before. O(log n) amortised."""
         timed.deadline = deadline
         self._count += 1
-        heappush(self._heap, (deadline, self._count, timed))
+        heappush(self._heap, _Record(deadline, self._count, timed))
         if len(self._heap) > self._heap_limit:
             # By object: one that was set to the same deadline twice has two records that are not stale.
-            live = {id(record[2]): record for record in self._heap if record[2].deadline == record[0]}
+            live = {id(record.timed): record for record in self._heap if record.is_live}
             self._heap = list(live.values())
             heapify(self._heap)
             self._heap_limit = 2 * len(self._heap) + _SLACK
@@ -94,21 +113,21 @@ class Timers:
         queue, heap = self._queue, self._heap
         while queue and not self._is_live(*queue[0]):
             self._pop_first()
-        while heap and heap[0][2].deadline != heap[0][0]:
+        while heap and not heap[0].is_live:
             heappop(heap)
         if heap and queue:
-            return min(heap[0][0], queue[0][0])
-        return heap[0][0] if heap else queue[0][0] if queue else None
+            return min(heap[0].deadline, queue[0][0])
+        return heap[0].deadline if heap else queue[0][0] if queue else None
 
-    def pop_due(self, now: int) -> list[tuple[int, Timed]]:
+    def pop_due(self, now: int) -> list[Due]:
         """Everything that is due at ``now``, with its deadline; none of it has one any more. In no order."""
-        due: list[tuple[int, Timed]] = []
+        due: list[Due] = []
         heap = self._heap
         while self._queue and self._queue[0][0] <= now:
             deadline, records = self._pop_first()
             for timed in records:
                 _take(due, deadline, timed)
-        while heap and heap[0][0] <= now:
+        while heap and heap[0].deadline <= now:
             deadline, _, timed = heappop(heap)
             _take(due, deadline, timed)
         return due
@@ -117,7 +136,7 @@ class Timers:
         """Whatever will fall due, once for each record that says so. For tests; O(records)."""
         for due, records in self._queue:
             yield from (timed for timed in records if timed.deadline == due)
-        yield from (timed for due, _, timed in self._heap if timed.deadline == due)
+        yield from (record.timed for record in self._heap if record.is_live)
 
     def _is_live(self, due: int, records: list[Timed]) -> bool:
         """Whether anything in the records of one instant is not stale; drops stale ones from their end."""
@@ -134,7 +153,7 @@ class Timers:
         return due, records
 
 
-def _take(due: list[tuple[int, Timed]], deadline: int, timed: Timed) -> None:
+def _take(due: list[Due], deadline: int, timed: Timed) -> None:
     if timed.deadline == deadline:
         timed.deadline = None
-        due.append((deadline, timed))
+        due.append(Due(deadline, timed))

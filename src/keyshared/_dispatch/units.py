@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from keyshared._window.lanes import Consumer, Entry, Lane
 from keyshared.config import DrainUnit
 from keyshared.errors import InvariantError
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 
 __all__ = ["Placed", "RangeUnits", "SlotUnits", "units_of"]
 
@@ -71,12 +71,23 @@ class SlotUnits:
     # what is open
 
     def opened(self, unit: int, entry: Entry) -> None:
-        """Count a delivery that begins. One that is counted already stays counted once."""
+        """Count a delivery that begins."""
         held = self.open.get(unit)
         if held is None:
             self.open[unit] = entry
-        elif held is not entry:
+        else:
             self._spread(unit, held).setdefault(_holder(entry), {})[entry.offset] = entry
+
+    def admits(self, unit: int, entry: Entry, owner: Consumer) -> bool:
+        """Count a delivery to the owner that begins; False, uncounted, if somebody else holds something of the unit."""
+        held = self.open.get(unit)
+        if held is None:
+            self.open[unit] = entry
+        elif self.is_foreign(unit, owner):
+            return False
+        else:
+            self._spread(unit, held).setdefault(owner, {})[entry.offset] = entry
+        return True
 
     def closed(self, unit: int, entry: Entry) -> None:
         """Count a delivery that ends."""
@@ -94,6 +105,13 @@ class SlotUnits:
                 del self.open[unit]
         if unit in self._waiting:
             self.vacated[unit] = None
+
+    def releases(self, unit: int, entry: Entry) -> bool:
+        """Count a delivery that ends; False, uncounted, if lanes wait for ends in the unit."""
+        if unit in self._waiting:
+            return False
+        self.closed(unit, entry)
+        return True
 
     def is_foreign(self, unit: int, owner: Consumer) -> bool:
         """Whether somebody else than the owner holds something of the unit."""
@@ -146,15 +164,16 @@ class SlotUnits:
 
     # another placement
 
-    def follow(self) -> bool:
-        """Carry over to the placement of now; False if it is that of before.
+    @property
+    def is_behind(self) -> bool:
+        """Whether the placement of now is another one than `follow` has seen."""
+        return self._ranges is not self._placed.ranges
 
-        O(1), unless keys are in other slots there: O(open deliveries).
-        """
+    def follow(self) -> None:
+        """Carry over to the placement of now. O(1), unless keys are in other slots there: O(open deliveries)."""
         before, self._ranges = self._ranges, self._placed.ranges
         if not _same_space(before, self._ranges):
             self._refile(list(self.open), list(self._waiting))
-        return before is not self._ranges
 
     def check_invariants(self, entries: Iterable[Entry], waiting: Iterable[Lane]) -> None:
         """Recount. For tests; O(n).
@@ -217,18 +236,17 @@ class RangeUnits(SlotUnits):
         """The unit that a key is in now."""
         return self._starts[bisect_right(self._starts, self._ranges.slot_of(key)) - 1]
 
-    def follow(self) -> bool:
-        """Carry over to the placement of now; False if it is that of before."""
+    def follow(self) -> None:
+        """Carry over to the placement of now."""
         before, stop_of = self._ranges, self._stop_of
         self._ranges = self._placed.ranges
         if before is self._ranges:
-            return False
+            return
         self._stop_of = _stops(self._ranges)
         self._starts = list(self._stop_of)
         other = not _same_space(before, self._ranges)
         changed = [start for start, stop in stop_of.items() if other or self._stop_of.get(start) != stop]
         self._refile(_among(changed, self.open), _among(changed, self._waiting))
-        return True
 
 
 def units_of(unit: DrainUnit, placed: Placed) -> SlotUnits:

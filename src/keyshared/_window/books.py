@@ -6,19 +6,34 @@ Every method here is one step that keeps the books consistent; `InFlightWindow` 
 from collections import OrderedDict
 from collections.abc import ItemsView
 from itertools import chain, takewhile
-from typing import Final, Protocol
+from typing import Protocol
 
-from keyshared._checks import check_int, check_kind
-from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, State, WatchedList, WorkList
+from keyshared._checks import check_int, check_kind, check_offset
+from keyshared._window.gate import CountingGate, DrainGate, KeyGate
+from keyshared._window.lanes import (
+    ALONE,
+    IN_FLIGHT,
+    LOADING,
+    QUEUED,
+    SPILLED,
+    Consumer,
+    Entry,
+    Lane,
+    State,
+    WatchedList,
+    WorkList,
+)
 from keyshared._window.room_index import RoomIndex
 from keyshared.cursor import ContiguousCursor
-from keyshared.errors import ConsumerExistsError, EntryStateError, UnknownConsumerError
+from keyshared.errors import (
+    ConsumerExistsError,
+    EntryStateError,
+    OffsetOrderError,
+    UnknownConsumerError,
+    WindowFullError,
+)
 
 __all__ = ["Owners", "WindowBooks"]
-
-_SPILLED: Final = int(State.SPILLED)
-_LOADING: Final = int(State.LOADING)
-_IN_FLIGHT: Final = int(State.IN_FLIGHT)
 
 
 class Owners(Protocol):
@@ -41,6 +56,7 @@ class WindowBooks:
         per_key: int = 1,
         loaded_per_key: int = 1_000,
         one_lane: bool = False,
+        gate: DrainGate | None = None,
         draining: WatchedList | None = None,
         start: int | None = None,
     ) -> None:
@@ -71,6 +87,9 @@ class WindowBooks:
         self.per_key = per_key
         self.loaded_per_key = loaded_per_key
         self._one_lane = one_lane
+        known = KeyGate() if gate is None else check_kind("gate", gate, DrainGate)  # type: ignore[type-abstract]
+        self._gate: DrainGate = known
+        self._counts = known if isinstance(known, CountingGate) else None
         self._rooms = RoomIndex()
         self._orphaned: WorkList = OrderedDict()  # ready lanes of consumers that have left
         self._version = 0
@@ -90,6 +109,8 @@ class WindowBooks:
         """
         if consumer.name in self.consumers:
             raise ConsumerExistsError(consumer.name)
+        if self._counts is not None and self._counts.is_behind:  # what lanes know of their units is of before
+            self._follow()
         self.consumers[consumer.name] = consumer
         if consumer.keyless:
             self._rooms.add(consumer)
@@ -171,18 +192,20 @@ class WindowBooks:
         """Let every counter know of a message that was put back."""
         lane, consumer = entry.lane, entry.consumer
         self.held[entry.state] += 1
-        if entry.state == _SPILLED:
+        if entry.state == SPILLED:
             lane.spilled = lane.spilled or entry
             return
         lane.loaded += 1
         self.loaded += 1
-        if entry.state == _IN_FLIGHT:
+        if entry.state == IN_FLIGHT:
             lane.open += 1
             lane.holder = consumer
+            if self._counts is not None:
+                self._counts.opened(entry)
         else:
             self.waiting += 1
-        if consumer is not None and entry.state in {_IN_FLIGHT, _LOADING}:
-            (consumer.open if entry.state == _IN_FLIGHT else consumer.reserved)[entry.offset] = entry
+        if consumer is not None and entry.state in {IN_FLIGHT, LOADING}:
+            (consumer.open if entry.state == IN_FLIGHT else consumer.reserved)[entry.offset] = entry
             consumer.free -= 1
 
     def enlist(self, lane: Lane, where: WorkList) -> None:
@@ -201,6 +224,17 @@ class WindowBooks:
         """Which of the two limits leaves less room."""
         by_memory = self.capacity - self.loaded <= self.max_tracked - self.cursor.outstanding
         return self.capacity if by_memory else self.max_tracked
+
+    def check_offer(self, offset: int) -> None:
+        """Raise what `offer` would raise for this offset."""
+        cursor = self.cursor
+        if type(offset) is not int or (cursor.last is not None and offset <= cursor.last):
+            raise OffsetOrderError(offset, cursor.last)
+        check_offset("offset", offset)
+        if self.loaded >= self.capacity:
+            raise WindowFullError(self.capacity)
+        if cursor.outstanding >= self.max_tracked:
+            raise WindowFullError(self.max_tracked)
 
     def find(self, offset: int) -> Entry | None:
         """The outstanding message of that offset, or None. O(log n)."""
@@ -228,22 +262,17 @@ class WindowBooks:
         return None if name is None else self.consumers.get(name)
 
     def unit_of(self, key: bytes) -> bytes | int:
-        """The drain unit that a key is in now: here the key itself."""
-        return key
+        """The drain unit that a key is in now: the key itself, a slot, or the first slot of a run."""
+        return self._gate.unit_of(key)
 
     def holder_elsewhere(self, lane: Lane, owner: Consumer) -> Consumer | None:
-        """Who besides its owner holds something that the lane has to wait for, or None."""
-        return None if lane.holder is owner else lane.holder
+        """Who besides its owner holds something that the lane has to wait for, or None. O(holders of its unit)."""
+        return self._gate.holder_besides(lane, owner)
 
     def awaited(self, lane: Lane) -> list[Entry]:
-        """The open deliveries that a draining lane waits for, in offset order. O(per-key limit)."""
-        entries: list[Entry] = []
-        entry = lane.head
-        while entry is not None and entry is not lane.fresh:
-            if entry.state == _IN_FLIGHT:
-                entries.append(entry)
-            entry = entry.after
-        return entries
+        """The open deliveries that a draining lane waits for, in offset order. O(deliveries of its unit)."""
+        owner: Consumer = self.owner_of(lane)  # type: ignore[assignment]  # what drains has one, else it is ownerless
+        return self._gate.open_besides(lane, owner)
 
     def waiting_lanes(self) -> list[Lane]:
         """Lanes of all work lists, longest waiting first. O(n log n) over them."""
@@ -256,6 +285,16 @@ class WindowBooks:
         ready = [consumer.ready for consumer in self.consumers.values()]
         return [self.shared, self.ownerless, self.draining, self.starved, self._orphaned, *ready]
 
+    def _follow(self) -> None:
+        self._version += 1
+        if self._counts is not None:
+            self._counts.follow(self._version)
+
+    def _is_kept(self, lane: Lane) -> bool:
+        """Whether a lane that has a key has an owner, and somebody else holds something of its unit."""
+        owner = self._owner_now(lane)
+        return owner is not None and self._gate.keeps(lane, owner)
+
     def _owner_now(self, lane: Lane) -> Consumer | None:
         """As `owner_of`, and remembered: for changes, never for queries."""
         if lane.key is None:
@@ -264,6 +303,8 @@ class WindowBooks:
 
     def _ask_owner(self, lane: Lane, key: bytes) -> Consumer | None:
         lane.version = self._version
+        if self._counts is not None:
+            self._counts.place(lane, key)
         name = self._owners.owner(key)
         owner = lane.owner = None if name is None else self.consumers.get(name)
         return owner
@@ -295,6 +336,8 @@ class WindowBooks:
             return
         if lane.listed is not None:
             self._unlist(lane)
+        if self._counts is not None and where is self.draining:
+            self._counts.wait(lane)
         self._sequence += 1
         where[lane] = self._sequence
         lane.listed = where
@@ -302,8 +345,21 @@ class WindowBooks:
     def _unlist(self, lane: Lane) -> None:
         if lane.listed is None:
             return
+        if self._counts is not None and lane.listed is self.draining:
+            self._counts.stop_waiting(lane)
         del lane.listed[lane]
         lane.listed = None
+
+    def _at_limit(self) -> dict[Lane, None]:
+        """Lanes that wait in no list because as much of them is in flight as may be.
+
+        O(open deliveries), O(1) if everything is open.
+        """
+        if self.cursor.outstanding == self.loaded - self.waiting:
+            return {}
+        opened = chain.from_iterable(consumer.open.values() for consumer in self.consumers.values())
+        lanes = {entry.lane: None for entry in opened if entry.lane is not ALONE}
+        return {lane: None for lane in lanes if lane.listed is None}
 
     # what a message does
 
@@ -314,7 +370,7 @@ class WindowBooks:
             lane.back.pop(0)
         else:
             lane.fresh = entry.after
-        entry.state = _IN_FLIGHT
+        entry.state = IN_FLIGHT
         entry.attempt = self._next_attempt(entry) if self.first_attempt else entry.attempt + 1
         entry.consumer = lane.holder = consumer
         lane.open += 1
@@ -323,6 +379,8 @@ class WindowBooks:
         consumer.free -= 1
         if not consumer.noted:
             self._rooms.note(consumer)
+        if self._counts is not None:
+            self._counts.opened(entry)
         granted.append(entry)
 
     def _next_attempt(self, entry: Entry) -> int:
@@ -330,6 +388,8 @@ class WindowBooks:
 
     def _close(self, entry: Entry) -> None:
         consumer: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has one
+        if self._counts is not None:
+            self._counts.closed(entry)
         del consumer.open[entry.offset]
         self._free(consumer)
         lane = entry.lane
@@ -339,17 +399,26 @@ class WindowBooks:
         self.waiting += 1
 
     def _spill(self, lane: Lane, entry: Entry) -> None:
-        entry.state = _SPILLED
+        entry.state = SPILLED
         entry.item = None
         if lane.spilled is None:
             lane.spilled = entry
+
+    def _spill_if_crowded(self, lane: Lane, entry: Entry, granted: list[Entry]) -> None:
+        """Spill a message that has to wait while waiting ones, itself aside, take half the window."""
+        if entry.state == QUEUED and 2 * (self.waiting - 1) >= self.capacity:
+            lane.loaded -= 1
+            self.loaded -= 1
+            self.waiting -= 1
+            self._spill(lane, entry)
+            granted.append(entry)
 
     def _load(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> None:
         lane.spilled = entry.after
         lane.loaded += 1
         self.loaded += 1
         self.waiting += 1
-        entry.state = _LOADING
+        entry.state = LOADING
         entry.consumer = consumer
         if consumer is not None:
             consumer.reserved[entry.offset] = entry

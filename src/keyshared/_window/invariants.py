@@ -35,6 +35,11 @@ def check_window(window: WindowBooks) -> None:
     _check_counts(window, entries)
     _check_lists(window, lanes)
     _check_places(window, lanes, entries)
+    if window._counts is not None:
+        opened = [entry for entry in entries if entry.state == State.IN_FLIGHT]
+        with_key = [lane for lane in lanes if lane.key is not None]
+        window._counts.check_invariants(window._version, with_key, opened, window.draining)
+    window._rooms.check_invariants(consumer for consumer in window.consumers.values() if consumer.keyless)
 
 
 def _check_lane(window: WindowBooks, lane: Lane) -> None:

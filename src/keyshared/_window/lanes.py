@@ -21,7 +21,25 @@ from typing import Any, Final, final
 
 from keyshared.cursor import SETTLED, Cell
 
-__all__ = ["ALONE", "LEGAL_MOVES", "NEXT_STATE", "Consumer", "Entry", "Lane", "State", "Transition", "WatchedList"]
+__all__ = [
+    "ALONE",
+    "BLOCKED",
+    "DEAD_LETTERING",
+    "IN_FLIGHT",
+    "LEGAL_MOVES",
+    "LOADING",
+    "NEXT_STATE",
+    "QUEUED",
+    "SETTLED",
+    "SPILLED",
+    "Consumer",
+    "Entry",
+    "Lane",
+    "State",
+    "Transition",
+    "WatchedList",
+    "WorkList",
+]
 
 
 class State(IntEnum):
@@ -35,6 +53,15 @@ class State(IntEnum):
     RETRY_WAIT = 5
     DEAD_LETTERING = 6  # its dead letter is being written
     BLOCKED = 7  # until somebody unblocks or parks it
+
+
+# The states that the hot paths compare with; `SETTLED` is the cursor's.
+QUEUED: Final = int(State.QUEUED)
+SPILLED: Final = int(State.SPILLED)
+LOADING: Final = int(State.LOADING)
+IN_FLIGHT: Final = int(State.IN_FLIGHT)
+DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
+BLOCKED: Final = int(State.BLOCKED)
 
 
 class Transition(IntEnum):
@@ -109,7 +136,7 @@ class Entry(Cell):
     def __init__(self, offset: int, key: bytes | None, item: Any, lane: "Lane") -> None:  # noqa: ANN401  # its owner knows
         # Cell has no constructor: one call less on the path that every message takes.
         self.offset = offset
-        self.state = 1
+        self.state = QUEUED
         self.key = key
         self.item = item
         self.attempt = 0

@@ -5,9 +5,11 @@ brings the noted ones into the heap. An entry of the heap is stale if its consum
 every consumer has one that is not.
 """
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
+from keyshared._checks import require
 from keyshared._window.lanes import Consumer
 
 __all__ = ["RoomIndex"]
@@ -54,6 +56,14 @@ class RoomIndex:
                 return consumer if room < 0 else None
             heappop(heap)
         return None
+
+    def check_invariants(self, consumers: Iterable[Consumer]) -> None:
+        """Raise `InvariantError` unless exactly these take part, and each is noted or has its room known. O(n)."""
+        require(set(self._consumers) == set(consumers), "those who take keyless messages take part")
+        noted, known = set(self._changed), {(consumer, -room) for room, _, _, consumer in self._heap}
+        for consumer in self._consumers:
+            require(consumer.noted == (consumer in noted), f"{consumer.name!r} waits to be brought in if it is noted")
+            require(consumer.noted or (consumer, consumer.free) in known, f"the room of {consumer.name!r} is known")
 
     def _bring_in(self) -> None:
         changed, self._changed = self._changed, []

@@ -19,9 +19,9 @@ from fractions import Fraction
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from keyshared._checks import check_int, checked_now
+from keyshared._checks import check_int, check_kind, checked_now, configuration
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
-from keyshared.errors import ConfigError, InvariantError, SequenceOrderError
+from keyshared.errors import ArgumentError, InvariantError, SequenceOrderError
 
 __all__ = [
     "DEFAULT_BATCH_BYTES",
@@ -55,7 +55,7 @@ class BatchMessage(NamedTuple):
         item: Whatever the caller sends; never looked at.
         size: Its bytes, as far as they count for the limits.
         bucket_hash: Low half of the hash of its key; `KEYLESS_HASH` without a key.
-        segment_hash: High half; kept for whoever routes the message again, not used here.
+        segment_hash: High half; kept for routing the message again, not used here.
     """
 
     sequence_id: int
@@ -76,7 +76,7 @@ class EntryBatch:
         messages: In the order of their sequence ids; at least one.
 
     Raises:
-        ConfigError: There are no messages, the id is no int, or the bounds are not two hashes in order.
+        ArgumentError: There are no messages, the id is no int, or the bounds are not two hashes in order.
 
     Source:
         PIP-486, ``entry_hash_min`` and ``entry_hash_max``, inclusive on the wire and here.
@@ -89,26 +89,22 @@ class EntryBatch:
 
     def __post_init__(self) -> None:
         if type(self.messages) is not tuple or not self.messages:
-            raise ConfigError("messages", self.messages, "be a tuple of at least one message")
-        if type(self.sequence_id) is not int:
-            raise ConfigError("sequence_id", self.sequence_id, "be an int")
+            raise ArgumentError("messages", self.messages, "be a tuple of at least one message")
+        check_int("sequence_id", self.sequence_id)
         if type(self.hash_min) is not int or type(self.hash_max) is not int:
-            raise ConfigError("bounds", (self.hash_min, self.hash_max), "be ints")
+            raise ArgumentError("bounds", (self.hash_min, self.hash_max), "be ints")
         if not 0 <= self.hash_min <= self.hash_max < HASH_STOP:
-            raise ConfigError("bounds", (self.hash_min, self.hash_max), f"be two hashes below {HASH_STOP} in order")
+            raise ArgumentError("bounds", (self.hash_min, self.hash_max), f"be two hashes below {HASH_STOP} in order")
 
     @classmethod
     def of(cls, messages: Iterable[BatchMessage]) -> "EntryBatch":
-        """Make an entry with the tightest bounds.
+        """Build an entry with the tightest bounds.
 
         Args:
             messages: Those of one bucket, in order.
 
-        Returns:
-            The entry.
-
         Raises:
-            ConfigError: There are none.
+            ArgumentError: There are none.
 
         Example:
             >>> entry = EntryBatch.of([BatchMessage(1, "a", bucket_hash=70), BatchMessage(4, "b", bucket_hash=9)])
@@ -117,7 +113,7 @@ class EntryBatch:
         """
         given = tuple(map(check_message, messages))
         if not given:
-            raise ConfigError("messages", given, "be at least one")
+            raise ArgumentError("messages", given, "be at least one")
         hashes = [message.bucket_hash for message in given]
         return cls(min(hashes), max(hashes), given[-1].sequence_id, given)
 
@@ -150,6 +146,7 @@ class BatchLimits:
     max_bytes: int = DEFAULT_BATCH_BYTES
     max_delay_ms: int | None = DEFAULT_BATCH_DELAY_MS
 
+    @configuration()
     def __post_init__(self) -> None:
         for name, value, least in (
             ("max_messages", self.max_messages, 1),
@@ -178,7 +175,7 @@ class BatchStats:
     limits: BatchLimits
 
     def __add__(self, other: "BatchStats") -> "BatchStats":
-        """The figures of two batchers with the same limits together."""
+        """Add the figures of two batchers with the same limits."""
         return BatchStats(
             self.messages + other.messages,
             self.bytes + other.bytes,
@@ -206,15 +203,15 @@ class BatchStats:
 class BucketBatcher:
     """Collects the messages of one segment and gives them back as entries of one bucket each.
 
-    Messages of a key stay in order: they share a bucket, and a bucket's messages stay in the order they were added.
-    Entries come out with growing sequence ids, from one container to the next as well. Not thread-safe.
+    Messages of a key stay in order: they share a bucket, and a bucket keeps the order in which they were added. Entries
+    come out with growing sequence ids, from one container to the next as well. Not thread-safe.
 
     Args:
         layout: The buckets of the segment.
         limits: When a container goes out; None for the defaults.
 
     Raises:
-        ConfigError: ``layout`` or ``limits`` is something else.
+        ArgumentError: ``layout`` or ``limits`` is something else.
 
     Complexity:
         O(log n) a message, n buckets; O(m + b log b) to flush m messages of b buckets. Memory: one container.
@@ -251,8 +248,8 @@ class BucketBatcher:
     )
 
     def __init__(self, layout: BucketLayout, limits: BatchLimits | None = None) -> None:
-        if limits is not None and not isinstance(limits, BatchLimits):
-            raise ConfigError("limits", limits, "be BatchLimits")
+        if limits is not None:
+            check_kind("limits", limits, BatchLimits, ", or None")
         self._layout = _checked_layout(layout)
         self._splits = layout.splits
         self._limits = limits or BatchLimits()
@@ -264,17 +261,18 @@ class BucketBatcher:
         self._sent_messages = self._sent_bytes = self._entries = self._containers = 0
 
     def add(self, message: BatchMessage, *, now_ms: int | None = None) -> list[EntryBatch]:
-        """Take a message; give what goes out because of it.
+        """Take a message; return what goes out because of it.
 
         Args:
             message: The next one of the producer.
             now_ms: Monotonic milliseconds; None for the same instant as the last call.
 
         Returns:
-            The entries of the container that it completes. If its bytes do not fit into the container, of that first.
+            The entries of the container that it completes. If its bytes do not fit into the container, that one goes
+            first.
 
         Raises:
-            ConfigError: A field of the message can never work.
+            ArgumentError: A field of the message can never work.
             SequenceOrderError: Its sequence id is not above the one before.
             ClockError: ``now_ms`` went back. In each case nothing was changed.
 
@@ -355,7 +353,7 @@ class BucketBatcher:
             layout: The successor's.
 
         Raises:
-            ConfigError: It is no layout.
+            ArgumentError: It is no layout.
 
         Complexity:
             O(m log n), m open messages and n buckets.
@@ -368,7 +366,7 @@ class BucketBatcher:
             self._open.setdefault(bisect_right(self._splits, message.bucket_hash), []).append(message)
 
     def take_open(self) -> list[BatchMessage]:
-        """Give back what is open, unsent; for the batchers of several successors, or of another layout.
+        """Hand back what is open, unsent, for the batchers of several successors or of another layout.
 
         Returns:
             The messages in the order of their sequence ids. The batcher is empty afterwards, and does not take them
@@ -394,11 +392,7 @@ class BucketBatcher:
         return self._since + delay if self._count and delay is not None else None
 
     def stats(self) -> BatchStats:
-        """Give the figures so far; what is open is not among them.
-
-        Returns:
-            A value.
-        """
+        """Return the figures so far; open batches do not count."""
         return BatchStats(self._sent_messages, self._sent_bytes, self._entries, self._containers, self._limits)
 
     def __len__(self) -> int:
@@ -442,7 +436,7 @@ class Refitted(NamedTuple):
 
 
 def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
-    """Make an entry from elsewhere (a replicated one, one that a seal refused) fit a layout.
+    """Fit an entry from elsewhere (a replicated one, one that a seal refused) to a layout.
 
     Args:
         entry: The entry.
@@ -453,7 +447,7 @@ def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
         with tight bounds and growing sequence ids, the messages in their order.
 
     Raises:
-        ConfigError: An argument is something else, or a message has no valid hash.
+        ArgumentError: An argument is something else, or a message has no valid hash.
 
     Complexity:
         O(log n), n buckets; O(m log n) if m messages have to be sorted.
@@ -468,8 +462,7 @@ def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
         >>> refit(entry, BucketLayout.equal_width(1)) == (entry,)
         True
     """
-    if not isinstance(entry, EntryBatch):
-        raise ConfigError("entry", entry, "be an EntryBatch")
+    check_kind("entry", entry, EntryBatch)
     if isinstance(_checked_layout(layout).route(entry.hash_min, entry.hash_max), int):
         return (entry,)
     parts = layout.split((message.bucket_hash, message) for message in entry.messages)
@@ -478,7 +471,7 @@ def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
 
 
 def refit_all(entries: Iterable[EntryBatch], layout: BucketLayout) -> Refitted:
-    """Make entries fit a layout, one after the other, and count what it took.
+    """Fit entries to a layout, one after the other, and count what it took.
 
     Args:
         entries: In order.
@@ -488,7 +481,7 @@ def refit_all(entries: Iterable[EntryBatch], layout: BucketLayout) -> Refitted:
         The entries and the counts.
 
     Raises:
-        ConfigError: As `refit`.
+        ArgumentError: As `refit`.
     """
     fitted: list[EntryBatch] = []
     as_is = split = 0
@@ -503,30 +496,22 @@ def refit_all(entries: Iterable[EntryBatch], layout: BucketLayout) -> Refitted:
 
 
 def _checked_layout(layout: object) -> BucketLayout:
-    if not isinstance(layout, BucketLayout):
-        raise ConfigError("layout", layout, "be a BucketLayout")
-    return layout
+    return check_kind("layout", layout, BucketLayout)
 
 
 def check_message(message: object) -> BatchMessage:
     """Check that a message can be batched.
 
-    Args:
-        message: The message.
-
-    Returns:
-        The message.
-
     Raises:
-        ConfigError: It is none, or a field of it can never work.
+        ArgumentError: It is none, or a field of it can never work.
     """
     if not isinstance(message, BatchMessage):
-        raise ConfigError("message", message, "be a BatchMessage")
+        raise ArgumentError("message", message, "be a BatchMessage")
     sequence_id, _, size, bucket_hash, _ = message
     if type(sequence_id) is not int:
-        raise ConfigError("sequence_id", sequence_id, "be an int")
+        raise ArgumentError("sequence_id", sequence_id, "be an int")
     if type(size) is not int or size < 0:
-        raise ConfigError("size", size, "be an int of at least 0")
+        raise ArgumentError("size", size, "be an int of at least 0")
     if type(bucket_hash) is not int or not 0 <= bucket_hash < HASH_STOP:
-        raise ConfigError("bucket_hash", bucket_hash, f"be an int from 0 to {HASH_STOP - 1}")
+        raise ArgumentError("bucket_hash", bucket_hash, f"be an int from 0 to {HASH_STOP - 1}")
     return message

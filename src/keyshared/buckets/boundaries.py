@@ -22,9 +22,10 @@ from itertools import accumulate, pairwise
 from math import isfinite, lcm
 from typing import Final, NamedTuple, TypeAlias
 
+from keyshared._checks import check_int, check_kind
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
-from keyshared.errors import ConfigError
-from keyshared.ranges import RangeMap
+from keyshared.errors import ArgumentError
+from keyshared.placement.ranges import RangeMap
 
 __all__ = [
     "Histogram",
@@ -87,7 +88,7 @@ def balanced_boundaries(histogram: Histogram, n: int) -> BucketLayout:
         same layout.
 
     Raises:
-        ConfigError: ``n`` is no such number, a slot is not in ``range(65536)``, a load is not an int or a Fraction of
+        ArgumentError: ``n`` is no such number, a slot is not in ``range(65536)``, a load is not an int or a Fraction of
             at least 0, or a sequence does not have 65,536 loads.
 
     Complexity:
@@ -124,7 +125,7 @@ def bucket_loads(histogram: Histogram, layout: BucketLayout) -> tuple[SlotLoad, 
         A load for each bucket, exact.
 
     Raises:
-        ConfigError: See `balanced_boundaries`; or the layout is none.
+        ArgumentError: See `balanced_boundaries`; or the layout is none.
 
     Complexity:
         O(s log n), s slots given and n buckets.
@@ -133,7 +134,7 @@ def bucket_loads(histogram: Histogram, layout: BucketLayout) -> tuple[SlotLoad, 
         >>> bucket_loads({1: 5, 40_000: 7}, BucketLayout.equal_width(2))
         (5, 7)
     """
-    _check_layout(layout)
+    check_kind("layout", layout, BucketLayout)
     loads: list[SlotLoad] = [0] * len(layout)
     for slot, load in _checked(histogram):
         loads[layout.bucket_of(slot)] += load
@@ -151,7 +152,7 @@ def owner_loads(histogram: Histogram, ranges: RangeMap) -> dict[str | None, Slot
         Exact loads by owner in the order of `RangeMap.owners`, then that of the holes under None, if there is any.
 
     Raises:
-        ConfigError: See `balanced_boundaries`; or the ranges are over another number of slots.
+        ArgumentError: See `balanced_boundaries`; or the ranges are over another number of slots.
 
     Complexity:
         O(s log r), s slots given and r runs.
@@ -175,7 +176,7 @@ def owner_loads(histogram: Histogram, ranges: RangeMap) -> dict[str | None, Slot
 
 
 def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
-    """Say how far the heaviest is above the mean: 1 is perfect, 2 does twice its part.
+    """Compare the heaviest part with the mean: 1 is perfect, 2 carries twice its share.
 
     Args:
         loads: Of buckets or consumers, those without load included.
@@ -184,7 +185,7 @@ def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
         Maximum by mean, exact; 1 if there is no load at all.
 
     Raises:
-        ConfigError: There is nobody to compare, or a load is not finite.
+        ArgumentError: There is nothing to compare, or a load is not finite.
 
     Example:
         >>> imbalance((100, 0, 0))
@@ -192,10 +193,10 @@ def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
     """
     given = tuple(loads)
     if not given:
-        raise ConfigError("loads", given, "name at least one bucket or consumer")
+        raise ArgumentError("loads", given, "name at least one bucket or consumer")
     for load in given:
         if isinstance(load, float) and not isfinite(load):
-            raise ConfigError("loads", load, "be finite")
+            raise ArgumentError("loads", load, "be finite")
     total = sum(given)
     return Fraction(max(given) * len(given)) / total if total else Fraction(1)
 
@@ -205,13 +206,13 @@ def hot_slots(histogram: Histogram, n: int) -> tuple[HotSlot, ...]:
 
     Args:
         histogram: The load of each bucket hash.
-        n: How many buckets; or how many consumers, to see who alone is too much for one of them.
+        n: How many buckets; or how many consumers, to see which slot alone is too much for one of them.
 
     Returns:
         The slots, heaviest first, then the lower one. Fewer than ``n``.
 
     Raises:
-        ConfigError: See `balanced_boundaries`.
+        ArgumentError: See `balanced_boundaries`.
 
     Complexity:
         O(s + h log h), s slots given and h of them hot.
@@ -245,7 +246,7 @@ class _Cutter:
         return self.before[region.stop] - self.before[region.start]
 
     def count(self, region: _Region, cap: int, most: int) -> int:
-        """Say how many buckets of at most ``cap`` a region needs: fill each as far as it goes. Stops beyond ``most``.
+        """Count the buckets of at most ``cap`` that a region needs, each filled as far as it goes, up to ``most``.
 
         No atom is heavier than ``cap``.
         """
@@ -298,7 +299,7 @@ class _Cutter:
         return starts
 
     def _earliest(self, region: _Region, cap: int, n: int) -> list[int]:
-        """Say for each bucket where it starts at the earliest, if those from it on are to hold the rest."""
+        """Return the earliest start of each bucket that leaves room for the load from it on."""
         before, (start, stop) = self.before, region
         earliest = [start] * n
         for bucket in range(n - 1, 0, -1):
@@ -333,7 +334,7 @@ def _stand_alone(cutter: _Cutter, n: int) -> dict[int, None]:
 
 
 def _cut_all(cutter: _Cutter, alone: Collection[int], n: int) -> list[int]:
-    """Give the first atom of every bucket: those that stand alone, and the others cut as evenly as can be."""
+    """Return the first atom of every bucket: those that stand alone, and the others cut as evenly as can be."""
     edges = [-1, *sorted(alone), len(cutter.loads)]
     regions = [_Region(left + 1, right) for left, right in pairwise(edges) if left + 1 < right]
     starts = list(alone)
@@ -344,7 +345,7 @@ def _cut_all(cutter: _Cutter, alone: Collection[int], n: int) -> list[int]:
 
 
 def _shares(cutter: _Cutter, regions: Sequence[_Region], n: int) -> list[int]:
-    """Say how many buckets each region gets: what the lightest maximum takes, and more where the mean is highest."""
+    """Return the buckets of each region: what the lightest maximum takes, and more where the mean is highest."""
     cap = cutter.least_cap(regions, n)
     counts = [cutter.count(region, cap, n) for region in regions]
     waiting = [
@@ -365,7 +366,7 @@ def _shares(cutter: _Cutter, regions: Sequence[_Region], n: int) -> list[int]:
 
 
 def _places(slots: Sequence[int], starts: Sequence[int], alone: Collection[int]) -> list[int]:
-    """Give the slot where each bucket but the first begins: close to what stands alone, else halfway."""
+    """Return the slot where each bucket but the first begins: close to what stands alone, else halfway."""
     places = []
     for atom in starts[1:]:
         below, above = slots[atom - 1], slots[atom]
@@ -391,7 +392,7 @@ def _fill_up(splits: list[int], n: int) -> list[int]:
 
 
 def _atoms(histogram: Histogram) -> tuple[list[int], list[int]]:
-    """Give the slots that carry load in order, and their loads as whole numbers; hash 1 stands for 0 and 1."""
+    """Return the slots that carry load, in order, and their loads as whole numbers; hash 1 stands for 0 and 1."""
     given = _merged(histogram)
     common = lcm(*(load.denominator for load in given.values()))
     slots = sorted(given)
@@ -406,13 +407,12 @@ def _merged(histogram: Histogram) -> dict[int, SlotLoad]:
 
 
 def _checked(histogram: Histogram) -> list[tuple[int, SlotLoad]]:
-    """Give what carries load, and refuse what is no histogram."""
+    """Return what carries load, and refuse what is no histogram."""
     given = _pairs(histogram)
     for slot, load in given:
-        if type(slot) is not int or not 0 <= slot < HASH_STOP:
-            raise ConfigError("slot", slot, f"be an int from 0 to {HASH_STOP - 1}")
+        check_int("slot", slot, 0, most=HASH_STOP - 1)
         if type(load) not in _LOAD_TYPES or load < 0:
-            raise ConfigError("load", load, f"be an int or a Fraction of at least 0 (slot {slot})")
+            raise ArgumentError("load", load, f"be an int or a Fraction of at least 0 (slot {slot})")
     return [pair for pair in given if pair[1]]
 
 
@@ -422,14 +422,9 @@ def _pairs(histogram: object) -> list[tuple[int, SlotLoad]]:
     if isinstance(histogram, Sequence) and len(histogram) == HASH_STOP:
         return list(enumerate(histogram))
     shown = type(histogram).__name__  # not the thing itself: it may be long
-    raise ConfigError("histogram", shown, f"be a mapping from slots to loads, or a sequence of {HASH_STOP} loads")
-
-
-def _check_layout(layout: object) -> None:
-    if not isinstance(layout, BucketLayout):
-        raise ConfigError("layout", layout, "be a BucketLayout")
+    raise ArgumentError("histogram", shown, f"be a mapping from slots to loads, or a sequence of {HASH_STOP} loads")
 
 
 def _check_ranges(ranges: object) -> None:
     if not isinstance(ranges, RangeMap) or 1 << ranges.slot_bits != HASH_STOP:
-        raise ConfigError("ranges", ranges, f"be a RangeMap over {HASH_STOP} slots")
+        raise ArgumentError("ranges", ranges, f"be a RangeMap over {HASH_STOP} slots")

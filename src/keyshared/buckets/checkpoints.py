@@ -1,8 +1,8 @@
 """How far each bucket of each segment has come: one safe cursor per (segment, bucket), and where to read on.
 
-A segment is one log, and its buckets are worked off at different speeds by different consumers. One cursor for the
-whole segment would hold back what a slow bucket has nothing to do with; one for each bucket can be handed over with the
-bucket, and a restart redelivers nothing that was settled.
+A segment is one log, and its buckets are worked off at different speeds by different consumers. With one cursor for the
+whole segment a slow bucket would hold back all others; a cursor for each bucket can be handed over with the bucket, and
+a restart redelivers nothing that was settled.
 """
 
 from collections.abc import Mapping
@@ -71,9 +71,6 @@ class BucketCheckpoints:
         Args:
             state: What `snapshot` returned, perhaps after a trip through JSON.
 
-        Returns:
-            The checkpoints.
-
         Raises:
             SnapshotError: The state is truncated, forged, of another version or not as `snapshot` writes it.
 
@@ -104,7 +101,7 @@ class BucketCheckpoints:
             Whether it needs work; after a restart False for what was settled before.
 
         Raises:
-            ConfigError: A number is not an int of at least 0, or the offset has more than 63 bits.
+            ArgumentError: A number is not an int of at least 0, or the offset has more than 63 bits.
             OffsetOrderError: The offset is not above the last one of the segment.
 
         Complexity:
@@ -136,7 +133,7 @@ class BucketCheckpoints:
             False if it was not outstanding there: settled before, never offered, or of another bucket.
 
         Raises:
-            ConfigError: A number is not an int of at least 0, or the offset has more than 63 bits.
+            ArgumentError: A number is not an int of at least 0, or the offset has more than 63 bits.
 
         Complexity:
             O(log n) amortised, n entries of the bucket outstanding.
@@ -146,7 +143,7 @@ class BucketCheckpoints:
         return cursor is not None and cursor.settle(offset)
 
     def safe_cursor(self, segment: int, bucket: int) -> int | None:
-        """Give the greatest offset of a bucket below which everything of it is settled.
+        """Return the greatest offset of a bucket up to which everything of it is settled.
 
         Args:
             segment: Number of the segment.
@@ -154,15 +151,12 @@ class BucketCheckpoints:
 
         Returns:
             As `ContiguousCursor.safe_cursor`; None if nothing of the bucket was offered.
-
-        Complexity:
-            O(1).
         """
         cursor = self._cursor(segment, bucket)
         return None if cursor is None else cursor.safe_cursor
 
     def resume_offset(self, segment: int) -> int | None:
-        """Give the place from which a restart reads a segment: its lowest outstanding entry, else behind the last one.
+        """Return where a restart reads a segment from: its lowest outstanding entry, else behind the last one.
 
         Buckets in which nothing waits do not hold it, however long ago their last entry was. What was settled before a
         restart and would come next is passed over.
@@ -212,7 +206,7 @@ class BucketCheckpoints:
         self._segments.pop(segment, None)
 
     def snapshot(self) -> dict[str, object]:
-        """Give the checkpoints as plain data that JSON can hold: a line of text for each bucket.
+        """Return the checkpoints as plain data that JSON can hold: a line of text for each bucket.
 
         Returns:
             A new dict; `restore` reads it.

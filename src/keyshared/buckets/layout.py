@@ -1,12 +1,12 @@
 """Entry buckets (PIP-486): contiguous hash ranges that a producer batches by and a broker dispatches by.
 
-A key's 32-bit hash has two halves that know nothing of each other: the high one says which segment of a topic the key
-belongs to, the low one which bucket of that segment. A producer that fills its batches bucket by bucket frees a broker
-from looking into them: a whole batch (an *entry*) goes to one consumer, by the lowest and highest hash stamped on it.
+A key's 32-bit hash has two independent halves: the high one says which segment of a topic the key belongs to, the low
+one which bucket of that segment. A producer that fills its batches bucket by bucket frees a broker from looking into
+them: a whole batch (an *entry*) goes to one consumer, by the lowest and highest hash stamped on it.
 
-Here is the layout of the buckets and the routing of entries; `keyshared.buckets.placement` says which consumer owns
-which bucket, `keyshared.buckets.boundaries` where boundaries should go, `keyshared.buckets.checkpoints` how far each
-bucket has come.
+This module has the layout of the buckets and the routing of entries; `keyshared.buckets.placement` says which consumer
+owns which bucket, `keyshared.buckets.boundaries` where boundaries should go, `keyshared.buckets.checkpoints` how far
+each bucket has come.
 """
 
 from bisect import bisect_right
@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from keyshared._checks import checked_rows
-from keyshared.errors import ConfigError, InvariantError, LayoutMismatchError
+from keyshared._checks import check_int, check_kind, checked_rows
+from keyshared.errors import ArgumentError, InvariantError, LayoutMismatchError
 from keyshared.hashing.named import KeyHash, required_key_bytes
-from keyshared.ranges import HashRange
+from keyshared.placement.ranges import HashRange
 
 __all__ = [
     "BUCKET_HASH",
@@ -48,12 +48,12 @@ def _identity(key: bytes) -> int:
     if (
         type(key) is not bytes or len(key) != _BUCKET_KEY_BYTES
     ):  # a key of a message: hashed by nothing, it would land anywhere
-        raise ConfigError("bucket key", key, f"be {_BUCKET_KEY_BYTES} bytes, as BucketLayout.bucket_key() gives them")
+        raise ArgumentError("bucket key", key, f"be {_BUCKET_KEY_BYTES} bytes, as BucketLayout.bucket_key() gives them")
     return int.from_bytes(key, "big")
 
 
 BUCKET_HASH: Final = KeyHash("bucket:16", 16, _identity)
-"""The hash of bucket keys (`BucketLayout.bucket_key`), which are hashes already: any other key raises ConfigError."""
+"""The hash of bucket keys (`BucketLayout.bucket_key`), which are hashes already: any other key raises ArgumentError."""
 
 
 class HashHalves(NamedTuple):
@@ -83,7 +83,7 @@ def hash_halves(raw: int) -> HashHalves:
         Both halves, each in ``range(65536)``.
 
     Raises:
-        ConfigError: ``raw`` is not an int in ``range(2**32)``.
+        ArgumentError: ``raw`` is not an int in ``range(2**32)``.
 
     Source:
         PIP-486, hashA and hashB.
@@ -93,22 +93,19 @@ def hash_halves(raw: int) -> HashHalves:
         True
     """
     if type(raw) is not int or not 0 <= raw < _RAW_STOP:
-        raise ConfigError("raw", raw, f"be an int from 0 to {_RAW_STOP - 1}: an unsigned 32-bit hash")
+        raise ArgumentError("raw", raw, f"be an int from 0 to {_RAW_STOP - 1}: an unsigned 32-bit hash")
     return HashHalves(raw >> 16, raw & 0xFFFF)
 
 
 def key_halves(key: str | bytes, key_hash: KeyHash) -> HashHalves:
-    """Give both halves of a key's hash.
+    """Return both halves of a key's hash.
 
     Args:
         key: The key. A producer gives a message without a key bucket hash 0 instead.
         key_hash: Any hash of at least 32 bits; its top 32 are used. Unmasked murmur3 answers what Pulsar answers.
 
-    Returns:
-        Both halves.
-
     Raises:
-        ConfigError: The key is None, or the hash is narrower than 32 bits.
+        ArgumentError: The key is None, or the hash is narrower than 32 bits.
         KeyTypeError: See `keyshared.hashing.key_bytes`.
 
     Example:
@@ -120,11 +117,11 @@ def key_halves(key: str | bytes, key_hash: KeyHash) -> HashHalves:
 
 
 class Straddles(NamedTuple):
-    """An entry with messages of several buckets: it can go to nobody as a whole.
+    """An entry with messages of several buckets: it cannot go to one consumer as a whole.
 
     Its producer used another layout (an older one, or another cluster's), or none. Split it by `BucketLayout.split`, or
     refuse it. Routed by its lowest hash alone, as the broker of PIP-486 does, the messages of all but the first bucket
-    would reach somebody who does not own their keys, while the owner works on the same keys.
+    would reach a consumer that does not own their keys, while the owner works on the same keys.
 
     Attributes:
         first: The bucket of its lowest hash.
@@ -177,7 +174,7 @@ class BucketLayout:
             means "not set" to Pulsar's dispatcher and is handled as 1.
 
     Raises:
-        ConfigError: The buckets do not tile the space, or bucket 0 does not contain 0 and 1.
+        ArgumentError: The buckets do not tile the space, or bucket 0 does not contain 0 and 1.
 
     Complexity:
         O(n), n buckets.
@@ -198,9 +195,9 @@ class BucketLayout:
     def __init__(self, starts: Iterable[int]) -> None:
         given = tuple(starts)
         if not given:
-            raise ConfigError("starts", given, "name at least one bucket")
+            raise ArgumentError("starts", given, "name at least one bucket")
         if type(given[0]) is not int or given[0] != 0:
-            raise ConfigError("first start", given[0], "be 0, or the lowest hashes have no bucket")
+            raise ArgumentError("first start", given[0], "be 0, or the lowest hashes have no bucket")
         _check_splits(given[1:])
         self._splits = given[1:]
 
@@ -211,11 +208,8 @@ class BucketLayout:
         Args:
             n: How many, from 1 to 32,768 (bucket 0 has at least two hashes).
 
-        Returns:
-            The layout.
-
         Raises:
-            ConfigError: ``n`` is not such a number. (Pulsar takes 0 for 1.)
+            ArgumentError: ``n`` is not such a number. (Pulsar takes 0 for 1.)
 
         Source:
             Pulsar's EntryBucketSplits: bucket ``i`` starts at ``i * 65536 // n``.
@@ -225,8 +219,7 @@ class BucketLayout:
             (21845, 43690)
         """
         most = HASH_STOP // _FIRST_BUCKET_STOP
-        if type(n) is not int or not 1 <= n <= most:
-            raise ConfigError("n", n, f"be an int from 1 to {most}")
+        check_int("n", n, 1, most=most)
         return cls(i * HASH_STOP // n for i in range(n))
 
     @classmethod
@@ -236,11 +229,8 @@ class BucketLayout:
         Args:
             splits: The starts of all buckets but the first, as in Pulsar's ``entry_bucket_splits``; none is one bucket.
 
-        Returns:
-            The layout.
-
         Raises:
-            ConfigError: The splits do not grow strictly from at least 2 to at most 65,535.
+            ArgumentError: The splits do not grow strictly from at least 2 to at most 65,535.
 
         Example:
             >>> len(BucketLayout.from_splits([]))
@@ -255,23 +245,19 @@ class BucketLayout:
         Args:
             ranges: One for each bucket, in order, half-open (Pulsar's are inclusive: ``HashRange(start, end + 1)``).
 
-        Returns:
-            The layout.
-
         Raises:
-            ConfigError: There is none, they do not follow one another without a gap from 0 to 65,536, or the first one
-                does not contain 0 and 1.
+            ArgumentError: There is none, they do not follow one another without a gap from 0 to 65,536, or the first
+                one does not contain 0 and 1.
         """
         given = tuple(ranges)
         end = 0
         for piece in given:
-            if not isinstance(piece, HashRange):
-                raise ConfigError("range", piece, "be a HashRange")
+            check_kind("range", piece, HashRange)
             if piece.start != end:
-                raise ConfigError("start", piece.start, f"be {end}, where the bucket before it ends")
+                raise ArgumentError("start", piece.start, f"be {end}, where the bucket before it ends")
             end = piece.stop
         if given and end != HASH_STOP:
-            raise ConfigError("last stop", end, f"be {HASH_STOP}, the number of hashes")
+            raise ArgumentError("last stop", end, f"be {HASH_STOP}, the number of hashes")
         return cls(piece.start for piece in given)
 
     @property
@@ -290,22 +276,19 @@ class BucketLayout:
         return tuple(HashRange(start, stop) for start, stop in pairwise((0, *self._splits, HASH_STOP)))
 
     def range_of(self, bucket: int) -> HashRange:
-        """Give the hashes of a bucket.
+        """Return the hashes of a bucket.
 
         Args:
             bucket: An int in ``range(len(layout))``.
 
-        Returns:
-            Its range.
-
         Raises:
-            ConfigError: There is no such bucket.
+            ArgumentError: There is no such bucket.
         """
         start = self._start_of(bucket)
         return HashRange(start, self._splits[bucket] if bucket < len(self._splits) else HASH_STOP)
 
     def canonical_hash(self, bucket: int) -> int:
-        """Give the one hash that stands for a bucket wherever a broker keeps books by hash: its start, but never 0.
+        """Return the one hash that stands for a bucket where a broker keeps books by hash: its start, but never 0.
 
         Args:
             bucket: An int in ``range(len(layout))``.
@@ -314,7 +297,7 @@ class BucketLayout:
             An int from 1 to 65,535, which is in the bucket.
 
         Raises:
-            ConfigError: There is no such bucket.
+            ArgumentError: There is no such bucket.
 
         Example:
             >>> [BucketLayout.equal_width(4).canonical_hash(bucket) for bucket in range(4)]
@@ -323,7 +306,7 @@ class BucketLayout:
         return max(self._start_of(bucket), 1)
 
     def bucket_key(self, bucket: int) -> bytes:
-        r"""Give the key under which a dispatcher serves the entries of a bucket, with a placement over `BUCKET_HASH`.
+        r"""Return the key under which a dispatcher serves the entries of a bucket, with a placement over `BUCKET_HASH`.
 
         A dispatcher keeps order and hands over by key. With the bucket as the key, entries of a bucket go to one
         consumer at a time and in order, and a bucket drains as a whole: what PIP-486 asks for, by the rules there are.
@@ -335,7 +318,7 @@ class BucketLayout:
             The canonical hash as two bytes, big-endian.
 
         Raises:
-            ConfigError: There is no such bucket.
+            ArgumentError: There is no such bucket.
 
         Example:
             >>> BucketLayout.equal_width(4).bucket_key(3)
@@ -346,14 +329,8 @@ class BucketLayout:
     def bucket_of_key(self, bucket_key: bytes) -> int:
         """Find the bucket of a `bucket_key`, as it comes back in a delivery.
 
-        Args:
-            bucket_key: The key.
-
-        Returns:
-            The bucket.
-
         Raises:
-            ConfigError: It is not two bytes.
+            ArgumentError: It is not two bytes.
         """
         return bisect_right(self._splits, BUCKET_HASH.function(bucket_key))
 
@@ -366,11 +343,8 @@ class BucketLayout:
         Args:
             bucket_hash: An int in ``range(65536)``.
 
-        Returns:
-            Its bucket.
-
         Raises:
-            ConfigError: There is no such hash.
+            ArgumentError: There is no such hash.
 
         Complexity:
             O(log n), n buckets.
@@ -378,7 +352,7 @@ class BucketLayout:
         return bisect_right(self._splits, _checked_hash(bucket_hash))
 
     def route(self, hash_min: int, hash_max: int) -> Route:
-        """Say where an entry goes by the bounds stamped on it; both count.
+        """Route an entry by the bounds stamped on it; both count.
 
         A broken producer is no reason for a broker to fall over, so a stamp that cannot be true is an answer as well.
 
@@ -390,7 +364,7 @@ class BucketLayout:
             Its bucket, or `Straddles`, or `BadStamp`.
 
         Raises:
-            ConfigError: A bound is not an int.
+            ArgumentError: A bound is not an int.
 
         Complexity:
             O(log n), n buckets.
@@ -405,7 +379,9 @@ class BucketLayout:
         """
         if type(hash_min) is not int or type(hash_max) is not int:
             bound = hash_min if type(hash_min) is not int else hash_max
-            raise ConfigError("bound of an entry", bound, "be an int; without a stamp, ask bucket_of() with the key's")
+            raise ArgumentError(
+                "bound of an entry", bound, "be an int; without a stamp, ask bucket_of() with the key's"
+            )
         if not 0 <= hash_min <= hash_max < HASH_STOP:
             return BadStamp(hash_min, hash_max)
         first = bisect_right(self._splits, hash_min)
@@ -426,7 +402,7 @@ class BucketLayout:
             A part for each bucket that has messages, in the order of the parts' first messages.
 
         Raises:
-            ConfigError: A hash is not an int in ``range(65536)``.
+            ArgumentError: A hash is not an int in ``range(65536)``.
 
         Complexity:
             O(m log n), m messages and n buckets.
@@ -453,10 +429,9 @@ class BucketLayout:
 
         Raises:
             LayoutMismatchError: It is another layout.
-            ConfigError: It is no layout.
+            ArgumentError: It is no layout.
         """
-        if not isinstance(declared, BucketLayout):
-            raise ConfigError("declared", declared, "be a BucketLayout")
+        check_kind("declared", declared, BucketLayout)
         if declared != self:
             raise LayoutMismatchError(declared.starts, self.starts)
 
@@ -471,12 +446,11 @@ class BucketLayout:
         """
         try:
             _check_splits(self._splits)
-        except ConfigError as error:
+        except ArgumentError as error:
             raise InvariantError(f"the buckets tile the hashes: {error}") from error
 
     def _start_of(self, bucket: int) -> int:
-        if type(bucket) is not int or not 0 <= bucket <= len(self._splits):
-            raise ConfigError("bucket", bucket, f"be an int from 0 to {len(self._splits)}")
+        check_int("bucket", bucket, 0, most=len(self._splits))
         return self._splits[bucket - 1] if bucket else 0
 
     def __len__(self) -> int:
@@ -499,17 +473,17 @@ def _check_splits(splits: Sequence[int]) -> None:
     last, why = _FIRST_BUCKET_STOP - 1, "the end of what bucket 0 must contain"
     for split in splits:
         if type(split) is not int or not last < split < HASH_STOP:
-            raise ConfigError("split", split, f"be an int below {HASH_STOP} and greater than {last}, {why}")
+            raise ArgumentError("split", split, f"be an int below {HASH_STOP} and greater than {last}, {why}")
         last, why = split, "the one before it"
 
 
 def _wide(key_hash: object) -> KeyHash:
     if isinstance(key_hash, KeyHash) and key_hash.bits >= _RAW_BITS:
         return key_hash
-    raise ConfigError("key_hash", key_hash, f"be a KeyHash of at least {_RAW_BITS} bits")
+    raise ArgumentError("key_hash", key_hash, f"be a KeyHash of at least {_RAW_BITS} bits")
 
 
 def _checked_hash(bucket_hash: int) -> int:
     if type(bucket_hash) is not int or not 0 <= bucket_hash < HASH_STOP:
-        raise ConfigError("bucket hash", bucket_hash, f"be an int from 0 to {HASH_STOP - 1}")
+        raise ArgumentError("bucket hash", bucket_hash, f"be an int from 0 to {HASH_STOP - 1}")
     return bucket_hash

@@ -2,7 +2,7 @@
 
 Finding the best deal is a packing problem; this is the greedy one. Dealt at once and with equal weights, its heaviest
 consumer is above the mean by less than the heaviest bucket. A join still moves buckets to the newcomer only, a leave
-the leaver's only, and no bucket of somebody who stays moves unless that makes the heavier of the two consumers lighter.
+the leaver's only, and a bucket of a consumer that stays moves only if that makes the heavier of the two lighter.
 """
 
 from bisect import bisect_left
@@ -13,7 +13,7 @@ from functools import partial
 from math import lcm
 from typing import TypeAlias
 
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 
 __all__ = ["LoadSpread", "Owners", "whole_numbers"]
 
@@ -22,7 +22,7 @@ Owners: TypeAlias = tuple[str | None, ...]
 
 
 def whole_numbers(values: Iterable[Weight]) -> list[int]:
-    """Give ints in the same proportions.
+    """Scale numbers to ints in the same proportions.
 
     Args:
         values: Finite numbers; floats are taken exactly as they are.
@@ -50,12 +50,12 @@ class LoadSpread:
     loads: tuple[int, ...]
 
     def __call__(self, owners: Owners, weights: Mapping[str, Weight], changed: str | None) -> Owners:
-        """Say who owns what after a change.
+        """Return the owner of each bucket after a change.
 
         Args:
-            owners: Who owns each bucket so far; what belongs to nobody who is there is dealt.
-            weights: Everyone who is there, in join order.
-            changed: Whoever joined or got another weight; None for a leave.
+            owners: The owner of each bucket so far; those of None or of a consumer that is gone are dealt.
+            weights: Every consumer that is there, in join order.
+            changed: The consumer that joined or got another weight; None for a leave.
 
         Returns:
             The new owners.
@@ -72,7 +72,7 @@ class LoadSpread:
 class _Table:
     """Who holds what while buckets are dealt. A consumer's burden is its load by its weight.
 
-    Buckets without load are dealt by number when their owner leaves, and nobody is relieved of them.
+    Buckets without load are dealt by number when their owner leaves, and never move otherwise.
     """
 
     def __init__(self, loads: Sequence[int], owners: Owners, weights: Mapping[str, Weight]) -> None:
@@ -88,14 +88,14 @@ class _Table:
         self.burdens = {name: sum(load for load, _ in held) for name, held in self.held.items()}
 
     def deal(self, free: Sequence[int]) -> None:
-        """Give each bucket, the heaviest first, to whoever is lightest with it; ties to who joined first."""
+        """Assign each bucket, the heaviest first, to the consumer that is lightest with it; ties by joining."""
         for bucket in sorted(free, key=lambda bucket: -self.loads[bucket]):
             load = self.loads[bucket]
             heaviness = partial(self._burden, more=load) if load else self._number
             self._give(bucket, min(self.held, key=heaviness))
 
     def relieve_others(self, receiver: str) -> bool:
-        """Let somebody take from the others, the heaviest first; tell whether anything moved."""
+        """Move buckets from the others to one consumer, the heaviest first; return whether anything moved."""
         donors = [name for name in self.held if name != receiver]
         moved = False
         while donors:
@@ -107,7 +107,7 @@ class _Table:
         return moved
 
     def relieve(self, donor: str) -> None:
-        """Let the others take from somebody, the lightest first."""
+        """Move buckets from one consumer to the others, the lightest first."""
         receivers = [name for name in self.held if name != donor]
         while receivers:
             receiver = min(receivers, key=self._burden)

@@ -1,10 +1,10 @@
 """Which consumer owns which bucket: spreads that are balanced, and what a change moves.
 
 How many buckets a consumer owns depends on weights and join order only: seats in a parliament by the method of
-Sainte-Lague, except that everybody gets a first bucket before anybody gets a second one. That is a *divisor method*:
-somebody who joins takes buckets from the others and makes nobody else gain, somebody who leaves makes nobody else
-lose. Rounding by largest remainders has no such property (the Alabama paradox), so it could not keep the promise that
-a join moves buckets to the newcomer only.
+Sainte-Lague, except that every consumer gets a first bucket before any gets a second one. That is a *divisor method*:
+when a consumer joins, no other consumer gains a bucket; when one leaves, no other consumer loses one. Rounding by
+largest remainders has no such property (the Alabama paradox), so it could not keep the promise that a join moves
+buckets to the newcomer only.
 
 Which buckets a consumer owns is history: a change starts from what is owned now and moves only what it must.
 """
@@ -15,12 +15,13 @@ from heapq import heapify, heapreplace
 from math import lcm
 from typing import Final, Self, TypeAlias
 
+from keyshared._checks import check_kind, check_number, check_several, configuration
 from keyshared.buckets.layout import BUCKET_HASH, HASH_STOP, BucketLayout
 from keyshared.buckets.load_spread import LoadSpread, Owners, whole_numbers
-from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError
+from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import KeyHash
 from keyshared.placement.protocol import check_name, find_consumer
-from keyshared.ranges import Moved, RangeMap, Weight, check_space
+from keyshared.placement.ranges import Moved, RangeMap, Weight, check_space
 
 __all__ = ["BucketPlacement"]
 
@@ -32,9 +33,9 @@ _Spread: TypeAlias = Callable[[Owners, Mapping[str, Weight], str | None], Owners
 class BucketPlacement:
     """Spreads the buckets of a layout over consumers, balanced and move-minimal; its value is `ranges`.
 
-    With equal weights nobody owns two buckets more than anybody else. With others, each count is the consumer's weight
-    divided by one number common to all, rounded to the nearest, and at least 1 if there are enough buckets. Ties, and
-    the buckets if there are too few, go to who joined first.
+    With equal weights the counts differ by one at most. With others, each count is the consumer's weight divided by one
+    number common to all, rounded to the nearest, and at least 1 if there are enough buckets. Ties, and the buckets if
+    there are too few, go to the consumers that joined first.
 
     A join moves buckets to the newcomer only, and no more than it must get; a leave moves the leaver's only. *Which*
     buckets move follows from the calls made so far: the losers give their highest ones, and the gainers, in join order,
@@ -43,11 +44,11 @@ class BucketPlacement:
 
     Args:
         layout: The buckets.
-        consumers: Who is there from the start: names, or a mapping from names to weights.
+        consumers: The consumers from the start: names, or a mapping from names to weights.
         key_hash: What a dispatcher's keys are hashed with: bucket keys by default.
 
     Raises:
-        ConfigError: A value that can never work.
+        ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
         ConsumerExistsError: A name is given twice.
 
     Complexity:
@@ -103,12 +104,9 @@ class BucketPlacement:
             consumers: As in the constructor.
             key_hash: As in the constructor.
 
-        Returns:
-            The placement.
-
         Raises:
-            ConfigError: A load is not an int or a Fraction of at least 0, there are not as many as buckets, or another
-                value that can never work.
+            ArgumentError: A load is not an int or a Fraction of at least 0, there are not as many as buckets, or
+                another value that can never work.
             ConsumerExistsError: A name is given twice.
 
         Complexity:
@@ -141,7 +139,7 @@ class BucketPlacement:
             The placement; it takes no weight but 1.
 
         Raises:
-            ConfigError: A value that can never work.
+            ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
             ConsumerExistsError: A name is given twice.
 
         Source:
@@ -171,17 +169,17 @@ class BucketPlacement:
 
         Args:
             layout: The buckets.
-            ranges: Who owned them, whether they were spread here or elsewhere. It may be unbalanced; the next change
-                puts that right.
-            consumers: Everyone in join order, with their weights, also those who own nothing. Left out, it is the
-                owners in the order of their names.
+            ranges: The owners, whether they were spread here or elsewhere. It may be unbalanced; the next change puts
+                that right.
+            consumers: All in join order, with their weights, also those that own nothing. Left out, it is the owners in
+                the order of their names.
             loads: As in `by_load`; left out, numbers of buckets are evened out.
 
         Returns:
             The placement, with the hash of the ranges.
 
         Raises:
-            ConfigError: Two consumers own parts of one bucket, an owner is missing in ``consumers``, or another value
+            ArgumentError: Two consumers own parts of one bucket, an owner is missing in ``consumers``, or another value
                 that can never work.
             ConsumerExistsError: A name is given twice.
 
@@ -201,10 +199,10 @@ class BucketPlacement:
         owners = tuple(ranges.owner(piece.start) for piece in layout.ranges)
         missing = set(ranges.owners) - placement._weights.keys()
         if missing:
-            raise ConfigError("consumers", tuple(placement._weights), f"name every owner, also {min(missing)!r}")
+            raise ArgumentError("consumers", tuple(placement._weights), f"name every owner, also {min(missing)!r}")
         placement._owners = owners
         if placement.ranges != ranges:
-            raise ConfigError("ranges", ranges, "give every bucket of the layout to one consumer")
+            raise ArgumentError("ranges", ranges, "give every bucket of the layout to one consumer")
         return placement
 
     def _start(
@@ -214,7 +212,8 @@ class BucketPlacement:
         key_hash: KeyHash,
         spread: _Spread,
     ) -> None:
-        check_space(key_hash, _SLOT_BITS)
+        with configuration():
+            check_space(key_hash, _SLOT_BITS)
         self._layout = _checked_layout(layout)
         self._key_hash = key_hash
         self._spread = spread
@@ -226,7 +225,7 @@ class BucketPlacement:
         """Add a consumer; buckets move to it only (`pulsar`: also between others).
 
         Args:
-            name: Who joins.
+            name: The consumer that joins.
             weight: Its share relative to the others'; always 1 for `pulsar`.
 
         Returns:
@@ -234,7 +233,7 @@ class BucketPlacement:
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ConfigError: The name is empty or no text; the weight is not positive and finite.
+            ArgumentError: The name is empty or no text; the weight is not positive and finite.
 
         Complexity:
             O(n + k log k), n buckets and k consumers.
@@ -246,9 +245,6 @@ class BucketPlacement:
 
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer; only its own buckets move (`pulsar`: also those of others).
-
-        Args:
-            name: Who leaves.
 
         Returns:
             What changed owners, in slot order.
@@ -268,7 +264,7 @@ class BucketPlacement:
         (`by_load`: only to it or only from it, whatever its load calls for. `pulsar`: none.)
 
         Args:
-            name: Whose.
+            name: The consumer.
             weight: Its share relative to the others'; always 1 for `pulsar`.
 
         Returns:
@@ -276,7 +272,7 @@ class BucketPlacement:
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight is not positive and finite.
+            ArgumentError: The weight is not positive and finite.
 
         Complexity:
             O(n + k log k), n buckets and k consumers.
@@ -299,17 +295,11 @@ class BucketPlacement:
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Everyone who was added, in join order, also those who own nothing."""
+        """Every consumer that was added, in join order, also those that own nothing."""
         return tuple(self._weights)
 
     def weight_of(self, name: str) -> Weight:
-        """Give a consumer's weight.
-
-        Args:
-            name: Whose.
-
-        Returns:
-            The weight as it was given.
+        """Return a consumer's weight.
 
         Raises:
             UnknownConsumerError: There is no such consumer.
@@ -318,7 +308,7 @@ class BucketPlacement:
         return self._weights[name]
 
     def owner(self, bucket: int) -> str | None:
-        """Give the owner of a bucket.
+        """Return the owner of a bucket.
 
         Args:
             bucket: An int in ``range(len(layout))``.
@@ -327,16 +317,13 @@ class BucketPlacement:
             Who owns it; None if there are no consumers.
 
         Raises:
-            ConfigError: There is no such bucket.
+            ArgumentError: There is no such bucket.
         """
         self._layout.range_of(bucket)  # checks it
         return self._owners[bucket]
 
     def buckets_of(self, name: str) -> tuple[int, ...]:
         """List a consumer's buckets.
-
-        Args:
-            name: Whose.
 
         Returns:
             The buckets in order; none if there are more consumers than buckets and others came first.
@@ -348,18 +335,14 @@ class BucketPlacement:
         return tuple(bucket for bucket, owner in enumerate(self._owners) if owner == name)
 
     def copy(self) -> Self:
-        """Give an independent placement with the same consumers; it shares only values.
-
-        Returns:
-            The copy.
-        """
+        """Copy the placement: the same consumers, and nothing shared that can change."""
         twin = type(self).__new__(type(self))
         twin._layout, twin._key_hash, twin._spread = self._layout, self._key_hash, self._spread
         twin._weights, twin._owners, twin._ranges = dict(self._weights), self._owners, self._ranges
         return twin
 
     def check_invariants(self) -> None:
-        """Check that every bucket has an owner who is there, and that the value says so.
+        """Check that every bucket has an owner that is there, and that the value says so.
 
         Raises:
             InvariantError: It is not so; a bug in this library.
@@ -399,10 +382,10 @@ class BucketPlacement:
 
 
 def _move_minimal(owners: Owners, weights: Mapping[str, Weight], _changed: str | None) -> Owners:
-    """Bring everybody to their number of buckets with as few moves as that takes."""
+    """Bring every consumer to its number of buckets with as few moves as possible."""
     if not weights:
         return (None,) * len(owners)
-    lacking = _quotas(weights, len(owners))  # less than nothing for whoever owns too many
+    lacking = _quotas(weights, len(owners))  # negative for a consumer that owns too many
     for owner in owners:
         if owner in lacking:
             lacking[owner] -= 1
@@ -425,7 +408,7 @@ def _by_name(owners: Owners, weights: Mapping[str, Weight], _changed: str | None
     """Cut the buckets into as many even runs as there are consumers, and deal them out by name."""
     uneven = next((weight for weight in weights.values() if weight != 1), 1)
     if uneven != 1:
-        raise ConfigError("weight", uneven, "be 1: Pulsar's spread knows no weights")
+        raise ArgumentError("weight", uneven, "be 1: Pulsar's spread knows no weights")
     n, k = len(owners), len(weights)
     names = sorted(weights, key=lambda name: name.encode("utf-16-be"))
     dealt: list[str | None] = [name for j, name in enumerate(names) for _ in range(j * n // k, (j + 1) * n // k)]
@@ -433,10 +416,10 @@ def _by_name(owners: Owners, weights: Mapping[str, Weight], _changed: str | None
 
 
 def _quotas(weights: Mapping[str, Weight], seats: int) -> dict[str, int]:
-    """Say how many buckets each consumer gets: one each in join order, then whoever has least for their weight.
+    """Return each consumer's number of buckets: one each in join order, then to the one with least for its weight.
 
-    The next seat is worth ``w / (2 * held + 1)`` to somebody (Sainte-Lague). Most seats are dealt at once: with
-    ``seats - k`` for the sum of weights, rounding everybody's share to the nearest never deals too many.
+    The next seat is worth ``w / (2 * held + 1)`` to a consumer (Sainte-Lague). Most seats are dealt at once: with
+    ``seats - k`` for the sum of weights, rounding every share to the nearest never deals too many.
     """
     if len(weights) >= seats:
         return {name: int(place < seats) for place, name in enumerate(weights)}
@@ -459,29 +442,27 @@ def _checked_loads(layout: BucketLayout, loads: Iterable[int | Fraction]) -> Loa
     given = tuple(loads)
     n = len(_checked_layout(layout))
     if len(given) != n:
-        raise ConfigError("loads", len(given), f"be as many as buckets ({n})")
+        raise ArgumentError("loads", len(given), f"be as many as buckets ({n})")
     for load in given:
         if type(load) not in {int, Fraction} or load < 0:
-            raise ConfigError("load", load, "be an int or a Fraction of at least 0")
+            raise ArgumentError("load", load, "be an int or a Fraction of at least 0")
     # nothing known: then every bucket counts the same
     return LoadSpread(tuple(whole_numbers(given)) if any(given) else (1,) * n)
 
 
+@configuration()
 def _checked_layout(layout: object) -> BucketLayout:
-    if isinstance(layout, BucketLayout):
-        return layout
-    raise ConfigError("layout", layout, "be a BucketLayout")
+    return check_kind("layout", layout, BucketLayout)
 
 
 def _checked_ranges(ranges: object) -> RangeMap:
     if isinstance(ranges, RangeMap) and ranges.slot_bits == _SLOT_BITS:
         return ranges
-    raise ConfigError("ranges", ranges, f"be a RangeMap over 2**{_SLOT_BITS} slots")
+    raise ArgumentError("ranges", ranges, f"be a RangeMap over 2**{_SLOT_BITS} slots")
 
 
 def _checked_consumers(consumers: Iterable[str] | Mapping[str, Weight]) -> dict[str, Weight]:
-    if isinstance(consumers, str | bytes):
-        raise ConfigError("consumers", consumers, "be several names, not one text")
+    check_several("consumers", consumers, "names")
     weights: dict[str, Weight] = {}
     for name, weight in consumers.items() if isinstance(consumers, Mapping) else ((name, 1) for name in consumers):
         check_name(name)
@@ -492,6 +473,5 @@ def _checked_consumers(consumers: Iterable[str] | Mapping[str, Weight]) -> dict[
 
 
 def _checked_weight(weight: object) -> Weight:
-    if isinstance(weight, bool) or not isinstance(weight, int | float | Fraction) or not 0 < weight < float("inf"):
-        raise ConfigError("weight", weight, "be a positive, finite number")
-    return weight
+    checked: Weight = check_number("weight", weight, above=True)
+    return checked

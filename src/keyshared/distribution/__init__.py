@@ -1,25 +1,22 @@
 """Copies between clusters, each exactly once: trees, what a record needs, and how a tree changes."""
 
+from keyshared.distribution.arrivals import Case, RecordArrival, Report, judge
 from keyshared.distribution.change import Follows, LinkMove, Quiesced, Quiescence, TreeChange
-from keyshared.distribution.distributor import Copy, Distributor, Hop
+from keyshared.distribution.distributor import Copy, CopyDecision, Distributor, Hop
 from keyshared.distribution.pictures import dot, mermaid
 from keyshared.distribution.replication import (
-    Case,
     Destroyed,
     Down,
-    RecordArrival,
     RecordProduced,
     Replication,
     ReplicationStep,
-    Report,
     Retreed,
     Up,
     Work,
-    judge,
     run,
 )
 from keyshared.distribution.shape import LEVEL_STEP, MAX_DEPTH, Branch, Nested, Node, Path, count_links, places
-from keyshared.distribution.tree import MAX_LINKS, CopyDecision, DistributionTree
+from keyshared.distribution.tree import MAX_LINKS, DistributionTree
 
 __all__ = [
     "LEVEL_STEP",

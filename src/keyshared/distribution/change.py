@@ -2,14 +2,15 @@
 
 The rule. When a link gets another target while copies are under way on the old path, nothing is lost or doubled, but
 newer records overtake older ones. When levels are numbered anew while records with old flags are unread, records are
-lost or doubled; when a cluster goes with what it has not handed on, they are lost. So: stop what changes, drain what it
-has written, then change. A copy is due only at levels below the one that it came by, so levels drain from the highest
-to the lowest, each once. `Quiescence` walks through that, and only it makes the token (`Quiesced`) that a change wants.
+lost or doubled; when a cluster goes with what it has not handed on, they are lost. So stop what changes, drain what it
+has written, and then change. A copy is due only at levels below the one that it came by, so levels drain from the
+highest to the lowest, each once. `Quiescence` walks through that, and only it makes the proof (`Quiesced`) that a
+change wants.
 
 A cluster that is added gets its history from one place: the log of a cluster that has everything in the right order,
-whatever the flags of its records mean by now. What comes later it gets by flags. Between the two lies a cut, one
-position in each log that is read for the new cluster. Around one cluster any position will do. Around several, the
-links that lead to the source of the history stop one level after the other, and where each of them stands is the cut.
+whatever the flags of its records mean by now. Later records reach it by flags. Between the two lies a cut, one position
+in each log that is read for the new cluster. Around one cluster any position will do. Around several, the links that
+lead to the source of the history stop one level after the other, and where each of them stands is the cut.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from keyshared._checks import check_kind, check_mapping
 from keyshared.distribution.distributor import Hop
-from keyshared.errors import ConfigError, QuiesceError, shown
+from keyshared.errors import ArgumentError, QuiesceError, shown
 
 __all__ = ["Follows", "LinkMove", "Quiesced", "Quiescence", "TreeChange"]
 
@@ -59,8 +60,8 @@ class TreeChange(Generic[_Tree]):
         added: Links that come into being; `starts` says where each one starts.
         removed: Links that end.
         moved: Links that go on with another target or level.
-        rewind: Whether moved links start again at the start of the log, because their old target is lost with what
-            it had not handed on. Messages are then distributed twice; whoever reads them has to know them again.
+        rewind: Whether moved links start again at the start of the log, because their old target is lost with what it
+            had not handed on. Messages are then distributed twice; their readers have to recognise them.
         drains: Links that have to hand on what they have before the change, the highest level first.
         silent: Clusters on which nothing may be produced from the beginning of the drain until the change.
         fill: For a new cluster, the link that fills it before the change comes into force: every record that its
@@ -82,7 +83,7 @@ class TreeChange(Generic[_Tree]):
 
     @property
     def needs_drain(self) -> bool:
-        """Whether it may only come into force with a token."""
+        """Whether it may only come into force with a proof of its drain."""
         return bool(self.silent or self.moved or self.follows) and not self.rewind
 
     @property
@@ -91,7 +92,7 @@ class TreeChange(Generic[_Tree]):
         return any(moved.old.level != moved.new.level for moved in self.moved)
 
     def starts(self, log_ends: Mapping[str, int], positions: Mapping[Hop, int]) -> dict[Hop, int]:
-        """Tell where each added link starts: the cut between what `fill` copies and what goes by flags.
+        """Return where each added link starts: the cut between what `fill` copies and what goes by flags.
 
         Args:
             log_ends: The offset after the last record of the cluster that `fill` reads, seen while `Quiescence.stop`
@@ -102,7 +103,7 @@ class TreeChange(Generic[_Tree]):
             An offset for each link of ``added``. That of `fill` is where the filling ends.
 
         Raises:
-            ConfigError: They are no mappings, one that is needed is missing, or it is no offset.
+            ArgumentError: They are no mappings, one that is needed is missing, or it is no offset.
 
         Example:
             >>> from keyshared.distribution import DistributionTree
@@ -117,7 +118,7 @@ class TreeChange(Generic[_Tree]):
         """
         for parameter, seen in (("log_ends", log_ends), ("positions", positions)):
             if not isinstance(seen, Mapping):
-                raise ConfigError(parameter, seen, "be a mapping to offsets")
+                raise ArgumentError(parameter, seen, "be a mapping to offsets")
         found = dict.fromkeys(self.added, 0)
         for added, leader in self.follows:
             found[added] = _offset("positions", leader, positions.get(leader))
@@ -126,27 +127,27 @@ class TreeChange(Generic[_Tree]):
             found[self.fill] = _offset("log_ends", source, log_ends.get(source))
         return found
 
-    def check_token(self, token: "Quiesced[_Tree] | None") -> None:
+    def check_quiesced(self, quiesced: "Quiesced[_Tree] | None") -> None:
         """Refuse to come into force without proof that it may.
 
         Args:
-            token: From a `Quiescence` of this very change.
+            quiesced: From a `Quiescence` of this very change.
 
         Raises:
-            QuiesceError: It needs a token, and this is none, or that of another change.
+            QuiesceError: It needs a proof, and this is none, or that of another change.
         """
         if not self.needs_drain:
             return
         pending = tuple(map(str, self.drains))
-        if token is None:
-            raise QuiesceError("copies may be under way and no token was given", pending)
-        if token != Quiesced(self):
-            raise QuiesceError("the token is that of another change", pending)
+        if quiesced is None:
+            raise QuiesceError("copies may be under way and no proof of a drain was given", pending)
+        if quiesced != Quiesced(self):
+            raise QuiesceError("the proof is that of another change", pending)
 
 
 @dataclass(frozen=True, slots=True)
 class Quiesced(Generic[_Tree]):
-    """The token: everything that a change would have broken has been drained. Made by `Quiescence.token`.
+    """The proof that everything that a change would have broken has been drained. Made by `Quiescence.quiesced`.
 
     Attributes:
         change: The change that it allows.
@@ -173,16 +174,16 @@ class _Stage:
 class Quiescence(Generic[_Tree]):
     """Walks a change through its drain, level by level, on observations that the host makes.
 
-    Repeat: stop what `stop` names, then read the end of every log and the committed position of every link, in this
-    order or at once, and hand both to `observe`, until it answers True. Logs go on growing meanwhile, that does not
-    matter: at each level everything counts that was there when the level's turn came. What was stopped stays stopped
-    until the change is in force; where a cluster is added, until `TreeChange.starts` has been told where it stands.
+    Stop what `stop` names, then read the end of every log and the committed position of every link, in this order or at
+    once, and hand both to `observe`. Repeat until it answers True. Logs may go on growing meanwhile: a level drains
+    what was there when its turn came. What was stopped stays stopped until the change is in force; where a cluster is
+    added, until `TreeChange.starts` has been told where it stands.
 
     Args:
         change: What is to come into force.
 
     Raises:
-        ConfigError: The change needs no drain.
+        ArgumentError: The change needs no drain.
 
     Complexity:
         Memory O(links to be drained).
@@ -199,7 +200,7 @@ Hop(cluster='c4', level=1, target='c3')))
         False
         >>> drain.observe({"c3": 9, "c4": 9}, {Hop("c3", 1, "c4"): 7, Hop("c4", 1, "c3"): 8})
         True
-        >>> tree.apply(change, drain.token()).levels("c1")
+        >>> tree.apply(change, drain.quiesced()).levels("c1")
         (3, 1)
     """
 
@@ -208,13 +209,13 @@ Hop(cluster='c4', level=1, target='c3')))
     def __init__(self, change: TreeChange[_Tree]) -> None:
         check_kind("change", change, TreeChange)
         if not change.needs_drain:
-            raise ConfigError("needs_drain", change.needs_drain, "be True; apply the change without a token")
+            raise ArgumentError("needs_drain", change.needs_drain, "be True; apply the change without a proof")
         self._change = change
         levels = sorted({hop.level for hop in change.drains}, reverse=True)
         self._stages = [_Stage(level, tuple(hop for hop in change.drains if hop.level == level)) for level in levels]
         if change.renumbers:
             # By now no link copies any more. But a record that came by a lower level's link, after a link's own turn,
-            # still lies unread before that link; with a new level it could take the old flags for none of its business.
+            # still lies unread before that link; with a new level it could misread the old flags.
             self._stages.append(_Stage(0, change.drains))
 
     @property
@@ -243,17 +244,14 @@ Hop(cluster='c4', level=1, target='c3')))
     def observe(self, log_ends: Mapping[str, int], positions: Mapping[Hop, int]) -> bool:
         """Take what was seen after everything in `stop` had stopped.
 
-        At most one level is over with one call: what comes next must have been seen later.
+        One call ends at most one level: the next level needs a later observation.
 
         Args:
             log_ends: For each cluster of `watch` the offset after its last record.
             positions: For each link of `watch` the offset of the record that it reads next.
 
-        Returns:
-            Whether everything is drained.
-
         Raises:
-            ConfigError: One of `watch` is missing, or what is given for it is no offset. Nothing was changed.
+            ArgumentError: One of `watch` is missing, or what is given for it is no offset. Nothing was changed.
         """
         check_mapping("log_ends", log_ends)
         check_mapping("positions", positions)
@@ -268,8 +266,8 @@ Hop(cluster='c4', level=1, target='c3')))
             del self._stages[0]
         return not self._stages
 
-    def token(self) -> Quiesced[_Tree]:
-        """Give the proof.
+    def quiesced(self) -> Quiesced[_Tree]:
+        """Return the proof.
 
         Returns:
             What `DistributionTree.apply` asks for.
@@ -285,5 +283,5 @@ Hop(cluster='c4', level=1, target='c3')))
 
 def _offset(parameter: str, name: object, value: object) -> int:
     if type(value) is not int or value < 0:
-        raise ConfigError(f"{parameter}[{shown(name)}]", value, "be an offset, an int of at least 0")
+        raise ArgumentError(f"{parameter}[{shown(name)}]", value, "be an offset, an int of at least 0")
     return value

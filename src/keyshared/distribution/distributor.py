@@ -2,18 +2,21 @@
 
 A cluster runs one distributor for each level above it in the tree. It copies to one cluster in each sibling subtree: in
 a binary tree to one cluster, otherwise to several. Each of these links is a `Hop`, with a position of its own in the
-cluster's log, so that one target that is down holds up nobody else.
+cluster's log, so that a target that is down holds up no other target.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from keyshared._checks import check_text
+from keyshared._checks import check_several, check_text, configuration
 from keyshared.copyflags import CopyFlags
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
-__all__ = ["Copy", "Distributor", "Hop", "check_flags"]
+__all__ = ["Copy", "CopyDecision", "Distributor", "Hop", "check_flags"]
+
+
+_SHOWN_BITS: Final = 8  # as bits, like the page; more is easier to read as levels
 
 
 class Copy(NamedTuple):
@@ -57,10 +60,7 @@ class Hop(NamedTuple):
             What to copy; None if that has happened already.
 
         Raises:
-            ConfigError: The hop's level is none, or the flags are none.
-
-        Complexity:
-            O(1).
+            ArgumentError: The hop's level is none, or the flags are none.
 
         Source:
             Axual "Distribution model", Copy flags and algorithm.
@@ -94,19 +94,18 @@ class Distributor:
     level: int
     targets: Sequence[str]
 
+    @configuration()
     def __post_init__(self) -> None:
         check_text("cluster", self.cluster)
         CopyFlags.bit(self.level)
-        if isinstance(self.targets, str):
-            raise ConfigError("targets", self.targets, "be a collection of clusters, not one name")
-        targets = tuple(self.targets)
+        targets = tuple(check_several("targets", self.targets, "clusters"))
         object.__setattr__(self, "targets", targets)
         if not targets:
-            raise ConfigError("targets", targets, "name a cluster of each sibling subtree")
+            raise ArgumentError("targets", targets, "name a cluster of each sibling subtree")
         for target in targets:
             check_text("target", target)
         if len(set(targets)) < len(targets) or self.cluster in targets:
-            raise ConfigError("targets", targets, f"be different clusters, and not {self.cluster!r} itself")
+            raise ArgumentError("targets", targets, f"be different clusters, and not {self.cluster!r} itself")
 
     def copies(self, flags: CopyFlags) -> tuple[Copy, ...]:
         """Decide about one record.
@@ -118,7 +117,7 @@ class Distributor:
             One copy for each sibling subtree, or none if that has happened already.
 
         Raises:
-            ConfigError: The flags are none.
+            ArgumentError: The flags are none.
 
         Complexity:
             O(1) if nothing is due, otherwise O(siblings).
@@ -135,7 +134,38 @@ class Distributor:
         return tuple(Hop(self.cluster, self.level, target) for target in self.targets)
 
 
+class CopyDecision(NamedTuple):
+    """What one distributor makes of one record.
+
+    Attributes:
+        cluster: Where the record has arrived.
+        flags: With which flags.
+        level: The distributor's level.
+        copies: What it copies where; nothing if one of the flags that it looks at is set.
+    """
+
+    cluster: str
+    flags: CopyFlags
+    level: int
+    copies: tuple[Copy, ...]
+
+    def __str__(self) -> str:
+        head = f"{self.cluster} level {self.level}: "
+        if self.flags.bit_length() <= _SHOWN_BITS and self.level <= _SHOWN_BITS:
+            mask = CopyFlags.mask(self.level)
+            head += f"{self.flags:04b} & {mask:04b} = {self.flags & mask:04b}"
+            made = [f"{copy.target} with {copy.flags:04b}" for copy in self.copies]
+        else:
+            head += f"crossed {_listed(self.flags)}"
+            made = [f"{copy.target} with {_listed(copy.flags)}" for copy in self.copies]
+        return f"{head}, copies to {', '.join(made)}" if made else f"{head}, done already"
+
+
 def check_flags(flags: object) -> None:
     """Refuse a plain int: it may be anything, and flags that are wrong lose records."""
     if type(flags) is not CopyFlags:
-        raise ConfigError("flags", flags, "be CopyFlags, such as CopyFlags(0)")
+        raise ArgumentError("flags", flags, "be a CopyFlags, such as CopyFlags(0)")
+
+
+def _listed(flags: CopyFlags) -> str:
+    return "+".join(map(str, flags.levels)) or "nothing"

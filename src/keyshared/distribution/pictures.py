@@ -18,9 +18,6 @@ _ROOT: Final = "n"
 def mermaid(tree: DistributionTree) -> str:
     """Draw a tree as a Mermaid flowchart.
 
-    Args:
-        tree: The tree.
-
     Returns:
         Lines of text; put them into a block marked ``mermaid``.
 
@@ -50,9 +47,6 @@ def mermaid(tree: DistributionTree) -> str:
 
 def dot(tree: DistributionTree) -> str:
     """Draw a tree for Graphviz.
-
-    Args:
-        tree: The tree.
 
     Returns:
         A digraph in the DOT language.
@@ -90,7 +84,7 @@ def _drawn(
     edge: Callable[[str, str], str],
     link: Callable[[str, str, int], str],
 ) -> Iterator[str]:
-    """The lines of a picture: what there is from the root down, what hangs below what, who copies to whom."""
+    """Yield the lines of a picture: the branches from the root down, what hangs below what, and the links."""
     check_kind("tree", tree, DistributionTree)
     placed = list(_named(tree.root, _ROOT))
     for name, branch in placed:
@@ -103,7 +97,7 @@ def _drawn(
 
 
 def _named(branch: Branch, name: str) -> Iterator[tuple[str, Branch]]:
-    """Every branch with an identifier made of its place: names of clusters may hold anything."""
+    """Yield every branch with an identifier made of its place: names of clusters may hold anything."""
     yield name, branch
     if not isinstance(branch, str):
         for index, below in enumerate(branch.branches):
@@ -111,7 +105,7 @@ def _named(branch: Branch, name: str) -> Iterator[tuple[str, Branch]]:
 
 
 def _mermaid_text(label: str) -> str:
-    """As Mermaid wants it in quotes: by character code, for it takes neither a backslash nor a doubled quote."""
+    """Quote a name for Mermaid by character code, for it takes neither a backslash nor a doubled quote."""
     return "".join(char if char.isalnum() or char in " ._-/:" else f"#{ord(char)};" for char in label)
 
 

@@ -1,74 +1,36 @@
-"""A simulation of clusters that distribute to one another, and the judge of what arrived: on a virtual clock, exact.
+"""A simulation of clusters that distribute to one another: on a virtual clock, exact.
 
 `Replication` is the machine: each cluster has a log, each link a position in the log of its cluster, and every input
-says when it happens. It obeys any links, wrong ones too, and asks for no token: it is there to show what breaks.
-`run` puts a schedule through it. Nothing is drawn here: an interleaving is data. `judge` knows nothing of trees or
-flags: it looks at what arrived where, and says what was lost, doubled or overtaken. It judges real logs as well.
+says when it happens. It obeys any links, wrong ones too, and asks for no proof: it is there to show what breaks.
+`run` puts a schedule through it. Nothing is random here: an interleaving is data. `judge` judges what arrived.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from keyshared._checks import check_kind, checked_kinds, checked_rows
+from keyshared._checks import check_kind, checked_kinds
 from keyshared.copyflags import CopyFlags
+from keyshared.distribution.arrivals import RecordArrival, Report, judge
 from keyshared.distribution.change import TreeChange
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
-from keyshared.errors import ClockError, ConfigError, shown
+from keyshared.errors import ArgumentError, ClockError, shown
 
 __all__ = [
-    "Case",
     "Destroyed",
     "Down",
-    "RecordArrival",
     "RecordProduced",
     "Replication",
     "ReplicationStep",
-    "Report",
     "Retreed",
     "Up",
     "Work",
-    "judge",
     "run",
 ]
 
 DEFAULT_MAX_COPIES: Final = 100_000  # far beyond any tree that is right; so only a loop reaches it
-
-
-class RecordArrival(NamedTuple):
-    """One record in the log of one cluster.
-
-    Attributes:
-        at_ms: When it came there.
-        cluster: Where.
-        origin: On which cluster it was produced.
-        sequence: Which record of that origin; a later one has a greater number.
-        flags: Its copy flags there.
-        hop: Which link brought it; None where it was produced.
-    """
-
-    at_ms: int
-    cluster: str
-    origin: str
-    sequence: int
-    flags: CopyFlags = CopyFlags()
-    hop: Hop | None = None
-
-
-class Case(NamedTuple):
-    """One record and one cluster that something is wrong with.
-
-    Attributes:
-        origin: On which cluster the record was produced.
-        sequence: Which record of that origin.
-        cluster: Where something is wrong with it.
-    """
-
-    origin: str
-    sequence: int
-    cluster: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,34 +119,6 @@ ReplicationStep: TypeAlias = RecordProduced | Work | Down | Up | Destroyed | Ret
 """One thing that happens. Schedules have them in the order of time; any sequence of picks is an interleaving."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What became of the records, on the clusters that are left. Each kind is sorted and names each case once.
-
-    Attributes:
-        produced: How many records there were.
-        copies: How many arrivals after the first of a record, anywhere.
-        lost: Records that a cluster has not got, though another one that is left has them.
-        perished: Records that no cluster has that is left, named with their origin: they died with their clusters.
-        duplicated: Records that a cluster has more than once.
-        reordered: Records that came to a cluster after a newer one of the same origin. Repetitions do not count.
-        max_lag_ms: Longest time from the first arrival of a record to the first one on another cluster.
-    """
-
-    produced: int
-    copies: int
-    lost: tuple[Case, ...]
-    perished: tuple[Case, ...]
-    duplicated: tuple[Case, ...]
-    reordered: tuple[Case, ...]
-    max_lag_ms: int
-
-    @property
-    def exactly_once_in_order(self) -> bool:
-        """Whether every record is on every cluster once, in the order of its origin."""
-        return not (self.lost or self.perished or self.duplicated or self.reordered)
-
-
 class _Record(NamedTuple):
     origin: str
     sequence: int
@@ -199,7 +133,7 @@ class Replication:
         hops: The links between them: those of a tree (`DistributionTree.hops`), or wrong ones.
 
     Raises:
-        ConfigError: A cluster or link is given twice, or a link is to or from a cluster that is not given.
+        ArgumentError: A cluster or link is given twice, or a link is to or from a cluster that is not given.
 
     Example:
         >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
@@ -220,7 +154,7 @@ class Replication:
         names, links = tuple(clusters), tuple(checked_kinds("hop", hops, Hop))
         for what, given in (("clusters", names), ("hops", links)):
             if len(set(given)) < len(given):
-                raise ConfigError(what, given, "be given once each")
+                raise ArgumentError(what, given, "be given once each")
         self._logs: dict[str, list[_Record]] = {name: [] for name in names}
         self._positions = dict.fromkeys(links, 0)
         self._down: set[str] = set()
@@ -243,7 +177,7 @@ class Replication:
             Its sequence number on that cluster.
 
         Raises:
-            ConfigError: There is no such cluster, or it is down, or the flags are none.
+            ArgumentError: There is no such cluster, or it is down, or the flags are none.
             ClockError: Time went back.
         """
         self._usable(cluster)
@@ -258,7 +192,7 @@ class Replication:
         """List the links that have something to read, between clusters that are up.
 
         Returns:
-            They, in the order in which they were given.
+            The links in the order in which they were given.
 
         Complexity:
             O(links).
@@ -266,22 +200,19 @@ class Replication:
         return [hop for hop in self._positions if self._is_ready(hop)]
 
     def work(self, hop: Hop, *, crash: bool = False, now_ms: int | None = None) -> bool:
-        """Let a link take its next record: copy it if it is due, then commit.
+        """Read the next record of a link: copy it if it is due, then commit.
 
         Args:
             hop: The link.
             crash: Die before the commit.
             now_ms: When, not before the previous call.
 
-        Returns:
-            Whether it copied.
-
         Raises:
-            ConfigError: The link is not one of `ready`.
+            ArgumentError: The link is not one of `ready`.
             ClockError: Time went back.
         """
         if hop not in self._positions or not self._is_ready(hop):
-            raise ConfigError("hop", hop, "be one of ready()")
+            raise ArgumentError("hop", hop, "be one of ready()")
         self._tick(now_ms)
         record = self._next_of(hop)
         copy = hop.forward(record.flags)
@@ -299,11 +230,10 @@ class Replication:
             now_ms: When, not before the previous call.
 
         Raises:
-            ConfigError: There is no such cluster.
+            ArgumentError: There is no such cluster.
             ClockError: Time went back.
         """
-        self._checked("cluster", cluster)
-        self._tick(now_ms)
+        self._enter(cluster, now_ms)
         self._down.add(cluster)
 
     def up(self, cluster: str, *, now_ms: int | None = None) -> None:
@@ -314,11 +244,10 @@ class Replication:
             now_ms: When, not before the previous call.
 
         Raises:
-            ConfigError: There is no such cluster.
+            ArgumentError: There is no such cluster.
             ClockError: Time went back.
         """
-        self._checked("cluster", cluster)
-        self._tick(now_ms)
+        self._enter(cluster, now_ms)
         self._down.discard(cluster)
 
     def destroy(self, cluster: str, *, now_ms: int | None = None) -> None:
@@ -329,11 +258,10 @@ class Replication:
             now_ms: When, not before the previous call.
 
         Raises:
-            ConfigError: There is no such cluster.
+            ArgumentError: There is no such cluster.
             ClockError: Time went back.
         """
-        self._checked("cluster", cluster)
-        self._tick(now_ms)
+        self._enter(cluster, now_ms)
         self._forget(cluster)
 
     def apply(
@@ -352,17 +280,17 @@ class Replication:
             now_ms: When, not before the previous call.
 
         Raises:
-            ConfigError: The change moves a link that is not there, or adds one that is; the cluster that a new one is
+            ArgumentError: The change moves a link that is not there, or adds one that is; the cluster that a new one is
                 filled from is down or gone; or a start is none.
             ClockError: Time went back.
         """
         check_kind("change", change, TreeChange)
         for moved in change.moved:
             if moved.old not in self._positions:
-                raise ConfigError("change", moved.old, "move links that are there")
+                raise ArgumentError("change", moved.old, "move links that are there")
         for hop in change.added:
             if hop in self._positions:
-                raise ConfigError("change", hop, "add links that are not there yet")
+                raise ArgumentError("change", hop, "add links that are not there yet")
         if change.fill is not None:
             self._usable(change.fill.cluster)
         begins = self._begins(change, starts)
@@ -384,7 +312,7 @@ class Replication:
                 self._forget(cluster)
 
     def settle(self, *, now_ms: int | None = None, max_copies: int = DEFAULT_MAX_COPIES) -> bool:
-        """Let all links work until nobody has anything to read.
+        """Run all links until none has anything left to read.
 
         Args:
             now_ms: When, not before the previous call.
@@ -411,27 +339,15 @@ class Replication:
         return tuple(self._logs)
 
     def log_ends(self) -> dict[str, int]:
-        """Give the offset after the last record of each cluster, for `Quiescence.observe`.
-
-        Returns:
-            A new dict.
-        """
+        """Return the offset after the last record of each cluster, for `Quiescence.observe`."""
         return {cluster: len(log) for cluster, log in self._logs.items()}
 
     def positions(self) -> dict[Hop, int]:
-        """Give the offset that each link reads next, for `Quiescence.observe`.
-
-        Returns:
-            A new dict.
-        """
+        """Return the offset that each link reads next, for `Quiescence.observe`."""
         return dict(self._positions)
 
     def report(self) -> Report:
-        """Judge what has arrived up to now.
-
-        Returns:
-            The report over the clusters that are left.
-        """
+        """Judge what has arrived up to now."""
         return judge(self.arrivals, self.clusters)
 
     def _is_ready(self, hop: Hop) -> bool:
@@ -443,14 +359,14 @@ class Replication:
         return self._logs[hop.cluster][self._positions[hop]]
 
     def _begins(self, change: TreeChange[DistributionTree], starts: Mapping[Hop, int] | None) -> dict[Hop, int]:
-        """Where each added link begins, within the log that it reads."""
+        """Return where each added link begins, within the log that it reads."""
         begins = change.starts(self.log_ends(), self.positions()) if starts is None else starts
         if not isinstance(begins, Mapping):
-            raise ConfigError("starts", starts, "be None or a mapping of links to offsets")
+            raise ArgumentError("starts", starts, "be None or a mapping of links to offsets")
         for hop in change.added:
             end = len(self._logs.get(hop.cluster, ()))
             if type(begins.get(hop)) is not int or not 0 <= begins[hop] <= end:
-                raise ConfigError(
+                raise ArgumentError(
                     f"starts[{hop!r}]", begins.get(hop), f"be an offset from 0 to {end}, where its log ends"
                 )
         return {hop: begins[hop] for hop in change.added}
@@ -462,7 +378,7 @@ class Replication:
             self._append(hop.target, record._replace(flags=flags), hop)
 
     def _forget(self, cluster: str) -> None:
-        """A cluster is gone: its log, and the positions of the links from it."""
+        """Drop a cluster that is gone: its log, and the positions of the links from it."""
         del self._logs[cluster]
         self._down.discard(cluster)
         self._positions = {hop: position for hop, position in self._positions.items() if hop.cluster != cluster}
@@ -478,14 +394,19 @@ class Replication:
             raise ClockError(now_ms, self._now_ms)
         self._now_ms = now_ms
 
+    def _enter(self, cluster: str, now_ms: int | None) -> None:
+        """Check the cluster of an input before time moves: an input that is refused changes nothing."""
+        self._checked("cluster", cluster)
+        self._tick(now_ms)
+
     def _checked(self, parameter: str, cluster: str) -> None:
         if cluster not in self._logs:
-            raise ConfigError(parameter, cluster, f"be one of {', '.join(map(shown, self._logs))}")
+            raise ArgumentError(parameter, cluster, f"be one of {', '.join(map(shown, self._logs))}")
 
     def _usable(self, cluster: str) -> None:
         self._checked("cluster", cluster)
         if cluster in self._down:
-            raise ConfigError("cluster", cluster, "be up")
+            raise ArgumentError("cluster", cluster, "be up")
 
 
 def run(
@@ -500,14 +421,11 @@ def run(
     Args:
         tree: The tree at the start.
         schedule: What happens.
-        settle: Whether all links then work until nobody has anything to read.
+        settle: Whether all links then work until none has anything left to read.
         max_copies: How many copies that may take.
 
-    Returns:
-        The report over the clusters that are left.
-
     Raises:
-        ConfigError: The schedule names what is not there, or holds something else.
+        ArgumentError: The schedule names what is not there, or holds something else.
         ClockError: It goes back in time.
 
     Complexity:
@@ -548,55 +466,4 @@ def _take(world: Replication, step: object) -> None:
         case Retreed(at_ms, change):
             world.apply(change, now_ms=at_ms)
         case _:
-            raise ConfigError("schedule", step, "hold RecordProduced, Work, Down, Up, Destroyed and Retreed only")
-
-
-def judge(arrivals: Iterable[RecordArrival], clusters: Collection[str]) -> Report:
-    """Say what was lost, doubled or overtaken.
-
-    Args:
-        arrivals: What came where. Of each cluster all of it in the order of its log, also of clusters that are gone by
-            now; clusters may be mixed in any way.
-        clusters: Those that every record should be on.
-
-    Returns:
-        The report.
-
-    Complexity:
-        O(a + r c), a arrivals of r records, c clusters.
-
-    Example:
-        >>> here, there = RecordArrival(0, "c1", "c1", 0), RecordArrival(7, "c2", "c1", 0)
-        >>> judge([here, there, there], ["c1", "c2", "c3"]).duplicated
-        (Case(origin='c1', sequence=0, cluster='c2'),)
-    """
-    left = frozenset(clusters)
-    times: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)  # first arrivals, by record and cluster
-    newest: dict[tuple[str, str], int] = {}
-    duplicated: set[Case] = set()
-    reordered: set[Case] = set()
-    total = 0
-    for at_ms, cluster, origin, sequence, _, _ in checked_rows(
-        "arrival", arrivals, len(RecordArrival._fields), "the fields of RecordArrival"
-    ):
-        total += 1
-        case = Case(origin, sequence, cluster)
-        seen = times[origin, sequence]
-        if cluster in seen:
-            duplicated.add(case)
-            continue
-        seen[cluster] = at_ms
-        if newest.setdefault((cluster, origin), sequence) > sequence:
-            reordered.add(case)
-        newest[cluster, origin] = max(newest[cluster, origin], sequence)
-    missing = {record: left.difference(seen) for record, seen in times.items()}
-    lost = [Case(*record, name) for record, names in missing.items() if names != left for name in names]
-    return Report(
-        produced=len(times),
-        copies=total - len(times),
-        lost=tuple(sorted(lost)),
-        perished=tuple(sorted(Case(*record, record[0]) for record, names in missing.items() if names == left)),
-        duplicated=tuple(sorted(case for case in duplicated if case.cluster in left)),
-        reordered=tuple(sorted(case for case in reordered if case.cluster in left)),
-        max_lag_ms=max((max(seen.values()) - min(seen.values()) for seen in times.values()), default=0),
-    )
+            raise ArgumentError("schedule", step, "hold RecordProduced, Work, Down, Up, Destroyed and Retreed only")

@@ -46,7 +46,7 @@ Path: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A root or intermediate node: a level, and what is distributed among.
+    """A root or intermediate node: a level, and the branches that it distributes among.
 
     Attributes:
         level: Its level, above those of the nodes below it.
@@ -70,9 +70,6 @@ def parse(nested: Nested) -> Branch:
 
     Args:
         nested: See `Nested`.
-
-    Returns:
-        The root.
 
     Raises:
         TopologyError: A cluster is named twice or is no text, a node has less than two branches, a level is none,
@@ -114,7 +111,7 @@ def _read(nested: Nested, path: Path, seen: dict[str, Path]) -> Branch:
         if type(level) is not int or not 1 <= level <= MAX_LEVEL:
             raise TopologyError(path_text(path), "level", level, f"be an int from 1 to {MAX_LEVEL}")
     if not isinstance(branches, list | tuple):
-        requirement = "be a cluster (a text that is not empty), a list of branches, or {level: list of branches}"
+        requirement = "be a cluster (a non-empty str), a list of branches, or {level: list of branches}"
         raise TopologyError(path_text(path), "branch", branches, requirement)
     if len(branches) < 2:  # noqa: PLR2004  # there is nothing to distribute between
         raise TopologyError(path_text(path), "number of branches", len(branches), "be at least 2")
@@ -123,7 +120,7 @@ def _read(nested: Nested, path: Path, seen: dict[str, Path]) -> Branch:
 
 
 def _level_above(branches: tuple[Branch, ...], path: Path) -> int:
-    """The next multiple of the step above what is below."""
+    """Return the next multiple of the step above the levels below."""
     level = (max(map(highest_level, branches)) // LEVEL_STEP + 1) * LEVEL_STEP
     if level > MAX_LEVEL:
         raise TopologyError(path_text(path), "level", level, f"be at most {MAX_LEVEL}; use lower levels below")
@@ -149,12 +146,12 @@ def _placed(branch: Branch, path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def places(root: Branch) -> dict[str, Path]:
-    """Where each cluster is. O(n d), n clusters, d the depth."""
+    """Return the place of each cluster. O(n d), n clusters, d the depth."""
     return dict(_placed(root, ()))
 
 
 def count_links(branch: Branch) -> int:
-    """How many links a tree has: one for each cluster, level above it, and sibling there. O(n d)."""
+    """Count the links of a tree: one for each cluster, level above it, and sibling there. O(n d)."""
     if isinstance(branch, str):
         return 0
     across = len(leaves(branch)) * (len(branch.branches) - 1)
@@ -162,29 +159,29 @@ def count_links(branch: Branch) -> int:
 
 
 def path_text(path: Path) -> str:
-    """A place in the nested data, as Python would address it in lists."""
+    """Write a place in the nested data as Python would address it in lists."""
     return "tree" + "".join(f"[{index}]" for index in path)
 
 
 def leaves(branch: Branch) -> tuple[str, ...]:
-    """The clusters of a branch, in order."""
+    """Return the clusters of a branch, in order."""
     return (branch,) if isinstance(branch, str) else branch.clusters
 
 
 def highest_level(branch: Branch) -> int:
-    """The level of a node; 0 for a cluster."""
+    """Return the level of a node; 0 for a cluster."""
     return 0 if isinstance(branch, str) else branch.level
 
 
 def at(root: Branch, path: Path) -> Branch:
-    """The branch at a place."""
+    """Return the branch at a place."""
     for index in path:  # paths are made here, and lead through nodes
         root = cast("Node", root).branches[index]
     return root
 
 
 def path_of(root: Branch, clusters: Collection[str]) -> Path:
-    """Where the smallest branch is that holds all of these clusters; they must be there."""
+    """Return the place of the smallest branch that holds all of these clusters; they must be there."""
     wanted = set(clusters)
     path: list[int] = []
     while not isinstance(root, str):
@@ -205,9 +202,6 @@ def add(root: Branch, path: Path, cluster: str, *, wide: bool) -> Branch:
         cluster: Its name, not there yet.
         wide: As one more branch of the node above, instead of under a new node with a free level.
 
-    Returns:
-        A new tree.
-
     Raises:
         TopologyError: There is no free level, or no node above.
     """
@@ -221,7 +215,7 @@ def add(root: Branch, path: Path, cluster: str, *, wide: bool) -> Branch:
 
 
 def _free_level(root: Branch, path: Path) -> int:
-    """A level between those of the branch at a place and of the node above it: the middle, to leave room for more."""
+    """Return a level between those of the branch at a place and of the node above it: the middle, for room."""
     below = highest_level(at(root, path))
     if not path:
         level = (below // LEVEL_STEP + 1) * LEVEL_STEP
@@ -236,7 +230,7 @@ def _free_level(root: Branch, path: Path) -> int:
 
 
 def crowded(root: Branch) -> Iterator[Branch]:
-    """The branches that have no free level above them."""
+    """Yield the branches that have no free level above them."""
     if isinstance(root, str):
         return
     for below in root.branches:
@@ -264,12 +258,12 @@ def _unlevelled(branch: Branch) -> Nested:
 
 
 def to_nested(branch: Branch) -> Nested:
-    """The tree as data that `parse` reads, with every level written out."""
+    """Return the tree as data that `parse` reads, with every level written out."""
     return branch if isinstance(branch, str) else {branch.level: [to_nested(below) for below in branch.branches]}
 
 
 def _with(root: Branch, path: Path, branch: Branch) -> Branch:
-    """A copy of a tree with another branch at a place."""
+    """Copy a tree with another branch at a place."""
     if not path:
         return branch
     node = cast("Node", root)

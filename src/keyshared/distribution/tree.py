@@ -11,10 +11,10 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_text
+from keyshared._checks import check_kind, check_text
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution.change import Follows, LinkMove, Quiesced, TreeChange
-from keyshared.distribution.distributor import Copy, Distributor, Hop, check_flags
+from keyshared.distribution.distributor import Copy, CopyDecision, Distributor, Hop, check_flags
 from keyshared.distribution.shape import (
     Branch,
     Nested,
@@ -32,41 +32,12 @@ from keyshared.distribution.shape import (
     remove,
     to_nested,
 )
-from keyshared.errors import ConfigError, InvariantError, TopologyError
+from keyshared.errors import ArgumentError, InvariantError, TopologyError
 
-__all__ = ["MAX_LINKS", "CopyDecision", "DistributionTree"]
+__all__ = ["MAX_LINKS", "DistributionTree"]
 
 MAX_LINKS: Final = 250_000
 """Links of one tree: 500 clusters side by side, or 15,000 in pairs of pairs."""
-
-_SHOWN_BITS: Final = 8  # as bits, like the page; more is easier to read as levels
-
-
-class CopyDecision(NamedTuple):
-    """What one distributor makes of one record.
-
-    Attributes:
-        cluster: Where the record has arrived.
-        flags: With which flags.
-        level: The distributor's level.
-        copies: What it copies where; nothing if one of the flags that it looks at is set.
-    """
-
-    cluster: str
-    flags: CopyFlags
-    level: int
-    copies: tuple[Copy, ...]
-
-    def __str__(self) -> str:
-        head = f"{self.cluster} level {self.level}: "
-        if self.flags.bit_length() <= _SHOWN_BITS and self.level <= _SHOWN_BITS:
-            mask = CopyFlags.mask(self.level)
-            head += f"{self.flags:04b} & {mask:04b} = {self.flags & mask:04b}"
-            made = [f"{copy.target} with {copy.flags:04b}" for copy in self.copies]
-        else:
-            head += f"crossed {_listed(self.flags)}"
-            made = [f"{copy.target} with {_listed(copy.flags)}" for copy in self.copies]
-        return f"{head}, copies to {', '.join(made)}" if made else f"{head}, done already"
 
 
 class _Slot(NamedTuple):
@@ -203,14 +174,11 @@ which get nothing from there otherwise
     def levels(self, cluster: str) -> tuple[int, ...]:
         """List the levels of a cluster's distributors.
 
-        Args:
-            cluster: The cluster.
-
         Returns:
             One for each node above it, the highest first.
 
         Raises:
-            ConfigError: The cluster is not in the tree.
+            ArgumentError: The cluster is not in the tree.
         """
         return self._levels[self._known("cluster", cluster)].levels
 
@@ -225,14 +193,11 @@ which get nothing from there otherwise
     def distributors(self, cluster: str) -> tuple[Distributor, ...]:
         """List what has to run on a cluster.
 
-        Args:
-            cluster: The cluster.
-
         Returns:
             One for each level above it, the highest first.
 
         Raises:
-            ConfigError: The cluster is not in the tree.
+            ArgumentError: The cluster is not in the tree.
         """
         targets = defaultdict(list)
         for hop in self._hops[self._known("cluster", cluster)]:
@@ -250,7 +215,7 @@ which get nothing from there otherwise
             What is to be copied, the highest level first.
 
         Raises:
-            ConfigError: The cluster is not in the tree, or the flags are none.
+            ArgumentError: The cluster is not in the tree, or the flags are none.
 
         Complexity:
             O(1) if nothing is due, otherwise O(links of the cluster).
@@ -272,7 +237,7 @@ which get nothing from there otherwise
             Every decision of every distributor that sees it, in the order of hops; each has a text.
 
         Raises:
-            ConfigError: The cluster is not in the tree.
+            ArgumentError: The cluster is not in the tree.
 
         Complexity:
             O(links of the tree).
@@ -318,8 +283,8 @@ which get nothing from there otherwise
             The change; see `TreeChange.fill` and `TreeChange.starts`.
 
         Raises:
-            ConfigError: The name is none or is taken, ``near`` is not in the tree, or ``source`` would not copy to the
-                new cluster.
+            ArgumentError: The name is none or is taken, ``near`` is not in the tree, or ``source`` would not copy to
+                the new cluster.
             TopologyError: There is no free level (see `crowded`), or no node to be a branch of.
 
         Example:
@@ -336,10 +301,10 @@ which get nothing from there otherwise
         """
         check_text("cluster", cluster)
         if cluster in self._hops:
-            raise ConfigError("cluster", cluster, f"not be one of {_shown(self.clusters)}")
+            raise ArgumentError("cluster", cluster, f"not be one of {_shown(self.clusters)}")
         asked = (near,) if isinstance(near, str) else tuple(near)
         if not asked:
-            raise ConfigError("near", near, "name at least one cluster")
+            raise ArgumentError("near", near, "name at least one cluster")
         for name in asked:
             self._known("near", name)
         root = add(self._root, path_of(self._root, asked), cluster, wide=wide)
@@ -350,7 +315,7 @@ which get nothing from there otherwise
         first = next(name for name in self.clusters if name in asked)
         fill = feeds.get(first if source is None else source)
         if fill is None:
-            raise ConfigError("source", source, f"be one of {_shown(feeds)}, which will copy to {cluster!r}")
+            raise ArgumentError("source", source, f"be one of {_shown(feeds)}, which will copy to {cluster!r}")
         follows = tuple(Follows(feeds[hop.cluster], hop) for hop in self._leading_to(fill.cluster, feeds))
         drains = tuple(each.leader for each in follows)
         return TreeChange(self, after, added=added, drains=drains, fill=fill, follows=follows)
@@ -362,11 +327,8 @@ which get nothing from there otherwise
             hop: The link as it is.
             target: Another cluster of the same sibling subtree.
 
-        Returns:
-            The change.
-
         Raises:
-            ConfigError: There is no such link.
+            ArgumentError: There is no such link.
             TopologyError: The target is not in that subtree, or is what it was.
         """
         slot = self._slot_of(hop)
@@ -381,14 +343,11 @@ which get nothing from there otherwise
     def propose_remove(self, cluster: str) -> "TreeChange[DistributionTree]":
         """Propose to take a cluster out in good order. Needs a drain, and nothing produced on the cluster meanwhile.
 
-        Args:
-            cluster: Which.
-
         Returns:
             The change. Links to the cluster move to others of its subtree; levels stay as they are.
 
         Raises:
-            ConfigError: The cluster is not in the tree, or is the only one.
+            ArgumentError: The cluster is not in the tree, or is the only one.
         """
         change = self._without(cluster)
         old = {moved.old for moved in change.moved}
@@ -401,18 +360,12 @@ which get nothing from there otherwise
     def propose_loss(self, cluster: str) -> "TreeChange[DistributionTree]":
         """Propose to go on without a cluster that is destroyed. Comes into force at once.
 
-        What the lost cluster had received and not handed on is sent again: the links that led to it start again at the
+        What the lost cluster had received and not handed on is sent again: the links that led to it go back to the
         start of their logs, so that the clusters of its subtree get duplicates. What had been produced on the lost
-        cluster, and had not left it on every level, cannot be repaired by anybody else.
-
-        Args:
-            cluster: Which.
-
-        Returns:
-            The change.
+        cluster and had not left it on every level stays missing where it had not arrived.
 
         Raises:
-            ConfigError: The cluster is not in the tree, or is the only one.
+            ArgumentError: The cluster is not in the tree, or is the only one.
         """
         change = self._without(cluster)
         return TreeChange(self, change.after, removed=change.removed, moved=change.moved, rewind=True)
@@ -446,18 +399,18 @@ which get nothing from there otherwise
 
         Args:
             change: Proposed by this tree.
-            quiesced: `Quiescence.token`, if the change needs one.
+            quiesced: `Quiescence.quiesced`, if the change needs one.
 
         Returns:
             The tree from now on.
 
         Raises:
-            ConfigError: The change was proposed by another tree.
-            QuiesceError: It needs a token, and this is none, or that of another change.
+            ArgumentError: The change was proposed by another tree.
+            QuiesceError: It needs a proof, and this is none, or that of another change.
         """
         if getattr(change, "before", None) != self:
-            raise ConfigError("change", change, "be proposed by this very tree; propose it again")
-        change.check_token(quiesced)
+            raise ArgumentError("change", change, "be proposed by this very tree; propose it again")
+        change.check_quiesced(quiesced)
         return change.after
 
     def check_invariants(self) -> None:
@@ -479,16 +432,16 @@ which get nothing from there otherwise
 
     def _known(self, parameter: str, cluster: str) -> str:
         if cluster not in self._hops:
-            raise ConfigError(parameter, cluster, f"be one of {_shown(self.clusters)}")
+            raise ArgumentError(parameter, cluster, f"be one of {_shown(self.clusters)}")
         return cluster
 
     def _slot_of(self, hop: Hop) -> _Slot:
         if hop not in self._links:
-            raise ConfigError("hop", hop, "be one of hops()")
+            raise ArgumentError("hop", hop, "be one of hops()")
         return next(slot for slot, other in zip(_slots(self._root), self._links, strict=True) if other == hop)
 
     def _inside(self, slots: Iterable[_Slot], *more: Hop) -> tuple[Hop, ...]:
-        """The links between the clusters of these sibling subtrees, and more, the highest level first."""
+        """Return the links between the clusters of these sibling subtrees, and more, the highest level first."""
         found = dict.fromkeys(more)
         for siblings in dict.fromkeys(slot.siblings for slot in slots):
             inside = set(siblings)
@@ -497,7 +450,7 @@ which get nothing from there otherwise
         return tuple(sorted(found, key=_by_level))
 
     def _leading_to(self, source: str, clusters: Collection[str]) -> tuple[Hop, ...]:
-        """The links by which what enters at these clusters comes to one of them, the highest level first."""
+        """Return the links by which records entering at these clusters come to one of them, the highest level first."""
         slots = zip(_slots(self._root), self._links, strict=True)
         found = [hop for slot, hop in slots if slot.cluster in clusters and source in slot.siblings]
         return tuple(sorted(found, key=_by_level))
@@ -505,7 +458,7 @@ which get nothing from there otherwise
     def _without(self, cluster: str) -> "TreeChange[DistributionTree]":
         self._known("cluster", cluster)
         if isinstance(self._root, str):
-            raise ConfigError("cluster", cluster, "not be the only one")
+            raise ArgumentError("cluster", cluster, "not be the only one")
         kept = [hop for hop in self._links if cluster not in (hop.cluster, hop.target)]
         after = DistributionTree._from_root(remove(self._root, cluster), kept)
         stays = set(kept)
@@ -534,7 +487,7 @@ which get nothing from there otherwise
 
 
 def _slots(root: Branch) -> tuple[_Slot, ...]:
-    """Every place for a link: cluster by cluster, from the root down, sibling by sibling."""
+    """Return every place for a link: cluster by cluster, from the root down, sibling by sibling."""
     found: dict[str, list[_Slot]] = {cluster: [] for cluster in leaves(root)}
     for slot in _slots_below(root, ()):
         found[slot.cluster].append(slot)
@@ -542,7 +495,7 @@ def _slots(root: Branch) -> tuple[_Slot, ...]:
 
 
 def _slots_below(branch: Branch, path: tuple[int, ...]) -> Iterator[_Slot]:
-    """The same, node by node."""
+    """Yield the same places node by node."""
     if isinstance(branch, str):
         return
     for index, own in enumerate(branch.branches):
@@ -555,15 +508,14 @@ def _slots_below(branch: Branch, path: tuple[int, ...]) -> Iterator[_Slot]:
 
 
 def _placed(root: Branch, slots: tuple[_Slot, ...], hops: Iterable[Hop]) -> dict[int, str]:
-    """The chosen targets by the number of their slot."""
+    """Return the chosen targets by the number of their slot."""
     by_key: dict[tuple[str, int], list[int]] = defaultdict(list)
     for number, slot in enumerate(slots):
         by_key[slot.key].append(number)
     chosen: dict[int, str] = {}
     where = places(root) if hops else {}
     for hop in hops:
-        if not isinstance(hop, Hop):
-            raise ConfigError("hop", hop, "be a Hop")
+        check_kind("hop", hop, Hop)
         number = _slot_number(root, slots, by_key, where, hop)
         if number in chosen:
             requirement = f"be given once for {_shown(slots[number].siblings)}; {chosen[number]!r} was given already"
@@ -600,10 +552,6 @@ def _slot_number(
     requirement = f"be one of {_shown(allowed)}, the clusters across that level"
     where = path_text(slots[numbers[0]].path)
     raise TopologyError(where, _target_of(hop.cluster, hop.level), hop.target, requirement)
-
-
-def _listed(flags: CopyFlags) -> str:
-    return "+".join(map(str, flags.levels)) or "nothing"
 
 
 def _target_of(cluster: str, level: int) -> str:

@@ -9,7 +9,7 @@ comes with ``keyshared[celeriant]``.
 from collections.abc import Callable
 from typing import Final
 
-from keyshared.errors import ConfigError, MissingExtraError
+from keyshared.errors import ArgumentError, MissingExtraError
 
 __all__ = ["big_endian_slot", "little_endian_slot", "partition_key_bytes"]
 
@@ -33,28 +33,22 @@ _first_bytes: Final = _find_blake3()
 
 
 def partition_key_bytes(number: int) -> bytes:
-    """Give the bytes of a partition key, as both hashes of Celeriant here expect them: little-endian.
-
-    Args:
-        number: The partition key.
-
-    Returns:
-        Sixteen bytes.
+    """Return the sixteen bytes of a partition key, little-endian, as both hashes of Celeriant here expect them.
 
     Raises:
-        ConfigError: Not an unsigned 128-bit number.
+        ArgumentError: Not an unsigned 128-bit number.
 
     Example:
         >>> partition_key_bytes(258).hex()
         '02010000000000000000000000000000'
     """
     if type(number) is not int or not 0 <= number < 1 << 8 * _KEY_BYTES:
-        raise ConfigError("partition key", number, "be an int of at least 0 and below 2**128")
+        raise ArgumentError("partition key", number, "be an int of at least 0 and below 2**128")
     return number.to_bytes(_KEY_BYTES, "little")
 
 
 def little_endian_slot(data: bytes) -> int:
-    """Give Celeriant's slot of a key if it hashes the key's bytes as `partition_key_bytes` gives them.
+    """Return Celeriant's slot of a key if Celeriant hashes the bytes as `partition_key_bytes` returns them.
 
     Args:
         data: The sixteen bytes of the key. Celeriant has no others; here any bytes have a slot.
@@ -73,7 +67,7 @@ def little_endian_slot(data: bytes) -> int:
 
 
 def big_endian_slot(data: bytes) -> int:
-    """Give Celeriant's slot of a key if it hashes the key's bytes the other way round.
+    """Return Celeriant's slot of a key if Celeriant hashes the bytes in the opposite order.
 
     Args:
         data: The key as `partition_key_bytes` gives it, so that one key is the same bytes under both hashes.

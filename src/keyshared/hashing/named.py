@@ -13,8 +13,8 @@ from typing import Final, TypeAlias, overload
 
 from xxhash import xxh64_intdigest
 
-from keyshared._checks import check_text
-from keyshared.errors import ConfigError, KeyTypeError
+from keyshared._checks import check_callable, check_int, check_text, configuration
+from keyshared.errors import ArgumentError, KeyTypeError
 from keyshared.hashing.celeriant import big_endian_slot, little_endian_slot
 from keyshared.hashing.pulsar import murmur3_32, range_slot_unchecked, ring_slot_unchecked
 
@@ -61,15 +61,9 @@ def key_bytes(key: None) -> None: ...
 @overload
 def key_bytes(key: Key) -> bytes | None: ...
 def key_bytes(key: Key) -> bytes | None:
-    """Give the bytes of a key; a ``str`` becomes UTF-8 here and nowhere else.
+    """Return the bytes of a key; a ``str`` becomes UTF-8 here and nowhere else.
 
     Nothing is normalised: two spellings of one glyph are two keys, as they are in every broker.
-
-    Args:
-        key: The key; None means that there is none.
-
-    Returns:
-        Its bytes, or None for no key.
 
     Raises:
         KeyTypeError: The key is of another type (``str(1)`` and ``"1"`` would be one key), or is text that UTF-8 cannot
@@ -83,16 +77,10 @@ def key_bytes(key: Key) -> bytes | None:
 
 
 def required_key_bytes(key: Key) -> bytes:
-    """Give the bytes of a key that must be there, because it is to be placed or matched.
-
-    Args:
-        key: The key.
-
-    Returns:
-        Its bytes.
+    """Return the bytes of a key that must be there, because it is to be placed or matched.
 
     Raises:
-        ConfigError: The key is None.
+        ArgumentError: The key is None.
         KeyTypeError: See `key_bytes`.
 
     Example:
@@ -107,18 +95,12 @@ def required_key_bytes(key: Key) -> bytes:
     if isinstance(key, bytes):
         return key
     if key is None:
-        raise ConfigError("key", key, "be bytes or str: a message without a key has no slot and matches no pattern")
+        raise ArgumentError("key", key, "be bytes or str: a message without a key has no slot and matches no pattern")
     raise KeyTypeError(type(key).__name__)
 
 
 def fnv64(data: bytes) -> int:
-    """Give the 64-bit FNV-1a of some bytes.
-
-    Args:
-        data: What to hash.
-
-    Returns:
-        An unsigned 64-bit number.
+    """Hash bytes with 64-bit FNV-1a.
 
     Complexity:
         O(len(data)).
@@ -138,12 +120,9 @@ def fnv64(data: bytes) -> int:
 
 
 def danube32(data: bytes) -> int:
-    """Give the 32-bit hash that Danube places keys and virtual nodes with.
+    """Hash bytes as Danube does to place keys and virtual nodes.
 
     It is the **64-bit** FNV-1a, folded to 32 bits by xor, then murmur3's 32-bit finaliser.
-
-    Args:
-        data: What to hash.
 
     Returns:
         An unsigned 32-bit number.
@@ -188,15 +167,14 @@ class KeyHash:
     bits: int
     function: Callable[[bytes], int] = field(compare=False, repr=False)
 
+    @configuration()
     def __post_init__(self) -> None:
         check_text("name", self.name)
-        if type(self.bits) is not int or not 1 <= self.bits <= 64:  # noqa: PLR2004 - the widest hash in use
-            raise ConfigError("bits", self.bits, "be an int from 1 to 64")
-        if not callable(self.function):
-            raise ConfigError("function", self.function, "be callable with bytes")
+        check_int("bits", self.bits, 1, most=64)
+        check_callable("function", self.function, "bytes")
 
     def slot(self, key: bytes, slot_bits: int) -> int:
-        """Give the slot of a key: the top bits of its hash.
+        """Return the slot of a key: the top bits of its hash.
 
         Args:
             key: The key's bytes.
@@ -209,7 +187,9 @@ class KeyHash:
             return self.function(key) >> self.bits - slot_bits
         except ValueError:  # looked at only when the shift was refused: this is called for each key
             if slot_bits > self.bits:
-                raise ConfigError("slot_bits", slot_bits, f"be at most {self.bits}, the bits of {self.name}") from None
+                raise ArgumentError(
+                    "slot_bits", slot_bits, f"be at most {self.bits}, the bits of {self.name}"
+                ) from None
             raise
 
 
@@ -257,7 +237,7 @@ KEY_HASHES: Final[Mapping[str, KeyHash]] = MappingProxyType(
 
 
 def pulsar_ring_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
-    """Give the sticky hash of Pulsar's consistent-hashing selector for a ring of some size.
+    """Return the sticky hash of Pulsar's consistent-hashing selector for a ring of some size.
 
     Args:
         range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
@@ -276,7 +256,7 @@ def pulsar_ring_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
 
 
 def pulsar_range_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
-    """Give the sticky hash of Pulsar's selectors of ranges for a space of some size.
+    """Return the sticky hash of Pulsar's selectors of ranges for a space of some size.
 
     Args:
         range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
@@ -294,9 +274,10 @@ def pulsar_range_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
     return _sized(_RANGES, range_size)
 
 
+@configuration()
 def _sized(hashes: Mapping[int, KeyHash], range_size: object) -> KeyHash:
     if type(range_size) is not int or range_size not in hashes:
-        raise ConfigError("range_size", range_size, f"be a power of two from 2 to {max(hashes)}")
+        raise ArgumentError("range_size", range_size, f"be a power of two from 2 to {max(hashes)}")
     return hashes[range_size]
 
 
@@ -306,11 +287,8 @@ def key_hash_named(name: object) -> KeyHash:
     Args:
         name: The name, as in `KeyHash.name`.
 
-    Returns:
-        The hash.
-
     Raises:
-        ConfigError: There is none of that name.
+        ArgumentError: There is none of that name.
 
     Example:
         >>> key_hash_named("xxh64:42") is XXH64_SEED_42
@@ -319,7 +297,7 @@ def key_hash_named(name: object) -> KeyHash:
     found = KEY_HASHES.get(name) if isinstance(name, str) else None
     if found is None:
         single = ", ".join(h.name for h in _SINGLE_HASHES)
-        raise ConfigError(
+        raise ArgumentError(
             "hash name", name, f"be one of {single}, or pulsar-ring:N or pulsar-range:N, N a power of two"
         )
     return found

@@ -10,7 +10,8 @@ from binascii import Error as Base64Error
 from collections.abc import Callable
 from typing import Final
 
-from keyshared.errors import ConfigError, MissingExtraError
+from keyshared._checks import check_int
+from keyshared.errors import MissingExtraError
 
 __all__ = ["NONE_KEY", "murmur3_32", "range_slot", "ring_slot", "sticky_key"]
 
@@ -36,10 +37,7 @@ _murmur3: Final = _find_murmur3()
 
 
 def murmur3_32(data: bytes) -> int:
-    """Give the 32-bit murmur3 (x86, seed 0) of some bytes, unmasked.
-
-    Args:
-        data: What to hash.
+    """Hash bytes with the 32-bit murmur3 (x86, seed 0), unmasked.
 
     Returns:
         An unsigned 32-bit number.
@@ -61,7 +59,7 @@ def murmur3_32(data: bytes) -> int:
 
 
 def ring_slot(range_size: int, data: bytes) -> int:
-    """Give the sticky hash of some bytes as Pulsar's consistent-hashing selector does.
+    """Return the sticky hash of bytes by Pulsar's consistent-hashing selector.
 
     Args:
         range_size: Pulsar's ring is 1 to ``range_size - 1``; 0 never occurs, it stands for "not set".
@@ -72,19 +70,18 @@ def ring_slot(range_size: int, data: bytes) -> int:
 
     Raises:
         MissingExtraError: ``mmh3`` is not installed.
-        ConfigError: ``range_size`` is not an int of at least 2.
+        ArgumentError: ``range_size`` is not an int of at least 2.
 
     Example:
         >>> ring_slot(65536, b"a")
         42456
     """
-    if type(range_size) is not int or range_size < 2:  # noqa: PLR2004  # slot 0 never occurs
-        raise ConfigError("range_size", range_size, "be an int of at least 2")
+    check_int("range_size", range_size, 2)
     return ring_slot_unchecked(range_size, data)
 
 
 def range_slot(range_size: int, data: bytes) -> int:
-    """Give the sticky hash of some bytes as Pulsar's selectors of ranges do: split, exclusive, buckets.
+    """Return the sticky hash of bytes by Pulsar's selectors of ranges: split, exclusive, buckets.
 
     Args:
         range_size: Pulsar's ranges are 0 to ``range_size - 1``.
@@ -95,14 +92,13 @@ def range_slot(range_size: int, data: bytes) -> int:
 
     Raises:
         MissingExtraError: ``mmh3`` is not installed.
-        ConfigError: ``range_size`` is not an int of at least 1.
+        ArgumentError: ``range_size`` is not an int of at least 1.
 
     Example:
         >>> range_slot(65536, b"a")
         27058
     """
-    if type(range_size) is not int or range_size < 1:
-        raise ConfigError("range_size", range_size, "be an int of at least 1")
+    check_int("range_size", range_size, 1)
     return range_slot_unchecked(range_size, data)
 
 
@@ -124,7 +120,7 @@ def sticky_key(
     producer: str | None = None,
     sequence_id: int | None = None,
 ) -> str | bytes:
-    """Choose what Pulsar hashes of a message: its ordering key, else its key, else who sent it and as which number.
+    """Choose what Pulsar hashes of a message: its ordering key, else its key, else its producer and number.
 
     Without any key every message is placed by itself, so that messages without keys spread over the consumers. Of a
     batch only the metadata around it counts: one key for the whole entry.

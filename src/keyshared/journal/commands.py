@@ -22,9 +22,9 @@ from keyshared.effects import (
     Settled,
     Skipped,
 )
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 
 __all__ = ["COMMANDS", "LATE", "OFFER", "REFUSED", "Command", "Fields", "OutcomeRow", "call", "fields_of"]
 
@@ -50,8 +50,8 @@ class Command(NamedTuple):
         key: Its key; of ``unblock`` which key.
         consumer: Who.
         attempt: Which delivery is answered.
-        duration_ms: ``delay_ms`` of a nack, ``extend_ms``, or ``drain_ms`` of a consumer that leaves, where None is as
-            long as it takes and 0 is at once.
+        duration_ms: ``delay_ms`` of a nack, ``extend_ms``, or ``drain_ms`` of a consumer that leaves. None is the None
+            of the call, not its default: the consumer drains as long as it takes; with 0 it leaves at once.
         limit: Deliveries that the consumer may have open; of ``pull`` how many it takes at most.
         weight: The consumer's share.
         filters: Glob patterns of the keys that it accepts; None for all keys.
@@ -88,7 +88,9 @@ class OutcomeRow(NamedTuple):
         key: Its key, where the effect names it.
         consumer: Who.
         attempt: Which delivery.
-        failures: How often the message had failed.
+        failures: How often the message had failed; of "released" this time included.
+        retry_at_ms: From when on a released message may go out again; None if it is given up or settled.
+        call: The command that was ignored.
         reason: Why; of a refusal the whole text of the error.
 
     Example:
@@ -105,10 +107,14 @@ class OutcomeRow(NamedTuple):
     consumer: str | None = None
     attempt: int | None = None
     failures: int | None = None
+    retry_at_ms: int | None = None
+    call: str | None = None
     reason: str | None = None
 
 
-Fields: TypeAlias = tuple[str, int | None, bytes | None, str | None, int | None, int | None, str | None]
+Fields: TypeAlias = tuple[
+    str, int | None, bytes | None, str | None, int | None, int | None, int | None, str | None, str | None
+]
 """What an effect is in an outcome, from ``effect`` on."""
 
 _Call: TypeAlias = Callable[[KeySharedDispatcher, Any, int], list[Effect]]
@@ -155,7 +161,7 @@ def call(dispatcher: KeySharedDispatcher, command: Command, *, now_ms: int) -> l
         What the method returned.
 
     Raises:
-        ConfigError: There is no such command.
+        ArgumentError: There is no such command.
         KeySharedError: What the method raised; the dispatcher has not changed.
 
     Complexity:
@@ -170,21 +176,31 @@ def call(dispatcher: KeySharedDispatcher, command: Command, *, now_ms: int) -> l
     check_kind("dispatcher", dispatcher, KeySharedDispatcher)
     method = _CALLS.get(check_kind("command", command, Command).command)
     if method is None:
-        raise ConfigError("command", command.command, f"be one of {', '.join(COMMANDS)}")
+        raise ArgumentError("command", command.command, f"be one of {', '.join(COMMANDS)}")
     return method(dispatcher, command, now_ms)
 
 
 _FIELDS: Final[Mapping[type[Effect], Callable[[Any], Fields]]] = {
-    Ignored: lambda e: ("ignored", e.offset, None, e.consumer, e.attempt, None, e.reason.value),
-    Evicted: lambda e: ("evicted", None, None, e.consumer, None, None, None),
-    Released: lambda e: ("released", e.offset, None, e.consumer, e.attempt, None, e.reason.value),
-    Blocked: lambda e: ("blocked", e.offset, e.key, None, None, e.failures, None),
-    Dropped: lambda e: ("dropped", e.offset, e.key, None, None, None, e.reason.value),
-    Skipped: lambda e: ("skipped", e.offset, e.key, None, None, None, e.reason.value),
-    Settled: lambda e: ("settled", e.offset, e.key, None, None, None, e.reason.value),
-    DeadLetter: lambda e: ("dead_letter", e.offset, e.key, None, e.attempt, e.failures, None),
-    Deliver: lambda e: ("deliver", e.offset, e.key, e.consumer, e.attempt, e.failures, None),
-    CursorAdvanced: lambda e: ("cursor_advanced", e.safe_cursor, None, None, None, None, None),
+    Ignored: lambda e: ("ignored", e.offset, None, e.consumer, e.attempt, None, None, e.call.value, e.reason.value),
+    Evicted: lambda e: ("evicted", None, None, e.consumer, None, None, None, None, None),
+    Released: lambda e: (
+        "released",
+        e.offset,
+        None,
+        e.consumer,
+        e.attempt,
+        e.failures,
+        e.retry_at_ms,
+        None,
+        e.reason.value,
+    ),
+    Blocked: lambda e: ("blocked", e.offset, e.key, None, None, e.failures, None, None, None),
+    Dropped: lambda e: ("dropped", e.offset, e.key, None, None, None, None, None, e.reason.value),
+    Skipped: lambda e: ("skipped", e.offset, e.key, None, None, None, None, None, e.reason.value),
+    Settled: lambda e: ("settled", e.offset, e.key, None, None, None, None, None, e.reason.value),
+    DeadLetter: lambda e: ("dead_letter", e.offset, e.key, None, e.attempt, e.failures, None, None, None),
+    Deliver: lambda e: ("deliver", e.offset, e.key, e.consumer, e.attempt, e.failures, None, None, None),
+    CursorAdvanced: lambda e: ("cursor_advanced", e.safe_cursor, None, None, None, None, None, None, None),
 }
 
 

@@ -23,7 +23,7 @@ from keyshared._dispatch.snapshot import Reader
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Effect, Load, Skipped, SkipReason
-from keyshared.errors import ConfigError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError, shown
+from keyshared.errors import ArgumentError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError, shown
 from keyshared.hashing.named import key_bytes
 from keyshared.journal.commands import LATE, OFFER, REFUSED, Command, Fields, OutcomeRow, call, fields_of
 from keyshared.ring import HashRing
@@ -65,7 +65,7 @@ class Journal:
         config: The dispatcher's limits, times and policies.
 
     Raises:
-        ConfigError: ``placement`` is no such ring, or ``config`` is no `DispatcherConfig`.
+        ArgumentError: ``placement`` is no such ring, or ``config`` is no `DispatcherConfig`.
 
     Complexity:
         That of the dispatcher, and O(log n) for each deadline that passes.
@@ -124,7 +124,7 @@ class Journal:
         Raises:
             SnapshotError: The state is truncated, forged, of another version, or of another kind of ring; it takes more
                 than ``max_bytes``, or something stands behind its end.
-            ConfigError: As for the constructor, or ``joined`` is no `HashRing`.
+            ArgumentError: As for the constructor, or ``joined`` is no `HashRing`.
 
         Complexity:
             O(n log n), n messages outstanding; and O(c p) for c consumers with p points together, O(p) if ``joined``
@@ -168,15 +168,14 @@ class Journal:
             What was said, in order.
 
         Raises:
-            ConfigError: ``sequence`` or ``at_ms`` is not an int. Nothing has changed.
+            ArgumentError: ``sequence`` or ``at_ms`` is not an int. Nothing has changed.
 
         Complexity:
             That of the dispatcher's method, and O(log n) for each deadline that passed.
         """
         check_kind("command", command, Command)
         for name, value in (("sequence", command.sequence), ("at_ms", command.at_ms)):
-            if type(value) is not int:
-                raise ConfigError(name, value, "be an int")
+            check_int(name, value)
         out: list[OutcomeRow] = []
         if self._sequence is not None and command.sequence <= self._sequence:
             self._look_back(command, out)
@@ -206,7 +205,7 @@ class Journal:
             What was said, in order.
 
         Raises:
-            ConfigError: As `apply`.
+            ArgumentError: As `apply`.
 
         Complexity:
             O(n log n) for sorting n commands, O(n) memory, and that of `apply`.
@@ -227,14 +226,13 @@ class Journal:
             What was said, in order.
 
         Raises:
-            ConfigError: ``until_ms`` is not an int.
+            ArgumentError: ``until_ms`` is not an int.
 
         Complexity:
             O(log n) for each deadline, and for each time that it comes again: a message that may be retried for ever
             times out and goes out once more for each ``ack_timeout_ms`` that passes.
         """
-        if type(until_ms) is not int:
-            raise ConfigError("until_ms", until_ms, "be an int")
+        check_int("until_ms", until_ms)
         out: list[OutcomeRow] = []
         self._pass_to(until_ms, out)
         return out
@@ -290,7 +288,7 @@ class Journal:
             self._join(place)
         else:
             reason = _FORGOTTEN
-        fields = (LATE, command.offset, None, command.consumer, command.attempt, None, reason)
+        fields = (LATE, command.offset, None, command.consumer, command.attempt, None, None, None, reason)
         out.append(_new(OutcomeRow, (self._position, sequence, self._now, *fields)))
         self._position += 1
 
@@ -414,7 +412,7 @@ class Journal:
         error: KeySharedError,
         out: list[OutcomeRow],
     ) -> None:
-        self._tell((REFUSED, offset, None, consumer, attempt, None, str(error)), out)
+        self._tell((REFUSED, offset, None, consumer, attempt, None, None, None, str(error)), out)
 
     def _tell(self, fields: Fields, out: list[OutcomeRow]) -> None:
         out.append(_new(OutcomeRow, (self._position, self._sequence, self._now, *fields)))
@@ -434,7 +432,7 @@ def _ring_for(state: Reader, placement: HashRing, joined: HashRing | None) -> Ha
     if joined is None:
         return placement
     if not isinstance(joined, HashRing):
-        raise ConfigError("joined", joined, "be the ring of a journal, or None")
+        raise ArgumentError("joined", joined, "be the ring of a journal, or None")
     members = [
         (consumer.field("name").text(), consumer.field("weight").maybe(Reader.weight))
         for consumer in state.field("dispatcher").field("consumers").items()
@@ -446,13 +444,13 @@ def _ring_for(state: Reader, placement: HashRing, joined: HashRing | None) -> Ha
 
 def _check(placement: object, config: object) -> None:
     if not isinstance(placement, HashRing) or placement.separator is not None:
-        raise ConfigError(
+        raise ArgumentError(
             "placement", placement, "be a HashRing without a separator: any other placement is its own history"
         )
     if placement.consumers:
-        raise ConfigError("placement", placement.consumers, "have nobody on it: consumers come as commands")
-    if config is not None and not isinstance(config, DispatcherConfig):
-        raise ConfigError("config", config, "be a DispatcherConfig, or None")
+        raise ArgumentError("placement", placement.consumers, "have nobody on it: consumers come as commands")
+    if config is not None:
+        check_kind("config", config, DispatcherConfig, ", or None")
 
 
 def _parsed(state: object, max_bytes: int) -> object:

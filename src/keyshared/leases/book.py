@@ -7,7 +7,7 @@ here by exactly one grant, and `LeaseBook.check_invariants` compares the two.
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter, itemgetter
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from keyshared._checks import require
 from keyshared._dispatch.snapshot import EPOCH_BITS, Reader
@@ -34,7 +34,7 @@ class Grant:
 
     __slots__ = ("committed", "consumer", "deadline", "deliveries", "id")
 
-    def __init__(self, grant_id: int, consumer: str, deliveries: Iterable[Deliver], *, committed: bool) -> None:
+    def __init__(self, grant_id: int, consumer: str, deliveries: Iterable[Deliver[Any]], *, committed: bool) -> None:
         self.id = grant_id
         self.consumer = consumer
         self.deliveries = {delivery.offset: delivery for delivery in deliveries}
@@ -42,7 +42,7 @@ class Grant:
         self.deadline: int | None = None
 
     @property
-    def messages(self) -> tuple[Leased, ...]:
+    def messages(self) -> tuple[Leased[Any], ...]:
         """What it covers, as its consumer sees it."""
         return tuple(
             Leased(delivery.offset, delivery.key, delivery.item, delivery.failures + 1)
@@ -96,13 +96,13 @@ class LeaseBook:
         self._drains: dict[str, Drain] = {}  # of those that hold something
         self._drain_timers = Timers()
 
-    def reserve(self, consumer: str, deliveries: Iterable[Deliver], deadline: int) -> Grant:
+    def reserve(self, consumer: str, deliveries: Iterable[Deliver[Any]], deadline: int) -> Grant:
         """Cover deliveries by a new reservation."""
         grant = self._cover(self._next_id(), consumer, deliveries, committed=False)
         self._timers.start(grant, deadline)
         return grant
 
-    def lease(self, consumer: str, deliveries: Iterable[Deliver]) -> Grant:
+    def lease(self, consumer: str, deliveries: Iterable[Deliver[Any]]) -> Grant:
         """Cover deliveries by a new lease."""
         return self._cover(self._next_id(), consumer, deliveries, committed=True)
 
@@ -138,7 +138,7 @@ class LeaseBook:
         if drain is not None:
             drain.deadline = None
 
-    def leased(self, offset: int, lease_id: int) -> Deliver | None:
+    def leased(self, offset: int, lease_id: int) -> Deliver[Any] | None:
         """The delivery that a handle names, if that lease covers the message now. O(1)."""
         grant = self.by_offset.get(offset)
         if grant is None or grant.id != lease_id or not grant.committed:
@@ -188,7 +188,7 @@ class LeaseBook:
         return {"ids": ids, "grants": grants, "drains": drains}
 
     def load(
-        self, data: Reader, in_flight: Mapping[int, Deliver], draining: Collection[str], *, now: int, epoch: int
+        self, data: Reader, in_flight: Mapping[int, Deliver[Any]], draining: Collection[str], *, now: int, epoch: int
     ) -> None:
         """Fill a new book with what `dump` wrote; it has to cover exactly what is in flight."""
         self._load_ids(data.field("ids"))
@@ -205,7 +205,7 @@ class LeaseBook:
         if epoch << EPOCH_BITS > self._last_id:
             self._begin_ids((epoch << EPOCH_BITS) + 1)
 
-    def _load_grant(self, stored: Reader, in_flight: Mapping[int, Deliver], now: int) -> None:
+    def _load_grant(self, stored: Reader, in_flight: Mapping[int, Deliver[Any]], now: int) -> None:
         grant_id, committed, remaining, offsets = stored.items(4)
         if not self._is_next(grant_id.integer()):
             raise grant_id.refuse("be an id that was given, and grow from grant to grant")
@@ -254,14 +254,14 @@ class LeaseBook:
         newest = next(reversed(self._grants), 0)
         return newest < grant_id and self._was_given(grant_id)
 
-    def _cover(self, grant_id: int, consumer: str, deliveries: Iterable[Deliver], *, committed: bool) -> Grant:
+    def _cover(self, grant_id: int, consumer: str, deliveries: Iterable[Deliver[Any]], *, committed: bool) -> Grant:
         grant = Grant(grant_id, consumer, deliveries, committed=committed)
         self._grants[grant.id] = grant
         self.by_offset.update(dict.fromkeys(grant.deliveries, grant))
         self.held[consumer] = self.held.get(consumer, 0) + len(grant.deliveries)
         return grant
 
-    def check_invariants(self, in_flight: Iterable[Deliver]) -> None:
+    def check_invariants(self, in_flight: Iterable[Deliver[Any]]) -> None:
         """Raise `InvariantError` if this is not exactly what the dispatcher has open. For tests; O(n)."""
         covered = {
             offset: (delivery.receipt, grant.consumer)
@@ -284,7 +284,7 @@ class LeaseBook:
         require(all(map(self._was_given, self._grants)), "a grant has an id that was given")
 
 
-def _uncovered(stored: Reader, in_flight: Mapping[int, Deliver], covered: Mapping[int, Grant]) -> Deliver:
+def _uncovered(stored: Reader, in_flight: Mapping[int, Deliver[Any]], covered: Mapping[int, Grant]) -> Deliver[Any]:
     offset = stored.integer()
     if offset not in in_flight or offset in covered:
         raise stored.refuse("be in flight, and covered once")

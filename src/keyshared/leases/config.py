@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from keyshared._checks import check_int
+from keyshared._checks import check_int, configuration
 from keyshared.config import (
     DEFAULT_ACK_TIMEOUT_MS,
     DEFAULT_MAX_IN_FLIGHT_PER_CONSUMER,
@@ -11,12 +11,14 @@ from keyshared.config import (
     DEFAULT_MAX_LOADED_PER_KEY,
     DEFAULT_MAX_TRACKED,
     DEFAULT_WINDOW,
+    Backoff,
     DispatcherConfig,
     DrainUnit,
+    Poison,
+    RetryPolicy,
     Unmatched,
 )
-from keyshared.errors import ConfigError, shown
-from keyshared.retry import Backoff, Poison, RetryPolicy
+from keyshared.errors import ArgumentError, shown
 
 __all__ = ["DEFAULT_MAX_DELIVERY_ATTEMPTS", "DEFAULT_RESERVATION_TIMEOUT_MS", "LeaseConfig"]
 
@@ -75,16 +77,17 @@ class LeaseConfig:
     unit: DrainUnit = DrainUnit.KEY
     start: int | None = None
 
+    @configuration()
     def __post_init__(self) -> None:
         check_int("visibility_timeout_ms", self.visibility_timeout_ms, 1)
         check_int("reservation_timeout_ms", self.reservation_timeout_ms, 1)
         for name, least in (("max_delivery_attempts", 1), ("max_ack_holes", 0), ("max_in_flight", 1)):
             if getattr(self, name) is not None:
-                check_int(name, getattr(self, name), least, " or None for no limit")
+                check_int(name, getattr(self, name), least, ", or None for no limit")
         check_int("window", self.window, 1)
         check_int("max_depth", self.max_depth, 1)
         if self.max_depth < self.window:
-            raise ConfigError("max_depth", self.max_depth, f"be at least window, {shown(self.window)}")
+            raise ArgumentError("max_depth", self.max_depth, f"be at least window, {shown(self.window)}")
         self.for_dispatcher()
 
     def for_dispatcher(self) -> DispatcherConfig:

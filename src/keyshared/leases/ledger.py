@@ -6,8 +6,9 @@ be trimmed are asked of it.
 """
 
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 
+from keyshared import placement as placements
 from keyshared._dispatch.explain import Blocking, Outstanding
 from keyshared._dispatch.snapshot import Reader
 from keyshared.dispatcher import KeySharedDispatcher
@@ -25,13 +26,12 @@ from keyshared.effects import (
     Settled,
     Skipped,
 )
-from keyshared.errors import ClockError, ConfigError
+from keyshared.errors import ArgumentError, ClockError
 from keyshared.leases.ack_holes import AckHoles
 from keyshared.leases.book import Grant, LeaseBook
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.values import EmptyReason, InvalidHandle, InvalidHandleReason, NothingToLease
 from keyshared.placement.protocol import Placement
-from keyshared.placement.sole_owner import SoleOwner
 
 __all__ = ["LeaseLedger", "checked_placement", "explain_empty", "explain_lowest"]
 
@@ -39,7 +39,7 @@ __all__ = ["LeaseLedger", "checked_placement", "explain_empty", "explain_lowest"
 _NOBODY: Final = frozenset({BlockReason.NO_CONSUMER, BlockReason.UNOWNED})
 
 
-def explain_empty(dispatcher: KeySharedDispatcher, consumer: str) -> NothingToLease | None:
+def explain_empty(dispatcher: KeySharedDispatcher[Any], consumer: str) -> NothingToLease | None:
     """Find the first message that this consumer waits for; None if one can go to it now. O(n)."""
     mine = ownerless = None
     nothing = NothingToLease(EmptyReason.EMPTY)
@@ -60,7 +60,7 @@ def explain_empty(dispatcher: KeySharedDispatcher, consumer: str) -> NothingToLe
     return nothing if found is None else _waiting(found, EmptyReason.WAITING)
 
 
-def explain_lowest(dispatcher: KeySharedDispatcher, consumer: str) -> NothingToLease | None:
+def explain_lowest(dispatcher: KeySharedDispatcher[Any], consumer: str) -> NothingToLease | None:
     """Return what the lowest message waits for; None if it can go to this consumer now. There is one. O(1)."""
     message = next(dispatcher.outstanding())
     if _asks_only(dispatcher, message, consumer):
@@ -75,7 +75,7 @@ def _waiting(message: Outstanding, reason: EmptyReason) -> NothingToLease:
     return NothingToLease(reason, message.offset, None if why is None else why.consumer, message.deadline_ms, why)
 
 
-def _asks_only(dispatcher: KeySharedDispatcher, message: Outstanding, consumer: str) -> bool:
+def _asks_only(dispatcher: KeySharedDispatcher[Any], message: Outstanding, consumer: str) -> bool:
     """Whether the message waits for nothing but that this consumer asks."""
     why = message.blocking
     if why is None:
@@ -91,11 +91,11 @@ def _unread(message: Outstanding, reason: BlockReason) -> Outstanding:
     return message._replace(blocking=Blocking(reason))
 
 
-def _is_full(dispatcher: KeySharedDispatcher) -> bool:
+def _is_full(dispatcher: KeySharedDispatcher[Any]) -> bool:
     return dispatcher.stats().loaded >= dispatcher.config.window
 
 
-def _belongs_to(dispatcher: KeySharedDispatcher, message: Outstanding, consumer: str) -> bool:
+def _belongs_to(dispatcher: KeySharedDispatcher[Any], message: Outstanding, consumer: str) -> bool:
     if message.key is None or dispatcher.config.ordering_required:
         return True
     return dispatcher.owner(message.key) == consumer
@@ -121,7 +121,7 @@ class LeaseLedger:
 
     __slots__ = ("_config", "book", "dispatcher", "holes", "now", "tail")
 
-    def __init__(self, config: LeaseConfig, dispatcher: KeySharedDispatcher) -> None:
+    def __init__(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[Any]) -> None:
         self._config = config
         self.dispatcher = dispatcher
         self.book = LeaseBook()
@@ -139,7 +139,7 @@ class LeaseLedger:
             raise ClockError(now_ms, self.now)
         return now_ms
 
-    def begin(self, now: int) -> list[Effect]:
+    def begin(self, now: int) -> list[Effect[Any]]:
         """End what is over by now: reservations first, which end without a count; drains of consumers last."""
         if now == self.now:
             return []  # it has acted, and nothing that was started since is due yet
@@ -163,18 +163,18 @@ class LeaseLedger:
         if self.holes is not None:
             self.holes.offered(offset)
 
-    def take(self, consumer: str, most: int) -> tuple[list[Deliver] | NothingToLease, list[Effect]]:
+    def take(self, consumer: str, most: int) -> tuple[list[Deliver[Any]] | NothingToLease, list[Effect[Any]]]:
         """Open deliveries for a consumer; nothing covers them yet."""
         room = self.room(consumer)
         if isinstance(room, NothingToLease):
             return room, []
-        moved: list[Effect] = []
+        moved: list[Effect[Any]] = []
         if self._config.ordering_required and self.line != consumer:
             # Nobody else holds anything, so nothing has to drain.
-            moved = self.dispatcher.set_placement(SoleOwner(consumer), now_ms=self.now)
+            moved = self.dispatcher.set_placement(placements.SoleOwner(consumer), now_ms=self.now)
         only = self.dispatcher.resume_offset if self._too_many_holes else None
-        taken: list[Deliver] = []
-        others: list[Effect] = []
+        taken: list[Deliver[Any]] = []
+        others: list[Effect[Any]] = []
         for effect in self.dispatcher.pull(consumer, min(most, room), only=only, now_ms=self.now):
             if isinstance(effect, Deliver):
                 taken.append(effect)
@@ -189,7 +189,7 @@ class LeaseLedger:
         if self.holes is not None:
             self.holes.settled(offset)
 
-    def note(self, effects: list[Effect]) -> list[Effect]:
+    def note(self, effects: list[Effect[Any]]) -> list[Effect[Any]]:
         """Take in what the dispatcher says has ended or was settled; returns the effects."""
         for effect in effects:
             if isinstance(effect, Released):
@@ -198,20 +198,19 @@ class LeaseLedger:
                 self.holes.settled(effect.offset)
         return effects
 
-    def release(self, grant: Grant) -> list[Effect]:
+    def release(self, grant: Grant) -> list[Effect[Any]]:
         """End a reservation; nothing is counted."""
         return self.merged(*[self._release(delivery) for delivery in list(grant.deliveries.values())])
 
-    def fail(self, delivery: Deliver, delay_ms: int) -> list[Effect]:
+    def fail(self, delivery: Deliver[Any], delay_ms: int) -> list[Effect[Any]]:
         """End the lease of a message; the delivery has counted."""
-        self.book.end(delivery.offset)
         return self.note(self.dispatcher.nack(*delivery.receipt, delay_ms=delay_ms, now_ms=self.now))
 
-    def leave(self, consumer: str, reason: ReleaseReason) -> list[Effect]:
+    def leave(self, consumer: str, reason: ReleaseReason) -> list[Effect[Any]]:
         """End all that a consumer holds: its leases have counted, its reservations have not."""
         return self.merged(*[self._lose(delivery, reason) for delivery in self.dispatcher.in_flight(consumer)])
 
-    def merged(self, *steps: list[Effect]) -> list[Effect]:
+    def merged(self, *steps: list[Effect[Any]]) -> list[Effect[Any]]:
         """What a call of several steps returns: in the order of one step, and without what a later step has ended."""
         told = [effects for effects in steps if effects]
         if len(told) < 2:  # noqa: PLR2004  # nothing to put in order
@@ -221,14 +220,16 @@ class LeaseLedger:
         merged = [e for e in effects if not isinstance(e, Resumed) and self.dispatcher.is_current(e)]
         return sorted(merged, key=_rank) + ([Resumed(resumed)] if resumed else [])
 
-    def _lose(self, delivery: Deliver, reason: ReleaseReason) -> list[Effect]:
+    def _lose(self, delivery: Deliver[Any], reason: ReleaseReason) -> list[Effect[Any]]:
         if not self.book.by_offset[delivery.offset].committed:
             return self._release(delivery)
-        return [Released(*delivery.receipt, reason), *self.fail(delivery, 0)]
+        told = self.fail(delivery, 0)
+        return [effect._replace(reason=reason) if isinstance(effect, Released) else effect for effect in told]
 
-    def _release(self, delivery: Deliver) -> list[Effect]:
-        self.book.end(delivery.offset)
-        return self.note(self.dispatcher.release(*delivery.receipt, now_ms=self.now))
+    def _release(self, delivery: Deliver[Any]) -> list[Effect[Any]]:
+        """End the reservation of a message, which was nobody's delivery: nobody is told."""
+        told = self.note(self.dispatcher.release(*delivery.receipt, now_ms=self.now))
+        return [effect for effect in told if not isinstance(effect, Released)]
 
     # queries
 
@@ -325,8 +326,8 @@ def checked_placement(placement: Placement | None, config: LeaseConfig) -> Place
     """The placement that a dispatcher starts with."""
     if config.ordering_required:
         if placement is not None:
-            raise ConfigError("placement", placement, "be None with ordering_required: whoever asks first gets all")
-        return SoleOwner()
+            raise ArgumentError("placement", placement, "be None with ordering_required: whoever asks first gets all")
+        return placements.SoleOwner()
     if placement is None:
-        raise ConfigError("placement", placement, "be a placement, unless ordering_required is set")
+        raise ArgumentError("placement", placement, "be a placement, unless ordering_required is set")
     return placement

@@ -2,7 +2,8 @@
 
 from typing import Self
 
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared._checks import check_int, check_kind
+from keyshared.errors import ArgumentError, SnapshotError
 
 __all__ = ["Produced", "ProducerSequences"]
 
@@ -44,7 +45,7 @@ class ProducerSequences:
             The greatest number taken from that producer if this one is not above it; None if the message is new.
 
         Raises:
-            ConfigError: That is no pair of a text and an int.
+            ArgumentError: That is no pair of a text and an int.
         """
         client_id, client_seq = _checked(produced)
         last = self._last.get(client_id)
@@ -93,10 +94,8 @@ class ProducerSequences:
 
 def _checked(produced: object) -> Produced:
     if not isinstance(produced, tuple) or len(produced) != 2:  # noqa: PLR2004  # client id, number
-        raise ConfigError("producer", produced, "be a tuple of client id and number")
+        raise ArgumentError("producer", produced, "be a tuple of client id and number")
     client_id, client_seq = produced
-    if not isinstance(client_id, str):
-        raise ConfigError("client_id", client_id, "be a str")
-    if type(client_seq) is not int:
-        raise ConfigError("client_seq", client_seq, "be an int")
+    check_kind("client_id", client_id, str)
+    check_int("client_seq", client_seq)
     return client_id, client_seq

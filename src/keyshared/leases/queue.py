@@ -9,22 +9,24 @@ producers.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Self, TypeAlias
+from typing import Final, Generic, Self, TypeAlias
 
+from keyshared import placement as placements
 from keyshared._checks import check_int, check_kind, check_offset, check_position
 from keyshared._dispatch.members import MemberState
 from keyshared._dispatch.snapshot import Reader
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
     DeadLetter,
     Deliver,
     Effect,
     Ignored,
+    Item,
     Load,
     ReleaseReason,
 )
-from keyshared.errors import ConfigError, ConsumerExistsError, UnknownConsumerError
+from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
 from keyshared.hashing.named import Key
 from keyshared.leases.book import Grant
 from keyshared.leases.config import LeaseConfig
@@ -42,23 +44,26 @@ from keyshared.leases.values import (
     Reservation,
 )
 from keyshared.placement.protocol import Placement
-from keyshared.placement.sole_owner import SoleOwner
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 
 __all__ = ["LeaseQueue"]
 
 SNAPSHOT_VERSION: Final = 1
 
-Confirmation: TypeAlias = LeaseAnswer[Ignored | None]
+Confirmation: TypeAlias = LeaseAnswer[Ignored | None, Item]
 
 
-class LeaseQueue:
+class LeaseQueue(Generic[Item]):
     """Leases messages of a queue to consumers that ask, key by key in order.
 
     Every call returns a `LeaseAnswer`: the answer to whoever asked, and the effects that the host has to apply, as
     those of `KeySharedDispatcher`. There is never a `Deliver` among them, because leases carry their messages.
-    ``now_ms`` is a monotonic clock in whole milliseconds, None the instant of the previous call. Every call lets time
-    act, so no timer and no sweeper is needed; a call that raises has changed nothing. Not thread-safe.
+    ``now_ms`` is a monotonic clock in whole milliseconds, None the instant of the previous call; time that goes back
+    raises `ClockError`. A handle is an offset and the id of the lease that covers it; what cannot be one raises
+    `ConfigError`. A consumer that was not added, or has left, raises `UnknownConsumerError`. Every call lets time act,
+    so no timer and no sweeper is needed; a call that raises has changed nothing. Not thread-safe.
+
+    The type of the items is a parameter, as with `KeySharedDispatcher`: a ``LeaseQueue[Order]`` leases orders.
 
     A consumer is one name. Where it has a group and an id, `keyshared.placement.member_name` makes one of both;
     otherwise two consumers of the same id in two groups are taken for one.
@@ -68,7 +73,7 @@ class LeaseQueue:
         config: Limits, times and policies.
 
     Raises:
-        ConfigError: A placement together with ``ordering_required``, or none without.
+        ArgumentError: A placement together with ``ordering_required``, or none without.
 
     Complexity:
         O(1) amortised for each message and answer, O(log n) where a deadline or an owner is searched.
@@ -97,7 +102,7 @@ class LeaseQueue:
         placement = checked_placement(placement, config)
         self._start(config, KeySharedDispatcher(placement, config.for_dispatcher()))
 
-    def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher) -> None:
+    def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[Item]) -> None:
         self._config = config
         self._dispatcher = dispatcher
         self._ledger = LeaseLedger(config, dispatcher)
@@ -114,7 +119,7 @@ class LeaseQueue:
         *,
         now_ms: int,
         epoch: int = 0,
-        items: Mapping[int, object] | None = None,
+        items: Mapping[int, Item] | None = None,
     ) -> Self:
         """Rebuild a queue from a `snapshot`; leases and reservations go on for the time they had left.
 
@@ -134,7 +139,7 @@ class LeaseQueue:
         Raises:
             SnapshotError: The state is truncated, forged, of another version or of another placement.
             ClockError: ``now_ms`` is not an int of at least 0.
-            ConfigError: ``epoch`` is not an int of at least 0, or as the constructor.
+            ArgumentError: ``epoch`` is not an int of at least 0, or as the constructor.
 
         Complexity:
             O(n log n), n messages outstanding.
@@ -185,11 +190,11 @@ class LeaseQueue:
         self,
         offset: int,
         key: Key,
-        item: object = None,
+        item: Item = NO_ITEM,
         *,
         producer: Produced | None = None,
         now_ms: int | None = None,
-    ) -> LeaseAnswer[Duplicate | None]:
+    ) -> LeaseAnswer[Duplicate | None, Item]:
         """Put a message into the queue.
 
         Args:
@@ -198,18 +203,16 @@ class LeaseQueue:
             item: A passenger that comes back in its lease.
             producer: Who sent it, and a number that rises strictly; a number seen before makes it a duplicate. Not
                 asked of messages that the queue knew before a restart.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             None, or `Duplicate`: the offset was not used. `Spilled` is among the effects if the item is not wanted
             now.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
             WindowFullError: `free_slots` is 0.
-            ConfigError: ``producer`` is no pair of a text and an int.
+            ArgumentError: ``producer`` is no pair of a text and an int.
         """
         now = self._ledger.checked_now(now_ms)
         last = None if producer is None else self._producers.repeated(producer)
@@ -224,54 +227,49 @@ class LeaseQueue:
         return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
 
     def forget_producer(self, client_id: str) -> None:
-        """Forget the numbers of a producer that will never repeat anything.
-
-        Args:
-            client_id: Which one.
-        """
+        """Forget the numbers of a producer that will never repeat anything."""
         self._producers.forget(client_id)
 
     # consumers
 
-    def add_consumer(self, name: str, *, weight: Weight | None = None, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def add_consumer(
+        self, name: str, *, weight: Weight | None = None, now_ms: int | None = None
+    ) -> LeaseAnswer[None, Item]:
         """Add a consumer that may ask for messages.
 
         Args:
-            name: Its name.
             weight: Its share, where the placement knows shares.
-            now_ms: Monotonic milliseconds.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             ConsumerExistsError: The name is there, perhaps still draining; `remove_consumer` ends that.
-            ConfigError: The name or the weight can never work.
+            ArgumentError: The name or the weight can never work.
         """
         now = self._ledger.checked_now(now_ms)
-        _check_text("name", name)
+        check_kind("name", name, str)
         if name in self._dispatcher.stats().consumers:
             raise ConsumerExistsError(name)
         effects = self._dispatcher.add_consumer(name, weight=weight, limit=0, now_ms=now)
         self._consumers[name] = None
         return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
 
-    def remove_consumer(self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def remove_consumer(
+        self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None
+    ) -> LeaseAnswer[None, Item]:
         """Remove a consumer; its keys go to others.
 
         Args:
             name: Who leaves; an unknown name is ignored.
             drain_ms: How long it may go on with its leases and reservations; None for as long as they last. After that
                 its leases end, and each counts as a delivery that failed; its reservations are aborted.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Released` for each message of a lease that ended, and what the poison policy decided.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: The name is no text, or the time is not an int of at least 0.
+            ArgumentError: The name is no text, or the time is not an int of at least 0.
         """
         now = self._ledger.checked_now(now_ms)
-        _check_text("name", name)
+        check_kind("name", name, str)
         if drain_ms is not None:
             check_int("drain_ms", drain_ms, 0, ", or None for no limit")
         effects = self._at(now)
@@ -282,18 +280,16 @@ class LeaseQueue:
         self._consumers.pop(name, None)
         return LeaseAnswer(None, self._ledger.merged(effects, lost, left))
 
-    def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Place keys in another way: a range was assigned, split or released.
 
         A key that moves waits until its previous owner's leases and reservations of it have ended.
 
         Args:
             placement: Copied; consumers that it lacks are added to the copy.
-            now_ms: Monotonic milliseconds.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: With ``ordering_required`` there are no ranges.
+            ArgumentError: With ``ordering_required`` there are no ranges.
         """
         now = self._ledger.checked_now(now_ms)
         checked_placement(placement, self._config)
@@ -304,25 +300,18 @@ class LeaseQueue:
 
     def reserve(
         self, consumer: str, most: int = 1, *, now_ms: int | None = None
-    ) -> LeaseAnswer[Reservation | NothingToLease]:
+    ) -> LeaseAnswer[Reservation[Item] | NothingToLease, Item]:
         """Reserve messages: nobody else gets them until `commit`, `abort` or the reservation's deadline.
 
         The first of two phases, for a host that writes leases down before it hands them out: between the two
         the write can fail, or race with that of another connection. No delivery is counted yet.
-
-        Args:
-            consumer: Who asks.
-            most: How many messages it takes.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Reservation`, or `NothingToLease` with the reason. A `Load` among the effects stands for a message that has
             to be read again first: hand it in with `loaded`, and ask again.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            UnknownConsumerError: The consumer was not added, or has left.
-            ConfigError: ``most`` is not an int of at least 1.
+            ArgumentError: ``most`` is not an int of at least 1.
         """
         effects, taken = self._take(consumer, most, now_ms)
         if isinstance(taken, NothingToLease):
@@ -333,19 +322,16 @@ class LeaseQueue:
         grant = self._book.reserve(consumer, taken, deadline)
         return LeaseAnswer(Reservation(grant.id, consumer, grant.messages, deadline), effects)
 
-    def commit(self, reservation_id: int, *, now_ms: int | None = None) -> LeaseAnswer[Lease | InvalidReservation]:
+    def commit(
+        self, reservation_id: int, *, now_ms: int | None = None
+    ) -> LeaseAnswer[Lease[Item] | InvalidReservation, Item]:
         """Make a lease of a reservation: the delivery counts, and the visibility timeout starts.
 
         Args:
             reservation_id: `Reservation.id`; the lease has the same.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Lease`, or `InvalidReservation`: it has expired, for example. Then hand nothing out.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: That is no id.
         """
         effects, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
@@ -355,19 +341,11 @@ class LeaseQueue:
         self._book.commit(grant)
         return LeaseAnswer(self._new_lease(grant), effects)
 
-    def abort(self, reservation_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidReservation | None]:
+    def abort(self, reservation_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidReservation | None, Item]:
         """Return a reservation to the queue; nothing is counted.
-
-        Args:
-            reservation_id: `Reservation.id`.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             None, or `InvalidReservation`.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: That is no id.
         """
         effects, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
@@ -376,21 +354,14 @@ class LeaseQueue:
 
     def consume(
         self, consumer: str, most: int = 1, *, now_ms: int | None = None
-    ) -> LeaseAnswer[Lease | NothingToLease]:
+    ) -> LeaseAnswer[Lease[Item] | NothingToLease, Item]:
         """Lease messages at once: `reserve` and `commit` in one, for a host that has nothing to write in between.
-
-        Args:
-            consumer: Who asks.
-            most: How many messages it takes.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Lease`, or `NothingToLease`; as `reserve`.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            UnknownConsumerError: The consumer was not added, or has left.
-            ConfigError: ``most`` is not an int of at least 1.
+            ArgumentError: ``most`` is not an int of at least 1.
         """
         effects, taken = self._take(consumer, most, now_ms)
         if isinstance(taken, NothingToLease):
@@ -399,20 +370,14 @@ class LeaseQueue:
 
     # answers
 
-    def ack(self, offset: int, lease_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidHandle | None]:
+    def ack(self, offset: int, lease_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidHandle | None, Item]:
         """Settle a message.
 
         Args:
-            offset: Its offset.
             lease_id: The lease that covers it; the two together are one of `Lease.handles`.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             None, or `InvalidHandle`: nothing was changed, and a current lease of the message goes on.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a handle.
         """
         effects, delivery = self._leased(offset, lease_id, now_ms)
         if delivery is None:
@@ -421,19 +386,19 @@ class LeaseQueue:
         answer = self._dispatcher.ack(*delivery.receipt, now_ms=self._ledger.now)
         return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
-    def ack_many(self, handles: Iterable[Handle], *, now_ms: int | None = None) -> LeaseAnswer[list[InvalidHandle]]:
+    def ack_many(
+        self, handles: Iterable[Handle], *, now_ms: int | None = None
+    ) -> LeaseAnswer[list[InvalidHandle], Item]:
         """Settle several messages at one instant.
 
         Args:
             handles: Such as `Lease.handles`.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             Those that named no current lease.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: Something else than handles was given; then nothing was settled.
+            ArgumentError: Something else than handles was given; then nothing was settled.
         """
         now = self._ledger.checked_now(now_ms)
         wanted = [_checked_pair(handle) for handle in handles]
@@ -451,21 +416,17 @@ class LeaseQueue:
 
     def nack(
         self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
-    ) -> LeaseAnswer[InvalidHandle | None]:
+    ) -> LeaseAnswer[InvalidHandle | None, Item]:
         """End a delivery that failed: the message comes back after a delay, or is poison by now. Its key waits.
 
         Args:
-            offset: Its offset.
-            lease_id: The lease that covers it.
             delay_ms: How long it waits.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             None, or `InvalidHandle`.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a handle, or the delay is not an int of at least 0.
+            ArgumentError: That cannot be a handle, or the delay is not an int of at least 0.
         """
         check_int("delay_ms", delay_ms, 0)
         effects, delivery = self._leased(offset, lease_id, now_ms)
@@ -475,37 +436,30 @@ class LeaseQueue:
 
     def extend(
         self, offset: int, lease_id: int, *, extend_ms: int | None = None, now_ms: int | None = None
-    ) -> LeaseAnswer[int | InvalidHandle]:
+    ) -> LeaseAnswer[int | InvalidHandle, Item]:
         """Move the deadline of one message of a lease; no delivery is counted.
 
         Args:
-            offset: Its offset.
-            lease_id: The lease that covers it.
             extend_ms: From ``now_ms`` on; at most the visibility timeout, which is the default. The deadline never
                 comes earlier than it was.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The deadline that it has now, or `InvalidHandle`.
 
         Raises:
-            ClockError: ``now_ms`` went back.
-            ConfigError: That cannot be a handle, or the time is not an int of at least 1.
+            ArgumentError: That cannot be a handle, or the time is not an int of at least 1.
         """
         if extend_ms is not None:
             check_int("extend_ms", extend_ms, 1)
         effects, delivery = self._leased(offset, lease_id, now_ms)
         if delivery is None:
             return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        now, longest = self._ledger.now, self._config.visibility_timeout_ms
-        length = longest if extend_ms is None else min(extend_ms, longest)
-        deadline = max(self._ledger.deadline_of(offset), now + length)
-        self._dispatcher.extend(*delivery.receipt, extend_ms=deadline - now, now_ms=now)
-        return LeaseAnswer(deadline, effects)
+        self._dispatcher.extend(*delivery.receipt, extend_ms=extend_ms, now_ms=self._ledger.now)
+        return LeaseAnswer(self._ledger.deadline_of(offset), effects)
 
     # poison, spill, the log
 
-    def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> Confirmation:
+    def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> Confirmation[Item]:
         """Confirm that a `DeadLetter` is written; only then is its message settled, or blocked if the policy says so.
 
         Returns:
@@ -517,7 +471,7 @@ class LeaseQueue:
             self._ledger.holes.settled(offset)
         return self._confirmation(effects, answer)
 
-    def loaded(self, offset: int, item: object = None, *, now_ms: int | None = None) -> Confirmation:
+    def loaded(self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None) -> Confirmation[Item]:
         """Hand in the item that a `Load` asked for; the message can be leased from then on.
 
         Returns:
@@ -526,7 +480,7 @@ class LeaseQueue:
         effects = self._before(offset, now_ms)
         return self._confirmation(effects, self._dispatcher.loaded(offset, item, now_ms=self._ledger.now))
 
-    def park(self, offset: int, *, now_ms: int | None = None) -> Confirmation:
+    def park(self, offset: int, *, now_ms: int | None = None) -> Confirmation[Item]:
         """Settle a blocked message that is given up; its key goes on.
 
         Returns:
@@ -535,14 +489,14 @@ class LeaseQueue:
         effects = self._before(offset, now_ms)
         return self._confirmation(effects, self._ledger.note(self._dispatcher.park(offset, now_ms=self._ledger.now)))
 
-    def unblock_offset(self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None) -> Confirmation:
+    def unblock_offset(
+        self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None
+    ) -> Confirmation[Item]:
         """Deliver one blocked message again.
 
         Args:
-            offset: Its offset.
             reset_failures: Whether its deliveries are counted anew. If not, it gets one more delivery, and is poison
                 again if that is not acked either.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             None; `Ignored` if the message is not blocked.
@@ -551,22 +505,20 @@ class LeaseQueue:
         answer = self._dispatcher.unblock_offset(offset, reset_failures=reset_failures, now_ms=self._ledger.now)
         return self._confirmation(effects, answer)
 
-    def unblock(self, key: Key, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def unblock(self, key: Key, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Deliver all blocked messages of a key again, counted anew, and end its quarantine.
 
         Args:
             key: The key; None for all blocked messages without one.
-            now_ms: Monotonic milliseconds.
 
         Raises:
-            ClockError: ``now_ms`` went back.
             KeyTypeError: The key is of another type.
         """
         now = self._ledger.checked_now(now_ms)
         effects = self._dispatcher.unblock(key, now_ms=now)
         return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
 
-    def gone(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def gone(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Settle a message that has expired: now, or when the lease that covers it ends.
 
         Returns:
@@ -576,7 +528,7 @@ class LeaseQueue:
         answer = self._ledger.note(self._dispatcher.gone(offset, now_ms=self._ledger.now))
         return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
-    def truncate(self, before: int, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def truncate(self, before: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Begin the queue at an offset: `gone` for everything outstanding below it."""
         effects = self._before(before, now_ms)
         answer = self._ledger.note(self._dispatcher.truncate(before, now_ms=self._ledger.now))
@@ -589,17 +541,11 @@ class LeaseQueue:
         deadlines = (self._book.next_deadline, self._dispatcher.next_deadline_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def handle_timeout(self, *, now_ms: int | None = None) -> LeaseAnswer[None]:
+    def handle_timeout(self, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """End what is over by now, and do nothing else.
-
-        Args:
-            now_ms: Monotonic milliseconds.
 
         Returns:
             `Released` for each message of a lease that ended, and what the poison policy decided.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
         """
         return LeaseAnswer(None, self._at(now_ms))
 
@@ -638,7 +584,7 @@ class LeaseQueue:
             The first offset that has to be kept.
 
         Raises:
-            ConfigError: ``wanted`` is no int.
+            ArgumentError: ``wanted`` is no int.
         """
         check_position("wanted", wanted)
         keep_from = self.keep_from
@@ -652,7 +598,7 @@ class LeaseQueue:
         grant = self._book.by_offset.get(offset)
         return message.failures + (grant is not None and grant.committed)
 
-    def leases(self) -> list[Lease]:
+    def leases(self) -> list[Lease[Item]]:
         """Return what is leased, by id; deadlines are those of the message that expires first. O(result)."""
         return [
             Lease(grant.id, grant.consumer, grant.messages, min(map(self._ledger.deadline_of, grant.deliveries)))
@@ -660,7 +606,7 @@ class LeaseQueue:
             if grant.committed
         ]
 
-    def reservations(self) -> list[Reservation]:
+    def reservations(self) -> list[Reservation[Item]]:
         """Return what is reserved, by id. O(result)."""
         return [
             Reservation(grant.id, grant.consumer, grant.messages, grant.deadline)
@@ -677,9 +623,6 @@ class LeaseQueue:
         Returns:
             The cap that is reached, or what the first message waits for that would be this consumer's.
 
-        Raises:
-            UnknownConsumerError: The consumer was not added, or has left.
-
         Example:
             >>> from keyshared.ring import HashRing
             >>> queue = LeaseQueue(HashRing())
@@ -693,7 +636,7 @@ class LeaseQueue:
         self._check_consumer(consumer)
         return self._ledger.why_empty(consumer)
 
-    def outstanding_effects(self) -> list[Effect]:
+    def outstanding_effects(self) -> list[Effect[Item]]:
         """Return every obligation of the host that is not met: `DeadLetter`, then `Load`, each by offset. O(n)."""
         return [effect for effect in self._dispatcher.outstanding_effects() if isinstance(effect, DeadLetter | Load)]
 
@@ -729,17 +672,17 @@ class LeaseQueue:
 
     # inside
 
-    def _at(self, now_ms: int | None) -> list[Effect]:
+    def _at(self, now_ms: int | None) -> list[Effect[Item]]:
         """What time did until now; asked only once nothing but the clock can raise any more."""
         return self._ledger.begin(self._ledger.checked_now(now_ms))
 
-    def _before(self, offset: int, now_ms: int | None) -> list[Effect]:
+    def _before(self, offset: int, now_ms: int | None) -> list[Effect[Item]]:
         check_offset("offset", offset)
         return self._at(now_ms)
 
     def _take(
         self, consumer: str, most: int, now_ms: int | None
-    ) -> tuple[list[Effect], list[Deliver] | NothingToLease]:
+    ) -> tuple[list[Effect[Item]], list[Deliver[Item]] | NothingToLease]:
         """What time did, and the deliveries that a consumer gets now."""
         self._check_consumer(consumer)
         check_int("most", most, 1)
@@ -747,51 +690,49 @@ class LeaseQueue:
         taken, others = self._ledger.take(consumer, most)
         return self._ledger.merged(effects, others), taken
 
-    def _new_lease(self, grant: Grant) -> Lease:
+    def _new_lease(self, grant: Grant) -> Lease[Item]:
         deadline = self._ledger.now + self._config.visibility_timeout_ms
         return Lease(grant.id, grant.consumer, grant.messages, deadline)
 
-    def _confirmation(self, effects: list[Effect], answer: list[Effect]) -> Confirmation:
+    def _confirmation(self, effects: list[Effect[Item]], answer: list[Effect[Item]]) -> Confirmation[Item]:
         if answer and isinstance(answer[0], Ignored):
             return LeaseAnswer(answer[0], effects)
         return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
-    def _leased(self, offset: int, lease_id: int, now_ms: int | None) -> tuple[list[Effect], Deliver | None]:
+    def _leased(
+        self, offset: int, lease_id: int, now_ms: int | None
+    ) -> tuple[list[Effect[Item]], Deliver[Item] | None]:
         _check_handle(offset, lease_id)
         return self._at(now_ms), self._book.leased(offset, lease_id)
 
-    def _reserved(self, reservation_id: int, now_ms: int | None) -> tuple[list[Effect], Grant | InvalidReservation]:
-        if type(reservation_id) is not int:
-            raise ConfigError("reservation_id", reservation_id, "be an int")
+    def _reserved(
+        self, reservation_id: int, now_ms: int | None
+    ) -> tuple[list[Effect[Item]], Grant | InvalidReservation]:
+        check_int("reservation_id", reservation_id)
         return self._at(now_ms), self._book.reserved(reservation_id)
 
     def _check_consumer(self, consumer: str) -> None:
-        _check_text("consumer", consumer)
+        check_kind("consumer", consumer, str)
         if consumer not in self._consumers:
             raise UnknownConsumerError(consumer)
 
 
-def _stored_line(data: Reader) -> SoleOwner:
+def _stored_line(data: Reader) -> Placement:
     try:
-        return SoleOwner(data.maybe(Reader.text))
-    except ConfigError:
+        return placements.SoleOwner(data.maybe(Reader.text))
+    except ArgumentError:
         raise data.refuse("be a name or None") from None
 
 
 def _check_handle(offset: object, lease_id: object) -> None:
     check_offset("offset", offset)
     if type(lease_id) is not int:
-        raise ConfigError("lease_id", lease_id, "be an int")
+        raise ArgumentError("lease_id", lease_id, "be an int")
 
 
 def _checked_pair(handle: object) -> Handle:
     if not isinstance(handle, tuple) or len(handle) != 2:  # noqa: PLR2004  # offset, lease id
-        raise ConfigError("handle", handle, "be a tuple of offset and lease id")
+        raise ArgumentError("handle", handle, "be a tuple of offset and lease id")
     offset, lease_id = handle
     _check_handle(offset, lease_id)
     return offset, lease_id
-
-
-def _check_text(parameter: str, value: object) -> None:
-    if not isinstance(value, str):
-        raise ConfigError(parameter, value, "be a str")

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from keyshared._dispatch.explain import Blocking
-from keyshared.effects import Effect
+from keyshared.effects import Effect, Item, Item_co
 
 __all__ = [
     "Duplicate",
@@ -30,7 +30,7 @@ Handle = tuple[int, int]
 """An offset and the id of the lease that covers it: what names one delivery."""
 
 
-class LeaseAnswer(NamedTuple, Generic[_Result]):
+class LeaseAnswer(NamedTuple, Generic[_Result, Item]):
     """What a call of a lease queue returns: ``result, effects = queue.ack(...)``.
 
     Attributes:
@@ -39,11 +39,11 @@ class LeaseAnswer(NamedTuple, Generic[_Result]):
     """
 
     result: _Result
-    effects: list[Effect]
+    effects: list[Effect[Item]]
 
 
 @dataclass(frozen=True, slots=True)
-class Leased:
+class Leased(Generic[Item_co]):
     """One message in a reservation or lease.
 
     Attributes:
@@ -55,15 +55,15 @@ class Leased:
 
     offset: int
     key: bytes | None
-    item: object
+    item: Item_co
     delivery_count: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Hold:
+class _Hold(Generic[Item_co]):
     id: int
     consumer: str
-    messages: tuple[Leased, ...]
+    messages: tuple[Leased[Item_co], ...]
     deadline_ms: int
 
     @property
@@ -71,12 +71,12 @@ class _Hold:
         """The offsets of its messages, in the order in which they were handed out."""
         return tuple(message.offset for message in self.messages)
 
-    def __iter__(self) -> Iterator[Leased]:
+    def __iter__(self) -> Iterator[Leased[Item_co]]:
         return iter(self.messages)
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation(_Hold):
+class Reservation(_Hold[Item_co]):
     """Messages that nobody else gets until they are committed, aborted, or the deadline has come. No delivery yet.
 
     Attributes:
@@ -88,7 +88,7 @@ class Reservation(_Hold):
 
 
 @dataclass(frozen=True, slots=True)
-class Lease(_Hold):
+class Lease(_Hold[Item_co]):
     """Messages that a consumer may work on.
 
     Attributes:

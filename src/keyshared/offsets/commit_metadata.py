@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Final
 from zlib import crc32
 
-from keyshared._checks import check_int, check_log_offset
+from keyshared._checks import check_int, check_kind, check_log_offset
 from keyshared.copyflags import CopyFlags
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 __all__ = [
     "MAX_METADATA_BYTES",
@@ -50,12 +50,12 @@ class OffsetEnvelope:
 
     Args:
         flags: The levels that the commit has crossed.
-        timestamp_epoch_ms: What it was translated from, margin included; None for the beginning of the log. Whoever
-            passes it on sends this again, so that the margin is taken off once, not at each hop.
+        timestamp_epoch_ms: What it was translated from, margin included; None for the beginning of the log. A cluster
+            that passes the commit on sends this again, so that the margin is taken off once, not at each hop.
         offset: The offset that was committed with it.
 
     Raises:
-        ConfigError: ``flags`` are no flags, or a number is no int or has more than 63 bits.
+        ArgumentError: ``flags`` are no flags, or a number is no int or has more than 63 bits.
     """
 
     flags: CopyFlags
@@ -63,11 +63,10 @@ class OffsetEnvelope:
     offset: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.flags, CopyFlags):
-            raise ConfigError("flags", self.flags, "be CopyFlags")
+        check_kind("flags", self.flags, CopyFlags)
         timestamp = self.timestamp_epoch_ms
         if timestamp is not None and (type(timestamp) is not int or timestamp not in _INT64):
-            raise ConfigError("timestamp_epoch_ms", timestamp, "be None or an int of at most 63 bits and a sign")
+            raise ArgumentError("timestamp_epoch_ms", timestamp, "be None or an int of at most 63 bits and a sign")
         check_log_offset("offset", self.offset)
 
 
@@ -91,11 +90,11 @@ def parse_metadata(text: str) -> CommitMetadata | MetadataProblem:
         text: The metadata. Texts without an envelope are foreign as a whole.
 
     Returns:
-        Its parts; or a problem if it has an envelope that cannot be read. Whoever made such a commit is not known: to
-        take it for a fresh one could send it in circles.
+        Its parts; or a problem if it has an envelope that cannot be read. The maker of such a commit is unknown: if it
+        was taken for a fresh one, it could travel in circles.
 
     Raises:
-        ConfigError: It is no text.
+        ArgumentError: It is no text.
 
     Complexity:
         O(length).
@@ -112,7 +111,7 @@ def parse_metadata(text: str) -> CommitMetadata | MetadataProblem:
         >>> parse_metadata(text[:-1]).name
         'DAMAGED'
     """
-    _check_text("text", text)
+    check_kind("text", text, str)
     foreign, tag, rest = text.rpartition(_TAG)
     if not tag:
         return CommitMetadata(text, None)
@@ -126,7 +125,7 @@ def parse_metadata(text: str) -> CommitMetadata | MetadataProblem:
     try:
         when = None if timestamp == _BEGINNING else int(timestamp)
         envelope = OffsetEnvelope(CopyFlags(int(flags, 16)), when, int(offset))
-    except ConfigError:  # nineteen digits can be more than 63 bits
+    except ArgumentError:  # nineteen digits can be more than 63 bits
         return MetadataProblem.DAMAGED
     # One envelope has one form, checksum included.
     return CommitMetadata(foreign, envelope) if _written(envelope) == tag + rest else MetadataProblem.DAMAGED
@@ -146,14 +145,13 @@ def compose_metadata(
         The metadata, from which `parse_metadata` gets both again; or why there is none. Nothing is ever cut off.
 
     Raises:
-        ConfigError: ``foreign`` is no text, ``envelope`` no `OffsetEnvelope`, or ``max_bytes`` no int of at least 1.
+        ArgumentError: ``foreign`` is no text, ``envelope`` no `OffsetEnvelope`, or ``max_bytes`` no int of at least 1.
 
     Complexity:
         O(length).
     """
-    _check_text("foreign", foreign)
-    if not isinstance(envelope, OffsetEnvelope):
-        raise ConfigError("envelope", envelope, "be an OffsetEnvelope")
+    check_kind("foreign", foreign, str)
+    check_kind("envelope", envelope, OffsetEnvelope)
     check_int("max_bytes", max_bytes, 1)
     text = foreign + _written(envelope)
     try:
@@ -167,8 +165,3 @@ def _written(envelope: OffsetEnvelope) -> str:
     when = _BEGINNING if envelope.timestamp_epoch_ms is None else envelope.timestamp_epoch_ms
     body = f"{_TAG}{_FORMAT}.{int(envelope.flags):x}.{when}.{envelope.offset}"
     return f"{body}.{crc32(body.encode()):08x}"
-
-
-def _check_text(parameter: str, value: object) -> None:
-    if type(value) is not str:
-        raise ConfigError(parameter, value, "be a text")

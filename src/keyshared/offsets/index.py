@@ -7,8 +7,8 @@ column however long it grows, and answers exactly. Any other block is *loose*: i
 and highest timestamp, which bound the answer. With blocks of one record everything is a run, and every answer exact.
 
 Timestamps need not grow. Kafka's rule is "the first offset whose timestamp is at least t", and the first offset at
-which the greatest timestamp so far reaches t is just that one: so the column of greatest timestamps so far, which does
-grow, is what a lookup bisects.
+which the greatest timestamp so far reaches t is just that one: so a lookup bisects the column of greatest timestamps so
+far, which does grow.
 """
 
 from array import array
@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 from keyshared._checks import check_int, check_log_offset, require
-from keyshared.errors import ConfigError, OffsetOrderError
+from keyshared.errors import ArgumentError, OffsetOrderError
 
 __all__ = ["DEFAULT_INTERVAL", "Bounds", "OffsetIndex"]
 
@@ -57,7 +57,7 @@ class OffsetIndex:
         start: The log's first offset.
 
     Raises:
-        ConfigError: ``interval`` is not an int of at least 1, or ``start`` not an int from 0 up to 63 bits.
+        ArgumentError: ``interval`` is not an int of at least 1, or ``start`` not an int from 0 up to 63 bits.
 
     Complexity:
         Memory: 48 bytes for a piece, which is a run of any length or a loose block, and the open block's records. So an
@@ -110,7 +110,7 @@ class OffsetIndex:
 
         Raises:
             OffsetOrderError: ``offset`` is no int, or below `end`. Nothing was changed.
-            ConfigError: A number has more than 63 bits, is no int, or ``size`` is below 1. Nothing was changed.
+            ArgumentError: A number has more than 63 bits, is no int, or ``size`` is below 1. Nothing was changed.
 
         Complexity:
             O(1) amortised.
@@ -119,9 +119,8 @@ class OffsetIndex:
             raise OffsetOrderError(offset, self._end - 1)
         check_log_offset("offset", offset)
         if type(timestamp_epoch_ms) is not int or timestamp_epoch_ms not in _INT64:
-            raise ConfigError("timestamp_epoch_ms", timestamp_epoch_ms, "be an int of at most 63 bits and a sign")
-        if type(size) is not int or size < 1:
-            raise ConfigError("size", size, "be an int of at least 1")
+            raise ArgumentError("timestamp_epoch_ms", timestamp_epoch_ms, "be an int of at most 63 bits and a sign")
+        check_int("size", size, 1)
         tops = self._tops
         self._offsets.append(offset)
         self._timestamps.append(timestamp_epoch_ms)
@@ -163,7 +162,7 @@ class OffsetIndex:
             may repeat records and never omits one.
 
         Raises:
-            ConfigError: The timestamp is no int.
+            ArgumentError: The timestamp is no int.
 
         Complexity:
             O(log n), n pieces.
@@ -175,8 +174,7 @@ class OffsetIndex:
             >>> [index.find_offset(timestamp).low for timestamp in (0, 150, 250, 400, 401)]
             [0, 1, 1, 3, 4]
         """
-        if type(timestamp_epoch_ms) is not int:
-            raise ConfigError("timestamp_epoch_ms", timestamp_epoch_ms, "be an int")
+        check_int("timestamp_epoch_ms", timestamp_epoch_ms)
         if self._cut and self._high[0] >= timestamp_epoch_ms:
             # The record with the high timestamp may be among those that are gone; then the answer lies further on.
             high = self._last[0] if self._low[0] >= timestamp_epoch_ms else self._find_from(1, timestamp_epoch_ms).high
@@ -196,13 +194,12 @@ class OffsetIndex:
             Bounds of the timestamp; None if there is no record at all. ``low`` is the safe end.
 
         Raises:
-            ConfigError: The offset is no int.
+            ArgumentError: The offset is no int.
 
         Complexity:
             O(log n), n pieces.
         """
-        if type(offset) is not int:
-            raise ConfigError("offset", offset, "be an int")
+        check_int("offset", offset)
         if self._offsets and (offset >= self._offsets[0] or not self._first):
             timestamp = self._timestamps[max(0, bisect_right(self._offsets, offset) - 1)]
             return Bounds(timestamp, timestamp)
@@ -224,7 +221,7 @@ class OffsetIndex:
             before: The log's new `start`. Below the present one nothing happens.
 
         Raises:
-            ConfigError: Not an int from 0 up to 63 bits. Nothing was changed.
+            ArgumentError: Not an int from 0 up to 63 bits. Nothing was changed.
 
         Complexity:
             O(n), n pieces.
@@ -296,7 +293,7 @@ class OffsetIndex:
         return Bounds(offset, offset)
 
     def _rise(self, piece: int) -> int:
-        """By how much the timestamps of a run advance from record to record; maybe negative."""
+        """Return by how much the timestamps of a run advance from record to record; maybe negative."""
         steps = (self._last[piece] - self._first[piece]) // self._step[piece]
         return (self._high[piece] - self._low[piece]) // steps if steps else 0
 
@@ -316,7 +313,7 @@ class OffsetIndex:
         self._filled = 0
 
     def _continues(self, step: int, rise: int) -> bool:
-        """Whether the open block, even in itself, goes on with the last run's pace."""
+        """Return whether the open block, even in itself, goes on with the last run's pace."""
         if self._step[-1] == _LOOSE:
             return False
         gap = self._offsets[0] - self._last[-1]
@@ -353,7 +350,7 @@ class OffsetIndex:
 
 
 def _pace(offsets: Sequence[int], timestamps: Sequence[int]) -> tuple[int, int] | None:
-    """How far offsets and timestamps advance from record to record, if always equally far."""
+    """Return how far offsets and timestamps advance from record to record, if always equally far."""
     if len(offsets) == 1:
         return 1, 0
     step, rise = offsets[1] - offsets[0], timestamps[1] - timestamps[0]

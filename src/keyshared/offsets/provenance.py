@@ -11,8 +11,8 @@ offsets anew and needs another name.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
-from keyshared._checks import check_log_offset, check_text, checked_rows
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared._checks import check_kind, check_log_offset, check_text, checked_rows
+from keyshared.errors import ArgumentError, SnapshotError
 
 __all__ = ["ProvenanceVector"]
 
@@ -33,7 +33,7 @@ class ProvenanceVector:
         positions: Last processed offset by origin.
 
     Raises:
-        ConfigError: Not a mapping of origins (texts that are not empty) to offsets (ints from 0 up to 63 bits).
+        ArgumentError: Not a mapping of origins (each a non-empty str) to offsets (ints from 0 up to 63 bits).
 
     Complexity:
         Memory O(origins).
@@ -55,7 +55,7 @@ class ProvenanceVector:
         self._positions: dict[str, int] = {}
         given = {} if positions is None else positions
         if not isinstance(given, Mapping):
-            raise ConfigError("positions", positions, "be a mapping of origins to offsets")
+            raise ArgumentError("positions", positions, "be a mapping of origins to offsets")
         for origin, offset in given.items():
             _check(origin, offset)
             self._positions[origin] = offset
@@ -71,10 +71,7 @@ class ProvenanceVector:
             Whether it was new. False for a record that is covered already: skip it to have no duplicates.
 
         Raises:
-            ConfigError: ``origin`` is not a text that is not empty, or ``offset`` not an int from 0 up to 63 bits.
-
-        Complexity:
-            O(1).
+            ArgumentError: ``origin`` is no non-empty str, or ``offset`` not an int from 0 up to 63 bits.
         """
         if self.covers(origin, offset):
             return False
@@ -82,7 +79,7 @@ class ProvenanceVector:
         return True
 
     def covers(self, origin: str, offset: int) -> bool:
-        """Tell whether a record has been processed.
+        """Return whether a record has been processed.
 
         Args:
             origin: Where it was first produced.
@@ -92,10 +89,7 @@ class ProvenanceVector:
             Whether its origin was observed at this offset or above.
 
         Raises:
-            ConfigError: As in `observe`.
-
-        Complexity:
-            O(1).
+            ArgumentError: As in `observe`.
         """
         _check(origin, offset)
         position = self._positions.get(origin)
@@ -111,7 +105,7 @@ class ProvenanceVector:
             The offset to resume at; None if all of them are covered: resume at the end of the log.
 
         Raises:
-            ConfigError: As in `observe`, for one of the records read.
+            ArgumentError: As in `observe`, for one of the records read.
 
         Complexity:
             O(records read).
@@ -128,17 +122,13 @@ class ProvenanceVector:
     def merge(self, other: "ProvenanceVector") -> None:
         """Add what another vector covers, such as that of a group's earlier life on another cluster.
 
-        Args:
-            other: The other one.
-
         Raises:
-            ConfigError: It is no `ProvenanceVector`. Nothing was changed.
+            ArgumentError: It is no `ProvenanceVector`. Nothing was changed.
 
         Complexity:
             O(origins of the other).
         """
-        if not isinstance(other, ProvenanceVector):
-            raise ConfigError("other", other, "be a ProvenanceVector")
+        check_kind("other", other, ProvenanceVector)
         mine = self._positions
         for origin, offset in other.positions.items():
             mine[origin] = max(offset, mine.get(origin, offset))
@@ -147,15 +137,14 @@ class ProvenanceVector:
         """Forget origins whose records can no longer be covered, because retention has taken all that were.
 
         Args:
-            earliest: The earliest offset of each origin that any log still holds or may yet get. Origins that are not
-                named stay.
+            earliest: The earliest offset of each origin that any log still holds or may yet get. Other origins stay.
 
         Returns:
             The origins that were forgotten, sorted. For every record that is not below ``earliest`` all answers stay
             as they were.
 
         Raises:
-            ConfigError: As of the constructor. Nothing was changed.
+            ArgumentError: As of the constructor. Nothing was changed.
 
         Complexity:
             O(n log n), n origins named.
@@ -172,15 +161,11 @@ class ProvenanceVector:
         return dict(sorted(self._positions.items()))
 
     def copy(self) -> Self:
-        """Give an independent vector with the same positions.
-
-        Returns:
-            A new vector.
-        """
+        """Copy the vector: the same positions, and nothing shared that can change."""
         return type(self)(self._positions)
 
     def to_json(self) -> dict[str, object]:
-        """Give the vector as plain data that JSON can hold.
+        """Return the vector as plain data that JSON can hold.
 
         Returns:
             A new dict; `from_json` reads it.
@@ -190,12 +175,6 @@ class ProvenanceVector:
     @classmethod
     def from_json(cls, data: object) -> Self:
         """Read what `to_json` wrote; anything else is refused.
-
-        Args:
-            data: The data.
-
-        Returns:
-            A vector equal to the one that was written.
 
         Raises:
             SnapshotError: The data is truncated, forged or of another version.
@@ -212,7 +191,7 @@ class ProvenanceVector:
             raise SnapshotError("positions", None, "be a mapping of origins to offsets")
         try:
             return cls(data["positions"])
-        except ConfigError as error:
+        except ArgumentError as error:
             raise SnapshotError(*error.args) from error
 
     def __iter__(self) -> Iterator[str]:

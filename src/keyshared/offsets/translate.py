@@ -17,9 +17,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from keyshared._checks import check_int, check_kind, check_log_offset, check_members, check_text
+from keyshared._checks import (
+    check_bool,
+    check_int,
+    check_kind,
+    check_log_offset,
+    check_members,
+    check_text,
+    configuration,
+)
 from keyshared.copyflags import CopyFlags
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.offsets.commit_metadata import (
     MAX_METADATA_BYTES,
     CommitMetadata,
@@ -77,9 +85,6 @@ class OffsetLookup(Protocol):
     def find_timestamp(self, offset: int, /) -> Bounds | None:
         """Find the timestamp of the last record that is not above an offset, or else of the first record there is.
 
-        Args:
-            offset: The offset.
-
         Returns:
             Bounds of the timestamp; None if there is no record at all.
         """
@@ -87,7 +92,7 @@ class OffsetLookup(Protocol):
 
 
 class DeclineReason(StrEnum):
-    """Why a commit is not passed on, or not made. The offset stays what it is; a later call may end otherwise."""
+    """Why a commit is not passed on, or not made. Nothing has changed; a later call may end otherwise."""
 
     ALREADY_DISTRIBUTED = "a committer wrote it, and it has crossed this level"
     EMPTY_LOG = "the origin's log holds no record that has a timestamp to tell"
@@ -101,7 +106,7 @@ class DeclineReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupPartition:
-    """Whose position it is: one group in one partition.
+    """The owner of a position: one group in one partition.
 
     Args:
         topic: The topic.
@@ -109,7 +114,7 @@ class GroupPartition:
         group: The consumer group.
 
     Raises:
-        ConfigError: A name is not a text that is not empty, or the partition not an int of at least 0.
+        ArgumentError: A name is no non-empty str, or the partition not an int of at least 0.
     """
 
     topic: str
@@ -128,13 +133,13 @@ class GroupCommit:
     """A committed offset: as read from the origin, or as it is to be committed on the target.
 
     Args:
-        position: Whose it is.
+        position: The group and partition.
         offset: The *next* offset to read, as in Kafka: the last processed record lies below it.
         metadata: The commit's own string.
 
     Raises:
-        ConfigError: ``position`` is no `GroupPartition`, ``offset`` not an int from 0 up to 63 bits, or ``metadata`` no
-            text.
+        ArgumentError: ``position`` is no `GroupPartition`, ``offset`` not an int from 0 up to 63 bits, or ``metadata``
+            no text.
     """
 
     position: GroupPartition
@@ -142,9 +147,9 @@ class GroupCommit:
     metadata: str = ""
 
     def __post_init__(self) -> None:
-        _check_position(self.position)
+        check_kind("position", self.position, GroupPartition)
         check_log_offset("offset", self.offset)
-        _check_metadata(self.metadata)
+        check_kind("metadata", self.metadata, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +157,13 @@ class GroupTimestamp:
     """What travels between clusters; the newest one of a position replaces those before.
 
     Args:
-        position: Whose it is.
+        position: The group and partition.
         timestamp_epoch_ms: Nothing that the group has still to process is older, if the margin was enough. None for the
             beginning of the log.
         flags: The levels that it has crossed when it arrives.
 
     Raises:
-        ConfigError: ``position`` is no `GroupPartition`, the timestamp neither None nor an int of 63 bits and a sign,
+        ArgumentError: ``position`` is no `GroupPartition`, the timestamp neither None nor an int of 63 bits and a sign,
             or ``flags`` no flags.
     """
 
@@ -167,12 +172,11 @@ class GroupTimestamp:
     flags: CopyFlags
 
     def __post_init__(self) -> None:
-        _check_position(self.position)
+        check_kind("position", self.position, GroupPartition)
         timestamp = self.timestamp_epoch_ms
         if timestamp is not None and (type(timestamp) is not int or timestamp not in _INT64):
-            raise ConfigError("timestamp_epoch_ms", timestamp, "be None or an int of at most 63 bits and a sign")
-        if not isinstance(self.flags, CopyFlags):
-            raise ConfigError("flags", self.flags, "be CopyFlags")
+            raise ArgumentError("timestamp_epoch_ms", timestamp, "be None or an int of at most 63 bits and a sign")
+        check_kind("flags", self.flags, CopyFlags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +189,8 @@ class TargetGroup:
         metadata: The metadata of that commit.
 
     Raises:
-        ConfigError: ``active`` is no bool, ``committed`` neither None nor an int from 0 up to 63 bits, or ``metadata``
-            no text.
+        ArgumentError: ``active`` is no bool, ``committed`` neither None nor an int from 0 up to 63 bits, or
+            ``metadata`` no text.
     """
 
     active: bool = False
@@ -194,11 +198,10 @@ class TargetGroup:
     metadata: str = ""
 
     def __post_init__(self) -> None:
-        if type(self.active) is not bool:
-            raise ConfigError("active", self.active, "be a bool")
+        check_bool("active", self.active)
         if self.committed is not None:
             check_log_offset("committed", self.committed)
-        _check_metadata(self.metadata)
+        check_kind("metadata", self.metadata, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,7 @@ class Declined:
     """Nothing is to be done about a commit or a timestamp, for now.
 
     Attributes:
-        position: Whose it is.
+        position: The group and partition.
         reason: Why.
     """
 
@@ -244,6 +247,7 @@ class OffsetDistributor:
     level: int = 1
     margin_ms: int = DEFAULT_MARGIN_MS
 
+    @configuration()
     def __post_init__(self) -> None:
         CopyFlags.bit(self.level)
         check_int("margin_ms", self.margin_ms, 0)
@@ -319,15 +323,15 @@ class OffsetCommitter:
     keep_foreign: bool = False
     max_metadata_bytes: int = MAX_METADATA_BYTES
 
+    @configuration()
     def __post_init__(self) -> None:
-        if type(self.keep_foreign) is not bool:
-            raise ConfigError("keep_foreign", self.keep_foreign, "be a bool")
+        check_bool("keep_foreign", self.keep_foreign)
         check_int("max_metadata_bytes", self.max_metadata_bytes, 1)
 
     def propose(
         self, sent: GroupTimestamp, group: TargetGroup, log: OffsetLookup, *, offset: int | None = None
     ) -> GroupCommit | Declined:
-        """Say what to commit.
+        """Decide what to commit.
 
         Call it again for a position whose latest timestamp was declined, or when the log has grown.
 
@@ -342,7 +346,7 @@ class OffsetCommitter:
             UNREADABLE_METADATA, METADATA_TOO_LONG or METADATA_NOT_UTF8.
 
         Raises:
-            ConfigError: ``offset`` is neither None nor an int from 0 up to 63 bits.
+            ArgumentError: ``offset`` is neither None nor an int from 0 up to 63 bits.
 
         Complexity:
             One look-up in the log.
@@ -376,7 +380,7 @@ class OffsetCommitter:
 
 
 def required_margin(last_processed_epoch_ms: int, unprocessed_epoch_ms: Iterable[int]) -> int:
-    """Say which margin is enough for one translation, from the records themselves.
+    """Measure the margin that is enough for one translation, from the records themselves.
 
     A record that is still to be processed is passed over only if every record up to it on the target is older than the
     timestamp sent. So a margin that reaches from the last processed record back to the oldest unprocessed one is
@@ -392,7 +396,7 @@ def required_margin(last_processed_epoch_ms: int, unprocessed_epoch_ms: Iterable
         Milliseconds, at least 0.
 
     Raises:
-        ConfigError: One of the timestamps is no int.
+        ArgumentError: One of the timestamps is no int.
 
     Complexity:
         O(n), n timestamps.
@@ -403,13 +407,13 @@ def required_margin(last_processed_epoch_ms: int, unprocessed_epoch_ms: Iterable
         >>> required_margin(1_000_000, [1_000_500])
         0
     """
-    last = _checked_timestamp("last_processed_epoch_ms", last_processed_epoch_ms)
-    margins = (last - _checked_timestamp("unprocessed_epoch_ms", each) for each in unprocessed_epoch_ms)
+    last = check_int("last_processed_epoch_ms", last_processed_epoch_ms)
+    margins = (last - check_int("unprocessed_epoch_ms", each) for each in unprocessed_epoch_ms)
     return max(0, max(margins, default=0))
 
 
 def margin_for(*, lag_ms: int, outage_ms: int = 0, skew_ms: int = 0) -> int:
-    """Say which margin is enough for every translation, from the worst that is planned for.
+    """Compute a margin that is enough for every translation, from the worst that is planned for.
 
     A record may be produced, wait out the longest outage and the longest lag, and so arrive after a younger one has
     been processed; skew makes it look older still.
@@ -424,7 +428,7 @@ def margin_for(*, lag_ms: int, outage_ms: int = 0, skew_ms: int = 0) -> int:
         Milliseconds.
 
     Raises:
-        ConfigError: One of them is not an int of at least 0.
+        ArgumentError: One of them is not an int of at least 0.
 
     Example:
         >>> margin_for(lag_ms=5_000, outage_ms=150_000, skew_ms=2_000)
@@ -437,19 +441,3 @@ def margin_for(*, lag_ms: int, outage_ms: int = 0, skew_ms: int = 0) -> int:
 
 def _resume(timestamp: int | None, log: OffsetLookup) -> int:
     return log.start if timestamp is None else log.find_offset(timestamp).low
-
-
-def _checked_timestamp(parameter: str, value: object) -> int:
-    if type(value) is not int:
-        raise ConfigError(parameter, value, "be an int")
-    return value
-
-
-def _check_position(value: object) -> None:
-    if not isinstance(value, GroupPartition):
-        raise ConfigError("position", value, "be a GroupPartition")
-
-
-def _check_metadata(value: object) -> None:
-    if type(value) is not str:
-        raise ConfigError("metadata", value, "be a text")

@@ -1,9 +1,10 @@
-"""Who owns which slot: what every way to build a placement has in common, and the ways beside the ring."""
+"""Who owns which slot: the value itself, what every way to build it has in common, and the ways beside the ring."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from keyshared.placement.protocol import Placement
+from keyshared.placement.ranges import HashRange, Moved, RangeMap, Weight, gained, lost
 
 if TYPE_CHECKING:
     from keyshared.placement.assigned import AssignedRanges, Unowned, member_name
@@ -16,9 +17,15 @@ __all__ = [
     "AutoSplit",
     "Declared",
     "ExclusiveRanges",
+    "HashRange",
+    "Moved",
     "Placement",
+    "RangeMap",
     "SoleOwner",
     "Unowned",
+    "Weight",
+    "gained",
+    "lost",
     "member_name",
 ]
 
@@ -35,7 +42,7 @@ _LATER: Final = {
     ),
     "sole_owner": ("SoleOwner",),
 }
-"""Modules that are loaded when one of their names is asked for: ``import keyshared`` needs the protocol alone."""
+"""Modules that are loaded when one of their names is asked for: ``import keyshared`` needs none of them."""
 
 if not TYPE_CHECKING:
 

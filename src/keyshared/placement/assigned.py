@@ -1,4 +1,4 @@
-"""Ranges assigned by hand: somebody says who owns which slots, and the last word counts.
+"""Ranges of slots assigned to consumers by hand; the latest assignment of a slot counts.
 
 The placement of Celeriant's sticky routing. Its identity of a consumer is a group and an id; here a consumer is one
 name, which `member_name` makes of the two.
@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, Self, TypeAlias
 
-from keyshared._checks import check_members, checked_rows
+from keyshared._checks import check_bool, check_enum, check_kind, check_members, checked_rows, configuration
 from keyshared.errors import (
-    ConfigError,
+    ArgumentError,
     ConsumerExistsError,
     InvariantError,
     RangeOverlapError,
@@ -18,7 +18,7 @@ from keyshared.errors import (
 )
 from keyshared.hashing.named import CELERIANT_LE, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash
 from keyshared.placement.protocol import Placement, check_name, check_unit_weight, find_consumer
-from keyshared.ranges import HashRange, Moved, RangeMap, Weight, check_space
+from keyshared.placement.ranges import HashRange, Moved, RangeMap, Weight, check_space
 
 __all__ = ["AssignedRanges", "Unowned", "member_name"]
 
@@ -27,14 +27,14 @@ _NO_WEIGHTS: Final = "a consumer owns what it is assigned"
 
 
 class Unowned(StrEnum):
-    """What a lookup answers for a slot that nobody owns."""
+    """What a lookup answers for a slot without an owner."""
 
-    HOLD = "hold"  # None: its messages wait until somebody owns it (Celeriant)
+    HOLD = "hold"  # None: its messages wait until it has an owner (Celeriant)
     ERROR = "error"  # it raises
 
 
 def member_name(group: str, consumer: str) -> str:
-    """Give the one name of a consumer that is known by its group and its id.
+    """Return the one name of a consumer that is known by its group and its id.
 
     The group comes first, with ``%`` written as ``%25`` and ``/`` as ``%2F``; then a ``/``; then the id as it is. So
     the first ``/`` divides the two, and different pairs have different names whatever they contain.
@@ -43,11 +43,8 @@ def member_name(group: str, consumer: str) -> str:
         group: Name of the consumer group.
         consumer: Name of the consumer in it.
 
-    Returns:
-        The name.
-
     Raises:
-        ConfigError: One of them is no text, is empty, or holds a lone surrogate.
+        ArgumentError: One of them is no text, is empty, or holds a lone surrogate.
 
     Source:
         Celeriant's drain check compares consumer ids without their group, so that equal ids in two groups are taken for
@@ -66,12 +63,12 @@ class AssignedRanges:
     """Ranges of slots assigned by hand; its value is `ranges`.
 
     Every slot has the owner that was assigned last. What an assignment cuts through is split, what it covers is
-    replaced; `assignments` shows the ranges as they stand. A slot without an assignment belongs to whom the fallback
-    says; without a fallback it is a hole, and its keys wait.
+    replaced; `assignments` shows the ranges as they stand. The fallback decides who owns a slot without an assignment;
+    without a fallback the slot is a hole, and its keys wait.
 
-    A consumer that joins with `add` takes part in the fallback, and else owns nothing until it is assigned something.
-    One that is only named by an assignment is here as well, but for its assignments alone: it takes no part in the
-    fallback. A consumer that is removed gives everything back.
+    A consumer that joins with `add` takes part in the fallback; without one it owns nothing until it is assigned
+    something. A consumer that is only named by an assignment takes no part in the fallback. A consumer that is removed
+    loses everything.
 
     Args:
         assignments: Ranges and their owners, assigned one after the other.
@@ -83,15 +80,15 @@ class AssignedRanges:
         slot_bits: There are ``2**slot_bits`` slots.
 
     Raises:
-        ConfigError: A value that can never work, or a fallback of another hash or number of slots.
+        ArgumentError: A value that can never work, or a fallback of another hash or number of slots.
         RangeOverlapError: Two assignments overlap partly, with ``strict_overlap``.
 
     Complexity:
         O(n log n) to build the value, n ranges and runs of the fallback; it is built when it is asked for.
 
     Source:
-        Celeriant's AssignRange; differs: assignments do not pile up, slots that nobody owns are shown, and what
-        moved is returned.
+        Celeriant's AssignRange; differs: assignments do not pile up, slots without an owner are shown, and what moved
+        is returned.
 
     Example:
         >>> placement = AssignedRanges([(HashRange(0, 32768), "a")])
@@ -113,11 +110,10 @@ class AssignedRanges:
         key_hash: KeyHash = XXH64_SEED_42,
         slot_bits: int = DEFAULT_SLOT_BITS,
     ) -> None:
-        check_space(key_hash, slot_bits)
-        if not isinstance(unowned, Unowned):
-            raise ConfigError("unowned", unowned, f"be one of {', '.join(map(str, Unowned))}, as Unowned")
-        if type(strict_overlap) is not bool:
-            raise ConfigError("strict_overlap", strict_overlap, "be a bool")
+        with configuration():
+            check_space(key_hash, slot_bits)
+            check_enum("unowned", unowned, Unowned)
+            check_bool("strict_overlap", strict_overlap)
         self._key_hash = key_hash
         self._slot_bits = slot_bits
         self._unowned = unowned
@@ -144,10 +140,10 @@ class AssignedRanges:
             key_hash: `CELERIANT_LE` or `CELERIANT_BE`; keys are the bytes that `partition_key_bytes` gives.
 
         Returns:
-            The ranges. Slots that nobody owns hold what falls into them, as they do there.
+            The ranges. Slots without an owner hold what falls into them, as in Celeriant.
 
         Raises:
-            ConfigError: A value that can never work.
+            ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
             RangeOverlapError: Two assignments overlap partly.
             MissingExtraError: ``keyshared[celeriant]`` is not installed.
 
@@ -160,17 +156,17 @@ class AssignedRanges:
         return cls(assignments, strict_overlap=True, key_hash=key_hash)
 
     def assign(self, piece: HashRange, owner: str) -> list[Moved]:
-        """Give a range to a consumer, whoever had its slots before.
+        """Assign a range to a consumer; the previous owners of its slots lose them.
 
         Args:
             piece: The slots; `HashRange.inclusive` reads bounds as Celeriant writes them.
-            owner: Who gets them; need not have been added.
+            owner: The new owner; need not have been added.
 
         Returns:
             What changed owners, in slot order; nothing if the consumer owned all of it.
 
         Raises:
-            ConfigError: Not a range of this space, or the owner is no name.
+            ArgumentError: Not a range of this space, or the owner is no name.
             RangeOverlapError: It overlaps an assigned range only partly, with ``strict_overlap``.
 
         Complexity:
@@ -181,17 +177,17 @@ class AssignedRanges:
         return before.moved(self.ranges)
 
     def release(self, piece: HashRange) -> list[Moved]:
-        """Take a range back from whoever it is assigned to; slots without an assignment stay as they are.
+        """Take a range back from the consumers that it is assigned to; slots without an assignment stay as they are.
 
         Args:
-            piece: The slots. A range that they cut through is split, also with ``strict_overlap``: nobody else gets
-                anything by it.
+            piece: The slots. A range that they cut through is split, also with ``strict_overlap``: no other consumer
+                gets anything by it.
 
         Returns:
             What changed owners, in slot order.
 
         Raises:
-            ConfigError: Not a range of this space.
+            ArgumentError: Not a range of this space.
 
         Example:
             >>> AssignedRanges([(HashRange(0, 10), "a")]).release(HashRange(5, 20))
@@ -207,7 +203,7 @@ class AssignedRanges:
         """Add a consumer: to the fallback, or else without any slots until it is assigned some.
 
         Args:
-            name: Who joins.
+            name: The consumer that joins.
             weight: Its weight in the fallback; 1 without a fallback.
 
         Returns:
@@ -215,7 +211,7 @@ class AssignedRanges:
 
         Raises:
             ConsumerExistsError: The name is there already, be it by an assignment.
-            ConfigError: The name or the weight can never work here.
+            ArgumentError: The name or the weight can never work here.
         """
         check_name(name)
         if name in self._consumers:
@@ -233,7 +229,8 @@ class AssignedRanges:
         """Remove a consumer and release every range that is assigned to it.
 
         Args:
-            name: Who leaves. For a short absence tell the dispatcher that it is inactive instead: it keeps its slots.
+            name: The consumer that leaves. For a short absence tell the dispatcher that it is inactive instead: it
+                keeps its slots.
 
         Returns:
             What changed owners, in slot order.
@@ -254,7 +251,7 @@ class AssignedRanges:
         """Change a consumer's weight in the fallback; assignments know no weights.
 
         Args:
-            name: Whose.
+            name: The consumer.
             weight: As in `add`; 1 for a consumer that takes no part in the fallback.
 
         Returns:
@@ -262,7 +259,7 @@ class AssignedRanges:
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight can never work here.
+            ArgumentError: The weight can never work here.
         """
         find_consumer(self._consumers, name)
         if self._fallback is None or name not in self._fallback.consumers:
@@ -282,7 +279,7 @@ class AssignedRanges:
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Everyone who joined or was named by an assignment, in the order of that."""
+        """Every consumer that joined or was named by an assignment, in that order."""
         return tuple(self._consumers)
 
     @property
@@ -291,10 +288,7 @@ class AssignedRanges:
         return tuple((HashRange(start, stop), owner) for start, stop, owner in self._pieces)
 
     def unowned(self) -> tuple[HashRange, ...]:
-        """List the slots that nobody owns, neither by an assignment nor by the fallback.
-
-        Returns:
-            The holes, in slot order.
+        """List the slots without an owner in the assignments and in the fallback.
 
         Example:
             >>> AssignedRanges([(HashRange(0, 65000), "a")]).unowned()
@@ -303,18 +297,15 @@ class AssignedRanges:
         return self.ranges.ranges_of(None)
 
     def owner(self, key: str | bytes) -> str | None:
-        """Give the owner of a key.
-
-        Args:
-            key: The key.
+        """Return the owner of a key.
 
         Returns:
-            Who owns its slot; None if nobody does and the policy is to hold.
+            The owner of its slot; None for a hole if the policy is to hold.
 
         Raises:
-            UnownedSlotError: Nobody does, and the policy is to raise.
+            UnownedSlotError: The slot is a hole, and the policy is to raise.
             KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None.
+            ArgumentError: The key is None.
         """
         ranges = self.ranges
         slot = ranges.slot_of(key)
@@ -324,11 +315,7 @@ class AssignedRanges:
         return owner
 
     def copy(self) -> Self:
-        """Give an independent placement with the same assignments; it shares only values.
-
-        Returns:
-            The copy.
-        """
+        """Copy the placement: the same assignments, and nothing shared that can change."""
         twin = type(self).__new__(type(self))
         twin._key_hash, twin._slot_bits = self._key_hash, self._slot_bits
         twin._unowned, twin._strict = self._unowned, self._strict
@@ -368,7 +355,7 @@ class AssignedRanges:
         self._ranges = None
 
     def _without(self, piece: HashRange) -> list[_Piece]:
-        """The assignments with a gap where the piece is; what it cuts through is split."""
+        """Return the assignments with a gap where the piece is; what it cuts through is split."""
         kept: list[_Piece] = []
         for start, stop, owner in self._pieces:
             if start < piece.start:
@@ -388,10 +375,9 @@ class AssignedRanges:
         return RangeMap.from_stops(cuts, owners, key_hash=self._key_hash, slot_bits=self._slot_bits)
 
     def _check_piece(self, piece: object) -> None:
-        if not isinstance(piece, HashRange):
-            raise ConfigError("range", piece, "be a HashRange")
+        piece = check_kind("range", piece, HashRange)
         if piece.stop > 1 << self._slot_bits:
-            raise ConfigError("stop", piece.stop, f"be at most {1 << self._slot_bits}, the number of slots")
+            raise ArgumentError("stop", piece.stop, f"be at most {1 << self._slot_bits}, the number of slots")
 
     def _check_overlap(self, piece: HashRange, consumer: str) -> None:
         for start, stop, owner in self._pieces:
@@ -403,7 +389,7 @@ class AssignedRanges:
     def _check_fallback(self, fallback: Placement) -> None:
         below = fallback.ranges
         if (below.key_hash, below.slot_bits) != (self._key_hash, self._slot_bits):
-            raise ConfigError("fallback", fallback, f"have 2**{self._slot_bits} slots of hash {self._key_hash.name}")
+            raise ArgumentError("fallback", fallback, f"have 2**{self._slot_bits} slots of hash {self._key_hash.name}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AssignedRanges):

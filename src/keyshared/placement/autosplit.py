@@ -1,42 +1,42 @@
-"""Ranges that split: a newcomer takes half of the widest range, and whoever leaves is absorbed by a neighbour.
+"""Ranges that split: a newcomer takes half of the widest range, and a neighbour absorbs that of a leaver.
 
 Every consumer has exactly one range. Cheap and easy to read, but what a consumer owns depends on all that came before,
 and ranges are never evened out: the one that is left alone between leavers grows. `HashRing` forgets the past and
-spreads what a leaver had over everybody, and is the better default.
+spreads what a leaver had over all consumers, and is the better default.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Final, Self
+from typing import Self
 
-from keyshared.errors import ConfigError, ConsumerExistsError, InvariantError, NoRangeLeftError
+from keyshared._checks import check_several, configuration
+from keyshared.errors import InvariantError, NoRangeLeftError
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
-from keyshared.placement.protocol import check_name, check_unit_weight, find_consumer
-from keyshared.ranges import Moved, RangeMap, Weight, check_space
+from keyshared.placement.protocol import find_consumer
+from keyshared.placement.ranges import Moved, RangeMap, Weight, check_space
+from keyshared.placement.unweighted import UnweightedPlacement
 
 __all__ = ["AutoSplit"]
 
-_NO_WEIGHTS: Final = "half of the widest range goes to whoever joins, so shares follow the order of joins"
 
-
-class AutoSplit:
+class AutoSplit(UnweightedPlacement):
     """Ranges that split at a join and are absorbed at a leave; its value is `ranges`.
 
     The newcomer gets the lower half of the widest range; of equally wide ones the lowest is split; of an odd width the
     newcomer gets the greater part. What a leaver had goes to its upper neighbour, and the topmost range to its lower
     one. So a change touches two consumers at most. Weights other than 1 are refused.
 
-    Its state is history: consumers that join an empty one in their order of joining do not get the same ranges if
-    somebody left in between. To restore a dispatcher's snapshot keep its ``placement`` with it; it pickles.
+    Its state is history: consumers that join an empty one in their order of joining do not get the same ranges if a
+    consumer left in between. To restore a dispatcher's snapshot keep its ``placement`` with it; it pickles.
 
     Args:
-        consumers: Who is there from the start, in join order.
+        consumers: The consumers from the start, in join order.
         key_hash: Which hash turns a key into a slot.
         slot_bits: There are ``2**slot_bits`` slots, and at most as many consumers.
 
     Raises:
-        ConfigError: A value that can never work.
+        ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
         ConsumerExistsError: A name is given twice.
         NoRangeLeftError: There are more consumers than slots.
 
@@ -51,9 +51,10 @@ class AutoSplit:
         [Moved(start=0, stop=16384, old='b', new='c')]
     """
 
-    __slots__ = ("_bounds", "_first_slot", "_key_hash", "_names", "_ranges", "_slot_bits")
+    __slots__ = ("_bounds", "_first_slot")
 
-    _ranges: RangeMap | None
+    _NO_WEIGHTS = "half of the widest range goes to whoever joins, so shares follow the order of joins"
+    _names: dict[str, int]  # to the upper bound
 
     def __init__(
         self,
@@ -72,14 +73,14 @@ class AutoSplit:
         occurs. So its ranges lie one slot higher than halves of the slots would: 0 to 32,768 and 32,769 to 65,535.
 
         Args:
-            consumers: Who is there from the start, in join order.
+            consumers: The consumers from the start, in join order.
             range_size: Number of slots with slot 0; Pulsar has 65,536.
 
         Returns:
             The ranges. As many consumers as ``range_size`` fit in, as in Pulsar; the topmost then has no slot at all.
 
         Raises:
-            ConfigError: ``range_size`` is not a power of two from 2 to 65,536, or a name can never work.
+            ArgumentError: ``range_size`` is not a power of two from 2 to 65,536, or a name can never work.
             ConsumerExistsError: A name is given twice.
             NoRangeLeftError: There are more consumers than slots.
             MissingExtraError: ``keyshared[pulsar]`` is not installed.
@@ -97,13 +98,13 @@ class AutoSplit:
         return placement
 
     def _start(self, consumers: Iterable[str], key_hash: KeyHash, slot_bits: int, *, first_slot: int) -> None:
-        check_space(key_hash, slot_bits)
-        if isinstance(consumers, str | bytes):
-            raise ConfigError("consumers", consumers, "be several names, not one text")
+        with configuration():
+            check_space(key_hash, slot_bits)
+        check_several("consumers", consumers, "names")
         self._key_hash = key_hash
         self._slot_bits = slot_bits
         self._first_slot = first_slot  # the slot at which the lowest range begins to count
-        self._names: dict[str, int] = {}  # to the upper bound, in join order
+        self._names = {}
         self._bounds: list[tuple[int, str]] = []  # sorted; the first range begins at 0, the last one ends at the size
         self._ranges = None
         for name in consumers:
@@ -112,28 +113,21 @@ class AutoSplit:
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Add a consumer: it gets the lower half of the widest range.
 
-        Args:
-            name: Who joins.
-            weight: 1.
-
         Returns:
             What changed owners: one run, and none if the half is Pulsar's range without a slot.
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ConfigError: The name can never work, or the weight is not 1.
+            ArgumentError: The name can never work, or the weight is not 1.
             NoRangeLeftError: No range is wide enough to be split.
         """
-        check_unit_weight(weight, _NO_WEIGHTS)
+        self._check_weight(weight)
         before = self.ranges
         self._join(name)
         return before.moved(self.ranges)
 
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer: its upper neighbour absorbs its range, or the lower one if it was the topmost.
-
-        Args:
-            name: Who leaves.
 
         Returns:
             What changed owners: one run at most.
@@ -153,57 +147,8 @@ class AutoSplit:
         self._ranges = None
         return before.moved(self.ranges)
 
-    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
-        """Accept the weight 1, which everybody has.
-
-        Args:
-            name: Whose.
-            weight: 1.
-
-        Returns:
-            Nothing, because nothing moves.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight is not 1.
-        """
-        find_consumer(self._names, name)
-        check_unit_weight(weight, _NO_WEIGHTS)
-        return []
-
-    @property
-    def ranges(self) -> RangeMap:
-        """Who owns which slot now; the same object until something changes. Without consumers it is one hole."""
-        if self._ranges is None:
-            self._ranges = self._build()
-        return self._ranges
-
-    @property
-    def consumers(self) -> tuple[str, ...]:
-        """Everyone, in join order."""
-        return tuple(self._names)
-
-    def owner(self, key: str | bytes) -> str | None:
-        """Give the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
-
-        Args:
-            key: The key.
-
-        Returns:
-            Who owns it; None without consumers.
-
-        Raises:
-            KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None.
-        """
-        return self.ranges.owner_of(key)
-
     def copy(self) -> Self:
-        """Give independent ranges with the same consumers; they share only values.
-
-        Returns:
-            The copy.
-        """
+        """Copy the placement: the same consumers, and nothing shared that can change."""
         twin = type(self).__new__(type(self))
         twin._key_hash, twin._slot_bits, twin._first_slot = self._key_hash, self._slot_bits, self._first_slot
         twin._names, twin._bounds, twin._ranges = dict(self._names), list(self._bounds), self._ranges
@@ -230,16 +175,14 @@ class AutoSplit:
             raise InvariantError("the ranges are those of the bounds")
 
     def _join(self, name: str) -> None:
-        check_name(name)
-        if name in self._names:
-            raise ConsumerExistsError(name)
+        self._check_newcomer(name)
         bound = self._split() if self._bounds else 1 << self._slot_bits
         self._names[name] = bound
         self._bounds.insert(bisect_left(self._bounds, (bound, name)), (bound, name))
         self._ranges = None
 
     def _split(self) -> int:
-        """The bound of the lower part of the widest range, the lowest one of equals."""
+        """Return the bound of the lower part of the widest range, the lowest one of equals."""
         widest = split = below = 0
         for bound, _ in self._bounds:
             width = bound - below

@@ -1,23 +1,23 @@
 """Ranges that consumers declare for themselves, each slot to one of them at most.
 
-Nothing moves by itself: what nobody declares is a hole, and what somebody has is refused to everybody else.
+Nothing moves by itself: slots without a declaration are holes, and a slot that has an owner is refused to others.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Final, Self, TypeAlias
+from typing import Self, TypeAlias
 
-from keyshared._checks import check_mapping
+from keyshared._checks import check_mapping, configuration
 from keyshared.errors import (
-    ConfigError,
-    ConsumerExistsError,
+    ArgumentError,
     InvariantError,
     RangeOverlapError,
 )
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
-from keyshared.placement.protocol import check_name, check_unit_weight, find_consumer
-from keyshared.ranges import HashRange, Moved, RangeMap, Weight, check_space
+from keyshared.placement.protocol import find_consumer
+from keyshared.placement.ranges import HashRange, Moved, RangeMap, Weight, check_space
+from keyshared.placement.unweighted import UnweightedPlacement
 
 __all__ = ["Declared", "ExclusiveRanges"]
 
@@ -25,16 +25,15 @@ Declared: TypeAlias = Iterable[HashRange | tuple[int, int]]
 """Ranges as a consumer declares them: `HashRange`, or pairs of first slot and one past the last."""
 
 _Span: TypeAlias = tuple[int, int]
-_NO_WEIGHTS: Final = "an exclusive consumer owns what it declared"
 
 
-class ExclusiveRanges:
+class ExclusiveRanges(UnweightedPlacement):
     """Ranges that consumers declare for themselves; its value is `ranges`.
 
     A consumer joins with `declare`. `add`, which cannot say which ranges, raises: a consumer that joined without any
     would silently get nothing for ever. In a dispatcher this means: give it a placement that names the consumer
-    (`set_placement`), then ``add_consumer``, which keeps the place that the placement has for it. Who was removed or
-    evicted has to declare again in the same way; `set_inactive` keeps the ranges of who is only away.
+    (`set_placement`), then ``add_consumer``, which keeps the place that the placement has for it. A consumer that was
+    removed or evicted has to declare again in the same way; `set_inactive` keeps the ranges of one that is only away.
 
     Args:
         declared: Names and their ranges, in join order.
@@ -42,7 +41,7 @@ class ExclusiveRanges:
         slot_bits: There are ``2**slot_bits`` slots.
 
     Raises:
-        ConfigError: A value that can never work.
+        ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
         RangeOverlapError: Two consumers declare one slot.
 
     Complexity:
@@ -60,7 +59,10 @@ class ExclusiveRanges:
         (HashRange(start=150, stop=200), HashRange(start=300, stop=65536))
     """
 
-    __slots__ = ("_key_hash", "_names", "_ranges", "_slot_bits", "_spans")
+    __slots__ = ("_spans",)
+
+    _NO_WEIGHTS = "an exclusive consumer owns what it declared"
+    _names: dict[str, tuple[_Span, ...]]
 
     def __init__(
         self,
@@ -69,12 +71,13 @@ class ExclusiveRanges:
         key_hash: KeyHash = XXH64_SEED_42,
         slot_bits: int = DEFAULT_SLOT_BITS,
     ) -> None:
-        check_space(key_hash, slot_bits)
+        with configuration():
+            check_space(key_hash, slot_bits)
         self._key_hash = key_hash
         self._slot_bits = slot_bits
-        self._names: dict[str, tuple[_Span, ...]] = {}
+        self._names = {}
         self._spans: list[tuple[int, int, str]] = []  # sorted and disjoint
-        self._ranges: RangeMap | None = None
+        self._ranges = None
         for name, ranges in check_mapping("declared", {} if declared is None else declared).items():
             self._take(name, ranges)
 
@@ -88,11 +91,8 @@ class ExclusiveRanges:
             declared: Names and their ranges, half-open; `HashRange.inclusive` reads Pulsar's.
             range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
 
-        Returns:
-            The ranges.
-
         Raises:
-            ConfigError: As the constructor, or ``range_size`` is not a power of two from 2 to 65,536.
+            ArgumentError: As the constructor, or ``range_size`` is not a power of two from 2 to 65,536.
             RangeOverlapError: Two consumers declare one slot.
             MissingExtraError: ``keyshared[pulsar]`` is not installed.
 
@@ -110,18 +110,18 @@ class ExclusiveRanges:
         """Add a consumer with its ranges: all of them, or it raises and nothing has changed.
 
         Args:
-            name: Who joins.
+            name: The consumer that joins.
             ranges: What it declares, in any order.
 
         Returns:
-            What changed owners, in slot order: from nobody to it.
+            What changed owners, in slot order: from no owner to it.
 
         Raises:
             ConsumerExistsError: The name is there already; remove it first to declare anew.
-            ConfigError: The name can never work; no ranges, or an empty list of them; a range that is empty, turned
+            ArgumentError: The name can never work; no ranges, or an empty list of them; a range that is empty, turned
                 round or beyond the space; or two of its ranges overlap. The first of these that is true is told.
-            RangeOverlapError: Somebody else has a slot of it. Whether that consumer is still alive is for the host to
-                find out; if it is not, remove it and declare again.
+            RangeOverlapError: Another consumer has a slot of it. Whether that consumer is still alive is for the host
+                to find out; if it is not, remove it and declare again.
         """
         before = self.ranges
         self._take(name, ranges)
@@ -130,29 +130,19 @@ class ExclusiveRanges:
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Refuse: an exclusive consumer must say what it owns, see `declare`.
 
-        Args:
-            name: Who would join.
-            weight: 1.
-
-        Returns:
-            Never.
-
         Raises:
             ConsumerExistsError: The name is there already.
-            ConfigError: Always otherwise.
+            ArgumentError: Always otherwise.
         """
         self._check_newcomer(name)
-        check_unit_weight(weight, _NO_WEIGHTS)
-        raise ConfigError(f"ranges of {name!r}", None, "be declared: call declare() before it joins a dispatcher")
+        self._check_weight(weight)
+        raise ArgumentError(f"ranges of {name!r}", None, "be declared: call declare() before it joins a dispatcher")
 
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer; its ranges become holes.
 
-        Args:
-            name: Who leaves.
-
         Returns:
-            What changed owners, in slot order: from it to nobody.
+            What changed owners, in slot order: from it to no owner.
 
         Raises:
             UnknownConsumerError: There is no such consumer.
@@ -164,57 +154,8 @@ class ExclusiveRanges:
         self._ranges = None
         return before.moved(self.ranges)
 
-    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
-        """Accept the weight 1, which everybody has.
-
-        Args:
-            name: Whose.
-            weight: 1.
-
-        Returns:
-            Nothing, because nothing moves.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight is not 1.
-        """
-        find_consumer(self._names, name)
-        check_unit_weight(weight, _NO_WEIGHTS)
-        return []
-
-    @property
-    def ranges(self) -> RangeMap:
-        """Who owns which slot now; the same object until something changes."""
-        if self._ranges is None:
-            self._ranges = self._build()
-        return self._ranges
-
-    @property
-    def consumers(self) -> tuple[str, ...]:
-        """Everyone who has declared ranges, in join order."""
-        return tuple(self._names)
-
-    def owner(self, key: str | bytes) -> str | None:
-        """Give the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
-
-        Args:
-            key: The key.
-
-        Returns:
-            Who declared its slot; None if nobody did.
-
-        Raises:
-            KeyTypeError: See `key_bytes`.
-            ConfigError: The key is None.
-        """
-        return self.ranges.owner_of(key)
-
     def copy(self) -> Self:
-        """Give independent ranges of the same consumers; they share only values.
-
-        Returns:
-            The copy.
-        """
+        """Copy the placement: the same consumers, and nothing shared that can change."""
         twin = type(self).__new__(type(self))
         twin._key_hash, twin._slot_bits = self._key_hash, self._slot_bits
         twin._names, twin._spans, twin._ranges = dict(self._names), list(self._spans), self._ranges
@@ -247,24 +188,24 @@ class ExclusiveRanges:
         self._ranges = None
 
     def _checked_spans(self, name: str, ranges: object) -> list[_Span]:
-        """The consumer's ranges by their start; what is wrong with them is told in the order in which Pulsar looks."""
+        """Return the consumer's ranges by their start; faults come in the order in which Pulsar looks for them."""
         if ranges is None or isinstance(ranges, str | bytes) or not isinstance(ranges, Iterable):
-            raise ConfigError(f"ranges of {name!r}", ranges, "be given: an exclusive consumer declares what it owns")
+            raise ArgumentError(f"ranges of {name!r}", ranges, "be given: an exclusive consumer declares what it owns")
         own = sorted(_span(name, each) for each in ranges)
         if not own:
-            raise ConfigError(f"ranges of {name!r}", [], "hold at least one range")
+            raise ArgumentError(f"ranges of {name!r}", [], "hold at least one range")
         for (start, stop), after in zip(own, [*own[1:], None], strict=True):
             if start >= stop:
-                raise ConfigError(f"range of {name!r}", (start, stop), "end after it starts")
+                raise ArgumentError(f"range of {name!r}", (start, stop), "end after it starts")
             if after is not None and max(start, after[0]) < min(stop, after[1]):
-                raise ConfigError(f"range of {name!r}", after, f"not overlap its own {(start, stop)}")
+                raise ArgumentError(f"range of {name!r}", after, f"not overlap its own {(start, stop)}")
         if own[0][0] < 0 or own[-1][1] > 1 << self._slot_bits:
             outside = own[0] if own[0][0] < 0 else own[-1]
-            raise ConfigError(f"range of {name!r}", outside, f"lie within the {1 << self._slot_bits} slots")
+            raise ArgumentError(f"range of {name!r}", outside, f"lie within the {1 << self._slot_bits} slots")
         return own
 
     def _check_free(self, name: str, span: _Span) -> None:
-        """Of the neighbours of a range the lower one is looked at first: who is named in a conflict is determined."""
+        """Look at the lower neighbour of a range first, so that the consumer named in a conflict is always the same."""
         start, stop = span
         index = bisect_left(self._spans, (start + 1,))
         for other_start, other_stop, owner in self._spans[max(index - 1, 0) : index + 1]:
@@ -274,11 +215,6 @@ class ExclusiveRanges:
     def _build(self) -> RangeMap:
         assigned = [(HashRange(start, stop), name) for start, stop, name in self._spans]
         return RangeMap(assigned, key_hash=self._key_hash, slot_bits=self._slot_bits)
-
-    def _check_newcomer(self, name: str) -> None:
-        check_name(name)
-        if name in self._names:
-            raise ConsumerExistsError(name)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ExclusiveRanges):
@@ -297,4 +233,4 @@ def _span(name: str, given: object) -> _Span:
         return given.start, given.stop
     if isinstance(given, tuple) and len(given) == 2 and all(type(bound) is int for bound in given):  # noqa: PLR2004
         return given
-    raise ConfigError(f"range of {name!r}", given, "be a HashRange, or two ints: first slot, and one past the last")
+    raise ArgumentError(f"range of {name!r}", given, "be a HashRange, or two ints: first slot, and one past the last")

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Protocol, Self, TypeVar
 
 from keyshared._checks import check_text
-from keyshared.errors import ConfigError, UnknownConsumerError, shown
-from keyshared.ranges import Moved, RangeMap, Weight
+from keyshared.errors import ArgumentError, UnknownConsumerError, shown
+from keyshared.placement.ranges import Moved, RangeMap, Weight
 
 __all__ = ["Placement", "check_name", "check_unit_weight", "find_consumer"]
 
@@ -31,14 +31,14 @@ class Placement(Protocol):
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Everyone who was added, in join order, also those who own nothing."""
+        """Every consumer that was added, in join order, also those that own nothing."""
         ...
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Add a consumer.
 
         Args:
-            name: Who joins.
+            name: The consumer that joins.
             weight: Its share relative to the others'.
 
         Returns:
@@ -46,15 +46,12 @@ class Placement(Protocol):
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ConfigError: The name or the weight can never work here.
+            ArgumentError: The name or the weight can never work here.
         """
         ...
 
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer.
-
-        Args:
-            name: Who leaves.
 
         Returns:
             What changed owners, in slot order.
@@ -68,7 +65,7 @@ class Placement(Protocol):
         """Change a consumer's weight.
 
         Args:
-            name: Whose.
+            name: The consumer.
             weight: Its share relative to the others'.
 
         Returns:
@@ -76,12 +73,12 @@ class Placement(Protocol):
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ConfigError: The weight can never work here.
+            ArgumentError: The weight can never work here.
         """
         ...
 
     def copy(self) -> Self:
-        """Give an independent builder with the same consumers; it shares only values."""
+        """Copy the builder: the same consumers, and nothing shared that can change."""
         ...
 
 
@@ -93,13 +90,13 @@ def check_name(name: object, parameter: str = "name") -> None:
         parameter: What it is called in the error.
 
     Raises:
-        ConfigError: It is no text, is empty, or holds a lone surrogate.
+        ArgumentError: It is no text, is empty, or holds a lone surrogate.
     """
     text = check_text(parameter, name)
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ConfigError(parameter, name, "be text that UTF-8 can express") from None
+        raise ArgumentError(parameter, name, "be a str that UTF-8 can express") from None
 
 
 def check_unit_weight(weight: object, reason: str) -> None:
@@ -110,10 +107,10 @@ def check_unit_weight(weight: object, reason: str) -> None:
         reason: Why no other weight than 1 can work, as the end of the sentence.
 
     Raises:
-        ConfigError: It is not 1.
+        ArgumentError: It is not 1.
     """
     if isinstance(weight, bool) or weight != 1:
-        raise ConfigError("weight", weight, f"be 1: {reason}")
+        raise ArgumentError("weight", weight, f"be 1: {reason}")
 
 
 def find_consumer(consumers: Mapping[str, T], name: object) -> T:
@@ -121,10 +118,7 @@ def find_consumer(consumers: Mapping[str, T], name: object) -> T:
 
     Args:
         consumers: Whatever it knows, by name.
-        name: Whom somebody asks for.
-
-    Returns:
-        What it knows.
+        name: The name that is asked for.
 
     Raises:
         UnknownConsumerError: There is no such consumer, or that is no name.

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from keyshared.errors import ConfigError
+from keyshared._checks import configuration
+from keyshared.errors import ArgumentError
 from keyshared.placement.protocol import check_name
 
 __all__ = ["DANUBE_RULES", "DEFAULT_RULES", "RingRules", "pulsar_rules"]
@@ -18,9 +19,9 @@ class RingRules:
 
     Attributes:
         point_text: What is hashed for a point: of the name, its number among those with equal points, and which point.
-        check_name: Raises `ConfigError` for a name that cannot stand on this ring.
-        ties_by_join: Who joined first owns a repeated point; otherwise the smaller name.
-        latest_owns_exact: But its last slot belongs to whoever joined last.
+        check_name: Raises `ArgumentError` for a name that cannot stand on this ring.
+        ties_by_join: A repeated point belongs to the consumer that joined first; otherwise to the smaller name.
+        latest_owns_exact: The very slot of a repeated point belongs to the consumer that joined last.
         separator: What stands between the name that points are made of and the instance; None if names are whole.
     """
 
@@ -31,10 +32,7 @@ class RingRules:
     separator: str | None = None
 
     def point_name(self, name: str) -> str:
-        """Give the part of a consumer's name that its points are made of.
-
-        Args:
-            name: The consumer.
+        """Return the part of a consumer's name that its points are made of.
 
         Returns:
             What stands before the last separator; the whole name if there is none, or nothing before it.
@@ -60,7 +58,7 @@ def _pulsar_point_text(name: str, index: int, vnode: int) -> bytes:
 def _check_danube_id(name: object) -> None:
     decimal = isinstance(name, str) and name.isascii() and name.isdecimal() and str(int(name[:20])) == name
     if not decimal or int(str(name)) >= _U64_STOP:
-        raise ConfigError("name", name, "be a consumer id of Danube: the decimal digits of an unsigned 64-bit number")
+        raise ArgumentError("name", name, "be a consumer id of Danube: the decimal digits of an unsigned 64-bit number")
 
 
 DEFAULT_RULES: Final = RingRules(_default_point_text, check_name, ties_by_join=False, latest_owns_exact=False)
@@ -70,8 +68,9 @@ DANUBE_RULES: Final = RingRules(_danube_point_text, _check_danube_id, ties_by_jo
 """Danube v0.15.1."""
 
 
+@configuration()
 def pulsar_rules(separator: str | None) -> RingRules:
-    """Give the rules of Pulsar's consistent-hashing selector.
+    """Return the rules of Pulsar's consistent-hashing selector.
 
     Args:
         separator: See `RingRules`.

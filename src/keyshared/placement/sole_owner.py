@@ -3,7 +3,7 @@
 from typing import Final, Self
 
 from keyshared.errors import ConsumerExistsError, UnknownConsumerError
-from keyshared.ranges import Moved, RangeMap, Weight
+from keyshared.placement.ranges import Moved, RangeMap, Weight
 
 __all__ = ["SoleOwner"]
 
@@ -11,15 +11,15 @@ _BITS: Final = 1  # the narrowest space there is
 
 
 class SoleOwner:
-    """A placement in which one named consumer owns every key, or nobody does.
+    """A placement in which one named consumer owns every key, or none owns any.
 
-    Who joins stands by; somebody becomes the owner by another placement that names it. Weights mean nothing here.
+    A consumer that joins stands by; another placement that names it makes it the owner. Weights mean nothing here.
 
     Args:
-        owner: Who owns everything; None for nobody.
+        owner: The owner of everything; None for no owner.
 
     Raises:
-        ConfigError: The owner is not a text that is not empty.
+        ArgumentError: The owner is no non-empty str.
 
     Source:
         Pulsar's exclusive and failover subscriptions, Celeriant's ordering_required.
@@ -45,11 +45,11 @@ class SoleOwner:
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Everyone who was added, in join order."""
+        """Every consumer that was added, in join order."""
         return tuple(self._consumers)
 
-    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:  # noqa: ARG002  # nobody has a share
-        """Let a consumer stand by; nothing moves.
+    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:  # noqa: ARG002  # weights mean nothing here
+        """Add a consumer that stands by; nothing moves.
 
         Raises:
             ConsumerExistsError: The name is there already.
@@ -60,7 +60,7 @@ class SoleOwner:
         return []
 
     def remove(self, name: str) -> list[Moved]:
-        """Remove a consumer; if it was the owner, nobody owns anything.
+        """Remove a consumer; if it was the owner, every slot becomes a hole.
 
         Raises:
             UnknownConsumerError: There is no such consumer.
@@ -72,7 +72,7 @@ class SoleOwner:
         before, self._ranges = self._ranges, _all_to(None)
         return before.moved(self._ranges)
 
-    def set_weight(self, name: str, weight: Weight) -> list[Moved]:  # noqa: ARG002  # nobody has a share
+    def set_weight(self, name: str, weight: Weight) -> list[Moved]:  # noqa: ARG002  # weights mean nothing here
         """Change nothing.
 
         Raises:
@@ -82,7 +82,7 @@ class SoleOwner:
         return []
 
     def copy(self) -> Self:
-        """Give an independent placement with the same consumers."""
+        """Copy the placement: the same consumers, and nothing shared that can change."""
         twin = type(self)()
         twin._ranges, twin._consumers = self._ranges, dict(self._consumers)  # noqa: SLF001  # of the same class
         return twin

@@ -20,10 +20,10 @@ from keyshared.segments.map import (
     Location,
     SegmentMap,
     SegmentStats,
-    assign_round_robin,
     buckets_for_budget,
 )
-from keyshared.segments.producer import Publish, SegmentProducer
+from keyshared.segments.producer import PublishEntry, SegmentProducer
+from keyshared.segments.readers import assign_round_robin
 from keyshared.segments.rollover import SegmentProgress, SegmentState, removable
 from keyshared.segments.segment import Segment
 
@@ -36,7 +36,7 @@ __all__ = [
     "Location",
     "Merge",
     "NoAction",
-    "Publish",
+    "PublishEntry",
     "Rates",
     "Reason",
     "Rebucket",

@@ -2,7 +2,7 @@
 
 Three passes, and the first that finds something to do decides. Consumers: if a subscription has more of them than there
 are segments, a busy topic gets another segment, and a quiet one more buckets. Load: the segment that exceeds a
-threshold most is split. Cold: of two quiet neighbours one segment is made.
+threshold most is split. Cold: two quiet neighbours are merged.
 
 Splitting is quick and merging lazy, and no merge makes a split possible: not for load, because a threshold to split is
 at least twice that to merge, and not for consumers, because nothing is merged while they would get the segment back at
@@ -18,10 +18,10 @@ from itertools import pairwise
 from math import inf
 from typing import Final, TypeAlias
 
-from keyshared._checks import check_int, check_kind, check_mapping
+from keyshared._checks import check_int, check_kind, check_mapping, check_number, configuration
 from keyshared.buckets.layout import BucketLayout
-from keyshared.errors import ConfigError, shown
-from keyshared.ranges import Weight
+from keyshared.errors import ArgumentError, shown
+from keyshared.placement.ranges import Weight
 from keyshared.segments.map import DEFAULT_MAX_BUCKETS, SegmentMap
 from keyshared.segments.segment import Segment
 
@@ -80,11 +80,6 @@ class Reason(StrEnum):
     NO_COLD_PAIR = "no two neighbours that are quiet for long enough and may be merged"
 
 
-def _check_rate(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | Fraction) or not 0 <= value < float("inf"):
-        raise ConfigError(name, value, "be a finite number of at least 0")
-
-
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Traffic of a segment, or a threshold for it, per second.
@@ -96,7 +91,7 @@ class Rates:
         bytes_out: Their bytes.
 
     Raises:
-        ConfigError: A rate is negative, or no finite number.
+        ArgumentError: A rate is negative, or no finite number.
     """
 
     msg_in: Weight = 0
@@ -106,7 +101,7 @@ class Rates:
 
     def __post_init__(self) -> None:
         for name, value in zip(_RATES, self.values, strict=True):
-            _check_rate(name, value)
+            check_number(name, value)
 
     @property
     def values(self) -> tuple[Weight, Weight, Weight, Weight]:
@@ -128,27 +123,26 @@ class SegmentLoad:
         since_ms: When it was written. Records are written when rates change, so an old one means steady traffic.
 
     Raises:
-        ConfigError: An argument is something else.
+        ArgumentError: An argument is something else.
     """
 
     rates: Rates
     since_ms: int
 
     def __post_init__(self) -> None:
-        _check_rates("rates", self.rates)
-        if type(self.since_ms) is not int:
-            raise ConfigError("since_ms", self.since_ms, "be an int")
+        check_kind("rates", self.rates, Rates)
+        check_int("since_ms", self.since_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoScale:
-    """Everything that `decide` may be told to do otherwise.
+    """Everything about `decide` that can be configured.
 
     Args:
         max_segments: No split beyond.
         min_segments: No merge below.
-        max_merges: No merge of a segment with so many in its lineage: what is split and merged again and again is left
-            split at some point. Splits are never bounded by it.
+        max_merges: No merge of a segment with so many in its lineage, so that a segment which is split and merged again
+            and again stays split at some point. It never bounds splits.
         max_buckets: Of a segment.
         split_cooldown_ms: Time between two splits, by hand or not.
         rebucket_cooldown_ms: Time between two rebucketings.
@@ -178,6 +172,7 @@ class AutoScale:
     split: Rates = DEFAULT_SPLIT
     merge: Rates = DEFAULT_MERGE
 
+    @configuration()
     def __post_init__(self) -> None:
         for name in ("min_segments", "max_buckets"):
             check_int(name, getattr(self, name), 1)
@@ -185,14 +180,14 @@ class AutoScale:
             check_int(name, getattr(self, name), 0)
         check_int("max_segments", self.max_segments, self.min_segments)
         BucketLayout.equal_width(self.max_buckets)  # raises
-        _check_rate("split_floor", self.split_floor)
+        check_number("split_floor", self.split_floor)
         for thresholds in (self.split, self.merge):
-            _check_rates("thresholds", thresholds)
+            check_kind("thresholds", thresholds, Rates)
         for name, hot, cold in zip(_RATES, self.split.values, self.merge.values, strict=True):
             if not hot:
-                raise ConfigError(f"split.{name}", hot, "be above 0, or every segment would be split")
+                raise ArgumentError(f"split.{name}", hot, "be above 0, or every segment would be split")
             if 2 * Fraction(cold) > Fraction(hot):
-                raise ConfigError(f"merge.{name}", cold, _TOO_NEAR.format(name=name, hot=hot))
+                raise ArgumentError(f"merge.{name}", cold, _TOO_NEAR.format(name=name, hot=hot))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +223,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Rebucket:
-    """Give segments more buckets.
+    """Raise the number of buckets of segments.
 
     Attributes:
         segments: Which, lowest id first.
@@ -243,7 +238,7 @@ class Rebucket:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Make one segment of two neighbours.
+    """Merge two neighbours into one segment.
 
     Attributes:
         first: The lower one.
@@ -292,13 +287,13 @@ class _Situation:
 
     @property
     def divisible(self) -> list[Segment]:
-        """What could be split, lowest id first, if a segment may be added."""
+        """Return what could be split, lowest id first, if a segment may be added."""
         able = (segment for segment in self.segments.active if len(segment.range) >= _DIVISIBLE)
         return sorted(able, key=lambda segment: segment.id)
 
     @property
     def splittable(self) -> list[Segment]:
-        """What can be split now, lowest id first."""
+        """Return what can be split now, lowest id first."""
         return self.divisible if len(self.segments.active) < self.policy.max_segments else []
 
 
@@ -327,14 +322,14 @@ def decide(
         One action, or `NoAction` with the reason of each pass.
 
     Raises:
-        ConfigError: An argument is something else.
+        ArgumentError: An argument is something else.
 
     Complexity:
         O(n log n), n active segments.
 
     Source:
-        PIP-483 and PIP-486; differs: rates are compared exactly, a segment of one hash is not to be split, and what
-        consumers would at once split again is not merged.
+        PIP-483 and PIP-486; differs: rates are compared exactly, a segment of one hash is never split, and segments
+        that consumers would split again at once are never merged.
 
     Example:
         >>> quiet = SegmentMap.equal_width()
@@ -349,8 +344,7 @@ def decide(
     check_kind("last", last, LastActions)
     for segment, load in check_mapping("loads", loads).items():
         check_kind(f"load of {shown(segment)}", load, SegmentLoad)
-    if type(now_ms) is not int:
-        raise ConfigError("now_ms", now_ms, "be an int")
+    check_int("now_ms", now_ms)
     for name, count in check_mapping("consumers", consumers).items():
         check_int(f"consumers of {shown(name)}", count, 0)
     most = max(consumers.values(), default=0)
@@ -366,11 +360,11 @@ def decide(
 
 
 def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) -> SegmentMap:
-    """Do what was decided.
+    """Apply a decision to the map.
 
     Args:
         segments: The map that it was decided for.
-        decision: What.
+        decision: The decision.
         policy: Bounds the buckets of a merged segment.
 
     Returns:
@@ -378,7 +372,7 @@ def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) 
 
     Raises:
         MisuseError: The map has changed since, and does not allow it any more.
-        ConfigError: It is no decision.
+        ArgumentError: It is no decision.
     """
     check_kind("segments", segments, SegmentMap)
     check_kind("policy", policy, AutoScale)
@@ -394,7 +388,7 @@ def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) 
         case NoAction():
             return segments
         case _:
-            raise ConfigError("decision", decision, "be one that decide() gave")
+            raise ArgumentError("decision", decision, "be one that decide() gave")
 
 
 def _serve_consumers(now: _Situation) -> Split | Rebucket | Reason:
@@ -460,7 +454,7 @@ def _is_cold(now: _Situation, segment: Segment) -> bool:
 
 
 def _most_that_consumers_leave(now: _Situation) -> Weight:
-    """Below which traffic a merged segment stays one: with a segment less, consumers must not get another at once.
+    """Return the traffic below which a merged segment stays one: consumers must not get another segment at once.
 
     They would if they were more than the segments that are left, and any of these, merged or not, were worth a split.
     """
@@ -476,12 +470,7 @@ def _messages_in(now: _Situation, lower: Segment, upper: Segment) -> Fraction:
 
 
 def _keeps_buckets(now: _Situation, lower: Segment, upper: Segment) -> bool:
-    """Whether every consumer that has a bucket now keeps one: the clamp may cost buckets that cannot be won back."""
+    """Return whether every consumer that has a bucket keeps one: buckets that the clamp costs cannot be won back."""
     together = len(lower.layout) + len(upper.layout)
     left = now.capacity - together + min(together, now.policy.max_buckets)
     return left >= min(now.consumers, now.capacity)
-
-
-def _check_rates(name: str, value: object) -> None:
-    if not isinstance(value, Rates):
-        raise ConfigError(name, value, "be Rates")

@@ -2,8 +2,8 @@
 
 A topic is cut into segments, each a log of its own over a half-open range of segment hashes. A segment never changes:
 to split, merge or rebucket is to seal it and to hand its range to successors. So the segments form a graph from parents
-to children; those without children are *active*, and their ranges tile the ring. Sealed is therefore not a mark that
-somebody sets, but what having children means.
+to children; those without children are *active*, and their ranges tile the ring. A segment is sealed exactly if it has
+children; no separate mark is kept.
 
 Order of a key survives a change because readers that care for order finish the parents before they begin the children
 (`SegmentMap.ancestors`, and `keyshared.segments.rollover`, which keeps track of it).
@@ -13,10 +13,10 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_int, check_kind, check_text
+from keyshared._checks import check_int, check_kind
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
-from keyshared.errors import ConfigError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
-from keyshared.ranges import HashRange
+from keyshared.errors import ArgumentError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
+from keyshared.placement.ranges import HashRange
 from keyshared.segments.segment import (
     Segment,
     check_families,
@@ -33,7 +33,6 @@ __all__ = [
     "Location",
     "SegmentMap",
     "SegmentStats",
-    "assign_round_robin",
     "buckets_for_budget",
 ]
 
@@ -46,7 +45,7 @@ _NARROWEST_SPLIT: Final = 2
 
 
 def buckets_for_budget(budget: int, segments: int) -> int:
-    """Give the buckets of each segment when a topic's budget is shared out.
+    """Return the buckets of each segment when a topic's budget is shared out.
 
     Args:
         budget: Buckets of the whole topic.
@@ -56,7 +55,7 @@ def buckets_for_budget(budget: int, segments: int) -> int:
         At least 1, so that many segments exceed the budget.
 
     Raises:
-        ConfigError: A number is not an int of at least 1.
+        ArgumentError: A number is not an int of at least 1.
 
     Source:
         PIP-486: ``max(1, budget // segments)``.
@@ -99,7 +98,7 @@ class SegmentStats(NamedTuple):
 
 
 class SegmentMap:
-    """The segments of a topic at one epoch: an immutable value. Every change gives another map, one epoch later.
+    """The segments of a topic at one epoch: an immutable value. Every change returns another map, one epoch later.
 
     Args:
         segments: All of them, in any order. Parents that were pruned may be missing.
@@ -108,8 +107,8 @@ class SegmentMap:
         rollovers: Rebucketings so far.
 
     Raises:
-        ConfigError: A segment is not one, an id is taken twice, children do not take over exactly their parents' range,
-            or the active segments do not tile the ring.
+        ArgumentError: A segment is not one, an id is taken twice, children do not take over exactly their parents'
+            range, or the active segments do not tile the ring.
 
     Complexity:
         O(n log n), n segments; so are the changes. They happen a few times an hour.
@@ -144,7 +143,7 @@ class SegmentMap:
             check_segment(segment)
         self._segments = {segment.id: segment for segment in sorted(given, key=lambda s: s.id)}
         if not given or len(self._segments) < len(given):
-            raise ConfigError("segments", given, "be at least one, each with an id of its own")
+            raise ArgumentError("segments", given, "be at least one, each with an id of its own")
         self._children = children_of(self._segments.values())
         latest = max(segment.epoch for segment in given)
         self._epoch = latest if epoch is None else check_int("epoch", epoch, latest)
@@ -169,14 +168,13 @@ class SegmentMap:
             The map at epoch 0; the ids of its segments grow with their ranges.
 
         Raises:
-            ConfigError: A number is not such an int.
+            ArgumentError: A number is not such an int.
 
         Example:
             >>> [(s.range.start, len(s.layout)) for s in SegmentMap.equal_width(3, budget=6).active]
             [(0, 2), (21845, 2), (43690, 2)]
         """
-        if type(n) is not int or not 1 <= n <= HASH_STOP:
-            raise ConfigError("n", n, f"be an int from 1 to {HASH_STOP}")
+        check_int("n", n, 1, most=HASH_STOP)
         layout = BucketLayout.equal_width(buckets_for_budget(budget, n))
         starts = [i * HASH_STOP // n for i in range(n + 1)]
         return cls(Segment(i, HashRange(starts[i], starts[i + 1]), layout) for i in range(n))
@@ -189,13 +187,10 @@ class SegmentMap:
             at: First hash of the upper child; None for the middle (the lower child is larger if the width is odd).
             layout: Buckets of both children; None for equal ones, half as many as the parent has, and at least one.
 
-        Returns:
-            The next map.
-
         Raises:
             UnknownSegmentError: There is no such segment.
             SegmentSealedError: It is sealed already.
-            ConfigError: ``at`` leaves a child nothing, or ``layout`` is no layout.
+            ArgumentError: ``at`` leaves a child nothing, or ``layout`` is no layout.
 
         Source:
             PIP-468: ``[start, mid]`` and ``[mid + 1, end]``, inclusive; PIP-486 halves the buckets.
@@ -207,10 +202,10 @@ class SegmentMap:
         parent = self._open(segment)
         start, stop = parent.range.start, parent.range.stop
         if stop - start < _NARROWEST_SPLIT:
-            raise ConfigError("segment", segment, "cover at least two hashes to be split")
+            raise ArgumentError("segment", segment, "cover at least two hashes to be split")
         middle = (start + stop + 1) // 2 if at is None else at
         if type(middle) is not int or not start < middle < stop:
-            raise ConfigError("at", at, f"be an int greater than {start} and less than {stop}, inside the segment")
+            raise ArgumentError("at", at, f"be an int greater than {start} and less than {stop}, inside the segment")
         buckets = BucketLayout.equal_width(max(1, len(parent.layout) // 2)) if layout is None else layout
         return self._with([parent], [HashRange(start, middle), HashRange(middle, stop)], buckets)
 
@@ -230,13 +225,10 @@ class SegmentMap:
             layout: Buckets of the child; None for equal ones, as many as both parents have together.
             max_buckets: But not more than this; it does not bound a layout that is given.
 
-        Returns:
-            The next map.
-
         Raises:
             UnknownSegmentError: There is no such segment.
             SegmentSealedError: One is sealed already.
-            ConfigError: They are no neighbours (the ring has a seam at 0), or an argument can never work.
+            ArgumentError: They are no neighbours (the ring has a seam at 0), or an argument can never work.
 
         Example:
             >>> merged = SegmentMap.equal_width(2).merge(0, 1)
@@ -245,7 +237,7 @@ class SegmentMap:
         """
         lower, upper = sorted((self._open(first), self._open(second)), key=lambda s: s.range)
         if lower.range.stop != upper.range.start:
-            raise ConfigError("second", second, f"be a neighbour of segment {first}, which covers {lower.range}")
+            raise ArgumentError("second", second, f"be a neighbour of segment {first}, which covers {lower.range}")
         most = check_int("max_buckets", max_buckets, 1)
         total = min(len(lower.layout) + len(upper.layout), most)
         buckets = BucketLayout.equal_width(total) if layout is None else layout
@@ -260,13 +252,11 @@ class SegmentMap:
             segment: Id of an active segment.
             layout: The new buckets; equal or not.
 
-        Returns:
-            The next map.
-
         Raises:
             UnknownSegmentError: There is no such segment.
             SegmentSealedError: It is sealed already.
-            ConfigError: It is no layout, or the one that the segment has: every ordered reader would drain for nothing.
+            ArgumentError: It is no layout, or the one that the segment has: every ordered reader would drain for
+                nothing.
 
         Source:
             PIP-486, rebucket rollover.
@@ -278,7 +268,7 @@ class SegmentMap:
         """
         parent = self._open(segment)
         if layout == parent.layout:
-            raise ConfigError("layout", layout, f"differ from the one that segment {segment} has")
+            raise ArgumentError("layout", layout, f"differ from the one that segment {segment} has")
         return self._with([parent], [parent.range], layout, rollovers=1)
 
     def prune(self, segment: int) -> "SegmentMap":
@@ -289,18 +279,15 @@ class SegmentMap:
         Args:
             segment: Id of a sealed segment, all of whose parents are pruned.
 
-        Returns:
-            The next map.
-
         Raises:
             UnknownSegmentError: There is no such segment.
-            ConfigError: It is active, or a parent of it is still there.
+            ArgumentError: It is active, or a parent of it is still there.
         """
         old = self.segment(segment)
         if self.is_active(segment):
-            raise ConfigError("segment", segment, "be sealed: an active one is the only one that covers its range")
+            raise ArgumentError("segment", segment, "be sealed: an active one is the only one that covers its range")
         if kept := self.predecessors(segment):
-            raise ConfigError("segment", segment, f"be the oldest of its line; prune {kept} first")
+            raise ArgumentError("segment", segment, f"be the oldest of its line; prune {kept} first")
         rest = (s for s in self._segments.values() if s is not old)
         return SegmentMap(rest, epoch=self._epoch + 1, next_id=self._next_id, rollovers=self._rollovers)
 
@@ -330,13 +317,7 @@ class SegmentMap:
         return tuple(segment.id for segment in self._active)
 
     def segment(self, segment: int) -> Segment:
-        """Give a segment by its id.
-
-        Args:
-            segment: The id.
-
-        Returns:
-            The segment, active or sealed.
+        """Return a segment by its id.
 
         Raises:
             UnknownSegmentError: There is none.
@@ -347,13 +328,7 @@ class SegmentMap:
         return found
 
     def is_active(self, segment: int) -> bool:
-        """Tell whether a segment takes new messages.
-
-        Args:
-            segment: Its id.
-
-        Returns:
-            False if it is sealed.
+        """Return whether a segment takes new messages.
 
         Raises:
             UnknownSegmentError: There is none.
@@ -361,10 +336,7 @@ class SegmentMap:
         return self.segment(segment).id not in self._children
 
     def predecessors(self, segment: int) -> tuple[int, ...]:
-        """Give the parents of a segment that are not pruned.
-
-        Args:
-            segment: Its id.
+        """Return the parents of a segment that are not pruned.
 
         Returns:
             Their ids, lowest first.
@@ -375,10 +347,7 @@ class SegmentMap:
         return tuple(parent for parent in self.segment(segment).parents if parent in self._segments)
 
     def successors(self, segment: int) -> tuple[int, ...]:
-        """Give the children of a segment.
-
-        Args:
-            segment: Its id.
+        """Return the children of a segment.
 
         Returns:
             Their ids in the order of their ranges; none if it is active.
@@ -389,10 +358,7 @@ class SegmentMap:
         return self._children.get(self.segment(segment).id, ())
 
     def ancestors(self, segment: int) -> tuple[int, ...]:
-        """Give everything that an ordered reader has to drain before it may read a segment.
-
-        Args:
-            segment: Its id.
+        """Return everything that an ordered reader has to drain before it may read a segment.
 
         Returns:
             Ids of its parents, their parents and so on, as far as they are not pruned; parents before children.
@@ -417,7 +383,7 @@ class SegmentMap:
         return tuple(sorted(found))
 
     def readable(self, drained: Collection[int]) -> tuple[int, ...]:
-        """Give the segments that an ordered reader may read.
+        """Return the segments that an ordered reader may read.
 
         Args:
             drained: Ids of what it has drained; pruned ones may be among them.
@@ -447,31 +413,25 @@ class SegmentMap:
         Args:
             segment_hash: An int in ``range(65536)``.
 
-        Returns:
-            The segment.
-
         Raises:
-            ConfigError: There is no such hash.
+            ArgumentError: There is no such hash.
 
         Complexity:
             O(log n), n active segments.
         """
         if type(segment_hash) is not int or not 0 <= segment_hash < HASH_STOP:
-            raise ConfigError("segment hash", segment_hash, f"be an int from 0 to {HASH_STOP - 1}")
+            raise ArgumentError("segment hash", segment_hash, f"be an int from 0 to {HASH_STOP - 1}")
         return self._active[bisect_right(self._stops, segment_hash)]
 
     def locate(self, segment_hash: int, bucket_hash: int) -> Location:
-        """Say where a new message belongs, by both halves of its key's hash (see `keyshared.buckets.hash_halves`).
+        """Route a new message by both halves of its key's hash (see `keyshared.buckets.hash_halves`).
 
         Args:
             segment_hash: The high half.
             bucket_hash: The low half; 0 for a message without a key.
 
-        Returns:
-            Segment and bucket.
-
         Raises:
-            ConfigError: There is no such hash.
+            ArgumentError: There is no such hash.
 
         Complexity:
             O(log n + log b), n active segments and b buckets.
@@ -480,7 +440,7 @@ class SegmentMap:
         return Location(found.id, found.layout.bucket_of(bucket_hash))
 
     def supersedes(self, older: "SegmentMap") -> bool:
-        """Tell whether this map is the newer one of two of a topic.
+        """Return whether this map is the newer one of two of a topic.
 
         Args:
             older: What was known so far.
@@ -489,27 +449,22 @@ class SegmentMap:
             False if this is the same epoch or an earlier one: a notice that came late, to be ignored.
 
         Raises:
-            ConfigError: It is no map, or a segment of both is not the same: they are of two topics.
+            ArgumentError: It is no map, or a segment of both is not the same: they are of two topics.
         """
-        if not isinstance(older, SegmentMap):
-            raise ConfigError("segments", older, "be a SegmentMap")
+        check_kind("segments", older, SegmentMap)
         for one in older.segments:
             if self._segments.get(one.id, one) != one:
-                raise ConfigError("segments", self, f"be of one topic: segment {one.id} is another one there")
+                raise ArgumentError("segments", self, f"be of one topic: segment {one.id} is another one there")
         return self._epoch > older.epoch
 
     def stats(self) -> SegmentStats:
-        """Give the figures of this map.
-
-        Returns:
-            Counts.
-        """
+        """Return the figures of this map."""
         buckets = sum(len(segment.layout) for segment in self._active)
         sealed = len(self._segments) - len(self._active)
         return SegmentStats(len(self._active), sealed, buckets, self._rollovers, self._epoch)
 
     def to_json(self) -> dict[str, object]:
-        """Give the map as plain data that JSON can hold.
+        """Return the map as plain data that JSON can hold.
 
         Returns:
             A new dict; `from_json` reads it.
@@ -525,12 +480,6 @@ class SegmentMap:
     @classmethod
     def from_json(cls, data: object) -> "SegmentMap":
         """Read what `to_json` wrote; anything else is refused.
-
-        Args:
-            data: The data.
-
-        Returns:
-            A map equal to the one that was written.
 
         Raises:
             SnapshotError: The data is truncated, forged, of another version, or not as `to_json` writes it.
@@ -552,7 +501,7 @@ class SegmentMap:
             built = cls(segments, epoch=epoch, next_id=next_id, rollovers=data["rollovers"])
         except SnapshotError:
             raise
-        except ConfigError as error:
+        except ArgumentError as error:
             raise SnapshotError(*error.args) from error
         if built.to_json()["segments"] != [dict(one) for one in data["segments"]]:
             raise SnapshotError("segments", data["segments"], "be in the order of their ids")
@@ -569,7 +518,7 @@ class SegmentMap:
         """
         try:
             fresh = SegmentMap(self.segments, epoch=self._epoch, next_id=self._next_id, rollovers=self._rollovers)
-        except ConfigError as error:
+        except ArgumentError as error:
             raise InvariantError(f"the segments fit together: {error}") from error
         if (fresh._active, fresh._stops, fresh._children) != (self._active, self._stops, self._children):
             raise InvariantError("what is active and who comes after whom is read off the segments")
@@ -609,40 +558,6 @@ class SegmentMap:
 
     def __reduce__(self) -> tuple[object, ...]:
         return _unpickle, self._state
-
-
-def assign_round_robin(segments: SegmentMap, consumers: Iterable[str]) -> dict[int, str]:
-    """Deal the active segments out to consumers, one consumer for each segment.
-
-    Args:
-        segments: The map.
-        consumers: Their names, in any order.
-
-    Returns:
-        Who reads each active segment, by its id, in the order of the ranges; empty without consumers.
-
-    Raises:
-        ConfigError: A name is given twice, or is no text.
-
-    Complexity:
-        O(n + c log c), n active segments and c consumers.
-
-    Source:
-        PIP-468: segments by range, consumers by name, in turns. It depends on nothing else, so everyone who knows both
-        lists agrees; the price is that a join or a split may move most of the segments.
-
-    Example:
-        >>> assign_round_robin(SegmentMap.equal_width(3), ["b", "a"])
-        {0: 'a', 1: 'b', 2: 'a'}
-    """
-    check_kind("segments", segments, SegmentMap)
-    given = list(consumers)
-    for name in given:
-        check_text("consumer", name)
-    names = sorted(set(given))
-    if len(names) < len(given):
-        raise ConfigError("consumers", given, "be named once each")
-    return {segment.id: names[i % len(names)] for i, segment in enumerate(segments.active)} if names else {}
 
 
 def _unpickle(epoch: int, next_id: int, rollovers: int, segments: tuple[Segment, ...]) -> SegmentMap:

@@ -10,17 +10,17 @@ successor while an entry to a segment whose range it shares is unanswered. Until
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from keyshared._checks import checked_now
+from keyshared._checks import check_kind, checked_now
 from keyshared.buckets.batcher import BatchLimits, BatchMessage, BatchStats, BucketBatcher, EntryBatch, check_message
-from keyshared.errors import ConfigError, InvariantError, SequenceOrderError
-from keyshared.ranges import HashRange
+from keyshared.errors import InvariantError, SequenceOrderError
+from keyshared.placement.ranges import HashRange
 from keyshared.segments.map import SegmentMap
 from keyshared.segments.segment import Segment
 
-__all__ = ["Publish", "SegmentProducer"]
+__all__ = ["PublishEntry", "SegmentProducer"]
 
 
-class Publish(NamedTuple):
+class PublishEntry(NamedTuple):
     """An entry to be sent to a segment, after all that were given before it.
 
     Attributes:
@@ -48,15 +48,15 @@ class SegmentProducer:
     """Routes messages to segments, batches them by bucket, and sends again what a seal refused.
 
     Order of keys is kept across splits, merges and rebucketings, and every message is confirmed in the end or still
-    known here. An entry whose outcome nobody knows (a lost connection) is for the caller to answer: `refused` may
-    double it, `confirmed` may lose it. Not thread-safe.
+    known here. If the outcome of an entry is unknown (a lost connection), the caller chooses: `refused` may double it,
+    `confirmed` may lose it. Not thread-safe.
 
     Args:
         segments: The map to begin with.
         limits: When batches go out; None for the defaults.
 
     Raises:
-        ConfigError: An argument is something else.
+        ArgumentError: An argument is something else.
 
     Complexity:
         O(log s + log b) a message, s active segments and b buckets; O(h + s * l) when a rollover ends, with h messages
@@ -79,10 +79,9 @@ class SegmentProducer:
     __slots__ = ("_blocked", "_held", "_lanes", "_last", "_limits", "_now", "_segments", "_sent")
 
     def __init__(self, segments: SegmentMap, limits: BatchLimits | None = None) -> None:
-        if not isinstance(segments, SegmentMap):
-            raise ConfigError("segments", segments, "be a SegmentMap")
-        if limits is not None and not isinstance(limits, BatchLimits):
-            raise ConfigError("limits", limits, "be BatchLimits")
+        check_kind("segments", segments, SegmentMap)
+        if limits is not None:
+            check_kind("limits", limits, BatchLimits, ", or None")
         self._segments = segments
         self._limits = limits or BatchLimits()
         self._lanes: dict[int, _Lane] = {}
@@ -92,8 +91,8 @@ class SegmentProducer:
         self._now = 0
         self._sent = BatchStats(0, 0, 0, 0, self._limits)  # by lanes that are no more
 
-    def send(self, message: BatchMessage, *, now_ms: int | None = None) -> list[Publish]:
-        """Take a message; give what goes out because of it.
+    def send(self, message: BatchMessage, *, now_ms: int | None = None) -> list[PublishEntry]:
+        """Take a message; return what goes out because of it.
 
         Args:
             message: The next one. Its ``segment_hash`` chooses the segment.
@@ -103,7 +102,7 @@ class SegmentProducer:
             Entries to send, in order. None if it waits in a batch, or is held by a rollover (see `held`).
 
         Raises:
-            ConfigError: A field of the message can never work.
+            ArgumentError: A field of the message can never work.
             SequenceOrderError: Its sequence id is not above the one before.
             ClockError: ``now_ms`` went back. In each case nothing was changed.
         """
@@ -118,15 +117,15 @@ class SegmentProducer:
             return []
         return self._add(target, message)
 
-    def flush(self) -> list[Publish]:
-        """Send what is open. What is held stays.
+    def flush(self) -> list[PublishEntry]:
+        """Send what is open; what is held stays.
 
         Returns:
             Entries to send, in order.
         """
         return [publish for lane in self._lanes.values() for publish in self._sending(lane, lane.batcher.flush())]
 
-    def handle_timeout(self, *, now_ms: int | None = None) -> list[Publish]:
+    def handle_timeout(self, *, now_ms: int | None = None) -> list[PublishEntry]:
         """Send what has waited long enough. Early and extra calls are free.
 
         Args:
@@ -142,8 +141,8 @@ class SegmentProducer:
         due = ((lane, lane.batcher.handle_timeout(now_ms=self._now)) for lane in self._lanes.values())
         return [publish for lane, entries in due for publish in self._sending(lane, entries)]
 
-    def confirmed(self, segment: int, sequence_id: int) -> list[Publish]:
-        """Say that a broker has taken an entry. An answer to nothing that is unanswered is ignored.
+    def confirmed(self, segment: int, sequence_id: int) -> list[PublishEntry]:
+        """Record that a broker has taken an entry; an answer that no entry waits for is ignored.
 
         Args:
             segment: Where it went.
@@ -157,8 +156,8 @@ class SegmentProducer:
             return []
         return self._settle(lane)
 
-    def refused(self, segment: int, sequence_id: int) -> list[Publish]:
-        """Say that a broker has refused an entry, because the segment is sealed.
+    def refused(self, segment: int, sequence_id: int) -> list[PublishEntry]:
+        """Record that a broker has refused an entry, because the segment is sealed.
 
         Args:
             segment: Where it went.
@@ -175,20 +174,16 @@ class SegmentProducer:
         self._block()
         return self._settle(lane)
 
-    def update(self, segments: SegmentMap) -> list[Publish]:
+    def update(self, segments: SegmentMap) -> list[PublishEntry]:
         """Learn of a newer map. One that is not newer is ignored.
-
-        Args:
-            segments: The map.
 
         Returns:
             Entries that waited for it.
 
         Raises:
-            ConfigError: It is no map, or one of another topic.
+            ArgumentError: It is no map, or one of another topic.
         """
-        if not isinstance(segments, SegmentMap):
-            raise ConfigError("segments", segments, "be a SegmentMap")
+        check_kind("segments", segments, SegmentMap)
         if not segments.supersedes(self._segments):
             return []
         self._segments = segments
@@ -209,9 +204,11 @@ class SegmentProducer:
         return len(self._held)
 
     @property
-    def unanswered(self) -> tuple[Publish, ...]:
+    def unanswered(self) -> tuple[PublishEntry, ...]:
         """Entries that are neither confirmed nor refused, segment by segment in the order in which they were given."""
-        return tuple(Publish(one, entry) for one, lane in self._lanes.items() for entry in lane.unanswered.values())
+        return tuple(
+            PublishEntry(one, entry) for one, lane in self._lanes.items() for entry in lane.unanswered.values()
+        )
 
     def next_deadline_ms(self) -> int | None:
         """Return when `handle_timeout` will send something; None if nothing waits. O(segments under way)."""
@@ -219,11 +216,7 @@ class SegmentProducer:
         return min((each for each in due if each is not None), default=None)
 
     def stats(self) -> BatchStats:
-        """Give the figures of all batches so far. What was refused and sent again counts each time.
-
-        Returns:
-            A value.
-        """
+        """Return the figures of all batches so far; what was refused and sent again counts each time."""
         total = self._sent
         for lane in self._lanes.values():
             total += lane.batcher.stats()
@@ -250,14 +243,14 @@ class SegmentProducer:
             if one not in active and not (lane.closing and lane.unanswered):
                 raise InvariantError(f"sealed segment {one} is kept for its answers only")
 
-    def _add(self, target: Segment, message: BatchMessage) -> list[Publish]:
+    def _add(self, target: Segment, message: BatchMessage) -> list[PublishEntry]:
         lane = self._lanes.get(target.id)
         if lane is None:
             lane = self._lanes[target.id] = _Lane(target, self._limits)
         return self._sending(lane, lane.batcher.add(message, now_ms=self._now))
 
-    def _sending(self, lane: _Lane, entries: Iterable[EntryBatch]) -> list[Publish]:
-        publishes = [Publish(lane.segment.id, entry) for entry in entries]
+    def _sending(self, lane: _Lane, entries: Iterable[EntryBatch]) -> list[PublishEntry]:
+        publishes = [PublishEntry(lane.segment.id, entry) for entry in entries]
         lane.unanswered.update((publish.entry.sequence_id, publish.entry) for publish in publishes)
         return publishes
 
@@ -266,7 +259,7 @@ class SegmentProducer:
         self._held += [*refused, *lane.batcher.take_open()]
         self._held.sort(key=lambda message: message.sequence_id)  # nearly sorted: cheap
 
-    def _settle(self, lane: _Lane) -> list[Publish]:
+    def _settle(self, lane: _Lane) -> list[PublishEntry]:
         return self._release() if self._forget_if_done(lane) else []
 
     def _forget_if_done(self, lane: _Lane) -> bool:
@@ -276,10 +269,10 @@ class SegmentProducer:
         del self._lanes[lane.segment.id]
         return True
 
-    def _release(self) -> list[Publish]:
+    def _release(self) -> list[PublishEntry]:
         self._block()
         waiting, self._held = self._held, []
-        publishes: list[Publish] = []
+        publishes: list[PublishEntry] = []
         for message in waiting:
             target = self._segments.segment_at(message.segment_hash)
             if target.id in self._blocked:

@@ -1,8 +1,8 @@
 """The life of segments as an ordered subscription sees it: what may be read, what is drained, what can go.
 
 A split, a merge or a rebucketing seals segments and opens successors. The messages of a key before the change are in
-the old segment, those after it in the new one, and buckets of the two need not be the same. So whoever keeps the order
-of keys reads a successor only when every segment before it is *drained*: read to its end, and all of it settled.
+the old segment, those after it in the new one, and buckets of the two need not be the same. So a reader that keeps the
+order of keys reads a successor only when every segment before it is *drained*: read to its end, and all of it settled.
 
 Drained is never recorded. It is read off two facts that have to be kept anyway: the cursors of the buckets, and that a
 reader came to the end of a sealed segment.
@@ -16,7 +16,7 @@ from keyshared._checks import check_int, check_kind, checked_kinds, require
 from keyshared.buckets.layout import BucketLayout, Straddles
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, ContiguousCursor
 from keyshared.errors import (
-    ConfigError,
+    ArgumentError,
     InvariantError,
     MisuseError,
     OffsetOrderError,
@@ -71,7 +71,7 @@ class SegmentProgress:
         drained: What was drained before a restart; pruned segments may be among them.
 
     Raises:
-        ConfigError: ``segments`` is no map, or ``drained`` names an active segment, one without its ancestors, or one
+        ArgumentError: ``segments`` is no map, or ``drained`` names an active segment, one without its ancestors, or one
             that the map never had.
 
     Complexity:
@@ -94,13 +94,12 @@ class SegmentProgress:
     __slots__ = ("_before", "_readable", "_readings", "_segments")
 
     def __init__(self, segments: SegmentMap, *, drained: Iterable[int] = ()) -> None:
-        if not isinstance(segments, SegmentMap):
-            raise ConfigError("segments", segments, "be a SegmentMap")
+        check_kind("segments", segments, SegmentMap)
         known = {segment.id for segment in segments.segments}
         before = known.intersection(_given("drained", drained, segments))
         for one in before:
             if segments.is_active(one) or not before.issuperset(segments.ancestors(one)):
-                raise ConfigError("drained", one, "be sealed, and drained after all its ancestors")
+                raise ArgumentError("drained", one, "be sealed, and drained after all its ancestors")
         self._segments = segments
         self._before = before
         self._readings: dict[int, _Reading] = {}
@@ -110,7 +109,7 @@ class SegmentProgress:
     def restore(cls, state: object, segments: SegmentMap) -> Self:
         """Go on after a restart. What was outstanding is to be read and offered again, from `resume_offset`.
 
-        That the end of a segment was seen is not remembered, unless it was drained: a reader sees it again.
+        The end of a segment is remembered only if the segment was drained; otherwise the reader sees it again.
 
         Args:
             state: What `snapshot` returned, perhaps after a trip through JSON.
@@ -120,7 +119,7 @@ class SegmentProgress:
             Progress that asks for nothing that was settled.
 
         Raises:
-            ConfigError: ``segments`` is no map.
+            ArgumentError: ``segments`` is no map.
             SnapshotError: The state is truncated, forged, of another version, or does not fit the map.
 
         Complexity:
@@ -142,11 +141,10 @@ class SegmentProgress:
         drained, cursors = state["drained"], state["cursors"]
         if type(drained) is not list or any(type(one) is not int for one in drained):
             raise SnapshotError("drained", drained, "be a list of ids")
-        if not isinstance(segments, SegmentMap):
-            raise ConfigError("segments", segments, "be a SegmentMap")
+        check_kind("segments", segments, SegmentMap)
         try:
             progress = cls(segments, drained=drained)
-        except ConfigError as error:
+        except ArgumentError as error:
             raise SnapshotError(*error.args) from error
         if type(cursors) is not list or not all(map(_is_row, cursors)):
             raise SnapshotError("cursors", cursors, "be a list of rows: id, tokens")
@@ -176,20 +174,16 @@ class SegmentProgress:
     def update(self, segments: SegmentMap) -> tuple[int, ...]:
         """Learn of a newer map. One that is not newer is ignored.
 
-        Args:
-            segments: The map.
-
         Returns:
             Segments that may be read from now on, lowest id first.
 
         Raises:
-            ConfigError: It is no map, or one of another topic.
+            ArgumentError: It is no map, or one of another topic.
 
         Complexity:
             O(n), n segments.
         """
-        if not isinstance(segments, SegmentMap):
-            raise ConfigError("segments", segments, "be a SegmentMap")
+        check_kind("segments", segments, SegmentMap)
         if not segments.supersedes(self._segments):
             return ()
         self._segments = segments
@@ -199,7 +193,7 @@ class SegmentProgress:
         return self._newly_readable()
 
     def offer(self, segment: int, offset: int, hash_min: int, hash_max: int) -> tuple[int, ...]:
-        """Say that an entry was read, by the stamp on it.
+        """Record that an entry was read, by the stamp on it.
 
         It belongs to the buckets of *its* segment, however many its successors have. In each of them it is outstanding
         until it is settled there.
@@ -220,7 +214,7 @@ class SegmentProgress:
             SegmentSealedError: The end of the segment was seen already.
             UnknownSegmentError: There is no such segment.
             OffsetOrderError: The offset is not above the one before it.
-            ConfigError: A bound is not an int. In each case nothing was changed.
+            ArgumentError: A bound is not an int. In each case nothing was changed.
 
         Complexity:
             O(log b + the buckets it belongs to), b buckets of the segment.
@@ -244,7 +238,7 @@ class SegmentProgress:
         return wanted
 
     def settle(self, segment: int, bucket: int, offset: int) -> tuple[int, ...]:
-        """Say that an entry (or its part for one bucket) is done with. One that is not outstanding is ignored.
+        """Settle an entry, or its part for one bucket; one that is not outstanding is ignored.
 
         Args:
             segment: Where it was read. An ack for a segment that is pruned is ignored as well.
@@ -255,23 +249,19 @@ class SegmentProgress:
             Segments that may be read from now on, lowest id first: those that waited for this very ack.
 
         Raises:
-            ConfigError: The segment has no such bucket.
+            ArgumentError: The segment has no such bucket.
         """
         reading = self._readings.get(segment)
         if reading is None:
             return ()
-        if type(bucket) is not int or not 0 <= bucket < len(reading.cursors):
-            raise ConfigError("bucket", bucket, f"be an int from 0 to {len(reading.cursors) - 1}")
+        check_int("bucket", bucket, 0, most=len(reading.cursors) - 1)
         settled = reading.cursors[bucket].settle(offset)
         return self._newly_readable() if settled and reading.drained else ()
 
     def reached_end(self, segment: int) -> tuple[int, ...]:
-        """Say that the reader came to the end of a sealed segment: nothing follows what was offered.
+        """Record that the reader reached the end of a sealed segment: nothing follows what was offered.
 
-        A broker may tell so before the newer map arrives; the successors are readable when both are there.
-
-        Args:
-            segment: Which.
+        A broker may report the end before the newer map arrives; the successors are readable when both are there.
 
         Returns:
             Segments that may be read from now on, lowest id first. Saying it again changes nothing.
@@ -306,10 +296,7 @@ class SegmentProgress:
         return tuple(sorted(self._before | here))
 
     def state(self, segment: int) -> SegmentState:
-        """Say what a segment is to this subscription.
-
-        Args:
-            segment: Its id.
+        """Return what a segment is to this subscription.
 
         Returns:
             The state. Drained implies that everything before it is drained, too.
@@ -325,10 +312,7 @@ class SegmentProgress:
         return SegmentState.ACTIVE if active and not ended else SegmentState.SEALED
 
     def waiting_for(self, segment: int) -> tuple[int, ...]:
-        """Say why a segment may not be read.
-
-        Args:
-            segment: Its id.
+        """Return why a segment may not be read.
 
         Returns:
             What has to be drained before, lowest id first; empty if it may be read, or is drained itself.
@@ -340,11 +324,11 @@ class SegmentProgress:
         return tuple(one for one in self._segments.ancestors(segment) if one not in done)
 
     def resume_offset(self, segment: int, bucket: int | None = None) -> int | None:
-        """Say where a reader goes on after a restart.
+        """Return where a reader goes on after a restart.
 
         Args:
             segment: Its id.
-            bucket: One of its buckets; None for whoever reads all of them.
+            bucket: One of its buckets; None for a reader of all of them.
 
         Returns:
             The lowest offset that is not settled, or one above the greatest of the segment; None if none of it was
@@ -353,7 +337,7 @@ class SegmentProgress:
 
         Raises:
             UnknownSegmentError: There is no such segment.
-            ConfigError: It has no such bucket.
+            ArgumentError: It has no such bucket.
         """
         layout = self._segments.segment(segment).layout
         reading = self._readings.get(segment)
@@ -363,7 +347,7 @@ class SegmentProgress:
         return reading.resume_offset if reading is not None else None
 
     def snapshot(self, max_token_bytes: int = DEFAULT_TOKEN_BYTES) -> dict[str, object]:
-        """Give what has to survive a restart, as plain data that JSON can hold: a cursor for each segment and bucket.
+        """Return what has to survive a restart, as plain data that JSON can hold: a cursor for each segment and bucket.
 
         Args:
             max_token_bytes: Longest text for one cursor. Ranges that do not fit are delivered again after a restart.
@@ -372,7 +356,7 @@ class SegmentProgress:
             A new dict; `restore` reads it.
 
         Raises:
-            ConfigError: ``max_token_bytes`` is no int, or does not even hold a position.
+            ArgumentError: ``max_token_bytes`` is no int, or does not even hold a position.
 
         Complexity:
             O(segments + buckets + outstanding).
@@ -437,7 +421,7 @@ class SegmentProgress:
 
 
 def removable(segments: SegmentMap, subscriptions: Iterable[SegmentProgress]) -> tuple[int, ...]:
-    """Say which sealed segments nobody needs any more.
+    """Return the sealed segments that no subscription needs any more.
 
     Args:
         segments: The map.
@@ -463,7 +447,7 @@ def _given(parameter: str, ids: Iterable[int], segments: SegmentMap) -> Iterator
     """Ids of segments that the map has, or had."""
     for one in ids:
         if check_int(parameter, one, 0) >= segments.next_id:
-            raise ConfigError(parameter, one, "be a segment that the map has or had")
+            raise ArgumentError(parameter, one, "be a segment that the map has or had")
         yield one
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from keyshared._checks import check_int
+from keyshared._checks import check_int, check_kind
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
-from keyshared.errors import ConfigError, SnapshotError
-from keyshared.ranges import HashRange
+from keyshared.errors import ArgumentError, SnapshotError
+from keyshared.placement.ranges import HashRange
 
 __all__ = [
     "Segment",
@@ -51,20 +51,18 @@ class Segment:
 
 def check_segment(segment: object) -> None:
     """Refuse what is no segment, or one that could never be."""
-    if not isinstance(segment, Segment):
-        raise ConfigError("segment", segment, "be a Segment")
+    segment = check_kind("segment", segment, Segment)
     check_int("id", segment.id, 0)
     check_int("epoch", segment.epoch, 0)
     check_int("merges", segment.merges, 0)
-    if not isinstance(segment.layout, BucketLayout):
-        raise ConfigError("layout", segment.layout, "be a BucketLayout")
+    check_kind("layout", segment.layout, BucketLayout)
     if not _on_ring(segment.range):
-        raise ConfigError("range", segment.range, f"be a HashRange that ends at {HASH_STOP} or before")
+        raise ArgumentError("range", segment.range, f"be a HashRange that ends at {HASH_STOP} or before")
     parents = segment.parents
     if type(parents) is not tuple or len(parents) > _MOST_PARENTS or any(type(parent) is not int for parent in parents):
-        raise ConfigError("parents", parents, f"be a tuple of at most {_MOST_PARENTS} ids")
+        raise ArgumentError("parents", parents, f"be a tuple of at most {_MOST_PARENTS} ids")
     if list(parents) != sorted(set(parents)) or not all(0 <= parent < segment.id for parent in parents):
-        raise ConfigError("parents", parents, f"be distinct ids below {segment.id}, lowest first")
+        raise ArgumentError("parents", parents, f"be distinct ids below {segment.id}, lowest first")
 
 
 def _on_ring(piece: object) -> bool:
@@ -72,7 +70,7 @@ def _on_ring(piece: object) -> bool:
 
 
 def children_of(segments: Collection[Segment]) -> dict[int, tuple[int, ...]]:
-    """Give the children of each segment that has some and is there itself, in the order of their ranges."""
+    """Return the children of each segment that has some and is itself there, in the order of their ranges."""
     present = {segment.id for segment in segments}
     children: dict[int, tuple[int, ...]] = {}
     for segment in sorted(segments, key=lambda s: s.range):
@@ -83,13 +81,13 @@ def children_of(segments: Collection[Segment]) -> dict[int, tuple[int, ...]]:
 
 
 def check_families(segments: Mapping[int, Segment], children: Mapping[int, tuple[int, ...]]) -> None:
-    """Check that whoever has children gave exactly its range away, in one step, later than it was born."""
+    """Check that every parent gave exactly its range to its children, in one step, later than it was born."""
     for parent_id, ids in children.items():
         parent, heirs = segments[parent_id], [segments[each] for each in ids]
         if any(heir.epoch != heirs[0].epoch or heir.epoch <= parent.epoch for heir in heirs):
-            raise ConfigError("epoch", heirs[0].epoch, f"be one for all children of {parent_id}, and after its own")
+            raise ArgumentError("epoch", heirs[0].epoch, f"be one for all children of {parent_id}, and after its own")
         if len(heirs) > 1 and [heir.parents for heir in heirs] != [(parent_id,)] * _MOST_CHILDREN:
-            raise ConfigError("parents", heirs[0].parents, f"tell how {parent_id} was split, merged or rebucketed")
+            raise ArgumentError("parents", heirs[0].parents, f"tell how {parent_id} was split, merged or rebucketed")
     for segment in segments.values():
         known = sorted((segments[each] for each in segment.parents if each in segments), key=lambda s: s.range)
         if len(known) == len(segment.parents):
@@ -99,14 +97,14 @@ def check_families(segments: Mapping[int, Segment], children: Mapping[int, tuple
 def _check_birth(segment: Segment, parents: list[Segment], siblings: list[Segment]) -> None:
     merges = max((parent.merges for parent in parents), default=0) + max(0, len(parents) - 1)
     if segment.merges != merges:
-        raise ConfigError("merges", segment.merges, f"be {merges}, as its parents tell")
+        raise ArgumentError("merges", segment.merges, f"be {merges}, as its parents tell")
     given = _hull([parent.range for parent in parents])
     if given != _hull([sibling.range for sibling in siblings]) or (parents and given is None):
-        raise ConfigError("range", segment.range, f"be what its parents {segment.parents} gave away")
+        raise ArgumentError("range", segment.range, f"be what its parents {segment.parents} gave away")
 
 
 def _hull(ranges: list[HashRange]) -> HashRange | None:
-    """Give the range that neighbours cover together; None if there are none, or they do not follow one another."""
+    """Return the range that neighbours cover together; None if there are none, or they leave a gap or overlap."""
     for lower, upper in pairwise(ranges):
         if lower.stop != upper.start:
             return None
@@ -118,10 +116,10 @@ def check_tiles(active: tuple[Segment, ...]) -> None:
     end = 0
     for segment in active:
         if segment.range.start != end:
-            raise ConfigError("start", segment.range.start, f"be {end}, where the active segment before it ends")
+            raise ArgumentError("start", segment.range.start, f"be {end}, where the active segment before it ends")
         end = segment.range.stop
     if end != HASH_STOP:
-        raise ConfigError("last stop", end, f"be {HASH_STOP}: the active segments cover the whole ring")
+        raise ArgumentError("last stop", end, f"be {HASH_STOP}: the active segments cover the whole ring")
 
 
 def plain_segment(segment: Segment) -> dict[str, object]:

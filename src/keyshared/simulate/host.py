@@ -1,12 +1,11 @@
 """The host of a simulated subscription: does what the dispatcher says, works as its consumers, writes the history."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, assert_never, cast
 
-from keyshared.config import OnEvict
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
@@ -34,6 +33,9 @@ __all__ = ["Host", "Passenger", "Worker"]
 
 Passenger: TypeAlias = tuple[int, int | None]
 """What travels with a message: since when it is available, and its own service time."""
+_Rare: TypeAlias = (
+    Ignored | Evicted | Released | Blocked | Dropped | Skipped | Settled | Spilled | DeadLetter | Load | Resumed
+)
 _Work: TypeAlias = tuple[int, int, int, "Worker | None", Deliver | DeadLetter | Load]
 """When it ends, a number that decides ties, how long it took, whose it is (None: the host's), and what it is about."""
 
@@ -101,18 +103,6 @@ class Host:
         self.again: dict[int, int] = {}
         self.spilled: dict[int, Passenger] = {}
         self.blocked: dict[bytes | None, list[int]] = {}
-        self._handlers: Mapping[type[Effect], Callable[[Any], None]] = {
-            Ignored: self._see_ignored,
-            Evicted: self._see_evicted,
-            Released: self._see_released,
-            Blocked: self._see_blocked,
-            Settled: self._see_settled,
-            Dropped: self._see_settled,
-            Skipped: self._see_settled,
-            DeadLetter: self._see_dead_letter,
-            Load: self._see_load,
-            Resumed: self._see_resumed,
-        }
 
     def offer(self, offset: int, key: bytes | None, passenger: Passenger) -> None:
         """Hand a message to the dispatcher."""
@@ -129,15 +119,13 @@ class Host:
     def apply(self, effects: list[Effect]) -> None:
         """Do what a call of the dispatcher asks for, in its order."""
         for effect in effects:
-            kind = type(effect)
-            if kind is Deliver:
-                self._deliver(effect)  # type: ignore[arg-type]  # its type is known
-            elif kind is CursorAdvanced:
-                safe: int = effect[0]  # type: ignore[assignment]  # as above
-                fields = (next(self.numbers), self.now, _CURSOR, safe, *_EIGHT_NONES)
+            if isinstance(effect, Deliver):
+                self._deliver(effect)
+            elif isinstance(effect, CursorAdvanced):
+                fields = (next(self.numbers), self.now, _CURSOR, effect.safe_cursor, *_EIGHT_NONES)
                 self.rows.append(_new(Row, fields))
-            elif kind in self._handlers:
-                self._handlers[kind](effect)
+            else:
+                self._see(effect)
 
     def _deliver(self, effect: Deliver) -> None:
         offset, key, name, attempt, failures, item = effect
@@ -228,42 +216,13 @@ class Host:
     def _refuse(self, delivery: Deliver, service_ms: int, answer: Answer) -> None:
         if answer is Answer.SILENT:
             return
-        offset, consumer, attempt = delivery.receipt
-        if answer is Answer.NACK:
-            event, delay = Event.NACKED, self._plan.config.retry.delay_ms(delivery.failures + 1)
-            effects = self.dispatcher.nack(offset, consumer, attempt, now_ms=self.now)
+        refuse = self.dispatcher.nack if answer is Answer.NACK else self.dispatcher.reject
+        first, *others = refuse(*delivery.receipt, now_ms=self.now)
+        if isinstance(first, Released):
+            self._see_released(first, service_ms)
         else:
-            event, delay = Event.REJECTED, None
-            effects = self.dispatcher.reject(offset, consumer, attempt, now_ms=self.now)
-        if self.open.get(offset) is delivery:
-            self._end(event, delivery, delay, failures=delivery.failures + 1, service_ms=service_ms)
-        self.apply(effects)
-
-    def _end(
-        self,
-        event: Event,
-        delivery: Deliver,
-        delay_ms: int | None,
-        *,
-        failures: int,
-        service_ms: int | None = None,
-        reason: str | None = None,
-    ) -> None:
-        """Book the end of a delivery that did not settle its message; no delay means that it is given up."""
-        offset, key, consumer, attempt, _, _ = delivery
-        del self.open[offset]
-        self.again[offset] = self.now + (delay_ms or 0)
-        self.tell(
-            event,
-            offset=offset,
-            key=key,
-            consumer=consumer,
-            attempt=attempt,
-            failures=failures,
-            available_ms=None if delay_ms is None else self.now + delay_ms,
-            service_ms=service_ms,
-            reason=reason,
-        )
+            others = [first]
+        self.apply(others)
 
     def _archived(self, letter: DeadLetter) -> None:
         offset, key, attempt, failures, _ = letter
@@ -283,26 +242,51 @@ class Host:
 
     # effects that are rarer than deliveries and cursors
 
+    def _see(self, effect: _Rare) -> None:
+        match effect:
+            case Ignored():
+                self._see_ignored(effect)
+            case Evicted(consumer):
+                self.evicted.add(consumer)
+                self.tell(Event.EVICTED, consumer=consumer, moved_keys=self.moved_keys())
+            case Released():
+                self._see_released(effect)
+            case Blocked():
+                self._see_blocked(effect)
+            case Settled() | Dropped() | Skipped():
+                self._see_settled(effect)
+            case DeadLetter():
+                self._see_dead_letter(effect)
+            case Load():
+                self._see_load(effect)
+            case Resumed():
+                self.paused = False
+                self.tell(Event.RESUMED)
+            case Spilled():
+                pass  # the offer has written it down
+            case _:
+                assert_never(effect)
+
     def _see_ignored(self, effect: Ignored) -> None:
-        offset, consumer, attempt, reason = effect
+        offset, consumer, attempt, _, reason = effect
         self.tell(Event.IGNORED, offset=offset, consumer=consumer, attempt=attempt, reason=reason)
 
-    def _see_evicted(self, effect: Evicted) -> None:
-        self.evicted.add(effect.consumer)
-        self.tell(Event.EVICTED, consumer=effect.consumer, moved_keys=self.moved_keys())
-
-    def _see_released(self, effect: Released) -> None:
-        delivery = self.open[effect.offset]
-        self.workers[effect.consumer].queue.pop(effect.offset, None)
-        config, failures, delay = self._plan.config, delivery.failures, cast("int | None", 0)
-        given_up = effect.reason is ReleaseReason.EVICTED and config.on_evict is OnEvict.DROP
-        if effect.reason in _FAILURES and not given_up:
-            failures += 1
-            delay = config.retry.delay_ms(failures)
-            if delay is not None and effect.reason is not ReleaseReason.ACK_TIMEOUT:
-                delay = 0  # only what the message itself may have caused makes it wait
-        event = Event.TIMED_OUT if effect.reason is ReleaseReason.ACK_TIMEOUT else Event.RELEASED
-        self._end(event, delivery, None if given_up else delay, failures=failures, reason=effect.reason)
+    def _see_released(self, effect: Released, service_ms: int | None = None) -> None:
+        offset, consumer, attempt, reason, failures, retry_at_ms = effect
+        key = self.open.pop(offset).key
+        self.workers[consumer].queue.pop(offset, None)
+        self.again[offset] = self.now if retry_at_ms is None else retry_at_ms
+        self.tell(
+            _ENDINGS.get(reason, Event.RELEASED),
+            offset=offset,
+            key=key,
+            consumer=consumer,
+            attempt=attempt,
+            failures=failures,
+            available_ms=retry_at_ms,
+            service_ms=service_ms,
+            reason=None if reason in _ASKED_FOR else reason,
+        )
 
     def _see_blocked(self, effect: Blocked) -> None:
         offset, key, failures = effect
@@ -322,10 +306,6 @@ class Host:
     def _see_load(self, effect: Load) -> None:
         self.tell(Event.LOADING, offset=effect.offset, key=effect.key)
         self._schedule(self._plan.load_ms, None, effect)
-
-    def _see_resumed(self, effect: Resumed) -> None:  # noqa: ARG002 - that it came is all that counts
-        self.paused = False
-        self.tell(Event.RESUMED)
 
     def moved_keys(self) -> int | None:
         """How many keys have changed owners since this was asked last; None if nobody counts. O(keys)."""
@@ -374,7 +354,12 @@ class Host:
 
 
 _EIGHT_NONES: Final = (None,) * 8
-_FAILURES: Final = frozenset({ReleaseReason.ACK_TIMEOUT, ReleaseReason.EVICTED, ReleaseReason.SESSION_LOST})
+_ASKED_FOR: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
+_ENDINGS: Final[Mapping[ReleaseReason, Event]] = {
+    ReleaseReason.NACKED: Event.NACKED,
+    ReleaseReason.REJECTED: Event.REJECTED,
+    ReleaseReason.ACK_TIMEOUT: Event.TIMED_OUT,
+}
 _SETTLING: Final[Mapping[type[Effect], Event]] = {
     Settled: Event.SETTLED,
     Dropped: Event.DROPPED,

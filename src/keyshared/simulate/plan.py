@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from keyshared._checks import check_int, check_text
+from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_several, check_text, configuration
 from keyshared.config import DispatcherConfig
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.glob import KeyFilter
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import Weight
+from keyshared.placement.ranges import Weight
 from keyshared.ring import HashRing
 from keyshared.simulate.service import AnswerModel, PerMessage, ServiceTime, check_service
 
@@ -89,6 +89,7 @@ class ConsumerPlan:
     limit: int | None = None
     concurrency: int = 1
 
+    @configuration()
     def __post_init__(self) -> None:
         check_text("name", self.name)
         check_service("service", self.service)
@@ -260,6 +261,7 @@ class Plan:
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     count_moved_keys: bool = True
 
+    @configuration()
     def __post_init__(self) -> None:
         for name in ("consumers", "changes", "answers"):
             object.__setattr__(self, name, _as_tuple(name, getattr(self, name)))
@@ -270,39 +272,35 @@ class Plan:
         self._check_story()
 
     def _check_values(self) -> None:
-        if not isinstance(self.config, DispatcherConfig):
-            raise ConfigError("config", self.config, "be a DispatcherConfig")
+        check_kind("config", self.config, DispatcherConfig)
         if not callable(getattr(self.placement, "copy", None)) or not hasattr(self.placement, "ranges"):
-            raise ConfigError("placement", self.placement, "be a placement such as HashRing()")
-        if not isinstance(self.pace, Pace):
-            raise ConfigError("pace", self.pace, "be Pace.ARRIVALS or Pace.BACKLOG")
+            raise ArgumentError("placement", self.placement, "be a placement such as HashRing()")
+        check_enum("pace", self.pace, Pace)
         for name, least in (("archive_ms", 0), ("load_ms", 0), ("max_attempts", 1)):
             check_int(name, getattr(self, name), least)
         for name in ("start_ms", "until_ms"):
             if getattr(self, name) is not None:
                 check_int(name, getattr(self, name), 0)
-        if type(self.count_moved_keys) is not bool:
-            raise ConfigError("count_moved_keys", self.count_moved_keys, "be True or False")
+        check_bool("count_moved_keys", self.count_moved_keys)
 
     def _check_parts(self) -> None:
         for consumer in self.consumers:
-            if not isinstance(consumer, ConsumerPlan):
-                raise ConfigError("consumers", consumer, "hold instances of ConsumerPlan only")
+            check_kind("consumers", consumer, ConsumerPlan)
         for model in self.answers:
             if not callable(getattr(model, "answer", None)):
-                raise ConfigError("answers", model, "hold models such as Poisoned(keys), with a method answer")
+                raise ArgumentError("answers", model, "hold models such as Poisoned(keys), with a method answer")
         start = 0 if self.start_ms is None else self.start_ms
         for change in self.changes:
             _check_change(change)
             if change.at_ms < start:
-                raise ConfigError("changes", change, f"not come before the start, {start}")
+                raise ArgumentError("changes", change, f"not come before the start, {start}")
 
     def _check_story(self) -> None:
         """Follow everybody through the plan: whoever is in no state to do a thing must not be planned to do it."""
         state: dict[str, _Presence] = {}
         for consumer in self.consumers:
             if consumer.name in state:
-                raise ConfigError("consumers", consumer.name, "be named once")
+                raise ArgumentError("consumers", consumer.name, "be named once")
             state[consumer.name] = _Presence.UP
         for change in self.changes:
             if isinstance(change, Unblock):
@@ -311,7 +309,7 @@ class Plan:
             allowed, after = _STORY[type(change)]
             before = state.get(name, _Presence.ABSENT)
             if before not in allowed:
-                raise ConfigError("changes", change, f"come while {name!r} is {' or '.join(allowed)}")
+                raise ArgumentError("changes", change, f"come while {name!r} is {' or '.join(allowed)}")
             state[name] = before if after is None else after
 
 
@@ -336,19 +334,16 @@ _STORY: Final[dict[type, tuple[tuple[_Presence, ...], _Presence | None]]] = {
 
 
 def _as_tuple(name: str, values: Iterable[object]) -> tuple[object, ...]:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise ConfigError(name, values, "be a sequence")
-    return tuple(values)
+    return tuple(check_several(name, values, name))
 
 
 def _check_change(change: object) -> None:
     if not isinstance(change, Change):
-        raise ConfigError("changes", change, "hold changes such as Join or Crash only")
+        raise ArgumentError("changes", change, "hold changes such as Join or Crash only")
     check_int("at_ms", change.at_ms, 0)
     match change:
         case Join(_, consumer):
-            if not isinstance(consumer, ConsumerPlan):
-                raise ConfigError("consumer", consumer, "be a ConsumerPlan")
+            check_kind("consumer", consumer, ConsumerPlan)
         case Leave(_, _, drain_ms):
             if drain_ms is not None:
                 check_int("drain_ms", drain_ms, 0)

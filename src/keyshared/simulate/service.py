@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from xxhash import xxh64_intdigest
 
-from keyshared._checks import check_int
-from keyshared.errors import ConfigError
+from keyshared._checks import check_enum, check_int, check_number, check_several, configuration
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import required_key_bytes
 
 __all__ = [
@@ -95,7 +95,7 @@ def draw(samples: Sequence[_Sample], purpose: str, seed: int, offset: int, attem
         One of the samples.
 
     Raises:
-        ConfigError: There are no samples, or offset and attempt are no ints.
+        ArgumentError: There are no samples, or offset and attempt are no ints.
 
     Example:
         >>> [draw("abc", "letters", 7, offset, 1) for offset in range(6)]
@@ -104,11 +104,11 @@ def draw(samples: Sequence[_Sample], purpose: str, seed: int, offset: int, attem
     try:
         drawn = f"{purpose:s}:{offset:d}:{attempt:d}".encode()
     except ValueError:
-        raise ConfigError("offset and attempt", (offset, attempt), "be ints of at most 4,300 digits") from None
+        raise ArgumentError("offset and attempt", (offset, attempt), "be ints of at most 4,300 digits") from None
     try:
         return samples[xxh64_intdigest(drawn, seed) % len(samples)]
     except (ZeroDivisionError, KeyError):
-        raise ConfigError("samples", samples, "be a sequence of at least one value") from None
+        raise ArgumentError("samples", samples, "be a sequence of at least one value") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,7 @@ class Fixed:
 
     ms: int
 
+    @configuration()
     def __post_init__(self) -> None:
         _check_ms("ms", self.ms)
 
@@ -153,6 +154,7 @@ class PerMessage:
 
     default_ms: int | None = None
 
+    @configuration()
     def __post_init__(self) -> None:
         if self.default_ms is not None:
             _check_ms("default_ms", self.default_ms)
@@ -161,13 +163,13 @@ class PerMessage:
         """See `ServiceTime.duration_ms`.
 
         Raises:
-            ConfigError: Neither the message nor the default says anything.
+            ArgumentError: Neither the message nor the default says anything.
         """
         if own_ms is not None:
             return own_ms
         if self.default_ms is None:
             requirement = f"be given with every message, so with offset {offset} too, or default_ms must be"
-            raise ConfigError("service_ms", None, requirement)
+            raise ArgumentError("service_ms", None, requirement)
         return self.default_ms
 
 
@@ -191,6 +193,7 @@ class Sampled:
     samples: Sequence[int]
     seed: int = 0
 
+    @configuration()
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples", _checked_samples(self.samples))
         for sample in self.samples:
@@ -222,12 +225,10 @@ class Scaled:
     factor: int | float | Fraction
     _ratio: tuple[int, int] = field(init=False, repr=False, compare=False)
 
+    @configuration()
     def __post_init__(self) -> None:
         check_service("model", self.model)
-        if isinstance(self.factor, bool) or not isinstance(self.factor, int | float | Fraction):
-            raise ConfigError("factor", self.factor, "be an int, float or Fraction")
-        if not 0 <= self.factor < float("inf"):
-            raise ConfigError("factor", self.factor, "be at least 0 and finite")
+        check_number("factor", self.factor)
         object.__setattr__(self, "_ratio", self.factor.as_integer_ratio())
 
     def duration_ms(self, offset: int, attempt: int, own_ms: int | None) -> int:
@@ -258,14 +259,13 @@ class Poisoned:
     offsets: Collection[int] = ()
     reply: Answer = Answer.NACK
 
+    @configuration()
     def __post_init__(self) -> None:
-        if isinstance(self.keys, str | bytes):
-            raise ConfigError("keys", self.keys, "be a collection of keys, not one key")
+        check_several("keys", self.keys, "keys")
         object.__setattr__(self, "keys", frozenset(required_key_bytes(key) for key in self.keys))
         object.__setattr__(self, "offsets", frozenset(self.offsets))
         for offset in self.offsets:
-            if type(offset) is not int:
-                raise ConfigError("offsets", offset, "hold ints only")
+            check_int("offsets", offset)
         _check_reply(self.reply)
 
     def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:  # noqa: ARG002 - of the protocol
@@ -292,6 +292,7 @@ class FailFirst:
     attempts: int
     reply: Answer = Answer.NACK
 
+    @configuration()
     def __post_init__(self) -> None:
         check_int("attempts", self.attempts, 0)
         _check_reply(self.reply)
@@ -321,11 +322,11 @@ class SampledAnswers:
     samples: Sequence[Answer]
     seed: int = 0
 
+    @configuration()
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples", _checked_samples(self.samples))
         for sample in self.samples:
-            if not isinstance(sample, Answer):
-                raise ConfigError("samples", sample, "hold members of Answer only")
+            check_enum("samples", sample, Answer)
         _check_seed(self.seed)
 
     def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:  # noqa: ARG002 - of the protocol
@@ -336,18 +337,17 @@ class SampledAnswers:
 def check_service(parameter: str, model: object) -> None:
     """Refuse what is no `ServiceTime`."""
     if not callable(getattr(model, "duration_ms", None)) or isinstance(model, type):
-        raise ConfigError(parameter, model, "be a service time such as Fixed(5), with a method duration_ms")
+        raise ArgumentError(parameter, model, "be a service time such as Fixed(5), with a method duration_ms")
 
 
 def _checked_samples(samples: object) -> tuple[Any, ...]:
     if isinstance(samples, str | bytes) or not isinstance(samples, Sequence) or not samples:
-        raise ConfigError("samples", samples, "be a sequence of at least one sample")
+        raise ArgumentError("samples", samples, "be a sequence of at least one sample")
     return tuple(samples)
 
 
 def _check_reply(reply: object) -> None:
-    if not isinstance(reply, Answer) or reply is Answer.ACK:
-        raise ConfigError("reply", reply, "be Answer.NACK, REJECT or SILENT")
+    check_enum("reply", reply, Answer, Answer.NACK, Answer.REJECT, Answer.SILENT)
 
 
 def _check_ms(parameter: str, value: object) -> None:
@@ -355,5 +355,4 @@ def _check_ms(parameter: str, value: object) -> None:
 
 
 def _check_seed(seed: object) -> None:
-    if type(seed) is not int or not 0 <= seed < _SEEDS:
-        raise ConfigError("seed", seed, "be an int from 0 to 2**64 - 1")
+    check_int("seed", seed, 0, most=_SEEDS - 1)

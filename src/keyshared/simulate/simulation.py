@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from keyshared._checks import check_kind
 from keyshared.effects import BlockReason, Effect
-from keyshared.errors import ConfigError, shown
+from keyshared.errors import ArgumentError, shown
 from keyshared.hashing.named import key_bytes
 from keyshared.simulate.history import Event, Row
 from keyshared.simulate.host import Host, Worker
@@ -90,7 +90,7 @@ class Simulation:
         arrivals: Its messages, in offset order; read one ahead of the clock.
 
     Raises:
-        ConfigError: The plan is no `Plan`. While iterating: an arrival whose times can never work, a placement that
+        ArgumentError: The plan is no `Plan`. While iterating: an arrival whose times can never work, a placement that
             cannot take a weight or a name of the plan, or a message without the service time that `PerMessage` needs.
         MisuseError: While iterating: offsets that do not grow, a key that is none, or a message that no filter accepts
             with ``Unmatched.ERROR``.
@@ -119,8 +119,7 @@ class Simulation:
     """
 
     def __init__(self, plan: Plan, arrivals: Iterable[Arrival]) -> None:
-        if not isinstance(plan, Plan):
-            raise ConfigError("plan", plan, "be a Plan")
+        check_kind("plan", plan, Plan)
         self._plan = plan
         self._host = Host(plan)
         self._paced = plan.pace is Pace.ARRIVALS
@@ -140,8 +139,8 @@ class Simulation:
     def state(self) -> SimulationState:
         """How things stand now. O(outstanding messages)."""
         dispatcher = self._host.dispatcher
-        messages = cast("list[list[int]]", dispatcher.snapshot()["messages"])
-        waits = [blocking for offset, *_ in messages if (blocking := dispatcher.why_blocked(offset)) is not None]
+        messages = list(dispatcher.outstanding())
+        waits = [message.blocking for message in messages if message.blocking is not None]
         return SimulationState(
             stop=self._stop,
             at_ms=self._host.now,
@@ -185,9 +184,9 @@ class Simulation:
         check_kind("arrival", arrival, Arrival)
         _, _, at_ms, service_ms = arrival
         if type(at_ms) is not int or at_ms < 0:
-            raise ConfigError("at_ms", at_ms, f"be an int of at least 0 in {shown(arrival)}")
+            raise ArgumentError("at_ms", at_ms, f"be an int of at least 0 in {shown(arrival)}")
         if service_ms is not None and (type(service_ms) is not int or service_ms < 0):
-            raise ConfigError("service_ms", service_ms, f"be an int of at least 0, or None, in {shown(arrival)}")
+            raise ArgumentError("service_ms", service_ms, f"be an int of at least 0, or None, in {shown(arrival)}")
         if not self._paced:
             self._arrival_ms = self._host.now
         elif at_ms > self._arrival_ms:
@@ -349,7 +348,7 @@ def summarize(
         The figures, and how it ended.
 
     Raises:
-        ConfigError: See `Simulation` and `Tally`.
+        ArgumentError: See `Simulation` and `Tally`.
         MisuseError: See `Simulation`.
 
     Example:

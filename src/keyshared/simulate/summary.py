@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from keyshared._checks import check_int, check_kind
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.simulate.history import Event, Row
 
 __all__ = ["BacklogPoint", "ConsumerSummary", "MovedKeys", "Summary", "Tally", "WaitHistogram", "Waits"]
@@ -67,8 +67,7 @@ class WaitHistogram:
             value: At least 0.
         """
         bucket = value
-        if type(value) is not int or value < 0:
-            raise ConfigError("value", value, "be an int of at least 0")
+        check_int("value", value, 0)
         if value > _EXACT:
             bucket |= (1 << value.bit_length() - _SUB_BUCKET_BITS - 1) - 1
         self._counts[bucket] = self._counts.get(bucket, 0) + 1
@@ -286,7 +285,7 @@ class Tally:
         hottest: How many of the keys with most messages are wanted.
 
     Raises:
-        ConfigError: One of them is no int of at least 1 (``hottest``: 0).
+        ArgumentError: One of them is no int of at least 1 (``hottest``: 0).
 
     Complexity:
         O(1) for each row; memory O(keys + consumers + points).
@@ -319,7 +318,7 @@ class Tally:
             row: Must follow the one taken last.
         """
         if len(row) != _ROW_WIDTH:
-            raise ConfigError("row", row, "be a Row")
+            raise ArgumentError("row", row, "be a Row")
         _, at_ms, event, offset, key, _, _, _, _, _, _, _ = row
         if self._start_ms is None:
             self._start_ms = at_ms

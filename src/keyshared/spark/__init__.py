@@ -34,7 +34,6 @@ from keyshared.spark.columns.owners import owner, with_owner
 from keyshared.spark.columns.slots import bucket_hash, slot, with_slot
 from keyshared.spark.keystats.counting import histogram_of, histogram_partition
 from keyshared.spark.keystats.histogram import KeyHistogram, balanced_boundaries, collect_histogram, key_histogram
-from keyshared.spark.logs.airports import load_airport_flights
 from keyshared.spark.logs.source import as_log, load_flights, load_log
 from keyshared.spark.replays.comparison import what_if_partition
 from keyshared.spark.replays.partition import replay_partition
@@ -86,7 +85,6 @@ __all__ = [
     "histogram_of",
     "histogram_partition",
     "key_histogram",
-    "load_airport_flights",
     "load_flights",
     "load_log",
     "local_session",

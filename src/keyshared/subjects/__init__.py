@@ -1,15 +1,6 @@
 """Names of topics, groups and schema subjects on several clusters, and schemas that keep their ids."""
 
-from keyshared.subjects.names import (
-    SUBJECT_SUFFIXES,
-    Collision,
-    NameIssue,
-    NamePattern,
-    NameProblem,
-    NameTranslation,
-    ParsedName,
-    ResolvedNames,
-)
+from keyshared.subjects.names import SUBJECT_SUFFIXES, NameIssue, NamePattern, NameProblem, ParsedName
 from keyshared.subjects.registry import (
     DEFAULT_COMPATIBILITY,
     Compatibility,
@@ -30,6 +21,7 @@ from keyshared.subjects.schemas import (
     SetCompatibility,
     SoftDelete,
 )
+from keyshared.subjects.translation import Collision, NameTranslation, ResolvedNames
 
 __all__ = [
     "DEFAULT_COMPATIBILITY",

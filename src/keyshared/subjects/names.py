@@ -21,18 +21,15 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final, TypeVar
 
-from keyshared._checks import check_mapping, check_text
-from keyshared.errors import ConfigError, shown
+from keyshared._checks import check_kind, check_mapping, check_several, check_text
+from keyshared.errors import ArgumentError, shown
 
 __all__ = [
     "SUBJECT_SUFFIXES",
-    "Collision",
     "NameIssue",
     "NamePattern",
     "NameProblem",
-    "NameTranslation",
     "ParsedName",
-    "ResolvedNames",
 ]
 
 SUBJECT_SUFFIXES: Final = ("-key", "-value")  # TopicNameStrategy, the default of Confluent's serializers
@@ -106,8 +103,8 @@ class NamePattern:
         suffixes: What follows the pattern, exactly one of them; none for topics and groups. See `for_subjects`.
 
     Raises:
-        ConfigError: No field, a field twice, a stray brace, ``known`` or ``plain`` names no field of the pattern or the
-            same one, or a value is not a text that is not empty.
+        ArgumentError: No field, a field twice, a stray brace, ``known`` or ``plain`` names no field of the pattern or
+            the same one, or a value is no non-empty str.
 
     Source:
         Axual, "Schema Distribution model" and the pattern syntax of its configuration; differs: a name with several
@@ -138,22 +135,23 @@ class NamePattern:
         self._literals: tuple[str, ...] = tuple(pieces[::2])
         self._fields: tuple[str, ...] = tuple(pieces[1::2])
         if not self._fields or len(set(self._fields)) < len(self._fields):
-            raise ConfigError("text", text, "have at least one {field}, and none twice")
+            raise ArgumentError("text", text, "have at least one {field}, and none twice")
         if any(brace in literal for literal in self._literals for brace in "{}"):
-            raise ConfigError("text", text, "have braces only around names of fields, such as {topic}")
+            raise ArgumentError("text", text, "have braces only around names of fields, such as {topic}")
         self._separators = tuple(dict.fromkeys(filter(None, self._literals[1:-1])))
         self._known = {
-            field: _checked_values(f"known[{shown(field)}]", values) for field, values in _given("known", known).items()
+            field: _checked_values(f"known[{shown(field)}]", values)
+            for field, values in given_mapping("known", known).items()
         }
         self._check_fields("known", self._known)
         unbound = tuple(field for field in self._fields if field not in self._known)
         if plain is None:
             plain = unbound[:-1]
         else:
-            plain = _checked_names("plain", plain)
+            plain = checked_names("plain", plain)
             self._check_fields("plain", plain)
             if not set(plain).issubset(unbound):
-                raise ConfigError("plain", plain, "not name a field that is known")
+                raise ArgumentError("plain", plain, "not name a field that is known")
         self._plain = frozenset(plain)
         self._suffixes = _checked_suffixes(suffixes)
 
@@ -176,11 +174,8 @@ class NamePattern:
             plain: As for the class.
             suffixes: As for the class.
 
-        Returns:
-            The pattern.
-
         Raises:
-            ConfigError: It is no such text, or as for the class.
+            ArgumentError: It is no such text, or as for the class.
 
         Source:
             Axual, "Schema Distribution model".
@@ -193,7 +188,7 @@ class NamePattern:
         flat = _BRACKETS.sub(lambda group: group[1].replace("|", separator), check_text("text", text))
         braced = separator.join(f"{{{field}}}" for field in flat.split(separator))
         if _FIELD.sub("", braced) != separator * (braced.count("{") - 1):
-            raise ConfigError("text", text, f"be names of fields such as [tenant|environment]{separator}topic")
+            raise ArgumentError("text", text, f"be names of fields such as [tenant|environment]{separator}topic")
         return cls(braced, known=known, plain=plain, suffixes=suffixes)
 
     @property
@@ -212,16 +207,13 @@ class NamePattern:
         return self._suffixes
 
     def for_subjects(self, suffixes: Sequence[str] = SUBJECT_SUFFIXES) -> "NamePattern":
-        """Give the pattern of the schema subjects that belong to topics of this pattern.
+        """Return the pattern of the schema subjects that belong to topics of this pattern.
 
         Args:
             suffixes: What a subject has behind the name of its topic.
 
-        Returns:
-            The same pattern with those suffixes.
-
         Raises:
-            ConfigError: A suffix is not a text.
+            ArgumentError: A suffix is not a text.
 
         Example:
             >>> NamePattern("{topic}").for_subjects().parse("orders-key")
@@ -230,10 +222,7 @@ class NamePattern:
         return NamePattern(self._text, known=self._known, plain=self._plain, suffixes=suffixes)
 
     def constant(self, field: str) -> str | None:
-        """Give the one value that a field can have.
-
-        Args:
-            field: Name of the field.
+        """Return the one value that a field can have.
 
         Returns:
             The value, or None if there is no such field or it may have others.
@@ -242,10 +231,7 @@ class NamePattern:
         return values[0] if len(values) == 1 else None
 
     def values(self, field: str) -> tuple[str, ...]:
-        """Give the values of a known field.
-
-        Args:
-            field: Name of the field.
+        """Return the values of a known field.
 
         Returns:
             Its values; none if it is not known.
@@ -253,15 +239,7 @@ class NamePattern:
         return self._known.get(field, ())
 
     def allows(self, field: str, value: str) -> bool:
-        """Tell whether a field may have a value.
-
-        Args:
-            field: A field of the pattern.
-            value: The value.
-
-        Returns:
-            Whether it may.
-        """
+        """Return whether a field may have a value."""
         if field in self._known:
             return value in self._known[field]
         return bool(value) and not (field in self._plain and self._has_separator(value))
@@ -276,7 +254,7 @@ class NamePattern:
             Its only reading, or a `NameProblem` with `NameIssue.NO_MATCH` or `NameIssue.AMBIGUOUS`.
 
         Raises:
-            ConfigError: It is not a text that is not empty.
+            ArgumentError: It is no non-empty str.
 
         Complexity:
             O(s f n), s suffixes, f fields with their known values, n characters.
@@ -297,8 +275,8 @@ class NamePattern:
             The name. Reading it gives the same values, or `NameIssue.AMBIGUOUS` if it has other readings as well.
 
         Raises:
-            ConfigError: A field is missing or is none of the pattern's, has a value that it may not have, or the suffix
-                is none of the pattern's.
+            ArgumentError: A field is missing or is none of the pattern's, has a value that it may not have, or the
+                suffix is none of the pattern's.
 
         Complexity:
             O(n), n characters.
@@ -309,12 +287,12 @@ class NamePattern:
         """
         self._check_fields("values", check_mapping("values", values))
         if suffix not in self._suffixes:
-            raise ConfigError("suffix", suffix, f"be one of {self._suffixes}")
+            raise ArgumentError("suffix", suffix, f"be one of {self._suffixes}")
         parts = [self._literals[0]]
         for field, literal in zip(self._fields, self._literals[1:], strict=True):
             value = values.get(field, self.constant(field))
             if type(value) is not str or not self.allows(field, value):
-                raise ConfigError(f"values[{field!r}]", value, self._requirement(field))
+                raise ArgumentError(f"values[{field!r}]", value, self._requirement(field))
             parts += value, literal
         return "".join((*parts, suffix))
 
@@ -336,13 +314,13 @@ class NamePattern:
     def _check_fields(self, parameter: str, named: Iterable[str]) -> None:
         for field in named:
             if field not in self._fields:
-                raise ConfigError(parameter, field, f"be a field of {self._text!r}")
+                raise ArgumentError(parameter, field, f"be a field of {self._text!r}")
 
     def _requirement(self, field: str) -> str:
         if field in self._known:
             return f"be one of {self._known[field]}"
         without = f" without any of {self._separators}" if field in self._plain else ""
-        return f"be a text that is not empty{without}"
+        return f"be a non-empty str{without}"
 
     def _has_separator(self, value: str) -> bool:
         return any(separator in value for separator in self._separators)
@@ -377,7 +355,7 @@ class NamePattern:
             choices.append((start, self._choices(body, index, start, stops[index], ends)))
 
     def _plain_ends(self, body: str) -> list[int]:
-        """For each place the end of the longest value from there that has no separator."""
+        """Return for each place the end of the longest value from there that has no separator."""
         ends = [len(body)] * (len(body) + 1)
         for start in range(len(body) - 1, -1, -1):
             # it stops one character before its first separator is complete
@@ -386,7 +364,7 @@ class NamePattern:
         return ends
 
     def _good_stops(self, body: str, ends: list[int]) -> list[list[int]]:
-        """For each field and place the next place where a value may end so that all that follows can be read.
+        """Return for each field and place the next place where a value may end so that the rest can be read.
 
         Written from the end of the name: a search from its start would try the same rests again and again.
         """
@@ -404,7 +382,7 @@ class NamePattern:
         return found[::-1]
 
     def _choices(self, body: str, index: int, start: int, stops: list[int], ends: list[int]) -> Iterator[int]:
-        """Give the places where the value of a field that starts here may end, among the good ones."""
+        """Return the places where the value of a field that starts here may end, among the good ones."""
         field = self._fields[index]
         if field in self._known:
             yield from (stop for stop in self._known_stops(body, field, start) if stops[stop] == stop)
@@ -419,211 +397,24 @@ class NamePattern:
         return (start + len(value) for value in self._known[field] if body.startswith(value, start))
 
 
-@dataclass(frozen=True, slots=True)
-class Collision:
-    """Several names of one cluster that would be one name on the other.
-
-    Attributes:
-        translated: That name.
-        names: Who would have it, in the order in which they were given.
-    """
-
-    translated: str
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedNames:
-    """What becomes of a set of names.
-
-    Attributes:
-        translated: Pairs of a name and its translation; each translation once.
-        collisions: Names that must not be translated, because others would have the same translation.
-        problems: Names that cannot be.
-    """
-
-    translated: tuple[tuple[str, str], ...]
-    collisions: tuple[Collision, ...]
-    problems: tuple[NameProblem, ...]
-
-
-class NameTranslation:
-    """From the names of one cluster to those of another: of topics, of groups, or of subjects.
-
-    A field that only the source has is dropped. One that only the target has needs a value: the target's constant, or a
-    default.
-
-    Args:
-        source: Reads the names.
-        target: Writes them.
-        defaults: Values of fields that only the target has.
-
-    Raises:
-        ConfigError: A field is added without a default, a default is for a field that is not added or is not allowed
-            there, source and target know a field but no value of both, or a suffix of the source is none of the target.
-
-    Source:
-        Axual, "Schema Distribution model"; differs: collisions and ambiguous names are reported, never distributed.
-
-    Example:
-        >>> here = NamePattern.from_brackets("[tenant|instance|environment]-topic", known={"instance": "eu"})
-        >>> there = NamePattern.from_brackets("[tenant|environment]-topic")
-        >>> NameTranslation(here.for_subjects(), there.for_subjects()).translate("acme-eu-prod-orders-value")
-        'acme-prod-orders-value'
-    """
-
-    __slots__ = ("_defaults", "_source", "_target")
-
-    def __init__(self, source: NamePattern, target: NamePattern, *, defaults: Mapping[str, str] | None = None) -> None:
-        for parameter, pattern in (("source", source), ("target", target)):
-            if not isinstance(pattern, NamePattern):
-                raise ConfigError(parameter, pattern, "be a NamePattern")
-        self._source = source
-        self._target = target
-        self._defaults = self._checked_defaults(dict(_given("defaults", defaults)))
-        for field in set(source.fields) & set(target.fields):
-            here, there = set(source.values(field)), set(target.values(field))
-            if here and there and not here & there:
-                raise ConfigError(f"target.known[{field!r}]", sorted(there), f"share a value with {sorted(here)}")
-        if not set(source.suffixes).issubset(target.suffixes):
-            raise ConfigError("target.suffixes", target.suffixes, f"have those of the source, {source.suffixes}")
-
-    @property
-    def source(self) -> NamePattern:
-        """Reads the names."""
-        return self._source
-
-    @property
-    def target(self) -> NamePattern:
-        """Writes them."""
-        return self._target
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """Fields that only the source has, in its order."""
-        return tuple(field for field in self._source.fields if field not in self._target.fields)
-
-    @property
-    def is_injective(self) -> bool:
-        """Whether two names can never have one translation: every field that is dropped has one value only."""
-        return all(self._source.constant(field) is not None for field in self.dropped)
-
-    def translate(self, name: str) -> str | NameProblem:
-        """Translate one name.
-
-        Args:
-            name: As it stands on the source.
-
-        Returns:
-            The name on the target, which the target reads in one way only; or why there is none.
-
-        Raises:
-            ConfigError: It is not a text that is not empty.
-
-        Complexity:
-            That of reading it twice; see `NamePattern.parse`.
-        """
-        parsed = self._source.parse(name)
-        if isinstance(parsed, NameProblem):
-            return parsed
-        values = {field: value for field, value in parsed.fields if field in self._target.fields} | self._defaults
-        for field, value in values.items():
-            if not self._target.allows(field, value):
-                return NameProblem(name, NameIssue.NOT_ALLOWED, field=field)
-        translated = self._target.format(values, parsed.suffix)
-        # What nobody there can read back is no name: it might be another topic's as well.
-        read_back = self._target.parse(translated)
-        if isinstance(read_back, NameProblem):
-            return NameProblem(name, NameIssue.AMBIGUOUS_THERE, read_back.readings)
-        return translated
-
-    def resolve(self, names: Iterable[str]) -> ResolvedNames:
-        """Translate a set of names, and find those that would become one.
-
-        Args:
-            names: All that are known. A name that is given twice counts once.
-
-        Returns:
-            What becomes of each, in the given order.
-
-        Raises:
-            ConfigError: One is not a text that is not empty.
-
-        Complexity:
-            That of `translate`, for each name.
-
-        Example:
-            >>> drop = NameTranslation(NamePattern("{instance}-{topic}"), NamePattern("{topic}"))
-            >>> drop.resolve(["eu-orders", "us-orders", "eu-bills"]).collisions
-            (Collision(translated='orders', names=('eu-orders', 'us-orders')),)
-        """
-        problems: list[NameProblem] = []
-        sources: dict[str, list[str]] = {}
-        for name in dict.fromkeys(_checked_names("names", names)):
-            translated = self.translate(name)
-            if isinstance(translated, NameProblem):
-                problems.append(translated)
-            else:
-                sources.setdefault(translated, []).append(name)
-        return ResolvedNames(
-            tuple((names[0], translated) for translated, names in sources.items() if len(names) == 1),
-            tuple(Collision(translated, tuple(names)) for translated, names in sources.items() if len(names) > 1),
-            tuple(problems),
-        )
-
-    def inverse(self, *, defaults: Mapping[str, str] | None = None) -> "NameTranslation":
-        """Give the way back.
-
-        Args:
-            defaults: Values of the fields that were dropped on the way there, as far as the source has no constant.
-
-        Returns:
-            The translation from target to source. If this one `is_injective`, it takes every translation back to the
-            name it was made of.
-
-        Raises:
-            ConfigError: A value is missing, or as for the class.
-        """
-        return NameTranslation(self._target, self._source, defaults=defaults)
-
-    def __repr__(self) -> str:
-        return f"NameTranslation({self._source!r}, {self._target!r}, defaults={self._defaults})"
-
-    def _checked_defaults(self, defaults: dict[str, str]) -> dict[str, str]:
-        added = [field for field in self._target.fields if field not in self._source.fields]
-        for field in defaults:
-            if field not in added:
-                raise ConfigError("defaults", field, f"be a field that only the target has; these are {added}")
-        filled = {field: defaults.get(field, self._target.constant(field)) for field in added}
-        for field, value in filled.items():
-            if type(value) is not str or not self._target.allows(field, value):
-                raise ConfigError(
-                    f"defaults[{field!r}]", value, "be a value that the target allows: the source has none"
-                )
-        return {field: value for field, value in filled.items() if value is not None}
-
-
-def _given(parameter: str, values: Mapping[str, _T] | None) -> Mapping[str, _T]:
+def given_mapping(parameter: str, values: Mapping[str, _T] | None) -> Mapping[str, _T]:
+    """Check a mapping that may be left out."""
     return {} if values is None else check_mapping(parameter, values)
 
 
-def _checked_names(parameter: str, values: object) -> list[str]:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise ConfigError(parameter, values, "be several texts, such as a list")
-    return [check_text(parameter, value) for value in values]
+def checked_names(parameter: str, values: object) -> list[str]:
+    """Check several texts, of which none is empty."""
+    return [check_text(parameter, value) for value in check_several(parameter, values, "str")]
 
 
 def _checked_values(parameter: str, values: object) -> tuple[str, ...]:
-    checked = _checked_names(parameter, [values] if type(values) is str else values)
+    checked = checked_names(parameter, [values] if type(values) is str else values)
     if not checked:
-        raise ConfigError(parameter, values, "have at least one value")
+        raise ArgumentError(parameter, values, "have at least one value")
     return tuple(dict.fromkeys(checked))
 
 
 def _checked_suffixes(suffixes: object) -> tuple[str, ...]:
-    if isinstance(suffixes, str | bytes) or not isinstance(suffixes, Iterable):
-        raise ConfigError("suffixes", suffixes, "be several texts, such as ('-key', '-value')")
-    checked = tuple(dict.fromkeys(suffixes))
-    if any(type(suffix) is not str for suffix in checked):
-        raise ConfigError("suffixes", suffixes, "hold texts only")
+    given = check_several("suffixes", suffixes, "str")
+    checked = tuple(dict.fromkeys(check_kind("suffixes", suffix, str) for suffix in given))
     return checked or _NO_SUFFIX

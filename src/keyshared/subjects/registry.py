@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias, TypeVar
 
-from keyshared._checks import check_int, check_text
-from keyshared.errors import ConfigError
+from keyshared._checks import check_bool, check_int, check_mapping, check_several, check_text, checked_kinds
+from keyshared.errors import ArgumentError
 
 __all__ = ["DEFAULT_COMPATIBILITY", "Compatibility", "Mode", "Reference", "Registration", "RegistryView"]
 
@@ -43,7 +43,7 @@ DEFAULT_COMPATIBILITY: Final = Compatibility.BACKWARD  # Confluent, Karapace, Re
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reference:
-    """A schema uses another one.
+    """The use of one schema by another.
 
     Attributes:
         name: What it is called in the schema.
@@ -51,7 +51,7 @@ class Reference:
         version: As which version.
 
     Raises:
-        ConfigError: A name is empty, or the version is not an int of at least 1.
+        ArgumentError: A name is empty, or the version is not an int of at least 1.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Registration:
         deleted: It is deleted softly: not listed any more, but old messages can still be read with its id.
 
     Raises:
-        ConfigError: A value is of another type, empty, or below 1.
+        ArgumentError: A value is of another type, empty, or below 1.
     """
 
     subject: str
@@ -101,8 +101,7 @@ class Registration:
         check_int("version", self.version, 1)
         check_int("id", self.id, 1)
         object.__setattr__(self, "references", _instances("references", self.references, Reference))
-        if type(self.deleted) is not bool:
-            raise ConfigError("deleted", self.deleted, "be True or False")
+        check_bool("deleted", self.deleted)
 
     @property
     def slot(self) -> tuple[str, int]:
@@ -125,14 +124,14 @@ class RegistryView:
         modes: Modes that were set, by subject; under None the registry's own.
 
     Raises:
-        ConfigError: One version of a subject or one id is there with two meanings (then the view was not taken at one
+        ArgumentError: One version of a subject or one id is there with two meanings (then the view was not taken at one
             moment), or a value is of another type.
 
     Example:
         >>> RegistryView([Registration("orders-value", 1, 7, "int"), Registration("bills-value", 1, 7, "long")])
         Traceback (most recent call last):
         ...
-        keyshared.errors.ConfigError: id is 7; it must stand for one schema in one view
+        keyshared.errors.ArgumentError: id is 7; it must stand for one schema in one view
     """
 
     registrations: Sequence[Registration] = ()
@@ -147,10 +146,10 @@ class RegistryView:
         contents: dict[int, object] = {}
         for one in self.registrations:
             if one.slot in slots:
-                raise ConfigError("version", one.slot, "be registered once in one view")
+                raise ArgumentError("version", one.slot, "be registered once in one view")
             slots.add(one.slot)
             if contents.setdefault(one.id, one.content) != one.content:
-                raise ConfigError("id", one.id, "stand for one schema in one view")
+                raise ArgumentError("id", one.id, "stand for one schema in one view")
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -159,7 +158,7 @@ class RegistryView:
         return tuple(subject for subject in dict.fromkeys(named) if subject is not None)
 
     def mode(self, subject: str) -> Mode:
-        """Give the mode that counts for a subject.
+        """Return the mode that counts for a subject.
 
         Args:
             subject: The subject; it need not exist.
@@ -171,21 +170,14 @@ class RegistryView:
 
 
 def _instances(parameter: str, values: Iterable[_T], kind: type[_T]) -> tuple[_T, ...]:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise ConfigError(parameter, values, "be a sequence")
-    checked = tuple(values)
-    for value in checked:
-        if not isinstance(value, kind):
-            raise ConfigError(parameter, value, f"hold instances of {kind.__name__} only")
-    return checked
+    return tuple(checked_kinds(parameter, check_several(parameter, values, parameter), kind))
 
 
 def _settings(
     parameter: str, values: Mapping[str | None, _Setting], kind: type[_Setting]
 ) -> dict[str | None, _Setting]:
     """Copy settings by subject; what a registry's API says, such as "FULL", is taken for the member."""
-    if not isinstance(values, Mapping):
-        raise ConfigError(parameter, values, "be a mapping")
+    check_mapping(parameter, values)
     checked: dict[str | None, _Setting] = {}
     for subject, value in values.items():
         if subject is not None:
@@ -193,5 +185,5 @@ def _settings(
         try:
             checked[subject] = kind(value)
         except ValueError:
-            raise ConfigError(f"{parameter}[{subject!r}]", value, f"be one of {[str(one) for one in kind]}") from None
+            raise ArgumentError(f"{parameter}[{subject!r}]", value, f"be one of {[str(one) for one in kind]}") from None
     return checked

@@ -5,7 +5,7 @@ to another cluster can be read there only if the id stands for the same schema t
 only, the primary, where schemas are registered; there is no tree and there are no copy flags.
 
 `SchemaDistribution.propose` compares a view of the primary's registry with a view of another one and gives the calls to
-make there. It never proposes a call that would put a schema in the place of another one: what is in the way is told.
+make there. It never proposes a call that would put a schema in the place of another one: it reports what is in the way.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,9 +14,9 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias, TypeVar
 
-from keyshared._checks import check_mapping, check_text
-from keyshared.errors import ConfigError, shown
-from keyshared.subjects.names import Collision, NamePattern, NameProblem, NameTranslation
+from keyshared._checks import check_kind, check_mapping, check_text
+from keyshared.errors import ArgumentError, shown
+from keyshared.subjects.names import NamePattern, NameProblem
 from keyshared.subjects.registry import (
     DEFAULT_COMPATIBILITY,
     Compatibility,
@@ -25,6 +25,7 @@ from keyshared.subjects.registry import (
     Registration,
     RegistryView,
 )
+from keyshared.subjects.translation import Collision, NameTranslation
 
 __all__ = [
     "Clash",
@@ -49,7 +50,7 @@ class Register:
     """Register a schema under exactly this subject, version and id.
 
     Attributes:
-        registration: What is to be there; ``deleted`` is False, a `SoftDelete` follows if it is to be.
+        registration: What is to be there. ``deleted`` is False; a `SoftDelete` follows if it is to be deleted.
     """
 
     registration: Registration
@@ -94,7 +95,7 @@ class ClashReason(StrEnum):
     OTHER_ID = "other id"
     """The schema is there, and only under other ids: a registry gives one schema one id."""
     OTHER_VERSION = "other version"
-    """The subject has the schema already, as a version that the primary does not have: a registry makes no second."""
+    """The subject has the schema already, as a version that stays: a registry makes no second."""
     REFERENCE_MISSING = "reference missing"
     """A schema that it uses is not there, and no step brings it."""
     REFERENCE_DELETED = "reference deleted"
@@ -189,7 +190,7 @@ class SchemaDistribution:
         defaults: By cluster, values of fields that only its pattern has.
 
     Raises:
-        ConfigError: The primary has no pattern, defaults are for no target, or a translation can never work; see
+        ArgumentError: The primary has no pattern, defaults are for no target, or a translation can never work; see
             `NameTranslation`.
 
     Source:
@@ -218,12 +219,12 @@ class SchemaDistribution:
     ) -> None:
         check_mapping("subjects", subjects)
         if check_text("primary", primary) not in subjects:
-            raise ConfigError("primary", primary, f"be one of the clusters, {shown(tuple(subjects))}")
+            raise ArgumentError("primary", primary, f"be one of the clusters, {shown(tuple(subjects))}")
         others = [cluster for cluster in subjects if cluster != primary]
         given = {} if defaults is None else check_mapping("defaults", defaults)
         for cluster in given:
             if cluster not in others:
-                raise ConfigError("defaults", cluster, f"be for one of the targets, {shown(tuple(others))}")
+                raise ArgumentError("defaults", cluster, f"be for one of the targets, {shown(tuple(others))}")
         self._primary = primary
         self._translations = {
             cluster: NameTranslation(subjects[primary], subjects[cluster], defaults=given.get(cluster))
@@ -239,27 +240,24 @@ class SchemaDistribution:
         """List the clusters that a cluster distributes schemas to.
 
         Args:
-            cluster: Who asks.
+            cluster: The cluster.
 
         Returns:
-            All others for the primary; nobody for anyone else.
+            All others for the primary; none for any other cluster.
         """
         return tuple(self._translations) if cluster == self._primary else ()
 
     def translation(self, target: str) -> NameTranslation:
-        """Give the translation of subjects from the primary to a target.
+        """Return the translation of subjects from the primary to a target.
 
         Args:
             target: One of `targets` of the primary.
 
-        Returns:
-            The translation.
-
         Raises:
-            ConfigError: It is no target.
+            ArgumentError: It is no target.
         """
         if target not in self._translations:
-            raise ConfigError("target", target, f"be one of {tuple(self._translations)}")
+            raise ArgumentError("target", target, f"be one of {tuple(self._translations)}")
         return self._translations[target]
 
     def propose(self, target: str, here: RegistryView, there: RegistryView) -> SchemaProposal:
@@ -274,15 +272,14 @@ class SchemaDistribution:
             What to do there. When its steps are made and nothing else changes, the next proposal has none.
 
         Raises:
-            ConfigError: It is no target, something is no view, or schemas of the primary use each other in a circle.
+            ArgumentError: It is no target, something is no view, or schemas of the primary use each other in a circle.
 
         Complexity:
             O(n + r), n registrations of both sides, r references, besides the translation of the subjects; a schema
             that was registered k times in one subject, deleted in between, adds O(k**2).
         """
         for parameter, view in (("here", here), ("there", there)):
-            if not isinstance(view, RegistryView):
-                raise ConfigError(parameter, view, "be a RegistryView")
+            check_kind(parameter, view, RegistryView)
         return _Comparison(self.translation(target), here, there).result()
 
 
@@ -347,13 +344,13 @@ class _Comparison:
         try:
             return list(order.static_order())
         except CycleError as error:
-            raise ConfigError("references", error.args[1], "not form a circle") from error
+            raise ArgumentError("references", error.args[1], "not form a circle") from error
 
     def _in_order(self) -> list[RegistryStep]:
         """Order the steps like the history that they repeat.
 
         A registry takes nothing that uses what is not there, deletes nothing that is used, and takes a schema a second
-        time in one subject only when the version that had it is deleted.
+        time in one subject only when the version that had it is deleted. So what is deleted comes and goes first.
         """
         order: TopologicalSorter[tuple[_Slot, bool]] = TopologicalSorter()
         steps = {(slot, False): step for slot, step in self.registers.items()}
@@ -366,15 +363,19 @@ class _Comparison:
                 users = self.users.get(slot, ())
                 before = [(slot, False), *((user, kind) for user in users for kind in (False, True))]
             else:
-                again = [(one.subject, v) for v in self.here_versions[one.subject, one.id] if v < one.version]
                 before = [(used.slot, False) for used in one.references]
-                before += [(other, kind) for other in again for kind in (False, True)]
+                before += [(other, kind) for other in self._sooner(one) for kind in (False, True)]
             order.add((slot, is_delete), *(key for key in before if key in steps))
         try:
             return [steps[key] for key in order.static_order()]
         except CycleError:
             # Only a registry that deletes what is used comes to this; so it takes the plain order.
             return list(steps.values())
+
+    def _sooner(self, one: Registration) -> list[_Slot]:
+        """Versions of the same schema in the same subject that have to come, and go if they are deleted, before one."""
+        alike = (self.here_slots[one.subject, version] for version in self.here_versions[one.subject, one.id])
+        return [other.slot for other in alike if (not other.deleted, other.version) < (not one.deleted, one.version)]
 
     def _compare(self, one: Registration) -> None:
         wanted = self._wanted(one)
@@ -421,13 +422,12 @@ class _Comparison:
             self._compare_deleted(self.here_slots[slot])
 
     def _hold_registers(self, used_first: list[_Slot]) -> bool:
-        """Hold what comes after a delete that is held, and what uses that; tell whether there was anything."""
+        """Hold what comes after a delete that is held, and what uses that; return whether there was anything."""
         held: set[_Slot] = set()
         for slot in used_first:
             if slot in self.registers:
                 one = self.here_slots[slot]
-                again = [(one.subject, v) for v in self.here_versions[one.subject, one.id] if v < one.version]
-                blocks = [other for other in again if other in self.held_deletes or other in held]
+                blocks = [other for other in self._sooner(one) if other in self.held_deletes or other in held]
                 blocks += [used.slot for used in one.references if used.slot in held]
                 if blocks:
                     self.held.append(HeldStep(self.registers.pop(slot), behind=self.here_slots[blocks[0]]))
@@ -483,8 +483,10 @@ def _clashes(run: _Comparison, one: Registration, wanted: Registration) -> list[
     # A primary that has the schema under several ids itself, as imports can leave it, hands on all of them.
     if alike and not {there.id for there in alike}.intersection(run.here_ids[one.content]):
         clashes.append(Clash(ClashReason.OTHER_ID, alike))
-    # Versions that the primary has as well are no clash: they are deleted by then, or it has the schema twice too.
-    mine = {(wanted.subject, version) for version in run.here_versions[one.subject, one.id]}
+    # Versions that the primary has as well are no clash: they are deleted by then, or it has the schema twice too. But
+    # what is deleted at the primary beside a live version could come only if that one went away for a while.
+    alike_here = [run.here_slots[one.subject, version] for version in run.here_versions[one.subject, one.id]]
+    mine = {(wanted.subject, other.version) for other in alike_here if other.deleted or not one.deleted}
     same = [there for there in alike if there.id == wanted.id and there.subject == wanted.subject]
     versions = tuple(there for there in same if not there.deleted and there.slot not in mine)
     if versions:

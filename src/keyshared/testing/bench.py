@@ -36,10 +36,10 @@ from keyshared.testing.judges.checker import Checker
 from keyshared.testing.steps import (
     Ack,
     AckLate,
+    Connect,
+    Disconnect,
     Fail,
     Flap,
-    Join,
-    Leave,
     Nack,
     NackLate,
     Publish,
@@ -156,9 +156,9 @@ class Bench:
     def can(self, step: Step) -> bool:  # noqa: C901, PLR0911, PLR0912  # one answer for each kind
         """Whether a step would do anything now."""
         match step:
-            case Join(consumer):
+            case Connect(consumer):
                 return consumer not in self.members
-            case Leave(consumer) | Flap(consumer):
+            case Disconnect(consumer) | Flap(consumer):
                 return consumer in self.members
             case StopReading(consumer):
                 return consumer in self.members and consumer not in self.unread
@@ -202,10 +202,10 @@ class Bench:
 
     def _do(self, step: Step) -> None:  # noqa: C901, PLR0912  # one case for each kind
         match step:
-            case Join(consumer, filters):
+            case Connect(consumer, filters):
                 self._read_on()
                 self._connect(consumer, filters if self.takes_filters else ())
-            case Leave(consumer):
+            case Disconnect(consumer):
                 self._read_on()
                 self._disconnect(consumer)
             case Flap(consumer):

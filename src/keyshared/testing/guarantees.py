@@ -25,12 +25,13 @@ class Promise(StrEnum):
     FAIRNESS = "fairness"
     PROGRESS = "progress"
     FENCE = "fence"
+    ATTEMPTS = "attempts"
     RESUME = "resume"
     DETERMINISM = "determinism"
 
 
-JUDGED: Final = frozenset(Promise) - {Promise.FAIRNESS, Promise.RESUME, Promise.DETERMINISM}
-"""What one history can show. Fairness needs the queues; resume and determinism need two histories to compare."""
+JUDGED: Final = frozenset(Promise) - {Promise.RESUME, Promise.DETERMINISM}
+"""What one history can show. Resume and determinism need two histories to compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,10 @@ class Guarantees:
             one-holder is judged for units, and progress where the history says `Quiet`. None: a key. It has to be the
             same for ever; runs of slots, which change with the placement, cannot be told.
         total_order: Whether the whole log is ordered as if it had one key, which is written ``b""`` in `Owned`.
+        fairness: How many times a key that is ready may be passed over: its consumer is handed something else, whose
+            turn began later. 0: keys are served in the order in which they became ready. None: any number.
+        max_attempts: How many times a message may fail (be nacked, or expire) before it is not delivered again, but
+            dead-lettered, dropped or kept back. None: any number.
         nack_holds_key: Whether a message that was given back, expired or released holds the newer ones of its key.
         ack_timeout_ms: Set it only if the history does not tell of expiries: a delivery that is this old may have
             expired, so it no longer proves anything against a delivery elsewhere.
@@ -76,6 +81,8 @@ class Guarantees:
     max_tracked: int | None = None
     unit_of: Callable[[bytes], Hashable] | None = None
     total_order: bool = False
+    fairness: int | None = None
+    max_attempts: int | None = None
     nack_holds_key: bool = True
     ack_timeout_ms: int | None = None
     progress_ms: int | None = None
@@ -92,7 +99,7 @@ class Guarantees:
         for each in fields(self):
             value = getattr(self, each.name)
             if each.type is bool and type(value) is not bool:
-                raise GuaranteesError(each.name, value, "be True or False")
+                raise GuaranteesError(each.name, value, "be a bool")
         if self.unit_of is not None and not callable(self.unit_of):
             raise GuaranteesError("unit_of", self.unit_of, "be a function of a key, or None")
         if self.unit_of is not None and self.total_order:
@@ -105,7 +112,16 @@ class Guarantees:
 
 
 _IDS: Final[dict[str, Promise]] = {promise.value: promise for promise in Promise}
-_LEAST: Final = {"per_key": 1, "per_consumer": 0, "window": 1, "max_tracked": 1, "ack_timeout_ms": 1, "progress_ms": 0}
+_LEAST: Final = {
+    "per_key": 1,
+    "per_consumer": 0,
+    "window": 1,
+    "max_tracked": 1,
+    "fairness": 0,
+    "max_attempts": 1,
+    "ack_timeout_ms": 1,
+    "progress_ms": 0,
+}
 
 
 @dataclass(frozen=True, slots=True)

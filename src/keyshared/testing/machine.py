@@ -24,10 +24,10 @@ from keyshared.testing.history import Happening
 from keyshared.testing.steps import (
     Ack,
     AckLate,
+    Connect,
+    Disconnect,
     Fail,
     Flap,
-    Join,
-    Leave,
     Nack,
     NackLate,
     Publish,
@@ -126,13 +126,13 @@ class KeySharedMachine(RuleBasedStateMachine):
     )
     def connect(self, name: str, filters: tuple[str, ...]) -> None:
         """A consumer joins."""
-        self.bench.take(Join(name, filters))
+        self.bench.take(Connect(name, filters))
 
     @precondition(lambda self: self.bench.members)
     @rule(which=st.integers(0, 3))
     def disconnect(self, which: int) -> None:
         """A consumer leaves with whatever it has."""
-        self.bench.take(Leave(pick(list(self.bench.members), which)))
+        self.bench.take(Disconnect(pick(list(self.bench.members), which)))
 
     @precondition(lambda self: self.bench.members)
     @rule(which=st.integers(0, 3))

@@ -10,7 +10,7 @@ from keyshared.testing.guarantees import Guarantees, Violation
 from keyshared.testing.history import Happening
 from keyshared.testing.steps import Ack, AckLate, Fail, Nack, NackLate, Publish, Schedule, Step, Wait
 
-__all__ = ["Replay", "run_schedule", "shorten"]
+__all__ = ["ScheduleRun", "run_schedule", "shorten"]
 
 _FEW: Final = 12  # steps: so many may be tried in pairs
 _PLACES: Final = range(4)
@@ -18,7 +18,7 @@ _PLAIN_KEYS: Final = (b"a", b"b", b"c")
 _DELAYS_MS: Final = (1, 10, 100)
 
 
-class Replay(NamedTuple):
+class ScheduleRun(NamedTuple):
     """What came of a schedule.
 
     Attributes:
@@ -46,7 +46,7 @@ def run_schedule(
     max_outstanding: int = 8,
     retry_ms: int = 0,
     rest_ms: int = 1_000,
-) -> Replay:
+) -> ScheduleRun:
     """Take the steps of a schedule with a fresh broker, and write down what happens.
 
     In the end everybody answers everything until nothing comes any more, so that what is lost shows too.
@@ -71,8 +71,8 @@ def run_schedule(
 
     Example:
         >>> from keyshared.testing.adapters.dispatcher import DispatcherDriver
-        >>> from keyshared.testing.steps import Join
-        >>> replay = run_schedule(DispatcherDriver, [Join("c1"), Publish(b"a"), Ack()], Guarantees(per_consumer=2))
+        >>> from keyshared.testing.steps import Connect
+        >>> replay = run_schedule(DispatcherDriver, [Connect("c1"), Publish(b"a"), Ack()], Guarantees(per_consumer=2))
         >>> [type(happening).__name__ for happening in replay.history[:6]]
         ['Connected', 'Committed', 'Quiet', 'Published', 'Owned', 'Delivered']
         >>> print(replay.violation)
@@ -96,7 +96,7 @@ def run_schedule(
         pass
     finally:
         bench.driver.close()
-    return Replay(tuple(bench.history), found[0] if found else None, tuple(bench.taken), in_the_end)
+    return ScheduleRun(tuple(bench.history), found[0] if found else None, tuple(bench.taken), in_the_end)
 
 
 def shorten(schedule: Sequence[Step], breaks: Callable[[Schedule], bool]) -> Schedule:

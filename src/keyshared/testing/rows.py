@@ -107,9 +107,9 @@ def _field(cls: type[Happening], name: str, *, required: bool) -> _Field:
 _REASONS: Final[Mapping[type[Happening], type[HoldReason] | type[SettledBy]]] = {Held: HoldReason, Settled: SettledBy}
 _PARSERS: Final[Mapping[str, tuple[Callable[[object], object], str]]] = {
     "int64": (_int64, "be an int of 64 bits"),
-    "string": (_text, "be a text"),
+    "string": (_text, "be a str"),
     "bool": (_bool, "be true or false"),
-    "binary": (_key, "be bytes, or a text that UTF-8 can encode"),
+    "binary": (_key, "be bytes, or a str that UTF-8 can encode"),
 }
 
 
@@ -247,7 +247,7 @@ def _base64(row: dict[str, object], number: int) -> bytes:
     try:
         return b64decode(_text(text), validate=True)
     except (ValueError, Base64Error):
-        raise HistoryError(number, "line", "key_base64", text, "be a text in base64") from None
+        raise HistoryError(number, "line", "key_base64", text, "be a str in base64") from None
 
 
 def _decode(row: object, number: int, unit: str) -> Happening:

@@ -13,10 +13,10 @@ from typing import TypeAlias
 __all__ = [
     "Ack",
     "AckLate",
+    "Connect",
+    "Disconnect",
     "Fail",
     "Flap",
-    "Join",
-    "Leave",
     "Nack",
     "NackLate",
     "Publish",
@@ -30,7 +30,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Connect:
     """A consumer joins, unless it is there.
 
     Attributes:
@@ -43,7 +43,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Disconnect:
     """A consumer leaves with whatever it has.
 
     Attributes:
@@ -167,6 +167,18 @@ class Restart:
 
 
 Step: TypeAlias = (
-    Join | Leave | Flap | StopReading | ReadOn | Publish | Ack | AckLate | Nack | NackLate | Fail | Wait | Restart
+    Connect
+    | Disconnect
+    | Flap
+    | StopReading
+    | ReadOn
+    | Publish
+    | Ack
+    | AckLate
+    | Nack
+    | NackLate
+    | Fail
+    | Wait
+    | Restart
 )
 Schedule: TypeAlias = tuple[Step, ...]

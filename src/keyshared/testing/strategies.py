@@ -15,10 +15,10 @@ from keyshared.testing.driver import ABILITIES, AnyDriver, abilities
 from keyshared.testing.steps import (
     Ack,
     AckLate,
+    Connect,
+    Disconnect,
     Fail,
     Flap,
-    Join,
-    Leave,
     Nack,
     NackLate,
     Publish,
@@ -135,7 +135,7 @@ def schedules(
     check_count("most", most, 1)
     can = frozenset(ABILITIES) if driver is None else abilities(driver)
     wanted = filters() if driver is None or driver.takes_filters else st.just(())
-    joins = st.builds(Join, names, wanted)
+    joins = st.builds(Connect, names, wanted)
     steps = _steps(can, joins, keys, names, delays)
     # The length is drawn first: left to itself, Hypothesis draws five steps on average.
     more = st.integers(0, most - 1).flatmap(lambda length: st.lists(steps, min_size=length, max_size=length))
@@ -144,7 +144,7 @@ def schedules(
 
 def _steps(
     can: frozenset[str],
-    joins: st.SearchStrategy[Join],
+    joins: st.SearchStrategy[Connect],
     keys: st.SearchStrategy[bytes | None],
     names: st.SearchStrategy[str],
     delays: st.SearchStrategy[int],
@@ -154,7 +154,7 @@ def _steps(
     messages: list[st.SearchStrategy[Step]] = [st.builds(Publish, keys, st.integers(1, 4)), st.builds(Ack, open_now)]
     rare: list[st.SearchStrategy[Step]] = [
         joins,
-        st.builds(Leave, names),
+        st.builds(Disconnect, names),
         st.builds(Flap, names),
         st.builds(StopReading, names),
         st.just(ReadOn()),

@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from keyshared.testing.guarantees import Violation
 from keyshared.testing.history import Happening
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
-from keyshared.testing.replay import Replay, run_schedule, shorten
+from keyshared.testing.replay import ScheduleRun, run_schedule, shorten
 from keyshared.testing.steps import Schedule
 
 __all__ = ["BUDGET", "Finding", "find_violation"]
@@ -105,7 +105,7 @@ def _shortened(finding: Finding, machine: type[KeySharedMachine]) -> Finding:
     return Finding(shortest.violation, finding.examples, shortest.history, shortest.taken)
 
 
-def _is_like(replay: Replay, found: Replay, finding: Finding) -> bool:
+def _is_like(replay: ScheduleRun, found: ScheduleRun, finding: Finding) -> bool:
     """Whether a replay shows the same promise broken, and by a step if that was so: the end hides what led to it."""
     violation = replay.violation
     return (
@@ -115,7 +115,7 @@ def _is_like(replay: Replay, found: Replay, finding: Finding) -> bool:
     )
 
 
-def _replay(machine: type[KeySharedMachine], schedule: Schedule) -> Replay:
+def _replay(machine: type[KeySharedMachine], schedule: Schedule) -> ScheduleRun:
     world = machine.world()
     return run_schedule(
         machine.driver_class,

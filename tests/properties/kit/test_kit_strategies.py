@@ -11,14 +11,14 @@ from tests.kit.small_broker import SmallDriver, SmallMachine
 from keyshared.distribution import DistributionTree
 from keyshared.testing.driver import Driver
 from keyshared.testing.machine import KeySharedMachine
-from keyshared.testing.replay import Replay, run_schedule
+from keyshared.testing.replay import ScheduleRun, run_schedule
 from keyshared.testing.steps import (
     Ack,
     AckLate,
+    Connect,
+    Disconnect,
     Fail,
     Flap,
-    Join,
-    Leave,
     Nack,
     NackLate,
     Publish,
@@ -42,12 +42,12 @@ from keyshared.testing.strategies import (
 )
 
 EVERY_KIND = {
-    *(Join, Leave, Flap, StopReading, ReadOn, Publish, Ack, AckLate, Nack, NackLate, Fail, Wait, Restart),
+    *(Connect, Disconnect, Flap, StopReading, ReadOn, Publish, Ack, AckLate, Nack, NackLate, Fail, Wait, Restart),
 }
 FOUND_BY_SCHEDULES = ("PutsBackAtTheTail", "EvictionLoses", "MovesWithoutDraining", "CrashForgetsAcks", "SendsTwice")
 
 
-def replayed(machine: type[KeySharedMachine], schedule: Schedule) -> Replay:
+def replayed(machine: type[KeySharedMachine], schedule: Schedule) -> ScheduleRun:
     claimed, most, retry_ms, rest_ms = machine.world()
     driver = machine.driver_class
     return run_schedule(driver, schedule, claimed, max_outstanding=most, retry_ms=retry_ms, rest_ms=rest_ms)
@@ -76,7 +76,7 @@ def test_trees_of_clusters_can_be_built(data: st.DataObject) -> None:
 
 @given(schedules(most=10))
 def test_a_schedule_begins_with_a_join_and_is_as_long_as_it_may_be(schedule: Schedule) -> None:
-    assert isinstance(schedule[0], Join)
+    assert isinstance(schedule[0], Connect)
     assert len(schedule) <= 10
 
 
@@ -100,7 +100,7 @@ class Bare(SmallDriver):
 @given(schedules(Bare))
 def test_only_steps_that_the_driver_can_take_are_drawn(schedule: Schedule) -> None:
     assert not any(isinstance(step, Nack | NackLate | Fail | Wait | Restart) for step in schedule)
-    assert not any(step.filters for step in schedule if isinstance(step, Join))
+    assert not any(step.filters for step in schedule if isinstance(step, Connect))
 
 
 @given(schedules(SmallDriver, delays=delays_ms(*SmallMachine.world().timeouts)))
@@ -113,7 +113,7 @@ def test_the_dispatcher_keeps_its_promises_whatever_the_schedule(schedule: Sched
     assert replayed(DispatcherMachine, schedule).violation is None
 
 
-def caught(fault: Fault, examples: int) -> Replay:
+def caught(fault: Fault, examples: int) -> ScheduleRun:
     machine = fault.small_machine
     tries = settings(
         max_examples=examples,

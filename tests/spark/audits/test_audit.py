@@ -15,7 +15,7 @@ from tests.properties.driving import Fast
 from tests.testing.recorded import mutated, recorded
 from tests.testing.tiny_histories import TinyWorld
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.testing import Checker, Guarantees, GuaranteesError, HistoryError, Promise, Violation, from_rows, to_rows
 from keyshared.testing.history import (
     Acked,
@@ -241,7 +241,7 @@ def test_a_partition_in_the_wrong_order_gives_another_answer_and_is_refused() ->
     rows = [("p", number, each) for number, each in enumerate(PLAIN)]
     with pytest.raises(HistoryError, match="sequence of row 1 is 0; it must be greater than 1, that of the row before"):
         list(audit_partition([rows[1], rows[0]], STRICT))
-    with pytest.raises(ConfigError, match="'p'; it must come in one piece: sort the partition by topic-partition"):
+    with pytest.raises(ArgumentError, match="'p'; it must come in one piece: sort the partition by topic-partition"):
         list(audit_partition([rows[0], ("q", 0, PLAIN[0]), rows[1]], STRICT))
 
 
@@ -389,7 +389,7 @@ class TestColumns:
     def test_a_wrong_column_is_refused_before_any_job(self, spark: "SparkSession", change: Any, told: str) -> None:
         fails = F.raise_error(F.lit("a job was started")).cast("long")
         log = frame(spark, flat({"p": [*PLAIN]}, Random(0))).withColumn("offset", fails)
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ArgumentError, match=told):
             audit(change(log), STRICT)
 
     @pytest.mark.parametrize(
@@ -403,14 +403,14 @@ class TestColumns:
         ],
     )
     def test_a_wrong_argument_is_refused(self, spark: "SparkSession", options: Any, told: str) -> None:
-        with pytest.raises((ConfigError, GuaranteesError), match=told):
+        with pytest.raises((ArgumentError, GuaranteesError), match=told):
             audit(frame(spark, []), **options)
 
     @pytest.mark.parametrize("name", ["topic_partition", "sequence"])
     def test_a_row_without_a_place_is_refused(self, spark: "SparkSession", name: str) -> None:
         log = frame(spark, flat({"p": [*PLAIN]}, Random(0)))
         log = log.withColumn(name, F.when(F.col("happening") != "acked", F.col(name)))
-        with pytest.raises(ConfigError, match=rf"{name} is '{name}'; it must not be NULL in any row, and it is in 1"):
+        with pytest.raises(ArgumentError, match=rf"{name} is '{name}'; it must not be NULL in any row, and it is in 1"):
             audit(log)
 
     def test_a_row_that_is_no_happening_fails_the_job_and_is_named(self, spark: "SparkSession") -> None:

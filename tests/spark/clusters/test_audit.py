@@ -10,7 +10,7 @@ from tests.spark.clusters.copylogs import Lying, any_bit, broken_logs, counted, 
 
 from keyshared.copyflags import BigEndian, CopyFlags
 from keyshared.distribution import DistributionTree
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.clusters.faults import faults_of
 
 pyspark = pytest.importorskip("pyspark")
@@ -188,12 +188,12 @@ def test_the_job_fails_on_what_cannot_be_judged(spark: "SparkSession", column: s
 )
 def test_wrong_columns_are_named_before_the_job(spark: "SparkSession", select: str, text: str) -> None:
     df = frame(spark, whole(TREE)).selectExpr(*select.split(", "))
-    with pytest.raises(ConfigError, match=text):
+    with pytest.raises(ArgumentError, match=text):
         audit_distribution(df, TREE)
 
 
 def test_wrong_columns_of_what_was_produced_are_named_too(spark: "SparkSession") -> None:
-    with pytest.raises(ConfigError, match="column is 'message_id'"):
+    with pytest.raises(ArgumentError, match="column is 'message_id'"):
         audit_distribution(frame(spark, whole(TREE)), TREE, produced=spark.range(1))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from keyshared.copyflags import CopyFlags
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.offsets import (
     Declined,
     DeclineReason,
@@ -322,7 +322,7 @@ def test_wrong_columns_are_named_before_the_job(
 ) -> None:
     given: list[Any] = [*frames(spark, []), spark.createDataFrame([], BOUNDS)]
     given[which] = given[which].withColumns({name: F.expr(text) for name, text in change.items()})
-    with pytest.raises(ConfigError, match=text):
+    with pytest.raises(ArgumentError, match=text):
         translate_offsets(*given[:3], provenance=True, target_bounds=given[3])
 
 
@@ -332,7 +332,7 @@ def test_wrong_columns_are_named_before_the_job(
 def test_missing_columns_are_named_before_the_job(spark: "SparkSession", which: int, column: str) -> None:
     given = list(frames(spark, []))
     given[which] = given[which].drop(column)
-    with pytest.raises(ConfigError, match=f"column is '{column}'; it must be a column of the frame"):
+    with pytest.raises(ArgumentError, match=f"column is '{column}'; it must be a column of the frame"):
         translate_offsets(*given, provenance=True)
 
 
@@ -340,7 +340,7 @@ def test_missing_columns_are_named_before_the_job(spark: "SparkSession", which: 
     ("option", "value"), [("margin_ms", -1), ("level", 0), ("provenance", 1), ("keep_foreign", "no")]
 )
 def test_wrong_options_are_refused_before_the_job(spark: "SparkSession", option: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"{option} is {value!r}"):
+    with pytest.raises(ArgumentError, match=f"{option} is {value!r}"):
         translate_offsets(*frames(spark, []), **{option: value})
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.spark.keys import SOME_BYTES, SOME_TEXTS, random_bytes, random_texts
 
 from keyshared.buckets import HASH_STOP, BucketLayout, BucketPlacement, key_halves
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing import DANUBE_32, MURMUR3_32, PULSAR_RING, XXH64_SEED_42, KeyHash
 from keyshared.ring import HashRing
 
@@ -122,17 +122,17 @@ def test_what_cannot_work_is_refused_before_any_job(
     spark: "SparkSession", options: dict[str, object], told: str
 ) -> None:
     frame = spark.createDataFrame([("a", 1)], "key string, n int")
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         with_bucket(frame, **{"layout": LAYOUTS["three"], **options})  # type: ignore[arg-type]  # that is the mistake
 
 
 def test_a_placement_that_is_not_over_buckets_is_refused(spark: "SparkSession") -> None:
     frame = spark.createDataFrame([("a", 1)], "key string, n int")
-    with pytest.raises(ConfigError, match="be bucket:16 with 16 bits; for any other placement use with_owner"):
+    with pytest.raises(ArgumentError, match="be bucket:16 with 16 bits; for any other placement use with_owner"):
         with_bucket_owner(frame, HashRing(["a"]))
-    with pytest.raises(ConfigError, match="key column is 'n'"):
+    with pytest.raises(ArgumentError, match="key column is 'n'"):
         with_bucket_owner(frame, BucketPlacement(LAYOUTS["three"]), key="n")
-    with pytest.raises(ConfigError, match="into is 'n'"):
+    with pytest.raises(ArgumentError, match="into is 'n'"):
         with_bucket_owner(frame, BucketPlacement(LAYOUTS["three"]), into="n")
 
 

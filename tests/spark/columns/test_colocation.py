@@ -10,9 +10,9 @@ import pytest
 from tests.spark.keys import SOME_BYTES, SOME_TEXTS
 
 from keyshared.buckets import BucketLayout, BucketPlacement, key_halves
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing import MURMUR3_32
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")
@@ -218,14 +218,14 @@ def test_what_cannot_be_done_is_said_before_any_job(
     spark: "SparkSession", arguments: dict[str, object], told: str
 ) -> None:
     log = frame(spark, [("k", "t", 0)])
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         colocate(log, **{"placement": RING, **arguments})  # type: ignore[arg-type]  # that is the mistake
 
 
 def test_a_stream_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
     lines = spark.readStream.text(str(tmp_path))
     log = lines.selectExpr("value as key", "'t' as topic_partition", "1 as offset")
-    with pytest.raises(ConfigError, match="be batch, for Spark sorts no stream; colocate within foreachBatch"):
+    with pytest.raises(ArgumentError, match="be batch, for Spark sorts no stream; colocate within foreachBatch"):
         colocate(log, RING)
 
 
@@ -236,5 +236,5 @@ def test_a_placement_of_buckets_takes_keys_of_messages_by_their_hash(spark: "Spa
     assert [
         None if row.key is None else placement.ranges.owner(key_halves(row.key, MURMUR3_32).bucket) for row in rows
     ] == [row.owner for row in rows]
-    with pytest.raises(ConfigError, match="for any other placement use with_owner"):
+    with pytest.raises(ArgumentError, match="for any other placement use with_owner"):
         colocate(frame(spark, log), RING, key_hash=MURMUR3_32)

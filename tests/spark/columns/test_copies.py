@@ -9,7 +9,7 @@ from tests.distribution.trees import BALANCED, UNBALANCED
 
 from keyshared.copyflags import MAX_LEVEL, BigEndian, CopyFlags, FlagsHeader
 from keyshared.distribution import DistributionTree
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.errors import PySparkException  # noqa: E402 - needs pyspark
@@ -201,7 +201,7 @@ def test_the_job_fails_on_a_header_without_a_value(spark: "SparkSession") -> Non
 
 @pytest.mark.parametrize("name", ["", None, 7])
 def test_a_header_has_a_name(spark: "SparkSession", name: Any) -> None:
-    with pytest.raises(ConfigError, match=r"name is .*it must be a text that is not empty"):
+    with pytest.raises(ArgumentError, match=r"name is .*it must be a non-empty str"):
         flags_header(F.col("headers"), name)
     assert spark is not None  # a column needs a session
 
@@ -227,7 +227,7 @@ def test_what_cannot_work_is_refused_before_the_job(
 ) -> None:
     df = spark.createDataFrame([(0, "x", b"")], "flags long, text string, header binary")
     given = {"tree": TREES["unbalanced"], "cluster": "1", **arguments}
-    with pytest.raises(ConfigError, match=text):
+    with pytest.raises(ArgumentError, match=text):
         with_copy_due(df, **given)
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from keyshared.buckets import BucketLayout, BucketPlacement, key_halves
 from keyshared.distribution import DistributionTree
-from keyshared.errors import ConfigError, KeyTypeError
+from keyshared.errors import ArgumentError, KeyTypeError
 from keyshared.hashing import MURMUR3_32, PULSAR_RING, XXH64_SEED_42
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")
@@ -124,7 +124,7 @@ def test_a_hole_has_no_owner() -> None:
     ids=map(str, range(10)),
 )
 def test_what_cannot_be_done_is_said_at_once(call: Callable[[], object], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         call()
 
 
@@ -134,7 +134,7 @@ def test_a_number_is_no_key() -> None:
 
 
 def test_flags_that_are_none_are_refused() -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         list(copies_partition([(-1,)], TREE, "c1", flags=0))
 
 

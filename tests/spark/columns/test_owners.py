@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.spark.keys import SOME_BYTES, SOME_TEXTS, random_bytes, random_texts
 
-from keyshared.errors import ConfigError
-from keyshared.placement import AssignedRanges, AutoSplit, Placement
-from keyshared.ranges import HashRange, RangeMap
+from keyshared.errors import ArgumentError
+from keyshared.placement import AssignedRanges, AutoSplit, HashRange, Placement, RangeMap
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")
@@ -120,12 +119,12 @@ def test_a_key_that_is_not_hashed_as_bytes_is_refused_before_any_job(
     spark: "SparkSession", kind: str, shown: str
 ) -> None:
     frame = spark.sql(f"select cast('1' as {kind}) as key")
-    with pytest.raises(ConfigError, match=f"'key'; it must be string or binary, and it is {shown}; cast it"):
+    with pytest.raises(ArgumentError, match=f"'key'; it must be string or binary, and it is {shown}; cast it"):
         with_owner(frame, RangeMap())
 
 
 def test_a_missing_key_column_is_refused(spark: "SparkSession") -> None:
-    with pytest.raises(ConfigError, match=r"'nope'; it must be a column of the frame \(id\)"):
+    with pytest.raises(ArgumentError, match=r"'nope'; it must be a column of the frame \(id\)"):
         with_owner(spark.range(1), RangeMap(), key="nope")
 
 
@@ -137,7 +136,7 @@ def test_the_column_form_fails_the_job_of_another_type(spark: "SparkSession") ->
 @pytest.mark.parametrize("into", ["", "key", "Other"])
 def test_an_existing_column_is_not_overwritten(spark: "SparkSession", into: str) -> None:
     frame = spark.createDataFrame([("a", 1)], "key string, other int")
-    with pytest.raises(ConfigError, match="be the name of a new column, none of key, other"):
+    with pytest.raises(ArgumentError, match="be the name of a new column, none of key, other"):
         with_owner(frame, RangeMap(), into=into)
 
 
@@ -205,12 +204,12 @@ def test_a_builder_of_placements_is_taken_as_it_stands_now(spark: "SparkSession"
 
 def test_something_else_than_a_map_is_refused(spark: "SparkSession") -> None:
     frame = spark.createDataFrame([("a",)], "key string")
-    with pytest.raises(ConfigError, match="placement is 'a'; it must be a RangeMap"):
+    with pytest.raises(ArgumentError, match="placement is 'a'; it must be a RangeMap"):
         with_owner(frame, "a")  # type: ignore[arg-type]  # that is the mistake
 
 
 def test_a_map_too_crowded_for_an_expression_is_refused(spark: "SparkSession") -> None:
     frame = spark.createDataFrame([("a",)], "key string")
     crowded = RangeMap.from_stops([*range(1, 100), 1 << 32], [*"ab" * 49, "a", "b"], slot_bits=32)
-    with pytest.raises(ConfigError, match="at most 64 runs starting within one 65536th"):
+    with pytest.raises(ArgumentError, match="at most 64 runs starting within one 65536th"):
         with_owner(frame, crowded)

@@ -9,7 +9,7 @@ import pytest
 from tests.spark.keys import SOME_BYTES, SOME_TEXTS, random_bytes, random_texts
 
 from keyshared.buckets import key_halves
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing import (
     CELERIANT_BE,
     CELERIANT_LE,
@@ -21,7 +21,7 @@ from keyshared.hashing import (
     KeyHash,
     pulsar_ring_hash,
 )
-from keyshared.ranges import RangeMap
+from keyshared.placement import RangeMap
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")
@@ -201,13 +201,13 @@ def test_the_column_form_fails_the_job_of_another_type(spark: "SparkSession", ke
 )
 def test_what_cannot_work_is_refused_before_any_job(spark: "SparkSession", options: dict[str, str], told: str) -> None:
     frame = spark.createDataFrame([("a", 1)], "key string, n int")
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         with_slot(frame, **{"placement": RangeMap(), **options})  # type: ignore[arg-type]  # that is the mistake
 
 
 @pytest.mark.parametrize("key_hash", [PULSAR_RING, "murmur3"])
 def test_a_hash_of_less_than_32_bits_has_no_bucket_half(spark: "SparkSession", key_hash: KeyHash) -> None:
-    with pytest.raises(ConfigError, match="be a KeyHash of at least 32 bits"):
+    with pytest.raises(ArgumentError, match="be a KeyHash of at least 32 bits"):
         spark.range(1).select(bucket_hash(F.lit("a"), key_hash=key_hash))
 
 

@@ -23,6 +23,7 @@ from keyshared.spark.demo import clusters as demo_clusters  # noqa: E402 - needs
 from keyshared.spark.demo import distribution as demo_distribution  # noqa: E402 - needs pyspark
 from keyshared.spark.demo.clusters import FAILED, GROUPS, REFUGE, TREE, Year  # noqa: E402
 from keyshared.spark.demo.distribution_report import ClusterLog, DistributionReport, Failover, html, summary  # noqa: E402
+from keyshared.spark.demo.text import tell  # noqa: E402
 from keyshared.spark.pages.charts import NARROW, WIDE  # noqa: E402
 
 if TYPE_CHECKING:
@@ -187,7 +188,9 @@ def test_only_what_was_promised_is_a_violation() -> None:
     assert (("lost", 0), ("lost in failover (vector)", 0)) == REPORT.broken
     assert "every promise kept" in html(REPORT)
     assert "a &lt;title&gt;" in html(REPORT)
-    assert "  margin         7           1  none\n" in summary(REPORT)
+    told = StringIO()
+    tell(told, summary(REPORT))
+    assert "  margin         7           1  none\n" in told.getvalue()
 
 
 def test_groups_fail_over_to_another_cluster_of_the_tree() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.simulate import Arrival, Event, Simulation, Stop, summarize
 from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story, Workload
 from keyshared.spark.replays.presence import everybody
@@ -70,5 +70,5 @@ def test_a_log_without_work_has_a_plan() -> None:
 
 @pytest.mark.parametrize("consumers", [1, 0, -3, 2.0, True])
 def test_a_group_that_cannot_lose_one_is_refused(consumers: int) -> None:
-    with pytest.raises(ConfigError, match="it must be an int of at least 2, because one of them crashes"):
+    with pytest.raises(ArgumentError, match="it must be an int of at least 2, because one of them crashes"):
         even_story(consumers=consumers)

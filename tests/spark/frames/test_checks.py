@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
@@ -49,19 +49,19 @@ def test_a_path_that_spark_resolves_has_the_type_that_spark_finds(wide: "DataFra
     ["", "nope", "x.y", "event.nope", "event.", ".event", "event..user", "plain.x", "q`t", "`plain", "list.x", 7],
 )
 def test_any_other_path_is_no_column(wide: "DataFrame", path: str) -> None:
-    with pytest.raises(ConfigError, match="it must be a column of the frame"):
+    with pytest.raises(ArgumentError, match="it must be a column of the frame"):
         type_of(wide, path)
 
 
 def test_a_map_with_other_keys_than_texts_has_no_fields(wide: "DataFrame") -> None:
-    with pytest.raises(ConfigError, match="it must be a column of the frame"):
+    with pytest.raises(ArgumentError, match="it must be a column of the frame"):
         type_of(wide, "byNumber.1")
 
 
 def test_what_is_wrong_is_said_with_the_column_and_what_was_found(wide: "DataFrame") -> None:
-    with pytest.raises(ConfigError, match=r"'event\.user\.n'; it must be string or binary, and it is int; cast it"):
+    with pytest.raises(ArgumentError, match=r"'event\.user\.n'; it must be string or binary, and it is int; cast it"):
         check_key(wide, "event.user.n")
-    with pytest.raises(ConfigError, match="'plain'; it must be string, and it is long; cast it first"):
+    with pytest.raises(ArgumentError, match="'plain'; it must be string, and it is long; cast it first"):
         check_columns(wide, {"`x.y`": ("string",), "plain": ("string",)})
-    with pytest.raises(ConfigError, match="into is 'Plain'; it must be the name of a new column"):
+    with pytest.raises(ArgumentError, match="into is 'Plain'; it must be the name of a new column"):
         check_new(wide, "Plain")

@@ -20,7 +20,7 @@ from keyshared.buckets import (
     key_halves,
     owner_loads,
 )
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing import MURMUR3_32, PULSAR_RING, XXH64_SEED_42, KeyHash
 from keyshared.ring import HashRing
 
@@ -213,7 +213,7 @@ def test_hashing_keys_anew_for_the_histogram_would_misplace_boundaries(spark: "S
 )
 def test_what_cannot_work_is_refused_before_any_job(spark: "SparkSession", options: dict[str, str], told: str) -> None:
     frame = spark.createDataFrame([("a", 1, 1.0)], "key string, n int, x double")
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         key_histogram(frame, **options)  # type: ignore[arg-type]  # that is the mistake
 
 
@@ -225,7 +225,7 @@ def test_a_weight_that_is_none_fails_the_job_and_is_named(spark: "SparkSession",
 
 
 def test_something_else_than_a_histogram_is_refused(spark: "SparkSession") -> None:
-    with pytest.raises(ConfigError, match=r"'slot'; it must be a column of the frame \(id\)"):
+    with pytest.raises(ArgumentError, match=r"'slot'; it must be a column of the frame \(id\)"):
         collect_histogram(spark.range(1))
 
 
@@ -253,11 +253,11 @@ def test_boundaries_of_a_frame_are_those_of_its_histogram(spark: "SparkSession")
 def test_boundaries_of_what_is_no_histogram_are_refused_before_any_job(
     spark: "SparkSession", schema: str, n: int, by: str, told: str
 ) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         boundaries_of_frame(spark.createDataFrame([], schema), n, by=by)
 
 
 def test_slots_that_are_no_bucket_hashes_are_refused(spark: "SparkSession") -> None:
     frame = spark.createDataFrame([(65_536, 1)], "slot bigint, weight bigint")
-    with pytest.raises(ConfigError, match="slot is 65536; it must be an int from 0 to 65535"):
+    with pytest.raises(ArgumentError, match="slot is 65536; it must be an int from 0 to 65535"):
         boundaries_of_frame(frame, 4)

@@ -9,8 +9,8 @@ from tests.spark.replays.test_replay_report import NASTY, Page
 
 pytest.importorskip("pyspark")
 from keyshared import HashRing
-from keyshared.errors import ConfigError
-from keyshared.ranges import RangeMap
+from keyshared.errors import ArgumentError
+from keyshared.placement import RangeMap
 from keyshared.spark.keystats.counts import SlotCount
 from keyshared.spark.keystats.histogram import KeyHistogram
 
@@ -98,12 +98,12 @@ def test_what_cannot_be_is_refused_and_an_older_page_stays(
     tmp_path: Path, options: dict[str, object], parameter: str
 ) -> None:
     (tmp_path / "keys.html").write_text("old")
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ArgumentError) as raised:
         PLAIN.report(tmp_path / "keys.html", **options)  # type: ignore[arg-type]  # wrong on purpose
     assert parameter == raised.value.parameter
     assert "old" == (tmp_path / "keys.html").read_text()
 
 
 def test_a_page_in_no_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="name a file in a folder that is there"):
+    with pytest.raises(ArgumentError, match="name a file in a folder that is there"):
         PLAIN.report(tmp_path / "nowhere" / "keys.html")

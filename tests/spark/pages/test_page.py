@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.pages.page import (
     Ms,
     Part,
@@ -114,7 +114,7 @@ def test_a_verdict_is_no_better_than_what_was_judged(
 @pytest.mark.parametrize("path", ["", "nowhere/page.html", "."])
 def test_a_place_where_no_page_can_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ArgumentError) as raised:
         checked_target(path)
     assert "path" == raised.value.parameter
     assert tmp_path / "page.html" == checked_target(tmp_path / "page.html")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.test_simulate_properties import arrivals, plans
 
-from keyshared.errors import ConfigError, OffsetOrderError
+from keyshared.errors import ArgumentError, OffsetOrderError
 from keyshared.hashing import Key
 from keyshared.simulate import Arrival, ConsumerPlan, Fixed, Pace, Plan
 from keyshared.spark.replays import comparison
@@ -102,7 +102,7 @@ def test_answers_come_before_the_next_topic_partition_is_read() -> None:
 
 def test_a_topic_partition_in_two_pieces_is_refused() -> None:
     rows = numbered(2, "p") + numbered(2, "q") + [Message("p", 9, "k")]
-    with pytest.raises(ConfigError, match="'p'; it must come in one piece: sort the partition by topic-partition"):
+    with pytest.raises(ArgumentError, match="'p'; it must come in one piece: sort the partition by topic-partition"):
         list(what_if_partition(rows, {"one": ONE}))
 
 
@@ -122,11 +122,11 @@ def test_no_rows_give_no_rows() -> None:
     [
         ({}, "plans is {}; it must be a mapping from names to plans, with at least one of them"),
         ([ONE], "it must be a mapping from names to plans"),
-        ({"": ONE}, "plans is ''; it must have names that are texts and not empty"),
-        ({1: ONE}, "plans is 1; it must have names that are texts"),
+        ({"": ONE}, "plans is ''; it must be a non-empty str"),
+        ({1: ONE}, "plans is 1; it must be a non-empty str"),
         ({"one": "plan"}, "plan 'one' is 'plan'; it must be a Plan"),
     ],
 )
 def test_what_is_no_set_of_plans_is_refused(compared: dict[str, Plan], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         list(what_if_partition(numbered(1), compared))

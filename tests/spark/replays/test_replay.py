@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keyshared.config import DispatcherConfig
-from keyshared.errors import ConfigError
-from keyshared.retry import Poison, RetryPolicy
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy
+from keyshared.errors import ArgumentError
 from keyshared.simulate import (
     Answer,
     ConsumerPlan,
@@ -278,7 +277,7 @@ def test_what_cannot_be_replayed_is_refused_before_it_runs(
             "text": F.when(F.col("offset") == 1, "t"),
         }
     )
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         replay(log, **{"plan": CALM, **arguments})
 
 

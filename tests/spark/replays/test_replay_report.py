@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.keystats.bucket_report import BucketReport, HotSlotKeys, LayoutLoads
 from keyshared.spark.replays.replay_report import (
     Backlog,
@@ -211,6 +211,6 @@ def test_a_consumer_that_should_have_got_nothing_has_no_percentage() -> None:
 
 @pytest.mark.parametrize(("changed", "parameter"), [({"seconds": 0.0}, "seconds"), ({"violations": ()}, "violations")])
 def test_a_report_that_cannot_be_true_is_refused(changed: dict[str, object], parameter: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ArgumentError) as raised:
         report(**changed)
     assert parameter == raised.value.parameter

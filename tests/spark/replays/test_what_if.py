@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.spark.replays.test_replay import BACKLOG, CALM, STORMY, frame, plain, random_log
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.placement import AutoSplit, Placement
 from keyshared.ring import HashRing
 from keyshared.simulate import ConsumerPlan, Fixed, Join, Leave, Plan
@@ -147,7 +147,7 @@ def test_an_error_in_a_plan_names_it(spark: "SparkSession") -> None:
     ("arguments", "told"),
     [
         ({"plans": {}}, "it must be a mapping from names to plans, with at least one of them"),
-        ({"plans": {"": CALM}}, "it must have names that are texts and not empty"),
+        ({"plans": {"": CALM}}, "it must be a non-empty str"),
         ({"plans": {"calm": None}}, "plan 'calm' is None; it must be a Plan"),
         ({"key": "at_ms"}, "'at_ms'; it must be string or binary, and it is bigint; cast it to string first"),
         ({"topic_partition": "nope"}, "'nope'; it must be a column of the frame"),
@@ -161,5 +161,5 @@ def test_what_cannot_be_compared_is_said_before_any_job(
     spark: "SparkSession", arguments: dict[str, object], told: str
 ) -> None:
     log = frame(spark, [Message("t", 7, b"k")])
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ArgumentError, match=told):
         what_if(log, **{"plans": {"calm": CALM}, **arguments})  # type: ignore[arg-type]  # that is the mistake

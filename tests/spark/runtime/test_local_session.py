@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.runtime.session import local_session
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ spark.stop()
 BAD_MASTER = """
 import sys
 from pathlib import Path
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.runtime.session import local_session
 
 try:
     local_session(master="nonsense", log=Path(sys.argv[1]))
-except ConfigError as error:
+except ArgumentError as error:
     sys.stdout.write(str(error))
 """
 
@@ -76,7 +76,7 @@ def test_the_session_has_no_ui_no_network_name_and_the_interpreter_that_runs_thi
 
 @pytest.mark.usefixtures("spark")
 def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nowhere.*spark\.log'; it must be a file that can be written"):
+    with pytest.raises(ArgumentError, match=r"nowhere.*spark\.log'; it must be a file that can be written"):
         local_session(log=tmp_path / "nowhere" / "spark.log")
 
 
@@ -104,6 +104,6 @@ def test_without_a_master_the_one_that_spark_was_told_stays(spark: "SparkSession
 def test_a_connect_server_is_refused_where_this_process_has_a_jvm_already(monkeypatch: pytest.MonkeyPatch) -> None:
     # Without a file pyspark takes the main module of a pytest-xdist worker for one of its doctests, and exits.
     monkeypatch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
-    with pytest.raises(ConfigError, match=r"'sc://127.0.0.1:1'; it must be a master that Spark can start with"):
+    with pytest.raises(ArgumentError, match=r"'sc://127.0.0.1:1'; it must be a master that Spark can start with"):
         local_session(master="sc://127.0.0.1:1")
     assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ

@@ -1,11 +1,8 @@
 """The line of progress follows a job, on Spark and on Connect, ends with it, and never fails it."""
 
-import fcntl
 import io
-import os
 import re
-import struct
-import termios
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError, MissingExtraError
 
 pyspark = pytest.importorskip("pyspark")
 from py4j.protocol import Py4JError  # noqa: E402 - comes with pyspark
@@ -87,15 +84,19 @@ def slow(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         yield batch
 
 
-def test_a_terminal_shows_tasks_and_rows_of_a_job_in_one_line(spark: "SparkSession") -> None:
+def test_a_terminal_shows_tasks_and_rows_of_a_job_in_one_line(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
     screen = Terminal()
     with watch(spark, "counting", quiet_s=0, out=screen):
         assert 600 == spark.range(0, 600, 1, 6).mapInArrow(slow, "id long").count()
-    *drawn, last = screen.getvalue().removesuffix("\n").split("\r")[1:]
+    *drawn, last, after = re.sub(r"\x1b\[\?25[lh]", "", screen.getvalue()).split("\r\x1b[2K")
     assert "\n" not in "".join(drawn)
     assert [line for line in drawn if re.match(r"counting: [1-5] of 6 tasks, [1-5]00 rows, [\d,]+ rows/s, \d", line)]
-    assert re.match(r"counting: done in \d+\.\d s", last)
-    assert len(last) >= len(drawn[-1].rstrip())  # wipes what was there
+    assert re.fullmatch(r"counting: done in \d+\.\d s", last)
+    assert after == f"{last}\n"
 
 
 class Reader(io.StringIO):
@@ -134,14 +135,14 @@ def test_a_task_that_passes_rows_through_python_tells_them_while_it_runs(spark: 
     assert seen.exists()
 
 
-def test_a_line_is_no_longer_than_the_terminal_is_wide() -> None:
-    screen, keyboard = os.openpty()
-    fcntl.ioctl(keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
-    with os.fdopen(keyboard, "w") as out, watch(None, "a very long thing to do", quiet_s=0, out=out):
+def test_a_line_is_no_longer_than_the_terminal_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "20")
+    screen = Terminal()
+    with watch(None, "a very long thing to do", quiet_s=0, out=screen):
         pass
-    shown = os.read(screen, 1_000).decode()
-    os.close(screen)
-    assert "\ra very long thing t\r\n" == shown[-22:]
+    shown = re.sub(r"\x1b\[[?0-9]*[a-zA-Z]", "\r", screen.getvalue())
+    assert {"", "a very long thing t…"} == set(shown.replace("\n", "\r").split("\r"))
 
 
 @pytest.mark.usefixtures("often")
@@ -249,6 +250,29 @@ def test_connect_handlers_that_were_cleared_meanwhile_do_no_harm() -> None:
     ],
 )
 def test_arguments_that_are_none_are_refused_at_once(arguments: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ArgumentError) as refused:
         watch(**{"spark": None, "doing": "working", **arguments})
     assert told == str(refused.value)
+
+
+def test_a_terminal_needs_the_extra_of_the_demo_and_a_file_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich", None)
+    with pytest.raises(MissingExtraError, match=r"needs the package 'rich'.*install keyshared\[demo\]"):
+        watch(None, "working", out=Terminal())
+    file = io.StringIO()
+    with watch(None, "working", quiet_s=0, out=file):
+        pass
+    assert file.getvalue().startswith("working: done in ")
+
+
+def test_a_terminal_that_is_gone_does_not_fail_the_job() -> None:
+    screen = Terminal()
+    with watch(None, "working", quiet_s=0, out=screen):
+        screen.close()
+
+
+def test_a_short_job_draws_nothing() -> None:
+    screen = Terminal()
+    with watch(None, "working", out=screen):
+        pass
+    assert "" == screen.getvalue()

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.command_logs import lag_of, ring, written_log
 
-from keyshared.config import DispatcherConfig
-from keyshared.errors import ConfigError
+from keyshared.config import Backoff, DispatcherConfig, Poison, RetryPolicy
+from keyshared.errors import ArgumentError
 from keyshared.journal import Command
-from keyshared.retry import Backoff, Poison, RetryPolicy
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")
@@ -190,7 +189,7 @@ def test_the_batch_form_of_arrow_takes_and_gives_any_size_of_batches() -> None:
         assert expected == [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
     assert [] == list(dispatch_batches([], ring(), CONFIG))
     for spoilt in (table.slice(1), table.slice(0, 1), table.slice(0, len(table) - 1)):  # r has no second command then
-        with pytest.raises(ConfigError, match="be the same source whenever it is read"):
+        with pytest.raises(ArgumentError, match="be the same source whenever it is read"):
             list(dispatch_batches(spoilt.to_batches(), ring(), CONFIG))
 
 
@@ -224,23 +223,23 @@ def test_a_frame_that_lacks_a_column_or_has_one_of_another_type_is_refused_at_on
         ("topic_partition string, sequence long, at_ms long, command string, key int", "key"),
         ("topic_partition string, sequence long, at_ms long, command string, filters string", "filters"),
     ):
-        with pytest.raises(ConfigError, match=match):
+        with pytest.raises(ArgumentError, match=match):
             stream_dispatch(frame(spark, schema), HashRing())
 
 
 def test_what_can_never_work_is_refused_at_once(spark: "SparkSession") -> None:
-    with pytest.raises(ConfigError, match="placement"):
+    with pytest.raises(ArgumentError, match="placement"):
         stream_dispatch(frame(spark), HashRing(["c1"]))
-    with pytest.raises(ConfigError, match="config"):
+    with pytest.raises(ArgumentError, match="config"):
         stream_dispatch(frame(spark), HashRing(), config={})  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ConfigError, match="delay_ms"):
+    with pytest.raises(ArgumentError, match="delay_ms"):
         stream_dispatch(frame(spark), HashRing(), delay_ms=-1)
 
 
 def test_a_stream_without_its_state_store_is_refused_at_once(spark: "SparkSession", tmp_path: Path) -> None:
     stream = spark.readStream.schema(COMMAND_SCHEMA).parquet(str(tmp_path))
 
-    with pytest.raises(ConfigError, match=r"providerClass is .*HDFS.*; it must be .*RocksDB"):
+    with pytest.raises(ArgumentError, match=r"providerClass is .*HDFS.*; it must be .*RocksDB"):
         stream_dispatch(stream, HashRing())
 
 

@@ -71,8 +71,8 @@ def no_commands() -> pa.RecordBatch:
 
 
 def test_each_element_gets_its_row_back_and_spark_knows_what_is_never_null(spark: "SparkSession") -> None:
-    one = (7, 8, 9, "deliver", BIG, b"k", "c", 1, 0, None)
-    other = (8, 8, 9, "cursor_advanced", -BIG, None, None, None, None, None)
+    one = (7, 8, 9, "released", BIG, None, "c", 1, 0, BIG, None, "nacked")
+    other = (8, 8, 9, "ignored", -BIG, b"k", None, None, None, None, "ack", None)
     bundles = spark.createDataFrame([("p", *map(list, zip(one, other, strict=True)))], bundled(OUTCOME_SCHEMA))
     rows = unbundled(bundles, OUTCOME_SCHEMA)
 

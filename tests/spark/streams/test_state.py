@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.command_logs import Log, pieces_of, ring, written_log
 
 from keyshared.config import DispatcherConfig
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.journal import Command, Journal, OutcomeRow
 from keyshared.ring import HashRing
 
@@ -198,5 +198,5 @@ def test_the_state_is_bytes_of_the_journal_and_no_live_object() -> None:
 
 
 def test_a_ring_that_cannot_be_kept_is_refused_before_anything_runs() -> None:
-    with pytest.raises(ConfigError, match="placement"):
+    with pytest.raises(ArgumentError, match="placement"):
         DispatchProcessor(HashRing(["c1"]), None)

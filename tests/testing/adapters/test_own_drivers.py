@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from keyshared.config import Unmatched
+from keyshared.config import Poison, Unmatched
 from keyshared.leases import InvalidReservation
-from keyshared.retry import Poison
 from keyshared.testing.adapters.dispatcher import DispatcherDriver, RouterDriver
 from keyshared.testing.adapters.leases import LeaseQueueDriver
 from keyshared.testing.adapters.window import WindowDriver

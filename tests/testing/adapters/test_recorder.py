@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from tests.model import ModelDispatcher
 from tests.properties.driving import Factory, Fast, outcome
-from tests.properties.schedules import CALLS, random_world
-from tests.testing.recorded import guarantees_of
+from tests.properties.schedules import CALLS, guarantees_of, random_world
 
 from keyshared import DispatcherConfig, HashRange, HashRing, KeySharedDispatcher, Poison, RetryPolicy
 from keyshared.config import DrainUnit
@@ -189,7 +188,7 @@ def test_an_offset_from_before_the_start_is_not_published() -> None:
     assert [] == since(mine, start)
 
 
-def test_what_a_token_settles_is_not_published_when_it_is_read_again() -> None:
+def test_what_a_token_settles_is_settled_when_it_is_read_again() -> None:
     first = KeySharedDispatcher(HashRing())
     first.add_consumer("a")
     first.offer_many([(offset, f"k{offset}", None) for offset in range(5, 10)])
@@ -200,8 +199,8 @@ def test_what_a_token_settles_is_not_published_when_it_is_read_again() -> None:
     for offset in (9, 6, 10):
         mine.ack(offset, "a", 1)
     mine.at_rest()
-    assert [6, 9, 10] == [each.offset for each in mine.history if isinstance(each, Published)]
-    assert [] == [each for each in mine.history if isinstance(each, Settled)]
+    assert [6, 7, 8, 9, 10] == [each.offset for each in mine.history if isinstance(each, Published)]
+    assert [7, 8] == [each.offset for each in mine.history if isinstance(each, Settled)]
     assert [] == check_history(mine.history, guarantees_of(mine.config))
 
 
@@ -260,3 +259,14 @@ def test_rest_is_said_by_who_knows_it() -> None:
     mine = recorder()
     mine.at_rest()
     assert AtRest(at_ms=0) == mine.history[-1]
+
+
+def test_a_retry_is_told_again_after_a_restart_because_its_clock_may_have_started_anew() -> None:
+    first = recorder(retry=RetryPolicy(base_delay_ms=500))
+    first.offer(0, "k", now_ms=0)
+    first.nack(0, "a", 1, now_ms=10)
+    start = len(first.history)
+
+    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0))
+
+    assert [Held(at_ms=10, offset=0, reason=HoldReason.RETRY)] == first.history[start:]

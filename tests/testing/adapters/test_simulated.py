@@ -4,8 +4,8 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties.schedules import guarantees_of
 from tests.properties.test_simulate_properties import plans
-from tests.testing.recorded import guarantees_of
 
 from keyshared.simulate import (
     Arrival,

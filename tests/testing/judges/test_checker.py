@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.model import ModelDispatcher
 from tests.placements import RankedPlacement
-from tests.properties import promises
 from tests.properties.broken import BROKEN
 from tests.properties.driving import Fast
-from tests.testing.recorded import Factory, first_broken, guarantees_of, mutated, recorded
+from tests.properties.schedules import guarantees_of
+from tests.testing.recorded import Factory, first_broken, mutated, recorded
 from tests.testing.slow_judge import contradicts, found_in
 from tests.testing.tiny_histories import difference, shortest, tiny
 
@@ -51,7 +51,7 @@ OF_OURS = {"ForgetsTooEarly", "EndedObligationsStand"}
 VARIANTS = [
     (promise, variant)
     for promise in sorted(JUDGED)
-    for variant in BROKEN[promises.Promise(promise)]
+    for variant in BROKEN[promise]
     if variant.__name__ not in OF_UNITS | OF_OURS
 ]
 
@@ -74,10 +74,6 @@ def test_a_broken_dispatcher_is_caught_by_the_promise_it_breaks(
     promise: Promise, broken: type[ModelDispatcher]
 ) -> None:
     assert promise in promises_broken(broken, getattr(broken, "starts_with", RankedPlacement))
-
-
-def test_the_promises_are_those_of_the_judge_in_the_tests() -> None:
-    assert {str(promise) for promise in promises.Promise} == set(Promise)
 
 
 def unclear(history: list[Happening], random: Random) -> list[Happening]:
@@ -112,7 +108,9 @@ def test_the_checker_agrees_with_the_slow_judge_on_histories_with_mistakes() -> 
         else:
             assert difference(history, guarantees) is None, shortest(history, guarantees)
             found.update(promise for promise, _ in found_in(history, guarantees))
-    assert set(found) >= JUDGED - {Promise.ISOLATION, Promise.MINIMAL_MOVE}, "mistakes of most kinds were among them"
+    assert set(found) >= JUDGED - {Promise.ISOLATION, Promise.MINIMAL_MOVE, Promise.ATTEMPTS}, (
+        "mistakes of most kinds were among them"
+    )
 
 
 def test_a_proof_is_in_order_and_ends_where_the_fault_shows() -> None:
@@ -421,6 +419,8 @@ def test_the_guarantees_of_a_dispatcher_follow_its_configuration() -> None:
         per_consumer=1_000,
         window=10_000,
         max_tracked=1_000_000,
+        fairness=0,
+        max_attempts=6,
         cursor_keeps_up=True,
         may_skip=True,
         may_dead_letter=True,
@@ -435,3 +435,49 @@ def test_what_is_said_of_a_message_that_is_settled_already_is_passed_over() -> N
         Held(offset=0, reason=HoldReason.RETRY),
     ]
     assert [] == check_history(history)
+
+
+TURNS = Guarantees(promises={"fairness"}, fairness=0)
+
+
+@pytest.mark.parametrize(
+    ("claims", "history", "reason"),
+    [
+        (Guarantees(promises={"fairness"}), [], "the guarantees claim no fairness"),
+        (TURNS, [], "the history tells of no Published, so it does not say what was outstanding"),
+        (TURNS, [Published(offset=0)], "the history tells of no Delivered"),
+        (
+            TURNS,
+            [Published(offset=0), Delivered(offset=0, consumer="a")],
+            "the history does not tell who has Owned a key",
+        ),
+        (
+            TURNS,
+            [Published(offset=0), Delivered(offset=0, consumer="a"), Owned(key=b"k", consumer="a")],
+            "the history never says Quiet",
+        ),
+        (Guarantees(promises={"attempts"}), [], "the guarantees claim no max_attempts"),
+        (Guarantees(promises={"attempts"}, max_attempts=1), [], "the history tells of no Delivered"),
+    ],
+)
+def test_turns_and_attempts_say_what_they_need(claims: Guarantees, history: list[Happening], reason: str) -> None:
+    checker = Checker(claims)
+    list(checker.violations(history))
+    assert [reason] == [unjudged.reason for unjudged in checker.unjudged()]
+
+
+def test_a_queue_that_is_passed_over_again_and_again_costs_no_memory() -> None:
+    checker = Checker(TURNS)
+    waiting: list[Happening] = [Published(offset=0, key=b"k"), Owned(key=b"k", consumer="a"), Quiet()]
+    list(checker.violations(waiting))
+    for offset in range(1, 500):
+        list(
+            checker.violations(
+                [
+                    Published(offset=offset, key=b"l"),
+                    Delivered(offset=offset, key=b"l", consumer="a"),
+                    Acked(offset=offset, consumer="a"),
+                ]
+            )
+        )
+    assert checker.entries() < 20

@@ -1,6 +1,7 @@
 """Each promise with a small history that keeps it and one that breaks it, and the exact proof of that."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -91,6 +92,19 @@ PAIRS = Guarantees(per_key=2)
 UNFENCED = Guarantees(promises=JUDGED - {Promise.FENCE})
 UNITS = Guarantees(unit_of=lambda key: key[:1])
 K2 = b"k2"
+IN_TURN = Guarantees(promises={"fairness"}, fairness=0)
+TWICE = Guarantees(promises={"attempts"}, max_attempts=2)
+QUEUE: list[Happening] = [
+    A,
+    owned("a"),
+    published(0),
+    published(1, K2),
+    delivered(0),
+    owned("a", K2),
+    published(2),
+    Quiet(),
+]
+"""One is at work, a message of another key waits, and a second one of its own key behind that."""
 CASES = [
     Case(
         "a key moves when its last delivery has ended",
@@ -948,6 +962,155 @@ CASES = [
         [A, published(0), delivered(0, at_ms=0), Quiet(at_ms=100), released(0)],
         None,
         Guarantees(ack_timeout_ms=100),
+    ),
+    Case(
+        "keys are served in the order in which they became ready",
+        Promise.FAIRNESS,
+        [*QUEUE, acked(0), delivered(1, key=K2), acked(1), delivered(2)],
+        None,
+        IN_TURN,
+    ),
+    Case(
+        "the newest key goes first",
+        Promise.FAIRNESS,
+        [*QUEUE, acked(0), published(3, b"k3"), delivered(3, key=b"k3")],
+        (3, 5, 7, 10),
+        IN_TURN,
+    ),
+    Case(
+        "a key has two turns in a row",
+        Promise.FAIRNESS,
+        [*QUEUE, acked(0), delivered(2)],
+        (3, 5, 7, 9),
+        IN_TURN,
+    ),
+    Case(
+        "a key is passed over as often as it may be",
+        Promise.FAIRNESS,
+        [*QUEUE, acked(0), delivered(2), acked(2), delivered(1, key=K2)],
+        None,
+        replace(IN_TURN, fairness=1),
+    ),
+    Case(
+        "a key is passed over once too often",
+        Promise.FAIRNESS,
+        [*QUEUE, acked(0), delivered(2), nacked(2), delivered(2, attempt=2)],
+        (3, 5, 7, 9, 11),
+        replace(IN_TURN, fairness=1),
+    ),
+    Case(
+        "a key that is held stands in no queue",
+        Promise.FAIRNESS,
+        [*QUEUE, held(1), acked(0), delivered(2)],
+        None,
+        IN_TURN,
+    ),
+    Case(
+        "a key that goes elsewhere begins to wait anew",
+        Promise.FAIRNESS,
+        [*QUEUE, B, owned("b", K2), owned("a", K2), acked(0), delivered(2)],
+        None,
+        IN_TURN,
+    ),
+    Case(
+        "nothing has waited yet for a consumer that comes back",
+        Promise.FAIRNESS,
+        [*QUEUE, gone("a"), A, delivered(0, attempt=2), acked(0, attempt=2), delivered(2)],
+        None,
+        IN_TURN,
+    ),
+    Case(
+        "a key whose unit drains stands in no queue",
+        Promise.FAIRNESS,
+        [
+            A,
+            B,
+            published(0, b"k1"),
+            delivered(0, "b", key=b"k1"),
+            *QUEUE[1:2],
+            published(2, K2),
+            owned("a", K2),
+            Quiet(),
+            published(3, b"l"),
+            delivered(3, key=b"l"),
+        ],
+        None,
+        replace(IN_TURN, unit_of=lambda key: key[:1]),
+    ),
+    Case(
+        "what was published last is told of first by its delivery",
+        Promise.FAIRNESS,
+        [*QUEUE, acked(0), delivered(9, key=b"k9"), delivered(1, key=K2)],
+        None,
+        IN_TURN,
+    ),
+    Case(
+        "what overtakes its own key passes no other",
+        Promise.FAIRNESS,
+        [A, owned("a"), published(0), Quiet(), published(1), delivered(1)],
+        None,
+        IN_TURN,
+    ),
+    Case(
+        "a message is kept back when it has failed twice",
+        Promise.ATTEMPTS,
+        [A, published(0), delivered(0), nacked(0), delivered(0, attempt=2), nacked(0, attempt=2), held(0), AtRest()],
+        None,
+        TWICE,
+    ),
+    Case(
+        "a message that somebody lets go on begins anew",
+        Promise.ATTEMPTS,
+        [
+            A,
+            published(0),
+            delivered(0),
+            nacked(0),
+            delivered(0, attempt=2),
+            nacked(0, attempt=2),
+            held(0, HoldReason.BLOCKED),
+            delivered(0, attempt=3),
+        ],
+        None,
+        TWICE,
+    ),
+    Case(
+        "what was given back without a failure costs no attempt",
+        Promise.ATTEMPTS,
+        [
+            A,
+            published(0),
+            delivered(0),
+            released(0),
+            delivered(0, attempt=2),
+            released(0, attempt=2),
+            delivered(0, attempt=3),
+        ],
+        None,
+        TWICE,
+    ),
+    Case(
+        "a message that has failed twice is delivered again",
+        Promise.ATTEMPTS,
+        [
+            A,
+            published(0),
+            delivered(0),
+            nacked(0),
+            delivered(0, attempt=2),
+            Expired(offset=0, consumer="a", attempt=2),
+            held(0, HoldReason.RETRY),
+            delivered(0, attempt=3),
+        ],
+        (4, 5, 7),
+        TWICE,
+    ),
+    Case(
+        "a message that has failed twice has no answer in the end",
+        Promise.ATTEMPTS,
+        [A, published(0), delivered(0), nacked(0), delivered(0, attempt=2), nacked(0, attempt=2), AtRest()],
+        (4, 5, 6),
+        TWICE,
     ),
 ]
 

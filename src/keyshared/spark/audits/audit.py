@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
 
 from keyshared._checks import check_int
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.audits.audit_figures import audit_report
 from keyshared.spark.audits.audit_report import html
 from keyshared.spark.audits.histories import Run, check_history_columns, history_columns, runs
@@ -190,7 +190,7 @@ class Audit(Kept):
             proofs: How many violations of each promise are shown in full.
 
         Raises:
-            ConfigError: ``path`` is in no folder, or ``proofs`` is no int of at least 0. No job was started.
+            ArgumentError: ``path`` is in no folder, or ``proofs`` is no int of at least 0. No job was started.
 
         Complexity:
             Up to five passes over the verdicts or the violations that were kept. The driver gets what the page shows:
@@ -250,9 +250,10 @@ def audit(
         The frames; the audit itself has not run yet.
 
     Raises:
-        ConfigError: A column is missing, of another type or unknown, or has NULL where it must not; or ``guarantees``,
-            ``partitions`` or ``most`` is none. While it runs, a `HistoryError` (a row that is no happening, a history
-            that contradicts itself, a sequence that is there twice) comes as Spark's ``PythonException``.
+        ArgumentError: A column is missing, of another type or unknown, or has NULL where it must not; or
+            ``guarantees``, ``partitions`` or ``most`` is none. While it runs, a `HistoryError` (a row that is no
+            happening, a history that contradicts itself, a sequence that is there twice) comes as Spark's
+            ``PythonException``.
         GuaranteesError: ``remembered_keys`` is no int of at least 0.
 
     Complexity:
@@ -293,7 +294,7 @@ class _Work(NamedTuple):
 
     def check(self) -> None:
         if not isinstance(self.guarantees, Guarantees):
-            raise ConfigError("guarantees", self.guarantees, "be Guarantees, or None")
+            raise ArgumentError("guarantees", self.guarantees, "be Guarantees, or None")
         if self.most is not None:
             check_int("most", self.most, 0, ", or None")
         Checker(self.guarantees, remembered_keys=self.remembered_keys)  # says what is wrong with them
@@ -319,7 +320,7 @@ def audit_partition(
         `VerdictRow` for each claimed promise.
 
     Raises:
-        ConfigError: Rows of a topic-partition do not stand together.
+        ArgumentError: Rows of a topic-partition do not stand together.
         HistoryError: A sequence does not grow, or a history contradicts itself; a note names the topic-partition.
 
     Complexity:
@@ -435,7 +436,7 @@ def audit_batches(
         Packets: one row each, with a list of violations and a list of verdicts.
 
     Raises:
-        ConfigError: See `audit_partition`.
+        ArgumentError: See `audit_partition`.
         HistoryError: See `audit_partition`; or a row is no happening.
     """
     schema = to_arrow_schema(_PACKET_SCHEMA)

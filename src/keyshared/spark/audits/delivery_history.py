@@ -10,13 +10,12 @@ Both frames are read once, together: of a log that grows between two reads a his
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.spark.audits.order import (
-    PROMISES,
+from keyshared.spark.audits.delivery_log import (
     check_deliveries,
     check_offered,
     place_of_message,
@@ -28,19 +27,20 @@ from keyshared.spark.frames.rules import Rule
 from keyshared.testing.guarantees import Guarantees
 from keyshared.testing.rows import HISTORY_VERSION
 
-__all__ = ["DELIVERY_GUARANTEES", "delivery_history"]
+__all__ = ["DELIVERY_GUARANTEES", "delivery_history", "history_of"]
 
-DELIVERY_GUARANTEES: Final = Guarantees(promises=frozenset(PROMISES))
+DELIVERY_GUARANTEES: Final = Guarantees(promises={"one-holder", "key-order", "no-loss", "fence"})
 """What a delivery log can show: it tells nothing of cursors, limits, and who was there."""
 
 # At one position, ends come before settlements and those before starts: deliveries are half-open.
 _END: Final = 0
 _SETTLED: Final = 1
 _PUBLISHED: Final = 2
-_DELIVERED: Final = 3
-_LEFT_OPEN: Final = 4
-_PRESENT: Final = 5
-_AT_REST: Final = 6
+_DONE: Final = 3
+_DELIVERED: Final = 4
+_LEFT_OPEN: Final = 5
+_PRESENT: Final = 6
+_AT_REST: Final = 7
 
 _TYPES: Final = {
     "position": "bigint",
@@ -69,9 +69,15 @@ _READ: Final = {
     "delivered_ms": "bigint",
     "ended_ms": "bigint",
 }
-_BEFORE_ALL: Final = -(1 << 63)
+_BEFORE_ALL: Final = -(1 << 63)  # a position
 _ANYBODY: Final = "(anybody)"
 _OVER: Final = "the history is over"
+
+
+class _Only(Protocol):
+    """What leaves out a part of the rows; see `keyshared.spark.audits.screen`."""
+
+    def __call__(self, rows: DataFrame, *, is_over: bool) -> DataFrame: ...
 
 
 def delivery_history(deliveries: DataFrame, *, offered: DataFrame | None = None) -> DataFrame:
@@ -79,9 +85,9 @@ def delivery_history(deliveries: DataFrame, *, offered: DataFrame | None = None)
 
     Of a delivery come ``delivered`` and what ended it: ``acked`` where it settled its message, else ``nacked``,
     ``expired`` or ``released``, as the outcome says. What was settled later (a late ack, a dead letter, a policy) is
-    ``settled`` by the ``operator``, for the log does not say why. With ``offered``, what never ended is ``released`` at
-    the end, and the history ends ``at_rest`` with somebody there who would take anything: what is outstanding then is
-    lost.
+    ``settled`` by the ``operator``, for the log does not say why; if the message had gone out again by then it is
+    ``acked``, by the delivery in whose row it stands. With ``offered``, what never ended is ``released`` at the end,
+    and the history ends ``at_rest`` with somebody there who would take anything: what is outstanding then is lost.
 
     Args:
         deliveries: As for `check_order`. ``outcome``, ``delivered_ms`` and ``ended_ms`` are used if they are there.
@@ -93,8 +99,8 @@ def delivery_history(deliveries: DataFrame, *, offered: DataFrame | None = None)
         a proof names, and ``x_position``: the position in the delivery log, NULL at the end of the history.
 
     Raises:
-        ConfigError: A column is missing or of another type. No job was started. The job fails on NULL in a column that
-            must have a value; the error counts such rows and shows one.
+        ArgumentError: A column is missing or of another type. No job was started. The job fails on rows that cannot be
+            used, see `check_order`; the error counts them and shows one.
 
     Complexity:
         One shuffle and two sorts; a topic-partition is worked on by one task.
@@ -106,18 +112,41 @@ def delivery_history(deliveries: DataFrame, *, offered: DataFrame | None = None)
         >>> [row.happening for row in delivery_history(delivered).orderBy("sequence").collect()]
         ['published', 'delivered', 'acked']
     """
+    return history_of(deliveries, offered).drop("x_key")
+
+
+def history_of(
+    deliveries: DataFrame, offered: DataFrame | None, *, only: _Only | None = None, with_outcomes: bool = True
+) -> DataFrame:
+    """Write a delivery log, or a part of it, as histories.
+
+    Args:
+        deliveries: See `delivery_history`.
+        offered: See `delivery_history`.
+        only: What leaves out a part of the rows. None: nothing does.
+        with_outcomes: Whether ``outcome``, ``delivered_ms`` and ``ended_ms`` are looked at.
+
+    Returns:
+        The columns of `delivery_history`, and ``x_key``: the key of the message that a row names. The rows of a
+        topic-partition stand together, in order.
+
+    Raises:
+        ConfigError: See `delivery_history`.
+    """
     check_deliveries(deliveries)
-    there = column_names(deliveries)
+    there = column_names(deliveries) if with_outcomes else set()
     check_columns(deliveries, {name: kinds for name, kinds in _OPTIONAL.items() if name in there})
     if offered is not None:
         check_offered(offered)
+    is_over = offered is not None
     has_keys = offered is not None and "key" in column_names(offered)
     rows = _usable(_of_log(deliveries, there), rules_of_deliveries())
     if offered is not None:
         rows = rows.unionByName(_usable(_of_offered(offered, has_keys=has_keys), rules_of_offered()))
-    told = _told(_looked_up(rows, is_over=offered is not None), is_over=offered is not None, has_keys=has_keys)
+    known = _looked_up(rows, is_over=is_over, has_keys=has_keys)
+    told = _told(known if only is None else only(known, is_over=is_over), is_over=is_over)
     in_order = Window.partitionBy("topic_partition").orderBy(
-        F.col("position").asc_nulls_last(), "rank", "offset", "attempt", "consumer"
+        F.col("position").asc_nulls_last(), "rank", "offset", "attempt", "consumer", "happening", "x_key"
     )
     return told.select(
         "topic_partition",
@@ -125,6 +154,7 @@ def delivery_history(deliveries: DataFrame, *, offered: DataFrame | None = None)
         F.lit(HISTORY_VERSION).alias("version"),
         *(name for name in _TYPES if name not in {"position", "rank"}),
         F.col("position").alias("x_position"),
+        "x_key",
     )
 
 
@@ -168,40 +198,53 @@ def _usable(rows: DataFrame, rules: Sequence[Rule]) -> DataFrame:
     return marked.withColumn("topic_partition", F.when(F.col("_broken").isNull(), F.col("topic_partition")))
 
 
-def _looked_up(rows: DataFrame, *, is_over: bool) -> DataFrame:
+def _looked_up(rows: DataFrame, *, is_over: bool, has_keys: bool) -> DataFrame:
     """Each row with what is known of its message: all of them go by once, from the newest message to the oldest.
 
-    ``_first`` is the position at which it or a newer one was delivered first, ``_last_row`` whether this is its last
-    row, and ``_lowest`` the oldest message that was offered; what was offered comes behind its deliveries.
+    ``_first`` is the position at which it or a newer one was delivered first, ``_first_row`` and ``_last_row`` whether
+    this is its first or last row, ``_again`` when it went out after this delivery, ``_own_key`` its key, and ``_odd``
+    whether it has two keys or was never offered. What was offered comes behind its deliveries.
     """
-    said_key = F.when(F.col("_said"), F.col("key"))  # of several that which is least, as the last one
+    positions = ("sequence", "end_sequence", "settled_sequence", "attempt", "consumer")  # so that no two rows are alike
     by_message = Window.partitionBy("topic_partition").orderBy(
-        F.desc("offset"), "_said", "sequence", said_key.desc_nulls_first()
+        F.desc("offset"),
+        "_said",
+        *positions,
+        F.col("key").desc_nulls_first(),  # offered is the least, as the last one
     )
     so_far = by_message.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     whole = by_message.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    offered = F.col("_said") | F.lit(not is_over)
+    beside = F.struct("offset", "key", "_said", "sequence")
     looked = rows.withColumns(
         {
             "_first": F.min("sequence").over(so_far),
-            "_last_row": ~F.lead("offset").over(by_message).eqNullSafe(F.col("offset")),
-            "_first_row": ~F.lag("offset").over(by_message).eqNullSafe(F.col("offset")),
-            "_lowest": F.min(F.when(offered, F.col("offset"))).over(whole),
+            "_row_before": F.lag(beside).over(by_message),
+            "_row_after": F.lead(beside).over(by_message),
             "_rows": F.count("*").over(whole),
         }
     )
     counted = F.concat(F.col("_broken"), F.lit("; rows that cannot be used: "), F.col("_rows").cast("string"))
     usable = F.col("_broken").isNull() | F.raise_error(counted).cast("boolean")
-    return looked.filter(usable).withColumn(
-        "_first_key", F.last(F.when(F.col("_first_row"), F.struct("key")), ignorenulls=True).over(so_far)["key"]
+    before, after = F.col("_row_before"), F.col("_row_after")
+    is_first, is_last = (~each["offset"].eqNullSafe(F.col("offset")) for each in (before, after))
+    other_key = ~is_first & ~before["key"].eqNullSafe(F.col("key")) & (F.lit(has_keys) | ~F.col("_said"))
+    looked = looked.filter(usable).withColumns(
+        {
+            "_first_row": is_first,
+            "_last_row": is_last,
+            "_again": F.when(~is_last & ~after["_said"], after["sequence"]),
+            "_odd": other_key | (F.lit(is_over) & is_last & ~F.col("_said")),
+        }
     )
+    first_key = F.last(F.when(F.col("_first_row"), F.struct("key")), ignorenulls=True).over(so_far)["key"]
+    return looked.withColumn("_own_key", F.col("key") if has_keys else first_key)
 
 
-def _told(rows: DataFrame, *, is_over: bool, has_keys: bool) -> DataFrame:
+def _told(rows: DataFrame, *, is_over: bool) -> DataFrame:
     """What each row tells: of a delivery its start, its end, and a settlement after it; of the last of a message that.
 
     A message is published just before it or a newer one goes out; the first one before everything, so that there is a
-    log.
+    log. If nothing of a topic-partition was offered, its lowest message is told of as done before everything.
     """
     message = {name: F.col(name) for name in ("offset", "key", "consumer", "attempt")}
     delivery = {name: column for name, column in message.items() if name != "key"}
@@ -221,26 +264,30 @@ def _told(rows: DataFrame, *, is_over: bool, has_keys: bool) -> DataFrame:
         reason=F.when(how == "released", F.col("outcome")),
         **delivery,
     )
-    later = _event(_SETTLED, "settled", settled, offset=F.col("offset"), reason=F.lit("operator"))
-    open_at_the_end = _event(_LEFT_OPEN, "released", _nothing(), reason=F.lit(_OVER), **delivery)
-    is_delivery, is_lowest = ~F.col("_said"), F.col("offset") == F.col("_lowest")
-    is_message = F.col("_last_row") & (F.col("_said") | F.lit(not is_over))
-    published = _event(
-        _PUBLISHED,
-        "published",
-        F.when(is_lowest, F.lit(_BEFORE_ALL)).otherwise(F.col("_first")),
-        offset=F.col("offset"),
-        key=F.col("key" if has_keys else "_first_key"),
+    is_late = F.coalesce(F.col("_again") < settled, F.lit(False))
+    later = F.when(is_late, _event(_SETTLED, "acked", settled, counted=_true(), **delivery)).otherwise(
+        _event(_SETTLED, "settled", settled, offset=F.col("offset"), reason=F.lit("operator"))
     )
+    open_at_the_end = _event(_LEFT_OPEN, "released", _nothing(), reason=F.lit(_OVER), **delivery)
+    is_delivery, is_offered = ~F.col("_said"), F.col("_said") | F.lit(not is_over)
+    there = Window.partitionBy("topic_partition")
+    lowest = F.coalesce(F.min(F.when(is_offered, F.col("offset"))).over(there), F.min("offset").over(there))
+    rows = rows.withColumn("_is_lowest", F.col("_last_row") & (F.col("offset") == lowest))
+    is_lowest = F.col("_is_lowest")
+    position = F.when(is_lowest, F.lit(_BEFORE_ALL)).otherwise(F.col("_first"))
+    published = _event(_PUBLISHED, "published", position, offset=F.col("offset"), key=F.col("_own_key"))
+    done = _event(_DONE, "settled", position, offset=F.col("offset"), reason=F.lit("operator"))
     events = [
         F.when(is_delivery, _event(_DELIVERED, "delivered", F.col("sequence"), at_ms=F.col("delivered_ms"), **message)),
         F.when(is_delivery & end.isNotNull(), ended),
         F.when(is_delivery & settled.isNotNull() & ~settled.eqNullSafe(end), later),
-        F.when(is_message, published),
+        F.when((F.col("_last_row") & is_offered) | is_lowest, published),
     ]
     if is_over:
         present = _event(_PRESENT, "connected", _nothing(), consumer=F.lit(_ANYBODY))
         at_rest = _event(_AT_REST, "at_rest", _nothing())
+        events.append(F.when(is_lowest & ~is_offered, done))
         events.append(F.when(is_delivery & end.isNull(), open_at_the_end))
-        events += [F.when(is_message & is_lowest, event) for event in (present, at_rest)]
-    return rows.select("topic_partition", F.inline(F.array_compact(F.array(*events))))
+        events += [F.when(is_lowest, event) for event in (present, at_rest)]
+    own_key = F.when(F.col("_said"), F.col("_own_key")).otherwise(F.col("key")).alias("x_key")
+    return rows.select("topic_partition", own_key, F.inline(F.array_compact(F.array(*events))))

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import check_columns, column_names, folding
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.history import Happening, Held, HoldReason, Settled, SettledBy
@@ -82,7 +82,7 @@ def check_history_columns(df: DataFrame, *, topic_partition: str, sequence: str)
         sequence: Name of the column that orders it.
 
     Raises:
-        ConfigError: A column is missing, of another type, or unknown: a misspelt one would have no effect.
+        ArgumentError: A column is missing, of another type, or unknown: a misspelt one would have no effect.
     """
     check_columns(df, {topic_partition: ("string",), sequence: ("bigint", "int")})
     fold, there = folding(df), column_names(df)
@@ -92,7 +92,7 @@ def check_history_columns(df: DataFrame, *, topic_partition: str, sequence: str)
     for name in df.columns:
         if fold(name) not in known and not name.startswith(_OWN_PREFIX):
             requirement = f"be one of {', '.join(_NAMES)}; columns of your own begin with {_OWN_PREFIX}"
-            raise ConfigError("column", name, requirement)
+            raise ArgumentError("column", name, requirement)
 
 
 def history_columns(df: DataFrame, *, topic_partition: str, sequence: str) -> DataFrame:

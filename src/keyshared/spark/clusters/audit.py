@@ -2,8 +2,8 @@
 
 Two steps, so that a distribution without faults costs no Python:
 
-1. *Screen*, native: a message with one copy on each cluster of the tree, and no more of them, is in order.
-2. *Proof*, Python: what is left is judged exactly, message by message (`copyfaults.faults_of`).
+1. *Screen*, native: a message with exactly one copy on each cluster of the tree is in order.
+2. *Proof*, Python: what is left is judged exactly, message by message (`faults_of`).
 
 Equal copies are counted before they are put together, so that a message that has gone in circles a million times is
 one row with a number, not a million rows in memory.
@@ -72,7 +72,7 @@ def audit_distribution(df: DataFrame, tree: DistributionTree, *, produced: DataF
             there only shows that a message exists, and its id may go into ``produced``.
         tree: The distribution; after a change the tree that it led to. Only the proof of a loss knows links.
         produced: ``message_id`` of everything that was produced, if that is known from elsewhere: without it a message
-            that is in no log at all cannot be missed.
+            that is in no log at all goes unnoticed.
 
     Returns:
         One row for each message and cluster with a fault, see `FAULT_SCHEMA`; none if every message is on every cluster
@@ -80,7 +80,7 @@ def audit_distribution(df: DataFrame, tree: DistributionTree, *, produced: DataF
         tree (a misspelt one would look like a loss), and on flags that are none; the error shows the row.
 
     Raises:
-        ConfigError: A column is missing or of another type. No job was started.
+        ArgumentError: A column is missing or of another type. No job was started.
 
     Complexity:
         One shuffle of the rows, native; Python sees only messages with faults.
@@ -141,7 +141,7 @@ def _known(tree: DistributionTree) -> Rule:
 
 
 def _flags(kind: DataType) -> Rule:
-    """Flags as hexadecimal digits without zeros in front: the same flags are the same text, whatever their type."""
+    """Return flags as hexadecimal digits without zeros in front: equal flags are equal texts, whatever their type."""
     flags = F.col("flags")
     if isinstance(kind, BinaryType):
         # no flags have no bytes: see BigEndian.decode
@@ -154,7 +154,7 @@ def _flags(kind: DataType) -> Rule:
 
 
 def _in_order(tree: DistributionTree) -> Column:
-    """Each cluster of the tree has one copy of the message."""
+    """Return whether each cluster of the tree has one copy of the message."""
     clusters = tree.clusters
     judged = F.filter("copies", lambda copy: F.coalesce(copy["cluster"].isin(*clusters), F.lit(False)))
     names = F.array_distinct(judged["cluster"])
@@ -163,7 +163,7 @@ def _in_order(tree: DistributionTree) -> Column:
 
 
 def _judging(tree: DistributionTree) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``; a tree is an immutable value and goes along with it."""
+    """Judge batches: the function for ``mapInArrow``; the tree, an immutable value, goes along with it."""
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows: list[tuple[object, ...]] = []

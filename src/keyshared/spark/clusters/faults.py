@@ -15,7 +15,7 @@ from keyshared.distribution.tree import DistributionTree
 __all__ = ["FAULTS", "Copies", "Fault", "faults_of"]
 
 FAULTS: Final = ("lost", "duplicated", "looped")
-"""What is looked for: a cluster has not got a message, has it more than once, or has got its own one back."""
+"""A cluster does not have a message, has it more than once, or has got its own message back."""
 
 
 class Copies(NamedTuple):
@@ -36,13 +36,13 @@ class Fault(NamedTuple):
     """One message and one cluster that something is wrong with.
 
     Attributes:
-        fault: What, one of `FAULTS`. A message that has looped is not named as duplicated, too.
-        cluster: Where.
+        fault: One of `FAULTS`. A message that has looped is not reported as duplicated as well.
+        cluster: The cluster.
         copies: How many copies lie there.
         flags: Their different flags, the smallest first.
         present: Every cluster that has the message.
         origin: Where it was produced: the only cluster with a copy without flags. None if there is no such, or several.
-        from_cluster: Of a lost message: who had to copy it across into the subtree that has not got it. None if nobody
+        from_cluster: Of a lost message: the cluster that had to copy it into the subtree that lacks it. None if none
             had to, and for the other faults.
         level: Of a lost message: level of that subtree's parent.
         to_cluster: Of a lost message: the target of the link that failed.
@@ -67,8 +67,8 @@ def faults_of(tree: DistributionTree, copies: Sequence[Copies]) -> Iterator[Faul
     Args:
         tree: The distribution. Where targets have been moved, the tree after that: then `Fault.to_cluster` is the
             target as it is now.
-        copies: All there is of the message on any cluster. Clusters that are not in the tree are not judged, but show
-            that the message exists.
+        copies: Every copy of the message on any cluster. Clusters outside the tree are not judged, but show that the
+            message exists.
 
     Yields:
         One fault for each cluster with which something is wrong, in the order of the tree.
@@ -92,7 +92,7 @@ def faults_of(tree: DistributionTree, copies: Sequence[Copies]) -> Iterator[Faul
         if total == 0:
             yield Fault("lost", cluster, 0, (), present, origin, *_missed(tree, cluster, copies))
         elif total > 1:
-            # a copy without flags is the message as it was produced: another one has been away
+            # a copy without flags is the message as it was produced: any other copy has been away
             looped = not flags[0] and flags[-1]
             fault, explanation = ("looped", _came_back(flags)) if looped else ("duplicated", f"{total:,} copies")
             yield Fault(fault, cluster, total, flags, present, origin, None, None, None, explanation)
@@ -106,7 +106,7 @@ def _came_back(flags: Sequence[CopyFlags]) -> str:
 def _missed(
     tree: DistributionTree, cluster: str, copies: Sequence[Copies]
 ) -> tuple[str | None, int | None, str | None, str]:
-    """The link that should have brought a message into the largest subtree around a cluster that has not got it."""
+    """Return the link that should have brought a message into the largest subtree around a cluster that lacks it."""
     present = {copy.cluster for copy in copies}
     node, empty = _largest_without(tree.root, cluster, present)
     if node is None:
@@ -123,7 +123,7 @@ def _missed(
 
 
 def _largest_without(root: Branch, cluster: str, present: set[str]) -> tuple[Node | None, Branch]:
-    """The largest branch that holds a cluster and nobody of these, and the node above it."""
+    """Return the largest branch that holds a cluster and none of these, and the node above it."""
     above, branch = None, root
     while not present.isdisjoint(leaves(branch)):
         assert isinstance(branch, Node)  # noqa: S101 - a leaf that is present is not missing

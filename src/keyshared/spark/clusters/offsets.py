@@ -1,9 +1,9 @@
 """Translation of consumer groups' offsets between two clusters, for many groups and large logs at once.
 
-Spark finds what the logs know: the record that a group processed last, the first one that is young enough, the first
-one that a provenance vector does not cover. Each is one window over log and questions together: the questions are put
-among the records, and take what stands before them. What follows from that is decided by `OffsetDistributor` and
-`OffsetCommitter` themselves, row by row of the commits: no rule is written twice.
+Spark looks up what the logs know: the record that a group processed last, the first one that is young enough, the first
+one that a provenance vector does not cover. Each look-up is one window over log and questions together: the questions
+are put among the records, and take what stands before them. `OffsetDistributor` and `OffsetCommitter` themselves decide
+what follows from that, row by row of the commits: no rule is written twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,8 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from keyshared._checks import check_bool
 from keyshared.copyflags import CopyFlags
-from keyshared.errors import ConfigError
 from keyshared.offsets.index import Bounds
 from keyshared.offsets.translate import (
     DEFAULT_MARGIN_MS,
@@ -62,7 +62,7 @@ _BOUNDS: Final = {"topic_partition": ("string",), "start": ("int", "bigint"), "e
 
 
 class _Given(NamedTuple):
-    """A commit as it is asked about; in the order of `_GIVEN`."""
+    """A commit with the question about it; in the order of `_GIVEN`."""
 
     group: str
     topic_partition: str
@@ -75,7 +75,7 @@ class _Given(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """What becomes of it at the source; in the order of `_SENT`."""
+    """The source's answer to it; in the order of `_SENT`."""
 
     group: str
     topic_partition: str
@@ -89,7 +89,7 @@ class _Sent(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """And what the target's log says to that; `_SENT` and three more columns, the last ones of `_KNOWN`."""
+    """What the target's log adds: `_SENT` and three more columns, the last ones of `_KNOWN`."""
 
     sent: _Sent
     found: int | None
@@ -98,7 +98,7 @@ class _Facts(NamedTuple):
 
 
 class _Planned(NamedTuple):
-    """What comes of it; in the order of `TRANSLATION_SCHEMA`."""
+    """The result; in the order of `TRANSLATION_SCHEMA`."""
 
     group: str
     topic_partition: str
@@ -153,7 +153,7 @@ def translate_offsets(
             active, no commit.
         source_log: The records there: ``topic_partition``, ``offset``, ``timestamp_epoch_ms`` (long); and with
             ``provenance``, ``origin`` (string) and ``origin_offset`` (long).
-        target_log: The same of the target.
+        target_log: The same columns of the target.
         margin_ms: How much older than the last processed record an unprocessed one may be. With ``provenance`` it only
             counts for the clusters to which the timestamp in the envelope goes on.
         provenance: Resume at the first record that the group has not processed, whatever the timestamps.
@@ -168,7 +168,8 @@ def translate_offsets(
         shows the row.
 
     Raises:
-        ConfigError: A column is missing or of another type; or ``margin_ms`` or ``level`` are none. No job was started.
+        ArgumentError: A column is missing or of another type; or ``margin_ms`` or ``level`` are none. No job was
+            started.
 
     Complexity:
         By timestamp each log is sorted once within its topic-partitions, and the commits with it; by provenance both
@@ -201,8 +202,7 @@ def translate_offsets(
 def _check(
     commits: DataFrame, source: DataFrame, target: DataFrame, bounds: DataFrame | None, *, provenance: bool
 ) -> None:
-    if type(provenance) is not bool:
-        raise ConfigError("provenance", provenance, "be a bool")
+    check_bool("provenance", provenance)
     there = column_names(commits)
     check_columns(commits, _COMMITS | {name: kinds for name, kinds in _OPTIONAL.items() if name in there})
     for log in (source, target):
@@ -212,7 +212,7 @@ def _check(
 
 
 def _given(commits: DataFrame) -> DataFrame:
-    """The commits with every column there may be."""
+    """Return the commits with every optional column."""
     there = column_names(commits)
     place = place_of({name: name for name in _COMMITS})
     columns = [
@@ -225,7 +225,7 @@ def _given(commits: DataFrame) -> DataFrame:
 
 
 def _log(log: DataFrame, *, provenance: bool) -> DataFrame:
-    """The records; one without a place would be skipped, and nobody would know."""
+    """Return the records; one without a place fails the job, because it would be skipped in silence."""
     place = place_of({name: name for name in ("topic_partition", "offset")})
     return log.select(*(_complete(name, "a record", place) for name in (*_LOG, *(_ORIGIN if provenance else ()))))
 
@@ -244,7 +244,7 @@ def _complete(name: str, of: str, place: Column) -> Column:
 
 
 def _last_timestamps(given: DataFrame, log: DataFrame) -> DataFrame:
-    """Each commit with ``last_ms``: the timestamp of the last record below it, or else of the first record there is."""
+    """Return each commit with ``last_ms``: the timestamp of the last record below it, else of the first record."""
     # in a struct, since the columns of a commit would make every record of the log as much longer
     questions = given.select("topic_partition", "offset", F.struct("*").alias("asked"))
     union = log.select("topic_partition", "offset", "timestamp_epoch_ms").unionByName(
@@ -261,7 +261,7 @@ def _last_timestamps(given: DataFrame, log: DataFrame) -> DataFrame:
 
 
 def _young_enough(sent: DataFrame, log: DataFrame, bounds: DataFrame | None) -> DataFrame:
-    """Each question with ``found``: the lowest offset of a record that is not older than what was sent.
+    """Return each question with ``found``: the lowest offset of a record that is not older than what was sent.
 
     NULL if there is none, or if nothing was sent; and with the ``start`` and ``end`` of the log.
     """
@@ -277,10 +277,10 @@ def _young_enough(sent: DataFrame, log: DataFrame, bounds: DataFrame | None) -> 
 
 
 def _uncovered(given: DataFrame, source: DataFrame, target: DataFrame, bounds: DataFrame | None) -> DataFrame:
-    """Each commit with `_KNOWN`; ``found`` is the lowest offset of a target record that is not processed.
+    """Return each commit with `_KNOWN`; ``found`` is the lowest offset of an unprocessed target record.
 
-    Not processed is, of each origin, what lies above its greatest origin offset below the commit. Origins that are not
-    on the target do not matter. Both logs and the commits go through three windows together, and no row leaves.
+    Of each origin, the records above its greatest origin offset below the commit are unprocessed. Origins that are not
+    on the target do not matter. Both logs and the commits go through three windows together, and no row leaves Spark.
     """
     asked = given.groupBy("topic_partition", "offset").agg(F.collect_list(F.struct("*")).alias("asked"))
     union = _with_bounds(target, bounds).withColumn("side", F.lit(_TARGET_SIDE))
@@ -327,7 +327,7 @@ def _uncovered(given: DataFrame, source: DataFrame, target: DataFrame, bounds: D
 
 
 def _with_bounds(log: DataFrame, bounds: DataFrame | None) -> DataFrame:
-    """The records of a log, and what is told of its ends beside them."""
+    """Return the records of a log together with the given ends."""
     nothing = F.lit(None).cast("bigint")
     told = log.withColumns({"told_start": nothing, "told_end": nothing})
     if bounds is None:
@@ -337,7 +337,7 @@ def _with_bounds(log: DataFrame, bounds: DataFrame | None) -> DataFrame:
 
 
 def _edges(order: WindowSpec, of_log: Column | None = None) -> dict[str, Column]:
-    """First offset and end of each log, with what was told of them; NULL if nothing is known."""
+    """Return first offset and end of each log, the given ones included; NULL if nothing is known."""
     whole = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     offset = F.col("offset") if of_log is None else F.when(of_log, F.col("offset"))
     return {
@@ -351,7 +351,7 @@ def _edges(order: WindowSpec, of_log: Column | None = None) -> dict[str, Column]
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A log of which only the answers are known that somebody has asked for."""
+    """A log that knows the answers to the questions asked, and no others."""
 
     start: int = 0
     end: int = 0
@@ -360,7 +360,7 @@ class _Found:
 
     @property
     def resume(self) -> int:
-        """What was found, or the end."""
+        """Return what was found, or the end."""
         return self.end if self.offset is None else self.offset
 
     def find_offset(self, _: int, /) -> Bounds:
@@ -371,12 +371,12 @@ class _Found:
 
 
 def _sending(distributor: OffsetDistributor) -> _Mapping:
-    """What the source says to each commit: the function for ``mapInArrow``."""
+    """Answer each commit at the source: the function for ``mapInArrow``."""
     return lambda batches: _mapped(batches, lambda row: _send(_Given(*row), distributor), _SENT)
 
 
 def _planning(committer: OffsetCommitter) -> _Mapping:
-    """What the target says: the function for ``mapInArrow``."""
+    """Answer each commit at the target: the function for ``mapInArrow``."""
 
     def plan(row: tuple[Any, ...]) -> _Planned:
         return _plan(_Facts(_Sent(*row[:-3]), *row[-3:]), committer, provenance=False)
@@ -385,7 +385,7 @@ def _planning(committer: OffsetCommitter) -> _Mapping:
 
 
 def _mapping(distributor: OffsetDistributor, committer: OffsetCommitter) -> _Mapping:
-    """What both say, by provenance: the function for ``mapInArrow``."""
+    """Answer each commit at both, by provenance: the function for ``mapInArrow``."""
 
     def plan(row: tuple[Any, ...]) -> _Planned:
         return _plan(_Facts(_send(_Given(*row[:-3]), distributor), *row[-3:]), committer, provenance=True)

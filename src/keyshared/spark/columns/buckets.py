@@ -7,11 +7,12 @@ that Spark lacks) by a table of 65,536 numbers that is a constant of the plan.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from keyshared._checks import check_kind
 from keyshared.buckets.layout import BUCKET_HASH, BucketLayout
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import XXH64_SEED_42, KeyHash
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.spark.columns.owners import owner_of_slot
 from keyshared.spark.columns.slots import bucket_hash, ranges_of
 from keyshared.spark.frames.checks import check_key, check_new
@@ -38,7 +39,7 @@ def with_bucket(
         The frame with the column ``into`` (int) added; NULL where there is no key.
 
     Raises:
-        ConfigError: No such column, or one of another type; ``into`` is taken; or the layout or the hash is none. No
+        ArgumentError: No such column, or one of another type; ``into`` is taken; or the layout or the hash is none. No
             job was started.
         MissingExtraError: The hash needs a package that is not installed.
 
@@ -56,7 +57,7 @@ def with_bucket(
 
 
 def bucket(key: Column, layout: BucketLayout, *, key_hash: KeyHash = XXH64_SEED_42) -> Column:
-    """Give the bucket of a key as a column expression.
+    """Return the bucket of a key as a column expression.
 
     Args:
         key: String or binary column; any other type fails when the job runs (`with_bucket` says so before).
@@ -67,7 +68,7 @@ def bucket(key: Column, layout: BucketLayout, *, key_hash: KeyHash = XXH64_SEED_
         An int column called ``bucket``, NULL for a NULL key.
 
     Raises:
-        ConfigError: The layout or the hash is none.
+        ArgumentError: The layout or the hash is none.
         MissingExtraError: The hash needs a package that is not installed.
 
     Complexity:
@@ -107,8 +108,8 @@ def with_bucket_owner(
         The frame with the column ``into`` (string) added; NULL where there is no key, and for a bucket without owner.
 
     Raises:
-        ConfigError: No such column, or one of another type; ``into`` is taken; no placement of buckets; or the hash is
-            none. No job was started.
+        ArgumentError: No such column, or one of another type; ``into`` is taken; no placement of buckets; or the hash
+            is none. No job was started.
         MissingExtraError: The hash needs a package that is not installed.
 
     Complexity:
@@ -126,7 +127,7 @@ def with_bucket_owner(
 
 
 def bucket_owner(key: Column, placement: Placement | RangeMap, *, key_hash: KeyHash = XXH64_SEED_42) -> Column:
-    """Give the owner of a key's bucket as a column expression.
+    """Return the owner of a key's bucket as a column expression.
 
     Args:
         key: String or binary column; any other type fails when the job runs.
@@ -137,7 +138,7 @@ def bucket_owner(key: Column, placement: Placement | RangeMap, *, key_hash: KeyH
         A string column called ``owner``: NULL for a NULL key, and for a bucket without owner.
 
     Raises:
-        ConfigError: No placement of buckets, or the hash is none.
+        ArgumentError: No placement of buckets, or the hash is none.
         MissingExtraError: The hash needs a package that is not installed.
 
     Complexity:
@@ -164,12 +165,12 @@ def bucket_ranges_of(placement: object) -> RangeMap:
         The value.
 
     Raises:
-        ConfigError: It is none, or not of buckets.
+        ArgumentError: It is none, or not of buckets.
     """
     ranges = ranges_of(placement)
     if ranges.key_hash != BUCKET_HASH or ranges.slot_bits != BUCKET_HASH.bits:
         requirement = f"be {BUCKET_HASH.name} with {BUCKET_HASH.bits} bits; for any other placement use with_owner"
-        raise ConfigError("key_hash of the placement", ranges.key_hash, requirement)
+        raise ArgumentError("key_hash of the placement", ranges.key_hash, requirement)
     return ranges
 
 
@@ -180,7 +181,6 @@ def check_layout(layout: object) -> None:
         layout: What is to be checked.
 
     Raises:
-        ConfigError: It is none.
+        ArgumentError: It is none.
     """
-    if not isinstance(layout, BucketLayout):
-        raise ConfigError("layout", layout, "be a BucketLayout")
+    check_kind("layout", layout, BucketLayout)

@@ -1,4 +1,4 @@
-"""Brings together what belongs together: all messages of a consumer, or of a key, in one partition, in offset order.
+"""Co-location: all messages of a consumer, or of a key, in one Spark partition, in offset order.
 
 Rows are shuffled by a number that is the partition's own (``repartitionById``), not by a hash of a name: two consumers
 never share a partition while a third one is empty, and adaptive execution neither merges nor splits what results. The
@@ -12,10 +12,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import KeyHash
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.spark.columns.buckets import bucket_ranges_of
 from keyshared.spark.columns.owners import owner_number
 from keyshared.spark.columns.slots import bucket_hash, ranges_of, slot
@@ -43,8 +43,8 @@ def colocate(
     """Put all messages of a consumer, or of a key, into one Spark partition, in offset order.
 
     With a placement, each of its owners has a partition of its own, in the order of ``placement.ranges.owners``, and
-    what nobody owns (no key, or a key in a hole) is in one more, the last. Without one, all messages of a key are in
-    one partition, among those of other keys; messages without a key are a lane each, and go anywhere.
+    messages without an owner (no key, or a key in a hole) are in one more, the last. Without a placement, all messages
+    of a key are in one partition, among those of other keys; each message without a key is a lane, and goes anywhere.
 
     Args:
         df: The log, batch. On a stream call it within ``foreachBatch``: Spark sorts no stream.
@@ -65,9 +65,9 @@ def colocate(
         is NULL: it has no place in an order.
 
     Raises:
-        ConfigError: A column is missing or of another type; ``into`` is taken; the frame is a stream; ``partitions`` is
-            none; ``key_hash`` is none, or the placement not one of buckets; or the placement cannot be expressed, see
-            `owner`. No job was started.
+        ArgumentError: A column is missing or of another type; ``into`` is taken; the frame is a stream; ``partitions``
+            is none; ``key_hash`` is none, or the placement not one of buckets; or the placement cannot be expressed,
+            see `owner`. No job was started.
         MissingExtraError: The hash needs a package that is not installed.
 
     Complexity:
@@ -89,12 +89,12 @@ def colocate(
     check_columns(df, {offset: WHOLE})
     check_partitions(partitions)
     if df.isStreaming:
-        raise ConfigError("frame", "a stream", "be batch, for Spark sorts no stream; colocate within foreachBatch")
+        raise ArgumentError("frame", "a stream", "be batch, for Spark sorts no stream; colocate within foreachBatch")
     check_new(df, _PLACE)
     order = (topic_partition, offset)
     if placement is None:
         count = _shuffle_partitions(df) if partitions is None else partitions
-        # what has no key is in no order with anything: it fills up evenly instead of making one partition heavy
+        # messages without a key have no order: they fill up evenly instead of making one partition heavy
         spread = F.when(F.col(key).isNull(), F.xxhash64(offset)).otherwise(F.xxhash64(key))
         return _placed(df, F.pmod(spread, F.lit(count)), count, order).sortWithinPartitions(*order).drop(_PLACE)
     check_new(df, into)
@@ -116,8 +116,8 @@ def _shuffle_partitions(df: DataFrame) -> int:
 def _placed(df: DataFrame, place: Column, count: int, order: Sequence[str]) -> DataFrame:
     """Shuffle rows by the number of their place; a column of its own, because Connect takes no expression there.
 
-    A row without a value to sort by has no place in the order, and must not get one in silence. It is looked for here,
-    once for each row: in the sort it would be once for each comparison, in a filter Spark could move it below a join.
+    A row without a value to sort by has no place in the order, and must not get one in silence. The check runs here,
+    once for each row: in the sort it would run for each comparison, and from a filter Spark could move it below a join.
     """
     where = place_of({column: column for column in order})
     for column in reversed(order):

@@ -1,9 +1,9 @@
 """Which copies a record needs, as native Spark expressions: the rule of the copy flags for every row of a log.
 
 Flags come as a number, up to 63 levels, or as the bytes of the header, up to `keyshared.copyflags.MAX_LEVEL`. Numbers
-take the rule as it is written: ``flags & mask == 0``, then ``flags | bit``. Spark has no bit operations on binary, but
-they are not needed: a distributor is due if its level lies below the lowest flag that is set, and that is found among
-the hexadecimal digits, whose trailing zeros count four levels each. Setting a bit changes one digit.
+take the rule as it is written: ``flags & mask == 0``, then ``flags | bit``. Spark has no bit operations on binary, and
+needs none: a distributor is due if its level lies below the lowest flag that is set. The hexadecimal digits show that
+flag, because each trailing zero counts four levels. Setting a bit changes one digit.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import BinaryType, IntegerType, LongType
 
+from keyshared._checks import check_text
 from keyshared.copyflags import COPY_FLAGS_HEADER, MAX_LEVEL, BigEndian, CopyFlags
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import check_new, type_of
 
 __all__ = ["copies_due", "flags_header", "with_copy_due"]
@@ -43,10 +44,10 @@ def with_copy_due(
     Args:
         df: Records as they lie in the cluster's log, batch or streaming.
         tree: The distribution.
-        cluster: Whose distributors decide.
+        cluster: The cluster whose distributors decide.
         flags: Name of the column with the flags: a whole number (int or long), or binary as the header has it. NULL
             counts as 0, a record without the header. A field of a struct is written as usual, ``"header.flags"``.
-        codec: How the bytes of a binary column are meant, `BigEndian` by default; of no use with numbers.
+        codec: How the bytes of a binary column are meant, `BigEndian` by default; without effect on numbers.
         into: Name of the new column.
 
     Returns:
@@ -55,7 +56,7 @@ def with_copy_due(
         whose flags are none: negative, or bytes that the codec refuses. No guess is safe.
 
     Raises:
-        ConfigError: No such column, or one of another type; ``into`` is taken; the cluster is not in the tree; the
+        ArgumentError: No such column, or one of another type; ``into`` is taken; the cluster is not in the tree; the
             codec is another one; or a level of the cluster does not fit. No job was started.
 
     Complexity:
@@ -69,7 +70,7 @@ def with_copy_due(
     kind = type_of(df, flags)
     if not isinstance(kind, BinaryType | IntegerType | LongType):
         requirement = f"be int, long or binary, and it is {kind.simpleString()}; cast it first"
-        raise ConfigError("flags column", flags, requirement)
+        raise ArgumentError("flags column", flags, requirement)
     check_new(df, into)
     binary = isinstance(kind, BinaryType)
     used = (BigEndian() if codec is None else codec) if binary else None
@@ -77,7 +78,7 @@ def with_copy_due(
 
 
 def copies_due(flags: Column, tree: DistributionTree, cluster: str, *, codec: BigEndian | None = None) -> Column:
-    """Give the copies that are due as a column expression, for ``select`` or within ``when``.
+    """Return the copies that are due as a column expression, for ``select`` or within ``when``.
 
     Args:
         flags: Flags of the record; NULL counts as 0.
@@ -89,7 +90,7 @@ def copies_due(flags: Column, tree: DistributionTree, cluster: str, *, codec: Bi
         A column called ``copies``, see `with_copy_due`.
 
     Raises:
-        ConfigError: The cluster is not in the tree; the codec is another one than `BigEndian`; or a level of the
+        ArgumentError: The cluster is not in the tree; the codec is another one than `BigEndian`; or a level of the
             cluster does not fit into 63 bits, or into the codec's width.
 
     Example:
@@ -103,13 +104,13 @@ def copies_due(flags: Column, tree: DistributionTree, cluster: str, *, codec: Bi
     if codec is None:
         if highest > _LONG_LEVELS:
             requirement = f"be at most {_LONG_LEVELS} where flags are numbers; keep them as binary"
-            raise ConfigError(f"level of {cluster!r}", highest, requirement)
+            raise ArgumentError(f"level of {cluster!r}", highest, requirement)
         copy, kind = _of_numbers(flags), "bigint"
     else:
         if not isinstance(codec, BigEndian):
-            raise ConfigError("codec", codec, "be BigEndian(); decode other bytes into a column of numbers first")
+            raise ArgumentError("codec", codec, "be BigEndian(); decode other bytes into a column of numbers first")
         if codec.width is not None and highest > 8 * codec.width:
-            raise ConfigError(f"level of {cluster!r}", highest, f"fit into the codec's {codec.width} bytes")
+            raise ArgumentError(f"level of {cluster!r}", highest, f"fit into the codec's {codec.width} bytes")
         copy, kind = _of_bytes(flags, codec), "binary"
     made = F.array_compact(F.array(*map(copy, hops))) if hops else F.array()
     return made.cast(_NOTHING.format(kind)).alias("copies")
@@ -127,22 +128,21 @@ def flags_header(headers: Column, name: str = COPY_FLAGS_HEADER) -> Column:
         The job fails on a header that is there without a value.
 
     Raises:
-        ConfigError: The name is not a text that is not empty.
+        ArgumentError: The name is no non-empty str.
 
     Example:
         >>> df = spark.sql("select array(named_struct('key', 'Axual-Copy-Flags', 'value', X'04')) as headers")
         >>> df.select(F.hex(flags_header(F.col("headers"))).alias("flags")).collect()
         [Row(flags='04')]
     """
-    if type(name) is not str or not name:
-        raise ConfigError("name", name, "be a text that is not empty")
+    check_text("name", name)
     last = F.try_element_at(F.filter(headers, lambda header: header["key"] == name), F.lit(-1))
     empty = last.isNotNull() & last["value"].isNull()
     return F.when(empty, _refused("a header without a value")).otherwise(last["value"]).alias("flags")
 
 
 def _of_numbers(flags: Column) -> Callable[[Hop], Column]:
-    """The copy that a link makes, NULL if none is due; of flags as a number."""
+    """Return the copy that a link makes, NULL if none is due; for flags as a number."""
     given = F.coalesce(flags.cast("bigint"), F.lit(0))
     crossed = F.when(given < 0, _refused(given.cast("string"))).otherwise(given)
 
@@ -155,7 +155,7 @@ def _of_numbers(flags: Column) -> Callable[[Hop], Column]:
 
 
 def _of_bytes(flags: Column, codec: BigEndian) -> Callable[[Hop], Column]:
-    """The same of flags as bytes, the most significant one first: as hexadecimal digits."""
+    """Return the same for flags as bytes, the most significant one first: as hexadecimal digits."""
     size = F.octet_length(flags)
     fits = size.between(1, MAX_LEVEL // 8) if codec.width is None else size == codec.width
     refused = _refused(F.concat(size.cast("string"), F.lit(" bytes")))
@@ -174,7 +174,7 @@ def _of_bytes(flags: Column, codec: BigEndian) -> Callable[[Hop], Column]:
 
 
 def _with_bit(digits: Column, level: int, codec: BigEndian) -> Column:
-    """Hexadecimal digits with one more bit set; neither it was set, nor any lower one."""
+    """Return hexadecimal digits with one more bit set; neither that bit nor any lower one was set."""
     place, bit = divmod(level - 1, 4)
     above = F.length(digits) - (place + 1)  # digits, none if it is negative
     digit = F.translate(

@@ -1,7 +1,7 @@
 """What the native columns say, as plain iterators: for ``rdd.mapPartitions``, within a UDF, or without Spark.
 
-A row is whatever has its key by position or by name: a tuple, a ``Row`` of Spark, a dictionary. Rows are read lazily,
-and each comes out once, in its place, with the answer beside it. Nothing is kept from row to row.
+A row is anything that has its key by position or by name: a tuple, a ``Row`` of Spark, a dictionary. Rows are read
+lazily, and each comes out once, in its place, with the answer beside it. Nothing is kept from row to row.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ from keyshared.distribution.distributor import Copy
 from keyshared.distribution.tree import DistributionTree
 from keyshared.hashing.named import XXH64_SEED_42, KeyHash
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.spark.columns.buckets import bucket_ranges_of, check_layout
 from keyshared.spark.columns.slots import check_wide, ranges_of
 
@@ -27,7 +27,7 @@ _A = TypeVar("_A")
 def slot_partition(
     rows: Iterable[_R], placement: Placement | RangeMap, *, key: int | str = "key"
 ) -> Iterator[tuple[_R, int | None]]:
-    """Give the slot of each row's key, as `with_slot` does.
+    """Yield each row with the slot of its key, as `with_slot` does.
 
     Args:
         rows: Rows of one partition.
@@ -38,7 +38,7 @@ def slot_partition(
         Each row and its slot, in order; None where there is no key.
 
     Raises:
-        ConfigError: Not a placement. While iterating, `KeyTypeError`: a key that is no text and no bytes.
+        ArgumentError: Not a placement. While iterating, `KeyTypeError`: a key that is no text and no bytes.
 
     Complexity:
         O(len(key)) a row.
@@ -53,7 +53,7 @@ def slot_partition(
 def owner_partition(
     rows: Iterable[_R], placement: Placement | RangeMap, *, key: int | str = "key"
 ) -> Iterator[tuple[_R, str | None]]:
-    """Give the owner of each row's key, as `with_owner` does.
+    """Yield each row with the owner of its key, as `with_owner` does.
 
     Args:
         rows: Rows of one partition.
@@ -65,7 +65,7 @@ def owner_partition(
         Each row and the owner, in order; None where there is no key, and in a hole.
 
     Raises:
-        ConfigError: Not a placement. While iterating, `KeyTypeError`: a key that is no text and no bytes.
+        ArgumentError: Not a placement. While iterating, `KeyTypeError`: a key that is no text and no bytes.
 
     Complexity:
         O(len(key) + log(runs)) a row.
@@ -81,7 +81,7 @@ def owner_partition(
 def bucket_partition(
     rows: Iterable[_R], layout: BucketLayout, *, key: int | str = "key", key_hash: KeyHash = XXH64_SEED_42
 ) -> Iterator[tuple[_R, int | None]]:
-    """Give the bucket of each row's key, as `with_bucket` does.
+    """Yield each row with the bucket of its key, as `with_bucket` does.
 
     Args:
         rows: Rows of one partition.
@@ -93,7 +93,7 @@ def bucket_partition(
         Each row and its bucket, in order; None where there is no key.
 
     Raises:
-        ConfigError: The layout or the hash is none. While iterating, `KeyTypeError`: a key that is no text and no
+        ArgumentError: The layout or the hash is none. While iterating, `KeyTypeError`: a key that is no text and no
             bytes.
         MissingExtraError: The hash needs a package that is not installed.
 
@@ -116,7 +116,7 @@ def bucket_owner_partition(
     key: int | str = "key",
     key_hash: KeyHash = XXH64_SEED_42,
 ) -> Iterator[tuple[_R, str | None]]:
-    """Give the owner of the bucket of each row's key, as `with_bucket_owner` does.
+    """Yield each row with the owner of its key's bucket, as `with_bucket_owner` does.
 
     Args:
         rows: Rows of one partition.
@@ -128,7 +128,7 @@ def bucket_owner_partition(
         Each row and the owner, in order; None where there is no key, and for a bucket without owner.
 
     Raises:
-        ConfigError: No placement of buckets, or the hash is none. While iterating, `KeyTypeError`: a key that is no
+        ArgumentError: No placement of buckets, or the hash is none. While iterating, `KeyTypeError`: a key that is no
             text and no bytes.
         MissingExtraError: The hash needs a package that is not installed.
 
@@ -149,7 +149,7 @@ def bucket_owner_partition(
 def copies_partition(
     rows: Iterable[_R], tree: DistributionTree, cluster: str, *, flags: int | str = "flags"
 ) -> Iterator[tuple[_R, tuple[Copy, ...]]]:
-    """Give the copies that a cluster's distributors have to make of each row, as `with_copy_due` does for numbers.
+    """Yield each row with the copies that a cluster's distributors have to make, as `with_copy_due` does for numbers.
 
     Args:
         rows: Rows of one partition.
@@ -161,7 +161,7 @@ def copies_partition(
         Each row and its copies, in order: the highest level first, none if nothing is due.
 
     Raises:
-        ConfigError: The cluster is not in the tree. While iterating: flags that are none.
+        ArgumentError: The cluster is not in the tree. While iterating: flags that are none.
 
     Complexity:
         O(links of the cluster) a row.

@@ -5,8 +5,8 @@ table look-up that Catalyst compiles: no row passes through Python. With any oth
 function (`keyshared.spark.columns.slots`), and the look-up is the same. The table goes into the plan as constants:
 
 - *directory*: the top bits of the slot (16 at most) give the run in which that part of the space begins;
-- *starts*: maps finer than that have runs beginning inside a part, and as many comparisons as the most crowded part has
-  starts find the right one; up to 16 bits there are none, and the directory gives the owner at once;
+- *starts*: in finer maps runs begin inside a part, and as many comparisons as the most crowded part has starts find the
+  right run; up to 16 bits there are none, and the directory alone leads to the owner;
 - *names*: owners are numbers until the last step, because an array of 65,536 texts is slower than one of numbers.
 """
 
@@ -17,9 +17,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.spark.columns.slots import ranges_of, slot
 from keyshared.spark.frames.checks import check_key, check_new
 from keyshared.spark.frames.tables import constant
@@ -48,8 +48,8 @@ def with_owner(df: DataFrame, placement: Placement | RangeMap, *, key: str = "ke
         The frame with the column ``into`` (string) added.
 
     Raises:
-        ConfigError: No such column, or one of another type (cast it first: ``xxhash64`` of a number is not the hash of
-            its text); ``into`` is taken; or the placement cannot be expressed, see `owner`. No job was started.
+        ArgumentError: No such column, or one of another type (cast it first: ``xxhash64`` of a number is not the hash
+            of its text); ``into`` is taken; or the placement cannot be expressed, see `owner`. No job was started.
 
     Complexity:
         O(len(key)) a row. With `XXH64_SEED_42`, the default of every placement, in the same compiled stage as the
@@ -66,7 +66,7 @@ def with_owner(df: DataFrame, placement: Placement | RangeMap, *, key: str = "ke
 
 
 def owner(key: Column, placement: Placement | RangeMap) -> Column:
-    """Give the owner of a key as a column expression, for ``select``, ``filter`` or ``groupBy``.
+    """Return the owner of a key as a column expression, for ``select``, ``filter`` or ``groupBy``.
 
     Args:
         key: String or binary column. Its type is not known here: any other type fails when the job runs; `with_owner`
@@ -78,7 +78,7 @@ def owner(key: Column, placement: Placement | RangeMap) -> Column:
         A string column called ``owner``: NULL for a NULL key, and for a key in a hole.
 
     Raises:
-        ConfigError: Not a placement, or more than 64 of its runs start within one 65,536th of the space.
+        ArgumentError: Not a placement, or more than 64 of its runs start within one 65,536th of the space.
 
     Complexity:
         O(len(key)) a row. The constants take 130 kB of the plan, and 10 to 20 bytes for each run of maps finer than
@@ -95,7 +95,7 @@ def owner(key: Column, placement: Placement | RangeMap) -> Column:
 
 
 def owner_of_slot(slots: Column, ranges: RangeMap) -> Column:
-    """Give the owner of a slot as a column expression.
+    """Return the owner of a slot as a column expression.
 
     Args:
         slots: Whole numbers in the space of the map, or NULL.
@@ -105,7 +105,7 @@ def owner_of_slot(slots: Column, ranges: RangeMap) -> Column:
         A string column: NULL for NULL, and in a hole.
 
     Raises:
-        ConfigError: More than 64 runs start within one 65,536th of the space.
+        ArgumentError: More than 64 runs start within one 65,536th of the space.
 
     Complexity:
         O(1) a row.
@@ -114,7 +114,7 @@ def owner_of_slot(slots: Column, ranges: RangeMap) -> Column:
 
 
 def owner_number(slots: Column, ranges: RangeMap) -> Column:
-    """Give the position of a slot's owner in ``ranges.owners`` as a column expression.
+    """Return the position of a slot's owner in ``ranges.owners`` as a column expression.
 
     Args:
         slots: Whole numbers in the space of the map, or NULL.
@@ -124,7 +124,7 @@ def owner_number(slots: Column, ranges: RangeMap) -> Column:
         An int column: NULL for NULL, and in a hole.
 
     Raises:
-        ConfigError: More than 64 runs start within one 65,536th of the space.
+        ArgumentError: More than 64 runs start within one 65,536th of the space.
 
     Complexity:
         O(1) a row.
@@ -143,7 +143,7 @@ def owner_number(slots: Column, ranges: RangeMap) -> Column:
             f"have at most {_MAX_CROWD} runs starting within one {1 << _DIRECTORY_BITS}th of the space to be looked up "
             "by Spark; build it with slot_bits=16"
         )
-        raise ConfigError("placement", f"so crowded that {crowd} start in one", requirement)
+        raise ArgumentError("placement", f"so crowded that {crowd} start in one", requirement)
     run = F.get(constant(directory, "array<int>"), part)
     # beyond the last run: starts that no slot reaches, so that every comparison has an answer
     table = constant([*starts, *[1 << ranges.slot_bits] * crowd], "array<bigint>")
@@ -153,7 +153,7 @@ def owner_number(slots: Column, ranges: RangeMap) -> Column:
 
 
 def _directory(starts: Sequence[int], part_bits: int, slot_bits: int) -> list[int]:
-    """For each part of the space, which run holds its first slot."""
+    """Return for each part of the space the run that holds its first slot."""
     directory = []
     run = 0
     for first in range(0, 1 << slot_bits, 1 << part_bits):

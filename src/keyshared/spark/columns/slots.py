@@ -1,4 +1,4 @@
-"""The slot of a key: a native expression where Spark has the hash, an Arrow function where it has not.
+"""The slot of a key: a native expression if Spark has the hash, otherwise an Arrow function.
 
 Spark's ``xxhash64`` is `XXH64_SEED_42`, the default of every placement, so there no row passes through Python. All
 other hashes (Pulsar's murmur3, Celeriant's blake3, Danube's FNV) are computed by the very functions of
@@ -20,10 +20,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.pandas.functions import arrow_udf
 
 from keyshared.buckets.layout import HASH_STOP
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import XXH64_SEED_42, KeyHash, required_key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap, check_space
+from keyshared.placement.ranges import RangeMap, check_space
 from keyshared.spark.frames.checks import check_key, check_new
 
 __all__ = ["bucket_hash", "check_wide", "hashed_once", "ranges_of", "slot", "with_slot"]
@@ -47,7 +47,8 @@ def with_slot(df: DataFrame, placement: Placement | RangeMap, *, key: str = "key
         The frame with the column ``into`` (bigint) added; NULL where there is no key.
 
     Raises:
-        ConfigError: No such column, or one of another type; ``into`` is taken; or not a placement. No job was started.
+        ArgumentError: No such column, or one of another type; ``into`` is taken; or not a placement. No job was
+            started.
 
     Complexity:
         O(len(key)) a row; native or through Arrow, see the module.
@@ -63,7 +64,7 @@ def with_slot(df: DataFrame, placement: Placement | RangeMap, *, key: str = "key
 
 
 def slot(key: Column, placement: Placement | RangeMap) -> Column:
-    """Give the slot of a key as a column expression.
+    """Return the slot of a key as a column expression.
 
     Args:
         key: String or binary column; any other type fails when the job runs (`with_slot` says so before).
@@ -73,7 +74,7 @@ def slot(key: Column, placement: Placement | RangeMap) -> Column:
         A bigint column called ``slot``, NULL for a NULL key.
 
     Raises:
-        ConfigError: Not a placement.
+        ArgumentError: Not a placement.
 
     Complexity:
         O(len(key)) a row; native or through Arrow, see the module.
@@ -88,7 +89,7 @@ def slot(key: Column, placement: Placement | RangeMap) -> Column:
 
 
 def bucket_hash(key: Column, *, key_hash: KeyHash = XXH64_SEED_42) -> Column:
-    """Give the bucket hash of a key, ``key_halves(key, key_hash).bucket``, as a column expression.
+    """Return the bucket hash of a key, ``key_halves(key, key_hash).bucket``, as a column expression.
 
     Args:
         key: String or binary column; any other type fails when the job runs.
@@ -98,7 +99,7 @@ def bucket_hash(key: Column, *, key_hash: KeyHash = XXH64_SEED_42) -> Column:
         An int column called ``bucket_hash`` from 0 to 65,535, NULL for a NULL key (a producer stamps 0 for it).
 
     Raises:
-        ConfigError: The hash is narrower than 32 bits.
+        ArgumentError: The hash is narrower than 32 bits.
         MissingExtraError: The hash needs a package that is not installed.
 
     Complexity:
@@ -127,11 +128,11 @@ def ranges_of(placement: object) -> RangeMap:
         The value: what changes later does not change it.
 
     Raises:
-        ConfigError: It is neither.
+        ArgumentError: It is neither.
     """
     ranges = getattr(placement, "ranges", placement)
     if not isinstance(ranges, RangeMap):
-        raise ConfigError("placement", placement, "be a RangeMap, or have one as its ranges, as HashRing has")
+        raise ArgumentError("placement", placement, "be a RangeMap, or have one as its ranges, as HashRing has")
     return ranges
 
 
@@ -142,16 +143,16 @@ def check_wide(key_hash: object) -> None:
         key_hash: What is to be checked.
 
     Raises:
-        ConfigError: It is no hash of at least 32 bits.
+        ArgumentError: It is no hash of at least 32 bits.
         MissingExtraError: It needs a package that is not installed.
     """
     if not isinstance(key_hash, KeyHash) or key_hash.bits < _RAW_BITS:
-        raise ConfigError("key_hash", key_hash, f"be a KeyHash of at least {_RAW_BITS} bits")
-    check_space(key_hash, _RAW_BITS)  # a package that is missing is missed here, not on a worker
+        raise ArgumentError("key_hash", key_hash, f"be a KeyHash of at least {_RAW_BITS} bits")
+    check_space(key_hash, _RAW_BITS)  # a missing package raises here, not on a worker
 
 
 def _hashed(key: Column, key_hash: KeyHash, bits: int, mask: int | None = None) -> Column:
-    """The top ``bits`` of a key's hash, of them those in ``mask``; NULL for a NULL key."""
+    """Return the top ``bits`` of a key's hash, of them those in ``mask``; NULL for a NULL key."""
     text_or_bytes = F.when(F.typeof(key).isin(*_KEY_TYPES), key).otherwise(
         F.raise_error(F.concat(F.lit("keyshared: the key must be string or binary, it is "), F.typeof(key)))
     )

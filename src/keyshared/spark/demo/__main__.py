@@ -4,9 +4,6 @@ The log is replayed (`keyshared.spark.replay`), the delivery log that came out i
 audited (`keyshared.spark.audit`), and what happened is printed and written as a page of HTML. Its keys are counted
 (`keyshared.spark.keystats.histogram`) to compare bucket boundaries of equal width with balanced ones.
 
-``python -m keyshared.spark.demo airports`` does the same with a log of 3,000,000 flights and few keys, some of them hot
-(`keyshared.spark.logs.airports`); npm fetches it.
-
 ``python -m keyshared.spark.demo distribution`` shows something else: the flights on five clusters that copy to one
 another (`keyshared.spark.demo.distribution`).
 
@@ -37,16 +34,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import NumericType
+from rich.text import Text
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.audits.audit import audit
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo import distribution as demo_distribution
 from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story, Workload
-from keyshared.spark.demo.text import columns, summary
+from keyshared.spark.demo.text import columns, summary, tell
 from keyshared.spark.frames.checks import type_of
 from keyshared.spark.keystats.bucket_figures import BUCKETS
-from keyshared.spark.logs.airports import KEYS, load_airport_flights
 from keyshared.spark.logs.source import load_flights, load_log, log_columns
 from keyshared.spark.replays.replay import replay as replayed
 from keyshared.spark.replays.replay_figures import replay_report
@@ -60,7 +57,6 @@ __all__ = ["main"]
 _KEPT: Final = 0
 _BROKEN: Final = 1
 _FAILED: Final = 2
-_AIRPORTS: Final = "airports"
 _DISTRIBUTION: Final = "distribution"
 _HOT_KEYS: Final = 10
 _BACKLOG_POINTS: Final = 720  # what the page can show
@@ -102,12 +98,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     arguments = sys.argv[1:] if argv is None else argv
-    name = arguments[0] if arguments else ""
-    parsers = {_AIRPORTS: _airports_parser, _DISTRIBUTION: demo_distribution.parser}
-    options = parsers[name]().parse_args(arguments[1:]) if name in parsers else _parser().parse_args(arguments)
+    distributes = [*arguments[:1]] == [_DISTRIBUTION]
+    options = demo_distribution.parser().parse_args(arguments[1:]) if distributes else _parser().parse_args(arguments)
     try:
-        return _with_session(options, _run_distribution if name == _DISTRIBUTION else _run)
-    except ConfigError as error:
+        return _with_session(options, _run_distribution if distributes else _run)
+    except ArgumentError as error:
         return _fail(str(error))
     except (PySparkException, Py4JJavaError) as error:
         log = _spark_log(options)
@@ -120,39 +115,10 @@ def _fail(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _common(
-        "python -m keyshared.spark.demo",
-        "Replay a log over a group of consumers that loses one and gains one, and audit what happened. "
-        "Without --input: the 336,776 flights that left New York in 2013.",
-    )
-    add = parser.add_argument
-    add("--input", metavar="PATH", help="your own log: .parquet, .csv, .json (lines), or a folder of Parquet")
-    add("--key", metavar="COL", help="its column with the key; empty for a message without one")
-    add("--partition", metavar="COL", help="its column with the topic-partition")
-    add("--order", metavar="COL", help="its column that orders a topic-partition: whole numbers, dates or times")
-    add("--order-ms", type=int, default=1, metavar="MS", help="milliseconds of one unit of a whole-number --order (1)")
-    add("--service", metavar="COL", help="its column with the work of a message; by default all have the same")
-    parser.set_defaults(log=_given_log)
-    return parser
-
-
-def _airports_parser() -> argparse.ArgumentParser:
-    parser = _common(
-        "python -m keyshared.spark.demo airports",
-        "Replay the 3,000,000 flights within the United States of January to June 2001 over a group of consumers that "
-        "loses one and gains one, and audit what happened. npm fetches them (18 MB).",
-    )
-    parser.add_argument("--key", choices=KEYS, default=KEYS[0], help="few keys and hot ones, or many (airport)")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="where the flights are kept (what --out says)")
-    parser.set_defaults(log=_airport_flights)
-    return parser
-
-
-def _common(name: str, about: str) -> argparse.ArgumentParser:
-    """What every replay can be told."""
     parser = argparse.ArgumentParser(
-        prog=name,
-        description=about,
+        prog="python -m keyshared.spark.demo",
+        description="Replay a log over a group of consumers that loses one and gains one, and audit what happened. "
+        "Without --input: the 336,776 flights that left New York in 2013.",
         epilog="Exit status: 0 every promise kept, 1 a promise broken, 2 the job could not run.",
     )
     add = parser.add_argument
@@ -163,6 +129,12 @@ def _common(name: str, about: str) -> argparse.ArgumentParser:
     add("--master", metavar="URL", help="Spark master, or sc://host:port (local[*], or what spark-submit was told)")
     add("--partitions", type=int, metavar="N", help="Spark partitions of the replay (one for each topic-partition)")
     add("--quiet", action="store_true", help="print nothing but violations and errors")
+    add("--input", metavar="PATH", help="your own log: .parquet, .csv, .json (lines), or a folder of Parquet")
+    add("--key", metavar="COL", help="its column with the key; empty for a message without one")
+    add("--partition", metavar="COL", help="its column with the topic-partition")
+    add("--order", metavar="COL", help="its column that orders a topic-partition: whole numbers, dates or times")
+    add("--order-ms", type=int, default=1, metavar="MS", help="milliseconds of one unit of a whole-number --order (1)")
+    add("--service", metavar="COL", help="its column with the work of a message; by default all have the same")
     return parser
 
 
@@ -172,7 +144,7 @@ def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argp
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError("--out", str(options.out), f"be a folder that can be made ({error.strerror})") from None
+        raise ArgumentError("--out", str(options.out), f"be a folder that can be made ({error.strerror})") from None
     running = SparkSession.getActiveSession()
     if running is not None:
         return job(running, options)
@@ -197,19 +169,21 @@ def _run_distribution(spark: SparkSession, options: argparse.Namespace) -> int:
 
 def _check_options(options: argparse.Namespace) -> None:
     for name in ("limit", "partitions", "order_ms"):
-        value = getattr(options, name, None)
+        value = getattr(options, name)
         if value is not None and value < 1:
-            raise ConfigError(f"--{name.replace('_', '-')}", value, "be at least 1")
+            raise ArgumentError(f"--{name.replace('_', '-')}", value, "be at least 1")
     Story(consumers=options.consumers, workload=_NO_WORK)
-    if options.log is _given_log and options.input is None:
+    if options.input is None:
         for name in (*_COLUMN_OPTIONS, "service"):
             if getattr(options, name) is not None:
-                raise ConfigError(f"--{name}", getattr(options, name), "come with --input: the flights have their own")
+                raise ArgumentError(
+                    f"--{name}", getattr(options, name), "come with --input: the flights have their own"
+                )
 
 
 def _run(spark: SparkSession, options: argparse.Namespace) -> int:
     with _progress(spark, "reading the log", options):
-        log = options.log(spark, options)
+        log = _own_log(spark, options) if options.input else _flights(spark, options.limit)
         if options.limit is not None:
             log = replace(log, rows=log.rows.orderBy("at_ms", "topic_partition", "offset").limit(options.limit))
         log = replace(log, rows=log.rows.persist())
@@ -255,23 +229,6 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
 # logs
 
 
-def _given_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
-    return _own_log(spark, options) if options.input else _flights(spark, options.limit)
-
-
-def _airport_flights(spark: SparkSession, options: argparse.Namespace) -> _Log:
-    folder = options.out if options.data is None else options.data
-    if not folder.is_dir():
-        raise ConfigError("--data", str(folder), "be a folder that is there")
-    flights = load_airport_flights(spark, folder, key=options.key)
-    rows = flights.select(*_PLACE, F.col("order").alias("at_ms"), _as_work(F.col("distance")))
-    about = (
-        "The flights within the United States from January to June 2001 (Bureau of Transportation Statistics, by way "
-        f"of vega-datasets); key = {options.key}, topic-partition = its hash modulo 8"
-    )
-    return _Log(f"Flights of 2001 by {options.key}", about, "distance", rows)
-
-
 def _flights(spark: SparkSession, limit: int | None) -> _Log:
     flights = load_flights(spark, limit=limit)
     rows = flights.select(*_PLACE, (F.col("order") * _MINUTE_MS).alias("at_ms"), _as_work(F.col("air_time")))
@@ -283,13 +240,15 @@ def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
     missing = [f"--{name}" for name in _COLUMN_OPTIONS if getattr(options, name) is None]
     if missing:
         there = ", ".join(log_columns(spark, options.input))
-        raise ConfigError(" and ".join(missing), None, f"name a column of {options.input} ({there})")
+        raise ArgumentError(" and ".join(missing), None, f"name a column of {options.input} ({there})")
     log = load_log(spark, options.input, key=options.key, partition=options.partition, order=options.order)
     work, what = F.lit(None), "nothing: all are alike"
     if options.service is not None:
         kind = type_of(log, options.service)
         if not isinstance(kind, NumericType):
-            raise ConfigError("--service", options.service, f"be a column of numbers, and it is {kind.simpleString()}")
+            raise ArgumentError(
+                "--service", options.service, f"be a column of numbers, and it is {kind.simpleString()}"
+            )
         work, what = F.col(options.service), options.service
     rows = log.select(*_PLACE, (F.col("order") * options.order_ms).alias("at_ms"), _as_work(work))
     about = f"The messages of {options.input}; topic-partition = {options.partition}, key = {options.key}"
@@ -318,11 +277,11 @@ def _measure(log: _Log) -> Workload:
         .collect()
     )
     if not rows:
-        raise ConfigError("log", log.title, "hold at least one message")
+        raise ArgumentError("log", log.title, "hold at least one message")
     told = sum(row["told"] for row in rows)
     mean = math.fsum(row["sum"] for row in rows if row["told"]) / told if told else 1.0
     if any(row["told"] and (row["least"] < 0 or row["endless"]) for row in rows):
-        raise ConfigError("--service", log.work, "hold no negative and no endless numbers")
+        raise ArgumentError("--service", log.work, "hold no negative and no endless numbers")
     first = min(row["first"] for row in rows)
     return Workload(
         first_ms=first,
@@ -358,14 +317,15 @@ def _told(log: _Log, story: Story) -> str:
 
 def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argparse.Namespace) -> None:
     if report.violation_count:
-        proofs = [("promise", "in", "what happened")]
+        proofs: list[tuple[str, ...]] = []
         for promise in (name for name, count in report.violations or () if count):
             first = violations.filter(F.col("promise") == promise).orderBy("topic_partition", "sequence")
             proofs += [(promise, *row) for row in first.select("topic_partition", "explanation").head(_SHOWN_PROOFS)]
-        sys.stderr.write(f"{report.violation_count:,} violations, such as\n")
-        sys.stderr.write(columns(proofs, left=(0, 1, 2), widest=_PROOF_WIDTH))
+        table = columns(proofs, heads=("promise", "in", "what happened"), left=(0, 1, 2), widest=_PROOF_WIDTH)
+        tell(sys.stderr, Text(f"{report.violation_count:,} violations, such as", style="bold red"), table)
     if not options.quiet:
-        sys.stdout.write(f"\n{summary(report)}\ndelivery log  {path}\nreport        {options.out / 'report.html'}\n")
+        tell(sys.stdout, "", summary(report), "")
+        sys.stdout.write(f"delivery log  {path}\nreport        {options.out / 'report.html'}\n")
 
 
 def _progress(

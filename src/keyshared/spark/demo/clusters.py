@@ -164,7 +164,7 @@ def drained(records: DataFrame, year: Year) -> Quiesced[DistributionTree] | None
         year: When things happen.
 
     Returns:
-        The token that allows the change; None if the time of the drain was too short.
+        The proof that allows the change; None if the time of the drain was too short.
     """
     drain = Quiescence(year.change)
     # the first look is when the last copy of the link that stands still has arrived
@@ -180,7 +180,7 @@ def drained(records: DataFrame, year: Year) -> Quiesced[DistributionTree] | None
     for moment in looks:
         ends = {hop.cluster: seen[f"end-{i}-{moment}"] for hop, i in links.items()}
         if drain.observe(ends, {hop: seen[f"read-{i}-{moment}"] for hop, i in links.items()}):
-            return drain.token()
+            return drain.quiesced()
     return None
 
 

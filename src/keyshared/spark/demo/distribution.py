@@ -15,10 +15,12 @@ from typing import Final, TextIO, TypeAlias
 
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from rich.console import RenderableType
+from rich.text import Text
 
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.offsets.translate import DEFAULT_MARGIN_MS
 from keyshared.spark.clusters.audit import audit_distribution, count_by_fault
 from keyshared.spark.clusters.offsets import translate_offsets
@@ -36,7 +38,7 @@ from keyshared.spark.demo.clusters import (
     log,
 )
 from keyshared.spark.demo.distribution_report import ClusterLog, DistributionReport, Failover, html, summary
-from keyshared.spark.demo.text import columns
+from keyshared.spark.demo.text import columns, tell
 from keyshared.spark.logs.source import load_flights
 from keyshared.spark.pages.page import duration
 
@@ -91,10 +93,10 @@ def run(spark: SparkSession, options: argparse.Namespace, doing: Doing, out: Tex
         Whether every promise was kept.
 
     Raises:
-        ConfigError: An option is wrong.
+        ArgumentError: An option is wrong.
     """
     if options.limit is not None and options.limit < 1:
-        raise ConfigError("--limit", options.limit, "be at least 1")
+        raise ArgumentError("--limit", options.limit, "be at least 1")
     started = time.monotonic()
     path = options.records or (options.out / "records").resolve().as_uri()
     with doing("distributing"):
@@ -114,9 +116,10 @@ def run(spark: SparkSession, options: argparse.Namespace, doing: Doing, out: Tex
         report = _report(records, tree, year, faults=faults, failovers=failovers, groups=groups, started=started)
         (options.out / "distribution.html").write_text(html(report), encoding="utf-8")
     if report.broken_count:
-        errors.write(f"{report.broken_count:,} violations, such as\n{_proofs(found)}")
+        tell(errors, Text(f"{report.broken_count:,} violations, such as", style="bold red"), _proofs(found))
     if not options.quiet:
-        out.write(f"\n{summary(report)}\nrecords       {path}\nreport        {options.out / 'distribution.html'}\n")
+        tell(out, "", summary(report), "")
+        out.write(f"records       {path}\nreport        {options.out / 'distribution.html'}\n")
     found.unpersist()
     flights.unpersist()
     return report.broken_count == 0
@@ -207,7 +210,8 @@ def _report(
     )
 
 
-def _proofs(found: DataFrame) -> str:
+def _proofs(found: DataFrame) -> RenderableType:
     rows = found.orderBy("fault", "message_id", "cluster").select("fault", "message_id", "cluster", "explanation")
     shown = [tuple(row) for row in rows.head(_SHOWN_PROOFS)]
-    return columns([("fault", "message", "on", "what happened"), *shown], left=(0, 1, 2, 3), widest=_PROOF_WIDTH)
+    heads = ("fault", "message", "on", "what happened")
+    return columns(shown, heads=heads, left=(0, 1, 2, 3), widest=_PROOF_WIDTH)

@@ -2,19 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from textwrap import fill
-from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
-from keyshared.spark.demo.text import columns
+from keyshared.spark.demo.text import columns, headed, paragraph, promises, sections
 from keyshared.spark.pages.charts import on_every_screen
 from keyshared.spark.pages.page import duration, header, page, section, table, verdict
 from keyshared.spark.pages.treechart import tree_chart
 
 __all__ = ["ClusterLog", "DistributionReport", "Failover", "html", "summary"]
-
-_LINE: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,14 +92,11 @@ class DistributionReport:
         return sum(count for _, count in self.broken)
 
 
-def summary(report: DistributionReport) -> str:
-    """Write the figures of a report as text.
+def summary(report: DistributionReport) -> RenderableType:
+    """Return the figures of a report, for `keyshared.spark.demo.text.tell`.
 
     Args:
         report: What was found.
-
-    Returns:
-        Lines, the last one ended.
     """
     facts = (
         ("messages", f"{report.messages:,}"),
@@ -111,17 +107,17 @@ def summary(report: DistributionReport) -> str:
     clusters = [(log.cluster, *(f"{n:,}" for n in (log.produced, log.received, log.sent))) for log in report.clusters]
     links = [(hop.cluster, f"{hop.level}", hop.target, f"{count:,}") for hop, count in report.links]
     ways = [(way.way, f"{way.lost:,}", f"{way.again:,}", _promised(way)) for way in report.failovers]
-    promises = [(name, f"{count:,}") for name, count in report.broken]
-    parts = (
-        f"{report.title}\n{fill(report.source, _LINE)}\n",
+    return sections(
+        Group(Text(report.title, style="bold"), paragraph(report.source)),
         columns(facts),
-        "records of each cluster\n" + columns([("cluster", "produced", "received", "sent"), *clusters]),
-        "copies of each link\n" + columns([("from", "level", "to", "copies"), *links], left=(0, 2)),
-        f"failover of {report.groups} groups and topic-partitions\n"
-        + columns([("offsets by", "lost", "read again", "promise"), *ways], left=(0, 3)),
-        "promises\n" + columns([("promise", "broken"), *promises], widest=60),
+        headed("records of each cluster", columns(clusters, heads=("cluster", "produced", "received", "sent"))),
+        headed("copies of each link", columns(links, heads=("from", "level", "to", "copies"), left=(0, 2))),
+        headed(
+            f"failover of {report.groups} groups and topic-partitions",
+            columns(ways, heads=("offsets by", "lost", "read again", "promise"), left=(0, 3)),
+        ),
+        headed("promises", promises(report.broken, "broken", widest=60)),
     )
-    return "\n".join(parts)
 
 
 def html(report: DistributionReport) -> str:

@@ -6,9 +6,8 @@ Plain Python; needs no Spark.
 from dataclasses import dataclass
 from typing import Final
 
-from keyshared.config import DispatcherConfig
-from keyshared.errors import ConfigError
-from keyshared.retry import RetryPolicy
+from keyshared._checks import check_int, configuration
+from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.ring import HashRing
 from keyshared.simulate.plan import ConsumerPlan, Crash, Join, Plan
 from keyshared.simulate.service import Answer, SampledAnswers
@@ -70,9 +69,9 @@ class Story:
     consumers: int
     workload: Workload
 
+    @configuration()
     def __post_init__(self) -> None:
-        if type(self.consumers) is not int or self.consumers < _FEWEST:
-            raise ConfigError("consumers", self.consumers, "be an int of at least 2, because one of them crashes")
+        check_int("consumers", self.consumers, _FEWEST, ", because one of them crashes")
 
     @property
     def ms_for_work(self) -> float:

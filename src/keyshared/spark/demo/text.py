@@ -1,70 +1,131 @@
-"""The demo's summary for a terminal: facts and tables in aligned columns. Plain Python; needs no Spark."""
+"""The demo's summary, drawn by rich: facts and tables in colours; plain text for a file or a pipe. Needs no Spark."""
 
-from collections.abc import Sequence
-from textwrap import fill
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.constrain import Constrain
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from keyshared.spark.keystats.bucket_report import BucketReport, times
 from keyshared.spark.pages.page import duration, listed
 from keyshared.spark.replays.replay_report import ReplayReport
 
-__all__ = ["columns", "summary"]
+__all__ = ["columns", "headed", "paragraph", "promises", "sections", "summary", "tell"]
 
 _LINE: Final = 100
 _WIDEST: Final = 40  # of a cell: keys may be long
+_ENDLESS: Final = 10_000  # columns of a file or a pipe, which has none: nothing is cut or wrapped for them
 
 
-def summary(report: ReplayReport) -> str:
-    """Write the figures of a report as text.
+def tell(out: TextIO, *parts: RenderableType) -> None:
+    """Write parts to a stream: with colours, and as wide as it is, if it is a terminal, else as plain text.
+
+    Args:
+        out: Where to.
+        parts: What `columns`, `paragraph` and `summary` return, and texts.
+    """
+    terminal = out.isatty()
+    console = Console(
+        file=out, force_terminal=terminal, force_jupyter=False, width=None if terminal else _ENDLESS, highlight=False
+    )
+    if terminal:
+        console.print(*parts, sep="\n")
+        return
+    with console.capture() as plain:
+        console.print(*parts, sep="\n")
+    out.writelines(f"{line.rstrip(' ')}\n" for line in plain.get().removesuffix("\n").split("\n"))
+
+
+def summary(report: ReplayReport) -> RenderableType:
+    """Return the figures of a report, for `tell`.
 
     Args:
         report: What the replay found.
-
-    Returns:
-        Lines, the last one ended.
     """
-    violations = [(name, f"{count:,}") for name, count in report.violations or ()]
-    parts = (
-        f"{report.title}\n{fill(report.source, _LINE)}\n",
+    return sections(
+        Group(Text(report.title, style="bold"), paragraph(report.source)),
         _facts(report),
-        "share of each consumer\n" + _loads(report),
-        "keys moved\n" + _moves(report),
-        "hottest keys\n" + _hottest(report),
+        headed("share of each consumer", _loads(report)),
+        headed("keys moved", _moves(report)),
+        headed("hottest keys", _hottest(report)),
         *(() if report.buckets is None else (_boundaries(report.buckets), _hot_slots(report.buckets))),
-        "violations\n" + columns([("promise", "violations"), *violations]),
+        headed("violations", promises(report.violations or (), "violations")),
     )
-    return "\n".join(parts)
 
 
-def columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), widest: int = _WIDEST) -> str:
+def sections(*parts: RenderableType) -> RenderableType:
+    """Return parts with an empty line between two."""
+    return Group(*list(_between(parts))[1:])
+
+
+def headed(head: str, part: RenderableType) -> RenderableType:
+    """Return a part below its head."""
+    return Group(Text(head, style="bold"), part)
+
+
+def paragraph(text: str) -> RenderableType:
+    """Return a text that is broken into lines that can be read."""
+    return Constrain(Text(text), _LINE)
+
+
+def promises(counts: Iterable[tuple[str, int]], what: str, *, widest: int = _WIDEST) -> RenderableType:
+    """Return a table of promises, and how often each was broken.
+
+    Args:
+        counts: Both.
+        what: Head of the second column.
+        widest: As in `columns`.
+    """
+    rows = [(name, Text(f"{count:,}", style="bold red" if count else "green")) for name, count in counts]
+    return columns(rows, heads=("promise", what), widest=widest)
+
+
+def columns(
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    heads: Sequence[str] = (),
+    left: Sequence[int] = (0,),
+    widest: int = _WIDEST,
+) -> RenderableType:
     """Align cells: text to the left, numbers to the right.
 
     Args:
-        rows: All of the same length, the first one the heads.
+        rows: All of the same length, texts as they are: nothing in them is markup.
+        heads: As many; nothing for none.
         left: Which columns hold text.
         widest: Longer cells are cut.
 
-    Returns:
-        Lines, the last one ended.
-
     Example:
-        >>> print(columns([("key", "messages"), ("N725MQ", "575"), ("N7", "9")]), end="")
+        >>> import sys
+        >>> tell(sys.stdout, columns([("N725MQ", "575"), ("N7", "9")], heads=("key", "messages")))
           key     messages
           N725MQ       575
           N7             9
     """
-    cut = [[cell if len(cell) <= widest else cell[: widest - 1] + "…" for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cut, strict=True)]
-    lines = (
-        "  ".join(
-            cell.ljust(w) if i in left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=bool(heads), header_style="dim")
+    for index in range(len(heads) or len(cells[0])):
+        table.add_column(
+            Text(heads[index] if heads else ""),
+            justify="left" if index in left else "right",
+            no_wrap=True,
+            overflow="ellipsis",
+            max_width=widest,
         )
-        for row in cut
-    )
-    return "".join(f"  {line.rstrip()}\n" for line in lines)
+    for row in cells:
+        table.add_row(*row)
+    return Padding(table, (0, 0, 0, 2), expand=False)
 
 
-def _facts(report: ReplayReport) -> str:
+def _between(parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
+    for part in parts:
+        yield from (Text(), part)
+
+
+def _facts(report: ReplayReport) -> RenderableType:
     largest = report.backlogs[0] if report.backlogs else None
     facts = (
         ("messages", f"{report.messages:,}"),
@@ -89,7 +150,7 @@ def _speed(report: ReplayReport) -> tuple[tuple[str, str], ...]:
     return (("replayed in", f"{report.seconds:.1f} s"), ("throughput", f"{report.throughput:,.0f} messages a second"))
 
 
-def _loads(report: ReplayReport) -> str:
+def _loads(report: ReplayReport) -> RenderableType:
     total = report.deliveries or 1
     rows = [
         (
@@ -104,10 +165,11 @@ def _loads(report: ReplayReport) -> str:
         )
         for load in report.consumers
     ]
-    return columns([("consumer", "deliveries", "share", "ideal", "off by", "keys", "wait p50", "wait p99"), *rows])
+    heads = ("consumer", "deliveries", "share", "ideal", "off by", "keys", "wait p50", "wait p99")
+    return columns(rows, heads=heads)
 
 
-def _moves(report: ReplayReport) -> str:
+def _moves(report: ReplayReport) -> RenderableType:
     rows = [
         (
             f"{change.consumer} {change.what}",
@@ -119,10 +181,10 @@ def _moves(report: ReplayReport) -> str:
         )
         for change in report.changes
     ]
-    return columns([("change", "after", "keys moved", "of", "share", "ideal 1/N"), *rows])
+    return columns(rows, heads=("change", "after", "keys moved", "of", "share", "ideal 1/N"))
 
 
-def _hottest(report: ReplayReport) -> str:
+def _hottest(report: ReplayReport) -> RenderableType:
     rows = [
         (
             hot.key,
@@ -133,16 +195,16 @@ def _hottest(report: ReplayReport) -> str:
         )
         for hot in report.hot_keys
     ]
-    return columns([("key", "messages", "share", "wait p99", "consumers"), *rows], left=(0, 4))
+    return columns(rows, heads=("key", "messages", "share", "wait p99", "consumers"), left=(0, 4))
 
 
-def _boundaries(report: BucketReport) -> str:
+def _boundaries(report: BucketReport) -> RenderableType:
     rows = [(layout.name, *map(times, layout.imbalances)) for layout in report.layouts]
     heads = ("boundaries", "heaviest bucket", "heaviest consumer", "with owners by load")
-    return f"bucket boundaries: {report.title}, heaviest by mean\n" + columns([heads, *rows])
+    return headed(f"bucket boundaries: {report.title}, heaviest by mean", columns(rows, heads=heads))
 
 
-def _hot_slots(report: BucketReport) -> str:
+def _hot_slots(report: BucketReport) -> RenderableType:
     rows = [
         (
             str(hot.slot),
@@ -155,4 +217,4 @@ def _hot_slots(report: BucketReport) -> str:
         for hot in report.hot_slots
     ]
     heads = ("slot", report.unit, "by mean bucket", "keys", "hottest key", f"its {report.unit}")
-    return fill(f"hot slots: {report.about_hot_slots}", _LINE) + "\n" + columns([heads, *rows], left=(4,))
+    return Group(paragraph(f"hot slots: {report.about_hot_slots}"), columns(rows, heads=heads, left=(4,)))

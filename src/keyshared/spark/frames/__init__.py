@@ -1,3 +1,3 @@
-"""What every job does with a frame: look at its columns, pack whole partitions, keep what came out."""
+"""What every job does with a frame: check its columns, pack whole partitions, keep the results."""
 
 __all__: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Looking at a frame's columns before a job starts, so that what is wrong is said at once and by its name."""
+"""Checks of a frame's columns before a job starts, so that a fault is reported at once and by its name."""
 
 import re
 from collections import Counter
@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, StructType
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 __all__ = [
     "WHOLE",
@@ -44,19 +44,21 @@ def type_of(df: DataFrame, column: str) -> DataType:
         The type.
 
     Raises:
-        ConfigError: There is no such column, or there are several.
+        ArgumentError: There is no such column, or there are several.
     """
     parts = _parts(column)
     found = _descend(df.schema, parts, folding(df)) if parts else []
     if not found:
-        raise ConfigError("column", column, f"be a column of the frame ({', '.join(df.columns)})")
+        raise ArgumentError("column", column, f"be a column of the frame ({', '.join(df.columns)})")
     if len(found) > 1:
-        raise ConfigError("column", column, f"be one column, and the frame has {len(found)} of that name; rename them")
+        raise ArgumentError(
+            "column", column, f"be one column, and the frame has {len(found)} of that name; rename them"
+        )
     return found[0]
 
 
 def folding(df: DataFrame) -> Callable[[str], str]:
-    """Return what makes two names equal that this frame's session takes for one: the case is folded, or it counts.
+    """Return the function that makes names equal if the frame's session takes them for one: it folds case, or keeps it.
 
     Args:
         df: A frame of the session.
@@ -75,21 +77,21 @@ def column_names(df: DataFrame) -> set[str]:
 
 
 def check_distinct(df: DataFrame, columns: Iterable[str]) -> None:
-    """Check that names are taken once in a frame, before these columns are selected by their names.
+    """Check that each name occurs once in a frame, before these columns are selected by name.
 
     Args:
         df: The frame.
         columns: Names as they stand in it, without quotes.
 
     Raises:
-        ConfigError: Several columns have one of these names.
+        ArgumentError: Several columns have one of these names.
     """
     fold = folding(df)
     counts = Counter(map(fold, df.columns))
     for name in columns:
         if counts[fold(name)] > 1:
             requirement = f"be one column, and the frame has {counts[fold(name)]} of that name; rename them"
-            raise ConfigError("column", name, requirement)
+            raise ArgumentError("column", name, requirement)
 
 
 def quoted(name: str) -> str:
@@ -102,9 +104,9 @@ def quoted(name: str) -> str:
 
 
 def as_declared(field: StructField) -> Column:
-    """Give a column that never is NULL, where its field says so.
+    """Return a column as one that never is NULL, where its field says so.
 
-    Spark forgets that of what it takes out of arrays, as soon as one of them might be shorter or empty.
+    Spark forgets this for values from arrays, as soon as one of the arrays might be shorter or empty.
 
     Args:
         field: Of a plain type, neither array nor struct.
@@ -125,12 +127,12 @@ def check_key(df: DataFrame, column: str) -> None:
         column: Name of the key column.
 
     Raises:
-        ConfigError: There is no such column, or it is neither string nor binary. A text with a collation is hashed by
+        ArgumentError: There is no such column, or it is neither string nor binary. A text with a collation is hashed by
             its collation key instead of its bytes, so it is refused, too.
     """
     found = type_of(df, column)
     if not isinstance(found, BinaryType) and found != StringType():
-        raise ConfigError(
+        raise ArgumentError(
             "key column", column, f"be string or binary, and it is {found.simpleString()}; cast it to string first"
         )
 
@@ -143,10 +145,10 @@ def check_new(df: DataFrame, column: str) -> None:
         column: Name of the new column.
 
     Raises:
-        ConfigError: It is empty, or taken; upper and lower case are the same, if they are in this session.
+        ArgumentError: It is empty, or taken; upper and lower case are the same, if they are in this session.
     """
     if not column or folding(df)(column) in column_names(df):
-        raise ConfigError("into", column, f"be the name of a new column, none of {', '.join(df.columns)}")
+        raise ArgumentError("into", column, f"be the name of a new column, none of {', '.join(df.columns)}")
 
 
 def check_columns(df: DataFrame, expected: Mapping[str, tuple[str, ...]]) -> None:
@@ -157,19 +159,19 @@ def check_columns(df: DataFrame, expected: Mapping[str, tuple[str, ...]]) -> Non
         expected: For each column the types that will do, as Spark writes them ("bigint", "string").
 
     Raises:
-        ConfigError: A column is missing or of another type; the first one in the order of ``expected``.
+        ArgumentError: A column is missing or of another type; the first one in the order of ``expected``.
     """
     for column, kinds in expected.items():
         found = type_of(df, column).simpleString()
         if found not in kinds:
             wanted = " or ".join(_SPARK_NAMES.get(kind, kind) for kind in kinds)
-            raise ConfigError(
+            raise ArgumentError(
                 "column", column, f"be {wanted}, and it is {_SPARK_NAMES.get(found, found)}; cast it first"
             )
 
 
 def _parts(path: object) -> list[str]:
-    """The names along a path; none if it is no path."""
+    """Return the names along a path; none if it is no path."""
     if not isinstance(path, str):
         return []
     parts = [found.group() for found in _PARTS.finditer(path)]
@@ -180,7 +182,7 @@ def _parts(path: object) -> list[str]:
 
 
 def _descend(kind: DataType, names: Sequence[str], fold: Callable[[str], str]) -> list[DataType]:
-    """The types of all that these names can mean."""
+    """Return the types of all that these names can mean."""
     if not names:
         return [kind]
     if isinstance(kind, MapType):

@@ -1,4 +1,4 @@
-"""What a job keeps between the frames it gives: the rows that came out of Python, until somebody gives them back."""
+"""What a job keeps between the frames that it returns: the rows that came out of Python, until they are released."""
 
 from types import TracebackType
 from typing import Self
@@ -12,7 +12,7 @@ __all__ = ["Kept"]
 class Kept:
     """Rows that several frames are views of: computed when the first of them is asked, and kept from then on.
 
-    Close it, or use it as a context manager, to give the kept rows back; the frames compute them again after that.
+    Close it, or use it as a context manager, to release the kept rows; the frames compute them again after that.
 
     Args:
         rows: What is kept: in memory, and on disk where that is short.
@@ -22,7 +22,7 @@ class Kept:
         self._rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
 
     def close(self) -> None:
-        """Give back what is kept. Closing twice is fine."""
+        """Release what is kept; closing twice is fine."""
         self._rows.unpersist()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Puts the rows of whole topic-partitions into Spark partitions, in order, about as many into each."""
+"""Packing the rows of whole topic-partitions into Spark partitions, in order, about as many into each."""
 
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heapreplace
@@ -20,10 +20,10 @@ def check_partitions(partitions: int | None) -> None:
     """Check a number of Spark partitions.
 
     Args:
-        partitions: How many there shall be, or None if that is left to `packed`.
+        partitions: How many there shall be; None leaves that to `packed`.
 
     Raises:
-        ConfigError: It is no int of at least 1.
+        ArgumentError: It is no int of at least 1.
     """
     if partitions is not None:
         check_int("partitions", partitions, 1, ", or None")
@@ -33,10 +33,10 @@ def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *,
     """Put each topic-partition into one Spark partition, in order, and about as much into each of them.
 
     A partitioning by hash would put two of three topic-partitions into one of three Spark partitions more often than
-    not, and adaptive execution might merge what is left; a partitioning by id it leaves alone.
+    not, and adaptive execution might merge what is left. It leaves a partitioning by id alone.
 
-    Sizes only balance the load: every row comes through, also of a topic-partition that has none or another one. A
-    source may have changed since it was counted.
+    Sizes only balance the load: every row comes through, even if the size of its topic-partition is missing or wrong,
+    because a source may have changed since it was counted.
 
     Args:
         rows: With a string column ``topic_partition``, never NULL.
@@ -55,7 +55,7 @@ def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *,
         partitions = max(1, min(len(sizes), int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))))
     bins = rows.sparkSession.createDataFrame(_table(_bins(sizes, partitions)))
     anywhere = F.pmod(F.xxhash64("topic_partition"), F.lit(partitions)).cast("int")
-    # What has a Spark partition for itself is sorted by a number, and no names are compared; what nobody counted comes
+    # What has a Spark partition for itself is sorted by a number, and no names are compared; what was not counted comes
     # behind it, in an order of its own.
     alone = [F.when(F.col(_BIN).isNotNull(), F.col(order)).asc_nulls_last()] if len(sizes) <= partitions else []
     return (
@@ -68,15 +68,15 @@ def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *,
 
 
 def _table(bins: Sequence[tuple[str, int]]) -> pa.Table:
-    """As Arrow it is part of the plan; as rows it would be a job of its own, with a Python worker to hand them over."""
+    """Return the table as Arrow, which is part of the plan; as rows it would be a job with a Python worker."""
     names, numbers = zip(*bins, strict=True) if bins else ((), ())
     return pa.table({"topic_partition": pa.array(names, pa.string()), _BIN: pa.array(numbers, pa.int32())})
 
 
 def _bins(sizes: Mapping[str, int], partitions: int) -> list[tuple[str, int]]:
-    """The largest first, each into the bin that has least: at most a third above the best there is (Graham 1969).
+    """Put the largest first, each into the bin that has least: at most a third above the best there is (Graham 1969).
 
-    An empty bin has least, so each is alone where there are bins enough.
+    An empty bin has least, so each is alone where there are enough bins.
     """
     load = [(0, number) for number in range(partitions)]
     heapify(load)

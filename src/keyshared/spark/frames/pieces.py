@@ -5,7 +5,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 __all__ = ["in_one_piece"]
 
@@ -13,7 +13,7 @@ _Row = TypeVar("_Row", bound=tuple[Any, ...])
 
 
 def in_one_piece(rows: Iterable[_Row], order: str) -> Iterator[tuple[str, Iterator[_Row]]]:
-    """Give each topic-partition and its rows, which are read lazily.
+    """Yield each topic-partition and its rows, which are read lazily.
 
     Args:
         rows: Tuples that begin with their topic-partition.
@@ -23,7 +23,7 @@ def in_one_piece(rows: Iterable[_Row], order: str) -> Iterator[tuple[str, Iterat
         Each topic-partition once, in the order of the rows; take its rows before the next.
 
     Raises:
-        ConfigError: Rows of a topic-partition do not stand together.
+        ArgumentError: Rows of a topic-partition do not stand together.
 
     Complexity:
         O(1) a row; memory O(topic-partitions).
@@ -36,6 +36,6 @@ def in_one_piece(rows: Iterable[_Row], order: str) -> Iterator[tuple[str, Iterat
     for topic_partition, own in groupby(rows, key=itemgetter(0)):
         if topic_partition in done:
             requirement = f"come in one piece: sort the partition by topic-partition and {order} first"
-            raise ConfigError("topic_partition", topic_partition, requirement)
+            raise ArgumentError("topic_partition", topic_partition, requirement)
         done.add(topic_partition)
         yield topic_partition, own

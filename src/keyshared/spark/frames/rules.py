@@ -1,8 +1,8 @@
-"""What values must be, for every job that takes frames: one wording, asked of the very rows that are used.
+"""What values must be, for every job that takes frames: one wording, checked on the very rows that are used.
 
-A frame may be read anew each time something is computed of it, and be another one then. So a job that counts first
-and works later asks twice: once with `refuse`, for an error at the call that says how many rows are wrong, and once
-with `Rule.kept`, natively and as a part of the work, for an error that names the first row that is met.
+Spark may read a frame anew for each computation, and find other rows then. So a job that counts first and works later
+checks twice: once with `refuse`, for an error at the call that says how many rows are wrong, and once with `Rule.kept`,
+natively and as a part of the work, for an error that names the first wrong row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 __all__ = ["MAX_MS", "Rule", "count_wrong", "never_null", "place_of", "refuse", "whole_ms"]
 
@@ -45,7 +45,7 @@ class Rule(NamedTuple):
         return F.when(self.wrong, F.raise_error(self.said(place))).otherwise(self.value).alias(self.name)
 
     def said(self, place: Column) -> Column:
-        """Return what is to be said of a wrong row.
+        """Return the error text for a wrong row.
 
         Args:
             place: Which row it is, see `place_of`.
@@ -103,7 +103,7 @@ def count_wrong(rules: Iterable[Rule]) -> list[Column]:
 
 
 def refuse(rows: DataFrame, rules: Sequence[Rule], counts: Mapping[str, int], place: Column) -> None:
-    """Refuse a frame with rows that cannot be used; looks for one of them, if there are any.
+    """Refuse a frame with rows that cannot be used, and show one of them.
 
     Args:
         rows: The rows that were counted.
@@ -112,7 +112,7 @@ def refuse(rows: DataFrame, rules: Sequence[Rule], counts: Mapping[str, int], pl
         place: Which row it is, see `place_of`.
 
     Raises:
-        ConfigError: A rule is broken, the first such one.
+        ArgumentError: A rule is broken, the first such one.
     """
     for rule in rules:
         if counts[rule.name]:
@@ -120,7 +120,7 @@ def refuse(rows: DataFrame, rules: Sequence[Rule], counts: Mapping[str, int], pl
             # the source may have changed since it was counted
             shown = "" if example is None else f"; the first that was found is {example['place']}"
             requirement = f"not be {rule.what} in any row, and it is in {counts[rule.name]}{shown}"
-            raise ConfigError(f"column {rule.name}", rule.column, requirement)
+            raise ArgumentError(f"column {rule.name}", rule.column, requirement)
 
 
 def _text(value: Column) -> Column:

@@ -15,10 +15,10 @@ from keyshared.spark.pages.page import as_text
 __all__ = ["BUCKETS", "CONSUMERS", "compare_layouts"]
 
 BUCKETS: Final = 1_024
-"""So many that hot keys show: with a few buckets for each consumer they drown in their neighbours."""
+"""Enough buckets for hot keys to show: with a few for each consumer they drown in their neighbours."""
 
 CONSUMERS: Final = tuple(f"c{number}" for number in range(1, 9))
-"""Who shares buckets where nobody is named."""
+"""The consumers that share buckets if none are named."""
 
 
 def compare_layouts(
@@ -28,7 +28,7 @@ def compare_layouts(
 
     Args:
         counted: Weight by bucket hash.
-        consumers: Who shares the buckets.
+        consumers: The consumers that share the buckets.
         hottest: How many hot slots are wanted.
         buckets: How many buckets there are.
 

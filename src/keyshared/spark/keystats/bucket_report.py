@@ -32,7 +32,7 @@ class LayoutLoads:
 
     @property
     def imbalances(self) -> tuple[Fraction, Fraction, Fraction]:
-        """The heaviest by the mean: of the buckets, of the consumers by number, and of the consumers by load."""
+        """The heaviest divided by the mean: of the buckets, of the consumers by number, of the consumers by load."""
         return imbalance(self.buckets), imbalance(self.by_number), imbalance(self.by_load)
 
 
@@ -43,7 +43,7 @@ class HotSlotKeys:
     Attributes:
         slot: The bucket hash.
         load: What it carries.
-        times_mean: That by the mean of a bucket.
+        times_mean: That load divided by the mean of a bucket.
         keys: How many keys share it.
         hot_key: The hottest of them, as text for people.
         hot_load: What that one carries.
@@ -80,7 +80,7 @@ class BucketReport:
 
     @property
     def about_hot_slots(self) -> str:
-        """How much of the unevenness no boundary can help, in a sentence."""
+        """Describe in a sentence how much of the unevenness no boundary can remove."""
         return (
             f"{self.hot_slot_count:,} slots carry more than the mean of a bucket: their buckets stay heavy wherever "
             "boundaries are, and keys in one slot cannot be separated."
@@ -91,7 +91,7 @@ def times(ratio: Fraction) -> str:
     """Write a ratio the way people read it.
 
     Args:
-        ratio: The heaviest by the mean.
+        ratio: The heaviest divided by the mean.
 
     Returns:
         Like "1.82".
@@ -100,7 +100,7 @@ def times(ratio: Fraction) -> str:
 
 
 def bucket_section(report: BucketReport) -> str:
-    """Make the part of the page.
+    """Write the part of the page.
 
     Args:
         report: What to show. Keys may contain anything.

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from keyshared.buckets.boundaries import SlotLoad
 from keyshared.buckets.layout import key_halves
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import XXH64_SEED_42, Key, KeyHash, key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.spark.columns.slots import check_wide, ranges_of
 from keyshared.spark.keystats.counts import SlotCount
 from keyshared.spark.keystats.histogram import KeyHistogram
@@ -49,7 +49,7 @@ def histogram_partition(
         One count for each different key, in the order of their first messages.
 
     Raises:
-        ConfigError: A hash of less than 32 bits, no placement, or a weight that is none.
+        ArgumentError: A hash of less than 32 bits, no placement, or a weight that is none.
         KeyTypeError: A key is no text and no bytes.
 
     Complexity:
@@ -65,7 +65,7 @@ def histogram_partition(
     counts: dict[bytes | None, tuple[int, SlotLoad]] = {}
     for key, weight in rows:
         if type(weight) not in _LOADS or weight < 0:
-            raise ConfigError("weight", weight, "be an int or a Fraction of at least 0")
+            raise ArgumentError("weight", weight, "be an int or a Fraction of at least 0")
         # what an RDD makes of binary depends on a setting
         plain = key_bytes(bytes(key) if isinstance(key, bytearray) else key)
         messages, total = counts.get(plain, (0, 0))

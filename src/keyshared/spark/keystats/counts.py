@@ -1,4 +1,4 @@
-"""What a log carries by slot, as plain values: what the figures and the page about its keys start from."""
+"""What a log carries by slot, as plain values; the figures and the page about its keys start from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class SlotCount(NamedTuple):
         messages: How many messages.
         weight: Their weight: the sum of the weight column, or the number of messages.
         keys: How many different keys.
-        hot_key: The key of most weight; of equal ones that with more messages, then the smaller one.
+        hot_key: The key of most weight; of equal ones the one with more messages, then the smaller one.
         hot_messages: How many messages it has.
         hot_weight: Their weight.
     """

@@ -22,10 +22,10 @@ from keyshared._checks import check_int
 from keyshared.buckets.boundaries import SlotLoad
 from keyshared.buckets.boundaries import balanced_boundaries as boundaries_of
 from keyshared.buckets.layout import BucketLayout
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import XXH64_SEED_42, KeyHash, required_key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.simulate.summary import DEFAULT_HOTTEST
 from keyshared.spark.columns.slots import bucket_hash, ranges_of, slot
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, type_of
@@ -42,7 +42,7 @@ _COLUMNS: Final = ("slot", "messages", "weight", "keys", "hot_key", "hot_message
 
 @dataclass(frozen=True, slots=True)
 class KeyHistogram(KeyCounts):
-    """The statistics of a log, at the driver: what it carries, and a page about that.
+    """The statistics of a log, at the driver: what its slots carry, and a page about that.
 
     Example:
         >>> count = SlotCount(messages=3, weight=900, keys=2, hot_key=b"a", hot_messages=2, hot_weight=800)
@@ -69,13 +69,13 @@ class KeyHistogram(KeyCounts):
             about: What log it is of, for the reader.
             placement: The placement over whose slots the histogram is, if it is: what each owner carries is shown
                 then; otherwise bucket boundaries of equal width are compared with balanced ones.
-            consumers: Who shares the buckets.
+            consumers: The consumers that share the buckets.
             buckets: How many buckets there are.
             hottest: How many of the hottest keys are shown.
 
         Raises:
-            ConfigError: ``path`` is in no folder, ``consumers`` is empty, or ``buckets``, ``hottest`` or ``placement``
-                cannot be. Nothing is written.
+            ArgumentError: ``path`` is in no folder, ``consumers`` is empty, or ``buckets``, ``hottest`` or
+                ``placement`` cannot be. Nothing is written.
 
         Complexity:
             O(slots log slots); the file stays below 400 kB.
@@ -123,7 +123,7 @@ def key_histogram(
         partitioned.
 
     Raises:
-        ConfigError: No such column, or one of another type; a hash of less than 32 bits; or no placement. No job was
+        ArgumentError: No such column, or one of another type; a hash of less than 32 bits; or no placement. No job was
             started. A weight that is negative or NULL fails the job.
         MissingExtraError: The hash needs a package that is not installed.
 
@@ -169,7 +169,7 @@ def collect_histogram(counted: DataFrame) -> KeyHistogram:
         At most one entry for each slot, and with 16 bits at most 65,536.
 
     Raises:
-        ConfigError: A column of `key_histogram` is missing. No job was started.
+        ArgumentError: A column of `key_histogram` is missing. No job was started.
 
     Example:
         >>> counted = key_histogram(spark.createDataFrame([("order-1",), (None,)], "key string"))
@@ -205,7 +205,7 @@ def balanced_boundaries(counted: DataFrame, n: int, *, by: str = "weight") -> Bu
         The layout. Messages without a key do not count.
 
     Raises:
-        ConfigError: ``by`` is another one, or a column is missing or of another type; no job was started. Or ``n`` is
+        ArgumentError: ``by`` is another one, or a column is missing or of another type; no job was started. Or ``n`` is
             no such number, or a slot is no bucket hash.
 
     Complexity:
@@ -218,10 +218,10 @@ def balanced_boundaries(counted: DataFrame, n: int, *, by: str = "weight") -> Bu
     """
     BucketLayout.equal_width(n)  # says what is wrong with it
     if by not in _MEASURES:
-        raise ConfigError("by", by, f"be one of {', '.join(_MEASURES)}")
+        raise ArgumentError("by", by, f"be one of {', '.join(_MEASURES)}")
     kind = type_of(counted, by)
     if not isinstance(kind, IntegralType | DecimalType):
-        raise ConfigError("column", by, f"be whole numbers or decimals, and it is {kind.simpleString()}")
+        raise ArgumentError("column", by, f"be whole numbers or decimals, and it is {kind.simpleString()}")
     check_columns(counted, {"slot": WHOLE})
     rows = counted.select("slot", by).filter("slot is not null").collect()
     return boundaries_of({row["slot"]: _load(row[by]) for row in rows}, n)
@@ -231,7 +231,7 @@ def _weight(df: DataFrame, name: str) -> Column:
     kind = type_of(df, name)
     if not isinstance(kind, IntegralType | DecimalType):
         requirement = f"be a column of whole numbers or decimals, and it is {kind.simpleString()}; cast it first"
-        raise ConfigError("weight", name, requirement)
+        raise ArgumentError("weight", name, requirement)
     given = F.col(name) if isinstance(kind, DecimalType) else F.col(name).cast("bigint")
     told = F.coalesce(F.col(name).cast("string"), F.lit("NULL"))
     wrong = F.raise_error(F.concat(F.lit(f"keyshared: the weight {name!r} must be at least 0, and it is "), told))

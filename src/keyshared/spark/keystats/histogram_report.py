@@ -6,8 +6,8 @@ from heapq import nsmallest
 from typing import Final
 
 from keyshared.buckets.boundaries import SlotLoad, imbalance, owner_loads
-from keyshared.errors import ConfigError
-from keyshared.ranges import RangeMap
+from keyshared.errors import ArgumentError
+from keyshared.placement.ranges import RangeMap
 from keyshared.spark.keystats.bucket_figures import compare_layouts
 from keyshared.spark.keystats.bucket_report import bucket_section, times
 from keyshared.spark.keystats.counts import KeyCounts
@@ -29,22 +29,22 @@ def html(
     buckets: int | None = None,
     owners: RangeMap | None = None,
 ) -> str:
-    """Make the page.
+    """Write the page.
 
     Args:
         counted: The statistics.
         title: Headline.
         about: What log they are of.
         hottest: How many keys are shown.
-        consumers: Who would share the buckets.
+        consumers: The consumers that would share the buckets.
         buckets: With how many of them boundaries are compared; None for no comparison.
-        owners: Who owns the slots; None if nobody does.
+        owners: The owner of each slot; None without a placement.
 
     Returns:
         A complete HTML document that refers to nothing outside itself.
 
     Raises:
-        ConfigError: ``owners`` are over other slots than the statistics, or there are no consumers to share buckets.
+        ArgumentError: ``owners`` are over other slots than the statistics, or there are no consumers to share buckets.
     """
     unit = "messages" if counted.weights == counted.messages else "weight"
     parts = [
@@ -56,7 +56,7 @@ def html(
         parts.append(_owners(owner_loads(counted.weights, owners), unit))
     if buckets is not None:
         if not consumers:
-            raise ConfigError("consumers", consumers, "name who shares the buckets")
+            raise ArgumentError("consumers", consumers, "name who shares the buckets")
         parts.append(bucket_section(compare_layouts(counted, consumers, hottest=_HOT_SLOTS, buckets=buckets)))
     return page(title, "".join(parts))
 

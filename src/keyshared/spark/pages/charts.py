@@ -1,7 +1,7 @@
 """Two small charts as inline SVG: bars with a mark for the ideal, and values over time. Plain Python; needs no Spark.
 
 Colours come from the page's style sheet by class, so that a chart follows light, dark and print. A drawing is scaled to
-the screen with all that is written in it, so a phone gets a narrow one of its own (`on_every_screen`).
+the screen together with its text, so a phone gets a narrow drawing of its own (`on_every_screen`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -196,7 +196,7 @@ def thinned(points: Sequence[tuple[float, float]], *, limit: int = WIDE) -> tupl
 
 
 def nice_ceiling(value: float) -> float:
-    """Give the next round number: where an axis ends.
+    """Return the next round number: where an axis ends.
 
     Args:
         value: The greatest value to show.
@@ -239,7 +239,7 @@ def _bar(row: Bar, y: int, scale: float) -> str:
 
 
 class _Grid(NamedTuple):
-    """What all panels of a chart have in common."""
+    """The scales that all panels of a chart share."""
 
     top: float
     scale: Callable[[float], str]
@@ -248,7 +248,7 @@ class _Grid(NamedTuple):
 
 
 def _panel(line: Line, floor_y: float, grid: _Grid) -> list[str]:
-    """An area with steps: a value holds until the next one."""
+    """Draw an area with steps: a value holds until the next one."""
     top, scale, x, right = grid
     unit = (_PANEL - _GAP - _PANEL_HEAD) / top
     steps = "".join(f"V{floor_y - value * unit:.1f}H{x(after):.1f}" for value, after in _spans(line.points))
@@ -262,7 +262,7 @@ def _panel(line: Line, floor_y: float, grid: _Grid) -> list[str]:
 
 
 def _spans(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Each value with the time until which it holds; the last one has no width."""
+    """Yield each value with the time until which it holds; the last one has no width."""
     yield from ((value, after) for (_, value), (after, _) in pairwise(points))
     yield points[-1][1], points[-1][0]
 

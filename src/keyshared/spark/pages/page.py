@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.pages.charts import nice_ceiling
 
 __all__ = [
@@ -80,7 +80,7 @@ def duration(milliseconds: float) -> str:
 
 
 def nice_duration(milliseconds: float) -> float:
-    """Give the next round time: where an axis ends.
+    """Return the next round time: where an axis ends.
 
     Args:
         milliseconds: The longest time to show.
@@ -146,7 +146,7 @@ def listed(names: Sequence[str], between: str = ", ") -> str:
 
 
 def checked_target(path: str | PathLike[str]) -> Path:
-    """Look whether a page can be written, before a job starts that takes hours.
+    """Check that a page can be written, before a job starts that takes hours.
 
     Args:
         path: Where it is to be written.
@@ -155,18 +155,18 @@ def checked_target(path: str | PathLike[str]) -> Path:
         The same.
 
     Raises:
-        ConfigError: It is empty, a folder, or in a folder that is not there.
+        ArgumentError: It is empty, a folder, or in a folder that is not there.
     """
     if not str(path):
-        raise ConfigError("path", path, "be where the page is to be written")
+        raise ArgumentError("path", path, "be where the page is to be written")
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
-        raise ConfigError("path", str(path), "name a file in a folder that is there")
+        raise ArgumentError("path", str(path), "name a file in a folder that is there")
     return target
 
 
 def header(title: str, about: str, *content: str) -> str:
-    """Make the top of a page.
+    """Write the top of a page.
 
     Args:
         title: Headline.
@@ -181,10 +181,10 @@ def header(title: str, about: str, *content: str) -> str:
 
 
 def verdict(violations: Counts | None, unjudged: Collection[str] = ()) -> str:
-    """Say whether promises were kept.
+    """Write whether promises were kept.
 
     Args:
-        violations: Broken promises by id, zeros included; None if nobody has looked.
+        violations: Broken promises by id, zeros included; None without an audit.
         unjudged: Those of them that could not be judged, or not in full.
 
     Returns:
@@ -211,7 +211,7 @@ def _promise(name: str, count: int, *, judged: bool) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Make tiles with a number each.
+    """Write tiles with a number each.
 
     Args:
         pairs: Names and values.
@@ -224,7 +224,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Make a table; numbers, `Ms` and `Part` stand to the right.
+    """Write a table; numbers, `Ms` and `Part` stand to the right.
 
     It scrolls by itself where it is wider than the page, also by keys.
 
@@ -251,7 +251,7 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -
 
 
 def page(title: str, body: str) -> str:
-    """Make a page that refers to nothing outside itself.
+    """Write a page that refers to nothing outside itself.
 
     Args:
         title: Its title; may contain anything.
@@ -293,11 +293,11 @@ def _cell(value: object) -> str:
 
 
 def against(value: float, ideal: float) -> str:
-    """Compare a load with the one that there should be.
+    """Compare a load with its ideal.
 
     Args:
-        value: It.
-        ideal: The one that there should be.
+        value: The load.
+        ideal: The load that there should be.
 
     Returns:
         Like "+4.2%".

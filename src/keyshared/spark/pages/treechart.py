@@ -32,7 +32,7 @@ def tree_chart(
     marked: Collection[Hop] = (),
     width: int = WIDE,
 ) -> str:
-    """Draw a tree and who copies to whom.
+    """Draw a tree and its links.
 
     Args:
         tree: The tree. Names may contain anything.
@@ -79,7 +79,7 @@ def tree_chart(
 
 
 def _branch(branch: Branch, x: Mapping[str, float], depth: int, floor: int) -> Iterator[str]:
-    """Nodes with their levels, and lines to what is below."""
+    """Draw nodes with their levels, and lines to what is below."""
     if isinstance(branch, str):
         return
     at, y = _middle(branch, x), _TOP + _STEP * depth
@@ -106,7 +106,7 @@ def _told(hop: Hop, count: int) -> str:
 
 
 def _arc(ends: tuple[float, float], corner: tuple[int, int], thickness: float, kind: str, title: str) -> str:
-    """From the left of one name to the left of another, or from right to right: there and back lie side by side."""
+    """Draw from the left of one name to the left of another, or from right to right: both ways lie side by side."""
     floor, width = corner
     side = -6 if ends[0] < ends[1] else 6
     start, stop = ends[0] + side, ends[1] + side

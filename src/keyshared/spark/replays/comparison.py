@@ -1,14 +1,15 @@
-"""Replays one log by several plans at once: plain Python iterators, each row is read once however many plans there are.
+"""Replays of one log by several plans at once: plain Python iterators that read each row once for all plans.
 
-The simulations of a topic-partition take turns: each goes on until it has taken the next block of messages, so that
-none runs ahead of the others and no more than a block of the log is kept.
+The simulations of a topic-partition take turns: each runs until it has taken the next block of messages, so that no
+simulation runs ahead of the others and no more than a block of the log is kept.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import tee
 from typing import Final, NamedTuple
 
-from keyshared.errors import ConfigError
+from keyshared._checks import check_kind, check_text
+from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key
 from keyshared.simulate.plan import Arrival, Plan
 from keyshared.simulate.simulation import Simulation
@@ -53,7 +54,7 @@ def what_if_partition(
         with that plan alone.
 
     Raises:
-        ConfigError: Rows of a topic-partition do not stand together; see `check_plans` and `Simulation`.
+        ArgumentError: Rows of a topic-partition do not stand together; see `check_plans` and `Simulation`.
         MisuseError: Offsets do not grow; see `Simulation`. A note says in which plan and topic-partition.
 
     Complexity:
@@ -88,15 +89,13 @@ def check_plans(plans: object) -> None:
         plans: See `what_if_partition`.
 
     Raises:
-        ConfigError: They are no mapping, there is none, a name is no text or empty, or a value is no `Plan`.
+        ArgumentError: They are no mapping, there is none, a name is no text or empty, or a value is no `Plan`.
     """
     if not isinstance(plans, Mapping) or not plans:
-        raise ConfigError("plans", plans, "be a mapping from names to plans, with at least one of them")
+        raise ArgumentError("plans", plans, "be a mapping from names to plans, with at least one of them")
     for name, plan in plans.items():
-        if type(name) is not str or not name:
-            raise ConfigError("plans", name, "have names that are texts and not empty")
-        if not isinstance(plan, Plan):
-            raise ConfigError(f"plan {name!r}", plan, "be a Plan")
+        check_text("plans", name)
+        check_kind(f"plan {name!r}", plan, Plan)
 
 
 class _Counted:
@@ -127,7 +126,7 @@ class _Run(NamedTuple):
     tally: Tally
 
     def advance(self, goal: int) -> PlanSummary | None:
-        """Go on until so many messages were taken; what comes of it if that was the end."""
+        """Run until so many messages were taken; return the result if that was the end."""
         arrivals, add = self.arrivals, self.tally.add
         try:
             for row in self.simulation:
@@ -143,7 +142,7 @@ class _Run(NamedTuple):
 
 
 def _side_by_side(runs: list[_Run]) -> Iterator[PlanSummary]:
-    """Let runs take turns until all are over. One that is over is let go, and with it what it would have read."""
+    """Run iterators in turns until all are over; close each that is over, and with it what it would have read."""
     order = [run.plan for run in runs]
     found: dict[str, PlanSummary] = {}
     goal = 0

@@ -26,8 +26,8 @@ def packed_messages(
 ) -> DataFrame:
     """Take the messages out of a log; runs a job to count them and to look for rows that cannot be simulated.
 
-    What is counted only balances the load. The rows are read once more when they are used, and only then they count:
-    each of them comes through, or fails the job because it cannot be simulated.
+    The count only balances the load. The rows that count are those of the second read, when they are used: each of them
+    comes through, or fails the job because it cannot be simulated.
 
     Args:
         df: The log, one row for each message.
@@ -42,7 +42,7 @@ def packed_messages(
         The columns of `Message`; each topic-partition within one Spark partition, in the order of offsets.
 
     Raises:
-        ConfigError: A column is missing or of another type, or has values that it must not have; or ``partitions`` is
+        ArgumentError: A column is missing or of another type, or has values that it must not have; or ``partitions`` is
             none.
     """
     _check(df, (topic_partition,), key, tuple(name for name in (offset, at_ms, service_ms) if name is not None))

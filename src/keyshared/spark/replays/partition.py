@@ -1,4 +1,4 @@
-"""Replays the rows of one Spark partition: plain Python iterators, state that lives and dies inside.
+"""Replays of the rows of one Spark partition: plain Python iterators, with all state inside.
 
 The rows of a topic-partition stand next to each other, in offset order; several topic-partitions may follow one
 another. Each of them gets a dispatcher and simulated consumers of its own, as in brokers whose subscriptions keep one
@@ -112,7 +112,7 @@ def replay_partition(
         message, and after them one `SummaryRow`.
 
     Raises:
-        ConfigError: Rows of a topic-partition do not stand together; or see `Simulation`.
+        ArgumentError: Rows of a topic-partition do not stand together; or see `Simulation`.
         MisuseError: Offsets do not grow; see `Simulation`. A note says in which topic-partition.
 
     Complexity:
@@ -153,14 +153,14 @@ def arrivals_of(rows: Iterable[tuple[str, int, Key, int, int | None]]) -> Iterat
         Each topic-partition, and its messages; what is not read of them when the next one is asked for is skipped.
 
     Raises:
-        ConfigError: Rows of a topic-partition do not stand together.
+        ArgumentError: Rows of a topic-partition do not stand together.
     """
     for topic_partition, group in in_one_piece(rows, "offset"):
         yield topic_partition, (Arrival(*row[1:]) for row in group)
 
 
 class _Open(NamedTuple):
-    """A delivery whose message is not settled, and its end if there was one."""
+    """A delivery of an unsettled message, and its end if there was one."""
 
     start: Row
     end: Row | None

@@ -1,4 +1,4 @@
-"""Who is there when, as a plan says, and what an even split gives each of them. Plain Python; needs no Spark."""
+"""Which consumers a plan has at which time, and each one's even share. Plain Python; needs no Spark."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -48,9 +48,9 @@ def everybody(plan: Plan) -> tuple[str, ...]:
 
 
 def phases(plan: Plan) -> tuple[Phase, ...]:
-    """Cut the time of a plan where somebody comes, goes, or gets another weight.
+    """Cut the time of a plan wherever a consumer comes, goes, or gets another weight.
 
-    Who has crashed is not there, although its keys wait for it during its grace period.
+    A crashed consumer is not there, although its keys wait for it during its grace period.
 
     Args:
         plan: The plan.
@@ -82,21 +82,21 @@ def shares(weights: Mapping[str, float]) -> dict[str, float]:
         weights: Of each consumer.
 
     Returns:
-        The part of each, 1 together; all have the same if nobody has a weight.
+        The part of each, 1 together; equal parts if no consumer has a weight.
     """
     total = sum(weights.values())
     return {name: weight / total if total else 1 / len(weights) for name, weight in weights.items()}
 
 
 def ideal_moves(plan: Plan, moments: Iterable[Moment]) -> Iterator[float]:
-    """Say which part of the keys each change of membership has to move, at least: 1/N if all N weigh the same.
+    """Return the least part of the keys that each change of membership has to move: 1/N if all N weigh the same.
 
     Args:
         plan: The plan.
         moments: What happened, in order of time, without the joins at the start.
 
     Yields:
-        For each moment what the shares of some grow by, which is what those of others shrink by.
+        For each moment the sum by which shares grow; other shares shrink by as much.
     """
     here = {consumer.name: float(consumer.weight) for consumer in plan.consumers}
     for moment in moments:
@@ -115,7 +115,7 @@ def ideal_moves(plan: Plan, moments: Iterable[Moment]) -> Iterator[float]:
 
 
 def _apply(change: Change, here: dict[str, float], known: dict[str, float]) -> None:
-    """Follow one change: ``known`` has the last weight of everybody, also of those who are away."""
+    """Follow one change: ``known`` has the last weight of every consumer, also of those that are away."""
     match change:
         case Join(_, consumer):
             here[consumer.name] = known[consumer.name] = float(consumer.weight)
@@ -128,7 +128,7 @@ def _apply(change: Change, here: dict[str, float], known: dict[str, float]) -> N
             if name in here:
                 here[name] = known[name]
         case _:
-            pass  # limits and service times change nobody's keys
+            pass  # limits and service times move no keys
 
 
 def _differs(found: Mapping[int, Mapping[str, float]], before: int | None, start: int) -> bool:
@@ -136,7 +136,7 @@ def _differs(found: Mapping[int, Mapping[str, float]], before: int | None, start
 
 
 def _weight(plan: Plan, moment: Moment) -> float:
-    """The weight that a consumer has from a moment on: of its last join, or what was set since."""
+    """Return the weight that a consumer has from a moment on: that of its last join, or the one set since."""
     weight = next((float(consumer.weight) for consumer in plan.consumers if consumer.name == moment.consumer), 1.0)
     for change in plan.changes:
         if change.at_ms > moment.at_ms:

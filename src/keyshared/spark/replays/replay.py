@@ -1,8 +1,8 @@
-"""Runs every topic-partition of a log through the dispatcher and a simulated consumer group, in parallel.
+"""A replay of every topic-partition of a log through the dispatcher and a simulated consumer group, in parallel.
 
-One pass gives both results, the deliveries and the summaries: what comes out of Python are *packets* of a few thousand
-delivery rows, or of one summary row. Their rows are kept (in memory, and on disk where that is short), and
-`Replay.deliveries` and `Replay.summaries` are native views of them.
+One pass yields both results, the deliveries and the summaries: Python returns *packets* of a few thousand delivery
+rows, or of one summary row. Their rows are kept (in memory, and on disk where that is short), and `Replay.deliveries`
+and `Replay.summaries` are native views of them.
 
 Each topic-partition is one run of rows in one Spark partition, in offset order, and is read once, batch by batch. Its
 result depends on nothing but its rows and the plan: neither on the number of partitions nor on the size of batches.
@@ -19,9 +19,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
 
-from keyshared._checks import check_int
+from keyshared._checks import check_int, check_kind
 from keyshared.buckets.layout import BucketLayout
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.simulate.plan import Plan
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Tally, Waits
 from keyshared.spark.frames.checks import as_declared
@@ -47,9 +47,9 @@ _PACKET_SCHEMA: Final = StructType(
 
 
 class Replay(Kept):
-    """What a replay gives: frames over one pass, which runs when the first of them is asked for rows.
+    """The frames of a replay over one pass, which runs when the first of them is asked for rows.
 
-    Close it, or use it as a context manager, to give the kept rows back; the frames replay again after that.
+    Close it, or use it as a context manager, to release the kept rows; the frames replay again after that.
 
     Args:
         rows: Deliveries, and among them summaries, each in a row of its own; kept from now on.
@@ -83,20 +83,20 @@ class Replay(Kept):
     ) -> None:
         """Write a page about it: load, backlog and waits over time, moved keys, hot keys, bucket boundaries.
 
-        Runs the replay, if nothing has yet, and up to nine jobs over what it gave.
+        Runs the replay, if it has not run yet, and up to nine jobs over its rows.
 
         Args:
             path: Where, on this machine; an older file is replaced.
             title: Headline.
             about: What log it is of, for the reader.
             violations: Broken promises by id, zeros included, as `keyshared.spark.Audit.counts` gives them; None
-                if nobody has looked, and the page says so.
+                without an audit, and the page says so.
             hottest: How many of the keys with most messages are shown.
             buckets: With how many buckets boundaries of equal width are compared with balanced ones, for the consumers
                 of the plan's beginning; None for no comparison.
 
         Raises:
-            ConfigError: ``path`` is in no folder, ``violations`` is empty, or ``hottest`` or ``buckets`` is out of
+            ArgumentError: ``path`` is in no folder, ``violations`` is empty, or ``hottest`` or ``buckets`` is out of
                 range. No job was started.
 
         Complexity:
@@ -111,7 +111,7 @@ class Replay(Kept):
         target = checked_target(path)
         check_int("hottest", hottest, 0)
         if violations is not None and not violations:
-            raise ConfigError("violations", violations, "name every promise that was checked")
+            raise ArgumentError("violations", violations, "name every promise that was checked")
         if buckets is not None:
             BucketLayout.equal_width(buckets)  # says what is wrong with it
         found = replay_report(
@@ -140,7 +140,7 @@ def replay(
     points: int = DEFAULT_POINTS,
     hottest: int = DEFAULT_HOTTEST,
 ) -> Replay:
-    """Find out what a group of consumers would have done with a log.
+    """Simulate what a group of consumers would have done with a log.
 
     Every topic-partition gets a dispatcher of its own and the whole group of the plan, on a virtual clock of its own.
     The workers need keyshared installed.
@@ -166,7 +166,7 @@ def replay(
         The frames; the replay itself has not run yet.
 
     Raises:
-        ConfigError: A column is missing or of another type, or has NULL or negative values where it must not;
+        ArgumentError: A column is missing or of another type, or has NULL or negative values where it must not;
             ``partitions``, ``points`` or ``hottest`` is out of range; or ``plan`` is no `Plan`. While it runs, errors
             of `Simulation` come as Spark's ``PythonException``, which names the topic-partition: offsets that are there
             twice, for example.
@@ -214,8 +214,7 @@ class _Work:
     hottest: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.plan, Plan):
-            raise ConfigError("plan", self.plan, "be a Plan")
+        check_kind("plan", self.plan, Plan)
         Tally(points=self.points, hottest=self.hottest)  # says what is wrong with them
 
 
@@ -246,7 +245,7 @@ def replay_batches(batches: Iterable[pa.RecordBatch], work: _Work) -> Iterator[p
 def _packet(
     schema: pa.Schema, deliveries: list[DeliveryRow], summaries: list[dict[str, object]] | None
 ) -> pa.RecordBatch:
-    """One row: a list of deliveries, and a list of one summary or nothing."""
+    """Return one row: a list of deliveries, and a list of one summary or nothing."""
     kind = schema.field("deliveries").type
     columns = zip(*deliveries, strict=True) if deliveries else [()] * kind.value_type.num_fields
     fields = list(kind.value_type)
@@ -258,7 +257,7 @@ def _packet(
 
 
 def summary_fields(row: SummaryRow) -> dict[str, object]:
-    """Give figures as a row of `SUMMARY_SCHEMA`.
+    """Return figures as a row of `SUMMARY_SCHEMA`.
 
     Args:
         row: The figures of one topic-partition.

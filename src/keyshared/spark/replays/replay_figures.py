@@ -98,7 +98,7 @@ def membership(summaries: DataFrame, by: Sequence[str] = ()) -> DataFrame:
 
     Args:
         summaries: Rows of `SUMMARY_SCHEMA`.
-        by: More columns, each value of which is told apart.
+        by: More columns to group by.
 
     Returns:
         These columns, ``event``, ``consumer``, ``nth`` (how often this has happened to the consumer before), ``at_ms``
@@ -123,7 +123,7 @@ def membership(summaries: DataFrame, by: Sequence[str] = ()) -> DataFrame:
 
 
 def changes(rows: Sequence[Row], plan: Plan, first_ms: int) -> tuple[MembershipChange, ...]:
-    """Say of each change of membership how many keys it moved, and how many it had to.
+    """Count for each change of membership how many keys it moved, and how many it had to.
 
     Args:
         rows: What `membership` gave.
@@ -197,7 +197,7 @@ def _per_phase(deliveries: DataFrame, plan: Plan) -> Mapping[int, int]:
 def _consumer_loads(
     found: Mapping[str | None, Row], per_phase: Mapping[int, int], plan: Plan
 ) -> tuple[ConsumerLoad, ...]:
-    """Compare each consumer's load with an even split over whoever was there, also of those that got nothing."""
+    """Compare each consumer's load with an even split over those present, consumers that got nothing included."""
     ideal = dict.fromkeys(everybody(plan), 0.0)
     for number, phase in enumerate(phases(plan)):
         for name, share in shares(phase.weights).items():

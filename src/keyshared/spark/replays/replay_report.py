@@ -7,7 +7,7 @@ dark setting, fits a phone, and prints on white.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.spark.keystats.bucket_report import BucketReport, bucket_section
 from keyshared.spark.pages.charts import Bar, Line, Mark, bars, on_every_screen, panels
 from keyshared.spark.pages.page import (
@@ -151,7 +151,7 @@ class ReplayReport:
         seconds: How long the job took; None if that is not known.
         wait_p50_ms: Half of all deliveries waited no longer than this.
         wait_p99_ms: All but one in a hundred waited no longer than this.
-        violations: Broken promises by id, zeros included; None if nobody has looked for them.
+        violations: Broken promises by id, zeros included; None without an audit.
         consumers: In order of name or joining, as they are to be shown.
         changes: In order of time.
         hot_keys: The hottest first.
@@ -160,7 +160,7 @@ class ReplayReport:
         buckets: What the keys of the log mean for bucket boundaries.
 
     Raises:
-        ConfigError: ``seconds`` is not positive, or ``violations`` is empty: an audit of nothing is no audit.
+        ArgumentError: ``seconds`` is not positive, or ``violations`` is empty: an audit of nothing is no audit.
     """
 
     title: str
@@ -186,9 +186,9 @@ class ReplayReport:
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not self.seconds > 0:
-            raise ConfigError("seconds", self.seconds, "be positive")
+            raise ArgumentError("seconds", self.seconds, "be positive")
         if self.violations is not None and not self.violations:
-            raise ConfigError("violations", self.violations, "name every promise that was checked")
+            raise ArgumentError("violations", self.violations, "name every promise that was checked")
 
     @property
     def throughput(self) -> float | None:
@@ -197,12 +197,12 @@ class ReplayReport:
 
     @property
     def violation_count(self) -> int:
-        """All violations together; 0 too if nobody has looked for them."""
+        """All violations together; 0 without an audit."""
         return sum(count for _, count in self.violations or ())
 
 
 def html(report: ReplayReport) -> str:
-    """Make the page.
+    """Write the page.
 
     Args:
         report: What to show. Names and keys may contain anything.
@@ -219,7 +219,7 @@ def html(report: ReplayReport) -> str:
 
 
 def move_row(change: MembershipChange) -> tuple[object, ...]:
-    """Make a row for a table of moved keys.
+    """Return a row for a table of moved keys.
 
     Args:
         change: What moved them.

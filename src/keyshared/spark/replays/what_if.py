@@ -1,7 +1,7 @@
-"""Compares plans over one log: other placements, more or fewer consumers, slower ones, joins and leaves.
+"""A comparison of plans over one log: other placements, more or fewer consumers, slower ones, joins and leaves.
 
-The log is shuffled, sorted and read once, and every plan is simulated while a topic-partition streams by. What comes
-out is a row of figures for each plan and topic-partition; who wants the deliveries themselves asks `replay`.
+The log is shuffled, sorted and read once, and every plan is simulated while a topic-partition streams by. The result is
+a row of figures for each plan and topic-partition; `replay` returns the deliveries themselves.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,9 +37,9 @@ _WORST: Final = ("wait_p50_ms", "wait_p99_ms", "wait_max_ms", "largest_backlog")
 
 
 class WhatIf(Kept):
-    """What a comparison gives: frames over one pass, which runs when the first of them is asked for rows.
+    """The frames of a comparison over one pass, which runs when the first of them is asked for rows.
 
-    Close it, or use it as a context manager, to give the kept rows back; the frames simulate again after that.
+    Close it, or use it as a context manager, to release the kept rows; the frames simulate again after that.
 
     Args:
         rows: With `WHAT_IF_SCHEMA`; kept from now on.
@@ -99,7 +99,7 @@ class WhatIf(Kept):
     ) -> None:
         """Write a page that shows the plans side by side: waits, backlog over time, load, moved keys, hot keys.
 
-        Runs the comparison, if nothing has yet, and four jobs over what it gave.
+        Runs the comparison, if it has not run yet, and four jobs over its rows.
 
         Args:
             path: Where, on this machine; an older file is replaced.
@@ -108,7 +108,7 @@ class WhatIf(Kept):
             hottest: How many of the keys with most messages are shown.
 
         Raises:
-            ConfigError: ``path`` is in no folder, or ``hottest`` is no int of at least 0. No job was started.
+            ArgumentError: ``path`` is in no folder, or ``hottest`` is no int of at least 0. No job was started.
 
         Complexity:
             Four passes over the summaries. The driver gets what the page shows: for each plan a few rows for each
@@ -137,7 +137,7 @@ def what_if(
     points: int = DEFAULT_POINTS,
     hottest: int = DEFAULT_HOTTEST,
 ) -> WhatIf:
-    """Find out what several plans would have made of one log, in one pass over it.
+    """Simulate what several plans would have made of one log, in one pass over it.
 
     Each row says what `replay` with that plan alone says in its summaries. The workers need keyshared installed.
 
@@ -160,7 +160,7 @@ def what_if(
         The frames; nothing has been simulated yet.
 
     Raises:
-        ConfigError: As `replay`; or ``plans`` is no mapping from names to plans, or empty. While it runs, errors of
+        ArgumentError: As `replay`; or ``plans`` is no mapping from names to plans, or empty. While it runs, errors of
             `Simulation` come as Spark's ``PythonException``, which names the plan and the topic-partition.
 
     Complexity:
@@ -230,7 +230,7 @@ def what_if_batches(
         Rows of `WHAT_IF_SCHEMA`.
 
     Raises:
-        ConfigError: See `what_if_partition`.
+        ArgumentError: See `what_if_partition`.
         MisuseError: See `what_if_partition`.
     """
     schema = to_arrow_schema(WHAT_IF_SCHEMA)

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.simulate.plan import Plan
 from keyshared.spark.frames.checks import type_of
 from keyshared.spark.pages.page import as_text
@@ -39,10 +39,10 @@ def what_if_report(
         The figures.
 
     Raises:
-        ConfigError: There are no plans, or a column is missing. No job was started.
+        ArgumentError: There are no plans, or a column is missing. No job was started.
     """
     if not plans:
-        raise ConfigError("plans", plans, "name at least one plan")
+        raise ArgumentError("plans", plans, "name at least one plan")
     for column in (_PLAN, *SUMMARY_SCHEMA.names):
         type_of(summaries, column)
     sums = {row[_PLAN]: row for row in _sums(summaries).collect()}
@@ -113,7 +113,7 @@ def _work(consumer: str, row: Row | None) -> ConsumerWork:
 
 
 def _hot_keys(summaries: DataFrame, most: int) -> tuple[tuple[str, int], ...]:
-    """The hottest of each topic-partition, added up: exact where a key has one topic-partition, as is usual."""
+    """Add up the hottest keys of each topic-partition: exact where a key has one topic-partition, as is usual."""
     each = summaries.select(F.explode("hottest_keys").alias("hot")).select("hot.*")
     counts = each.groupBy("key").agg(F.sum("messages").alias("messages"))
     rows = counts.orderBy(F.desc("messages"), "key").limit(most).collect()

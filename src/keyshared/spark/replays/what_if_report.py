@@ -84,7 +84,7 @@ class WhatIfReport:
 
 
 def html(report: WhatIfReport) -> str:
-    """Make the page.
+    """Write the page.
 
     Args:
         report: What to show. Names and keys may contain anything.

@@ -4,12 +4,11 @@ On a Spark master, local or not, a thread asks Spark's status tracker, and its s
 the server tells by itself, tasks only.
 """
 
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeGuard, cast
 
 from py4j.protocol import Py4JError
@@ -17,7 +16,8 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from keyshared.errors import ConfigError
+from keyshared._checks import check_extra
+from keyshared.errors import ArgumentError
 from keyshared.spark.runtime.progress_lines import ProgressLines, StageSeen
 from keyshared.spark.runtime.python_rows import PythonRows
 
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["watch"]
 
-_COLUMNS: Final = 80  # of a terminal that does not say
+_Write: TypeAlias = Callable[[str], None]
 _Look: TypeAlias = Callable[[], tuple[list[StageSeen], dict[int, int]]]  # and rows from Python, by counter
 
 # a context that is being stopped, a JVM that is gone, a Spark whose store is another one
 _NO_ANSWER: Final = (PySparkException, Py4JError, AttributeError, OSError)
+_NO_READER: Final = (OSError, ValueError)  # ValueError: it was closed meanwhile
 
 
 def watch(
@@ -43,9 +44,9 @@ def watch(
 ) -> AbstractContextManager[None]:
     """Show how far Spark is while a job runs.
 
-    A terminal gets one line that is drawn again four times a second; a notebook, a file or a pipe gets whole lines,
-    fewer the longer it takes. What is over within ``quiet_s`` writes nothing. The display never fails the job: where
-    Spark does not answer, or nobody reads, it shows less.
+    A terminal gets one line that is drawn again four times a second, by the extra ``keyshared[demo]``; a notebook, a
+    file or a pipe gets whole lines, fewer the longer it takes, and needs no extra. What is over within ``quiet_s``
+    writes nothing. The display never fails the job: where Spark does not answer, or nobody reads, it shows less.
 
     Rows are what the tasks of the running stages have read from files, caches and shuffles; on a local master Spark
     tells them when a task ends. Rows from Python are what its functions have given back meanwhile, which may be more
@@ -66,8 +67,9 @@ def watch(
         A context manager; its thread has ended when its block has.
 
     Raises:
-        ConfigError: ``doing`` is no text of one line, ``every_s`` no number above 0, or ``quiet_s`` no number of at
+        ArgumentError: ``doing`` is no text of one line, ``every_s`` no number above 0, or ``quiet_s`` no number of at
             least 0.
+        MissingExtraError: ``out`` is a terminal, and rich is not installed.
 
     Example:
         >>> with watch(spark, "replaying"):  # doctest: +SKIP
@@ -76,16 +78,19 @@ def watch(
         replaying: done in 291.8 s
     """
     _check(doing, every_s, quiet_s)
-    return _watching(spark, doing, every_s, quiet_s, sys.stderr if out is None else out)
+    stream = sys.stderr if out is None else out
+    if stream.isatty():
+        check_extra("demo", "rich")
+    return _watching(spark, doing, every_s, quiet_s, stream)
 
 
 def _check(doing: object, every_s: object, quiet_s: object) -> None:
     if not isinstance(doing, str) or len(doing.splitlines()) != 1:
-        raise ConfigError("doing", doing, "be a text of one line")
+        raise ArgumentError("doing", doing, "be a text of one line")
     if not _is_number(every_s) or not every_s > 0:
-        raise ConfigError("every_s", every_s, "be a number of seconds above 0")
+        raise ArgumentError("every_s", every_s, "be a number of seconds above 0")
     if not _is_number(quiet_s) or not quiet_s >= 0:
-        raise ConfigError("quiet_s", quiet_s, "be a number of seconds of at least 0")
+        raise ArgumentError("quiet_s", quiet_s, "be a number of seconds of at least 0")
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -94,11 +99,12 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 @contextmanager
 def _watching(spark: SparkSession | None, doing: str, every_s: float, quiet_s: float, out: TextIO) -> Iterator[None]:
-    lines = ProgressLines(doing, time.monotonic(), every_s=every_s, quiet_s=quiet_s, width=_width(out))
+    terminal = out.isatty()
+    lines = ProgressLines(doing, time.monotonic(), every_s=every_s, quiet_s=quiet_s, terminal=terminal)
     over = threading.Event()
     failed = True
-    with _looking(spark) as look:
-        thread = threading.Thread(target=_show, args=(lines, look, over, out), name="keyshared-progress", daemon=True)
+    with _looking(spark) as look, _drawing(out) if terminal else nullcontext(_writing(out)) as write:
+        thread = threading.Thread(target=_show, args=(lines, look, over, write), name="keyshared-progress", daemon=True)
         thread.start()
         try:
             yield
@@ -106,33 +112,54 @@ def _watching(spark: SparkSession | None, doing: str, every_s: float, quiet_s: f
         finally:
             over.set()
             thread.join()
-            _write(out, lines.end(time.monotonic(), failed=failed))
+            _tell(write, lines.end(time.monotonic(), failed=failed))
 
 
-def _width(out: TextIO) -> int | None:
-    """Columns of the terminal behind a stream; None if there is none."""
-    if not out.isatty():
-        return None
+def _writing(out: TextIO) -> _Write:
+    """How to write whole lines."""
+
+    def write(line: str) -> None:
+        out.write(f"{line}\n")
+        out.flush()
+
+    return write
+
+
+@contextmanager
+def _drawing(out: TextIO) -> Iterator[_Write]:
+    """How to draw one line again and again; the last one stays."""
+    from rich.console import Console  # noqa: PLC0415 - only a terminal needs the extra
+    from rich.live import Live  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    console = Console(file=out, force_terminal=True, force_jupyter=False)
+    # what the job itself writes goes where it would go without us
+    live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+
+    def write(line: str) -> None:
+        live.start()  # once
+        live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
+
     try:
-        return os.get_terminal_size(out.fileno()).columns or _COLUMNS
-    except OSError:  # it only says that it is one
-        return _COLUMNS
+        yield write
+    finally:
+        with suppress(*_NO_READER):
+            live.stop()
 
 
-def _show(lines: ProgressLines, look: _Look, over: threading.Event, out: TextIO) -> None:
+def _show(lines: ProgressLines, look: _Look, over: threading.Event, write: _Write) -> None:
     while not over.wait(lines.pause_s):
         stages, from_python = look()
-        if not _write(out, lines.look(time.monotonic(), stages, from_python)):
+        if not _tell(write, lines.look(time.monotonic(), stages, from_python)):
             return
 
 
-def _write(out: TextIO, text: str) -> bool:
+def _tell(write: _Write, line: str) -> bool:
     """Whether somebody still reads."""
     try:
-        if text:
-            out.write(text)
-            out.flush()
-    except (OSError, ValueError):  # ValueError: it was closed meanwhile
+        if line:
+            write(line)
+    except _NO_READER:
         return False
     return True
 

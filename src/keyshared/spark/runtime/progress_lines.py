@@ -36,45 +36,42 @@ class _Begin(NamedTuple):
 
 
 class ProgressLines:
-    r"""Decides what to write, and when.
+    """Decides what a line says, and when the next one is due.
 
-    On a terminal one line is drawn again and again. Elsewhere whole lines come, fewer the longer it takes: they stay in
-    a notebook or a log. What is over soon writes nothing at all.
+    A terminal shows one line that changes again and again. Elsewhere whole lines come, fewer the longer it takes: they
+    stay in a notebook or a log. What is over soon says nothing at all.
 
     Args:
         doing: What is being done, for the reader.
         started_s: When it began, in seconds of any clock that never goes back; so are all other times.
         every_s: Seconds between two whole lines; later a tenth of the time that has passed, if that is more.
         quiet_s: Seconds in which nothing is written.
-        width: Columns of the terminal; None where it is none.
+        terminal: Whether a line that changes takes the place of the one before.
 
     Example:
         >>> lines = ProgressLines("replaying", 0.0, every_s=5.0, quiet_s=2.0)
         >>> lines.look(1.0, [StageSeen(1, 8, 0, 0)])
         ''
         >>> lines.look(5.0, [StageSeen(1, 8, 3, 60_000)])
-        'replaying: 3 of 8 tasks, 60,000 rows, 12,000 rows/s, 5.0 s\n'
+        'replaying: 3 of 8 tasks, 60,000 rows, 12,000 rows/s, 5.0 s'
         >>> lines.end(16.0, failed=False)
-        'replaying: done in 16.0 s\n'
+        'replaying: done in 16.0 s'
     """
 
-    def __init__(
-        self, doing: str, started_s: float, *, every_s: float, quiet_s: float, width: int | None = None
-    ) -> None:
+    def __init__(self, doing: str, started_s: float, *, every_s: float, quiet_s: float, terminal: bool = False) -> None:
         self._doing = doing
         self._started_s = started_s
         self._every_s = every_s
         self._quiet_s = quiet_s
-        self._width = width
+        self._terminal = terminal
         self._looked_s = started_s
         self._wrote_s: float | None = None
-        self._drawn = 0
         self._began: dict[int, _Begin] = {}  # of each running stage, at the latest
 
     @property
     def pause_s(self) -> float:
         """How long to wait between two looks, in seconds."""
-        return _LOOK_S if self._width is None else _REDRAW_S
+        return _REDRAW_S if self._terminal else _LOOK_S
 
     def look(self, now_s: float, stages: Iterable[StageSeen], from_python: Mapping[int, int] = _NONE) -> str:
         """Take what is running now.
@@ -89,7 +86,7 @@ class ProgressLines:
                 running stages was seen belong to stages before it, and are left out.
 
         Returns:
-            What to write; often nothing.
+            The line; often nothing.
 
         Complexity:
             O(stages that are running).
@@ -102,7 +99,7 @@ class ProgressLines:
             return ""
         self._wrote_s = now_s
         told = [*self._told(now_s, running, from_python), f"{now_s - self._started_s:.1f} s"]
-        return self._line(", ".join(told), ends=False)
+        return f"{self._doing}: {', '.join(told)}"
 
     def end(self, now_s: float, *, failed: bool) -> str:
         """Say that it is over.
@@ -112,17 +109,17 @@ class ProgressLines:
             failed: Whether there is no result.
 
         Returns:
-            What to write: nothing if nothing was written before, and it took less than the quiet time.
+            The line: nothing if there was none before, and it took less than the quiet time.
         """
         passed_s = now_s - self._started_s
         if self._wrote_s is None and passed_s < self._quiet_s:
             return ""
-        return self._line(f"{'failed after' if failed else 'done in'} {passed_s:.1f} s", ends=True)
+        return f"{self._doing}: {'failed after' if failed else 'done in'} {passed_s:.1f} s"
 
     def _due_s(self) -> float:
         """When the next line may be written."""
         quiet_s = self._started_s + self._quiet_s
-        if self._width is not None:
+        if self._terminal:
             return quiet_s
         if self._wrote_s is None:
             return max(quiet_s, self._started_s + self._every_s)
@@ -143,11 +140,3 @@ class ProgressLines:
             told += [f"{first:,} {what}", f"{first / seconds:,.0f} rows/s"]
             told += [f"{count:,} {what}" for count, what in others]
         return told
-
-    def _line(self, state: str, *, ends: bool) -> str:
-        line = f"{self._doing}: {state}"
-        if self._width is None:
-            return f"{line}\n"
-        line = line[: max(self._width - 1, 1)]  # a line that wraps cannot be drawn over
-        drawn, self._drawn = line.ljust(self._drawn), len(line)  # blanks wipe what a longer one left behind
-        return f"\r{drawn}\n" if ends else f"\r{drawn}"

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 __all__ = ["local_session", "reason"]
 
@@ -62,7 +62,7 @@ def local_session(
         The session.
 
     Raises:
-        ConfigError: Spark cannot start with that ``master``, or ``log`` cannot be written. What Spark said is in
+        ArgumentError: Spark cannot start with that ``master``, or ``log`` cannot be written. What Spark said is in
             ``log``.
 
     Example:
@@ -83,7 +83,7 @@ def local_session(
         except (PySparkException, Py4JJavaError, OSError) as error:
             where = "" if log is None else f"; details are in {log}"
             requirement = f"be a master that Spark can start with ({reason(error)}){where}"
-            raise ConfigError("master", master, requirement) from error
+            raise ArgumentError("master", master, requirement) from error
 
 
 def _is_remote(master: str | None) -> bool:
@@ -125,7 +125,7 @@ def _standard_error_to(log: Path | None) -> Iterator[None]:
     try:
         target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     except OSError as error:
-        raise ConfigError("log", str(log), f"be a file that can be written ({error.strerror})") from None
+        raise ArgumentError("log", str(log), f"be a file that can be written ({error.strerror})") from None
     sys.stderr.flush()
     kept = os.dup(2)
     try:

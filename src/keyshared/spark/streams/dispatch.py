@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from keyshared._checks import check_int
 from keyshared.config import DispatcherConfig
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 from keyshared.journal.commands import LATE, REFUSED
 from keyshared.journal.journal import Journal
 from keyshared.ring import HashRing
@@ -77,6 +77,8 @@ OUTCOME_SCHEMA: Final = StructType(
         StructField("consumer", StringType()),
         StructField("attempt", LongType()),
         StructField("failures", IntegerType()),
+        StructField("retry_at_ms", LongType()),
+        StructField("call", StringType()),  # of keyshared.effects.Call
         StructField("reason", StringType()),
     ]
 )
@@ -118,7 +120,7 @@ def stream_dispatch(
         `OUTCOME_SCHEMA`; the output mode of a stream of them is append.
 
     Raises:
-        ConfigError: A column is missing or of another type, ``placement``, ``config`` or ``delay_ms`` can never work,
+        ArgumentError: A column is missing or of another type, ``placement``, ``config`` or ``delay_ms`` can never work,
             or the session keeps its state elsewhere. While it runs, NULL in one of the first four columns fails it, and
             a batch whose source changes while it is read.
 
@@ -144,7 +146,7 @@ def stream_dispatch(
     """
     check_int("delay_ms", delay_ms, 0)
     if type(observed_as) is not str or not observed_as:
-        raise ConfigError("observed_as", observed_as, "be a name")
+        raise ArgumentError("observed_as", observed_as, "be a name")
     Journal(placement, config)  # says what is wrong with them
     _check_frame(df)
     rows = df.select(*_commands(df))
@@ -158,7 +160,7 @@ def _streaming(
 ) -> DataFrame:
     provider = rows.sparkSession.conf.get(_PROVIDER)
     if provider != _ROCKSDB:
-        raise ConfigError(_PROVIDER, provider, f"be {_ROCKSDB}: other stores cannot hold this state")
+        raise ArgumentError(_PROVIDER, provider, f"be {_ROCKSDB}: other stores cannot hold this state")
     # The watermark is taken of a column that then goes: else Spark would drop rows that are late, commands lost unseen.
     marked = rows.withColumn("_at", F.timestamp_millis("at_ms")).withWatermark("_at", f"{delay_ms} milliseconds")
     return (
@@ -215,7 +217,7 @@ def dispatch_batches(
         config: See `Journal`.
 
     Raises:
-        ConfigError: The last ``at_ms`` of a topic-partition is another one; or see `Journal`.
+        ArgumentError: The last ``at_ms`` of a topic-partition is another one; or see `Journal`.
     """
     schema = to_arrow_schema(OUTCOME_SCHEMA)
     rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
@@ -241,7 +243,7 @@ def _timed(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
                 f"be the same source whenever it is read: first its last at_ms was {latest}, then {last}; "
                 "write it down, or persist it"
             )
-            raise ConfigError("topic_partition", topic_partition, requirement)
+            raise ArgumentError("topic_partition", topic_partition, requirement)
 
 
 def _check_frame(df: DataFrame) -> None:

@@ -46,7 +46,7 @@ def dispatch_partition(
         Topic-partition and the fields of `OutcomeRow`, in order.
 
     Raises:
-        ConfigError: See `Journal`.
+        ArgumentError: See `Journal`.
 
     Complexity:
         That of the journals; memory O(outstanding messages) of one topic-partition at a time.
@@ -79,7 +79,7 @@ class DispatchProcessor(StatefulProcessor):
         config: See `Journal`.
 
     Raises:
-        ConfigError: See `Journal`.
+        ArgumentError: See `Journal`.
 
     Example:
         >>> DispatchProcessor(HashRing(), None).close()

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.config import DispatcherConfig, RetryPolicy, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
@@ -23,7 +23,6 @@ from keyshared.effects import (
     SettleReason,
     Skipped,
 )
-from keyshared.retry import RetryPolicy
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.testing import history as past

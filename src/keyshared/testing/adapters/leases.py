@@ -131,11 +131,11 @@ class LeaseQueueDriver(Driver):
         self.told.clear()
         return told
 
-    def _answer(self, outcome: LeaseAnswer[InvalidHandle | None]) -> bool:
+    def _answer(self, outcome: LeaseAnswer[InvalidHandle | None, Any]) -> bool:
         self._apply(outcome)
         return outcome.result is None
 
-    def _apply(self, outcome: LeaseAnswer[Any]) -> None:
+    def _apply(self, outcome: LeaseAnswer[Any, Any]) -> None:
         """Act on the effects of a call, and read on."""
         self.todo += outcome.effects
         while self.todo or (self.offered < len(self.log) and self.queue.free_slots):

@@ -52,6 +52,7 @@ _HOLDS: Final[Mapping[str, HoldReason]] = {
     BlockReason.LOADING: HoldReason.LOADING,
     BlockReason.QUARANTINED: HoldReason.OTHER,
 }
+_GIVEN_BACK: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
 _BY_HAND: Final = frozenset({"set_filters", "set_placement", "set_weight"})
 _WHOLE_LOG: Final = b""
 _ASKED: Final = ("config", "owner", "why_blocked", "outstanding_effects", "next_deadline_ms")
@@ -61,7 +62,7 @@ class Recordable(Protocol):
     """What is asked of a dispatcher besides its inputs, which are taken by their names."""
 
     @property
-    def config(self) -> Any: ...  # noqa: ANN401  # any object with the limits, and the retry policy
+    def config(self) -> Any: ...  # noqa: ANN401  # any object with the limits
     @property
     def resume_offset(self) -> int | None: ...
     def acked_ranges(self) -> Sequence[tuple[int, int]]: ...
@@ -79,7 +80,8 @@ class Recorder:
 
     Args:
         dispatcher: Any object with the surface of `KeySharedDispatcher`, correct or not. What it calls settled before
-            its first call, because it began from a token, is taken on trust: offers of that are no news.
+            its first call, because it began from a token, is taken on trust: offers below the start are no news, the
+            rest was settled by an earlier life.
 
     Attributes:
         history: What happened so far. Yours to take and to clear.
@@ -110,8 +112,7 @@ class Recorder:
         self._keys: dict[int, bytes | None] = {}  # of what is outstanding
         self._attempts: dict[int, int] = {}  # the last delivery of each that was written down
         self._holds: dict[int, HoldReason] = {}
-        self._failures: dict[int, int] = {}
-        self._delays: dict[int, int | None] = {}  # what the call asks for, instead of the policy's delay
+        self._retries: dict[int, int | None] = {}  # from when on messages may go out again, by the last call
         self._owners: dict[bytes, str | None] = {}
         self._members: dict[str, int] = {}  # who is connected, with the limit
         self._reasons = {**_HOLDS, **_unit_holds(dispatcher.config)}
@@ -121,9 +122,9 @@ class Recorder:
             "offer_many": self._offer_many,
             "ack": self._ack,
             "ack_many": self._ack_many,
-            "nack": partial(self._give_back, "nack"),
-            "reject": partial(self._give_back, "reject"),
-            "release": partial(self._give_back, "release"),
+            "nack": self._give_back,
+            "reject": self._give_back,
+            "release": self._release,
             "dead_lettered": self._dead_lettered,
             "loaded": self._loaded,
             "add_consumer": self._add_consumer,
@@ -147,6 +148,9 @@ class Recorder:
         """
         check_surface("dispatcher", dispatcher, _ASKED)
         self._dispatcher = dispatcher
+        for offset, reason in self._holds.items():
+            if reason is HoldReason.RETRY:  # its clock may have started anew
+                self._tell(past.Held, offset=offset, reason=reason)
 
     def at_rest(self) -> None:
         """Write down that nothing will happen any more: no work is under way, and no deadline is left."""
@@ -159,7 +163,7 @@ class Recorder:
         now_ms = kwargs.pop("now_ms", None)
         self._now = self._now if now_ms is None else now_ms
         self._answered.clear()
-        self._delays.clear()
+        self._retries.clear()
         if name in _BY_HAND:
             self._tell(past.PlacementChanged)
         if name in self._inputs:
@@ -189,17 +193,15 @@ class Recorder:
 
     def _offer(self, effects: Sequence[Effect], offset: int, key: str | bytes | None, item: object = None) -> None:  # noqa: ARG002  # the dispatcher's signature
         known = self._last_offset is not None and offset <= self._last_offset
-        if known or self._was_settled_before(offset):
+        if known or (self._start is not None and offset < self._start):
             return  # told once more after a restart, or over since an earlier life
         self._last_offset = offset
+        if any(start <= offset < stop for start, stop in self._settled_before):  # by the token that it began from
+            self._tell(past.Settled, offset=offset, reason=SettledBy.OPERATOR)
+            self._tell(past.Published, offset=offset, key=key.encode() if isinstance(key, str) else key)
+            return
         self._keys[offset] = key = key.encode() if isinstance(key, str) else key
-        self._failures[offset] = 0
         self._tell(past.Published, offset=offset, key=key)
-
-    def _was_settled_before(self, offset: int) -> bool:
-        """Whether the offset lies below the start, or is settled by the token that the dispatcher began from."""
-        is_below = self._start is not None and offset < self._start
-        return is_below or any(start <= offset < stop for start, stop in self._settled_before)
 
     def _offer_many(
         self, effects: Sequence[Effect], messages: Iterable[tuple[int, str | bytes | None, object]]
@@ -229,19 +231,14 @@ class Recorder:
             self._answered.add(offset)
         self._tell(past.Acked, offset=offset, consumer=consumer, attempt=attempt, counted=counted)
 
-    def _give_back(
-        self,
-        name: str,
-        effects: Sequence[Effect],
-        *receipt: Any,  # noqa: ANN401  # as the dispatcher's
-        delay_ms: int | None = None,
-    ) -> None:
+    def _give_back(self, effects: Sequence[Effect], *receipt: Any, **others: object) -> None:  # noqa: ANN401, ARG002  # as the dispatcher's
         offset, consumer, attempt = receipt
         counted = not _ignored(effects, receipt)
-        if counted and name != "release":
-            self._failures[offset] = self._failures.get(offset, 0) + 1
-            self._delays[offset] = delay_ms
         self._tell(past.Nacked, offset=offset, consumer=consumer, attempt=attempt, counted=counted)
+
+    def _release(self, effects: Sequence[Effect], *receipt: Any, **others: object) -> None:  # noqa: ANN401  # as the dispatcher's
+        if _ignored(effects, receipt):  # else an effect tells it
+            self._give_back(effects, *receipt, **others)
 
     def _dead_lettered(self, effects: Sequence[Effect], offset: int) -> None:
         if not _mentions(effects, Ignored, offset) and not _mentions(effects, Blocked, offset):
@@ -328,9 +325,9 @@ class Recorder:
                 assert_never(effect)
 
     def _see_released(self, effect: Released) -> None:
-        offset, consumer, attempt, reason = effect
-        if reason in {ReleaseReason.ACK_TIMEOUT, ReleaseReason.EVICTED, ReleaseReason.SESSION_LOST}:
-            self._failures[offset] = self._failures.get(offset, 0) + 1
+        offset, consumer, attempt, reason, _, self._retries[offset] = effect
+        if reason in _GIVEN_BACK:
+            return  # as the call has told
         if reason is ReleaseReason.ACK_TIMEOUT:
             self._tell(past.Expired, offset=offset, consumer=consumer, attempt=attempt)
         else:
@@ -338,17 +335,12 @@ class Recorder:
 
     def _hold(self, offset: int, reason: HoldReason) -> None:
         self._holds[offset] = reason
-        until_ms = self._retry_at(offset) if reason is HoldReason.RETRY else None
+        until_ms = self._retries.get(offset) if reason is HoldReason.RETRY else None
         self._tell(past.Held, offset=offset, reason=reason, until_ms=until_ms)
 
     def _free(self, offset: int) -> None:
         if self._holds.pop(offset, None) is not None:
             self._tell(past.Freed, offset=offset)
-
-    def _retry_at(self, offset: int) -> int | None:
-        """When a retry is due, by the policy: the effects do not say."""
-        delay = self._config.retry.delay_ms(self._failures.get(offset, 0), self._delays.get(offset))
-        return None if delay is None else self._now + delay
 
     # --- what the dispatcher says when it is asked ------------------------------------------------------------------
 
@@ -382,7 +374,7 @@ class Recorder:
                 self._free(offset)
 
     def _finish(self, offset: int) -> None:
-        del self._keys[offset], self._failures[offset]
+        del self._keys[offset]
         self._attempts.pop(offset, None)
         self._holds.pop(offset, None)
         if offset not in self._answered:

@@ -48,11 +48,13 @@ from keyshared.testing.judges.entries import (
     Place,
     Seen,
     Standing,
+    is_running,
+    published_offset,
     standing,
 )
 from keyshared.testing.judges.unit_book import UnitBook
 
-__all__ = ["Books", "key_of"]
+__all__ = ["Books"]
 
 _Apply: TypeAlias = Callable[..., None]  # each takes its own kind of happening
 
@@ -116,12 +118,12 @@ class Books:
     def see(self, happening: Happening) -> Seen:
         """Give the next happening its position and time, and end what must have expired by now."""
         at_ms = happening.at_ms
+        position = self.position
+        self.position = position + 1
         if at_ms is not None and (self.now is None or at_ms > self.now):
             self.now = at_ms
             self._expire(at_ms)
-        seen = Seen(self.position, happening, self.now)
-        self.position += 1
-        return seen
+        return Seen(position, happening, self.now)
 
     def apply(self, seen: Seen) -> None:
         """Write a happening into the books."""
@@ -135,7 +137,7 @@ class Books:
             requirement = "be a value of keyshared.testing.history"
             raise HistoryError(self.position, "happening", None, happening, requirement)
         if type(happening) is Published and self.last_published is not None:
-            last = _published(self.last_published)
+            last = published_offset(self.last_published)
             if happening.offset <= last:
                 requirement = f"be greater than {last}, which was published before"
                 raise HistoryError(self.position, "happening", "offset", happening.offset, requirement)
@@ -204,7 +206,7 @@ class Books:
     def is_over(self, offset: int) -> bool:
         """Whether an offset that is not outstanding is done, or was never published; else it is not told of yet."""
         last = self.last_published
-        return (last is not None and offset <= _published(last)) or offset in self.early
+        return (last is not None and offset <= published_offset(last)) or offset in self.early
 
     def entries(self) -> int:
         """How much is kept, in entries of all books."""
@@ -221,7 +223,7 @@ class Books:
     def _publish(self, seen: Seen, happening: Published) -> None:
         self.changes.in_block = False
         offset = happening.offset
-        previous = None if self.last_published is None else _published(self.last_published)
+        previous = None if self.last_published is None else published_offset(self.last_published)
         message = self.messages.get(offset)
         if message is not None:  # it was delivered before its publication was written down
             message.published, message.previous, message.odd = seen, previous, None
@@ -284,6 +286,7 @@ class Books:
         message.can_wait = message.presumed = False
         lane = message.lane
         lane.open += 1
+        lane.turn = self.position
         lane.holders.setdefault(name, {})[message.offset] = message
         self.open += 1
         self.open_at.setdefault(name, {})[message.offset] = message
@@ -294,13 +297,15 @@ class Books:
         if timeout is not None and seen.now is not None:
             self._leases.append((seen.now + timeout, message, seen))
             if len(self._leases) > 2 * len(self.messages) + SLACK:
-                self._leases = deque(lease for lease in self._leases if _is_running(lease))
+                self._leases = deque(lease for lease in self._leases if is_running(lease))
 
     def _close(self, message: Message) -> None:
         """A delivery ends, whatever comes then."""
         lane, name = message.lane, message.consumer
         assert name is not None
         message.is_open = False
+        if self.guarantees.per_key is not None and lane.open >= self.guarantees.per_key:
+            lane.turn = self.position
         lane.open -= 1
         self.open -= 1
         for books in (lane.holders, self.open_at):
@@ -439,7 +444,9 @@ class Books:
     def _release(self, seen: Seen, happening: Nacked | Expired | Released) -> None:
         message = self.messages.get(happening.offset)
         if message is not None:
-            self._end_of(message, standing(message, happening.consumer, happening.attempt), seen)
+            found = standing(message, happening.consumer, happening.attempt)
+            message.failed += found is Standing.CURRENT and type(happening) is not Released
+            self._end_of(message, found, seen)
 
     def _answer(self, seen: Seen, happening: Settled | DeadLettered | Dropped | Skipped) -> None:
         message = self.messages.get(happening.offset)
@@ -474,6 +481,8 @@ class Books:
             assert isinstance(happening, Held)
             self.spilled -= happening.reason is HoldReason.SPILLED
             self.loading -= happening.reason is HoldReason.LOADING
+            if message.is_kept_back:
+                message.failed = 0
             message.held = None
 
     def _doubt(self, message: Message) -> None:
@@ -500,7 +509,7 @@ class Books:
         while leases and leases[0][0] <= now:
             lease = leases.popleft()
             _, message, seen = lease
-            if _is_running(lease):
+            if is_running(lease):
                 self._end_perhaps(message, seen, can_wait=True)
                 message.presumed = True
 
@@ -588,21 +597,3 @@ class Books:
     def _holds_the_cursor(self, offset: int) -> bool:
         message = self.messages.get(offset)
         return message is not None and not message.doubtful
-
-
-def _is_running(lease: tuple[int, Message, Seen]) -> bool:
-    _, message, seen = lease
-    return (message.is_open or message.unsure) and message.delivered is seen
-
-
-def _published(seen: Seen) -> int:
-    happening = seen.happening
-    assert isinstance(happening, Published)
-    return happening.offset
-
-
-def key_of(seen: Seen) -> bytes | None:
-    """Return the key that a publication or a delivery tells of."""
-    happening = seen.happening
-    assert isinstance(happening, Published | Delivered)
-    return happening.key

@@ -8,8 +8,9 @@ from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violatio
 from keyshared.testing.history import Happening
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import Affinity, Bounds, Fence, KeyOrder, MinimalMove, OneHolder
+from keyshared.testing.judges.fairness import Fairness
 from keyshared.testing.judges.judge import Judge, Judgement
-from keyshared.testing.judges.outcome_promises import NoLoss, SafeCursor
+from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
 from keyshared.testing.judges.waiting_promises import Isolation, Progress
 
 __all__ = ["DEFAULT_REMEMBERED_KEYS", "Checker", "check_history"]
@@ -18,10 +19,10 @@ DEFAULT_REMEMBERED_KEYS: Final = 100_000
 
 # Causes before consequences: a violation is easier to read if what explains it stands before it.
 _JUDGES: Final[tuple[type[Judge], ...]] = (
-    *(NoLoss, Fence, OneHolder, KeyOrder, Affinity, MinimalMove, Bounds, SafeCursor, Isolation, Progress),
+    *(NoLoss, Fence, OneHolder, KeyOrder, Affinity, MinimalMove, Bounds, SafeCursor, Isolation, Attempts, Fairness),
+    Progress,
 )
 _NEVER_JUDGED: Final = {
-    Promise.FAIRNESS: "a history does not show in which order keys began to wait",
     Promise.RESUME: "it shows only where the history after a restart is compared with the one without",
     Promise.DETERMINISM: "it shows only where two histories of the same inputs are compared",
 }
@@ -52,7 +53,7 @@ class Checker:
         self._claimed = guarantees.promises
         self._books = Books(guarantees, remembered_keys)
         self._judges = [judge(self._books) for judge in _JUDGES if judge.promise in self._claimed]
-        self._afters = [judge.after for judge in self._judges if type(judge).after is not Judge.after]
+        self._afters = [judge.after for judge in self._judges if judge.looks]
         self._judgements: dict[type[Happening], list[Judgement]] = {kind: [] for kind in get_args(Happening)}
         for judge in self._judges:
             for kind, judgement in judge.judgements().items():

@@ -5,13 +5,28 @@ from enum import Enum, auto
 from heapq import heappop, heappush
 from typing import Final, NamedTuple, TypeAlias
 
-from keyshared.testing.history import Happening, Held, HoldReason
+from keyshared.testing.history import Delivered, Happening, Held, HoldReason, Published
 
-__all__ = ["SLACK", "Lane", "LaneId", "LazyHeap", "Member", "Message", "Place", "Seen", "Standing", "standing"]
+__all__ = [
+    "SLACK",
+    "Lane",
+    "LaneId",
+    "LazyHeap",
+    "Member",
+    "Message",
+    "Place",
+    "Seen",
+    "Standing",
+    "is_running",
+    "key_of",
+    "published_offset",
+    "standing",
+]
 
 LaneId: TypeAlias = bytes | int
 SLACK: Final = 16  # a list with dead entries may be this much longer than twice what lives in it
 _REMEMBERED_DELIVERIES: Final = 8  # of a message, beside the last one
+_ITS_OWN_WAY: Final = frozenset({HoldReason.RETRY, HoldReason.SPILLED, HoldReason.LOADING})
 
 
 class Seen(NamedTuple):
@@ -36,7 +51,7 @@ class Standing(Enum):
 class Lane:
     """The outstanding messages of one key, or one message that has none."""
 
-    __slots__ = ("doubtful", "holders", "id", "listed", "open", "size", "unsure")
+    __slots__ = ("doubtful", "holders", "id", "listed", "open", "size", "turn", "unsure")
 
     def __init__(self, id: LaneId) -> None:  # noqa: A002  # the field's name
         self.id = id
@@ -44,6 +59,7 @@ class Lane:
         self.open = 0
         self.holders: dict[str, dict[int, Message]] = {}  # who has what open
         self.listed: list[int] = []  # heap of the offsets that are not open, and some that no longer belong here
+        self.turn = 0  # how many happenings there were when it was last delivered from, or got below its limit
         self.unsure = 0  # how many may be open, or not
         self.doubtful: dict[int, Message] | None = None  # which may be done, or not; None as long as there was none
 
@@ -64,6 +80,7 @@ class Message:
         "delivered",
         "doubtful",
         "earlier",
+        "failed",
         "forgotten",
         "held",
         "is_listed",
@@ -97,6 +114,7 @@ class Message:
         self.delivered: Seen | None = None  # likewise
         self.earlier: list[tuple[str | None, int | None]] | None = None  # who had which attempt before
         self.forgotten = False  # whether there were more of them
+        self.failed = 0  # deliveries that were nacked or have expired, since it was kept back for somebody to decide
         self.came_back = False
         self.held: Seen | None = None
         self.odd: Seen | None = None  # a delivery that tells of another key, and is not judged yet
@@ -113,6 +131,12 @@ class Message:
         """Whether its payload is not in memory."""
         happening = None if self.held is None else self.held.happening
         return isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
+
+    @property
+    def is_kept_back(self) -> bool:
+        """Whether it is held for another reason than its retry or its payload: whoever ends that has decided so."""
+        happening = None if self.held is None else self.held.happening
+        return isinstance(happening, Held) and happening.reason not in _ITS_OWN_WAY
 
     def remember_delivery(self) -> None:
         """Another delivery is about to replace the last one; late answers may name that."""
@@ -200,3 +224,23 @@ def standing(message: Message | None, consumer: str, attempt: int | None) -> Sta
 def _same(attempt: int | None, other: int | None) -> bool:
     """Whether two numbers may be of one delivery; systems that number none leave them out."""
     return attempt is None or other is None or attempt == other
+
+
+def is_running(lease: tuple[int, Message, Seen]) -> bool:
+    """Whether a delivery with a deadline is still the last one of its message, and not surely over."""
+    _, message, seen = lease
+    return (message.is_open or message.unsure) and message.delivered is seen
+
+
+def published_offset(seen: Seen) -> int:
+    """Return the offset that a publication tells of."""
+    happening = seen.happening
+    assert isinstance(happening, Published)
+    return happening.offset
+
+
+def key_of(seen: Seen) -> bytes | None:
+    """Return the key that a publication or a delivery tells of."""
+    happening = seen.happening
+    assert isinstance(happening, Published | Delivered)
+    return happening.key

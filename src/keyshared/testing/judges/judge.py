@@ -35,6 +35,11 @@ class Judge(ABC):
     def judgements(self) -> Mapping[type[Happening], Judgement]:
         """Which happenings can break the promise, and who judges them."""
 
+    @property
+    def looks(self) -> bool:
+        """Whether it wants to look at the books after each happening."""
+        return type(self).after is not Judge.after
+
     def after(self, seen: Seen) -> Iterable[Violation]:  # noqa: ARG002  # those who do not care
         """Look at the books after a happening."""
         return ()  # pragma: no cover  # the checker asks only those who look

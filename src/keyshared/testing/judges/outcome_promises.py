@@ -1,4 +1,4 @@
-"""The promises about what becomes of messages: safe-cursor and no-loss."""
+"""The promises about what becomes of messages: safe-cursor, no-loss and attempts."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -18,14 +18,14 @@ from keyshared.testing.history import (
     SettledBy,
     Skipped,
 )
-from keyshared.testing.judges.books import Books, key_of
-from keyshared.testing.judges.delivery_promises import NO_PUBLISHED
+from keyshared.testing.judges.books import Books
+from keyshared.testing.judges.delivery_promises import NO_DELIVERY, NO_PUBLISHED
 from keyshared.testing.judges.early import Told
-from keyshared.testing.judges.entries import LaneId, Message, Seen, Standing, standing
+from keyshared.testing.judges.entries import LaneId, Message, Seen, Standing, key_of, standing
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.waiting_promises import takers, waits_for_held
 
-__all__ = ["NoLoss", "SafeCursor"]
+__all__ = ["Attempts", "NoLoss", "SafeCursor"]
 
 
 class SafeCursor(Judge):
@@ -234,6 +234,40 @@ class NoLoss(Judge):
         if lane.open or lane.unsure or waits_for_held(message, self.books):
             return False
         return bool(takers(lane, self.books))
+
+
+class Attempts(Judge):
+    """A message that has failed so many times is not delivered again, and does not wait as if it were."""
+
+    promise = Promise.ATTEMPTS
+
+    def judgements(self) -> Mapping[type[Happening], Judgement]:
+        if self.guarantees.max_attempts is None:
+            return {}
+        return {Delivered: self._delivered, AtRest: self._at_rest}
+
+    def missing(self) -> str | None:
+        if self.guarantees.max_attempts is None:
+            return "the guarantees claim no max_attempts"
+        return None if Delivered in self.books.kinds else NO_DELIVERY
+
+    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+        message = self.books.messages.get(happening.offset)
+        if message is not None and self._is_spent(message):
+            text = (
+                f"offset {message.offset} has failed {message.failed} times, and went to {happening.consumer!r} again"
+            )
+            yield self.blame(text, message.delivered, message.since, seen)
+
+    def _at_rest(self, seen: Seen, happening: AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+        for message in self.books.messages.values():
+            if message.waits and message.held is None and self._is_spent(message):
+                text = f"offset {message.offset} has failed {message.failed} times, and has no answer"
+                yield self.blame(text, message.delivered, message.since, seen)
+
+    def _is_spent(self, message: Message) -> bool:
+        most = self.guarantees.max_attempts
+        return most is not None and message.failed >= most and not message.is_kept_back
 
 
 def _resume(seen: Seen) -> int:

@@ -1,0 +1,45 @@
+"""What a dispatcher is told once: its limits, its times, and what becomes of a message that failed."""
+
+from keyshared.config.dispatcher import (
+    DEFAULT_ACK_TIMEOUT_MS,
+    DEFAULT_INACTIVE_GRACE_MS,
+    DEFAULT_MAX_IN_FLIGHT_PER_CONSUMER,
+    DEFAULT_MAX_IN_FLIGHT_PER_KEY,
+    DEFAULT_MAX_LOADED_PER_KEY,
+    DEFAULT_MAX_TRACKED,
+    DEFAULT_WINDOW,
+    DispatcherConfig,
+    DrainUnit,
+    OnEvict,
+    Unmatched,
+)
+from keyshared.config.retry import (
+    DEFAULT_BASE_DELAY_MS,
+    DEFAULT_MAX_DELAY_MS,
+    DEFAULT_MAX_REDELIVERIES,
+    Backoff,
+    Poison,
+    RetryPolicy,
+    Then,
+)
+
+__all__ = [
+    "DEFAULT_ACK_TIMEOUT_MS",
+    "DEFAULT_BASE_DELAY_MS",
+    "DEFAULT_INACTIVE_GRACE_MS",
+    "DEFAULT_MAX_DELAY_MS",
+    "DEFAULT_MAX_IN_FLIGHT_PER_CONSUMER",
+    "DEFAULT_MAX_IN_FLIGHT_PER_KEY",
+    "DEFAULT_MAX_LOADED_PER_KEY",
+    "DEFAULT_MAX_REDELIVERIES",
+    "DEFAULT_MAX_TRACKED",
+    "DEFAULT_WINDOW",
+    "Backoff",
+    "DispatcherConfig",
+    "DrainUnit",
+    "OnEvict",
+    "Poison",
+    "RetryPolicy",
+    "Then",
+    "Unmatched",
+]

@@ -1,0 +1,590 @@
+"""Half-open hash ranges and the placement value: who owns which slot.
+
+Every way to build a placement (a consistent ring, split ranges, ranges assigned by hand, buckets) ends in the same
+immutable `RangeMap`. Looking up an owner, listing shares and telling two placements apart are written once, here.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, NamedTuple, Self, TypeAlias
+
+from xxhash import xxh64_intdigest
+
+from keyshared._checks import check_int, check_kind, check_text, checked_kinds, checked_rows
+from keyshared.errors import ArgumentError, InvariantError, SnapshotError, shown
+from keyshared.hashing.named import (
+    DEFAULT_SLOT_BITS,
+    KEY_HASHES,
+    MAX_SLOT_BITS,
+    XXH64_SEED_42,
+    KeyHash,
+    key_hash_named,
+    required_key_bytes,
+)
+
+__all__ = ["HashRange", "Moved", "RangeMap", "Weight", "check_space", "gained", "lost"]
+
+Weight: TypeAlias = int | float | Fraction
+"""A consumer's share relative to the others': positive and finite. Floats are taken exactly as they are."""
+
+_FORMAT_VERSION: Final = 1
+_NAME_TYPES: Final = frozenset({str, type(None)})
+_FIELDS: Final = frozenset({"version", "hash", "slot_bits", "owners", "stops", "runs"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HashRange:
+    """A run of slots, half-open like Python's ``range``.
+
+    Attributes:
+        start: First slot.
+        stop: One past the last slot.
+
+    Raises:
+        ArgumentError: Not ints, negative, or empty.
+
+    Source:
+        PIP-486 ranges are half-open as well; PIP-379's and Celeriant's are inclusive and are converted at the edge.
+
+    Example:
+        >>> 9 in HashRange(0, 10), 10 in HashRange(0, 10), len(HashRange(0, 10))
+        (True, False, 10)
+    """
+
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        check_int("start", self.start, 0)
+        if type(self.stop) is not int or self.stop <= self.start:
+            raise ArgumentError("stop", self.stop, f"be an int greater than start ({shown(self.start)})")
+
+    @classmethod
+    def inclusive(cls, first: int, last: int) -> Self:
+        """Read a range that names its last slot, as Pulsar and Celeriant write them.
+
+        Raises:
+            ArgumentError: Not ints, negative, or the last one comes before the first.
+
+        Example:
+            >>> HashRange.inclusive(0, 0xFFFF)
+            HashRange(start=0, stop=65536)
+        """
+        check_int("last", last)
+        return cls(first, last + 1)
+
+    def __contains__(self, slot: object) -> bool:
+        return isinstance(slot, int) and self.start <= slot < self.stop
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+class Moved(NamedTuple):
+    """A run of slots whose owner is not the same in two placements.
+
+    Attributes:
+        start: First slot.
+        stop: One past the last slot.
+        old: The owner before, or None for a hole.
+        new: The owner now, or None for a hole.
+    """
+
+    start: int
+    stop: int
+    old: str | None
+    new: str | None
+
+
+def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
+    """List what every consumer gained by a change; with `lost`, all that a consumer needs to be told.
+
+    Args:
+        moves: The change, in slot order, as every change of a placement and `RangeMap.moved` return it.
+
+    Returns:
+        Ranges by consumer, in slot order and as long as can be; only consumers that gained something, in the order of
+        the first slot that they gained.
+
+    Source:
+        Pulsar's impacted consumers, which it has for itself; its clients ask to be told.
+
+    Example:
+        >>> gained([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
+        {'c': (HashRange(start=0, stop=9),)}
+    """
+    return _joined((move.new, move.start, move.stop) for move in checked_kinds("move", moves, Moved))
+
+
+def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
+    """List what every consumer lost by a change, the counterpart of `gained`.
+
+    Example:
+        >>> lost([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
+        {'a': (HashRange(start=0, stop=5),), 'b': (HashRange(start=5, stop=9),)}
+    """
+    return _joined((move.old, move.start, move.stop) for move in checked_kinds("move", moves, Moved))
+
+
+def _joined(spans: Iterable[tuple[str | None, int, int]]) -> dict[str, tuple[HashRange, ...]]:
+    """Gather ranges by consumer, touching ones joined; holes are left out."""
+    found: dict[str, list[HashRange]] = {}
+    for name, start, stop in spans:
+        if name is None:
+            continue
+        own = found.setdefault(name, [])
+        if own and own[-1].stop == start:
+            start = own.pop().start  # noqa: PLW2901 - the range goes on
+        own.append(HashRange(start, stop))
+    return {name: tuple(own) for name, own in found.items()}
+
+
+def check_space(key_hash: object, slot_bits: object) -> None:
+    """Check that a hash and a number of slot bits go together.
+
+    Args:
+        key_hash: Must be a `KeyHash`.
+        slot_bits: Must be an int from 1 to the width of the hash, and at most 32.
+
+    Raises:
+        ArgumentError: They do not.
+        MissingExtraError: The hash needs a package that is not installed.
+    """
+    key_hash = check_kind("key_hash", key_hash, KeyHash)
+    most = min(MAX_SLOT_BITS, key_hash.bits)
+    check_int("slot_bits", slot_bits, 1, f" with hash {key_hash.name}", most=most)
+    if key_hash.name in KEY_HASHES:
+        key_hash.function(b"")  # a hash whose package is missing raises here, not at some message in the middle of work
+
+
+class RangeMap:
+    """Who owns which slot: an immutable value.
+
+    Slots without an owner are holes; their owner is None. Neighbouring ranges of one owner are one run, so two maps
+    that answer alike are equal however they were built. The slots form a circle for `walk`; runs are never joined over
+    its seam.
+
+    Args:
+        assignments: Ranges and their owners, in any order.
+        key_hash: Which hash turns a key into a slot.
+        slot_bits: There are ``2**slot_bits`` slots.
+
+    Raises:
+        ArgumentError: Two ranges overlap, a range leaves the space, an owner is no non-empty str, or the hash is
+            narrower than the space.
+
+    Complexity:
+        O(n log n), n ranges.
+
+    Example:
+        >>> halves = RangeMap([(HashRange(0, 32768), "a"), (HashRange(32768, 65536), "b")])
+        >>> halves.owner(40_000)
+        'b'
+        >>> halves.owner_of("order-1")
+        'b'
+    """
+
+    __slots__ = ("_function", "_key_hash", "_owners", "_runs", "_shift", "_slot_bits", "_stops")
+
+    _stops: tuple[int, ...]
+    _runs: tuple[str | None, ...]
+    _owners: tuple[str, ...]
+
+    def __init__(
+        self,
+        assignments: Iterable[tuple[HashRange, str]] = (),
+        *,
+        key_hash: KeyHash = XXH64_SEED_42,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+    ) -> None:
+        stops: list[int] = []
+        runs: list[str | None] = []
+        end = 0
+        for piece, owner in sorted(_checked(assignments), key=lambda pair: pair[0]):
+            if piece.start < end:
+                raise ArgumentError("range", piece, f"not overlap another one, which ends at {end}")
+            if piece.start > end:
+                stops.append(piece.start)
+                runs.append(None)
+            stops.append(piece.stop)
+            runs.append(owner)
+            end = piece.stop
+        check_space(key_hash, slot_bits)
+        if end > 1 << slot_bits:
+            raise ArgumentError("stop", end, f"be at most {1 << slot_bits}, the number of slots")
+        if end < 1 << slot_bits:
+            stops.append(1 << slot_bits)
+            runs.append(None)
+        self._fill(stops, runs, key_hash, slot_bits)
+
+    @classmethod
+    def from_stops(
+        cls,
+        stops: Sequence[int],
+        owners: Sequence[str | None],
+        *,
+        key_hash: KeyHash = XXH64_SEED_42,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+    ) -> "RangeMap":
+        """Build a map from runs that tile the space: run ``i`` ends before ``stops[i]`` and belongs to ``owners[i]``.
+
+        Args:
+            stops: Grow strictly; the last one is ``2**slot_bits``.
+            owners: As many; None is a hole.
+            key_hash: Which hash turns a key into a slot.
+            slot_bits: There are ``2**slot_bits`` slots.
+
+        Raises:
+            ArgumentError: The runs do not tile the space, or an owner is no non-empty str.
+
+        Example:
+            >>> RangeMap.from_stops([10, 65536], ["a", None]).ranges_of("a")
+            (HashRange(start=0, stop=10),)
+        """
+        check_space(key_hash, slot_bits)
+        if len(stops) != len(owners):
+            raise ArgumentError("owners", len(owners), f"be as many as stops ({len(stops)})")
+        end = 0
+        for stop in stops:
+            if type(stop) is not int or stop <= end:
+                raise ArgumentError("stop", stop, f"be an int greater than the one before it ({end})")
+            end = stop
+        if end != 1 << slot_bits:
+            raise ArgumentError("last stop", end, f"be {1 << slot_bits}, the number of slots")
+        if not _NAME_TYPES.issuperset(map(type, owners)) or "" in owners:
+            for owner in owners:
+                if owner is not None:
+                    _check_owner(owner)
+        built = cls.__new__(cls)
+        built._fill(stops, owners, key_hash, slot_bits)
+        return built
+
+    def _fill(self, stops: Sequence[int], owners: Sequence[str | None], key_hash: KeyHash, slot_bits: int) -> None:
+        """Take over runs that are known to tile the space, and join neighbours of one owner."""
+        names: dict[str, str] = {}
+        kept: list[int] = []
+        runs: list[str | None] = []
+        last: str | None = ""  # no owner is called that
+        for stop, owner in zip(stops, owners, strict=True):
+            if owner == last:
+                kept[-1] = stop
+                continue
+            kept.append(stop)
+            # one object per name: pickles stay small, comparisons of names stay quick
+            runs.append(None if owner is None else names.setdefault(owner, owner))
+            last = owner
+        self._stops = tuple(kept)
+        self._runs = tuple(runs)
+        self._owners = tuple(sorted(names))
+        self._key_hash = key_hash
+        self._slot_bits = slot_bits
+        self._function = key_hash.function
+        self._shift = key_hash.bits - slot_bits
+
+    @property
+    def key_hash(self) -> KeyHash:
+        """Which hash turns a key into a slot."""
+        return self._key_hash
+
+    @property
+    def slot_bits(self) -> int:
+        """There are ``2**slot_bits`` slots."""
+        return self._slot_bits
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Every owner of at least one slot, in the order of their names."""
+        return self._owners
+
+    @property
+    def runs(self) -> Iterator[tuple[int, int, str | None]]:
+        """The whole space as ``(start, stop, owner)`` in slot order, holes included."""
+        return zip((0, *self._stops), self._stops, self._runs, strict=False)
+
+    def slot_of(self, key: str | bytes) -> int:
+        """Return the slot of a key.
+
+        Returns:
+            An int in ``range(2**slot_bits)``.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
+            ArgumentError: The key is None: a message without a key has no slot.
+        """
+        return self._function(key if key.__class__ is bytes else required_key_bytes(key)) >> self._shift
+
+    def owner(self, slot: int) -> str | None:
+        """Return the owner of a slot.
+
+        Args:
+            slot: An int in ``range(2**slot_bits)``.
+
+        Returns:
+            Who owns it; None in a hole.
+
+        Raises:
+            ArgumentError: There is no such slot.
+
+        Complexity:
+            O(log n), n runs.
+        """
+        return self._runs[bisect_right(self._stops, self._checked_slot(slot))]
+
+    def owner_of(self, key: str | bytes) -> str | None:
+        """Return the owner of a key.
+
+        Returns:
+            Who owns its slot; None in a hole.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
+            ArgumentError: The key is None: a message without a key has no slot.
+
+        Complexity:
+            O(len(key) + log n), n runs; allocates nothing for ``bytes``.
+        """
+        # slot_of() written out: the two calls it saves are a third of a lookup
+        data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
+        return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
+
+    def finder(self) -> Callable[[bytes], str | None]:
+        """Return `owner_of` as a function of ``bytes`` only, which takes half the time when millions are asked.
+
+        Returns:
+            A function of the bytes of a key to the name of its owner, or None in a hole. It checks nothing.
+
+        Example:
+            >>> RangeMap.from_stops([32768, 65536], ["a", "b"]).finder()(b"order-1")
+            'b'
+        """
+        runs, stops, shift, function = self._runs, self._stops, self._shift, self._function
+        if self._key_hash is XXH64_SEED_42:  # its C function at once: a call less
+            return lambda key: runs[bisect_right(stops, xxh64_intdigest(key, 42) >> shift)]
+        return lambda key: runs[bisect_right(stops, function(key) >> shift)]
+
+    def walk(self, slot: int) -> Iterator[str]:
+        """Go clockwise from a slot and name every owner once, the slot's own first.
+
+        This is the order in which owners stand in for one another: the first one that accepts a key gets it.
+
+        Returns:
+            A lazy iterator: asking for one owner looks at one run, if the slot is not in a hole.
+
+        Raises:
+            ArgumentError: There is no such slot.
+
+        Complexity:
+            O(log n) to start, then O(runs passed).
+
+        Example:
+            >>> thirds = RangeMap.from_stops([10, 20, 30, 65536], ["a", "b", "a", "c"])
+            >>> list(thirds.walk(15))
+            ['b', 'a', 'c']
+        """
+        return self._walk_from(bisect_right(self._stops, self._checked_slot(slot)))
+
+    def _walk_from(self, index: int) -> Iterator[str]:
+        runs = self._runs
+        owner = runs[index]
+        missing = len(self._owners)
+        if owner is not None:
+            yield owner  # mostly the only one that is asked for, so nothing is set up before it
+            missing -= 1
+        seen = {owner, None}
+        while missing:
+            index = (index + 1) % len(runs)
+            owner = runs[index]
+            if owner is not None and owner not in seen:
+                yield owner
+                seen.add(owner)
+                missing -= 1
+
+    def ranges_of(self, owner: str | None) -> tuple[HashRange, ...]:
+        """List the ranges of an owner, or the holes for None.
+
+        Returns:
+            Their ranges in slot order; none for a name that owns nothing.
+        """
+        return tuple(HashRange(start, stop) for start, stop, name in self.runs if name == owner)
+
+    def shares(self) -> dict[str | None, Fraction]:
+        """Return the part of the space that each consumer owns.
+
+        Returns:
+            Exact shares by owner in the order of `owners`, then that of the holes under None, if any. They add up to 1.
+
+        Example:
+            >>> RangeMap([(HashRange(0, 16384), "a")]).shares()
+            {'a': Fraction(1, 4), None: Fraction(3, 4)}
+        """
+        slots: dict[str | None, int] = dict.fromkeys((*self._owners, None), 0)
+        for start, stop, owner in self.runs:
+            slots[owner] += stop - start
+        return {owner: Fraction(n, 1 << self._slot_bits) for owner, n in slots.items() if n}
+
+    def moved(self, after: "RangeMap") -> list[Moved]:
+        """List every slot whose owner is another one in a later map.
+
+        Args:
+            after: The later map, of the same hash and space.
+
+        Returns:
+            The longest runs with one old and one new owner, in slot order; empty if the maps are equal.
+
+        Raises:
+            ArgumentError: The maps are of different hashes or spaces, so their slots have nothing to do with each
+                other.
+
+        Complexity:
+            O(n), n runs of both.
+
+        Source:
+            PIP-379's diff of snapshots; differs: segments are exact also next to holes.
+
+        Example:
+            >>> RangeMap.from_stops([65536], ["a"]).moved(RangeMap.from_stops([100, 65536], ["b", "a"]))
+            [Moved(start=0, stop=100, old='a', new='b')]
+        """
+        self._check_same_space(after)
+        segments: list[Moved] = []
+        mine, other = zip(self._stops, self._runs, strict=True), zip(after._stops, after._runs, strict=True)
+        old_stop = new_stop = start = 0
+        old: str | None = None
+        new: str | None = None
+        size = 1 << self._slot_bits
+        while start < size:
+            if old_stop == start:
+                old_stop, old = next(mine)
+            if new_stop == start:
+                new_stop, new = next(other)
+            stop = min(old_stop, new_stop)
+            if old != new:
+                segments.append(Moved(start, stop, old, new))
+            start = stop
+        return segments
+
+    def to_json(self) -> dict[str, object]:
+        """Return the map as plain data that JSON can hold: owners are named once, runs refer to them or to None."""
+        index = {name: i for i, name in enumerate(self._owners)}
+        return {
+            "version": _FORMAT_VERSION,
+            "hash": self._key_hash.name,
+            "slot_bits": self._slot_bits,
+            "owners": list(self._owners),
+            "stops": list(self._stops),
+            "runs": [None if owner is None else index[owner] for owner in self._runs],
+        }
+
+    @classmethod
+    def from_json(cls, data: object, *, key_hash: KeyHash | None = None) -> "RangeMap":
+        """Read what `to_json` wrote; anything else is refused.
+
+        Args:
+            data: The data.
+            key_hash: The hash, if it is not one of `KEY_HASHES`; it must have the name that the data says.
+
+        Raises:
+            SnapshotError: The data is truncated, forged, of another version or hash, or not as `to_json` writes it.
+
+        Example:
+            >>> RangeMap.from_json(RangeMap().to_json()) == RangeMap()
+            True
+        """
+        if not isinstance(data, Mapping) or data.keys() != _FIELDS:
+            raise SnapshotError("range map", data, f"be a mapping with exactly the fields {', '.join(sorted(_FIELDS))}")
+        if type(data["version"]) is not int or data["version"] != _FORMAT_VERSION:
+            raise SnapshotError("version", data["version"], f"be {_FORMAT_VERSION}")
+        try:
+            found = key_hash_named(data["hash"]) if key_hash is None else key_hash
+            stops, owners = _list_in(data, "stops"), _owners_in(data)
+            built = cls.from_stops(stops, owners, key_hash=found, slot_bits=data["slot_bits"])  # type: ignore[arg-type]  # checked there
+        except ArgumentError as error:
+            raise SnapshotError(*error.args) from error
+        for name, written in built.to_json().items():
+            if written != data[name]:  # one map has one form, so to_json() never wrote this
+                raise SnapshotError(name, data[name], f"be {written!r}, as to_json() writes it")
+        return built
+
+    def check_invariants(self) -> None:
+        """Check what must always be true of a map; for tests and for the suspicious.
+
+        Raises:
+            InvariantError: Something is not; a bug in this library.
+        """
+        end = 0
+        for stop in self._stops:
+            if stop <= end:
+                raise InvariantError(f"stops grow strictly ({end}, {stop})")
+            end = stop
+        if end != 1 << self._slot_bits:
+            raise InvariantError(f"the runs tile {1 << self._slot_bits} slots, not {end}")
+        if len(self._runs) != len(self._stops):
+            raise InvariantError("every run has an owner or is a hole")
+        if any(a == b for a, b in zip(self._runs, self._runs[1:], strict=False)):
+            raise InvariantError("neighbouring runs have different owners")
+        if self._owners != tuple(sorted({name for name in self._runs if name is not None})):
+            raise InvariantError("owners are the names of the runs")
+
+    @property
+    def _space(self) -> tuple[KeyHash, int]:
+        return self._key_hash, self._slot_bits
+
+    @property
+    def _space_text(self) -> str:
+        return f"2**{self._slot_bits} slots of hash {self._key_hash.name}"
+
+    def _check_same_space(self, other: object) -> None:
+        if not isinstance(other, RangeMap) or self._space != other._space:
+            raise ArgumentError("after", other, f"be a RangeMap over {self._space_text}")
+
+    def _checked_slot(self, slot: int) -> int:
+        if type(slot) is not int or not 0 <= slot < 1 << self._slot_bits:
+            raise ArgumentError("slot", slot, f"be an int from 0 to {(1 << self._slot_bits) - 1}")
+        return slot
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RangeMap):
+            return NotImplemented
+        return self._space == other._space and self._stops == other._stops and self._runs == other._runs
+
+    def __hash__(self) -> int:
+        return hash((self._space, self._stops, self._runs))
+
+    def __repr__(self) -> str:
+        return f"<RangeMap of {len(self._owners)} owners in {len(self._runs)} runs over {self._space_text}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpickle, (self._stops, self._runs, self._key_hash, self._slot_bits)
+
+
+def _unpickle(stops: tuple[int, ...], runs: tuple[str | None, ...], key_hash: KeyHash, slot_bits: int) -> RangeMap:
+    return RangeMap.from_stops(stops, runs, key_hash=key_hash, slot_bits=slot_bits)
+
+
+def _check_owner(owner: object) -> None:
+    check_text("owner", owner)
+
+
+def _list_in(data: Mapping[str, object], name: str) -> list[object]:
+    value = data[name]
+    if type(value) is not list:
+        raise SnapshotError(name, value, "be a list")
+    return value
+
+
+def _owners_in(data: Mapping[str, object]) -> list[object]:
+    """Return the owner of each run of data that may be forged; whether it is a name is checked later."""
+    names, indexes = _list_in(data, "owners"), _list_in(data, "runs")
+    for index in indexes:
+        if index is not None and (type(index) is not int or not 0 <= index < len(names)):
+            raise SnapshotError("run", index, f"be None or an int below {len(names)}, the number of owners")
+    return [None if index is None else names[index] for index in indexes]  # type: ignore[call-overload]  # just checked
+
+
+def _checked(assignments: Iterable[tuple[HashRange, str]]) -> Iterator[tuple[HashRange, str]]:
+    for piece, owner in checked_rows("assignment", assignments, 2, "a HashRange and its owner"):
+        check_kind("range", piece, HashRange)
+        _check_owner(owner)
+        yield piece, owner

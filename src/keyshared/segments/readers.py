@@ -1,0 +1,43 @@
+"""Which consumer reads which active segment, when each segment has one reader."""
+
+from collections.abc import Iterable
+
+from keyshared._checks import check_kind, check_text
+from keyshared.errors import ArgumentError
+from keyshared.segments.map import SegmentMap
+
+__all__ = ["assign_round_robin"]
+
+
+def assign_round_robin(segments: SegmentMap, consumers: Iterable[str]) -> dict[int, str]:
+    """Deal the active segments out to consumers, one consumer for each segment.
+
+    Args:
+        segments: The map.
+        consumers: Their names, in any order.
+
+    Returns:
+        Who reads each active segment, by its id, in the order of the ranges; empty without consumers.
+
+    Raises:
+        ArgumentError: A name is given twice, or is no text.
+
+    Complexity:
+        O(n + c log c), n active segments and c consumers.
+
+    Source:
+        PIP-468: segments by range, consumers by name, in turns. It depends on nothing else, so all that know both lists
+        agrees; the price is that a join or a split may move most of the segments.
+
+    Example:
+        >>> assign_round_robin(SegmentMap.equal_width(3), ["b", "a"])
+        {0: 'a', 1: 'b', 2: 'a'}
+    """
+    check_kind("segments", segments, SegmentMap)
+    given = list(consumers)
+    for name in given:
+        check_text("consumer", name)
+    names = sorted(set(given))
+    if len(names) < len(given):
+        raise ArgumentError("consumers", given, "be named once each")
+    return {segment.id: names[i % len(names)] for i, segment in enumerate(segments.active)} if names else {}

@@ -1,0 +1,151 @@
+"""The promise about turns: fairness."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from keyshared.testing.guarantees import Promise, Violation
+from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, Owned, Published, Quiet
+from keyshared.testing.judges.books import Books
+from keyshared.testing.judges.delivery_promises import NO_DELIVERY, NO_PUBLISHED
+from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen
+from keyshared.testing.judges.judge import Judge, Judgement
+
+__all__ = ["Fairness"]
+
+
+class _Turn:
+    """A key that only room at its owner keeps from going on."""
+
+    __slots__ = ("message", "owned", "owner", "passed", "quiet", "since")
+
+    def __init__(self, message: Message, owner: str, owned: Seen) -> None:
+        self.message = message
+        self.owner = owner
+        self.owned = owned
+        self.quiet: Seen | None = None  # the first moment of quiet in which it was so
+        self.since = 0  # how many happenings there were then
+        self.passed: list[Seen] = []
+
+
+class Fairness(Judge):
+    """While a consumer takes something, a ready key of its own is passed over only so many times."""
+
+    promise = Promise.FAIRNESS
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.known: dict[LaneId, _Turn] = {}
+        self.fresh: dict[LaneId, _Turn] = {}  # of these: what was not seen in a moment of quiet yet
+        self.ready: dict[str, dict[LaneId, _Turn]] = {}  # of the others, by owner: oldest first, without the blamed
+
+    def judgements(self) -> Mapping[type[Happening], Judgement]:
+        return {} if self.guarantees.fairness is None else {Delivered: self._delivered}
+
+    @property
+    def looks(self) -> bool:
+        return self.guarantees.fairness is not None
+
+    def missing(self) -> str | None:
+        kinds = self.books.kinds
+        if self.guarantees.fairness is None:
+            return "the guarantees claim no fairness"
+        if Published not in kinds:
+            return NO_PUBLISHED
+        if Delivered not in kinds:
+            return NO_DELIVERY
+        if Owned not in kinds:
+            return "the history does not tell who has Owned a key"
+        return None if kinds & {Quiet, AtRest} else "the history never says Quiet"
+
+    def entries(self) -> int:
+        """How much is kept."""
+        passed = sum(len(turn.passed) for turn in self.known.values())
+        return len(self.known) + len(self.fresh) + passed + sum(1 + len(turns) for turns in self.ready.values())
+
+    def after(self, seen: Seen) -> Iterable[Violation]:
+        for lane in self.books.changed.values():
+            self._update(lane)
+        match seen.happening:
+            case Quiet() | AtRest() if self.fresh:
+                self._note_quiet(seen)
+            case Connected(consumer=consumer) | Gone(consumer=consumer):
+                self._begin_anew(consumer)
+            case _:
+                pass
+        return ()
+
+    def _begin_anew(self, consumer: str) -> None:
+        """Who comes back under its old name is another session: nothing has waited for it yet."""
+        for lane_id, turn in self.ready.pop(consumer, {}).items():
+            turn.quiet, turn.passed = None, []
+            self.fresh[lane_id] = turn
+
+    def _note_quiet(self, seen: Seen) -> None:
+        """What waits now, waits for its turn: the system has had time to see that it could go on."""
+        books = self.books
+        for lane_id, turn in list(self.fresh.items()):
+            if books.units_are_free(lane_id, turn.owner):  # else it drains with its unit
+                del self.fresh[lane_id]
+                turn.quiet, turn.since = seen, books.position
+                self.ready.setdefault(turn.owner, {})[lane_id] = turn
+
+    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+        waiting = self.ready.get(happening.consumer)
+        message = self.books.messages.get(happening.offset)
+        most = self.guarantees.fairness
+        if waiting is None or message is None or most is None or not self.books.log_is_told:
+            return
+        began = _turn_of(message)
+        for lane_id, turn in list(waiting.items()):
+            if turn.since >= began:
+                break  # the later ones began to wait even later
+            if turn.message.lane is message.lane:
+                continue
+            turn.passed.append(seen)
+            if len(turn.passed) > most:
+                self._leave(lane_id, turn)  # once, until something changes
+                yield self._blame(turn)
+
+    def _blame(self, turn: _Turn) -> Violation:
+        times = "once" if len(turn.passed) == 1 else f"{len(turn.passed)} times"
+        text = (
+            f"offset {turn.message.offset} waits for room at {turn.owner!r} only, and was passed over {times} "
+            f"by what began to wait later; {self.guarantees.fairness} is claimed"
+        )
+        return self.blame(text, turn.message.since, turn.owned, turn.quiet, *turn.passed)
+
+    def _update(self, lane: Lane) -> None:
+        place = self.books.place_of(lane.id)
+        owned = None if place is None else place.owned
+        happening = None if owned is None else owned.happening
+        owner = happening.consumer if isinstance(happening, Owned) else None
+        message = None if owner is None else self._candidate(lane, owner)
+        known = self.known.get(lane.id)
+        if known is not None:
+            if known.message is message and known.owner == owner:
+                return
+            del self.known[lane.id]
+            self.fresh.pop(lane.id, None)
+            self._leave(lane.id, known)
+        if message is not None and owner is not None and owned is not None:
+            self.known[lane.id] = self.fresh[lane.id] = _Turn(message, owner, owned)
+
+    def _leave(self, lane_id: LaneId, turn: _Turn) -> None:
+        turns = self.ready.get(turn.owner)
+        if turns is not None and turns.pop(lane_id, None) is not None and not turns:
+            del self.ready[turn.owner]
+
+    def _candidate(self, lane: Lane, owner: str) -> Message | None:
+        """The message that nothing but room at the owner keeps from going out, whatever is true."""
+        books, limit = self.books, self.guarantees.per_key
+        if books.lanes.get(lane.id) is not lane or lane.unsure or lane.doubtful:
+            return None
+        if (limit is not None and lane.open >= limit) or lane.holders.keys() - {owner}:
+            return None
+        message = books.oldest_waiting(lane)
+        return message if message is not None and message.held is None else None
+
+
+def _turn_of(message: Message) -> int:
+    """How many happenings there were at most when the turn of a message began."""
+    lane = message.lane
+    return lane.turn if message.delivered is not None else max(lane.turn, message.published.position + 1)

@@ -1,0 +1,234 @@
+"""Pending acks: one consumer's unacked entries by position and by hash, one behaviour a test."""
+
+import copy
+import pickle
+from collections.abc import Callable
+
+import pytest
+
+from keyshared.draintracker import PendingAck, PendingAcks, Position
+from keyshared.errors import ArgumentError, InvariantError
+
+EXTREMES = [0, 1, -1, 2**31 - 1, -(2**31), 2**64]
+
+
+def pending(*entries: tuple[Position, int]) -> PendingAcks:
+    acks = PendingAcks()
+    for position, hash_ in entries:
+        assert acks.add(position, hash_)
+    return acks
+
+
+THREE = [((2, 5), 7), ((1, 9), 8), ((2, 0), 7)]
+
+
+def positions(acks: PendingAcks) -> list[Position]:
+    return [ack.position for ack in acks]
+
+
+# Adding
+
+
+def test_an_entry_is_pending_once_it_is_added() -> None:
+    acks = PendingAcks()
+    assert acks.add((1, 2), 7, 10, generation=3)
+    assert PendingAck((1, 2), 7, 10, 3) == acks.get((1, 2))
+    assert (1, True, False) == (len(acks), (1, 2) in acks, (1, 3) in acks)
+
+
+def test_nothing_is_added_once_it_is_closed() -> None:
+    acks = pending(*THREE)
+    acks.close()
+    assert acks.closed
+    assert not acks.add((1, 1), 7)
+    assert (0, None, 0) == (len(acks), acks.get((1, 1)), acks.count(7))
+
+
+def test_a_position_that_is_pending_is_replaced_and_the_size_stays() -> None:
+    acks = pending(*THREE)
+    assert acks.add((2, 0), 9, 4)
+    assert (3, PendingAck((2, 0), 9, 4)) == (len(acks), acks.get((2, 0)))
+    assert ([(2, 5)], [(2, 0)]) == (acks.positions_of(7), acks.positions_of(9))
+    acks.check_invariants()
+
+
+@pytest.mark.parametrize("hash_", EXTREMES)
+@pytest.mark.parametrize("remaining", [0, 1, 2**31 - 1])
+def test_every_field_comes_back_as_it_was(hash_: int, remaining: int) -> None:
+    acks = PendingAcks()
+    acks.add((hash_, -hash_), hash_, remaining)
+    assert [PendingAck((hash_, -hash_), hash_, remaining)] == acks.remove_up_to((hash_, -hash_))
+
+
+# Walking
+
+
+def test_a_walk_goes_up_through_the_positions() -> None:
+    assert [(1, 9), (2, 0), (2, 5)] == positions(pending(*THREE))
+
+
+def test_a_walk_over_some_hashes_is_half_open_and_goes_up() -> None:
+    acks = pending(((1, 1), 30), ((1, 2), 10), ((1, 3), 20), ((1, 4), 10))
+    assert [10, 20] == list(acks.hashes_between(10, 30))
+    assert [20] == list(acks.hashes_between(11, 30))
+    assert [] == list(acks.hashes_between(11, 20))
+    assert [10, 20, 30] == list(acks.hashes())
+
+
+def test_entries_are_counted_and_listed_by_hash() -> None:
+    acks = pending(*THREE)
+    assert (2, [(2, 0), (2, 5)]) == (acks.count(7), acks.positions_of(7))
+    assert (0, []) == (acks.count(1), acks.positions_of(1))
+
+
+# Removing
+
+
+def test_what_is_removed_is_the_answer() -> None:
+    acks = pending(*THREE)
+    assert PendingAck((2, 5), 7) == acks.remove((2, 5))
+    assert [(1, 9), (2, 0)] == positions(acks)
+
+
+def test_removing_what_is_not_pending_answers_none() -> None:
+    acks = pending(*THREE)
+    assert acks.remove((2, 1)) is None
+    assert 3 == len(acks)
+
+
+def test_the_last_entry_of_a_hash_takes_it_out_of_the_index() -> None:
+    acks = pending(*THREE)
+    acks.remove((1, 9))
+    assert [7] == list(acks.hashes())
+
+
+@pytest.mark.parametrize(("hash_", "remaining"), [(7, 2), (8, 1)])
+def test_an_entry_that_is_not_as_believed_stays(hash_: int, remaining: int) -> None:
+    acks = pending(*THREE)
+    assert acks.remove_matching((2, 5), hash_, remaining) is None
+    assert acks.remove_matching((9, 9), 7, 1) is None
+    assert 3 == len(acks)
+
+
+def test_an_entry_that_is_as_believed_goes() -> None:
+    acks = pending(*THREE)
+    assert PendingAck((2, 5), 7) == acks.remove_matching((2, 5), 7, 1)
+    assert 2 == len(acks)
+
+
+def test_everything_up_to_a_position_goes_across_ledgers_boundary_included() -> None:
+    acks = pending(((1, 50), 7), ((2, 0), 8), ((2, 3), 7), ((2, 4), 7), ((3, 0), 8))
+    assert [(1, 50), (2, 0), (2, 3)] == [ack.position for ack in acks.remove_up_to((2, 3))]
+    assert [(2, 4), (3, 0)] == positions(acks)
+    acks.check_invariants()
+
+
+def test_the_boundary_need_not_be_pending() -> None:
+    acks = pending(*THREE)
+    assert [] == acks.remove_up_to((1, 8))
+    assert [(1, 9)] == [ack.position for ack in acks.remove_up_to((1, 100))]
+
+
+def test_everything_of_a_hash_goes() -> None:
+    acks = pending(*THREE)
+    assert [(2, 0), (2, 5)] == [ack.position for ack in acks.remove_hash(7)]
+    assert [] == acks.remove_hash(7)
+    assert [(1, 9)] == positions(acks)
+
+
+def test_clearing_answers_everything_in_order_and_more_may_be_added() -> None:
+    acks = pending(*THREE)
+    assert [(1, 9), (2, 0), (2, 5)] == [ack.position for ack in acks.clear()]
+    assert (0, [], False) == (len(acks), list(acks.hashes()), acks.closed)
+    assert acks.add((1, 1), 7)
+
+
+def test_closing_answers_everything_in_order_and_once() -> None:
+    acks = pending(*THREE)
+    assert [(1, 9), (2, 0), (2, 5)] == [ack.position for ack in acks.close()]
+    assert [] == acks.close()
+
+
+# Batches acked in parts
+
+
+def test_a_part_of_a_batch_is_counted_and_the_hash_stays() -> None:
+    acks = PendingAcks()
+    acks.add((1, 1), -5, 10, generation=2)
+    assert 7 == acks.reduce_remaining((1, 1), 3)
+    assert PendingAck((1, 1), -5, 7, 2) == acks.get((1, 1))
+
+
+def test_an_entry_with_nothing_left_is_pending_until_it_is_removed() -> None:
+    acks = PendingAcks()
+    acks.add((1, 1), 7, 2)
+    assert 0 == acks.reduce_remaining((1, 1), 2)
+    assert (1, 1) in acks
+
+
+def test_more_acks_than_messages_leave_none_and_never_less() -> None:
+    acks = PendingAcks()
+    acks.add((1, 1), 7, 2)
+    assert [0, 0] == [acks.reduce_remaining((1, 1), 5), acks.reduce_remaining((1, 1), 1)]
+
+
+def test_a_part_of_what_is_not_pending_answers_none() -> None:
+    assert PendingAcks().reduce_remaining((1, 1), 1) is None
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda acks: acks.add([1, 2], 7), r"position is \[1, 2\]"),
+        (lambda acks: acks.add((1,), 7), r"position is \(1,\)"),
+        (lambda acks: acks.add((1, 2.0), 7), r"position is \(1, 2.0\)"),
+        (lambda acks: acks.add((True, 2), 7), "position is .* a pair of ints"),
+        (lambda acks: acks.add((1, 2), None), "hash_ is None"),
+        (lambda acks: acks.add((1, 2), 7, -1), "remaining is -1; it must be an int of at least 0"),
+        (lambda acks: acks.add((1, 2), 7, True), "remaining is True"),
+        (lambda acks: acks.add((1, 2), 7, generation="1"), "generation is '1'"),
+        (lambda acks: acks.reduce_remaining((2, 5), 0), "messages is 0; it must be an int of at least 1"),
+        (lambda acks: acks.reduce_remaining((2, 5), True), "messages is True"),
+        (lambda acks: acks.remove_up_to(3), "position is 3"),
+    ],
+)
+def test_a_mistake_raises_and_changes_nothing(call: Callable[[PendingAcks], object], text: str) -> None:
+    acks = pending(*THREE)
+    before = list(acks)
+    with pytest.raises(ArgumentError, match=text):
+        call(acks)
+    assert before == list(acks)
+    acks.check_invariants()
+
+
+# The structure
+
+
+def test_a_copy_and_a_pickle_go_on_alone() -> None:
+    acks = pending(*THREE)
+    for again in (copy.deepcopy(acks), pickle.loads(pickle.dumps(acks))):  # noqa: S301  # our own bytes
+        assert list(acks) == list(again)
+        again.remove_hash(7)
+        again.check_invariants()
+        assert 3 == len(acks)
+
+
+@pytest.mark.parametrize(
+    ("damage", "fact"),
+    [
+        (lambda acks: acks._acks.update({(9, 9): PendingAck((9, 8), 7)}), "knows its position"),
+        (lambda acks: acks._acks.update({(2, 0): PendingAck((2, 0), 7, -1)}), "less than no messages"),
+        (lambda acks: acks._by_hash.pop(8), "index by hash"),
+        (lambda acks: acks._by_hash.update({5: {}}), "and nothing else"),
+        (lambda acks: setattr(acks, "_closed", True), "nothing is pending once"),
+    ],
+)
+def test_damage_is_found(damage: Callable[[PendingAcks], object], fact: str) -> None:
+    acks = pending(*THREE)
+    acks.check_invariants()
+    damage(acks)
+    with pytest.raises(InvariantError, match=fact):
+        acks.check_invariants()

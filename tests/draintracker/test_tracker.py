@@ -1,0 +1,661 @@
+"""The drain tracker: placements change, hashes drain, acks unblock them; one behaviour a test."""
+
+import copy
+import pickle
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from keyshared.draining import DrainingEntry, DrainingStats
+from keyshared.draintracker import (
+    DrainTracker,
+    EntryAcked,
+    HandedOver,
+    HashState,
+    OwnersChanged,
+    PendingAck,
+    Position,
+    Refusal,
+    Returned,
+    SendReceipt,
+)
+from keyshared.errors import (
+    ArgumentError,
+    ClockError,
+    ConsumerExistsError,
+    InvariantError,
+    UnknownConsumerError,
+)
+from keyshared.placement import Moved, RangeMap
+from keyshared.ring import HashRing
+
+SLOTS = 16
+
+
+def owned(*stops_and_owners: tuple[int, str | None]) -> RangeMap:
+    """A map of 16 slots, given as runs: where each ends, and whose it is."""
+    stops, owners = zip(*stops_and_owners, strict=True)
+    return RangeMap.from_stops(stops, owners, slot_bits=4)
+
+
+ALL_A = owned((SLOTS, "a"))
+HALVES = owned((8, "b"), (SLOTS, "a"))
+ALL_B = owned((SLOTS, "b"))
+ALL_C = owned((SLOTS, "c"))
+NOBODYS = owned((SLOTS, None))
+
+
+def sent(tracker: DrainTracker, consumer: str, position: Position, hash_: int, messages: int = 1) -> SendReceipt:
+    receipt = tracker.add(consumer, position, hash_, messages)
+    assert isinstance(receipt, SendReceipt)
+    tracker.check_invariants()
+    return receipt
+
+
+def draining(*, drain_timeout_ms: int | None = None) -> tuple[DrainTracker, list[SendReceipt]]:
+    """Hash 3 has two entries unacked at a and belongs to b; hash 12 stays at a with one."""
+    tracker = DrainTracker(ALL_A, drain_timeout_ms=drain_timeout_ms)
+    receipts = [sent(tracker, "a", (0, 1), 3), sent(tracker, "a", (0, 2), 12), sent(tracker, "a", (0, 3), 3)]
+    tracker.add_consumer("b", HALVES, now_ms=100)
+    tracker.check_invariants()
+    return tracker, receipts
+
+
+def positions(entries: tuple[PendingAck, ...]) -> list[Position]:
+    return [entry.position for entry in entries]
+
+
+def answers(tracker: DrainTracker) -> tuple[object, ...]:
+    return (
+        tracker.owners,
+        [(name, tracker.pending(name), tracker.stats(name)) for name in tracker.consumers],
+        [tracker.explain(hash_) for hash_ in range(SLOTS)],
+        tracker.next_deadline_ms(),
+        tracker.stats(),
+    )
+
+
+# Sending
+
+
+def test_the_owner_of_a_hash_is_sent_its_entries() -> None:
+    tracker = DrainTracker(ALL_A)
+    assert SendReceipt("a", (0, 1), 1) == tracker.add("a", (0, 1), 3)
+    assert SendReceipt("a", (0, 2), 2) == tracker.add("a", (0, 2), 3, 10)
+    assert (PendingAck((0, 1), 3, 1, 1), PendingAck((0, 2), 3, 10, 2)) == tracker.pending("a")
+    assert "a" == tracker.owner(3)
+
+
+def test_a_consumer_that_is_gone_is_sent_nothing() -> None:
+    tracker = DrainTracker(ALL_A)
+    assert Refusal.GONE is tracker.add("b", (0, 1), 3) is tracker.refusal("b", 3)
+    assert () == tracker.pending("b")
+
+
+@pytest.mark.parametrize("hash_", [3, 12])
+def test_whoever_does_not_own_the_hash_is_sent_nothing_even_if_nothing_is_pending(hash_: int) -> None:
+    tracker = DrainTracker(owned((8, None), (SLOTS, "a")))
+    tracker.add_consumer("b", tracker.owners)
+    assert Refusal.NOT_OWNER is tracker.add("b", (0, 1), hash_) is tracker.refusal("b", hash_)
+
+
+def test_an_entry_chosen_before_a_join_is_refused_to_the_old_owner_after_it() -> None:
+    tracker, _ = draining()
+    assert Refusal.NOT_OWNER is tracker.add("a", (0, 4), 3)
+    assert Refusal.NOT_OWNER is tracker.add("a", (0, 5), 4)
+    assert 2 == tracker.stats("a").unacked
+
+
+def test_the_new_owner_is_refused_a_hash_that_drains_and_sent_the_others() -> None:
+    tracker, _ = draining()
+    assert Refusal.DRAINING is tracker.add("b", (0, 4), 3)
+    assert Refusal.DRAINING is tracker.refusal("b", 3)
+    assert 2 == tracker.explain(3).refused
+    sent(tracker, "b", (0, 5), 4)
+
+
+def test_a_refusal_leaves_nothing_behind() -> None:
+    tracker, _ = draining()
+    before = tracker.pending("b"), tracker.explain(4), tracker.stats("b")
+    tracker.add("b", (0, 4), 3)
+    assert before == (tracker.pending("b"), tracker.explain(4), tracker.stats("b"))
+
+
+def test_an_entry_that_is_sent_again_to_the_same_consumer_is_pending_once() -> None:
+    tracker = DrainTracker(ALL_A)
+    first, second = sent(tracker, "a", (0, 1), 3), sent(tracker, "a", (0, 1), 3)
+    assert (SendReceipt("a", (0, 1), 2), 1) == (second, len(tracker.pending("a")))
+    assert EntryAcked(settled=False, entry=None) == tracker.ack(*first)
+    assert tracker.ack(*second).settled
+
+
+# Acks
+
+
+def test_the_last_ack_of_a_hash_unblocks_it_if_somebody_was_refused() -> None:
+    tracker, (first, other, last) = draining()
+    tracker.refusal("b", 3)
+    assert [(), (), (3,)] == [tracker.ack(*receipt).unblocked for receipt in (first, other, last)]
+    sent(tracker, "b", (0, 4), 3)
+
+
+def test_the_last_ack_is_silent_if_nobody_was_refused() -> None:
+    tracker, (first, _, last) = draining()
+    assert [(), ()] == [tracker.ack(*receipt).unblocked for receipt in (first, last)]
+    assert DrainingStats(0, 1, 0, ()) == tracker.stats("a")
+
+
+def test_what_was_refused_at_the_last_moment_is_unblocked_like_the_rest() -> None:
+    tracker, (first, _, last) = draining()
+    tracker.add("b", (0, 4), 3)
+    tracker.ack(*first)
+    assert (3,) == tracker.ack(*last).unblocked
+
+
+def test_an_ack_says_what_it_settled() -> None:
+    tracker, (first, *_) = draining()
+    assert EntryAcked(settled=True, entry=PendingAck((0, 1), 3, 1, 1)) == tracker.ack(*first)
+
+
+@pytest.mark.parametrize(
+    ("consumer", "position", "generation"),
+    [("a", (0, 1), 2), ("a", (0, 9), None), ("b", (0, 1), None), ("nobody", (0, 1), None), ("a", (0, 1), 0)],
+)
+def test_a_late_double_or_foreign_ack_does_nothing(consumer: str, position: Position, generation: int | None) -> None:
+    tracker, _ = draining()
+    before = answers(tracker)
+    assert EntryAcked(settled=False, entry=None) == tracker.ack(consumer, position, generation)
+    assert before == answers(tracker)
+
+
+def test_an_ack_without_a_number_means_the_latest_sending() -> None:
+    tracker = DrainTracker(ALL_A)
+    sent(tracker, "a", (0, 1), 3)
+    sent(tracker, "a", (0, 1), 3)
+    assert PendingAck((0, 1), 3, 1, 2) == tracker.ack("a", (0, 1)).entry
+
+
+def test_a_batch_acked_in_parts_drains_with_its_last_message() -> None:
+    tracker = DrainTracker(ALL_A)
+    receipt = sent(tracker, "a", (0, 1), 3, 10)
+    tracker.add_consumer("b", ALL_B)
+    tracker.refusal("b", 3)
+    assert EntryAcked(settled=False, entry=PendingAck((0, 1), 3, 4, 1)) == tracker.ack(*receipt, messages=6)
+    assert 1 == tracker.stats().unacked  # entries, not messages
+    assert (3,) == tracker.ack(*receipt, messages=5).unblocked  # one of them twice
+
+
+def test_an_ack_of_all_settles_a_batch_that_was_acked_in_parts() -> None:
+    tracker = DrainTracker(ALL_A)
+    receipt = sent(tracker, "a", (0, 1), 3, 10)
+    tracker.ack(*receipt, messages=6)
+    assert EntryAcked(settled=True, entry=PendingAck((0, 1), 3, 4, 1)) == tracker.ack(*receipt)
+
+
+def test_an_ack_from_before_a_reconnect_settles_nothing_of_the_new_session() -> None:
+    tracker = DrainTracker(ALL_A)
+    old = sent(tracker, "a", (0, 1), 3)
+    tracker.remove_consumer("a", NOBODYS)
+    tracker.add_consumer("a", ALL_A)
+    new = sent(tracker, "a", (0, 1), 3)
+    assert not tracker.ack(*old).settled
+    assert tracker.ack(*new).settled
+
+
+# Joins, leaves and other changes of owners
+
+
+def test_a_join_tells_what_moved_and_lets_what_is_unacked_drain() -> None:
+    tracker = DrainTracker(ALL_A)
+    sent(tracker, "a", (0, 1), 3)
+    assert OwnersChanged(moved=(Moved(0, 8, "a", "b"),)) == tracker.add_consumer("b", HALVES)
+    assert (("a", "b"), HALVES) == (tracker.consumers, tracker.owners)
+    assert DrainingStats(1, 0, 1, (DrainingEntry(3, 1, 0),)) == tracker.stats("a") == tracker.stats()
+
+
+def test_what_nothing_is_pending_of_moves_at_once() -> None:
+    tracker = DrainTracker(ALL_A)
+    tracker.add_consumer("b", HALVES)
+    sent(tracker, "b", (0, 1), 3)
+
+
+def test_everyone_who_owns_something_is_connected_from_the_start() -> None:
+    assert ("a", "b") == DrainTracker(HALVES).consumers
+
+
+def test_a_tracker_may_begin_with_nobody() -> None:
+    tracker = DrainTracker(NOBODYS)
+    assert OwnersChanged(moved=(Moved(0, SLOTS, None, "a"),)) == tracker.add_consumer("a", ALL_A)
+
+
+def test_a_hash_that_comes_home_drains_no_more_and_wakes_who_was_refused() -> None:
+    tracker, _ = draining()
+    tracker.refusal("b", 3)
+    assert (3,) == tracker.set_owners(ALL_A).unblocked
+    assert DrainingStats(0, 1, 0, ()) == tracker.stats("a")
+    sent(tracker, "a", (0, 4), 3)
+
+
+def test_a_hash_that_comes_home_wakes_nobody_if_nobody_was_refused() -> None:
+    tracker, _ = draining()
+    assert () == tracker.set_owners(ALL_A).unblocked
+
+
+def test_a_hash_that_moves_on_while_it_drains_drains_for_its_newest_owner() -> None:
+    tracker, (first, _, last) = draining()
+    tracker.refusal("b", 3)
+    assert () == tracker.add_consumer("c", ALL_C).unblocked
+    assert Refusal.NOT_OWNER is tracker.refusal("b", 3)
+    assert Refusal.DRAINING is tracker.refusal("c", 3)
+    tracker.ack(*first)
+    assert (3,) == tracker.ack(*last).unblocked
+
+
+def test_a_hash_that_nobody_owns_goes_on_draining() -> None:
+    tracker, (first, _, last) = draining()
+    tracker.set_owners(NOBODYS)
+    tracker.set_owners(ALL_B)
+    assert Refusal.DRAINING is tracker.add("b", (0, 4), 3)
+    tracker.ack(*first)
+    assert (3,) == tracker.ack(*last).unblocked
+
+
+def test_a_leaver_gives_back_what_it_held_in_order_and_nothing_is_told_twice() -> None:
+    tracker, _ = draining()
+    tracker.refusal("b", 3)
+    change = tracker.remove_consumer("a", ALL_B)
+    assert [(0, 1), (0, 2), (0, 3)] == positions(change.replay)
+    assert [3, 12, 3] == [entry.hash for entry in change.replay]
+    assert () == change.unblocked
+    assert (DrainingStats(), ("b",)) == (tracker.stats(), tracker.consumers)
+    sent(tracker, "b", (0, 1), 3)
+
+
+def test_a_leave_that_sends_a_hash_home_says_so() -> None:
+    tracker, _ = draining()
+    tracker.refusal("b", 3)
+    sent(tracker, "b", (0, 7), 5)
+    change = tracker.remove_consumer("b", ALL_A)
+    assert ([(0, 7)], (3,)) == (positions(change.replay), change.unblocked)
+
+
+def test_a_leave_moves_what_others_hold_too() -> None:
+    tracker = DrainTracker(owned((4, "a"), (8, "b"), (SLOTS, "c")))
+    receipt = sent(tracker, "b", (0, 1), 5)
+    tracker.remove_consumer("a", ALL_C)
+    assert Refusal.DRAINING is tracker.refusal("c", 5)
+    assert (5,) == tracker.ack(*receipt).unblocked
+
+
+def test_a_leaver_that_is_unknown_holds_nothing_but_the_owners_change() -> None:
+    tracker, _ = draining()
+    assert OwnersChanged(moved=(Moved(0, 8, "b", "a"),)) == tracker.remove_consumer("nobody", ALL_A)
+
+
+def test_who_owns_nothing_any_more_may_finish_what_it_holds() -> None:
+    tracker, (first, *_) = draining()
+    tracker.set_owners(ALL_B)
+    assert ("a", "b") == tracker.consumers
+    assert 2 == tracker.stats("a").hashes
+    assert tracker.ack(*first).settled
+
+
+# Taking back and expiry
+
+
+def test_what_is_taken_back_is_the_answer_and_unblocks() -> None:
+    tracker, _ = draining()
+    tracker.refusal("b", 3)
+    assert Returned((PendingAck((0, 3), 3, 1, 3),)) == tracker.take_back("a", [(0, 3), (9, 9)])
+    returned = tracker.take_back("a")
+    assert ([(0, 1), (0, 2)], (3,)) == (positions(returned.entries), returned.unblocked)
+    assert Returned() == tracker.take_back("a") == tracker.take_back("nobody", [(0, 1)])
+
+
+def test_what_is_taken_back_comes_in_order_whatever_the_question() -> None:
+    tracker, _ = draining()
+    assert [(0, 1), (0, 3)] == positions(tracker.take_back("a", [(0, 3), (0, 1), (0, 3)]).entries)
+
+
+def test_what_expires_is_gone_everywhere_and_unblocks_each_hash_once() -> None:
+    tracker, _ = draining()
+    tracker.refusal("b", 3)
+    sent(tracker, "b", (0, 2), 5)
+    returned = tracker.expire_up_to((0, 3))
+    assert ([(0, 1), (0, 2), (0, 2), (0, 3)], (3,)) == (positions(returned.entries), returned.unblocked)
+    assert Returned() == tracker.expire_up_to((0, 3))
+
+
+def test_what_is_above_stays_and_goes_on_draining() -> None:
+    tracker, _ = draining()
+    tracker.refusal("b", 3)
+    assert () == tracker.expire_up_to((0, 2)).unblocked
+    assert ((0, 3),) == tracker.explain(3).positions
+
+
+# The deadline
+
+
+def test_without_a_timeout_there_is_no_deadline() -> None:
+    tracker, _ = draining()
+    assert tracker.next_deadline_ms() is None
+    assert [] == tracker.handle_timeout(now_ms=10**9)
+    assert Refusal.DRAINING is tracker.refusal("b", 3)
+
+
+def test_a_hash_that_drains_too_long_is_handed_over_and_a_fact_says_so() -> None:
+    tracker, _ = draining(drain_timeout_ms=500)
+    tracker.refusal("b", 3)
+    assert 600 == tracker.next_deadline_ms()
+    assert [] == tracker.handle_timeout(now_ms=599)
+    entries = (PendingAck((0, 1), 3, 1, 1), PendingAck((0, 3), 3, 1, 3))
+    assert [HandedOver(3, "a", "b", entries, 1, 100)] == tracker.handle_timeout(now_ms=600)
+    assert ([], None) == (tracker.handle_timeout(now_ms=600), tracker.next_deadline_ms())
+    for entry in entries:
+        sent(tracker, "b", entry.position, 3)
+
+
+def test_late_acks_after_a_hand_over_settle_their_own_entries_and_unblock_nobody() -> None:
+    tracker, (first, _, last) = draining(drain_timeout_ms=500)
+    tracker.handle_timeout(now_ms=600)
+    again = sent(tracker, "b", (0, 1), 3)
+    assert (("a", ((0, 1), (0, 3))),) == tracker.explain(3).late
+    assert (True, ()) == (tracker.ack(*first).settled, tracker.ack(*last).unblocked)
+    assert () == tracker.explain(3).late
+    assert not tracker.ack(*first).settled
+    assert tracker.ack(*again).settled
+
+
+def test_what_was_handed_over_does_not_drain_again() -> None:
+    tracker, _ = draining(drain_timeout_ms=500)
+    tracker.handle_timeout(now_ms=600)
+    tracker.set_owners(ALL_A)
+    tracker.set_owners(ALL_B)
+    assert tracker.refusal("b", 3) is None
+    tracker.check_invariants()
+
+
+def test_what_was_handed_over_is_neither_replayed_nor_given_back() -> None:
+    tracker, _ = draining(drain_timeout_ms=500)
+    tracker.handle_timeout(now_ms=600)
+    gone = copy.deepcopy(tracker)
+    assert [(0, 2)] == positions(gone.remove_consumer("a", ALL_B).replay)
+    one = copy.deepcopy(tracker)
+    assert Returned() == one.take_back("a", [(0, 1)])
+    assert (("a", ((0, 3),)),) == one.explain(3).late
+    assert [(0, 2)] == positions(tracker.take_back("a").entries)
+    assert () == tracker.explain(3).late
+
+
+def test_what_was_handed_over_expires_too() -> None:
+    tracker, _ = draining(drain_timeout_ms=500)
+    tracker.handle_timeout(now_ms=600)
+    assert [(0, 2)] == positions(tracker.expire_up_to((0, 2)).entries)
+    assert (("a", ((0, 3),)),) == tracker.explain(3).late
+
+
+def test_a_consumer_may_hold_an_entry_late_and_again() -> None:
+    tracker, (first, *_) = draining(drain_timeout_ms=500)
+    tracker.handle_timeout(now_ms=600)
+    tracker.set_owners(ALL_A)
+    again = sent(tracker, "a", (0, 1), 3)
+    assert EntryAcked(settled=False, entry=PendingAck((0, 1), 3, 1, 4)) == EntryAcked(False, tracker.pending("a")[0])
+    assert PendingAck((0, 1), 3, 1, 1) == tracker.ack(*first).entry
+    assert PendingAck((0, 1), 3, 1, 4) == tracker.ack(*again).entry
+
+
+def test_a_drain_that_ends_in_time_has_no_deadline_any_more() -> None:
+    tracker, (first, _, last) = draining(drain_timeout_ms=500)
+    tracker.ack(*first)
+    assert 600 == tracker.next_deadline_ms()
+    tracker.ack(*last)
+    assert tracker.next_deadline_ms() is None
+
+
+def test_a_hash_that_is_unblocked_leaves_no_refusals_behind() -> None:
+    tracker = DrainTracker(ALL_A)
+    receipts = [sent(tracker, "a", (0, hash_), hash_) for hash_ in (3, 4)]
+    tracker.add_consumer("b", ALL_B)  # both begin to drain in one call
+    tracker.refusal("b", 3)
+    assert (3,) == tracker.ack(*receipts[0]).unblocked
+    tracker.check_invariants()
+
+
+def test_the_shortest_deadline_is_a_millisecond() -> None:
+    tracker, _ = draining(drain_timeout_ms=1)
+    assert 101 == tracker.next_deadline_ms()
+
+
+def test_a_drain_that_begins_again_has_a_new_deadline() -> None:
+    tracker, _ = draining(drain_timeout_ms=500)
+    tracker.set_owners(ALL_A, now_ms=200)
+    tracker.set_owners(ALL_B, now_ms=300)
+    assert [] == tracker.handle_timeout(now_ms=600)
+    assert 800 == tracker.next_deadline_ms()
+    assert [3, 12] == [handed.hash for handed in tracker.handle_timeout(now_ms=800)]
+
+
+def test_a_hand_over_to_nobody_says_so() -> None:
+    tracker, _ = draining(drain_timeout_ms=500)
+    tracker.set_owners(NOBODYS)
+    assert [("a", None)] * 2 == [(each.consumer, each.owner) for each in tracker.handle_timeout(now_ms=600)]
+
+
+def test_hand_overs_come_in_the_order_in_which_the_drains_began() -> None:
+    tracker = DrainTracker(ALL_A, drain_timeout_ms=10)
+    for entry, hash_ in enumerate([12, 9, 3]):
+        sent(tracker, "a", (0, entry), hash_)
+    tracker.add_consumer("b", owned((8, "b"), (SLOTS, "a")), now_ms=1)
+    tracker.set_owners(ALL_B, now_ms=2)
+    assert [3, 9, 12] == [handed.hash for handed in tracker.handle_timeout(now_ms=50)]
+
+
+def test_one_stuck_hash_does_not_keep_the_numbers_of_thousands() -> None:
+    tracker = DrainTracker(RangeMap.from_stops([65536], ["a"]), drain_timeout_ms=500)
+    receipts = [sent_unchecked(tracker, (0, hash_), hash_) for hash_ in range(3_000)]
+    tracker.add_consumer("b", RangeMap.from_stops([65536], ["b"]))
+    for receipt in receipts[1:]:
+        tracker.ack(*receipt)
+    assert len(tracker._drains[0].hashes) <= 64 + 2
+    assert [0] == [handed.hash for handed in tracker.handle_timeout(now_ms=500)]
+
+
+def sent_unchecked(tracker: DrainTracker, position: Position, hash_: int) -> SendReceipt:
+    receipt = tracker.add("a", position, hash_)
+    assert isinstance(receipt, SendReceipt)
+    return receipt
+
+
+# Cost, in executed lines and never in time
+
+
+def lines(call: Callable[[], object]) -> int:
+    """How many lines a call executes: the same on every machine, and growing with every loop."""
+    count = 0
+
+    def trace(_: FrameType, event: str, __: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def crowded(entries_per_hash: int) -> DrainTracker:
+    """100 hashes at a, of which 10 are to move."""
+    tracker = DrainTracker(RangeMap.from_stops([65536], ["a"]), drain_timeout_ms=500)
+    for entry in range(100 * entries_per_hash):
+        tracker.add("a", (0, entry), entry % 100)
+    return tracker
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tracker: tracker.add_consumer("b", RangeMap.from_stops([10, 65536], ["b", "a"])),
+        lambda tracker: tracker.refusal("a", 5),
+        lambda tracker: tracker.stats(),
+        lambda tracker: tracker.handle_timeout(now_ms=10_000),
+        lambda tracker: tracker.expire_up_to((0, 3)),
+    ],
+    ids=["join", "refusal", "stats", "handle_timeout", "expire"],
+)
+def test_nothing_that_stays_where_it_is_is_looked_at(change: Callable[[DrainTracker], object]) -> None:
+    few, many = crowded(5), crowded(50)
+    assert lines(lambda: change(many)) <= 1.2 * lines(lambda: change(few))
+
+
+# Explaining
+
+
+def test_a_hash_explains_who_waits_for_whom_and_since_when() -> None:
+    tracker, _ = draining(drain_timeout_ms=500)
+    tracker.refusal("b", 3)
+    assert HashState(
+        hash=3,
+        owner="b",
+        holder="a",
+        draining=True,
+        positions=((0, 1), (0, 3)),
+        refused=1,
+        since_ms=100,
+        deadline_ms=600,
+        late=(),
+    ) == tracker.explain(3)
+
+
+def test_a_hash_that_does_not_drain_explains_who_holds_it() -> None:
+    tracker, _ = draining()
+    assert HashState(12, "a", "a", False, ((0, 2),), 0, None, None, ()) == tracker.explain(12)
+    assert HashState(4, "b", None, False, (), 0, None, None, ()) == tracker.explain(4)
+    assert tracker.explain(3).deadline_ms is None
+
+
+def test_statistics_are_always_those_of_the_entries() -> None:
+    tracker, (first, *_) = draining()
+    tracker.refusal("b", 3)
+    tracker.ack(*first)
+    assert DrainingStats(1, 0, 1, (DrainingEntry(3, 1, 1),)) == tracker.stats("a")
+    assert DrainingStats() == tracker.stats("b") == tracker.stats("nobody")
+
+
+# With a ring
+
+
+def test_with_a_ring_only_the_newcomers_slots_drain() -> None:
+    ring = HashRing(["a", "b"])
+    tracker = DrainTracker(ring.ranges)
+    hashes = range(0, 65536, 64)
+    for entry, hash_ in enumerate(hashes):
+        tracker.add(tracker.owner(hash_) or "", (0, entry), hash_)
+    ring.add("c")
+    tracker.add_consumer("c", ring.ranges)
+    tracker.check_invariants()
+    blocked = [hash_ for hash_ in hashes if tracker.refusal(tracker.owner(hash_) or "", hash_) is not None]
+    assert [hash_ for hash_ in hashes if ring.ranges.owner(hash_) == "c"] == blocked
+
+
+# Mistakes change nothing
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda t: t.add_consumer("b", ALL_B), ConsumerExistsError, "'b' is already there"),
+        (lambda t: t.add_consumer("c", owned((8, "d"), (SLOTS, "a"))), UnknownConsumerError, "'d' is not connected"),
+        (lambda t: t.add_consumer("", ALL_B), ArgumentError, "consumer is ''"),
+        (lambda t: t.add_consumer(["c"], ALL_B), ArgumentError, r"consumer is \['c'\]"),
+        (lambda t: t.add_consumer("c", [Moved(0, 8, "a", "c")]), ArgumentError, "owners is .* be a RangeMap"),
+        (lambda t: t.add_consumer("c", RangeMap.from_stops([65536], ["c"])), ArgumentError, "slot"),
+        (lambda t: t.add_consumer("c", ALL_C, now_ms=99), ClockError, "now_ms is 99"),
+        (lambda t: t.remove_consumer("b", HALVES), UnknownConsumerError, "'b' is not connected"),
+        (lambda t: t.remove_consumer("nobody", ALL_C), UnknownConsumerError, "'c' is not connected"),
+        (lambda t: t.remove_consumer(None, ALL_A), ArgumentError, "consumer is None"),
+        (lambda t: t.remove_consumer("b", ALL_A, now_ms=1), ClockError, "now_ms is 1 "),
+        (lambda t: t.set_owners(ALL_C), UnknownConsumerError, "add_consumer"),
+        (lambda t: t.set_owners(None), ArgumentError, "owners is None"),
+        (lambda t: t.set_owners(ALL_A, now_ms="1"), ClockError, "now_ms is '1'"),
+        (lambda t: t.handle_timeout(now_ms=True), ClockError, "now_ms is True"),
+        (lambda t: t.refusal("b", SLOTS), ArgumentError, "slot is 16"),
+        (lambda t: t.add("b", (0, 9), -1), ArgumentError, "slot is -1"),
+        (lambda t: t.add("b", 9, 3), ArgumentError, "position is 9"),
+        (lambda t: t.add("b", (0, 9), 3, 0), ArgumentError, "messages is 0"),
+        (lambda t: t.add("a", (0, 1), 4), ArgumentError, "hash_ is 4; it must be 3, with which"),
+        (lambda t: t.ack("a", (0, 1), messages=0), ArgumentError, "messages is 0; it must be an int of at least 1, or"),
+        (lambda t: t.ack("a", [0, 1]), ArgumentError, r"position is \[0, 1\]"),
+        (lambda t: t.take_back("a", [(0, 1), "x"]), ArgumentError, "position is 'x'"),
+        (lambda t: t.expire_up_to(None), ArgumentError, "position is None"),
+        (lambda t: t.explain(-1), ArgumentError, "it must be an int"),
+    ],
+)
+def test_a_mistake_raises_and_changes_nothing(
+    call: Callable[[DrainTracker], object], error: type[Exception], text: str
+) -> None:
+    tracker, _ = draining(drain_timeout_ms=500)
+    before = answers(tracker)
+    with pytest.raises(error, match=text):
+        call(tracker)
+    assert before == answers(tracker)
+    tracker.check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"owners": None}, ArgumentError, "owners is None"),
+        ({"drain_timeout_ms": 0}, ArgumentError, "drain_timeout_ms is 0"),
+        ({"drain_timeout_ms": True}, ArgumentError, "drain_timeout_ms is True"),
+        ({"now_ms": -1}, ClockError, "now_ms is -1"),
+        ({"now_ms": None}, ClockError, "now_ms is None"),
+    ],
+)
+def test_a_tracker_that_cannot_work_is_refused(options: dict[str, object], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        DrainTracker(**({"owners": ALL_A} | options))  # type: ignore[arg-type]  # the mistake under test
+
+
+# The structure
+
+
+def test_a_copy_and_a_pickle_go_on_alone() -> None:
+    tracker, (first, *_) = draining(drain_timeout_ms=500)
+    tracker.refusal("b", 3)
+    for again in (copy.deepcopy(tracker), pickle.loads(pickle.dumps(tracker))):  # noqa: S301  # our own bytes
+        assert answers(tracker) == answers(again)
+        again.ack(*first)
+        again.check_invariants()
+        assert 2 == tracker.stats().unacked
+
+
+@pytest.mark.parametrize(
+    ("damage", "fact"),
+    [
+        (lambda t: t._drains.pop(3), "drains exactly while"),
+        (lambda t: t._drains.update({4: t._drains[3]}), "drains exactly while"),
+        (lambda t: t._members["b"].pending.add((5, 5), 3), "at one consumer only"),
+        (lambda t: t._members.update({"x": t._members.pop("b")}), "filed under its name"),
+        (lambda t: t._members.pop("b"), "everyone who owns something is connected"),
+        (lambda t: t._drains[3].refused.update({9: 1}), "only a hash that drains"),
+        (lambda t: t._drains[3].hashes.clear(), "lists its drains"),
+        (lambda t: setattr(t._drains[3], "live", 2), "counts its drains"),
+        (lambda t: t._waves.clear(), "every drain has a deadline"),
+        (lambda t: (t.set_owners(ALL_B, now_ms=200), t._waves.reverse()), "deadlines are in order"),
+        (lambda t: t._members["a"].late._by_hash.update({1: {}}), "index by hash"),
+    ],
+    ids=range(11),
+)
+def test_damage_is_found(damage: Callable[[DrainTracker], object], fact: str) -> None:
+    tracker, _ = draining(drain_timeout_ms=500)
+    tracker.check_invariants()
+    damage(tracker)
+    with pytest.raises(InvariantError, match=fact):
+        tracker.check_invariants()

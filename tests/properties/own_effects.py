@@ -1,0 +1,214 @@
+"""What keyshared's own effects and answers have to be, beyond what any history of any broker tells.
+
+The promises themselves are judged by the kit. Here is what only the host of this dispatcher can see: which effects a
+call may return, what `pull` may hand out, runs of slots, and the figures that a host goes by.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tests.properties.calls import Step
+
+from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
+from keyshared.dispatcher import MemberState
+from keyshared.effects import (
+    BlockReason,
+    DeadLetter,
+    Deliver,
+    Dropped,
+    DropReason,
+    Ignored,
+    IgnoredReason,
+    Load,
+    Settled,
+    SettleReason,
+    Skipped,
+    SkipReason,
+)
+from keyshared.testing import Promise, Violation
+
+__all__ = ["OwnEffects"]
+
+REMEMBERED_DELIVERIES = 8
+
+
+class OwnEffects:
+    """Follows one dispatcher, from call to call."""
+
+    def __init__(self, config: DispatcherConfig) -> None:
+        self.config = config
+        self.keys: dict[int, bytes | None] = {}
+        self.gone: set[int] = set()
+        self.before: set[Deliver] = set()  # what was open before the call
+        self.ended: dict[int, Sequence[tuple[int, str]]] = {}  # of what is outstanding: its ended deliveries
+        self.last: dict[int, Deliver] = {}
+
+    def see(self, step: Step, dispatcher: Any) -> list[Violation]:
+        """What the latest call breaks."""
+        open_now = {effect for effect in step.after.obligations if isinstance(effect, Deliver)}
+        of_open = {effect.offset for effect in open_now}
+        known = {offset for offset, reason in step.after.reasons.items() if reason is not None} | of_open
+        self._note(step, known)
+        found = [
+            Violation(promise, f"{step.call}: {text}", (), "")
+            for promise, text in (
+                *self._obligations(step),
+                *self._answers(step),
+                *self._late_acks(step),
+                *self._pulled(step),
+                *self._figures(step),
+                *self._loads_and_room(step, dispatcher),
+                *self._drains(step, dispatcher, open_now),
+                *self._units(step, dispatcher, open_now),
+            )
+        ]
+        self._remember(step, open_now, known)
+        return found
+
+    def _note(self, step: Step, known: set[int]) -> None:
+        """What the host has said: which key a message has, and what can no longer be read."""
+        name, args, _ = step.call
+        offered = [args] if name == "offer" else args[0] if name == "offer_many" else ()
+        for offset, key, *_ in offered:
+            self.keys.setdefault(offset, key.encode() if isinstance(key, str) else key)
+        if name == "gone":
+            self.gone.add(args[0])
+        elif name == "truncate":
+            skipped = {effect.offset for effect in step.effects if isinstance(effect, Skipped)}
+            self.gone |= {offset for offset in known | skipped | self.last.keys() if offset < args[0]}
+
+    def _remember(self, step: Step, open_now: set[Deliver], outstanding: set[int]) -> None:
+        for effect in step.effects:
+            if isinstance(effect, Deliver):
+                self._end(effect.offset)
+                self.last[effect.offset] = effect
+        for offset in [offset for offset, delivery in self.last.items() if delivery not in open_now]:
+            self._end(offset)
+        self.ended = {offset: ended for offset, ended in self.ended.items() if offset in outstanding}
+        self.gone &= outstanding
+        self.before = open_now
+
+    def _end(self, offset: int) -> None:
+        delivery = self.last.pop(offset, None)
+        if delivery is not None:
+            self.ended[offset] = [*self.ended.get(offset, ()), (delivery.attempt, delivery.consumer)]
+
+    # --- what a call returns ----------------------------------------------------------------------------------------
+
+    def _obligations(self, step: Step) -> Iterator[tuple[Promise, str]]:
+        """What an answer asks for is still to be done when it is given."""
+        for effect in step.effects:
+            if isinstance(effect, DeadLetter | Load | Deliver) and effect not in step.after.obligations:
+                yield Promise.FENCE, f"{effect} has ended within the call that asks for it"
+
+    def _answers(self, step: Step) -> Iterator[tuple[Promise, str]]:
+        """Nothing is given up unless somebody asked for it, or a policy says so."""
+        config = self.config
+        for effect in step.effects:
+            match effect:
+                case Dropped(_, _, reason):
+                    poison = reason is DropReason.POISON
+                    is_right = config.poison is Poison.DROP if poison else config.on_evict is OnEvict.DROP
+                case Settled(_, _, SettleReason.PARKED):
+                    is_right = step.call.name == "park"
+                case Skipped(offset, _, SkipReason.GONE):
+                    is_right = offset in self.gone
+                case Skipped():
+                    is_right = config.unmatched is Unmatched.SKIP and step.call.name in {"offer", "offer_many"}
+                case _:
+                    is_right = True
+            if not is_right:
+                yield Promise.NO_LOSS, f"{effect}, which nobody asked for and no policy allows"
+
+    def _late_acks(self, step: Step) -> Iterator[tuple[Promise, str]]:
+        """An ack of a delivery that was made and is remembered counts; of any other it does not."""
+        if step.call.name != "ack":
+            return
+        offset, consumer, attempt = step.call.args
+        was_made = (attempt, consumer) in self.ended.get(offset, ())[-REMEMBERED_DELIVERIES:]
+        waits_for_the_host = step.after.reasons.get(offset) in {BlockReason.BLOCKED, BlockReason.DEAD_LETTERING}
+        ignored = [effect for effect in step.effects if isinstance(effect, Ignored)]
+        noted = any(effect.reason is IgnoredReason.LATE_ACK_NOTED for effect in ignored)
+        if noted and not was_made:
+            yield Promise.FENCE, "names no delivery that was made and is remembered, and was noted"
+        if was_made and ignored and not noted and not waits_for_the_host:
+            yield Promise.FENCE, "names a delivery that was made and is remembered, and was refused"
+
+    def _pulled(self, step: Step) -> Iterator[tuple[Promise, str]]:
+        if step.call.name != "pull":
+            return
+        name, most = step.call.args
+        handed_out = [effect for effect in step.effects if isinstance(effect, Deliver | Load)]
+        if len(handed_out) > (1 if step.call.is_out_of_turn else most):
+            yield Promise.BOUNDS, f"handed out {len(handed_out)}"
+        if any(isinstance(effect, Deliver) and effect.consumer != name for effect in handed_out):
+            yield Promise.BOUNDS, f"handed out {handed_out} to another"
+
+    # --- what it says of itself -------------------------------------------------------------------------------------
+
+    def _figures(self, step: Step) -> Iterator[tuple[Promise, str]]:
+        deadline = step.after.next_deadline
+        if step.call.name == "handle_timeout" and deadline is not None and deadline <= step.now:
+            yield Promise.PROGRESS, f"deadline {deadline} is past at {step.now}"
+
+    def _loads_and_room(self, step: Step, dispatcher: Any) -> Iterator[tuple[Promise, str]]:
+        """What is loaded, and who has room for what: a history does not tell it of spilled and keyless messages."""
+        if not hasattr(dispatcher, "stats"):
+            return  # the model has no figures
+        config, outstanding = self.config, list(dispatcher.outstanding())
+        loaded = [message for message in outstanding if message.loaded]
+        slots = max(0, min(config.window - len(loaded), config.max_tracked - len(outstanding)))
+        if step.after.free_slots != slots:
+            yield Promise.BOUNDS, f"{step.after.free_slots} slots are said to be free, but {slots} are"
+        for key in {message.key for message in loaded} - {None}:
+            of_key = sum(message.key == key for message in loaded)
+            if of_key > config.max_loaded_per_key:
+                yield Promise.BOUNDS, f"{of_key} messages of {key!r} are loaded"
+        loading = sum(reason is BlockReason.LOADING for reason in step.after.reasons.values())
+        active = {name: each for name, each in dispatcher.stats().consumers.items() if each.state is MemberState.ACTIVE}
+        with_room = {name for name, each in active.items() if each.in_flight + loading < each.limit}
+        for message in outstanding:
+            blocking = message.blocking
+            match None if blocking is None else blocking.reason:
+                case BlockReason.CONSUMER_FULL:
+                    can_go = blocking.consumer in with_room or (
+                        blocking.consumer is None and with_room >= active.keys()
+                    )
+                case BlockReason.WINDOW_FULL:
+                    can_go = len(loaded) < config.window
+                case _:
+                    can_go = False
+            if can_go:
+                yield Promise.PROGRESS, f"{message} waits, and what it waits for is there"
+
+    def _drains(self, step: Step, dispatcher: Any, open_now: set[Deliver]) -> Iterator[tuple[Promise, str]]:
+        """A key that drains waits for somebody who has something of its unit."""
+        for offset, reason in step.after.reasons.items():
+            if reason is BlockReason.DRAINING:
+                key = self.keys[offset]
+                unit, owner = self._unit(dispatcher, key), dispatcher.owner(key)
+                others = [each for each in open_now if each.consumer != owner]
+                if not any(self._unit(dispatcher, each.key) == unit for each in others):
+                    yield Promise.PROGRESS, f"offset {offset} drains, but nobody else has anything of its unit"
+
+    def _units(self, step: Step, dispatcher: Any, open_now: set[Deliver]) -> Iterator[tuple[Promise, str]]:
+        """A run of slots changes with the placement, so no history can tell of it."""
+        for effect in step.effects:
+            if not isinstance(effect, Deliver) or effect.key is None:
+                continue
+            unit = self._unit(dispatcher, effect.key)
+            for other in self.before & open_now:
+                if other.consumer != effect.consumer and self._unit(dispatcher, other.key) == unit:
+                    yield Promise.ONE_HOLDER, f"{effect} while {other} of its {self.config.unit} is open"
+
+    def _unit(self, dispatcher: Any, key: bytes | None) -> object:
+        """What must not be at two consumers at once: the key, its slot, or the slots around it with one owner."""
+        if self.config.ordering_required:
+            return b""
+        if key is None or self.config.unit is DrainUnit.KEY:
+            return key or object()
+        ranges = dispatcher.placement.ranges
+        slot = ranges.slot_of(key)
+        if self.config.unit is DrainUnit.HASH:
+            return slot
+        return next((start, stop) for start, stop, _ in ranges.runs if start <= slot < stop)

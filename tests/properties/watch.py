@@ -1,0 +1,53 @@
+"""Stands before a dispatcher, and has the kit judge everything that happens to it."""
+
+from copy import deepcopy
+from typing import Any
+
+from tests.properties.calls import Step
+from tests.properties.own_effects import OwnEffects
+from tests.properties.schedules import guarantees_of
+
+from keyshared.config import DispatcherConfig
+from keyshared.testing import Checker, Promise, Violation
+from keyshared.testing.adapters.recorder import Recorder
+
+__all__ = ["Watch"]
+
+
+class Watch:
+    """Make the calls of ``recorder`` and show each step that did not raise.
+
+    Attributes:
+        recorder: The dispatcher, as its host sees it.
+        dispatcher: Itself; its queries may be asked.
+    """
+
+    def __init__(self, dispatcher: Any, config: DispatcherConfig) -> None:
+        self.dispatcher = dispatcher
+        self.recorder: Any = Recorder(dispatcher)
+        self.claims = guarantees_of(config)
+        self.checker = Checker(self.claims)
+        self.own = OwnEffects(config)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Watch":
+        """An independent copy, also of the dispatcher. A recorder has any attribute, so it cannot be asked how."""
+        copied, recorder = object.__new__(Watch), object.__new__(Recorder)
+        memo[id(self.claims)] = self.claims
+        memo[id(self.recorder)] = recorder
+        vars(recorder).update(deepcopy(vars(self.recorder), memo))
+        vars(copied).update(deepcopy(vars(self), memo))
+        return copied
+
+    def see(self, step: Step) -> list[Violation]:
+        """What the latest step breaks."""
+        history = self.recorder.history
+        found = [violation for happening in history for violation in self.checker.feed(happening)]
+        history.clear()
+        if step.call.is_out_of_turn:
+            found = [violation for violation in found if violation.promise is not Promise.FAIRNESS]
+        return found + self.own.see(step, self.dispatcher)
+
+    def restarted(self, dispatcher: Any) -> None:
+        """Go on with what was restored from a snapshot."""
+        self.dispatcher = dispatcher
+        self.recorder.restarted(dispatcher)

@@ -1,0 +1,106 @@
+"""Whose turn it is, judged from docs/history.md alone: the part of the slow judge that follows fairness."""
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, Quiet
+
+__all__ = ["SlowTurns"]
+
+LaneName: TypeAlias = tuple[str, bytes | int]
+
+
+@dataclass
+class Waiting:
+    """A key that only room at its owner keeps from going on."""
+
+    offset: int
+    owner: str
+    quiet: int | None = None  # the row of the first moment of quiet in which it was so
+    passed: list[int] = field(default_factory=list)
+
+
+class SlowTurns:
+    """Looks at all that is outstanding in each row."""
+
+    def __init__(self, judge: Any) -> None:  # the slow judge, whose module imports this one
+        self.judge = judge
+        self.began: dict[LaneName, int] = {}  # the row in which the turn of a key began anew
+        self.waiting: dict[bytes, Waiting] = {}
+
+    @property
+    def row(self) -> int:
+        return len(self.judge.history)
+
+    def name(self, message: Any) -> LaneName:
+        if self.judge.claims.total_order:
+            return "key", b""
+        return ("offset", message.offset) if message.key is None else ("key", message.key)
+
+    def surely_open(self) -> dict[int, LaneName]:
+        outstanding = self.judge.outstanding.values()
+        return {each.offset: self.name(each) for each in outstanding if each.is_surely("open")}
+
+    def note_ends(self, before: dict[int, LaneName]) -> None:
+        """The turn of a key begins anew when one of as many as may be open has ended."""
+        after, limit = self.surely_open(), self.judge.claims.per_key
+        for offset, name in before.items():
+            if offset not in after and limit is not None and list(before.values()).count(name) >= limit:
+                self.began[name] = self.row
+
+    def pass_over(self, happening: Delivered) -> bool:
+        """Whether a delivery is one too many before something that waits for the same consumer."""
+        judge = self.judge
+        message = judge.outstanding.get(happening.offset)
+        if message is None or judge.claims.fairness is None or not judge.log_is_told:
+            return False
+        began = self.began.get(self.name(message), -1)
+        if not message.deliveries:
+            began = max(began, message.told_in)
+        broken = False
+        for key, waiting in self.waiting.items():
+            waits_longer = waiting.quiet is not None and waiting.quiet < began
+            if waits_longer and waiting.owner == happening.consumer and self.name(message) != ("key", key):
+                waiting.passed.append(self.row)
+                broken |= len(waiting.passed) == judge.claims.fairness + 1
+        return broken
+
+    def look(self, happening: Happening) -> None:
+        """See after a row what waits, and for whom."""
+        judge = self.judge
+        message = judge.outstanding.get(happening.offset) if isinstance(happening, Delivered) else None
+        if message is not None:
+            self.began[self.name(message)] = self.row
+        for key, lane in judge.lanes():
+            found = None if key is None else self.who_waits(key, lane)
+            if found is None:
+                self.waiting.pop(key, None)
+                continue
+            known = self.waiting.get(key)
+            if known is None or (known.offset, known.owner) != (found.offset, found.owner):
+                known = self.waiting[key] = found
+            if isinstance(happening, Quiet | AtRest) and known.quiet is None and self.unit_is_free(key, known.owner):
+                known.quiet = self.row
+        if isinstance(happening, Connected | Gone):
+            for waiting in self.waiting.values():
+                was_blamed = judge.claims.fairness is not None and len(waiting.passed) > judge.claims.fairness
+                if waiting.owner == happening.consumer and not was_blamed:
+                    waiting.quiet, waiting.passed = None, []
+        for key in self.waiting.keys() - {key for key, _ in judge.lanes()}:
+            del self.waiting[key]
+
+    def who_waits(self, key: bytes, lane: list[Any]) -> Waiting | None:
+        judge = self.judge
+        waiting = [each for each in lane if each.is_surely("waits", "expired") and judge.holds_its_key(each)]
+        open_ones = [each for each in lane if each.is_surely("open")]
+        owner = judge.owned[key][-1][1] if key in judge.owned else None
+        limit = judge.claims.per_key
+        if owner is None or not waiting or waiting[0].held is not None or judge.is_unsure(lane):
+            return None
+        if any("done" in each.can_be for each in lane) or (limit is not None and len(open_ones) >= limit):
+            return None
+        return Waiting(waiting[0].offset, owner) if all(each.consumer == owner for each in open_ones) else None
+
+    def unit_is_free(self, key: bytes, owner: str) -> bool:
+        of_unit = self.judge.of_its_unit(key)
+        return not any("open" in each.can_be and each.consumer != owner for each in of_unit)
