@@ -93,7 +93,7 @@ class Left(NamedTuple, Generic[Message]):
 
 
 class Stopped(NamedTuple):
-    """Everything has ended."""
+    """Everything has ended, but for handlers that were let go if it is not finished."""
 
     is_finished: bool
 

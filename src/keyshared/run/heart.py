@@ -612,7 +612,7 @@ class Heart(Generic[Message]):
         for books in (self._dirty, self._touched, self._leaving):
             books.pop(log, None)
         self._touched.update(self._rooms.full)  # they may use what it has used
-        self._is_finished &= log.is_finished
+        self._is_finished &= log.is_finished or not self.is_stopping
         self._out.append(Left(log, log.is_finished))
 
     def _let_leave(self) -> None:
@@ -621,7 +621,7 @@ class Heart(Generic[Message]):
                 self._forget(log)
         if self.is_stopping and not self._logs and not self._is_stopped:
             self._is_stopped = True
-            self._out.append(Stopped(self._is_finished))
+            self._out.append(Stopped(self._is_finished and not self._busy))
 
 
 def _wake_up() -> None:

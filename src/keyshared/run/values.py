@@ -9,7 +9,7 @@ from keyshared.cursor import DEFAULT_TOKEN_BYTES
 from keyshared.dispatcher import DispatcherStats
 from keyshared.effects import Effect
 from keyshared.errors import ConfigError, MisuseError, shown
-from keyshared.retry import Poison, RetryPolicy
+from keyshared.config import Poison, RetryPolicy
 
 __all__ = [
     "BusyKey",
