@@ -5,6 +5,7 @@ import time
 from keyshared.run import Letter, Reject, RetryLater, RunnerConfig, ThreadRunner
 
 LOG = [(f"order-{n % 5}", {"number": n, "amount": n - 1}) for n in range(50)]
+THROTTLED = 7
 
 
 class Shop:
@@ -17,7 +18,7 @@ class Shop:
     def handle(self, order: dict[str, int]) -> None:
         if order["amount"] < 0:
             raise Reject("a negative amount")
-        if order["number"] == 7 and self.is_throttled:
+        if order["number"] == THROTTLED and self.is_throttled:
             self.is_throttled = False
             raise RetryLater(20)  # its key waits, nobody else does
         time.sleep(0.001)

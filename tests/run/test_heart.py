@@ -108,7 +108,7 @@ def test_the_beginning_of_a_log_that_was_never_committed_is_committed() -> None:
     heart: Heart[int] = Heart(RunnerConfig(), commits=True)
     heart.add_log("log")
     heart.submit("log", 17, "key", 17)
-    run, commit = heart.advance(0)
+    _, commit = heart.advance(0)
     assert isinstance(commit, Commit)
     assert commit.position == 17
 

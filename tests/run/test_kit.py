@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from keyshared import RetryPolicy
 from keyshared.run import RunnerConfig
-from keyshared.run.actions import Commit, WriteLetter
+from keyshared.run.actions import Action, Commit, WriteLetter
 from keyshared.run.heart import Heart
 from keyshared.run.log import Run
 from keyshared.testing import Delivery, Driver, Guarantees, Promise
@@ -106,7 +106,7 @@ class RunnerDriver(Driver):
             for action in actions:
                 self.do(heart, action)
 
-    def do(self, heart: Heart[int], action: object) -> None:
+    def do(self, heart: Heart[int], action: Action[int]) -> None:
         match action:
             case Run(delivery=delivery):
                 self.deliveries[delivery.offset] += 1

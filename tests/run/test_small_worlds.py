@@ -1,4 +1,4 @@
-"""Every order of a few messages, outcomes and troubles: nothing overlaps, nothing is lost, nothing is committed early."""
+"""Every order of a few messages, outcomes and troubles: no overlap, no loss, no commit that comes too early."""
 
 from typing import Any
 

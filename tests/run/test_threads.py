@@ -151,9 +151,13 @@ def test_whatever_fails_stops_the_runner_with_that_error(what: str) -> None:
 def test_an_answer_of_load_that_leaves_a_message_out_stops_the_runner() -> None:
     runner = ThreadRunner(lambda _: None, load=lambda *_: {}, config=RunnerConfig(workers=1, max_loaded_per_key=1))
     runner.add_log("log")
-    with pytest.raises(KeyError):
+
+    def submit_all() -> None:
         for offset in range(10_000):
             runner.submit("log", offset, "key", offset)
+
+    with pytest.raises(KeyError):
+        submit_all()
 
 
 def test_without_dead_letters_a_message_that_is_given_up_stops_the_runner_with_its_error() -> None:
@@ -228,7 +232,9 @@ def test_messages_beyond_the_bound_of_their_key_stay_in_memory_if_nobody_can_rea
 def test_who_submits_waits_for_room_and_others_can_ask() -> None:
     release, full, roomy = Event(), Event(), Event()
     hooks = Hooks(full=lambda _: full.set(), roomy=lambda _: roomy.set())
-    runner = ThreadRunner(lambda _: release.wait(LONG_S), hooks=hooks, config=RunnerConfig(workers=1, window=4))
+    runner: ThreadRunner[int] = ThreadRunner(
+        lambda _: release.wait(LONG_S), hooks=hooks, config=RunnerConfig(workers=1, window=4)
+    )
     runner.add_log("log")
     assert [runner.try_submit("log", offset, "key", offset) for offset in range(5)] == [True] * 4 + [False]
     assert runner.room("log") == 0
@@ -261,9 +267,7 @@ def test_a_log_that_is_removed_waits_for_its_handlers_and_is_committed_with_them
     answers: list[bool] = []
     remover = Thread(target=lambda: answers.append(runner.remove_log("log")))
     remover.start()
-    with pytest.raises(UnknownLogError):
-        while runner.room("log"):
-            time.sleep(0.001)
+    wait_until_unknown(runner, "log")
     release.set()
     remover.join(LONG_S)
     assert answers == [True]
@@ -274,6 +278,15 @@ def test_a_log_that_is_removed_waits_for_its_handlers_and_is_committed_with_them
     assert runner.stop()
     assert commits[-1][0] == 5
     assert runner.stats().done == 5
+
+
+def wait_until_unknown(runner: ThreadRunner[int], log: str) -> None:
+    while True:
+        try:
+            runner.room(log)
+        except UnknownLogError:
+            return
+        time.sleep(0.001)
 
 
 @pytest.mark.parametrize("leave", ["remove", "lose"])
@@ -406,15 +419,15 @@ def die_once(path: str) -> None:
 
 
 def test_a_process_that_is_killed_costs_one_retry_of_one_message(tmp_path: Path) -> None:
-    ends: list[tuple[int, type[BaseException] | None]] = []
-    hooks = Hooks(ended=lambda _, offset, raised, __: ends.append((offset, raised and type(raised))))
+    ends: list[tuple[int, BaseException | None]] = []
+    hooks = Hooks(ended=lambda _, offset, raised, __: ends.append((offset, raised)))
     make = partial(ProcessPoolExecutor, 1, mp_context=get_context("spawn"))
     with ThreadRunner(die_once, executor=make, hooks=hooks, config=RunnerConfig(workers=2, retry=FAST)) as runner:
         runner.add_log("log")
         for offset in range(8):
             runner.submit("log", offset, f"key-{offset % 4}", str(tmp_path / "flag") if offset == 3 else "")
     assert runner.stats().done == 8
-    (failed,) = [(offset, issubclass(raised, BrokenExecutor)) for offset, raised in ends if raised is not None]
+    (failed,) = [(offset, isinstance(raised, BrokenExecutor)) for offset, raised in ends if raised is not None]
     assert failed == (3, True)
 
 
@@ -423,3 +436,25 @@ def test_what_cannot_be_called_is_refused(name: str) -> None:
     arguments: dict[str, Any] = {"handle": print} | {name: 7}
     with pytest.raises(ConfigError, match=name):
         ThreadRunner(**arguments)
+
+
+def test_a_block_may_stop_by_itself_and_one_whose_runner_fails_ends_with_the_last_commit() -> None:
+    commits: list[int] = []
+    with ThreadRunner[int](lambda _: None) as runner:
+        runner.add_log("log")
+        runner.stop()
+
+    def handle(message: int) -> None:
+        if message == 1:
+            raise Reject("bad")
+
+    def serve() -> None:
+        with ThreadRunner(
+            handle, commit=lambda _, position, __: commits.append(position), config=RunnerConfig(workers=1)
+        ) as runner:
+            runner.add_log("log")
+            runner.submit_many("log", [(0, "a", 0), (1, "b", 1)])
+
+    with pytest.raises(Reject):
+        serve()
+    assert commits[-1] == 1

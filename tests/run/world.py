@@ -2,11 +2,25 @@
 
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, assert_never
 
 from keyshared import ContiguousCursor, RetryPolicy
 from keyshared.run import Reject, RetryLater, RunnerConfig
-from keyshared.run.actions import Cancel, Commit, Left, LoadMany, Overdue, Stopped, Withdraw, WriteLetter
+from keyshared.run.actions import (
+    Action,
+    Cancel,
+    Commit,
+    Full,
+    Left,
+    LoadMany,
+    Noticed,
+    Overdue,
+    Roomy,
+    Stopped,
+    Withdraw,
+    WriteLetter,
+)
 from keyshared.run.heart import Heart
 from keyshared.run.log import Log, Run
 
@@ -24,23 +38,37 @@ ENDS: dict[str, Callable[[], BaseException | None]] = {
 
 def every_path(limit: int) -> Iterator[Choose]:
     """Yield one chooser for each way to choose, depth first; fail if there are more than was thought."""
-    prefix: list[tuple[int, int]] = []
+    path = Path([])
     for _ in range(limit):
-        taken: list[tuple[int, int]] = []
-
-        def choose(among: int, taken: list[tuple[int, int]] = taken) -> int:
-            choice = prefix[len(taken)][0] if len(taken) < len(prefix) else 0
-            taken.append((choice, among))
-            return choice
-
-        yield choose
-        while taken and taken[-1][0] + 1 == taken[-1][1]:
-            taken.pop()
-        if not taken:
+        yield path.choose
+        following = path.following()
+        if following is None:
             return
-        taken[-1] = taken[-1][0] + 1, taken[-1][1]
-        prefix = taken
+        path = following
     raise AssertionError(f"more than {limit} paths")
+
+
+class Path:
+    """Takes the choices that it is given, and the first one from there on."""
+
+    def __init__(self, given: list[int]) -> None:
+        self.given = given
+        self.taken: list[tuple[int, int]] = []
+
+    def choose(self, among: int) -> int:
+        step = len(self.taken)
+        choice = self.given[step] if step < len(self.given) else 0
+        self.taken.append((choice, among))
+        return choice
+
+    def following(self) -> "Path | None":
+        """The next path: the last choice that can be another one is the next one."""
+        while self.taken and self.taken[-1][0] + 1 == self.taken[-1][1]:
+            self.taken.pop()
+        if not self.taken:
+            return None
+        choices = [choice for choice, _ in self.taken]
+        return Path([*choices[:-1], choices[-1] + 1])
 
 
 class World:
@@ -118,15 +146,15 @@ class World:
         if self.next < len(self.keys) and not self.stay.is_leaving:
             events.append(self.submit)
         for run in self.running:
-            events.append(lambda run=run: self.end(run, "ok"))
+            events.append(partial(self.end, run, "ok"))
             if run in self.cancelled:
-                events.append(lambda run=run: self.end(run, "cancel"))
+                events.append(partial(self.end, run, "cancel"))
             elif self.bad_ends:
-                events += [lambda run=run, how=how: self.end(run, how, 1) for how in ENDS if how != "ok"]
+                events += [partial(self.end, run, how, 1) for how in ENDS if how != "ok"]
         for asked in self.asked:
-            events.append(lambda asked=asked: self.answer(asked, None))
+            events.append(partial(self.answer, asked, None))
             if isinstance(asked, WriteLetter) and asked.tries == 1:
-                events.append(lambda asked=asked: self.answer(asked, OSError("away")))
+                events.append(partial(self.answer, asked, OSError("away")))
         if self.ticks and self.heart.next_deadline_ms() is not None:
             events.append(self.tick)
         if self.trouble is not None:
@@ -147,16 +175,7 @@ class World:
         for _ in range(1_000):
             if self.heart.is_stopping or (self.next == len(self.keys) and self.heart.is_idle()):
                 break
-            if self.comes_again and self.stay.is_gone:
-                self.come_again()
-            if self.running:
-                self.end(self.running[0], "ok")
-            elif self.asked:
-                self.answer(self.asked[0], None)
-            elif self.next < len(self.keys) and not self.stay.is_leaving:
-                self.submit()
-            elif self.heart.next_deadline_ms() is not None:
-                self.tick()
+            self.go_on()
             self.carry_out()
         whole = not self.heart.is_stopping and not self.stay.is_gone
         if whole:
@@ -174,6 +193,18 @@ class World:
         if whole:
             assert self.committed is not None
             assert self.known(self.committed[1]) == self.done, f"the last commit lacks something: {self.story}"
+
+    def go_on(self) -> None:
+        if self.comes_again and self.stay.is_gone:
+            self.come_again()
+        if self.running:
+            self.end(self.running[0], "ok")
+        elif self.asked:
+            self.answer(self.asked[0], None)
+        elif self.next < len(self.keys) and not self.stay.is_leaving:
+            self.submit()
+        elif self.heart.next_deadline_ms() is not None:
+            self.tick()
 
     def submit(self) -> None:
         offset = 2 * self.next
@@ -238,7 +269,7 @@ class World:
             self.running.append(run)
             self.check_running()
 
-    def do(self, action: Any) -> None:
+    def do(self, action: Action[int]) -> None:  # noqa: C901  # one branch for each kind
         match action:
             case Run():
                 assert action.message not in self.done, f"done, and started again: {self.story}"
@@ -248,7 +279,7 @@ class World:
                 self.cancelled.add(run)
             case Overdue(run, ran_ms):
                 assert run in self.running, f"overdue in the queue: {self.story}"
-                assert ran_ms == self.now - run.started_ms >= TIMEOUT_MS, f"overdue too early: {self.story}"
+                assert ran_ms == self.now - (run.started_ms or 0) >= TIMEOUT_MS, f"overdue too early: {self.story}"
             case Withdraw(runs):
                 for run in [run for run in self.queue if run in runs]:
                     self.queue.remove(run)
@@ -262,8 +293,12 @@ class World:
                 self.is_stopped = True
             case Left():
                 self.check_left(action)
+            case Noticed() | Full() | Roomy():
+                pass  # nobody listens
             case LoadMany():
                 raise AssertionError(action)
+            case _:
+                assert_never(action)
 
     def check_running(self) -> None:
         places = [(run.log.name, self.keys[run.message // 2] or run.message) for run in self.running]

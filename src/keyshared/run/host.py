@@ -9,7 +9,6 @@ from typing import Any, Final, Generic, TypeVar, assert_never, cast
 
 from keyshared._checks import check_int, check_kind
 from keyshared.dispatcher import Blocking
-from keyshared.errors import ConfigError
 from keyshared.hashing.named import Key
 from keyshared.run.actions import (
     Action,
@@ -27,23 +26,15 @@ from keyshared.run.actions import (
 )
 from keyshared.run.heart import Heart
 from keyshared.run.log import Log, Run
-from keyshared.run.values import BusyKey, Hooks, RunnerConfig, RunnerStats
+from keyshared.run.values import BusyKey, Hooks, RunnerConfig, RunnerStats, check_callable
 
-__all__ = ["Asked", "Host", "check_callable", "now_ms"]
+__all__ = ["Asked", "Host", "now_ms"]
 
 Message = TypeVar("Message")
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 Asked = WriteLetter[Message] | LoadMany[Message] | Commit[Message]
 Ended = tuple[Run[Message], BaseException | None, int]
 
 NO_HOOKS: Final = Hooks()
-
-
-def check_callable(name: str, function: _Function) -> _Function:
-    """Raise `ConfigError` unless that can be called."""
-    if not callable(function):
-        raise ConfigError(name, function, "be something that can be called")
-    return function
 
 
 def now_ms() -> int:
@@ -233,6 +224,11 @@ class Host(ABC, Generic[Message]):
         leaving = self._heart.remove_log(log, until_ms=now + self._allowed(within_ms), now_ms=now)
         self._step()
         return leaving
+
+    def _has_left(self, log: Log[Message]) -> bool:
+        if not log.is_gone and self._heart.error is not None:
+            raise self._heart.error
+        return log.is_finished
 
     def _begin_stop(self, within_ms: int | None) -> None:
         now = now_ms()

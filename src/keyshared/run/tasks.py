@@ -14,9 +14,9 @@ from keyshared.dispatcher import Message as Row
 from keyshared.errors import ConfigError
 from keyshared.hashing.named import Key
 from keyshared.run.executors import InExecutors
-from keyshared.run.host import Asked, Host, Message, check_callable, now_ms
+from keyshared.run.host import Asked, Host, Message, now_ms
 from keyshared.run.log import Run
-from keyshared.run.values import Hooks, Letter, RunnerConfig
+from keyshared.run.values import Hooks, Letter, RunnerConfig, check_callable
 
 __all__ = ["AsyncRunner"]
 
@@ -94,20 +94,7 @@ class AsyncRunner(Host[Message]):
         self._waiters: set[Future[None]] = set()
 
     async def submit(self, log: str, offset: int, key: Key, message: Message) -> None:
-        """Take the next message of a log; wait while there is no room for it.
-
-        Args:
-            log: Its log.
-            offset: Greater than any of this log before; gaps are fine.
-            key: What it is ordered by; None for nothing.
-            message: What the handler gets.
-
-        Raises:
-            OffsetOrderError: The offset is not above the last one. Nothing was taken, and the runner goes on.
-            KeyTypeError: The key is neither bytes, str nor None. As above.
-            UnknownLogError: There is no such log, or it left while this waited.
-            StoppedError: The runner stops; if an error made it stop, that is raised instead.
-        """
+        """Take the next message of a log; wait while there is no room for it. As `ThreadRunner.submit`."""
         await self._take(log, offset, key, message)
 
     async def submit_many(self, log: str, messages: Iterable[Row[Message]]) -> None:
@@ -116,33 +103,18 @@ class AsyncRunner(Host[Message]):
             await self._take(log, offset, key, message)
 
     async def remove_log(self, log: str, within_ms: int | None = None) -> bool:
-        """End with a log: start nothing more of it, let its handlers finish, commit, and forget it. Waits for that.
-
-        Args:
-            log: Its name.
-            within_ms: How long handlers may go on; by default ``stop_ms`` of the settings. What runs longer is given
-                back to the log: it is not committed, and what its handler answers later does not count.
+        """End with a log, as `ThreadRunner.remove_log`; what has not finished in time is cancelled.
 
         Returns:
-            Whether every handler has finished in time.
-
-        Raises:
-            UnknownLogError: There is no such log.
+            Whether every handler has ended, if only by its cancellation.
         """
         leaving = self._let_leave(log, within_ms)
         while not (leaving.is_gone or self._is_over):
             await self._wait()
-        return leaving.is_finished
+        return self._has_left(leaving)
 
     async def drain(self, within_ms: int | None = None) -> bool:
-        """Wait until everything that was submitted is done and committed.
-
-        Args:
-            within_ms: How long; None for as long as something can still happen by itself.
-
-        Returns:
-            Whether all is done. If not, the time is over, or what is left waits for an operator (`Poison.BLOCK`).
-        """
+        """Wait until everything that was submitted is done and committed, as `ThreadRunner.drain`."""
         until_ms = None if within_ms is None else now_ms() + check_int("within_ms", within_ms, 0)
         self._step()
         while not self._is_at_rest():
@@ -153,17 +125,7 @@ class AsyncRunner(Host[Message]):
         return self._is_drained()
 
     async def stop(self, within_ms: int | None = None) -> bool:
-        """Stop: take nothing more, start nothing more, let handlers finish, commit, and end. Twice does no harm.
-
-        Args:
-            within_ms: As for `remove_log`.
-
-        Returns:
-            Whether every handler has finished in time. A thread that has not works on and is left to the interpreter.
-
-        Raises:
-            BaseException: What has stopped the runner before, if that was an error.
-        """
+        """Stop, as `ThreadRunner.stop`; what has not finished in time is cancelled, and waited for a little."""
         self._begin_stop(within_ms)
         while not self._is_over:
             await self._wait()
@@ -178,12 +140,14 @@ class AsyncRunner(Host[Message]):
     ) -> None:
         """Drain and stop; after an error in the block, stop without draining."""
         try:
-            if error is None:
+            if error is None and not self._heart.is_stopping:
                 await self.drain()
-            await self.stop()
-        except BaseException:
-            if error is None:
-                raise
+        finally:
+            try:
+                await self.stop()
+            except BaseException:
+                if error is None:
+                    raise
 
     # Every end of a task asks for one step, in the loop's next turn, whatever else ends until then.
 

@@ -14,9 +14,9 @@ from keyshared.dispatcher import Message as Row
 from keyshared.hashing.named import Key
 from keyshared.run.actions import Commit, LoadMany, WriteLetter
 from keyshared.run.executors import InExecutors
-from keyshared.run.host import Asked, Host, Message, check_callable, now_ms
+from keyshared.run.host import Asked, Host, Message, now_ms
 from keyshared.run.log import Run
-from keyshared.run.values import Hooks, Letter, RunnerConfig
+from keyshared.run.values import Hooks, Letter, RunnerConfig, check_callable
 
 __all__ = ["ThreadRunner"]
 
@@ -134,7 +134,7 @@ class ThreadRunner(Host[Message]):
             leaving = self._let_leave(log, within_ms)
             while not (leaving.is_gone or self._is_over):
                 self._wait()
-        return leaving.is_finished
+            return self._has_left(leaving)
 
     def drain(self, within_ms: int | None = None) -> bool:
         """Wait until everything that was submitted is done and committed.
@@ -185,12 +185,14 @@ class ThreadRunner(Host[Message]):
     ) -> None:
         """Drain and stop; after an error in the block, stop without draining."""
         try:
-            if error is None:
+            if error is None and not self._heart.is_stopping:
                 self.drain()
-            self.stop()
-        except BaseException:
-            if error is None:
-                raise
+        finally:
+            try:
+                self.stop()
+            except BaseException:
+                if error is None:
+                    raise
 
     # Whoever has the lock reports results and takes what is to be done: a worker that has run out of work, a submitter,
     # the clock thread. So there is one hand-over for many messages while there is much to do.

@@ -1,7 +1,7 @@
 """What a runner is told, and what it tells: settings, how a handler ends, dead letters, hooks, figures."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from keyshared._checks import check_int, check_kind
@@ -21,6 +21,7 @@ __all__ = [
     "RunnerStats",
     "StoppedError",
     "UnknownLogError",
+    "check_callable",
 ]
 
 DEFAULT_WORKERS: Final = 16  # the greatest partition count of most topics; Confluent's parallel consumer has 16 too
@@ -31,6 +32,14 @@ DEFAULT_LETTER_TRIES: Final = 8  # with the delays below: more than 12 seconds o
 DEFAULT_STOP_MS: Final = 10_000  # a third of the 30 seconds that Kubernetes and systemd grant after SIGTERM
 
 Message_co = TypeVar("Message_co", covariant=True)
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def check_callable(name: str, function: _Function) -> _Function:
+    """Raise `ConfigError` unless that can be called."""
+    if not callable(function):
+        raise ConfigError(name, function, "be something that can be called")
+    return function
 
 
 class Reject(Exception):  # noqa: N818  # the end of a message, and no fault of the program
@@ -179,6 +188,9 @@ class Hooks:
         noticed: A notice of the dispatcher: log, effect (`Blocked`, `Dropped`, `Skipped`, `Spilled`, ...).
         full: A log has no room: log. Stop reading it.
         roomy: A quarter of its room is free again: log. Read on.
+
+    Raises:
+        ConfigError: One of them cannot be called.
     """
 
     ended: Callable[[str, int, BaseException | None, int], object] | None = None
@@ -187,6 +199,12 @@ class Hooks:
     noticed: Callable[[str, Effect], object] | None = None
     full: Callable[[str], object] | None = None
     roomy: Callable[[str], object] | None = None
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            hook = getattr(self, each.name)
+            if hook is not None:
+                check_callable(each.name, hook)
 
 
 class RunnerStats(NamedTuple):
