@@ -1,7 +1,7 @@
 """Writes dead letters to a topic."""
 
 from collections.abc import Mapping
-from threading import Event
+from threading import Event, Lock
 from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message, Producer
@@ -48,6 +48,7 @@ class Letters:
         self._topic = topic
         self._group = group
         self._producer = Producer(dict(options))
+        self._lock = Lock()  # one poll at a time: a second one would wait for the first in the client
         self._closed = Event()
 
     def write(self, letter: "Letter[Message[Any, Any]]") -> None:
@@ -57,6 +58,14 @@ class Letters:
             KafkaException: The write has failed.
             StoppedError: `close` was called meanwhile.
         """
+        with self._lock:
+            self._write(letter)
+
+    def close(self) -> None:
+        """Wait for no report any more."""
+        self._closed.set()
+
+    def _write(self, letter: "Letter[Message[Any, Any]]") -> None:
         message = letter.message
         reports: list[KafkaError | None] = []
         kind, written_ms = message.timestamp()
@@ -74,7 +83,3 @@ class Letters:
             self._producer.poll(_POLL_S)
         if reports[0] is not None:
             raise KafkaException(reports[0])
-
-    def close(self) -> None:
-        """Wait for no report any more."""
-        self._closed.set()

@@ -47,13 +47,16 @@ class Member:
         self._drain_ms = config.stop_ms
         self._stays: dict[str, Stay] = {}
         self._fresh: list[Stay] = []
-        self._consumer = Consumer(dict(options))
-        self._commits = Commits(self._consumer, self._stays.get)
+        self._commits = Commits(config.commit_every_ms / 1_000)
+        self._theirs = options.get("on_commit")
+        self._consumer = Consumer({**options, "on_commit": self._on_commit})
         self._engine: Engine | None = None
 
     def commit(self, log: str, position: int, token: str) -> None:
-        """Commit for the runner; called by its threads."""
-        self._commits.commit(log, position, token)
+        """Commit for the runner; called by its threads. The next turn does it, or the last one."""
+        stay = self._stays.get(log)
+        if stay is not None:
+            self._commits.want(stay, position, token)
 
     def consume(self, engine: Engine, stop: Event, drain_ms: int) -> None:
         """Consume until it is asked to stop or something fails; then let handlers finish, commit and leave."""
@@ -65,11 +68,10 @@ class Member:
             while not stop.is_set():
                 self._turn(engine)
         finally:
-            for stay in self._stays.values():
-                stay.refused_s = _REFUSED_STOPPING_S
             try:
                 if not engine.stop(drain_ms):
                     logger.warning("handlers work on after %d ms; their messages come again", drain_ms)
+                self._commits.store(self._consumer, self._stays.values(), _REFUSED_STOPPING_S)
             finally:
                 self._gone(list(self._stays))
                 self._consumer.close()
@@ -90,9 +92,7 @@ class Member:
             for message in self._consumer.consume(_BATCH, 0):
                 self._take(message)
         self._hand_over(engine)
-        for stay in self._stays.values():
-            if stay.lags():
-                self._commits.commit_end(stay)
+        self._commits.send(self._consumer, self._stays.values())
 
     def _take(self, message: "Message[Any, Any]") -> None:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
@@ -177,15 +177,14 @@ class Member:
             self._fresh.append(stay)
             self._engine.add(stay.name, stay.next_offset, token_of(place) if is_known else None)
 
-    def _on_revoke(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
+    def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         """Start nothing more of these partitions, let their handlers finish, commit, and forget them."""
         names = self._here(places)
         if self._engine is None or not names:
             return
-        for name in names:
-            self._stays[name].refused_s = _REFUSED_LEAVING_S
         if not self._engine.remove(names, self._drain_ms):
             logger.warning("%s: handlers work on after %d ms; their messages come again", names, self._drain_ms)
+        self._commits.store(consumer, [self._stays[name] for name in names], _REFUSED_LEAVING_S)
         self._gone(names)
 
     def _on_lost(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -196,6 +195,11 @@ class Member:
         logger.warning("%s: lost; what was done since the last commit comes again, at others", names)
         self._gone(names)
         self._engine.lose(names)
+
+    def _on_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
+        self._commits.answered(error, places)
+        if self._theirs is not None:
+            self._theirs(error, places)
 
     def _here(self, places: list[TopicPartition]) -> list[str]:
         names = [name_of(place.topic, place.partition) for place in places]

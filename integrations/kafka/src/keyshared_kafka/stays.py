@@ -28,7 +28,6 @@ class Stay:
         committed: Position of the last commit; never goes back.
         end: Where the log ended when it was read to its end; None before.
         backlog: Messages that were read and found no room.
-        refused_s: How long a refused commit is tried again; None while the partition stays.
     """
 
     def __init__(self, topic: str, partition: int, committed: int | None) -> None:
@@ -42,7 +41,6 @@ class Stay:
         self.backlog: deque[Row] = deque()
         self.is_paused = False
         self.is_gone = False
-        self.refused_s: float | None = None
 
     def place(self, offset: int | None = None, metadata: str | None = None) -> TopicPartition:
         """Name the partition to the client."""
