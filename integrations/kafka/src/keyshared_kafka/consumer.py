@@ -13,7 +13,7 @@ from threading import Event, current_thread, main_thread
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Message
-from keyshared._checks import check_int
+from keyshared._checks import check_int, configuration
 from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.errors import ConfigError
@@ -107,18 +107,19 @@ class ParallelConsumer:
         if dead_letters is None and poison.archive and poison is not Poison.DEAD_LETTER:
             raise ConfigError("dead_letters", None, f"name a topic with {poison}")
         self._drain_ms = _milliseconds("drain_s", drain_s)
-        self._config = RunnerConfig(
-            workers=workers,
-            timeout_ms=None if timeout_s is None else _milliseconds("timeout_s", timeout_s),
-            window=window,
-            max_tracked=max(10 * window, window),
-            max_loaded_per_key=max(1, window // 10),
-            retry=retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_redeliveries=_retries(retries)),
-            poison=poison,
-            commit_every_ms=_milliseconds("commit_every_s", commit_every_s),
-            token_bytes=metadata_bytes,
-            stop_ms=self._drain_ms,
-        )
+        with configuration():
+            self._config = RunnerConfig(
+                workers=workers,
+                timeout_ms=None if timeout_s is None else _milliseconds("timeout_s", timeout_s),
+                window=window,
+                max_tracked=10 * window,
+                max_loaded_per_key=max(1, window // 10),
+                retry=retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_redeliveries=_retries(retries)),
+                poison=poison,
+                commit_every_ms=_milliseconds("commit_every_s", commit_every_s),
+                token_bytes=metadata_bytes,
+                stop_ms=self._drain_ms,
+            )
         self._options = consumer_options(options, window, self._drain_ms)
         self._reader_options = reader_options(options)
         self._letter_options = letter_options(options, producer or {})

@@ -60,7 +60,8 @@ def consumer_options(options: Mapping[str, Any], window: int, drain_ms: int) -> 
 def reader_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of the client that reads messages again; it never joins the group."""
     kept = {name: value for name, value in options.items() if name not in {"group.instance.id", "on_commit"}}
-    return {"queued.min.messages": 1_000, **kept, **_OURS, "auto.offset.reset": "earliest"}
+    # A fetch that waits at the end of the log would hold up the next load.
+    return {"queued.min.messages": 1_000, **kept, **_OURS, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 10}
 
 
 def letter_options(options: Mapping[str, Any], producer: Mapping[str, Any]) -> dict[str, Any]:
