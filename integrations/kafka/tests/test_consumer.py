@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
+
 from keyshared_kafka import ParallelConsumer, Poison, Reject, RetryLater, RetryPolicy
 from tests.cluster import Cluster
 

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from tests.cluster import Cluster
 from tests.diary import DONE, Verdict, judge
 
@@ -26,7 +27,11 @@ class Members:
 
     def join(self) -> None:
         self._running.append(
-            subprocess.Popen([sys.executable, "-X", "faulthandler", "-m", "tests.worker", *self._arguments], cwd=HERE, env=self._environment)
+            subprocess.Popen(
+                [sys.executable, "-X", "faulthandler", "-m", "tests.worker", *self._arguments],
+                cwd=HERE,
+                env=self._environment,
+            )
         )
 
     def kill(self) -> None:
@@ -92,13 +97,13 @@ def crash_run(cluster: Cluster, folder: Path, strategy: str) -> tuple[Verdict, s
         assert set(members.end()) == {0}
     finally:
         members.kill_all()
-    assert {at: offset for at, (offset, _) in cluster.committed(topic, "crashes-" + topic).items()} == cluster.ends(topic)
+    assert {at: offset for at, (offset, _) in cluster.committed(topic, "crashes-" + topic).items()} == cluster.ends(
+        topic
+    )
     return judge(diary.read_text().splitlines(), dict(sent)), topic
 
 
-@pytest.mark.parametrize(
-    "strategy", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("strategy", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.slow)])
 def test_two_kills_a_join_and_a_leave_lose_nothing_and_keep_the_order(
     cluster: Cluster, tmp_path: Path, strategy: str
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import ConfigError
 from keyshared.run import RunnerConfig

@@ -2,7 +2,6 @@
 
 from keyshared.config import Poison, RetryPolicy
 from keyshared.run import Hooks, Reject, RetryLater
-
 from keyshared_kafka.consumer import ParallelConsumer
 
 __all__ = ["Hooks", "ParallelConsumer", "Poison", "Reject", "RetryLater", "RetryPolicy"]

@@ -6,6 +6,7 @@ from time import monotonic, sleep
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
 from keyshared_kafka.failures import REFUSED
 from keyshared_kafka.stays import Stay, name_of
 

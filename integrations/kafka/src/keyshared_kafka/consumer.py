@@ -1,7 +1,6 @@
 """The consumer: a member of a group whose messages are handled by many workers, each key in order."""
 
 import asyncio
-import logging
 import signal
 from asyncio import CancelledError, get_running_loop
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from threading import Event, current_thread, main_thread
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Message
+
 from keyshared._checks import check_int, configuration
 from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
@@ -239,9 +239,7 @@ class ParallelConsumer:
             )
         )
 
-    def _tasks(
-        self, member: Member, letters: Letters | None, reader: Reader
-    ) -> "AsyncRunner[Message[Any, Any]]":
+    def _tasks(self, member: Member, letters: Letters | None, reader: Reader) -> "AsyncRunner[Message[Any, Any]]":
         async def commit(log: str, position: int, token: str) -> None:
             await asyncio.to_thread(member.commit, log, position, token)
 

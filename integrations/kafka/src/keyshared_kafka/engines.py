@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Message
+
 from keyshared.run import AsyncRunner, ThreadRunner, UnknownLogError
 from keyshared.run.host import Host
 from keyshared_kafka.stays import Row

@@ -5,6 +5,7 @@ from threading import Event, Lock
 from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message, Producer
+
 from keyshared.run import Letter, StoppedError
 
 __all__ = ["Letters", "headers_of"]

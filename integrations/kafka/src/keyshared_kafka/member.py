@@ -7,6 +7,7 @@ from time import monotonic, sleep
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
 from keyshared.run import RunnerConfig
 from keyshared_kafka.commits import Commits
 from keyshared_kafka.engines import Engine
@@ -38,9 +39,7 @@ class Member:
         config: Settings of the runner.
     """
 
-    def __init__(
-        self, options: Mapping[str, Any], topics: Sequence[str], key_of: KeyOf, config: RunnerConfig
-    ) -> None:
+    def __init__(self, options: Mapping[str, Any], topics: Sequence[str], key_of: KeyOf, config: RunnerConfig) -> None:
         self._topics = list(topics)
         self._key_of = key_of
         self._window = config.window
@@ -122,7 +121,9 @@ class Member:
             stay.known_end = self._consumer.get_watermark_offsets(stay.place(), timeout=_ASK_S, cached=False)[1]
         if stay.known_end >= read_to or self._engine is None:
             return None
-        logger.warning("%s: the log was cut below offset %d, where it was read; it is read from %d", stay.name, read_to, offset)
+        logger.warning(
+            "%s: the log was cut below offset %d, where it was read; it is read from %d", stay.name, read_to, offset
+        )
         self._engine.lose([stay.name])
         self._gone([stay.name])
         again = Stay(stay.topic, stay.partition, None)

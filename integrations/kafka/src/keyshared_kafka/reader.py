@@ -6,6 +6,7 @@ from threading import Event, Lock
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
 from keyshared.run import StoppedError
 from keyshared_kafka.failures import must_pass
 

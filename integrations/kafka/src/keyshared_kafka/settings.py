@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Message
+
 from keyshared.errors import ConfigError
 
 __all__ = ["KeyOf", "consumer_options", "key_of", "letter_options", "reader_options"]
@@ -49,7 +50,9 @@ def consumer_options(options: Mapping[str, Any], window: int, drain_ms: int) -> 
         raise ConfigError("group.id", options.get("group.id"), "name the consumer group")
     for name, value in _OURS.items():
         if name in options and options[name] is not value:
-            raise ConfigError(name, options[name], f"be left out: it is {value} here, as the consumer commits by itself")
+            raise ConfigError(
+                name, options[name], f"be left out: it is {value} here, as the consumer commits by itself"
+            )
     longest = int(options.get("max.poll.interval.ms", MAX_POLL_MS))
     if drain_ms + LEAVE_MS >= longest:
         raise ConfigError("drain_s", drain_ms / 1_000, f"be below max.poll.interval.ms, {longest}, by more than 2 s")

@@ -5,6 +5,7 @@ from collections import deque
 from typing import Any
 
 from confluent_kafka import Message, TopicPartition
+
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import SnapshotError
 
