@@ -5,7 +5,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
@@ -34,10 +34,10 @@ class Running:
     def _run(self) -> None:
         try:
             self.consumer.run()
-        except BaseException as error:  # the test looks at it
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
             self.error = error
 
-    def __enter__(self) -> "Running":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

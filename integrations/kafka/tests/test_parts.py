@@ -24,10 +24,10 @@ class Client:
 
     def __init__(self, *answers: int) -> None:
         self.answers = list(answers)
-        self.commits: list[tuple[int, str]] = []
+        self.commits: list[tuple[int, str | None]] = []
         self.end = 0
 
-    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:  # noqa: ARG002
         code = self.answers.pop(0) if self.answers else 0
         if code:
             raise KafkaException(KafkaError(code))
@@ -169,7 +169,7 @@ def member_at(next_offset: int, end: int) -> tuple[Member, list[tuple[str, objec
     member._consumer.close()
     member._consumer = Client()  # type: ignore[assignment]
     member._consumer.end = end  # type: ignore[attr-defined]
-    member._engine = SimpleNamespace(  # type: ignore[assignment]
+    member._engine = SimpleNamespace(
         lose=lambda names: told.append(("lose", names)), add=lambda *log: told.append(("add", log))
     )
     stay = Stay("orders", 0, next_offset)

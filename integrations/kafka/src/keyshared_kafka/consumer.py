@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from inspect import iscoroutinefunction
 from multiprocessing import get_context
 from threading import Event, current_thread, main_thread
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from confluent_kafka import Message
 
 from keyshared._checks import check_int, configuration
 from keyshared.config import Poison, RetryPolicy
@@ -25,6 +24,9 @@ from keyshared_kafka.reader import Reader
 from keyshared_kafka.settings import KeyOf, consumer_options, key_of, letter_options, reader_options
 from keyshared_kafka.stays import name_of
 
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
 __all__ = ["ParallelConsumer"]
 
 DEFAULT_WORKERS: Final = 16
@@ -32,7 +34,7 @@ DEFAULT_RETRIES: Final = 5
 DEFAULT_WINDOW: Final = 10_000
 DEFAULT_METADATA_BYTES: Final = 4_096
 
-Handler: TypeAlias = "Callable[[Message[Any, Any]], object] | Callable[[Message[Any, Any]], Awaitable[object]]"
+Handler: TypeAlias = "Callable[[Message[Any, Any]], object | Awaitable[object]]"
 
 
 class ParallelConsumer:
@@ -282,7 +284,7 @@ def _retries(retries: object) -> int:
     return check_int("retries", retries, 0, " or a RetryPolicy")
 
 
-def _milliseconds(name: str, seconds: float) -> int:
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or seconds < 0:
+def _milliseconds(name: str, seconds: object) -> int:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
         raise ConfigError(name, seconds, "be a number of seconds")
     return round(seconds * 1_000)

@@ -4,13 +4,15 @@ import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from confluent_kafka import Message
 
 from keyshared.run import AsyncRunner, ThreadRunner, UnknownLogError
-from keyshared.run.host import Host
 from keyshared_kafka.stays import Row
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+    from keyshared.run.host import Host
 
 __all__ = ["Engine", "Tasks", "Threads"]
 

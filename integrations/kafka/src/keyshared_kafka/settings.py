@@ -1,11 +1,13 @@
 """What a consumer is told: the options of its clients, and by what it orders."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from confluent_kafka import Message
 
 from keyshared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 __all__ = ["KeyOf", "consumer_options", "key_of", "letter_options", "reader_options"]
 
