@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, fields
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from keyshared._checks import check_int, check_kind
+from keyshared.config import Poison, RetryPolicy
 from keyshared.cursor import DEFAULT_TOKEN_BYTES
 from keyshared.dispatcher import DispatcherStats
 from keyshared.effects import Effect
 from keyshared.errors import ConfigError, MisuseError, shown
-from keyshared.config import Poison, RetryPolicy
 
 __all__ = [
     "BusyKey",

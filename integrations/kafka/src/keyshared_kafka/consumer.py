@@ -11,7 +11,6 @@ from multiprocessing import get_context
 from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-
 from keyshared._checks import check_int, configuration
 from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
@@ -42,12 +41,12 @@ class ParallelConsumer:
 
     A handler that returns has done its message. One that raises `Reject` gives it up, `RetryLater` puts it off, any
     other exception is a failure: the message comes again after a delay, and at last goes to the dead letters. Every
-    tenth of a second the consumer commits how far all is done, and what is done above that. So a crash redoes what was
-    in flight, and what was done since the last commit.
+    tenth of a second the consumer commits how far all is done, and what is done above that. So a crash redoes what
+    was in flight, and what was done since the last commit.
 
     Args:
-        options: Of the client, as librdkafka has them; ``group.id`` is needed. All pass through, except those that would
-            let the client commit by itself.
+        options: Of the client, as librdkafka has them; ``group.id`` is needed. All pass through, except those that
+            would let the client commit by itself.
         topics: Names; one that begins with ``^`` is a pattern.
         handle: Called with each `confluent_kafka.Message`: a function, called in threads and safe for that, or a
             coroutine function.

@@ -6,12 +6,12 @@ from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-
 from keyshared.run import AsyncRunner, ThreadRunner, UnknownLogError
 from keyshared_kafka.stays import Row
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
+
     from keyshared.run.host import Host
 
 __all__ = ["Engine", "Tasks", "Threads"]

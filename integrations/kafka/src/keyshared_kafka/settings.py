@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-
 from keyshared.errors import ConfigError
 
 if TYPE_CHECKING:
