@@ -164,6 +164,7 @@ class World:
         self.unread: list[int] = []  # of the log, after a restart without a snapshot
         self.delivered: list[Deliver] = []
         self.obligations: Sequence[Effect] = ()
+        self.outstanding: set[int] = set()
         self.free_slots = config.window
         self.next_deadline: int | None = None
         self.connected: dict[str, None] = {}
@@ -180,6 +181,8 @@ class World:
         for left in [*gone, *(effect.consumer for effect in step.effects if isinstance(effect, Evicted))]:
             self.connected.pop(left, None)
         self.obligations = sorted(step.after.obligations, key=lambda effect: effect[0])
+        known = {offset for offset, reason in step.after.reasons.items() if reason is not None}
+        self.outstanding = known | {effect.offset for effect in self._open()}
         self.free_slots = step.after.free_slots
         self.next_deadline = step.after.next_deadline
         self.now = step.now
@@ -191,6 +194,7 @@ class World:
         self.offered = [offset for offset in log if position is not None and offset < position]
         self.connected.clear()
         self.obligations, self.next_deadline, self.free_slots, self.now = (), None, self.config.window, 0
+        self.outstanding = set()
 
     def next_call(self) -> Call:
         """What happens next."""
@@ -379,6 +383,9 @@ class World:
         """Mostly of an open delivery, sometimes of an old one, sometimes forged."""
         open_now = [effect.receipt for effect in self._open()]
         known = [effect.receipt for effect in self.delivered]
+        again = [receipt for receipt in known if receipt[0] in self.outstanding and receipt not in open_now]
+        if again and self.choose([True, True, False]):
+            known = again  # of what came back, or goes out again: nothing else can be settled by it
         kind = self.choose(["open", "open", "open", "known", "forged"])
         if kind == "forged" and known and self.choose([True, False]):
             offset, _, attempt = self.choose(known)  # of a real delivery, but by anybody
