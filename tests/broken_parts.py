@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.outbox import Outbox
+from keyshared._dispatch.routing import Routing
 from keyshared._dispatch.units import SlotUnits
 from keyshared._window.gate import DrainGate
 from keyshared.config import DispatcherConfig
@@ -22,6 +23,7 @@ _PARTS: Final[Mapping[type, str]] = {
     ContiguousCursor: "_window.cursor",
     DrainGate: "_window._gate",
     SlotUnits: "_window._gate._units",
+    Routing: "_routing",
     Endings: "_endings",
     Membership: "_membership",
     Outbox: "_outbox",

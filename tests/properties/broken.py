@@ -12,6 +12,7 @@ from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.membership import Membership, held_by
 from keyshared._dispatch.outbox import Outbox, load
+from keyshared._dispatch.routing import Routing
 from keyshared._dispatch.snapshot import _MessageRow
 from keyshared._dispatch.unit_gate import UnitGate
 from keyshared._dispatch.units import Placed, SlotUnits
@@ -21,6 +22,7 @@ from keyshared.config import DispatcherConfig
 from keyshared.cursor import Cell, ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Effect, ReleaseReason
+from keyshared.glob import KeyFilter
 from keyshared.placement.ranges import RangeMap
 from keyshared.testing import Promise
 from keyshared.window import InFlightWindow
@@ -152,6 +154,16 @@ class PoisonIsDroppedUnasked(Broken):
 
         def _poison(self, entry: Entry, notices: list[Effect]) -> None:  # noqa: ARG002  # the fault
             self.settle(entry)
+
+
+class SkipsWhatOthersAccept(Broken):
+    """Only the consumer that joined first is asked whether anybody accepts a key."""
+
+    class _Fault(Membership):
+        __slots__ = ()
+
+        def accepts(self, key: bytes | None) -> bool:
+            return any(member.accepts.accepts(key) for member in [*self.members.values()][:1])
 
 
 class CursorOneTooFar(Broken):
@@ -292,6 +304,16 @@ class InactiveStillServed(Broken):
             member = self.members.get(name)
             if member is not None and member.state is MemberState.INACTIVE:
                 self._window.set_limit(member, member.quota)
+
+
+class FilterOfBefore(Broken):
+    """A filter that is replaced goes on to decide who owns a key."""
+
+    class _Fault(Routing):
+        __slots__ = ()
+
+        def set_filter(self, name: str, accepts: KeyFilter) -> None:
+            super().set_filter(name, self.filters.get(name, accepts))
 
 
 class ModuloRanking(Ranking):
@@ -452,9 +474,9 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.ONE_HOLDER: (MovesWithoutDraining, UnitIgnored, UnitFreedByItsFirstEnd),
     Promise.KEY_ORDER: (PutBackAtTheTail, RetryLetsNewerOnesPass, DeadLetterLetsNewerOnesPass),
     Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
-    Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked),
+    Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked, SkipsWhatOthersAccept),
     Promise.BOUNDS: (LimitForgottenOnRetry, KeyLimitOffByOne, WindowForgottenOnLoad),
-    Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed),
+    Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed, FilterOfBefore),
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
     Promise.ISOLATION: (HotKeyFillsTheWindow,),
     Promise.FAIRNESS: (SameKeyTwiceInARow, NewestKeyFirst),

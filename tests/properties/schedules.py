@@ -49,6 +49,7 @@ KEYS: tuple[bytes | str | None, ...] = (
     "j",
     "d",
 )  # a and j share a slot, c and h another
+RANKED_SLOT_OF = RankedPlacement().ranges.slot_of
 OWNED_KEYS = (b"a", b"b", b"c", b"h", b"j", b"d", b"")
 NAMES = ("x", "y", "z", "w", "v", "u", "t")
 FILTERS: tuple[tuple[str, ...], ...] = ((), (), ("a",), ("b", "c*"), ("*",), ("?",))
@@ -111,15 +112,15 @@ def any_config(choose: Choose) -> DispatcherConfig:
     )
 
 
-def guarantees_of(config: DispatcherConfig) -> Guarantees:
-    """What a dispatcher with this configuration claims."""
+def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF) -> Guarantees:
+    """What a dispatcher with this configuration claims, over a placement with these slots."""
     redeliveries = config.retry.max_redeliveries
     return Guarantees(
         per_key=config.max_in_flight_per_key,
         per_consumer=config.max_in_flight_per_consumer,
         window=config.window,
         max_tracked=config.max_tracked,
-        unit_of=RankedPlacement().ranges.slot_of if config.unit is DrainUnit.HASH else None,
+        unit_of=slot_of if config.unit is DrainUnit.HASH else None,
         total_order=config.ordering_required,
         fairness=0,
         max_attempts=None if redeliveries is None else redeliveries + 1,
@@ -151,7 +152,7 @@ class World:
         self.config = config
         self.choose = choose
         self.make_placement = make_placement
-        self.filters = choose([FILTERS, FILTERS[:1]])
+        self.filters = choose([FILTERS, FILTERS[2:], FILTERS[:1]])
         self.limits: Sequence[int | None] = choose([(None,), (None,), (None, None, 0, 0, 1, 2)])
         self.crowd = choose([2, 2, 4])  # about as many are connected: of few, each leave moves much
         self.late_ms = choose([0, 6, 20])  # how late the host is at most when it comes to the clock
@@ -288,7 +289,7 @@ class World:
         return self._timed("set_active", self._name(), resumed=self.choose([False, True]))
 
     def set_limit(self) -> Call:
-        return self._timed("set_limit", self._name(), self.choose([0, 1, 2, 3]))
+        return self._timed("set_limit", self._name(), self.choose([0, 1, 2, 3, 8]))
 
     def pull(self) -> Call:
         only = self.choose([None, None, self._some_offset()])
@@ -384,7 +385,8 @@ class World:
         open_now = [effect.receipt for effect in self._open()]
         known = [effect.receipt for effect in self.delivered]
         again = [receipt for receipt in known if receipt[0] in self.outstanding and receipt not in open_now]
-        if again and self.choose([True, True, False]):
+        stays: bool = bool(again) and self.choose([True, True, False])
+        if stays:
             known = again  # of what came back, or goes out again: nothing else can be settled by it
         kind = self.choose(["open", "open", "open", "known", "forged"])
         if kind == "forged" and known and self.choose([True, False]):
@@ -416,7 +418,7 @@ _HAND_OVERS: Mapping[Kind, int] = {
     World.remove_consumer: 1,
     World.set_placement: 2,
     World.set_weight: 2,
-    World.set_filters: 1,
+    World.set_filters: 3,
     World.set_inactive: 3,
     World.set_active: 2,
     World.set_limit: 1,
