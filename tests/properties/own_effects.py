@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.properties.calls import Step
+from tests.properties.own_owners import OwnOwners
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
 from keyshared.dispatcher import MemberState
@@ -41,6 +42,7 @@ class OwnEffects:
 
     def __init__(self, config: DispatcherConfig) -> None:
         self.config = config
+        self.owners = OwnOwners(config)
         self.keys: dict[int, bytes | None] = {}
         self.gone: set[int] = set()
         self.before: set[Deliver] = set()  # what was open before the call
@@ -70,6 +72,7 @@ class OwnEffects:
                 *self._room_for_keys(step, dispatcher),
                 *self._drains(step, dispatcher, open_now),
                 *self._units(step, dispatcher, open_now),
+                *self.owners.see(step, dispatcher, self.before),
             )
         ]
         self._remember(step, open_now, known)

@@ -12,7 +12,6 @@ from tests.properties.calls import Call, Queries, Step
 
 from keyshared.config import Backoff, DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, Load
-from keyshared.placement import Placement
 from keyshared.testing import Guarantees
 
 __all__ = [
@@ -50,6 +49,7 @@ KEYS: tuple[bytes | str | None, ...] = (
     "j",
     "d",
 )  # a and j share a slot, c and h another
+RANKED_SLOT_OF = RankedPlacement().ranges.slot_of
 OWNED_KEYS = (b"a", b"b", b"c", b"h", b"j", b"d", b"")
 NAMES = ("x", "y", "z", "w", "v", "u", "t")
 FILTERS: tuple[tuple[str, ...], ...] = ((), (), ("a",), ("b", "c*"), ("*",), ("?",))
@@ -118,15 +118,15 @@ def any_config(choose: Choose) -> DispatcherConfig:
     )
 
 
-def guarantees_of(config: DispatcherConfig, placement: Placement | None = None) -> Guarantees:
-    """What a dispatcher with this configuration claims; slots are those of the placement, the ranked one by default."""
+def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF) -> Guarantees:
+    """What a dispatcher with this configuration claims, over a placement with these slots."""
     redeliveries = config.retry.max_redeliveries
     return Guarantees(
         per_key=config.max_in_flight_per_key,
         per_consumer=config.max_in_flight_per_consumer,
         window=config.window,
         max_tracked=config.max_tracked,
-        unit_of=(placement or RankedPlacement()).ranges.slot_of if config.unit is DrainUnit.HASH else None,
+        unit_of=slot_of if config.unit is DrainUnit.HASH else None,
         spills=config.spill,
         waiting_per_key=config.max_waiting_per_key,
         waiting_per_consumer=config.max_waiting_per_consumer,
@@ -162,7 +162,7 @@ class World:
         self.config = config
         self.choose = choose
         self.make_placement = make_placement
-        self.filters = choose([FILTERS, FILTERS[:1]])
+        self.filters = choose([FILTERS, FILTERS[2:], FILTERS[:1]])
         self.limits: Sequence[int | None] = choose([(None,), (None,), (None, None, 0, 0, 1, 2)])
         self.crowd = choose([2, 2, 4])  # about as many are connected: of few, each leave moves much
         self.late_ms = choose([0, 6, 20])  # how late the host is at most when it comes to the clock
@@ -175,6 +175,7 @@ class World:
         self.unread: list[int] = []  # of the log, after a restart without a snapshot
         self.delivered: list[Deliver] = []
         self.obligations: Sequence[Effect] = ()
+        self.outstanding: set[int] = set()
         self.free_slots = config.window
         self.next_deadline: int | None = None
         self.connected: dict[str, None] = {}
@@ -191,6 +192,8 @@ class World:
         for left in [*gone, *(effect.consumer for effect in step.effects if isinstance(effect, Evicted))]:
             self.connected.pop(left, None)
         self.obligations = sorted(step.after.obligations, key=lambda effect: effect[0])
+        known = {offset for offset, reason in step.after.reasons.items() if reason is not None}
+        self.outstanding = known | {effect.offset for effect in self._open()}
         self.free_slots = step.after.free_slots
         self.next_deadline = step.after.next_deadline
         self.now = step.now
@@ -202,6 +205,7 @@ class World:
         self.offered = [offset for offset in log if position is not None and offset < position]
         self.connected.clear()
         self.obligations, self.next_deadline, self.free_slots, self.now = (), None, self.config.window, 0
+        self.outstanding = set()
 
     def next_call(self) -> Call:
         """What happens next."""
@@ -301,7 +305,7 @@ class World:
         return self._timed("set_active", self._name(), resumed=self.choose([False, True]))
 
     def set_limit(self) -> Call:
-        return self._timed("set_limit", self._name(), self.choose([0, 1, 2, 3]))
+        return self._timed("set_limit", self._name(), self.choose([0, 1, 2, 3, 8]))
 
     def pull(self) -> Call:
         only = self.choose([None, None, self._some_offset()])
@@ -399,6 +403,10 @@ class World:
         """Mostly of an open delivery, sometimes of an old one, sometimes forged."""
         open_now = [effect.receipt for effect in self._open()]
         known = [effect.receipt for effect in self.delivered]
+        again = [receipt for receipt in known if receipt[0] in self.outstanding and receipt not in open_now]
+        stays: bool = bool(again) and self.choose([True, True, False])
+        if stays:
+            known = again  # of what came back, or goes out again: nothing else can be settled by it
         kind = self.choose(["open", "open", "open", "known", "forged"])
         if kind == "forged" and known and self.choose([True, False]):
             offset, _, attempt = self.choose(known)  # of a real delivery, but by anybody
@@ -429,7 +437,7 @@ _HAND_OVERS: Mapping[Kind, int] = {
     World.remove_consumer: 1,
     World.set_placement: 2,
     World.set_weight: 2,
-    World.set_filters: 1,
+    World.set_filters: 3,
     World.set_inactive: 3,
     World.set_active: 2,
     World.set_limit: 1,

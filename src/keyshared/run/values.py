@@ -4,18 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from keyshared._checks import check_callable
-from keyshared._checks import check_int
-from keyshared._checks import check_kind
-from keyshared._checks import configuration
-from keyshared.config import Poison
-from keyshared.config import RetryPolicy
+from keyshared._checks import check_callable, check_int, check_kind, configuration
+from keyshared.config import Poison, RetryPolicy
 from keyshared.cursor import DEFAULT_TOKEN_BYTES
 from keyshared.dispatcher import DispatcherStats
 from keyshared.effects import Effect
-from keyshared.errors import ArgumentError
-from keyshared.errors import MisuseError
-from keyshared.errors import shown
+from keyshared.errors import ArgumentError, MisuseError, shown
 
 __all__ = [
     "BusyKey",
