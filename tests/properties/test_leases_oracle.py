@@ -351,10 +351,10 @@ def test_a_fault_is_found(broken: type[SlowLeases]) -> None:
 
 def test_a_drain_that_nothing_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaseBook, "take_drained", lambda _, now: [])  # noqa: ARG005  # it is never over
-    assert None is not first_fault(Real, range(40))
+    assert None is not first_fault(Real, range(400))
 
 
 def test_an_id_that_was_never_given_and_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: after a restart in a new epoch every id below it was taken for one that has ended."""
     monkeypatch.setattr(LeaseBook, "_was_given", lambda self, given: 0 < given <= self._last_id)
-    assert None is not first_fault(Real, range(40))
+    assert None is not first_fault(Real, range(400))

@@ -54,6 +54,8 @@ class Ledger:
 class TellingOutbox(Outbox):
     """Adds to what a call returns one `Done` for each message that it has settled, after all other notices."""
 
+    __slots__ = ("_ended", "_ledger")
+
     def __init__(self, ledger: Ledger, *others: Any, **settings: Any) -> None:  # noqa: ANN401  # those of an outbox
         super().__init__(*others, **settings)
         self._ledger = ledger

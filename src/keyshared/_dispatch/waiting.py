@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from keyshared._checks import require
@@ -13,7 +14,7 @@ from keyshared.effects import Effect
 from keyshared.errors import ConsumerFullError, KeyFullError
 from keyshared.window import InFlightWindow
 
-__all__ = ["CountingOutbox", "WaitingCounts", "WaitingLimits"]
+__all__ = ["WaitingCounts", "WaitingLimits", "counting"]
 
 
 class WaitingCounts:
@@ -56,10 +57,6 @@ class WaitingCounts:
         """Count all that waits. O(outstanding)."""
         self._asked = self._routing.owner
         self._counts = self._recounted()
-
-    def outbox(self, *others: Any, **settings: Any) -> "CountingOutbox":  # noqa: ANN401  # what an outbox takes
-        """Make the outbox that keeps these counts."""
-        return CountingOutbox(self, *others, **settings)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` if something else is counted than waits. For tests; O(outstanding)."""
@@ -141,28 +138,34 @@ class WaitingLimits:
         return lane.loaded - lane.open if isinstance(lane, Lane) else 0  # what has no lane is open
 
 
-class CountingOutbox(Outbox):
-    """An outbox that counts what no longer waits: every delivery comes by here."""
+@cache
+def counting(outbox: type[Outbox]) -> type[Outbox]:
+    """Return the kind of outbox that counts, besides what it does, what no longer waits: every delivery comes by it."""
 
-    def __init__(self, counts: WaitingCounts, *others: Any, **settings: Any) -> None:  # noqa: ANN401  # what an outbox takes
-        super().__init__(*others, **settings)
-        self._counts = counts
+    class CountingOutbox(outbox):  # type: ignore[misc, valid-type]  # whichever kind it is
+        __slots__ = ("_counts",)
 
-    def resume(self, *, paused: bool) -> None:
-        """Count what another life left waiting, too."""
-        self._counts.recount()
-        super().resume(paused=paused)
+        def __init__(self, counts: WaitingCounts, *others: Any, **settings: Any) -> None:  # noqa: ANN401  # as an outbox
+            super().__init__(*others, **settings)
+            self._counts = counts
 
-    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:
-        """Count the deliveries, and add obligations and state to the notices."""
-        self._counts.see(granted)
-        return super().finish(out, granted, now)
+        def resume(self, *, paused: bool) -> None:
+            """Count what another life left waiting, too."""
+            self._counts.recount()
+            super().resume(paused=paused)
 
-    def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
-        """The same for an offer."""
-        return self.finish([], granted, now)
+        def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:
+            """Count the deliveries, and add obligations and state to the notices."""
+            self._counts.see(granted)
+            return super().finish(out, granted, now)  # type: ignore[no-any-return]  # mypy does not know the base
 
-    def check_invariants(self) -> None:
-        """Raise `InvariantError` if the counts, or what was reported, are wrong. For tests; O(outstanding)."""
-        super().check_invariants()
-        self._counts.check_invariants()
+        def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
+            """The same for an offer."""
+            return self.finish([], granted, now)
+
+        def check_invariants(self) -> None:
+            """Raise `InvariantError` if the counts, or what was reported, are wrong. For tests; O(outstanding)."""
+            super().check_invariants()
+            self._counts.check_invariants()
+
+    return CountingOutbox
