@@ -1,7 +1,8 @@
 """Which outbox a configuration asks for; the modules of others are not loaded."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from keyshared._dispatch.outbox import Outbox
 
@@ -14,7 +15,7 @@ __all__ = ["outbox_for"]
 
 def outbox_for(ledger: "Ledger | None", counts: "WaitingCounts | None") -> Callable[..., Outbox]:
     """Return what makes the outbox: one that tells what is done, counts what waits, does both or neither."""
-    kind: type[Outbox] = Outbox
+    kind: Any = Outbox  # one class or another, which take different things first
     firsts: list[object] = []
     if ledger is not None:
         from keyshared._dispatch.ledger import TellingOutbox  # noqa: PLC0415  # only those who ask load it
@@ -24,5 +25,4 @@ def outbox_for(ledger: "Ledger | None", counts: "WaitingCounts | None") -> Calla
         from keyshared._dispatch.waiting import counting  # noqa: PLC0415  # as above
 
         kind, firsts = counting(kind), [counts, *firsts]
-    make: Callable[..., Outbox] = kind
-    return (lambda *others, **settings: make(*firsts, *others, **settings)) if firsts else make
+    return partial(kind, *firsts)
