@@ -323,3 +323,15 @@ def test_a_retry_is_told_again_after_a_restart_because_its_clock_may_have_starte
     first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0))
 
     assert [Held(at_ms=10, offset=0, reason=HoldReason.RETRY)] == first.history[start:]
+
+
+def test_what_no_clock_ends_is_told_once_over_a_restart() -> None:
+    first = recorder(retry=RetryPolicy(max_redeliveries=0))
+    first.offer(0, "k", now_ms=0)
+    first.nack(0, "a", 1, now_ms=10)
+    assert Held(at_ms=10, offset=0, reason=HoldReason.DEAD_LETTERING) in first.history
+    start = len(first.history)
+
+    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0))
+
+    assert [] == first.history[start:]
