@@ -31,6 +31,7 @@ from keyshared._dispatch.outboxes import outbox_for
 from keyshared._dispatch.receipts import (
     Receipt,
     check_length,
+    check_not_before,
     check_reason,
     check_receipt,
     checked_receipts,
@@ -103,8 +104,8 @@ class KeySharedDispatcher(Generic[Item]):
 
     Every input returns the effects that the host has to apply, in order: see `keyshared.effects`. ``now_ms`` is a
     monotonic clock in whole milliseconds; None means the instant of the previous call, and time that goes back raises
-    `ClockError`. A receipt is offset, consumer and attempt of a delivery; what cannot be one raises `ConfigError`. A
-    call for a consumer that is not connected, or only drains, raises `UnknownConsumerError`. A call that raises has
+    `ClockError`. A receipt is offset, consumer and attempt of a delivery; what cannot be one raises `ArgumentError`.
+    A call for a consumer that is not connected, or only drains, raises `UnknownConsumerError`. A call that raises has
     changed nothing. Not thread-safe: read the clock, call, and queue the effects in one critical section, and let one
     task apply them.
 
@@ -288,7 +289,7 @@ class KeySharedDispatcher(Generic[Item]):
         if type(key) is not bytes:
             key = key_bytes(key)
         if not_before_ms is not None:
-            check_int("not_before_ms", not_before_ms, alternative=", or None")
+            check_not_before(not_before_ms)
         if self._membership.picky or self._admission.asks:
             if self._admission.is_known(offset):
                 self._now = now_ms

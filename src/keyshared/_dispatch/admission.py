@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from keyshared._checks import check_int, check_offset
+from keyshared._checks import check_offset
 from keyshared._dispatch.membership import Membership
+from keyshared._dispatch.receipts import check_not_before
 from keyshared._dispatch.routing import Routing
 from keyshared._window.lanes import SPILLED
 from keyshared.config import DispatcherConfig, Unmatched
@@ -112,8 +113,7 @@ class Admission:
             if not isinstance(message, tuple) or len(message) not in {3, 4}:
                 raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
             not_before_ms = message[3] if len(message) > 3 else None  # noqa: PLR2004  # the optional one
-            if not_before_ms is not None:
-                check_int("not_before_ms", not_before_ms, alternative=", or None")
+            check_not_before(not_before_ms)
             batch.append((message[0], key_bytes(message[1]), message[2], not_before_ms))
         first_new = next((i for i, message in enumerate(batch) if not self.is_known(message[0])), len(batch))
         self._check_new(batch[first_new:])

@@ -5,16 +5,16 @@ The cursor notes what is settled. What settles a message other than the ack of i
 
 from typing import Any, Final
 
-from keyshared._dispatch.outbox import Outbox
+from keyshared._dispatch.outbox import RANKS, STATES, Outbox
 from keyshared._window.lanes import Entry
 from keyshared._window.watched import WatchedCursor
 from keyshared.cursor import Cell
-from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Ending, Load, Resumed
+from keyshared.effects import Done, Effect, Ending
 from keyshared.window import InFlightWindow
 
 __all__ = ["Ledger", "TellingOutbox"]
 
-_AFTER_NOTICES: Final[frozenset[type[Effect]]] = frozenset({DeadLetter, Load, Deliver, CursorAdvanced, Resumed})
+_AFTER_NOTICES: Final = (RANKS.keys() - {Done}) | STATES
 _ACKED: Final = Ending.ACKED
 _new: Final = tuple.__new__  # builds an effect in half the time that its own constructor takes
 

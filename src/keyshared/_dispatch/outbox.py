@@ -12,10 +12,10 @@ from keyshared._window.lanes import DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED,
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Load, Resumed, Spilled
 from keyshared.window import InFlightWindow
 
-__all__ = ["Outbox", "delivery", "load"]
+__all__ = ["RANKS", "STATES", "Outbox", "delivery", "load"]
 
-_RANKS: Final[dict[type[Effect], int]] = {Done: 1, DeadLetter: 2, Load: 3, Deliver: 4}
-_STATES: Final = frozenset({CursorAdvanced, Resumed})
+RANKS: Final[dict[type[Effect], int]] = {Done: 1, DeadLetter: 2, Load: 3, Deliver: 4}
+STATES: Final = frozenset({CursorAdvanced, Resumed})
 _new: Final = tuple.__new__  # builds an effect in half the time that its own constructor takes
 
 
@@ -141,7 +141,7 @@ class Outbox:
         merged: list[Effect] = [
             effect
             for effect in effects
-            if type(effect) not in _STATES and (effect[0] not in settled or self._is_unmet(effect))
+            if type(effect) not in STATES and (effect[0] not in settled or self._is_unmet(effect))
         ]
         merged.sort(key=_rank)
         merged.extend([effect for effect in effects if isinstance(effect, CursorAdvanced)][-1:])
@@ -194,7 +194,7 @@ class Outbox:
 
     def _is_unmet(self, effect: Effect) -> bool:
         """False for an obligation that has ended; notices always hold."""
-        return type(effect) not in _RANKS or self.is_current(effect)
+        return type(effect) not in RANKS or self.is_current(effect)
 
     def _resume_if_roomy(self, out: list[Effect]) -> None:
         free = self._window.free_slots
@@ -215,4 +215,4 @@ def load(entry: Entry) -> Load:
 
 
 def _rank(effect: Effect) -> int:
-    return _RANKS.get(type(effect), 0)
+    return RANKS.get(type(effect), 0)

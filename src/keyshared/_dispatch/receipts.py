@@ -14,6 +14,7 @@ __all__ = [
     "MAX_REASON",
     "Receipt",
     "check_length",
+    "check_not_before",
     "check_reason",
     "check_receipt",
     "checked_receipts",
@@ -41,6 +42,12 @@ def check_length(parameter: str, value: object, *, at_least: int) -> None:
     """Raise `ArgumentError` unless that is a stretch of time, or None for the default."""
     if value is not None:
         check_int(parameter, value, at_least, ", or None")
+
+
+def check_not_before(value: object) -> None:
+    """Raise `ArgumentError` unless that is an instant before which a message waits, or None for none."""
+    if value is not None:
+        check_int("not_before_ms", value, alternative=", or None")
 
 
 def check_reason(reason: object) -> None:

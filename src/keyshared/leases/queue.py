@@ -14,7 +14,7 @@ from typing import Final, Self
 from keyshared import placement as placements
 from keyshared._checks import check_int, check_kind, check_offset
 from keyshared._dispatch.members import MemberState
-from keyshared._dispatch.receipts import check_reason
+from keyshared._dispatch.receipts import check_not_before, check_reason
 from keyshared._dispatch.snapshot import Reader
 from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher
 from keyshared.effects import (
@@ -55,8 +55,8 @@ class LeaseQueue(LeaseObligations[Item]):
     those of `KeySharedDispatcher`. There is never a `Deliver` among them, because leases carry their messages.
     ``now_ms`` is a monotonic clock in whole milliseconds, None the instant of the previous call; time that goes back
     raises `ClockError`. A handle is an offset and the id of the lease that covers it; what cannot be one raises
-    `ConfigError`. A consumer that was not added, or has left, raises `UnknownConsumerError`. Every call lets time act,
-    so no timer and no sweeper is needed; a call that raises has changed nothing. Not thread-safe.
+    `ArgumentError`. A consumer that was not added, or has left, raises `UnknownConsumerError`. Every call lets time
+    act, so no timer and no sweeper is needed; a call that raises has changed nothing. Not thread-safe.
 
     The type of the items is a parameter, as with `KeySharedDispatcher`: a ``LeaseQueue[Order]`` leases orders.
 
@@ -212,8 +212,7 @@ class LeaseQueue(LeaseObligations[Item]):
             ArgumentError: ``producer`` is no pair of a text and an int, or ``not_before_ms`` no int.
         """
         now = self._ledger.checked_now(now_ms)
-        if not_before_ms is not None:
-            check_int("not_before_ms", not_before_ms, alternative=", or None")
+        check_not_before(not_before_ms)
         last = None if producer is None else self._producers.repeated(producer)
         is_new = self._ledger.is_new(offset)
         if is_new and producer is not None and last is not None:
