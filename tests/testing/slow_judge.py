@@ -352,6 +352,9 @@ class SlowJudge(SlowBooks):
             return
         if self.claims.cursor_keeps_up and self.cursor_lags():
             yield Promise.SAFE_CURSOR
+        for key, lane in self.lanes():  # what only this row makes sure of has been ready since now
+            if key is not None and self.readiness(key, lane) is None:
+                self.ready.pop(key, None)
         if any(self.could_go_out(key, lane) for key, lane in self.lanes()):
             yield Promise.PROGRESS
         if self.waits_too_full():
