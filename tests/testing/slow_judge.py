@@ -352,9 +352,7 @@ class SlowJudge(SlowBooks):
             return
         if self.claims.cursor_keeps_up and self.cursor_lags():
             yield Promise.SAFE_CURSOR
-        for key, lane in self.lanes():  # what only this row makes sure of has been ready since now
-            if key is not None and self.readiness(key, lane) is None:
-                self.ready.pop(key, None)
+        self.forget_what_was_unsure()
         if any(self.could_go_out(key, lane) for key, lane in self.lanes()):
             yield Promise.PROGRESS
         if self.waits_too_full():
@@ -364,6 +362,12 @@ class SlowJudge(SlowBooks):
                 yield Promise.NO_LOSS
             if any(self.is_stuck(key, lane) for key, lane in self.lanes()):
                 yield Promise.NO_LOSS
+
+    def forget_what_was_unsure(self) -> None:
+        """What only a moment of quiet makes sure of has been ready since that moment."""
+        for key, lane in self.lanes():
+            if key is not None and self.readiness(key, lane) is None:
+                self.ready.pop(key, None)
 
     def cursor_lags(self) -> bool:
         if any(DONE in each.can_be for each in self.outstanding.values()):

@@ -175,8 +175,7 @@ class Recorder:
     def _call(self, name: str, call: Callable[..., list[Effect]], *args: Any, **kwargs: Any) -> list[Effect]:  # noqa: ANN401  # as the dispatcher's; one step after the other
         effects = call(*args, **kwargs)
         now_ms = kwargs.pop("now_ms", None)
-        if now_ms is not None:
-            self._read_the_clock(now_ms)
+        self._read_the_clock(now_ms)
         self._answered.clear()
         self._retries.clear()
         self._recalled.clear()
@@ -203,7 +202,9 @@ class Recorder:
             self._tell(past.Quiet)  # otherwise the host has still to say that time has passed
         return effects
 
-    def _read_the_clock(self, now_ms: int) -> None:
+    def _read_the_clock(self, now_ms: int | None) -> None:
+        if now_ms is None:
+            return
         if self._clock_is_new:
             self._ahead = max(0, self._now + self._ahead - now_ms)
             self._clock_is_new = False
