@@ -13,6 +13,7 @@ from tests.properties.broken_admission import (
     SpillsAllTheSame,
     WaitsBeyondTheKeyLimit,
 )
+from tests.properties.broken_batches import BROKEN_BATCHES
 from tests.properties.broken_later import (
     FirstDeliveryIsEarly,
     LoadedForgetsItsTime,
@@ -502,6 +503,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         DeadLetterLetsNewerOnesPass,
         NewerPassesThePostponed,
     ),
+    Promise.WHOLE_BATCH: BROKEN_BATCHES,
     Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked, SkipsWhatOthersAccept),
     Promise.SETTLED_ONCE: (AckNotTold, SkipNotTold, ForgetsHowItEnded, ArchiveToldTwice, MarkStandsStill),
