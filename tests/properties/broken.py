@@ -468,11 +468,12 @@ class SnapshotForgetsFailures(KeySharedDispatcher[object]):
 
 
 class SnapshotForgetsEndedDeliveries(KeySharedDispatcher[object]):
-    """After a crash no late ack counts any more."""
+    """After a crash a late ack counts of the last delivery that has ended, and of no earlier one."""
 
     def snapshot(self) -> dict[str, Any]:
         state: dict[str, Any] = super().snapshot()
-        return {**state, "messages": [_without(row, "ended", []) for row in state["messages"]]}
+        rows = [_MessageRow(*row) for row in state["messages"]]
+        return {**state, "messages": [_without(row, "ended", row.ended[-1:]) for row in rows]}
 
 
 def _without(row: list[object], field: str, forgotten: object) -> list[object]:
