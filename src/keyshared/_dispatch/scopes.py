@@ -126,6 +126,16 @@ class ScopedWindow(InFlightWindow):
             self._spill_if_crowded(lane, entry, granted)
         return granted
 
+    def offer_later(self, offset: int, key: bytes | None, item: object, deadline: int) -> Entry:
+        """As `InFlightWindow.offer_later`."""
+        self.check_offer(offset)
+        self.check_key(key)
+        entry = super().offer_later(offset, key, item, deadline)
+        lane = entry.lane
+        if lane.head is entry and lane.key is not None:
+            self._join(lane, self.book.of(lane.key))
+        return entry
+
     def _forget(self, lane: Lane) -> None:
         super()._forget(lane)
         if lane.key is not None:
