@@ -65,6 +65,7 @@ class Message:
             HoldReason.POSTPONED,
             HoldReason.SPILLED,
             HoldReason.LOADING,
+            HoldReason.LIMITED,
         }
         return self.held is not None and self.held.reason not in own_way
 

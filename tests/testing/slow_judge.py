@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from tests.testing.slow_books import DONE, EXPIRED, OPEN, WAITS, Consumer, Message, SlowBooks
+from tests.testing.slow_groups import SlowGroups
 from tests.testing.slow_turns import SlowTurns
 
 from keyshared.testing.guarantees import Guarantees, Promise
@@ -67,6 +68,7 @@ class SlowJudge(SlowBooks):
         self.ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
         self.looked_ms: int | None = None
         self.turns = SlowTurns(self)
+        self.groups = SlowGroups(self)
 
     # --- one row ------------------------------------------------------------------------------------------------
 
@@ -84,10 +86,13 @@ class SlowJudge(SlowBooks):
         broken = set(self.judged(happening))
         if isinstance(happening, Delivered) and self.turns.pass_over(happening):
             broken.add(Promise.FAIRNESS)
+        if isinstance(happening, Delivered) and self.groups.pass_over(happening):
+            broken.add(Promise.GROUP_FAIRNESS)
         open_before = self.turns.surely_open()
         self.apply(happening)
         self.turns.note_ends(open_before)
         self.turns.look(happening)
+        self.groups.look(happening)
         self.history.append(happening)
         broken |= set(self.overdue())
         return broken
@@ -153,6 +158,9 @@ class SlowJudge(SlowBooks):
             if each is not message and each.is_surely(OPEN) and each.consumer == consumer
         ]
         if limit is not None and len(at_consumer) >= limit:
+            yield Promise.BOUNDS
+        all_open = [each for each in self.outstanding.values() if each is not message and each.is_surely(OPEN)]
+        if self.claims.open_at_once is not None and len(all_open) >= self.claims.open_at_once:
             yield Promise.BOUNDS
         if message is not None and message.is_spilled and self.window_is_full():
             yield Promise.BOUNDS

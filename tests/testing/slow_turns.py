@@ -63,7 +63,10 @@ class SlowTurns:
         broken = False
         for key, waiting in self.waiting.items():
             waits_longer = waiting.quiet is not None and waiting.quiet < began
-            if waits_longer and waiting.owner == happening.consumer and self.name(message) != ("key", key):
+            group_of = judge.claims.group_of
+            is_beside = group_of is not None and (message.key is None or group_of(key) != group_of(message.key))
+            of_owner = waiting.owner == happening.consumer and self.name(message) != ("key", key)
+            if waits_longer and of_owner and not is_beside:
                 waiting.passed.append(self.row)
                 broken |= len(waiting.passed) == judge.claims.fairness + 1
         return broken

@@ -48,6 +48,10 @@ def first_byte(key: bytes) -> bytes:
     return key[:1]
 
 
+def weight_of(group: object) -> int:
+    return 2 if group == b"l" else 1
+
+
 class TinyWorld:
     """Draws happenings that have to do with each other: of few messages, keys and consumers, often of those at work."""
 
@@ -82,11 +86,12 @@ class TinyWorld:
                 self.queueing,
                 self.queueing,
                 self.wishing,
+                self.grouping,
             ]
         )
+        self.next_offset = 0
         for kind in often():
             self.weights[kinds.index(kind)] += random.choice([4, 8, 30])
-        self.next_offset = 0
 
     # --- what is told most of all: rare things need company -------------------------------------------------------
 
@@ -116,6 +121,15 @@ class TinyWorld:
         self.begins = [Owned(key=key, consumer="a") for key in self.keys]
         self.weights = [min(weight, 1) / 4 for weight in self.weights]
         return (self.published, self.published, self.delivered, self.quiet, self.quiet)
+
+    def grouping(self) -> Sequence[Callable[[], Happening]]:
+        # as above, and one group has more to do than the other
+        self.queueing()
+        self.key_of = dict(enumerate([KEYS[0], KEYS[1], self.random.choice(KEYS), self.random.choice(KEYS)]))
+        self.begins += [Published(offset=offset, key=key) for offset, key in self.key_of.items()]
+        self.begins += [Quiet()]
+        self.next_offset = 4
+        return (self.delivered, self.delivered, self.random.choice([self.acked, self.published]))
 
     def history(self, length: int) -> list[Happening]:
         return [*self.begins, *(self.random.choices(self.kinds, self.weights)[0]() for _ in range(length))]
@@ -256,6 +270,9 @@ def claimed(random: Random) -> Guarantees:
         waiting_per_consumer=random.choice([None, None, 1, 2]),
         unit_of=first_byte if not total_order and random.random() < 0.3 else None,
         total_order=total_order,
+        open_at_once=random.choice([None, None, 1, 2]),
+        group_of=first_byte if not total_order and random.random() < 0.6 else None,
+        weight_of=weight_of if random.random() < 0.3 else None,
         fairness=random.choice([None, 0, 0, 0, 1]),
         max_attempts=random.choice([None, 1, 1, 2]),
         nack_holds_key=random.random() < 0.7,

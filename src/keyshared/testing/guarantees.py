@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from keyshared.testing.errors import GuaranteesError
 from keyshared.testing.history import Happening
@@ -25,6 +25,7 @@ class Promise(StrEnum):
     MINIMAL_MOVE = "minimal-move"
     ISOLATION = "isolation"
     FAIRNESS = "fairness"
+    GROUP_FAIRNESS = "group-fairness"
     PROGRESS = "progress"
     FENCE = "fence"
     ATTEMPTS = "attempts"
@@ -58,6 +59,9 @@ class Guarantees:
             one-holder is judged for units, and progress where the history says `Quiet`. None: a key. It has to be the
             same for ever; runs of slots, which change with the placement, cannot be told.
         total_order: Whether the whole log is ordered as if it had one key, which is written ``b""`` in `Owned`.
+        open_at_once: How many deliveries may be open at once, of all consumers together; None: any number.
+        group_of: Which group a key is in, if groups of keys take turns; then fairness is judged within a group only.
+        weight_of: How many turns a group may have while another one waits; None: one.
         fairness: How many times a key that is ready may be passed over: its consumer is handed something else, whose
             turn began later. 0: keys are served in the order in which they became ready. None: any number.
         max_attempts: How many times a message may fail (be nacked, or expire) before it is not delivered again, but
@@ -95,6 +99,9 @@ class Guarantees:
     waiting_per_consumer: int | None = None
     unit_of: Callable[[bytes], Hashable] | None = None
     total_order: bool = False
+    open_at_once: int | None = None
+    group_of: Callable[[bytes], Hashable] | None = None
+    weight_of: Callable[[Any], int] | None = None
     fairness: int | None = None
     max_attempts: int | None = None
     nack_holds_key: bool = True
@@ -115,8 +122,12 @@ class Guarantees:
             value = getattr(self, each.name)
             if each.type is bool and type(value) is not bool:
                 raise GuaranteesError(each.name, value, "be a bool")
-        if self.unit_of is not None and not callable(self.unit_of):
-            raise GuaranteesError("unit_of", self.unit_of, "be a function of a key, or None")
+        for name in ("unit_of", "group_of", "weight_of"):
+            function, what = getattr(self, name), "group" if name == "weight_of" else "key"
+            if function is not None and not callable(function):
+                raise GuaranteesError(name, function, f"be a function of a {what}, or None")
+        if self.group_of is not None and self.total_order:
+            raise GuaranteesError("group_of", self.group_of, "be None with total_order, where everything is one key")
         if self.unit_of is not None and self.total_order:
             raise GuaranteesError("unit_of", self.unit_of, "be None with total_order, where everything is one unit")
         try:
@@ -132,6 +143,7 @@ _LEAST: Final = {
     "per_consumer": 0,
     "window": 1,
     "max_tracked": 1,
+    "open_at_once": 1,
     "waiting_per_key": 1,
     "waiting_per_consumer": 1,
     "fairness": 0,

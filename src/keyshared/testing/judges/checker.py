@@ -10,6 +10,7 @@ from keyshared.testing.judges.asked_promises import NotEarly, ReasonTravels
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import Affinity, Bounds, Fence, KeyOrder, MinimalMove, OneHolder
 from keyshared.testing.judges.fairness import Fairness
+from keyshared.testing.judges.group_fairness import GroupFairness
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
 from keyshared.testing.judges.settlement import SettledOnce
@@ -36,6 +37,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         Isolation,
         Attempts,
         Fairness,
+        GroupFairness,
     ),
     *(NotEarly, ReasonTravels, Progress),
 )

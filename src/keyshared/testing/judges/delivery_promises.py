@@ -117,7 +117,7 @@ class Bounds(Judge):
 
     def missing(self) -> str | None:
         numbers = self.guarantees
-        general = (numbers.per_key, numbers.per_consumer, numbers.window, numbers.max_tracked)
+        general = (numbers.per_key, numbers.per_consumer, numbers.open_at_once, numbers.window, numbers.max_tracked)
         waiting = (numbers.waiting_per_key, numbers.waiting_per_consumer)
         if (
             all(number is None for number in (*general, *waiting))
@@ -142,8 +142,18 @@ class Bounds(Judge):
             text = f"offset {happening.offset} is open delivery {already + 1} of {name!r}, which may have {limit}"
             others = [other for other in at_consumer.values() if other is not message]
             yield self.blame(text, None if member is None else member.limited, *sinces(others), seen)
+        yield from self._of_all(message, seen)
         if message is not None and message.is_spilled:
             yield from self._window(seen)
+
+    def _of_all(self, message: Message | None, seen: Seen) -> Iterator[Violation]:
+        limit = self.guarantees.open_at_once
+        already = self.books.open - (message is not None and message.is_open)
+        if limit is not None and already >= limit:
+            held = [each for at_one in self.books.open_at.values() for each in at_one.values() if each is not message]
+            offset = getattr(seen.happening, "offset", None)
+            text = f"offset {offset} is open delivery {already + 1} of all, of which {limit} may be open"
+            yield self.blame(text, *sinces(held), seen)
 
     def _of_key(self, lane: Lane, message: Message | None, seen: Seen) -> Iterator[Violation]:
         limit = self.guarantees.per_key

@@ -9,10 +9,10 @@ from keyshared.testing.judges.delivery_promises import NO_DELIVERY, NO_PUBLISHED
 from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen, turn_limit
 from keyshared.testing.judges.judge import Judge, Judgement
 
-__all__ = ["Fairness"]
+__all__ = ["Fairness", "Turn"]
 
 
-class _Turn:
+class Turn:
     """A key that only room at its owner keeps from going on."""
 
     __slots__ = ("message", "owned", "owner", "passed", "quiet", "since")
@@ -33,9 +33,9 @@ class Fairness(Judge):
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
-        self.known: dict[LaneId, _Turn] = {}
-        self.fresh: dict[LaneId, _Turn] = {}  # of these: what was not seen in a moment of quiet yet
-        self.ready: dict[str, dict[LaneId, _Turn]] = {}  # of the others, by owner: oldest first, without the blamed
+        self.known: dict[LaneId, Turn] = {}
+        self.fresh: dict[LaneId, Turn] = {}  # of these: what was not seen in a moment of quiet yet
+        self.ready: dict[str, dict[LaneId, Turn]] = {}  # of the others, by owner: oldest first, without the blamed
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
         return {} if self.guarantees.fairness is None else {Delivered: self._delivered}
@@ -45,9 +45,11 @@ class Fairness(Judge):
         return self.guarantees.fairness is not None
 
     def missing(self) -> str | None:
+        return "the guarantees claim no fairness" if self.guarantees.fairness is None else self.missing_of_turns()
+
+    def missing_of_turns(self) -> str | None:
+        """What the history would have to tell so that turns could be judged; None: nothing."""
         kinds = self.books.kinds
-        if self.guarantees.fairness is None:
-            return "the guarantees claim no fairness"
         if Published not in kinds:
             return NO_PUBLISHED
         if Delivered not in kinds:
@@ -75,7 +77,8 @@ class Fairness(Judge):
 
     def _begin_anew(self, consumer: str) -> None:
         """Who comes back under its old name is another session: nothing has waited for it yet."""
-        for lane_id, turn in self.ready.pop(consumer, {}).items():
+        for lane_id, turn in list(self.ready.get(consumer, {}).items()):
+            self._leave(lane_id, turn)
             turn.quiet, turn.passed = None, []
             self.fresh[lane_id] = turn
 
@@ -86,7 +89,7 @@ class Fairness(Judge):
             if books.units_are_free(lane_id, turn.owner):  # else it drains with its unit
                 del self.fresh[lane_id]
                 turn.quiet, turn.since = seen, books.position
-                self.ready.setdefault(turn.owner, {})[lane_id] = turn
+                self._join(lane_id, turn)
 
     def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
         waiting = self.ready.get(happening.consumer)
@@ -100,14 +103,14 @@ class Fairness(Judge):
         for lane_id, turn in list(waiting.items()):
             if turn.since >= began:
                 break  # the later ones began to wait even later
-            if turn.message.lane is message.lane:
+            if turn.message.lane is message.lane or not self._share_turns(lane_id, message.lane.id):
                 continue
             turn.passed.append(seen)
             if len(turn.passed) > most:
                 self._leave(lane_id, turn)  # once, until something changes
                 yield self._blame(turn)
 
-    def _blame(self, turn: _Turn) -> Violation:
+    def _blame(self, turn: Turn) -> Violation:
         times = "once" if len(turn.passed) == 1 else f"{len(turn.passed)} times"
         text = (
             f"offset {turn.message.offset} waits for room at {turn.owner!r} only, and was passed over {times} "
@@ -129,9 +132,19 @@ class Fairness(Judge):
             self.fresh.pop(lane.id, None)
             self._leave(lane.id, known)
         if message is not None and owner is not None and owned is not None:
-            self.known[lane.id] = self.fresh[lane.id] = _Turn(message, owner, owned)
+            self.known[lane.id] = self.fresh[lane.id] = Turn(message, owner, owned)
 
-    def _leave(self, lane_id: LaneId, turn: _Turn) -> None:
+    def _share_turns(self, lane_id: LaneId, other: LaneId) -> bool:
+        """Whether two lanes are served in one order: groups have one each, and so has what has no key."""
+        group_of = self.guarantees.group_of
+        if group_of is None or not isinstance(lane_id, bytes):
+            return True
+        return isinstance(other, bytes) and group_of(lane_id) == group_of(other)
+
+    def _join(self, lane_id: LaneId, turn: Turn) -> None:
+        self.ready.setdefault(turn.owner, {})[lane_id] = turn
+
+    def _leave(self, lane_id: LaneId, turn: Turn) -> None:
         turns = self.ready.get(turn.owner)
         if turns is not None and turns.pop(lane_id, None) is not None and not turns:
             del self.ready[turn.owner]
