@@ -1602,10 +1602,9 @@ class ModelDispatcher:
         return self._reason_of_room(lane, any(self._has_room(consumer.name) for consumer in eligible))
 
     def _reason_of_group(self, lane: Lane) -> BlockReason:
-        name = self._group(lane)
-        if name is None or self.scopes.is_open(name, self._open_groups()):
-            return BlockReason.SUBSCRIPTION_FULL
-        group = self.scopes.group(name)
+        group = self.scopes.group(self._group(lane) or "")
+        if group.paused:
+            return BlockReason.GROUP_PAUSED
         if group.limits.per_second and not group.told:
             return BlockReason.GROUP_RATE
         return BlockReason.GROUP_FULL
@@ -1620,8 +1619,8 @@ class ModelDispatcher:
             return BlockReason.DRAINING
         if len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
             return BlockReason.KEY_IN_FLIGHT
-        if self.has_scopes and self.scopes.group(self._group(lane) or "").paused:
-            return BlockReason.GROUP_PAUSED
+        if self.has_scopes and not self.scopes.is_open(self._group(lane), self._open_groups()):
+            return self._reason_of_group(lane)
         if self._connected(owner).status != Status.ACTIVE:
             return BlockReason.CONSUMER_INACTIVE
         return self._reason_of_room(lane, self._has_room(owner))
@@ -1630,9 +1629,7 @@ class ModelDispatcher:
         waits_for_slot = somebody_has_room and self._is_listed(lane, Queue.LOAD)
         if waits_for_slot:
             return BlockReason.WINDOW_FULL
-        if somebody_has_room and not self._is_open(lane):
-            return self._reason_of_group(lane)
-        return BlockReason.CONSUMER_FULL
+        return BlockReason.SUBSCRIPTION_FULL if somebody_has_room else BlockReason.CONSUMER_FULL
 
     # --- lists of lanes ---------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from tests.properties.broken_admission import (
     WaitsBeyondTheKeyLimit,
 )
 from tests.properties.broken_batches import BROKEN_BATCHES
+from tests.properties.broken_groups import BROKEN_GROUPS, SubscriptionLimitOffByOne
 from tests.properties.broken_later import (
     FirstDeliveryIsEarly,
     LoadedForgetsItsTime,
@@ -511,6 +512,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.BOUNDS: (
         LimitForgottenOnRetry,
         KeyLimitOffByOne,
+        SubscriptionLimitOffByOne,
         WindowForgottenOnLoad,
         SpillsAllTheSame,
         WaitsBeyondTheKeyLimit,
@@ -520,6 +522,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed, FilterOfBefore),
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
     Promise.ISOLATION: (HotKeyFillsTheWindow,),
+    Promise.GROUP_FAIRNESS: BROKEN_GROUPS,
     Promise.FAIRNESS: (SameKeyTwiceInARow, NewestKeyFirst),
     Promise.ATTEMPTS: (NeverGivesUp,),
     Promise.PROGRESS: (

@@ -8,7 +8,6 @@ from tests.properties.calls import Call, Step
 from tests.properties.schedules import World, observe, random_world
 from tests.properties.watch import Watch
 
-from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Effect, Resumed
 from keyshared.errors import KeySharedError
@@ -22,12 +21,13 @@ INPUTS = frozenset(
         *("dead_lettered", "loaded", "park", "unblock", "unblock_offset", "gone", "truncate"),
         *("add_consumer", "remove_consumer", "set_inactive", "set_active", "set_limit", "pull"),
         *("set_filters", "set_weight", "set_placement", "handle_timeout"),
+        *("pause_group", "resume_group", "set_group"),
     }
 )
 """What changes a dispatcher; everything else that can be called is a query."""
 
 Fast: Any = KeySharedDispatcher  # its placement here is one by shape, not by type
-Factory: TypeAlias = Callable[[RankedPlacement, DispatcherConfig], Any]
+Factory: TypeAlias = Callable[..., Any]  # of a placement and a configuration, perhaps rules
 
 
 def outcome(dispatcher: object, call: Call) -> list[Effect] | type[KeySharedError]:
@@ -65,8 +65,8 @@ def run_schedule(
     factory: Factory, seed: int, length: int, start: Callable[[], RankedPlacement] = RankedPlacement
 ) -> tuple[list[Step], list[Violation]]:
     """Make random calls until the first broken promise; the history and what its last step breaks."""
-    world = random_world(seed)
-    watch = Watch(factory(start(), world.config), world.config)
+    world = random_world(seed, with_groups=True)
+    watch = Watch(factory(start(), world.config, **world.settings), world.config)
     history: list[Step] = []
     for _ in range(length):
         step = drive(watch.recorder, world, world.next_call())

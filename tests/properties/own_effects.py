@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.properties.calls import Step
+from tests.properties.own_groups import OwnGroups
 from tests.properties.own_owners import OwnOwners
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
@@ -42,8 +43,9 @@ REMEMBERED_DELIVERIES = 8
 class OwnEffects:
     """Follows one dispatcher, from call to call."""
 
-    def __init__(self, config: DispatcherConfig) -> None:
+    def __init__(self, config: DispatcherConfig, rules: Any = None) -> None:
         self.config = config
+        self.groups = OwnGroups(config.group, rules)
         self.owners = OwnOwners(config)
         self.keys: dict[int, bytes | None] = {}
         self.gone: set[int] = set()
@@ -75,6 +77,7 @@ class OwnEffects:
                 *self._room_for_keys(step, dispatcher),
                 *self._drains(step, dispatcher, open_now),
                 *self._units(step, dispatcher, open_now),
+                *self.groups.see(step, open_now),
                 *self.owners.see(step, dispatcher, self.before),
             )
         ]

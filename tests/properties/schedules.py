@@ -4,14 +4,16 @@ Whoever drives it brings `choose`, so Hypothesis draws and shrinks the very sche
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tests.placements import RankedPlacement
 from tests.properties.calls import Call, Queries, Step
 
-from keyshared.config import Backoff, DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy, Unmatched
+from keyshared.config import Backoff, DispatcherConfig, DrainUnit, GroupLimits, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, Load
+from keyshared.rules import Rules
 from keyshared.testing import Guarantees, Promise
 from keyshared.testing.guarantees import JUDGED
 
@@ -56,6 +58,17 @@ NAMES = ("x", "y", "z", "w", "v", "u", "t")
 FILTERS: tuple[tuple[str, ...], ...] = ((), (), ("a",), ("b", "c*"), ("*",), ("?",))
 
 
+GROUPS = {b"a": "A", b"b": "A", b"c": "B", b"h": None, b"j": "B", b"d": "C"}
+WEIGHTS = {"A": 2, "B": 1, "": 1, "C": 3, "other": 1}
+
+
+def named_group(key: bytes) -> str | None:
+    return GROUPS.get(key, "other")
+
+
+RULES = Rules(mark="groups of the tests", group_of=named_group)
+
+
 class Why(Protocol):
     """The answer to why a message is not at a consumer."""
 
@@ -96,6 +109,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
         max_tracked=window + choose([0, 2, 6]),
         max_in_flight_per_consumer=choose([1, 2, 3, 8]),
         max_in_flight_per_key=per_key,
+        max_in_flight=choose([None, None, None, None, 1, 2, 4]),
         batch_per_key=batch,
         max_loaded_per_key=max(per_key, batch) + choose([0, 1, 3, 20]),
         ack_timeout_ms=choose([10, 30, None, None]),
@@ -120,7 +134,14 @@ def any_config(choose: Choose) -> DispatcherConfig:
     )
 
 
-def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF) -> Guarantees:
+def group_of(key: bytes) -> str:
+    """The group of a key, None among them."""
+    return GROUPS.get(key, "other") or ""
+
+
+def guarantees_of(
+    config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF, rules: Rules | None = None
+) -> Guarantees:
     """What a dispatcher with this configuration claims, over a placement with these slots."""
     redeliveries = config.retry.max_redeliveries
     batches = config.batch_per_key > 1
@@ -136,6 +157,9 @@ def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RA
         waiting_per_key=config.max_waiting_per_key,
         waiting_per_consumer=config.max_waiting_per_consumer,
         total_order=config.ordering_required,
+        open_at_once=config.max_in_flight,
+        group_of=None if rules is None else group_of,
+        weight_of=WEIGHTS.__getitem__,
         fairness=0,
         max_attempts=None if redeliveries is None else redeliveries + 1,
         cursor_keeps_up=True,
@@ -174,6 +198,7 @@ class World:
         self.joining = choose([0, 2, 3])  # how many consumers join before anything else happens
         self.calls = any_mix(choose)
         self.keys = tuple(choose(KEYS) for _ in range(choose([1, 2, 3, 12])))
+        self.rules: Rules | None = None
         self.restarts = choose([0, 0, 1, 8])  # how many of a hundred calls are followed by a crash and a restore
         self.now = 0
         self.offered: list[int] = []
@@ -184,6 +209,23 @@ class World:
         self.free_slots = config.window
         self.next_deadline: int | None = None
         self.connected: dict[str, None] = {}
+
+    def take_groups(self) -> None:
+        """Let keys be in groups in some schedules: many keys, few slots, and limits that change."""
+        choose = self.choose
+        if self.config.ordering_required or choose([False, True]):
+            return
+        self.rules = RULES
+        limits: Mapping[str, int] = choose([{}, {}, {}, {"max_in_flight": 1}, {"per_second": 100, "burst": 2}])
+        self.config = replace(self.config, group=GroupLimits(**limits))
+        if choose([True, True, False]):
+            self.keys = tuple(GROUPS)
+            self.calls = mixed(_GROUPS, choose)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a dispatcher of this world is made with, besides its placement and configuration."""
+        return {} if self.rules is None else {"rules": self.rules}
 
     def learn(self, step: Step) -> None:
         """Take in what a call has done."""
@@ -326,6 +368,17 @@ class World:
     def set_weight(self) -> Call:
         return self._timed("set_weight", self._name(), self.choose([1, 2, 3]))
 
+    def change_group(self) -> Call:
+        if self.rules is None:
+            return self.ack()
+        group = self.choose(list(WEIGHTS)[:4])
+        name = self.choose(["set_group", "set_group", "pause_group", "resume_group", "resume_group"])
+        if name != "set_group":
+            return self._timed(name, group)
+        most, rate, burst = self.choose([None, 1, 2]), self.choose([None, None, 100, 300]), self.choose([1, 3])
+        limits = {"weight": WEIGHTS[group], "max_in_flight": most, "per_second": rate, "burst": burst}
+        return self._timed(name, group, **limits)
+
     def set_placement(self) -> Call:
         names = self.choose([(), (), (), (), ("z", "y"), ("stranger", "x")])
         return self._timed("set_placement", self.make_placement(names))
@@ -445,7 +498,14 @@ CALLS: tuple[Kind, ...] = (
     *(World.reject, World.release, World.extend, World.oblige, World.oblige, World.confirm_anything, World.truncate),
     *(World.gone, World.unblock, World.add_consumer, World.add_consumer, World.remove_consumer, World.set_inactive),
     *(World.set_active, World.set_limit, World.pull, World.pull, World.set_filters, World.set_weight),
-    *(World.set_placement, World.handle_timeout, World.handle_timeout, World.misuse, World.offer_again),
+    *(
+        World.set_placement,
+        World.change_group,
+        World.handle_timeout,
+        World.handle_timeout,
+        World.misuse,
+        World.offer_again,
+    ),
 )
 """A little of everything, in the same proportions always."""
 
@@ -523,6 +583,20 @@ _FAILURES: Mapping[Kind, int] = {
     World.set_placement: 1,
     World.handle_timeout: 4,
 }
+_GROUPS: Mapping[Kind, int] = {
+    World.offer: 10,
+    World.offer_many: 2,
+    World.ack: 8,
+    World.add_consumer: 1,
+    World.nack: 2,
+    World.release: 1,
+    World.handle_timeout: 3,
+    World.change_group: 3,
+    World.oblige: 3,
+    World.pull: 1,
+    World.set_limit: 1,
+    World.leave: 1,
+}
 _EVERYTHING: Mapping[Kind, int] = {kind: CALLS.count(kind) for kind in CALLS}
 _NEVER_LEFT_OUT = (World.offer, World.add_consumer, World.ack)
 
@@ -543,10 +617,13 @@ def mixed(theme: Mapping[Kind, int], choose: Choose) -> tuple[Kind, ...]:
     return tuple(mix)
 
 
-def random_world(seed: int, make_placement: MakePlacement = RankedPlacement) -> World:
-    """A world whose choices follow from a number."""
+def random_world(seed: int, make_placement: MakePlacement = RankedPlacement, *, with_groups: bool = False) -> World:
+    """A world whose choices follow from a number; only whoever takes its `settings` may have groups."""
     choose: Choose = Random(seed).choice  # reproducible, not secret
-    return World(any_config(choose), choose, make_placement)
+    world = World(any_config(choose), choose, make_placement)
+    if with_groups:
+        world.take_groups()
+    return world
 
 
 def _item(offset: int) -> str:

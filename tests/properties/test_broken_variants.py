@@ -22,9 +22,10 @@ JUDGED = [(promise, broken) for promise, variants in BROKEN.items() for broken i
 
 def interrupted(history: Sequence[Step], factory: Any, seed: int) -> list[Violation]:
     """Run a recorded history again with a crash after every call: the effects must stay the same."""
-    config = random_world(seed).config
+    world = random_world(seed, with_groups=True)
+    config = world.config
     offered: set[int] = set()
-    dispatcher = factory(RankedPlacement(), config)
+    dispatcher = factory(RankedPlacement(), config, **world.settings)
     for number, step in enumerate(history):
         effects = outcome(dispatcher, step.call)
         if effects != list(step.effects):
@@ -34,13 +35,15 @@ def interrupted(history: Sequence[Step], factory: Any, seed: int) -> list[Violat
         state = json.loads(json.dumps(dispatcher.snapshot()))
         offered.update(offered_by(step.call))
         items = {offset: f"item {offset}" for offset in offered}
-        dispatcher = factory.restore(state, dispatcher.placement, config, now_ms=step.now, items=items)
+        again = dispatcher.placement
+        dispatcher = factory.restore(state, again, config, now_ms=step.now, items=items, **world.settings)
     return []
 
 
 def repeated(history: Sequence[Step], factory: Factory, seed: int) -> list[Violation]:
     """Run a recorded history again: the effects must be the same."""
-    dispatcher = factory(RankedPlacement(), random_world(seed).config)
+    world = random_world(seed, with_groups=True)
+    dispatcher = factory(RankedPlacement(), world.config, **world.settings)
     for number, step in enumerate(history):
         effects = outcome(dispatcher, step.call)
         if effects != list(step.effects):

@@ -53,14 +53,15 @@ def answers(dispatcher: Any, offered: Sequence[int]) -> tuple[object, ...]:  # m
         seen.free_slots,
         seen.next_deadline,
     )
-    return (*queries, seen.reasons, seen.obligations, seen.owners)
+    return (*queries, seen.reasons, seen.obligations, seen.owners, [tuple(group) for group in dispatcher.groups()])
 
 
 def restored(dispatcher: Any, placement: Placement, world: World, epoch: int) -> Any:  # as above
     """What a host has after a crash: the snapshot as JSON text, the config, and the items it can read again."""
     state: Mapping[str, Any] = json.loads(json.dumps(dispatcher.snapshot()))
     items = {offset: f"item {offset}" for offset in world.offered}
-    return type(dispatcher).restore(state, placement, world.config, now_ms=world.now, epoch=epoch, items=items)
+    settings = {"epoch": epoch, "items": items, **world.settings}
+    return type(dispatcher).restore(state, placement, world.config, now_ms=world.now, **settings)
 
 
 def refusal(dispatcher: Any, call: Call) -> int | None:  # as above
@@ -74,13 +75,14 @@ class Court:
     """Drives the dispatchers with every call; after each one compares them, and has the kit judge what happened."""
 
     def __init__(self, choose: Choose, factory: Any = Fast) -> None:
-        config = any_config(choose)
-        self.world = World(config, choose)
+        self.world = World(any_config(choose), choose)
+        self.world.take_groups()
+        config, settings = self.world.config, self.world.settings
         self.placement = RankedPlacement()
         self.factory = factory
-        self.model = ModelDispatcher(self.placement, config)
-        self.real: Any = factory(self.placement, config)
-        self.silent: Any = factory(self.placement, config)
+        self.model = ModelDispatcher(self.placement, config, **settings)
+        self.real: Any = factory(self.placement, config, **settings)
+        self.silent: Any = factory(self.placement, config, **settings)
         self.watch = Watch(self.real, config)
         self.compare()
 
@@ -132,11 +134,11 @@ class Court:
 
     def begin(self, position: Position, text: str | None) -> None:
         """Begin a new life of all of them; whoever was connected has to connect again."""
-        config = self.world.config
+        config, settings = self.world.config, self.world.settings
         self.placement = RankedPlacement()
-        self.model = ModelDispatcher(self.placement, config, resume_from=position)
-        self.real = self.factory(self.placement, config, resume_from=text)
-        self.silent = self.factory(self.placement, config, resume_from=text)
+        self.model = ModelDispatcher(self.placement, config, resume_from=position, **settings)
+        self.real = self.factory(self.placement, config, resume_from=text, **settings)
+        self.silent = self.factory(self.placement, config, resume_from=text, **settings)
         self.watch = Watch(self.real, config)
         self.world.begin_again(position.resume)
         self.compare()
@@ -156,6 +158,8 @@ class Court:
             why = self.model.why_blocked(offset)
             if why is not None and why.reason is BlockReason.DRAINING:
                 assert why.holder == self.real.why_blocked(offset).consumer
+            if why is not None:
+                assert why.group == self.real.why_blocked(offset).group
         for effect in [*self.world.delivered[-5:], *self.model.outstanding_effects()]:
             if isinstance(effect, Deliver | DeadLetter | Load):
                 assert self.model.is_current(effect) == self.real.is_current(effect), effect

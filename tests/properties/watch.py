@@ -25,9 +25,10 @@ class Watch:
     def __init__(self, dispatcher: Any, config: DispatcherConfig) -> None:
         self.dispatcher = dispatcher
         self.recorder: Any = Recorder(dispatcher)
-        self.claims = guarantees_of(config, dispatcher.placement.ranges.slot_of)
+        rules = getattr(dispatcher, "rules", None)
+        self.claims = guarantees_of(config, dispatcher.placement.ranges.slot_of, rules)
         self.checker = Checker(self.claims)
-        self.own = OwnEffects(config)
+        self.own = OwnEffects(config, rules)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Watch":
         """An independent copy, also of the dispatcher. A recorder has any attribute, so it cannot be asked how."""
@@ -51,3 +52,4 @@ class Watch:
         """Go on with what was restored from a snapshot."""
         self.dispatcher = dispatcher
         self.recorder.restarted(dispatcher)
+        self.own.groups.begin_anew()

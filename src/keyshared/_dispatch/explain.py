@@ -8,6 +8,7 @@ from keyshared._dispatch.endings import Ended, Endings
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.membership import Membership
 from keyshared._window.lanes import Consumer, Entry, State
+from keyshared._window.served import Scope
 from keyshared.effects import BlockReason
 from keyshared.window import InFlightWindow
 
@@ -135,18 +136,22 @@ def _why_keyless(window: InFlightWindow, entry: Entry) -> Blocking:
 
 
 def _why_not_now(window: InFlightWindow, entry: Entry, owner: Consumer) -> Blocking:
-    scope = window.closed_scope(entry.lane)
-    if scope is not None and scope.paused:
-        return Blocking(BlockReason.GROUP_PAUSED, group=scope.name)
+    group = window.closed_group(entry.lane)
+    if group is not None:
+        return Blocking(_why_closed(group), group=group.name)
     if _is_inactive(owner):
         return Blocking(BlockReason.CONSUMER_INACTIVE, owner.name)
     if owner.free > 0 and entry.lane.listed is window.starved:
         return Blocking(BlockReason.WINDOW_FULL)
-    if owner.free <= 0 or scope is None:
-        return Blocking(BlockReason.CONSUMER_FULL, owner.name)
-    if scope is not entry.lane.group:
+    if owner.free > 0:
         return Blocking(BlockReason.SUBSCRIPTION_FULL)
-    return Blocking(BlockReason.GROUP_RATE if scope.tokens == 0 else BlockReason.GROUP_FULL, group=scope.name)
+    return Blocking(BlockReason.CONSUMER_FULL, owner.name)
+
+
+def _why_closed(group: Scope) -> BlockReason:
+    if group.paused:
+        return BlockReason.GROUP_PAUSED
+    return BlockReason.GROUP_RATE if group.tokens == 0 else BlockReason.GROUP_FULL
 
 
 def _is_inactive(consumer: Consumer) -> bool:

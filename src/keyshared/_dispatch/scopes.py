@@ -71,10 +71,9 @@ class ScopedWindow(InFlightWindow):
         if lane_key is not None and lane_key not in self.lanes:
             self.book.check(lane_key)
 
-    def closed_scope(self, lane: Lane) -> Scope | None:
-        """The scope that keeps a lane from going out, or None."""
-        scopes = [self.everything] if lane.key is None else [lane.group, self.everything]
-        return next((scope for scope in scopes if not scope.is_open), None)
+    def closed_group(self, lane: Lane) -> Scope | None:
+        """The group of a lane that has a key, if that is closed."""
+        return None if lane.group.is_open else lane.group
 
     def served(self, consumer: Consumer) -> ServedLanes:
         """Return the ready list of a consumer."""

@@ -294,8 +294,8 @@ class WindowBooks:
         owner: Consumer = self.owner_of(lane)  # type: ignore[assignment]  # what drains has one, else it is ownerless
         return self._gate.open_besides(lane, owner)
 
-    def closed_scope(self, lane: Lane) -> Scope | None:  # noqa: ARG002  # where there are scopes, it counts
-        """The scope that keeps a lane from going out, or None: there are none."""
+    def closed_group(self, lane: Lane) -> Scope | None:  # noqa: ARG002  # where there are groups, it counts
+        """The group of a lane that has a key, if that is closed; None: there are none."""
         return None
 
     def waiting_lanes(self) -> list[Lane]:

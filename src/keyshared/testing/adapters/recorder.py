@@ -43,6 +43,7 @@ INPUTS: Final = frozenset(
         *("ack", "ack_many", "ack_through", "nack", "reject", "release", "extend", "handle_timeout", "park", "pull"),
         *("add_consumer", "remove_consumer", "set_active", "set_inactive"),
         *("set_filters", "set_limit", "set_placement", "set_weight"),
+        *("pause_group", "resume_group", "set_group"),
     }
 )
 """The calls of a dispatcher that are written down."""
@@ -55,9 +56,13 @@ _HOLDS: Final[Mapping[str, HoldReason]] = {
     BlockReason.BLOCKED: HoldReason.BLOCKED,
     BlockReason.LOADING: HoldReason.LOADING,
     BlockReason.QUARANTINED: HoldReason.OTHER,
+    BlockReason.GROUP_FULL: HoldReason.LIMITED,
+    BlockReason.GROUP_PAUSED: HoldReason.LIMITED,
+    BlockReason.GROUP_RATE: HoldReason.LIMITED,
+    BlockReason.SUBSCRIPTION_FULL: HoldReason.LIMITED,
 }
 _TIMED: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED, HoldReason.RETRY})
-_ELSEWHERE: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.OTHER})
+_ELSEWHERE: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.LIMITED, HoldReason.OTHER})
 _GIVEN_BACK: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
 _BY_HAND: Final = frozenset({"set_filters", "set_placement", "set_weight"})
 _WHOLE_LOG: Final = b""
