@@ -612,6 +612,12 @@ class ModelDispatcher:
             self._end_what_is_due()
             evicted = self._end_consumers_that_are_due()
             self._wake(moved=evicted)
+            self.scopes.account(self.now)
+            while any(deadline <= self.now for deadline in self.scopes.deadlines()):
+                self.paused = self.paused or self.free_slots == 0  # as after a call of its own
+                self.scopes.fill_due(self.now)
+                self._wake()
+                self.scopes.account(self.now)
 
         return self._call(now_ms, handle_timeout)
 
@@ -976,7 +982,8 @@ class ModelDispatcher:
             return
         if message.deadline is not None:
             message.state = State.DELAYED
-        self._examine_fully(lane)
+        else:
+            self._examine_fully(lane)
         others_waiting = self._loaded_count() - 1 - len(self._all(State.IN_FLIGHT))
         waits = message.state in {State.QUEUED, State.DELAYED}
         if self.config.spill and waits and 2 * others_waiting >= self.config.window:

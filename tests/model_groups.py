@@ -118,14 +118,19 @@ class ModelScopes:
 
     def pass_time(self, now: int, busy: Sequence[str | None]) -> None:
         """Hand out tokens, and forget groups that have no message and that nobody would miss."""
+        self.fill_due(now)
         for name, group in list(self.groups.items()):
+            is_full = not group.limits.per_second or group.when(1000 * group.limits.burst) <= now
+            if name not in busy and not group.is_set and not group.paused and is_full:
+                del self.groups[name]
+
+    def fill_due(self, now: int) -> None:
+        """Hand tokens to the groups that wait for one, if time has brought some."""
+        for name, group in self.groups.items():
             is_due = self.remembered.get(name) and not group.told and group.when(1000) <= now
             if group.limits.per_second and is_due:
                 group.pass_time(now)
                 group.told = group.thousandths // 1000
-            is_full = not group.limits.per_second or group.when(1000 * group.limits.burst) <= now
-            if name not in busy and not group.is_set and not group.paused and is_full:
-                del self.groups[name]
 
     def account(self, now: int) -> None:
         """Take what this call has used out of the buckets."""

@@ -856,12 +856,13 @@ class KeySharedDispatcher(Generic[Item]):
             O(log n) for each deadline that is due; never a scan.
         """
         now = self._now = checked_now(now_ms, self._now)
-        notices: list[Effect] = []
-        if self._groups is not None:
-            self._groups.forget_idle(now)
-        for duty, timed in due_order(self._timers.pop_due(now), self._duties):
-            duty.act(timed, notices, now)
-        return self._outbox.wake(notices, now)
+        if self._groups is None:
+            return self._act(now)
+        self._groups.forget_idle(now)
+        calls = [self._act(now)]
+        while (deadline := self._timers.next_deadline) is not None and deadline <= now:
+            calls.append(self._act(now))  # a group has used its tokens up, and time has brought more
+        return calls[0] if len(calls) == 1 else self._outbox.merge(calls)
 
     # queries
 
@@ -1084,6 +1085,13 @@ class KeySharedDispatcher(Generic[Item]):
         self._now = now
         self._timers.start(entry, not_before_ms)
         return self._outbox.finish([], [entry] if entry.state == SPILLED else [], now)
+
+    def _act(self, now: int) -> list[Effect[Item]]:
+        """Do what is due, and deliver what that makes possible."""
+        notices: list[Effect] = []
+        for duty, timed in due_order(self._timers.pop_due(now), self._duties):
+            duty.act(timed, notices, now)
+        return self._outbox.wake(notices, now)
 
     def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
         """Find the delivery that a receipt names, if it is current, and take the time of the call."""
