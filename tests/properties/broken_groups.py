@@ -2,17 +2,19 @@
 
 from typing import Any, ClassVar
 
-from keyshared._dispatch.group_book import Bucket, Group
+from keyshared._dispatch.group_book import Group
 from keyshared._dispatch.groups import Groups
 from keyshared._dispatch.scopes import ScopedWindow
 from keyshared._window.lanes import Consumer, Entry, Lane
 from keyshared._window.served import Scope, ServedLanes
 from keyshared.dispatcher import KeySharedDispatcher
 
-__all__ = ["BROKEN_GROUPS", "SubscriptionLimitOffByOne"]
+__all__ = ["BROKEN_GROUPS", "SubscriptionLimitOffByOne", "WokenGroupJumpsTheQueue"]
 
 
 class _OldestFirst(ServedLanes):
+    __slots__ = ()
+
     def next_turn(self) -> Lane | None:
         super().next_turn()
         able = {group: next(iter(self._queues[group])) for group in self._rotation if group.admits(self._consumer)}
@@ -23,12 +25,16 @@ class _OldestFirst(ServedLanes):
 
 
 class _KeepsItsTurn(ServedLanes):
+    __slots__ = ()
+
     def begin_turn(self, lane: Lane) -> None:
         super().begin_turn(lane)
         self._left = 1_000
 
 
 class _WokenFirst(ServedLanes):
+    __slots__ = ()
+
     def wake(self, group: Scope) -> None:
         super().wake(group)
         self._rotation.move_to_end(group, last=False)
@@ -69,7 +75,7 @@ class WeightIsIgnored(_Faulty):
 
 
 class WokenGroupJumpsTheQueue(_Faulty):
-    """A group that has opened again is served before those that have waited meanwhile."""
+    """A group that has opened again is served before those that have waited meanwhile: no history tells that."""
 
     ready = _WokenFirst
 
@@ -117,14 +123,15 @@ class GroupLimitForgottenOnRetry(KeySharedDispatcher[object]):
         window._close = close  # type: ignore[method-assign]  # likewise
 
 
-class _Generous(Group):
+class _Generous(Groups):
     __slots__ = ()
 
-    def account(self, now: int) -> None:  # noqa: ARG002  # the fault
-        bucket: Bucket | None = self.bucket
-        if bucket is not None and self.tokens is not None:
-            bucket.advance(bucket.as_of, bucket.told - self.tokens)
-            bucket.told = self.tokens
+    def _look_at(self, group: Group, now: int) -> None:
+        bucket = group.bucket
+        if bucket is not None and group.tokens is not None:
+            bucket.advance(bucket.as_of, bucket.told - group.tokens)
+            bucket.told = group.tokens
+        super()._look_at(group, now)
 
 
 class TokensOutOfNowhere(KeySharedDispatcher[object]):
@@ -132,16 +139,8 @@ class TokensOutOfNowhere(KeySharedDispatcher[object]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if self._groups is None:
-            return
-        named = self._groups._book.named
-
-        def generous(name: str) -> Group:
-            group = named(name)
-            group.__class__ = _Generous
-            return group
-
-        self._groups._book.named = generous  # type: ignore[method-assign]  # the fault
+        if self._groups is not None:
+            self._groups.__class__ = _Generous
 
 
 class SubscriptionLimitOffByOne(KeySharedDispatcher[object]):
@@ -160,5 +159,4 @@ BROKEN_GROUPS = (
     PausedGroupServed,
     TokensOutOfNowhere,
     WeightIsIgnored,
-    WokenGroupJumpsTheQueue,
 )

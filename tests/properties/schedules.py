@@ -221,6 +221,12 @@ class World:
         if choose([True, True, False]):
             self.keys = tuple(GROUPS)
             self.calls = mixed(_GROUPS, choose)
+            self.crowd = self.joining = choose([1, 1, 2])
+            self.limits = choose([(1,), (1,), (1, 2), (None,)])
+            self.filters = ((),)
+            roomy = {"window": 16, "max_tracked": 22, "max_loaded_per_key": 20, "unmatched": Unmatched.HOLD}
+            self.config = replace(self.config, **roomy, max_in_flight=choose([None, None, 2]))
+            self.free_slots = 16
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -584,18 +590,14 @@ _FAILURES: Mapping[Kind, int] = {
     World.handle_timeout: 4,
 }
 _GROUPS: Mapping[Kind, int] = {
-    World.offer: 10,
-    World.offer_many: 2,
+    World.offer: 2,
+    World.offer_many: 8,
     World.ack: 8,
-    World.add_consumer: 1,
-    World.nack: 2,
-    World.release: 1,
-    World.handle_timeout: 3,
     World.change_group: 3,
-    World.oblige: 3,
-    World.pull: 1,
-    World.set_limit: 1,
-    World.leave: 1,
+    World.handle_timeout: 3,
+    World.nack: 1,
+    World.oblige: 2,
+    World.release: 1,
 }
 _EVERYTHING: Mapping[Kind, int] = {kind: CALLS.count(kind) for kind in CALLS}
 _NEVER_LEFT_OUT = (World.offer, World.add_consumer, World.ack)

@@ -19,6 +19,7 @@ from tests.asking import ask_everything
 from tests.model import ModelDispatcher, Placement, Position
 from tests.placements import RankedPlacement
 from tests.properties.broken import BROKEN
+from tests.properties.broken_groups import WokenGroupJumpsTheQueue
 from tests.properties.calls import Call, Step
 from tests.properties.driving import INPUTS, Fast, outcome, questions
 from tests.properties.schedules import Choose, World, any_config, observe
@@ -243,6 +244,10 @@ class NamesTheOtherLimit(KeySharedDispatcher[object]):
 
 def test_the_oracle_catches_a_full_window_that_names_the_wrong_limit() -> None:
     assert is_caught(NamesTheOtherLimit)
+
+
+def test_the_oracle_catches_a_group_that_is_served_before_others_when_it_opens() -> None:
+    assert is_caught(WokenGroupJumpsTheQueue)
 
 
 def last_offset_first(rank: tuple[Any, ...], _: object) -> tuple[Any, ...]:
