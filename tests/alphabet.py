@@ -15,6 +15,7 @@ from keyshared.effects import CursorAdvanced, Deliver, Effect, Released
 from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
 from keyshared.hashing import KeyHash
 from keyshared.placement import Moved, RangeMap, Weight
+from keyshared.rules import Rules
 
 __all__ = ["AlphabetRing", "Watched", "advanced", "deliver", "delivered", "fill", "subscription", "then"]
 
@@ -22,7 +23,7 @@ _INPUTS: Final = (
     "offer", "offer_many", "ack", "ack_many", "nack", "reject", "release", "extend", "handle_timeout",
     "dead_lettered", "loaded", "unblock", "unblock_offset", "park", "gone", "truncate",
     "add_consumer", "remove_consumer", "set_inactive", "set_active", "set_limit", "pull", "set_filters", "set_weight",
-    "set_placement",
+    "set_placement", "set_group", "pause_group", "resume_group",
 )  # fmt: skip
 
 
@@ -108,9 +109,9 @@ for _name in _INPUTS:
     setattr(Watched, _name, _watched(getattr(KeySharedDispatcher, _name)))
 
 
-def subscription(*consumers: str, **config: Any) -> Watched:
-    """A dispatcher over the alphabet with these consumers and these fields of its configuration."""
-    dispatcher = Watched(AlphabetRing(), DispatcherConfig(**config))
+def subscription(*consumers: str, rules: Rules | None = None, **config: Any) -> Watched:
+    """A dispatcher over the alphabet with these consumers, rules and fields of its configuration."""
+    dispatcher = Watched(AlphabetRing(), DispatcherConfig(**config), rules=rules)
     for name in consumers:
         assert [] == dispatcher.add_consumer(name)
     return dispatcher

@@ -109,7 +109,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
         max_tracked=window + choose([0, 2, 6]),
         max_in_flight_per_consumer=choose([1, 2, 3, 8]),
         max_in_flight_per_key=per_key,
-        max_in_flight=choose([None, None, None, None, 1, 2, 4]),
+        max_in_flight=choose([*[None] * 9, 1, 2, 4]),
         batch_per_key=batch,
         max_loaded_per_key=max(per_key, batch) + choose([0, 1, 3, 20]),
         ack_timeout_ms=choose([10, 30, None, None]),
@@ -213,7 +213,7 @@ class World:
     def take_groups(self) -> None:
         """Let keys be in groups in some schedules: many keys, few slots, and limits that change."""
         choose = self.choose
-        if self.config.ordering_required or choose([False, True]):
+        if self.config.ordering_required or choose([True, True, False]):
             return
         self.rules = RULES
         limits: Mapping[str, int] = choose([{}, {}, {}, {"max_in_flight": 1}, {"per_second": 100, "burst": 2}])
@@ -224,8 +224,14 @@ class World:
             self.crowd = self.joining = choose([1, 1, 2])
             self.limits = choose([(1,), (1,), (1, 2), (None,)])
             self.filters = ((),)
-            roomy = {"window": 16, "max_tracked": 22, "max_loaded_per_key": 20, "unmatched": Unmatched.HOLD}
-            self.config = replace(self.config, **roomy, max_in_flight=choose([None, None, 2]))
+            self.config = replace(
+                self.config,
+                window=16,
+                max_tracked=22,
+                max_loaded_per_key=20,
+                unmatched=Unmatched.HOLD,
+                max_in_flight=choose([None, None, 2]),
+            )
             self.free_slots = 16
 
     @property

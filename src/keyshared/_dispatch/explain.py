@@ -129,10 +129,12 @@ def _why_keyless(window: InFlightWindow, entry: Entry) -> Blocking:
         return Blocking(BlockReason.NO_CONSUMER)
     if all(_is_inactive(consumer) for consumer in eligible):
         return Blocking(BlockReason.CONSUMER_INACTIVE)
-    if not any(consumer.free > 0 for consumer in eligible):
-        return Blocking(BlockReason.CONSUMER_FULL)
-    starved = entry.lane.listed is window.starved
-    return Blocking(BlockReason.WINDOW_FULL if starved else BlockReason.SUBSCRIPTION_FULL)
+    if any(consumer.free > 0 for consumer in eligible):
+        if entry.lane.listed is window.starved:
+            return Blocking(BlockReason.WINDOW_FULL)
+        if window.is_subscription_full:
+            return Blocking(BlockReason.SUBSCRIPTION_FULL)
+    return Blocking(BlockReason.CONSUMER_FULL)
 
 
 def _why_not_now(window: InFlightWindow, entry: Entry, owner: Consumer) -> Blocking:
@@ -143,7 +145,7 @@ def _why_not_now(window: InFlightWindow, entry: Entry, owner: Consumer) -> Block
         return Blocking(BlockReason.CONSUMER_INACTIVE, owner.name)
     if owner.free > 0 and entry.lane.listed is window.starved:
         return Blocking(BlockReason.WINDOW_FULL)
-    if owner.free > 0:
+    if owner.free > 0 and window.is_subscription_full:
         return Blocking(BlockReason.SUBSCRIPTION_FULL)
     return Blocking(BlockReason.CONSUMER_FULL, owner.name)
 

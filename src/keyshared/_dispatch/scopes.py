@@ -71,6 +71,11 @@ class ScopedWindow(InFlightWindow):
         if lane_key is not None and lane_key not in self.lanes:
             self.book.check(lane_key)
 
+    @property
+    def is_subscription_full(self) -> bool:
+        """Whether as much is open, at all consumers together, as may be."""
+        return not self.everything.is_open
+
     def closed_group(self, lane: Lane) -> Scope | None:
         """The group of a lane that has a key, if that is closed."""
         return None if lane.group.is_open else lane.group

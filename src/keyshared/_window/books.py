@@ -294,6 +294,11 @@ class WindowBooks:
         owner: Consumer = self.owner_of(lane)  # type: ignore[assignment]  # what drains has one, else it is ownerless
         return self._gate.open_besides(lane, owner)
 
+    @property
+    def is_subscription_full(self) -> bool:
+        """Whether as much is open, at all consumers together, as may be; False where that has no limit."""
+        return False
+
     def closed_group(self, lane: Lane) -> Scope | None:  # noqa: ARG002  # where there are groups, it counts
         """The group of a lane that has a key, if that is closed; None: there are none."""
         return None

@@ -55,12 +55,16 @@ class Command(NamedTuple):
             release, ``extend_ms``, or ``drain_ms`` of a consumer that leaves. None is the None of the call, not its
             default: the consumer drains as long as it takes; with 0 it leaves at once. A release, which knows no None,
             has no delay then.
-        limit: Deliveries that the consumer may have open; of ``pull`` how many it takes at most.
-        weight: The consumer's share.
+        limit: Deliveries that the consumer may have open; of ``pull`` how many it takes at most; of ``set_group`` the
+            deliveries of the group that may be open.
+        weight: The consumer's share; of ``set_group`` the turns of the group.
         filters: Glob patterns of the keys that it accepts; None for all keys.
         resumed: Whether a consumer that is back still has what it held.
         reason: Why a delivery failed, of a nack or a reject.
         per_key: Of ``pull`` how many messages of one key a batch may have.
+        group: The group of keys whose limits are set, or that is paused or resumed.
+        per_second: Of ``set_group`` how many of its deliveries may begin in a second.
+        burst: Of ``set_group`` how many of them may begin at once; None is 1.
 
     Example:
         >>> Command(7, 1_200, "ack", offset=3, consumer="c1", attempt=1).command
@@ -81,6 +85,9 @@ class Command(NamedTuple):
     resumed: bool | None = None
     reason: str | None = None
     per_key: int | None = None
+    group: str | None = None
+    per_second: int | None = None
+    burst: int | None = None
 
 
 class OutcomeRow(NamedTuple):
@@ -154,6 +161,16 @@ _CALLS: Final[Mapping[str, _Call]] = {
     "set_limit": lambda d, c, now: d.set_limit(c.consumer, c.limit, now_ms=now),
     "set_filters": lambda d, c, now: d.set_filters(c.consumer, c.filters or (), now_ms=now),
     "set_weight": lambda d, c, now: d.set_weight(c.consumer, c.weight, now_ms=now),
+    "pause_group": lambda d, c, now: d.pause_group(c.group, now_ms=now),
+    "resume_group": lambda d, c, now: d.resume_group(c.group, now_ms=now),
+    "set_group": lambda d, c, now: d.set_group(
+        c.group,
+        weight=1 if c.weight is None else c.weight,
+        max_in_flight=c.limit,
+        per_second=c.per_second,
+        burst=1 if c.burst is None else c.burst,
+        now_ms=now,
+    ),
     "pull": lambda d, c, now: d.pull(c.consumer, c.limit, only=c.offset, per_key=c.per_key, now_ms=now),
     "handle_timeout": lambda d, _, now: d.handle_timeout(now_ms=now),
 }

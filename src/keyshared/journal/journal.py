@@ -27,6 +27,7 @@ from keyshared.errors import ArgumentError, InvariantError, KeySharedError, Offs
 from keyshared.hashing.named import key_bytes
 from keyshared.journal.commands import LATE, OFFER, REFUSED, Command, Fields, OutcomeRow, call, fields_of
 from keyshared.ring import HashRing
+from keyshared.rules import Rules
 
 __all__ = ["DEFAULT_MAX_BYTES", "Journal"]
 
@@ -64,6 +65,7 @@ class Journal:
         placement: Where keys go; nobody is on it, consumers come as commands. Placements other than a ring are their
             own history, which the state does not hold.
         config: The dispatcher's limits, times and policies.
+        rules: Its functions of a key.
 
     Raises:
         ArgumentError: ``placement`` is no such ring, or ``config`` is no `DispatcherConfig`.
@@ -88,9 +90,11 @@ class Journal:
 
     __slots__ = ("_dispatcher", "_last", "_now", "_position", "_seen", "_seen_forgotten", "_sequence", "_unread")
 
-    def __init__(self, placement: HashRing, config: DispatcherConfig | None = None) -> None:
+    def __init__(
+        self, placement: HashRing, config: DispatcherConfig | None = None, *, rules: Rules | None = None
+    ) -> None:
         _check(placement, config)
-        self._dispatcher = KeySharedDispatcher(placement, config)
+        self._dispatcher = KeySharedDispatcher(placement, config, rules=rules)
         self._now = 0
         self._sequence: int | None = None
         self._position = 0
@@ -108,6 +112,7 @@ class Journal:
         *,
         joined: HashRing | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
+        rules: Rules | None = None,
     ) -> Self:
         """Go on where `to_bytes` was called.
 
@@ -118,6 +123,7 @@ class Journal:
             joined: The `ring` of another journal made from ``placement``. If the same consumers joined this one, in the
                 same order and with the same weights, it is copied, and they need not join one by one.
             max_bytes: How much the state may take once it is inflated; no more than that is ever inflated.
+            rules: Of the same mark as the original's.
 
         Returns:
             A journal with the same future.
@@ -135,7 +141,7 @@ class Journal:
         data = Reader(_parsed(state, check_int("max_bytes", max_bytes, 1)), "state")
         if data.field("version").integer() != JOURNAL_VERSION:
             raise data.field("version").refuse(f"be {JOURNAL_VERSION}, the version that this release writes")
-        new = cls(placement, config)
+        new = cls(placement, config, rules=rules)
         new._load(data, _ring_for(data, placement, joined), config)
         return new
 
@@ -309,7 +315,9 @@ class Journal:
         self._load_seen(data)
         self._position = data.field("position").count()
         dispatcher = data.field("dispatcher")
-        self._dispatcher = KeySharedDispatcher.restore(dispatcher.raw, placement, config, now_ms=self._now)
+        self._dispatcher = KeySharedDispatcher.restore(
+            dispatcher.raw, placement, config, now_ms=self._now, rules=self._dispatcher.rules
+        )
         self._last = dispatcher.field("last").maybe(Reader.integer)
         for message in data.field("unread").items():
             offset, key, not_before_ms = message.items(3)

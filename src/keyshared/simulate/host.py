@@ -88,7 +88,7 @@ class Host:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self.dispatcher = KeySharedDispatcher(plan.placement, plan.config)
+        self.dispatcher = KeySharedDispatcher(plan.placement, plan.config, rules=plan.rules)
         self.now = 0
         self.rows: list[Row] = []
         self.numbers = count()

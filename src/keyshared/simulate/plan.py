@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_several, check_text, configuration
+from keyshared._dispatch.answers import check_rules
 from keyshared.config import DispatcherConfig
 from keyshared.errors import ArgumentError
 from keyshared.glob import KeyFilter
@@ -13,6 +14,7 @@ from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
 from keyshared.ring import HashRing
+from keyshared.rules import Rules
 from keyshared.simulate.service import AnswerModel, PerMessage, ServiceTime, check_service
 
 __all__ = [
@@ -225,6 +227,7 @@ class Plan:
         changes: What happens later; kept in order of time, at one instant in the given order.
         placement: Where keys go; copied.
         config: The dispatcher's limits, times and policies.
+        rules: Its functions of a key.
         answers: What consumers answer; the first model that does not say ack decides.
         pace: When messages arrive.
         archive_ms: How long a dead letter takes to be written.
@@ -252,6 +255,7 @@ class Plan:
     changes: Sequence[Change] = ()
     placement: Placement = field(default_factory=HashRing)
     config: DispatcherConfig = field(default_factory=DispatcherConfig)
+    rules: Rules | None = None
     answers: Sequence[AnswerModel] = ()
     pace: Pace = Pace.ARRIVALS
     archive_ms: int = 0
@@ -273,6 +277,8 @@ class Plan:
 
     def _check_values(self) -> None:
         check_kind("config", self.config, DispatcherConfig)
+        if self.rules is not None:
+            check_rules(self.rules, self.config)
         if not callable(getattr(self.placement, "copy", None)) or not hasattr(self.placement, "ranges"):
             raise ArgumentError("placement", self.placement, "be a placement such as HashRing()")
         check_enum("pace", self.pace, Pace)

@@ -63,6 +63,9 @@ COMMAND_SCHEMA: Final = StructType(
         StructField("resumed", BooleanType()),
         StructField("reason", StringType()),
         StructField("per_key", LongType()),
+        StructField("group", StringType()),
+        StructField("per_second", LongType()),
+        StructField("burst", LongType()),
     ]
 )
 """The columns that are read, the fields of `keyshared.journal.Command`; all but the first four may be missing."""
