@@ -12,7 +12,7 @@ from keyshared.errors import ArgumentError
 
 
 def ordered(*consumers: str, **config: Any) -> Watched:
-    strict = {"ordering_required": True, "unmatched": Unmatched.HOLD, "poison": Poison.BLOCK}
+    strict: dict[str, Any] = {"ordering_required": True, "unmatched": Unmatched.HOLD, "poison": Poison.BLOCK}
     return subscription(*consumers, **strict | config)
 
 

@@ -11,7 +11,7 @@ from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subs
 
 from keyshared.config import DispatcherConfig, GroupLimits, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import Blocking, GroupStats, KeySharedDispatcher
-from keyshared.effects import BlockReason, Effect, Load
+from keyshared.effects import BlockReason, Effect, Load, Spilled
 from keyshared.errors import ArgumentError, ConfigError, SnapshotError
 from keyshared.rules import Rules
 from keyshared.testing import Guarantees, check_history
@@ -202,14 +202,71 @@ class TestLimits:
         assert [(1, "ann")] == delivered(dispatcher.pull("ann", 1, only=1))
 
     def test_a_message_that_was_loaded_for_a_consumer_waits_if_its_group_is_closed_by_then(self) -> None:
-        dispatcher = grouped(window=4, max_tracked=9, max_loaded_per_key=1)
+        dispatcher = grouped(window=4, max_tracked=9)
         dispatcher.add_consumer("ann", limit=0)
-        fill(dispatcher, "a1/x", "a1/x")
-        dispatcher.set_limit("ann", 5)
-        assert [Load(1, b"a1/x")] == [each for each in dispatcher.ack(0, "ann", 1) if isinstance(each, Load)]
+        fill(dispatcher, "a1/x", "a2/x", "a3/x")
+        assert Load(2, b"a3/x") in dispatcher.set_limit("ann", 5)
         dispatcher.pause_group("x")
-        assert [] == dispatcher.loaded(1)
-        assert [(1, "ann")] == delivered(dispatcher.resume_group("x"))
+        assert [] == dispatcher.loaded(2)
+        assert [(2, "ann")] == delivered(dispatcher.resume_group("x"))
+
+    def test_what_goes_away_while_its_group_is_paused_is_not_waited_for(self) -> None:
+        dispatcher = grouped("ann")
+        dispatcher.pause_group("x")
+        fill(dispatcher, "a1/x")
+        dispatcher.gone(0)
+        assert [] == dispatcher.resume_group("x")
+
+    def test_who_leaves_while_a_group_is_paused_is_not_served_when_it_opens(self) -> None:
+        dispatcher = grouped("ann")
+        dispatcher.pause_group("x")
+        fill(dispatcher, "a1/x")
+        dispatcher.remove_consumer("ann")
+        assert [] == dispatcher.resume_group("x")
+        assert [(0, "ann")] == delivered(dispatcher.add_consumer("ann"))
+
+    def test_a_key_whose_group_is_full_after_its_first_message_has_no_second_turn(self) -> None:
+        dispatcher = grouped(max_in_flight_per_key=3)
+        dispatcher.add_consumer("ann", limit=0)
+        dispatcher.set_group("x", max_in_flight=1)
+        fill(dispatcher, "a1/x", "a1/x", "a1/x", "a2/y")
+        assert [0, 3] == [offset for offset, _ in delivered(dispatcher.pull("ann", 4))]
+
+    def test_a_key_that_is_alone_stops_where_its_group_is_full(self) -> None:
+        dispatcher = grouped(max_in_flight_per_key=3)
+        dispatcher.add_consumer("ann", limit=0)
+        dispatcher.set_group("x", max_in_flight=2)
+        fill(dispatcher, "a1/x", "a1/x", "a1/x")
+        assert [0, 1] == [offset for offset, _ in delivered(dispatcher.pull("ann", 4))]
+
+    def test_a_batch_has_no_more_messages_than_its_group_has_room_for(self) -> None:
+        dispatcher = grouped(batch_per_key=3)
+        dispatcher.set_group("x", max_in_flight=2)
+        fill(dispatcher, "a1/x", "a1/x", "a1/x")
+        assert [0, 1] == [offset for offset, _ in delivered(dispatcher.add_consumer("ann"))]
+
+    def test_a_group_whose_last_key_goes_away_before_its_turn_has_none(self) -> None:
+        dispatcher = grouped()
+        dispatcher.add_consumer("ann", limit=0)
+        fill(dispatcher, "a1/x", "a2/y", "a3/z")
+        dispatcher.gone(1)
+        dispatcher.remove_consumer("ann")
+        dispatcher.add_consumer("ann", limit=0)
+        assert [0, 2] == [offset for offset, _ in delivered(dispatcher.pull("ann", 4))]
+
+    def test_what_waits_for_its_group_is_spilled_beyond_half_the_window(self) -> None:
+        dispatcher = grouped("ann", window=4)
+        dispatcher.pause_group("x")
+        assert [Spilled(2)] == fill(dispatcher, "a1/x", "a2/x", "a3/x")
+
+    def test_what_is_offered_for_later_joins_its_key(self) -> None:
+        dispatcher = grouped("ann", ack_timeout_ms=None)
+        dispatcher.set_group("x", max_in_flight=1)
+        fill(dispatcher, "a1/x")
+        dispatcher.offer(1, "a1/x", not_before_ms=9)
+        dispatcher.offer(2, "a2/x", not_before_ms=9)
+        assert [] == dispatcher.handle_timeout(now_ms=9)
+        assert [(2, "ann")] == delivered(dispatcher.ack(0, "ann", 1))
 
 
 class TestRates:
@@ -340,9 +397,9 @@ class TestFaults:
     )
     def test_a_limit_that_is_none_is_refused(self, limits: dict[str, int], text: str) -> None:
         with pytest.raises(ArgumentError, match=text):
-            grouped("ann").set_group("x", **limits)  # type: ignore[arg-type]  # one at a time
+            grouped("ann").set_group("x", **limits)
         with pytest.raises(ConfigError, match=text):
-            GroupLimits(**limits)  # type: ignore[arg-type]  # likewise
+            GroupLimits(**limits)
 
     def test_a_group_has_a_text_for_a_name(self) -> None:
         with pytest.raises(ArgumentError, match="name is 7; it must be a str"):
@@ -351,11 +408,12 @@ class TestFaults:
     def test_a_function_that_fails_makes_the_offer_raise_and_nothing_has_changed(self) -> None:
         dispatcher = subscription("ann", rules=Rules(mark="picky", group_of=lambda key: key.decode("ascii")))
         before = deepcopy(dispatcher.snapshot())
-        for call in (
+        calls: list[Callable[[], object]] = [
             lambda: dispatcher.offer(0, b"\xff"),
             lambda: dispatcher.offer(0, b"\xff", not_before_ms=9),
             lambda: dispatcher.offer_many([(0, b"a", None), (1, b"\xff", None)]),
-        ):
+        ]
+        for call in calls:
             with pytest.raises(ConfigError, match="group_of"):
                 call()
             assert before == dispatcher.snapshot()

@@ -1,5 +1,6 @@
 """The library's lease queue and window with one fault each: what their drivers have to show."""
 
+from collections import OrderedDict
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -74,8 +75,9 @@ class NewestKeyFirst(KeySharedDispatcher[object]):
         serve = self._window._serve
 
         def newest_first(consumer: Consumer, granted: list[Entry]) -> None:
-            for lane in reversed(list(consumer.ready)):
-                consumer.ready.move_to_end(lane)
+            ready: Any = consumer.ready
+            for lane in reversed(list(ready)) if isinstance(ready, OrderedDict) else ():  # else groups take turns
+                ready.move_to_end(lane)
             serve(consumer, granted)
 
         self._window._serve = newest_first  # type: ignore[method-assign]  # the fault

@@ -1,5 +1,6 @@
 """The real dispatcher with one realistic fault each, and the promise that it breaks: the judge catches each of them."""
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -418,15 +419,16 @@ class SameKeyTwiceInARow(Broken):
     """A lane that was served keeps the first place on the ready list."""
 
     class _Fault(InFlightWindow):
-        served: Lane | None = None
+        last: Lane | None = None
 
         def settle(self, entry: Entry) -> list[Entry]:
-            self.served = entry.lane
+            self.last = entry.lane
             return super().settle(entry)
 
         def _list(self, lane: Lane, where: WorkList) -> None:
             super()._list(lane, where)
-            if lane is self.served and lane.owner is not None and where is lane.owner.ready:
+            is_plain = isinstance(where, OrderedDict)  # else groups take turns
+            if lane is self.last and lane.owner is not None and where is lane.owner.ready and is_plain:
                 where.move_to_end(lane, last=False)
 
 

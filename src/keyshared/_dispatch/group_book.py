@@ -101,9 +101,9 @@ class Group(Scope):
 
     def refill(self, now: int) -> None:
         """Hand out the tokens that time has brought."""
-        if self.bucket is not None:
-            self.bucket.advance(now)
-            self.tokens = self.bucket.tell()
+        bucket: Bucket = self.bucket  # type: ignore[assignment]  # whatever waits for a token has one
+        bucket.advance(now)
+        self.tokens = bucket.tell()
 
     def account(self, now: int) -> None:
         """Take the tokens that were used in the call that ends now out of the bucket."""

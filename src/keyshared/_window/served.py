@@ -45,9 +45,6 @@ class Scope:
         self.waiting: OrderedDict[Consumer, None] = OrderedDict()
         self.granted: Consumer | None = None
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} {self.open}/{self.limit}>"
-
     @property
     def is_open(self) -> bool:
         """Whether another delivery of it may begin."""
@@ -55,9 +52,7 @@ class Scope:
 
     @property
     def room(self) -> int | None:
-        """How many deliveries of it may begin; None for any number."""
-        if self.paused:
-            return 0
+        """How many deliveries of it may begin while it is not paused; None for any number."""
         bounds = [] if self.tokens is None else [self.tokens]
         if self.limit is not None:
             bounds.append(max(0, self.limit - self.open))
