@@ -59,6 +59,7 @@ from keyshared.offsets import (
 from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap, SoleOwner
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
+from keyshared.rules import Rules
 from keyshared.segments import AutoScale, Rates, SegmentLoad, SegmentMap, SegmentProducer, SegmentProgress, Split
 from keyshared.segments import Reason as ScaleReason
 from keyshared.simulate import (
@@ -187,9 +188,12 @@ def tree() -> DistributionTree:
     return DistributionTree(["a", ["b", "c"]])
 
 
+RULES = Rules(mark="v1", group_of=bytes.hex)
+
+
 def dispatcher() -> KeySharedDispatcher:
     """Something is in flight, something waits, somebody is away."""
-    made = KeySharedDispatcher(HashRing(vnodes=3, slot_bits=4), DispatcherConfig(window=10))
+    made = KeySharedDispatcher(HashRing(vnodes=3, slot_bits=4), DispatcherConfig(window=10), rules=RULES)
     for name in ("ann", "bob"):
         made.add_consumer(name, limit=2, now_ms=0)
     made.offer_many([(offset, f"k{offset % 2}", None) for offset in (3, 5, 6)], now_ms=0)
@@ -217,7 +221,7 @@ def window() -> InFlightWindow:
 
 
 def journal() -> Journal:
-    made = Journal(HashRing(vnodes=3, slot_bits=4))
+    made = Journal(HashRing(vnodes=3, slot_bits=4), rules=RULES)
     made.apply(Command(1, 0, "add_consumer", consumer="ann"))
     made.apply(Command(2, 0, "offer", offset=3, key="k"))
     return made
@@ -538,6 +542,7 @@ BY_NAME: dict[str, Make] = {
     "records": lambda: [(1, "a", 1)],
     "remaining": lambda: 2,
     "reservation_id": lambda: 2,
+    "rules": lambda: RULES,
     "samples": lambda: [1, 2],
     "schedule": lambda: [RecordProduced(1, "a")],
     "schema": lambda: "{}",
@@ -603,7 +608,11 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "dispatcher.KeySharedDispatcher.add_consumer": {"name": lambda: "new"},
     "dispatcher.KeySharedDispatcher.offer": {"offset": lambda: 9},
     "dispatcher.KeySharedDispatcher.offer_many": {"messages": lambda: [(9, "k", None)]},
-    "dispatcher.KeySharedDispatcher.restore": {"state": lambda: dispatcher().snapshot(), "placement": _same_ring},
+    "dispatcher.KeySharedDispatcher.restore": {
+        "state": lambda: dispatcher().snapshot(),
+        "placement": _same_ring,
+        "rules": lambda: RULES,
+    },
     "distribution.tree.DistributionTree.propose_add": {"cluster": lambda: "d"},
     "distribution.tree.DistributionTree.propose_move": {"target": lambda: "c"},
     "distribution.distributor.Distributor": {"targets": lambda: ["c"]},

@@ -33,7 +33,7 @@ CONFIGURATIONS = frozenset(
         *("offsets.translate.OffsetDistributor", "offsets.translate.OffsetCommitter", "hashing.named.KeyHash"),
         *("hashing.named.pulsar_ring_hash", "hashing.named.pulsar_range_hash"),
         *("run.values.Hooks", "run.values.RunnerConfig"),
-        *("rules.Rules", "simulate.plan.Plan", "simulate.plan.ConsumerPlan"),
+        *("config.groups.GroupLimits", "rules.Rules", "simulate.plan.Plan", "simulate.plan.ConsumerPlan"),
         *("simulate.service.Fixed", "simulate.service.PerMessage", "simulate.service.Sampled"),
         *("simulate.service.Scaled", "simulate.service.Poisoned", "simulate.service.FailFirst"),
         *("simulate.service.SampledAnswers", "run.values.RunnerConfig", "run.values.Hooks"),

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared._dispatch.admission import Admission, Message, limits_for
-from keyshared._dispatch.answers import check_rules
 from keyshared._dispatch.endings import endings_for
 from keyshared._dispatch.explain import (
     Blocking,
@@ -53,7 +52,7 @@ from keyshared._dispatch.snapshot import (
     placement_mark,
 )
 from keyshared._dispatch.timers import Duties, Duty, Stage, Timers, due_order
-from keyshared._dispatch.unit_gate import window_for
+from keyshared._dispatch.unit_gate import check_rules, window_for
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
 from keyshared.config import DispatcherConfig, GroupLimits
 from keyshared.config.groups import check_group_limits
@@ -1063,9 +1062,8 @@ class KeySharedDispatcher(Generic[Item]):
     def _groups_of(self, name: str) -> "Groups":
         """Return the room of groups, if there are any; the name of one is checked."""
         if self._groups is None or self._rules is None or self._rules.group_of is None:
-            raise ArgumentError("name", name, "be left out: there are no groups without Rules(group_of=...)")
-        if type(name) is not str:
-            raise ArgumentError("name", name, "be a str")
+            raise ArgumentError("name", name, "be of a group: there are no groups without Rules(group_of=...)")
+        check_kind("name", name, str)
         return self._groups
 
     def _pass_over(

@@ -145,8 +145,10 @@ def guarantees_of(
     """What a dispatcher with this configuration claims, over a placement with these slots."""
     redeliveries = config.retry.max_redeliveries
     batches = config.batch_per_key > 1
+    unclaimed = set() if batches else {Promise.WHOLE_BATCH}
+    unclaimed |= set() if rules is not None else {Promise.GROUP_FAIRNESS}
     return Guarantees(
-        promises=JUDGED if batches else JUDGED - {Promise.WHOLE_BATCH},
+        promises=JUDGED - unclaimed,
         per_key=max(config.max_in_flight_per_key, config.batch_per_key),
         batches=batches,
         per_consumer=config.max_in_flight_per_consumer,
@@ -159,7 +161,7 @@ def guarantees_of(
         total_order=config.ordering_required,
         open_at_once=config.max_in_flight,
         group_of=None if rules is None else group_of,
-        weight_of=WEIGHTS.__getitem__,
+        weight_of=None if rules is None else WEIGHTS.__getitem__,
         fairness=0,
         max_attempts=None if redeliveries is None else redeliveries + 1,
         cursor_keeps_up=True,

@@ -9,23 +9,22 @@ from tests.placements import RankedPlacement
 from tests.properties.driving import drive
 from tests.properties.schedules import guarantees_of, random_world
 
-from keyshared.config import DispatcherConfig
 from keyshared.testing import Checker, Guarantees, Promise, Violation
 from keyshared.testing.adapters.recorder import Recorder
 from keyshared.testing.history import Happening
 
 __all__ = ["first_broken", "mutated", "recorded"]
 
-Factory: TypeAlias = Callable[[Any, DispatcherConfig], Any]
+Factory: TypeAlias = Callable[..., Any]  # of a placement and a configuration, perhaps rules
 
 
 def recorded(
     factory: Factory, seed: int, calls: int, start: Callable[[], RankedPlacement] = RankedPlacement
 ) -> tuple[Guarantees, list[Happening]]:
     """What a dispatcher claims, and what happened to it under a random schedule."""
-    world = random_world(seed)
-    recorder: Any = Recorder(factory(start(), world.config))
-    guarantees = guarantees_of(world.config)
+    world = random_world(seed, with_groups=True)
+    recorder: Any = Recorder(factory(start(), world.config, **world.settings))
+    guarantees = guarantees_of(world.config, rules=world.rules)
     for _ in range(calls):
         call = world.next_call()
         drive(recorder, world, call)
@@ -38,9 +37,9 @@ def first_broken(
     factory: Factory, seed: int, calls: int, start: Callable[[], RankedPlacement] = RankedPlacement
 ) -> list[Violation]:
     """What the first happening that breaks anything breaks; nothing is asked of the dispatcher after that."""
-    world = random_world(seed)
-    recorder: Any = Recorder(factory(start(), world.config))
-    checker = Checker(guarantees_of(world.config))
+    world = random_world(seed, with_groups=True)
+    recorder: Any = Recorder(factory(start(), world.config, **world.settings))
+    checker = Checker(guarantees_of(world.config, rules=world.rules))
     for _ in range(calls):
         call = world.next_call()
         drive(recorder, world, call)

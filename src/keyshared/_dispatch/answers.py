@@ -2,25 +2,10 @@
 
 from collections.abc import Callable
 
-from keyshared._checks import check_bool, check_int, check_kind, configuration
-from keyshared.config import DispatcherConfig
+from keyshared._checks import check_bool, check_int, configuration
 from keyshared.errors import ArgumentError
-from keyshared.rules import Rules
 
-__all__ = ["check_rules", "group_answer", "latest_only_answer", "limit_answer"]
-
-
-@configuration()
-def check_rules(rules: Rules, config: DispatcherConfig) -> Rules:
-    """Return rules that fit a configuration.
-
-    Raises:
-        ConfigError: They contradict each other.
-    """
-    check_kind("rules", rules, Rules)
-    if config.ordering_required and rules.group_of is not None:
-        raise ArgumentError("rules", rules, "have no group_of with ordering_required: its one lane is in one group")
-    return rules
+__all__ = ["group_answer", "latest_only_answer", "limit_answer"]
 
 
 @configuration()

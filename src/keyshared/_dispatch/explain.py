@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from keyshared._dispatch.endings import Ended, Endings
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.membership import Membership
 from keyshared._window.lanes import Consumer, Entry, State
-from keyshared._window.served import Scope
 from keyshared.effects import BlockReason
 from keyshared.window import InFlightWindow
+
+if TYPE_CHECKING:
+    from keyshared._window.served import Scope
 
 __all__ = [
     "Blocking",
@@ -150,7 +152,7 @@ def _why_not_now(window: InFlightWindow, entry: Entry, owner: Consumer) -> Block
     return Blocking(BlockReason.CONSUMER_FULL, owner.name)
 
 
-def _why_closed(group: Scope) -> BlockReason:
+def _why_closed(group: "Scope") -> BlockReason:
     if group.paused:
         return BlockReason.GROUP_PAUSED
     return BlockReason.GROUP_RATE if group.tokens == 0 else BlockReason.GROUP_FULL

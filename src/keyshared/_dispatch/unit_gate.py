@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from keyshared._checks import require
+from keyshared._checks import check_kind, configuration, require
 from keyshared._dispatch.units import Placed, units_of
 from keyshared._window.books import Owners
 from keyshared._window.gate import CountingGate
 from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, WatchedList
 from keyshared.config import DispatcherConfig, DrainUnit
+from keyshared.errors import ArgumentError
 from keyshared.rules import Rules
 from keyshared.window import InFlightWindow
 
-__all__ = ["PlacedOwners", "UnitGate", "window_for"]
+__all__ = ["PlacedOwners", "UnitGate", "check_rules", "window_for"]
 
 
 class PlacedOwners(Owners, Placed, Protocol):
@@ -147,6 +148,20 @@ class UnitGate(CountingGate):
             return lane.unit
         key = entry.key if lane is ALONE else lane.key
         return None if key is None else self._units.unit_of(key)
+
+
+def check_rules(rules: Rules, config: DispatcherConfig) -> Rules:
+    """Return rules that fit a configuration.
+
+    Raises:
+        ArgumentError: They are no `Rules`.
+        ConfigError: They contradict the configuration.
+    """
+    check_kind("rules", rules, Rules, ", or None")
+    with configuration():
+        if config.ordering_required and rules.group_of is not None:
+            raise ArgumentError("rules", rules, "have no group_of with ordering_required: its one lane is in one group")
+    return rules
 
 
 def window_for(config: DispatcherConfig, owners: PlacedOwners, rules: Rules | None = None) -> InFlightWindow:

@@ -6,7 +6,7 @@ Every method here is one step that keeps the books consistent; `InFlightWindow` 
 from collections import OrderedDict
 from collections.abc import ItemsView
 from itertools import chain, takewhile
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from keyshared._checks import check_int, check_kind, check_offset
 from keyshared._window.gate import CountingGate, DrainGate, KeyGate
@@ -24,7 +24,6 @@ from keyshared._window.lanes import (
     WorkList,
 )
 from keyshared._window.room_index import RoomIndex
-from keyshared._window.served import Scope
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import (
     ConsumerExistsError,
@@ -33,6 +32,9 @@ from keyshared.errors import (
     UnknownConsumerError,
     WindowFullError,
 )
+
+if TYPE_CHECKING:
+    from keyshared._window.served import Scope
 
 __all__ = ["Owners", "WindowBooks"]
 
@@ -299,7 +301,7 @@ class WindowBooks:
         """Whether as much is open, at all consumers together, as may be; False where that has no limit."""
         return False
 
-    def closed_group(self, lane: Lane) -> Scope | None:  # noqa: ARG002  # where there are groups, it counts
+    def closed_group(self, lane: Lane) -> "Scope | None":  # noqa: ARG002  # where there are groups, it counts
         """The group of a lane that has a key, if that is closed; None: there are none."""
         return None
 

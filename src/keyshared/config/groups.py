@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from keyshared._checks import check_int, configuration
 
-__all__ = ["GroupLimits", "check_group_limits"]
+__all__ = ["GroupLimits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,7 @@ OF_UNITS = {"UnitFreedByItsFirstEnd", "UnitEndWakesOnlyItsKey", "UnitOfTheMapBef
 OF_OURS = {
     *("ForgetsTooEarly", "EndedObligationsStand", "ForgetsHowItEnded", "MarkStandsStill", "OpenCountsAsWaiting"),
     *("BrokenBatchCountsFailures", "AckThroughSkipsOne", "RipeNeverWakes"),
+    *("GroupLimitForgottenOnRetry", "PausedGroupServed", "TokensOutOfNowhere"),
 }
 # Who owns a key and who accepts it is told by the dispatcher, and a history takes its word for it.
 TRUSTED = {"FilterOfBefore", "SkipsWhatOthersAccept"}
@@ -277,7 +278,7 @@ def test_everything_is_judged_in_a_full_history() -> None:
         claims, full = recorded(Fast, seed, CALLS)
         kinds = {type(happening) for happening in full}
         has_numbers = None not in {claims.fairness, claims.max_attempts}
-        claims_all = has_numbers and claims.tells_done and claims.spills
+        claims_all = claims.group_of is not None and has_numbers and claims.tells_done and claims.spills
         if claims_all and {Delivered, Committed, Owned, Quiet, Connected} <= kinds:
             break
     checker = Checker(claims)
