@@ -47,11 +47,11 @@ class HoldReason(StrEnum):
     RETRY = "retry"  # it waits before it is tried again
     NOT_BEFORE = "not_before"  # it was published for later, and that has not come yet
     POSTPONED = "postponed"  # it was given back for later, and that has not come yet
-    LIMITED = "limited"  # its group, or all that is open, has reached a limit, or its group is paused
     BLOCKED = "blocked"  # poisoned, until somebody decides
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
     SPILLED = "spilled"  # its payload is not in memory: it does not count for the window
     LOADING = "loading"  # its payload is being read again; a slot at a consumer may be reserved for it
+    LIMITED = "limited"  # its group, or all that is open, has reached a limit, or its group is paused
     OTHER = "other"
 
 

@@ -41,7 +41,7 @@ from keyshared.testing.history import (
 from keyshared.testing.judges import early
 
 CALLS = 60
-SEEDS = range(4_000, 6_000)  # a search ends with the first that shows what is looked for
+SEEDS = range(4_000, 8_000)  # a search ends with the first that shows what is looked for
 # A history does not tell of runs, which change with the placement; that a key waits for its unit is taken on trust; and
 # that one end frees a whole slot is too rare in these schedules: `test_promises` has it as a small history.
 OF_UNITS = {"UnitFreedByItsFirstEnd", "UnitEndWakesOnlyItsKey", "UnitOfTheMapBefore"}
@@ -109,7 +109,7 @@ def cases(seeds: range) -> Iterator[tuple[Guarantees, list[Happening]]]:
 
 def test_the_checker_agrees_with_the_slow_judge_on_histories_with_mistakes() -> None:
     found = Counter[Promise]()
-    for guarantees, history in cases(range(900, 1_100)):
+    for guarantees, history in cases(range(900, 1_200)):
         if contradicts(history):
             with pytest.raises(HistoryError, match=r"offset of happening \d+ is -?\d+; it must be greater than"):
                 check_history(history, guarantees)
@@ -433,7 +433,7 @@ def test_something_else_than_a_happening_is_refused_and_changes_nothing() -> Non
 
 def test_the_guarantees_of_a_dispatcher_follow_its_configuration() -> None:
     assert Guarantees(
-        promises=JUDGED - {Promise.WHOLE_BATCH},
+        promises=JUDGED - {Promise.GROUP_FAIRNESS, Promise.WHOLE_BATCH},
         per_consumer=1_000,
         window=10_000,
         max_tracked=1_000_000,
@@ -462,6 +462,12 @@ TURNS = Guarantees(promises={"fairness"}, fairness=0)
     ("claims", "history", "reason"),
     [
         (Guarantees(promises={"fairness"}), [], "the guarantees claim no fairness"),
+        (Guarantees(promises={"group-fairness"}), [], "the guarantees claim no groups"),
+        (
+            Guarantees(promises={"group-fairness"}, group_of=len),
+            [],
+            "the history tells of no Published, so it does not say what was outstanding",
+        ),
         (TURNS, [], "the history tells of no Published, so it does not say what was outstanding"),
         (TURNS, [Published(offset=0)], "the history tells of no Delivered"),
         (
