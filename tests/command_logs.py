@@ -74,6 +74,7 @@ class _Writer:
             *(self.member,) * 3,
             self.about_offset,
             self.unblock,
+            self.group,
             self.pull,
             self.wait,
             self.nonsense,
@@ -138,6 +139,10 @@ class _Writer:
     def about_offset(self) -> Command:
         names = ["gone", "gone", "truncate", "park", "unblock_offset", "dead_lettered"]
         return self.make(self.rng.choice(names), offset=self.rng.choice(range(-1, self.offset + 2)))
+
+    def group(self) -> Command:
+        """A journal without rules refuses it."""
+        return self.make(self.rng.choice(["pause_group", "resume_group", "set_group"]), group="a")
 
     def unblock(self) -> Command:
         return self.make("unblock", key=self.rng.choice(KEYS))
