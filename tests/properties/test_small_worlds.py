@@ -11,12 +11,13 @@ import pytest
 from tests.placements import RankedPlacement
 from tests.properties.calls import Call, Step
 from tests.properties.driving import Fast, outcome
-from tests.properties.schedules import observe
+from tests.properties.schedules import RULES, observe
 from tests.properties.watch import Watch
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy
+from keyshared.config import DispatcherConfig, DrainUnit, GroupLimits, OnEvict, Poison, RetryPolicy
 from keyshared.dispatcher import MemberState
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Load
+from keyshared.rules import Rules
 
 CONSUMERS = ("x", "y")
 ENOUGH = 60  # calls of a fair host: three messages with every retry, load and dead letter need fewer
@@ -68,6 +69,20 @@ CONFIGS = {
         spill=False,
         max_waiting_per_key=1,
         max_waiting_per_consumer=1,
+    ),
+}
+
+GROUPED = {
+    "one of a group, two of all": DispatcherConfig(
+        window=4,
+        max_in_flight=2,
+        ack_timeout_ms=10,
+        retry=AT_ONCE,
+        inactive_grace_ms=4,
+        group=GroupLimits(max_in_flight=1),
+    ),
+    "a token at a time": DispatcherConfig(
+        window=3, ack_timeout_ms=10, retry=LATER, inactive_grace_ms=4, group=GroupLimits(per_second=100)
     ),
 }
 
@@ -136,6 +151,8 @@ class Node:
             yield Call("handle_timeout", kwargs={"now_ms": max(due, self.now)})
         for name in CONSUMERS:
             yield from self.changes(name)
+            if self.dispatcher.groups() and self.state_of(name) is MemberState.ACTIVE:
+                yield Call("pull", (name, 1))
 
     def state_of(self, name: str) -> MemberState | None:
         consumer = self.dispatcher.stats().consumers.get(name)
@@ -194,9 +211,9 @@ def way_on(node: Node) -> Iterator[Call]:
         yield Call("handle_timeout", kwargs={"now_ms": max(due, node.now)})
 
 
-def explore(config: DispatcherConfig, keys: tuple[bytes | None, ...], calls: int) -> int:
+def explore(config: DispatcherConfig, keys: tuple[bytes | None, ...], calls: int, rules: Rules | None = None) -> int:
     """Depth first over all inputs; how many different states there are."""
-    watch = Watch(Fast(RankedPlacement(), config), config)
+    watch = Watch(Fast(RankedPlacement(), config, rules=rules), config)
     start = Node(watch.dispatcher, watch, keys)
     for name in CONSUMERS:
         start.advance(Call("add_consumer", (name,)))
@@ -219,6 +236,16 @@ def test_every_state_of_a_small_world_keeps_all_promises_and_can_be_drained(name
     of_x, of_y = keys_of_both()
     keys = tuple({"x": of_x, "y": of_y, "-": None}[letter] for letter in pattern)
     assert explore(CONFIGS[name], keys, CALLS_AFTER_START) > 250
+
+
+@pytest.mark.parametrize("pattern", ["xyx", "xx-"])
+@pytest.mark.parametrize("name", GROUPED)
+def test_every_state_of_a_small_world_with_groups_keeps_all_promises_and_can_be_drained(
+    name: str, pattern: str
+) -> None:
+    of_x, of_y = keys_of_both()
+    keys = tuple({"x": of_x, "y": of_y, "-": None}[letter] for letter in pattern)
+    assert explore(GROUPED[name], keys, CALLS_AFTER_START, RULES) > 250
 
 
 @pytest.mark.parametrize("unit", HAND_OVERS)
