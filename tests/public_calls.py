@@ -94,7 +94,7 @@ from keyshared.testing import history as happenings
 from keyshared.testing.adapters.recorder import Recorder
 from keyshared.window import Consumer, InFlightWindow
 
-__all__ = ["BUILD", "REFUSED", "Call", "public_calls", "public_modules"]
+__all__ = ["BUILD", "REFUSED", "RULES", "Call", "public_calls", "public_modules"]
 
 # What no user imports: parts of one public module, whose callers are checked already.
 PRIVATE = frozenset(
