@@ -94,7 +94,7 @@ from keyshared.testing import history as happenings
 from keyshared.testing.adapters.recorder import Recorder
 from keyshared.window import Consumer, InFlightWindow
 
-__all__ = ["BUILD", "REFUSED", "RULES", "Call", "public_calls", "public_modules"]
+__all__ = ["BUILD", "REFUSED", "Call", "public_calls", "public_modules"]
 
 # What no user imports: parts of one public module, whose callers are checked already.
 PRIVATE = frozenset(
@@ -191,9 +191,9 @@ def tree() -> DistributionTree:
 RULES = Rules(mark="v1", group_of=bytes.hex)
 
 
-def dispatcher() -> KeySharedDispatcher:
+def dispatcher(rules: Rules | None = None) -> KeySharedDispatcher:
     """Something is in flight, something waits, somebody is away."""
-    made = KeySharedDispatcher(HashRing(vnodes=3, slot_bits=4), DispatcherConfig(window=10), rules=RULES)
+    made = KeySharedDispatcher(HashRing(vnodes=3, slot_bits=4), DispatcherConfig(window=10), rules=rules)
     for name in ("ann", "bob"):
         made.add_consumer(name, limit=2, now_ms=0)
     made.offer_many([(offset, f"k{offset % 2}", None) for offset in (3, 5, 6)], now_ms=0)
@@ -364,7 +364,7 @@ BUILD: dict[str, Make] = {
     "copyflags.FlagsHeader": FlagsHeader,
     "cursor.contiguous.ContiguousCursor": cursor,
     "cursor.contiguous.CursorToken": lambda: CursorToken("ks1:"),
-    "dispatcher.KeySharedDispatcher": dispatcher,
+    "dispatcher.KeySharedDispatcher": lambda: dispatcher(RULES),
     "distribution.tree.DistributionTree": tree,
     "distribution.distributor.Distributor": lambda: Distributor("a", 1, ["b"]),
     "distribution.distributor.Hop": lambda: Hop("a", 1, "b"),
@@ -609,7 +609,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "dispatcher.KeySharedDispatcher.offer": {"offset": lambda: 9},
     "dispatcher.KeySharedDispatcher.offer_many": {"messages": lambda: [(9, "k", None)]},
     "dispatcher.KeySharedDispatcher.restore": {
-        "state": lambda: dispatcher().snapshot(),
+        "state": lambda: dispatcher(RULES).snapshot(),
         "placement": _same_ring,
         "rules": lambda: RULES,
     },

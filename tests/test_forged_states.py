@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import pytest
-from tests.public_calls import RULES, checkpoints, dispatcher, progress, queue, segment_map
+from tests.public_calls import checkpoints, dispatcher, progress, queue, segment_map
 
 from keyshared.buckets import BucketCheckpoints
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy
@@ -161,7 +161,7 @@ STORED = {
     "token": Stored(token_state, read_token, numbers_of),
     "dispatcher": Stored(
         lambda: dispatcher().snapshot(),
-        lambda state: KeySharedDispatcher.restore(state, ring(), DispatcherConfig(window=10), now_ms=0, rules=RULES),
+        lambda state: KeySharedDispatcher.restore(state, ring(), DispatcherConfig(window=10), now_ms=0),
         lambda made: made.snapshot(),
     ),
     "leases": Stored(
