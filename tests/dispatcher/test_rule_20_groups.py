@@ -531,6 +531,14 @@ class TestRestart:
             KeySharedDispatcher.restore(state, AlphabetRing(), DispatcherConfig(), now_ms=0, rules=RULES)
 
 
+def test_a_room_without_anything_in_it_is_not_written_and_not_read() -> None:
+    state = grouped("ann").snapshot()
+    assert {} == state["rooms"]
+    state["rooms"] = {"scopes": {"waiting": [], "groups": [], "turns": []}}
+    with pytest.raises(SnapshotError, match="groups that have a message or a limit"):
+        KeySharedDispatcher.restore(state, AlphabetRing(), now_ms=0, rules=RULES)
+
+
 def test_the_kit_judges_groups() -> None:
     mine: Any = Recorder(grouped(group=GroupLimits(max_in_flight=3)))
     mine.add_consumer("ann", limit=1)
