@@ -909,6 +909,10 @@ class ModelDispatcher:
         return not strangers and not any(self._accepts(consumer, key) for consumer in connected)
 
     def _track(self, message: Message) -> None:
+        overtaken = self._overtaken(message)
+        if overtaken:
+            self._supersede(overtaken, message)
+            return
         lane = self._lane(message)
         loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
         spilled = len(loaded) < len(self._in_lane(lane))
@@ -921,9 +925,45 @@ class ModelDispatcher:
         if message.deadline is not None:
             message.state = State.DELAYED
         self._examine_fully(lane)
+        self._spill_if_crowded(message)
+
+    def _overtaken(self, message: Message) -> list[Message]:
+        """What waits for its first delivery and makes way for this one."""
+        if not self.config.latest_only or message.key is None:
+            return []
+        waits = {State.QUEUED, State.SPILLED, State.LOADING, State.DELAYED}
+        return [other for other in self._in_lane(message.key) if other.attempt == 0 and other.state in waits]
+
+    def _supersede(self, older: Sequence[Message], message: Message) -> None:
+        """Settle what waits for its first delivery; a newer one has the slot of the oldest, and stands where it did."""
+        lane, first = self._lane(message), older[0]
+        for other in older:
+            self.out.notices.append(Skipped(other.offset, other.key, SkipReason.SUPERSEDED))
+            self._tell_done(other, Ending.SUPERSEDED)
+            del self.messages[other.offset]
+        loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
+        self.messages[message.offset] = message
+        needs_slot = first.state == State.SPILLED
+        if needs_slot and self.config.spill and len(loaded) >= self.config.max_loaded_per_key:
+            self._spill(message)
+        elif message.deadline is not None:
+            message.state = State.DELAYED
+            self._spill_if_crowded(message, needs_slot)
+        if first.reserved_by:
+            self.freed.append(first.reserved_by)
+        keeps_its_place = message.deadline is None and self._listing(lane)
+        if message is self._candidate(lane) and not keeps_its_place:
+            if first.reserved_by and message.state == State.QUEUED and self._may_go_to(lane, first.reserved_by):
+                self._open(message, first.reserved_by)
+            self._touch(message)
+        self._wake()
+        self._spill_if_crowded(message, needs_slot)
+
+    def _spill_if_crowded(self, message: Message, is_asked: bool = True) -> None:
+        """Drop the payload of what has to wait while others that wait take half the window."""
         others_waiting = self._loaded_count() - 1 - len(self._all(State.IN_FLIGHT))
         waits = message.state in {State.QUEUED, State.DELAYED}
-        if self.config.spill and waits and 2 * others_waiting >= self.config.window:
+        if is_asked and self.config.spill and waits and 2 * others_waiting >= self.config.window:
             self._spill(message)
 
     def _spill(self, message: Message) -> None:

@@ -9,7 +9,7 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared._dispatch.admission import Admission, Message, limits_for
@@ -73,6 +73,7 @@ from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
 
 if TYPE_CHECKING:
+    from keyshared._dispatch.latest import LatestWindow
     from keyshared._dispatch.ledger import Ledger
 
 __all__ = [
@@ -164,6 +165,7 @@ class KeySharedDispatcher(Generic[Item]):
             from keyshared._dispatch import ledger  # noqa: PLC0415  # only those who ask load it
 
             self._ledger = ledger.Ledger(self._window)
+        self._latest = cast("LatestWindow", self._window) if config.latest_only else None
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
@@ -296,16 +298,9 @@ class KeySharedDispatcher(Generic[Item]):
         if not_before_ms is not None:
             check_not_before(not_before_ms)
         if self._membership.picky or self._admission.asks:
-            if self._admission.is_known(offset):
-                self._now = now_ms
-                self._admission.remember(offset, item)
-                return self._outbox.known(offset, key)
-            if self._admission.take_settled(offset):
-                return self._pass_over(offset, key, Ending.EARLIER, [], now_ms)
-            if not self._admission.admit(offset, key):
-                return self._pass_over(
-                    offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now_ms
-                )
+            answer = self._admit(offset, key, item, not_before_ms, now_ms)
+            if answer is not None:
+                return answer
         if not_before_ms is not None and not_before_ms > now_ms:
             return self._offer_later(offset, key, item, not_before_ms, now_ms)
         granted = self._window.offer(offset, key, item)
@@ -329,7 +324,8 @@ class KeySharedDispatcher(Generic[Item]):
         now = checked_now(now_ms, self._now)
         batch = self._admission.check_batch(messages)
         self._now = now
-        return self._outbox.merge([self.offer(*message, not_before_ms=until) for *message, until in batch])
+        calls = [self.offer(*message, not_before_ms=until) for *message, until in batch]
+        return self._outbox.merge(calls, () if self._latest is None else _skipped_in(calls))
 
     # answers
 
@@ -965,6 +961,22 @@ class KeySharedDispatcher(Generic[Item]):
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
 
+    def _admit(
+        self, offset: int, key: bytes | None, item: object, not_before_ms: int | None, now: int
+    ) -> list[Effect[Item]] | None:
+        """Answer an offer of what need not be tracked, or takes the place of something; None for any other."""
+        if self._admission.is_known(offset):
+            self._now = now
+            self._admission.remember(offset, item)
+            return self._outbox.known(offset, key)
+        if self._admission.take_settled(offset):
+            return self._pass_over(offset, key, Ending.EARLIER, [], now)
+        if not self._admission.admit(offset, key):
+            return self._pass_over(offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now)
+        if self._latest is not None and (older := self._latest.overtaken(key)):
+            return self._supersede(older, offset, item, not_before_ms, now)
+        return None
+
     def _pass_over(
         self, offset: int, key: bytes | None, how: Ending, notices: list[Effect], now: int
     ) -> list[Effect[Item]]:
@@ -982,6 +994,20 @@ class KeySharedDispatcher(Generic[Item]):
         self._now = now
         self._timers.start(entry, not_before_ms)
         return self._outbox.finish([], [entry] if entry.state == SPILLED else [], now)
+
+    def _supersede(
+        self, older: list[Entry], offset: int, item: object, not_before_ms: int | None, now: int
+    ) -> list[Effect[Item]]:
+        """Take a message in the place of those of its key that wait for their first delivery."""
+        window = cast("LatestWindow", self._latest)
+        self._now = now
+        notices: list[Effect] = []
+        self._endings.supersede(older, notices)
+        deadline = not_before_ms if not_before_ms is not None and not_before_ms > now else None
+        granted = window.replace(older, offset, cast("bytes", older[0].key), item, deadline)
+        if deadline is not None:
+            self._timers.start(cast("Entry", window.find(offset)), deadline)
+        return self._outbox.finish(notices, granted, now)
 
     def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
         """Find the delivery that a receipt names, if it is current, and take the time of the call."""
@@ -1040,3 +1066,8 @@ class KeySharedDispatcher(Generic[Item]):
         notices: list[Effect] = []
         act(entry, notices)
         return self._outbox.wake(notices, now)
+
+
+def _skipped_in(calls: Iterable[Iterable[Effect[Any]]]) -> set[int]:
+    """Return what was settled by calls without a delivery that counted."""
+    return {effect.offset for call in calls for effect in call if isinstance(effect, Skipped)}

@@ -25,6 +25,11 @@ from tests.properties.broken_later import (
     ReasonOfAnotherMessage,
     RipeNeverWakes,
 )
+from tests.properties.broken_latest import (
+    KeepsTheOlder,
+    SupersededHoldsTheCursor,
+    SupersedesADelivered,
+)
 from tests.properties.broken_settlement import (
     AckNotTold,
     ArchiveToldTwice,
@@ -505,7 +510,8 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         NewerPassesThePostponed,
     ),
     Promise.WHOLE_BATCH: BROKEN_BATCHES,
-    Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
+    Promise.LATEST_ONLY: (KeepsTheOlder, SupersedesADelivered),
+    Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps, SupersededHoldsTheCursor),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked, SkipsWhatOthersAccept),
     Promise.SETTLED_ONCE: (AckNotTold, SkipNotTold, ForgetsHowItEnded, ArchiveToldTwice, MarkStandsStill),
     Promise.BOUNDS: (

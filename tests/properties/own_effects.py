@@ -129,6 +129,9 @@ class OwnEffects:
                     is_right = step.call.name == "park"
                 case Skipped(offset, _, SkipReason.GONE):
                     is_right = offset in self.gone
+                case Skipped(offset, key, SkipReason.SUPERSEDED):
+                    newer = [other for other, its_key in self.keys.items() if other > offset and its_key == key]
+                    is_right = config.latest_only and key is not None and bool(newer)
                 case Skipped():
                     is_right = config.unmatched is Unmatched.SKIP and step.call.name in {"offer", "offer_many"}
                 case _:

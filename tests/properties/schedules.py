@@ -103,7 +103,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
             max_redeliveries=choose([0, 1, 2, None]),
             base_delay_ms=choose([0, 5, 5]),
             max_delay_ms=choose([60_000, 60_000, 60_000, 6, 0]),
-            backoff=choose(list(Backoff)),
+            backoff=(backoff := choose(list(Backoff))),
         ),
         poison=choose(poisons),
         on_evict=OnEvict.REDELIVER if ordering else choose(list(OnEvict)),
@@ -114,6 +114,8 @@ def any_config(choose: Choose) -> DispatcherConfig:
         start=choose([None, 0]),
         unit=DrainUnit.KEY if ordering else choose([*DrainUnit, DrainUnit.RANGE]),
         tell_settled=choose([True, True, False]),
+        # Drawn with something that has nothing to do with it: a draw of its own would change all schedules.
+        latest_only=batch == 1 and not ordering and backoff is Backoff.FIXED,
         spill=spill,
         max_waiting_per_key=choose(waits),
         max_waiting_per_consumer=choose(waits),
@@ -124,10 +126,15 @@ def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RA
     """What a dispatcher with this configuration claims, over a placement with these slots."""
     redeliveries = config.retry.max_redeliveries
     batches = config.batch_per_key > 1
+    unclaimed = {
+        *(() if batches else (Promise.WHOLE_BATCH,)),
+        *(() if config.latest_only else (Promise.LATEST_ONLY,)),
+    }
     return Guarantees(
-        promises=JUDGED if batches else JUDGED - {Promise.WHOLE_BATCH},
+        promises=JUDGED - unclaimed,
         per_key=max(config.max_in_flight_per_key, config.batch_per_key),
         batches=batches,
+        latest_only=config.latest_only,
         per_consumer=config.max_in_flight_per_consumer,
         window=config.window,
         max_tracked=config.max_tracked,

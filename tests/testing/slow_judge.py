@@ -66,6 +66,7 @@ class SlowJudge(SlowBooks):
         super().__init__(guarantees)
         self.ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
         self.looked_ms: int | None = None
+        self.not_given_up: set[int] = set()  # what was blamed for that
         self.turns = SlowTurns(self)
 
     # --- one row ------------------------------------------------------------------------------------------------
@@ -85,6 +86,10 @@ class SlowJudge(SlowBooks):
         if isinstance(happening, Delivered) and self.turns.pass_over(happening):
             broken.add(Promise.FAIRNESS)
         open_before = self.turns.surely_open()
+        if isinstance(happening, Settled) and happening.reason is SettledBy.SUPERSEDED:
+            superseded = self.outstanding.get(happening.offset)
+            if superseded is not None:
+                self.turns.hand_on(superseded)
         self.apply(happening)
         self.turns.note_ends(open_before)
         self.turns.look(happening)
@@ -120,6 +125,7 @@ class SlowJudge(SlowBooks):
                 yield from self.cursor(happening)
             case Quiet() | AtRest():
                 yield from self.quiet(happening)
+                yield from self.not_superseded()
             case _:
                 pass  # it only changes what is judged later
 
@@ -297,16 +303,24 @@ class SlowJudge(SlowBooks):
         if message is None and self.is_over(happening.offset):
             yield Promise.NO_LOSS
         match happening:
-            case Settled(reason=SettledBy.NOBODY):
-                yield Promise.NO_LOSS
-            case Settled(reason=SettledBy.LATE_ACK) if message is not None and not message.has_late_ack:
-                yield Promise.NO_LOSS
+            case Settled(reason=how):
+                yield from self.settlement(how, message)
             case DeadLettered() if not self.claims.may_dead_letter:
                 yield Promise.NO_LOSS
             case Dropped() if not self.claims.may_drop:
                 yield Promise.NO_LOSS
             case Skipped() if not self.claims.may_skip:
                 yield Promise.NO_LOSS
+
+    def settlement(self, how: SettledBy, message: Message | None) -> Iterator[Promise]:
+        if how is SettledBy.NOBODY or (how is SettledBy.SUPERSEDED and not self.claims.latest_only):
+            yield Promise.NO_LOSS
+        elif message is None:
+            return
+        elif how is SettledBy.LATE_ACK and not message.has_late_ack:
+            yield Promise.NO_LOSS
+        elif how is SettledBy.SUPERSEDED and (message.deliveries or self.heir_of(message) is None):
+            yield Promise.LATEST_ONLY
 
     def word_of_an_end(self, happening: Done) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
@@ -382,6 +396,17 @@ class SlowJudge(SlowBooks):
                 yield Promise.NO_LOSS
             if any(self.is_stuck(key, lane) for key, lane in self.lanes()):
                 yield Promise.NO_LOSS
+
+    def not_superseded(self) -> Iterator[Promise]:
+        """What waits for its first delivery, as a newer one of its key does: said once of each."""
+        on_its_way = {HoldReason.DEAD_LETTERING, HoldReason.BLOCKED}
+        for key, lane in self.lanes():
+            undelivered = [each for each in lane if not each.deliveries]
+            waiting = [each for each in undelivered if each.held is None or each.held.reason not in on_its_way]
+            older = {each.offset for each in waiting[:-1]} if key is not None else set()
+            if self.claims.latest_only and not older <= self.not_given_up:
+                yield Promise.LATEST_ONLY
+            self.not_given_up |= older
 
     def forget_what_was_unsure(self) -> None:
         """What only a moment of quiet makes sure of has been ready since that moment."""

@@ -189,7 +189,8 @@ class TinyWorld:
         return Released(until_ms=until_ms, **self.delivery())
 
     def settled(self) -> Happening:
-        return Settled(offset=self.offset(), reason=self.random.choice(list(SettledBy)), at_ms=self.at_ms)
+        reason = self.random.choice([*SettledBy, SettledBy.SUPERSEDED])
+        return Settled(offset=self.offset(), reason=reason, at_ms=self.at_ms)
 
     def given_up(self) -> Happening:
         if self.random.random() < 0.4:
@@ -248,6 +249,7 @@ def claimed(random: Random) -> Guarantees:
         promises=random.choice([JUDGED, JUDGED - {Promise.FENCE}, some]),
         per_key=random.choice([1, 1, 2, None]),
         batches=random.random() < 0.3,
+        latest_only=random.random() < 0.4,
         per_consumer=random.choice([None, None, 0, 1, 2]),
         window=random.choice([None, 1, 2, 3]),
         max_tracked=random.choice([None, None, 1, 2]),

@@ -55,7 +55,7 @@ class Admission:
         """Take offers up to there for known, until the first one that is above."""
         self._known_until = known_until
         looks_back = known_until is not None or self._window.cursor.looks_ahead
-        self.asks = looks_back or self._limits is not None
+        self.asks = looks_back or self._limits is not None or self._config.latest_only
 
     def is_known(self, offset: int) -> bool:
         """Whether the offset lies below the start or the position, or a snapshot has seen it."""

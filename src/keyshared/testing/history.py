@@ -59,6 +59,7 @@ class SettledBy(StrEnum):
 
     LATE_ACK = "late_ack"  # an ack of an earlier delivery, noted when it came
     OPERATOR = "operator"  # somebody outside decided so
+    SUPERSEDED = "superseded"  # a newer message of its key, before its first delivery
     NOBODY = "nobody"  # the system treats it as settled and does not say why: always a loss
 
 

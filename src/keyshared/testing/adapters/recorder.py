@@ -27,6 +27,7 @@ from keyshared.effects import (
     Settled,
     SettleReason,
     Skipped,
+    SkipReason,
     Spilled,
 )
 from keyshared.testing import history as past
@@ -361,6 +362,9 @@ class Recorder:
             case Dropped(offset, _, reason):
                 self._answered.add(offset)
                 self._tell(past.Dropped, offset=offset, reason=str(reason))
+            case Skipped(offset, reason=SkipReason.SUPERSEDED):
+                self._answered.add(offset)
+                self._tell(past.Settled, offset=offset, reason=SettledBy.SUPERSEDED)
             case Skipped(offset, _, reason):
                 self._answered.add(offset)
                 self._tell(past.Skipped, offset=offset, reason=str(reason))

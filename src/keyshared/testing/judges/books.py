@@ -237,6 +237,8 @@ class Books:
             message = self._add(seen, offset, happening.key, previous)
             message.asked = None if happening.until_ms is None else seen
             self._list(message)
+        if message is not None:
+            message.lane.newest = message
         if self.early.told:
             self.early.published(offset)
         self.last_published = seen
