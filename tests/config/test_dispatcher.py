@@ -37,6 +37,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "drain_timeout_ms": None,
         "ordering_required": False,
         "unit": "key",
+        "latest_only": False,
         "start": None,
         "tell_settled": False,
         "spill": True,

@@ -72,6 +72,19 @@ class BatchingMachine(DispatcherMachine):
     guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
 
 
+class LatestDriver(DispatcherDriver):
+    """Of each key only the latest message."""
+
+    config = replace(DispatcherDriver.config, latest_only=True)
+
+
+class LatestMachine(DispatcherMachine):
+    """The dispatcher for which only the latest message of a key counts."""
+
+    driver_class = LatestDriver
+    guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.LATEST_ONLY}, latest_only=True)
+
+
 class TotalOrderDriver(DispatcherDriver):
     """One lane for everything."""
 
@@ -160,6 +173,7 @@ MACHINES = (
     PipelinedMachine,
     TellingMachine,
     BatchingMachine,
+    LatestMachine,
     TotalOrderMachine,
     RouterMachine,
     LeaseQueueMachine,

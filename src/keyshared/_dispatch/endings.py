@@ -204,7 +204,7 @@ class Endings:
         return note is not None and note.postponed
 
     def supersede(self, older: Iterable[Entry], notices: list[Effect]) -> None:
-        """Tell of messages that wait for their first delivery, and that a newer one is about to replace."""
+        """Note the end of messages that wait for their first delivery, and that a newer one is about to replace."""
         for entry in older:
             notices.append(Skipped(entry.offset, entry.key, SkipReason.SUPERSEDED))
             self._forget(entry, Ending.SUPERSEDED)
