@@ -221,32 +221,37 @@ class TestItsPlace:
 class TestLoads:
     """What was to be loaded is there now, and the load is void."""
 
-    def loading(self, **config: Any) -> Watched:
-        """Ann has room for offset 1, which is being loaded for her."""
-        dispatcher = latest("ann", max_loaded_per_key=1, **config)
-        dispatcher.set_limit("ann", 1)
-        fill(dispatcher, "a1", "a1")
-        assert Load(1, b"a1") in dispatcher.ack(0, "ann", 1)
+    def loading(self) -> Watched:
+        """Bob has room for offset 3, which is being loaded for him."""
+        dispatcher = latest("ann", "bob", window=4)
+        dispatcher.set_limit("bob", 1)
+        fill(dispatcher, "b9", "b1", "b2", "b3")  # the last one is spilled
+        loads = [effect for offset in range(3) for effect in dispatcher.ack(offset, "bob", 1)]
+        assert Load(3, b"b3") in loads
         return dispatcher
 
     def test_the_newer_one_goes_out_to_whoever_had_room_for_the_load(self) -> None:
         dispatcher = self.loading()
-        assert [superseded(1, "a1"), deliver(2, "a1", "ann"), advanced(1)] == dispatcher.offer(2, "a1")
-        ignored = Ignored(1, None, None, Call.LOADED, IgnoredReason.UNKNOWN_OFFSET)
-        assert [ignored] == dispatcher.loaded(1, "late")
+        assert [superseded(3, "b3"), deliver(4, "b3", "bob"), advanced(3)] == dispatcher.offer(4, "b3")
+        ignored = Ignored(3, None, None, Call.LOADED, IgnoredReason.UNKNOWN_OFFSET)
+        assert [ignored] == dispatcher.loaded(3, "late")
 
     def test_another_owner_gets_it_if_the_key_has_moved_meanwhile(self) -> None:
-        dispatcher = latest("ann", "bob", max_loaded_per_key=1)
-        fill(dispatcher, "b1", "b1")
-        assert Load(1, b"b1") in dispatcher.ack(0, "bob", 1)
+        dispatcher = self.loading()
         dispatcher.set_filters("bob", ["c*"])
-        assert [(2, "ann")] == delivered(dispatcher.offer(2, "b1"))
+        assert [(4, "ann")] == delivered(dispatcher.offer(4, "b3"))
 
     def test_it_waits_for_room_if_that_was_taken_away(self) -> None:
         dispatcher = self.loading()
-        dispatcher.set_limit("ann", 0)
-        assert [superseded(1, "a1"), advanced(1)] == dispatcher.offer(2, "a1")
-        assert [(2, "ann")] == delivered(dispatcher.set_limit("ann", 1))
+        dispatcher.set_limit("bob", 0)
+        assert [superseded(3, "b3"), advanced(3)] == dispatcher.offer(4, "b3")
+        assert [(4, "bob")] == delivered(dispatcher.set_limit("bob", 1))
+
+    def test_it_goes_out_if_the_load_was_for_nobody_yet(self) -> None:
+        dispatcher = latest("ann", max_loaded_per_key=1)
+        fill(dispatcher, "a1", "a1")
+        assert Load(1, b"a1") in dispatcher.ack(0, "ann", 1)  # it has the slot of offset 0
+        assert [superseded(1, "a1"), deliver(2, "a1", "ann"), advanced(1)] == dispatcher.offer(2, "a1")
 
 
 class TestNotBefore:

@@ -176,6 +176,16 @@ def test_a_message_that_comes_back_again_and_again_costs_no_memory() -> None:
     assert checker.entries() < 20
 
 
+def test_what_does_not_make_way_costs_no_memory_once_it_is_done() -> None:
+    checker = Checker(Guarantees(promises={"latest-only"}, latest_only=True))
+    for older in range(0, 1_000, 2):
+        pair = (older, older + 1)
+        published = [Published(offset=offset, key=b"%d" % older) for offset in pair]
+        assert 1 == len(list(checker.violations([*published, Quiet()])))
+        list(checker.violations(Settled(offset=offset, reason=SettledBy.OPERATOR) for offset in pair))
+    assert checker.entries() < 70
+
+
 def test_owners_of_idle_keys_are_forgotten_and_those_of_others_are_not() -> None:
     checker = Checker(remembered_keys=2)
     checker.feed(Connected(consumer="a"))

@@ -35,7 +35,7 @@ class LatestOnly(Judge):
 
     def after(self, seen: Seen) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         for lane in self.books.changed.values():
-            if len(lane.listed) > 1 and isinstance(lane.id, bytes):
+            if len(lane.listed) > 1 and isinstance(lane.id, bytes) and self.books.lanes.get(lane.id) is lane:
                 self.crowded[lane.id] = lane
             else:
                 self.crowded.pop(lane.id, None)
@@ -65,9 +65,7 @@ class LatestOnly(Judge):
             yield self.blame(text, message.published, seen)
 
     def _quiet(self, seen: Seen, happening: Happening) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
-        for lane_id, lane in self.crowded.items():
-            if self.books.lanes.get(lane_id) is not lane:
-                continue
+        for lane in self.crowded.values():
             undelivered = self._undelivered(lane)
             for message in undelivered[:-1]:
                 if message.offset not in self.blamed:
