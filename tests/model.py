@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
+from keyshared.dispatcher import Health
 from keyshared.effects import (
     Blocked,
     BlockReason,
@@ -178,6 +179,7 @@ class Message:
     gone: bool = False
     postponed: bool = False  # what it waits for, while it is delayed: the end of a postponement, or a retry
     reason: str | None = None  # what the last failure that named one said
+    since: int | None = None  # when it was offered, to within a second
 
 
 @dataclass
@@ -258,6 +260,10 @@ class ModelDispatcher:
         self.drain_deadlines: dict[Lane, int] = {}
         self.turn = self.config.batch_per_key  # how many messages of a key go out at once
         self.quarantined: set[bytes] = set()
+        self.settled: dict[Ending, int] = {}
+        self.delivered = self.failed = 0
+        self.noted: int | None = None  # when the last offer of which the time was noted came
+        self.noted_last: int | None = None
         self.earlier = resume_from or Position(None, None)  # what is known of earlier lives
         if self.earlier.resume is None:
             self.earlier = Position(self.config.start, None)
@@ -628,6 +634,25 @@ class ModelDispatcher:
         held = {other.consumer for other in self._awaited(self._lane(message))}
         return Why(reason, next(consumer.name for consumer in self.consumers if consumer.name in held))
 
+    def health(self, *, busiest: int = 10) -> Health:
+        keys = [message.key for message in self.messages.values() if message.key is not None]
+        counted = sorted({(-keys.count(key), key) for key in keys})
+        blocked = [message for message in self.messages.values() if message.state != State.IN_FLIGHT]
+        measures = self.config.measure
+        ages = [
+            self.now - first.since if measures and first is not None and first.since is not None else None
+            for first in (next(iter(self.messages.values()), None), next(iter(blocked), None))
+        ]
+        return Health(
+            oldest_ms=ages[0],
+            longest_blocked_ms=ages[1],
+            blocked_offset=blocked[0].offset if blocked else None,
+            busiest=tuple((key, -number) for number, key in counted[:busiest]),
+            ended=self.settled if measures else None,
+            delivered=self.delivered if measures else None,
+            failed=self.failed if measures else None,
+        )
+
     def outstanding_effects(self) -> list[Effect]:
         archive = [self._dead_letter(message) for message in self._all(State.DEAD_LETTERING)]
         loads = [Load(message.offset, message.key) for message in self._all(State.LOADING)]
@@ -683,6 +708,8 @@ class ModelDispatcher:
             "reported_cursor": self.reported_cursor,
             "paused": self.paused,
             "epoch": self.epoch,
+            "counts": [self.settled, self.delivered, self.failed],
+            "noted": None if self.noted is None else self.now - self.noted,
         }
 
     @classmethod
@@ -719,13 +746,18 @@ class ModelDispatcher:
         new.earlier = Position(resume, safe, tuple((start, stop) for start, stop in settled))
         new.reported_cursor = state["reported_cursor"]
         new.paused = state["paused"]
+        settled, new.delivered, new.failed = state["counts"]
+        new.settled = {Ending(how): number for how, number in settled.items()}
+        new.noted = None if state["noted"] is None else now_ms - state["noted"]
+        new.noted_last = new.offered[-1] if new.offered else None
         new.replaying = True
         new._join_placement()
         return new
 
     def _frozen(self, message: Message) -> dict[str, Any]:
         key = None if message.key is None else message.key.hex()
-        stored = asdict(message) | {"key": key, "deadline": self._remaining(message.deadline)}
+        age = None if message.since is None else self.now - message.since
+        stored = asdict(message) | {"key": key, "deadline": self._remaining(message.deadline), "since": age}
         del stored["item"]
         return stored
 
@@ -739,6 +771,7 @@ class ModelDispatcher:
                 "item": item,
                 "state": State(stored["state"]),
                 "deadline": self._restored(stored["deadline"]),
+                "since": None if stored["since"] is None else self.now - stored["since"],
                 "ended": tuple((attempt, consumer) for attempt, consumer in stored["ended"]),
             }
         )
@@ -765,6 +798,7 @@ class ModelDispatcher:
             self._check_clock(now_ms)
             self.now = self.now if now_ms is None else now_ms
             action()
+            self._note_times()
         except BaseException:
             self.__dict__.update(before)
             raise
@@ -785,8 +819,20 @@ class ModelDispatcher:
         copied["out"] = Outbox()
         return copied
 
+    def _note_times(self) -> None:
+        """Note when messages were offered: once in a second is enough."""
+        last = self.offered[-1] if self.offered else None
+        if not self.messages:
+            self.noted = None
+        elif self.noted is None or (last != self.noted_last and self.now - self.noted >= 1_000):
+            self.noted = self.now
+        self.noted_last = last
+        for message in self.messages.values():
+            message.since = self.noted if message.since is None else message.since
+
     def _effects(self) -> list[Effect]:
         out = self.out
+        self.delivered += len(out.deliveries)
         done = out.done if self.config.tell_settled else []
         effects = [*out.notices, *done, *self._unmet([*out.dead_letters, *out.loads, *out.deliveries])]
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
@@ -818,7 +864,7 @@ class ModelDispatcher:
                 raise OffsetOrderError(offset, last)
             known = self.messages.get(offset)
             if known is None:
-                self._tell_done(Message(offset, key, item), Ending.EARLIER)
+                self.out.done.append(Done(offset, key, Ending.EARLIER))
             elif known.item is None:
                 known.item = item
             return
@@ -1073,6 +1119,7 @@ class ModelDispatcher:
             self._settle(message, Ending.GONE)
             return False
         message.failures += reason in FAILURES
+        self.failed += reason in FAILURES
         return True
 
     def _go_on(self, message: Message, reason: ReleaseReason, delay_ms: int | None) -> int | None:
@@ -1123,6 +1170,7 @@ class ModelDispatcher:
         self.out.notices.append(Blocked(message.offset, message.key, message.failures, message.reason))
 
     def _tell_done(self, message: Message, how: Ending) -> None:
+        self.settled[how] = self.settled.get(how, 0) + 1
         self.out.done.append(Done(message.offset, message.key, how))
 
     def _settle(self, message: Message, how: Ending) -> None:

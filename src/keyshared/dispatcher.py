@@ -24,10 +24,11 @@ from keyshared._dispatch.explain import (
     gather_stats,
     why_blocked,
 )
+from keyshared._dispatch.health import Health, gather_health
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.membership import Membership, held_by
 from keyshared._dispatch.outbox import delivery
-from keyshared._dispatch.outboxes import outbox_for
+from keyshared._dispatch.outboxes import ledger_for, outbox_for
 from keyshared._dispatch.receipts import (
     Receipt,
     check_length,
@@ -74,12 +75,13 @@ from keyshared.placement.ranges import Weight
 
 if TYPE_CHECKING:
     from keyshared._dispatch.latest import LatestWindow
-    from keyshared._dispatch.ledger import Ledger
+    from keyshared._dispatch.measure import HealthRoom
 
 __all__ = [
     "Blocking",
     "ConsumerStats",
     "DispatcherStats",
+    "Health",
     "KeySharedDispatcher",
     "MemberState",
     "Message",
@@ -160,29 +162,26 @@ class KeySharedDispatcher(Generic[Item]):
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
         self._window = window_for(config, self._routing)
-        self._ledger: Ledger | None = None
-        if config.tell_settled:
-            from keyshared._dispatch import ledger  # noqa: PLC0415  # only those who ask load it
-
-            self._ledger = ledger.Ledger(self._window)
+        ledger = self._ledger = ledger_for(config, self._window)
         self._latest = cast("LatestWindow", self._window) if config.latest_only else None
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
         limits = self._waiting = limits_for(config, self._routing, self._window)
         counts = None if limits is None else limits.counts
-        self._endings = endings_for(config, self._window, timers, self._ledger, counts)
+        self._endings = endings_for(config, self._window, timers, ledger, counts)
         self._notes = self._endings.notes
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership, limits)
-        self._rooms = rooms_for(config, self._window, timers, self._endings)
+        self._rooms = rooms_for(config, self._window, timers, self._endings, ledger)
+        self._health = cast("HealthRoom", self._rooms[-1]) if config.measure else None
         self._duties: Duties = {
             Entry: Duty(Stage.DELIVERIES, _offset_of, self._endings.due),
             Member: Duty(Stage.CONSUMERS, _order_of, self._membership.deadline_reached),
             **{kind: duty for room in self._rooms for kind, duty in room.duties.items()},
         }
-        make_outbox = outbox_for(self._ledger, counts)
+        make_outbox = outbox_for(ledger if config.tell_settled else None, counts, self._health)
         self._outbox = make_outbox(
             self._window, self._membership, self._endings, timers, self._rooms, ack_timeout_ms=config.ack_timeout_ms
         )
@@ -924,6 +923,31 @@ class KeySharedDispatcher(Generic[Item]):
         """Figures of this moment, all read from the one state there is. O(consumers)."""
         return gather_stats(self._window, self._members)
 
+    def health(self, *, busiest: int = 10) -> Health:
+        """Ages, busiest keys and counts, at the instant of the last call; changes nothing.
+
+        Args:
+            busiest: How many keys to name at most.
+
+        Returns:
+            The figures. Without ``DispatcherConfig(measure=True)`` those are None that somebody had to keep.
+
+        Raises:
+            ArgumentError: ``busiest`` is not an int of at least 0.
+
+        Complexity:
+            O(outstanding + keys log keys).
+
+        Example:
+            >>> from keyshared.ring import HashRing
+            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(measure=True))
+            >>> _ = d.offer(0, "a", now_ms=0), d.offer(1, "a", now_ms=5_000)
+            >>> d.health().oldest_ms, d.health().busiest
+            (5000, ((b'a', 2),))
+        """
+        check_int("busiest", busiest, 0)
+        return gather_health(self._window, self._health, busiest, self._now)
+
     def snapshot(self) -> dict[str, object]:
         """The whole state as plain data that survives JSON: deadlines as what remains of them, no passengers. O(n)."""
         return {
@@ -957,6 +981,8 @@ class KeySharedDispatcher(Generic[Item]):
         if data.field("ranges").text() != placement_mark(self._routing.ranges):
             raise data.field("ranges").refuse("belong to the placement that is given: same kind, same settings")
         load_window(data, self._window, self._endings, self._timers, now=self._now, items=items)
+        if self._ledger is not None:
+            self._ledger.forget()
         load_rooms(data.field("rooms"), self._rooms, self._now)
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()

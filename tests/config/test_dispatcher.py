@@ -38,6 +38,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "ordering_required": False,
         "unit": "key",
         "latest_only": False,
+        "measure": False,
         "start": None,
         "tell_settled": False,
         "spill": True,

@@ -14,6 +14,7 @@ from tests.properties.broken_admission import (
     WaitsBeyondTheKeyLimit,
 )
 from tests.properties.broken_batches import BROKEN_BATCHES
+from tests.properties.broken_health import AgeOfTheNewest, CountsOnlyAcks
 from tests.properties.broken_later import (
     FirstDeliveryIsEarly,
     LoadedForgetsItsTime,
@@ -545,6 +546,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         LoadedForgetsItsTime,
     ),
     Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
+    Promise.HEALTH_ADDS_UP: (CountsOnlyAcks, AgeOfTheNewest),
     Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly, EndedObligationsStand),
     Promise.RESUME: (
         SnapshotForgetsAckedRanges,

@@ -111,10 +111,11 @@ def any_config(choose: Choose) -> DispatcherConfig:
         inactive_grace_ms=choose([3, 4, 12, None]),
         drain_timeout_ms=choose([None, 4, 4, 9]),
         ordering_required=ordering,
-        start=choose([None, 0]),
+        start=(start := choose([None, 0])),
         unit=DrainUnit.KEY if ordering else choose([*DrainUnit, DrainUnit.RANGE]),
         tell_settled=choose([True, True, False]),
         # Drawn with something that has nothing to do with it: a draw of its own would change all schedules.
+        measure=start == 0,
         latest_only=batch == 1 and not ordering and backoff is Backoff.FIXED,
         spill=spill,
         max_waiting_per_key=choose(waits),
@@ -129,6 +130,7 @@ def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RA
     unclaimed = {
         *(() if batches else (Promise.WHOLE_BATCH,)),
         *(() if config.latest_only else (Promise.LATEST_ONLY,)),
+        *(() if config.measure else (Promise.HEALTH_ADDS_UP,)),
     }
     return Guarantees(
         promises=JUDGED - unclaimed,
@@ -147,6 +149,7 @@ def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RA
         max_attempts=None if redeliveries is None else redeliveries + 1,
         cursor_keeps_up=True,
         tells_done=config.tell_settled,
+        measures=config.measure,
         may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,
         may_skip=True,  # whatever the policy for unmatched ones: schedules say of some that they are gone
         may_dead_letter=config.poison in {Poison.DEAD_LETTER, Poison.QUARANTINE},
@@ -177,7 +180,7 @@ class World:
         self.filters = choose([FILTERS, FILTERS[2:], FILTERS[:1]])
         self.limits: Sequence[int | None] = choose([(None,), (None,), (None, None, 0, 0, 1, 2)])
         self.crowd = choose([2, 2, 4])  # about as many are connected: of few, each leave moves much
-        self.late_ms = choose([0, 6, 20])  # how late the host is at most when it comes to the clock
+        self.late_ms = choose([0, 6, 700])  # how late the host is at most when it comes to the clock
         self.joining = choose([0, 2, 3])  # how many consumers join before anything else happens
         self.calls = any_mix(choose)
         self.keys = tuple(choose(KEYS) for _ in range(choose([1, 2, 3, 12])))

@@ -27,6 +27,7 @@ from keyshared.testing.history import (
     Happening,
     Held,
     HoldReason,
+    Measured,
     Nacked,
     Owned,
     PlacementChanged,
@@ -66,6 +67,7 @@ class SlowJudge(SlowBooks):
         super().__init__(guarantees)
         self.ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
         self.looked_ms: int | None = None
+        self.measured: tuple[int, int, int] | None = None  # what was counted last, was done then, and may have been
         self.not_given_up: set[int] = set()  # what was blamed for that
         self.turns = SlowTurns(self)
 
@@ -119,6 +121,8 @@ class SlowJudge(SlowBooks):
                 spilling = {HoldReason.SPILLED, HoldReason.LOADING}
                 if isinstance(happening, Held) and happening.reason in spilling and not self.claims.spills:
                     yield Promise.BOUNDS
+            case Measured():
+                yield from self.count_of_what_is_done(happening)
             case Owned():
                 yield from self.owner(happening)
             case Committed():
@@ -327,6 +331,15 @@ class SlowJudge(SlowBooks):
         may_be_done = happening.offset in self.untold if message is None else DONE in message.can_be
         if self.claims.tells_done and not may_be_done:
             yield Promise.SETTLED_ONCE
+
+    def count_of_what_is_done(self, happening: Measured) -> Iterator[Promise]:
+        doubtful = sum(DONE in each.can_be for each in self.outstanding.values())
+        before, self.measured = self.measured, (happening.count, len(self.done), doubtful)
+        if before is None or not self.claims.measures:
+            return
+        more, ended = happening.count - before[0], len(self.done) - before[1]
+        if not ended - before[2] <= more <= ended + doubtful:
+            yield Promise.HEALTH_ADDS_UP
 
     def owner(self, happening: Owned) -> Iterator[Promise]:
         """The changes since the key had its owner that stand together, before the last `Owned` or just before this."""

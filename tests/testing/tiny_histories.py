@@ -24,6 +24,7 @@ from keyshared.testing.history import (
     Held,
     HoldReason,
     LimitChanged,
+    Measured,
     Nacked,
     Owned,
     PlacementChanged,
@@ -66,7 +67,7 @@ class TinyWorld:
         kinds: list[Callable[[], Happening]] = [
             *(self.published, self.delivered, self.acked, self.nacked, self.ended, self.settled, self.given_up),
             *(self.held, self.freed, self.connected, self.gone, self.suspended, self.limit, self.placement, self.owned),
-            *(self.committed, self.quiet, self.at_rest, self.done),
+            *(self.committed, self.quiet, self.at_rest, self.done, self.measured),
         ]
         self.begins: list[Happening] = []
         # a mix of its own for each: some kinds never come, others come all the time
@@ -234,6 +235,9 @@ class TinyWorld:
     def committed(self) -> Happening:
         return Committed(resume_offset=self.random.randrange(self.offsets + 2), at_ms=self.at_ms)
 
+    def measured(self) -> Happening:
+        return Measured(count=self.random.choice([0, 1, 1, 2]), at_ms=self.at_ms)
+
     def quiet(self) -> Happening:
         return Quiet(at_ms=self.at_ms)
 
@@ -265,6 +269,7 @@ def claimed(random: Random) -> Guarantees:
         progress_ms=random.choice([None, 0, 3]),
         cursor_keeps_up=random.random() < 0.5,
         tells_done=random.random() < 0.7,
+        measures=random.random() < 0.7,
         may_drop=random.random() < 0.5,
         may_skip=random.random() < 0.5,
         may_dead_letter=random.random() < 0.5,

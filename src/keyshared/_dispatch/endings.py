@@ -244,6 +244,8 @@ class Endings:
         if reason in _NO_FAILURES:
             return delay_ms or 0
         entry.failures += 1
+        if self._ledger is not None:
+            self._ledger.fail()
         if reason is _REJECTED or self._drops(reason):
             return None
         delay = self._config.retry.delay_ms(entry.failures, delay_ms)

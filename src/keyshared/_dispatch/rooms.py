@@ -5,13 +5,16 @@ no such room, and asks for none.
 """
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.snapshot import Reader
 from keyshared._dispatch.timers import Duties, Timers
 from keyshared.config import DispatcherConfig
 from keyshared.window import InFlightWindow
+
+if TYPE_CHECKING:
+    from keyshared._dispatch.ledger import Ledger
 
 __all__ = ["Room", "dump_rooms", "load_rooms", "rooms_for"]
 
@@ -43,13 +46,19 @@ class Room(Protocol):
         """Raise `InvariantError` if the room contradicts itself or the window. For tests."""
 
 
-def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, endings: Endings) -> tuple[Room, ...]:
+def rooms_for(
+    config: DispatcherConfig, window: InFlightWindow, timers: Timers, endings: Endings, ledger: "Ledger | None"
+) -> tuple[Room, ...]:
     """Return the rooms that a configuration asks for; the modules of others are not loaded."""
     rooms: list[Room] = []
     if config.drain_timeout_ms is not None:
         from keyshared._dispatch.drain_deadlines import DrainDeadlines  # noqa: PLC0415  # only where it is used
 
         rooms.append(DrainDeadlines(window, timers, endings, config.drain_timeout_ms))
+    if config.measure:
+        from keyshared._dispatch.measure import HealthRoom, MeasuringLedger  # noqa: PLC0415  # as above
+
+        rooms.append(HealthRoom(window, cast("MeasuringLedger", ledger), tells=config.tell_settled))
     return tuple(rooms)
 
 

@@ -93,6 +93,7 @@ class DispatcherConfig:
         unit: What a consumer has to finish before anything of it goes to the next owner. Units above a key know no
             filters: with them two keys of one slot may rightly be at two consumers.
         latest_only: Whether a message that waits for its first delivery is given up when a newer one of its key comes.
+        measure: Whether ages and counts are kept for `health`.
         start: What ``resume_offset`` answers before the first offer.
         tell_settled: Whether each offered message gets one `Done` when it is settled.
         spill: Whether the payload of what has to wait may be dropped and loaded again. False: every payload is the
@@ -126,6 +127,7 @@ class DispatcherConfig:
     ordering_required: bool = False
     unit: DrainUnit = DrainUnit.KEY
     latest_only: bool = False
+    measure: bool = False
     start: int | None = None
     tell_settled: bool = False
     spill: bool = True
@@ -238,6 +240,7 @@ class DispatcherConfig:
         check_enum("on_evict", self.on_evict, OnEvict)
         check_enum("unmatched", self.unmatched, Unmatched)
         check_bool("latest_only", self.latest_only)
+        check_bool("measure", self.measure)
         check_bool("ordering_required", self.ordering_required)
         check_bool("tell_settled", self.tell_settled)
         check_enum("unit", self.unit, DrainUnit)

@@ -31,6 +31,7 @@ class Promise(StrEnum):
     ATTEMPTS = "attempts"
     NOT_EARLY = "not-early"
     REASON_TRAVELS = "reason-travels"
+    HEALTH_ADDS_UP = "health-adds-up"
     RESUME = "resume"
     DETERMINISM = "determinism"
 
@@ -71,6 +72,7 @@ class Guarantees:
             history says `Quiet`.
         cursor_keeps_up: Whether the cursor is always committed as far as it can be when the history says `Quiet`.
         tells_done: Whether the system says of each message once that it is done, at the latest when it is quiet.
+        measures: Whether the system counts how many messages are done, also over a restart.
         may_drop: Whether a policy that gives messages up was chosen.
         may_skip: Whether messages that nobody can get may be skipped.
         may_dead_letter: Whether messages may end in a dead-letter store.
@@ -105,6 +107,7 @@ class Guarantees:
     progress_ms: int | None = None
     cursor_keeps_up: bool = False
     tells_done: bool = False
+    measures: bool = False
     may_drop: bool = False
     may_skip: bool = False
     may_dead_letter: bool = False

@@ -27,6 +27,7 @@ __all__ = [
     "Held",
     "HoldReason",
     "LimitChanged",
+    "Measured",
     "Nacked",
     "Owned",
     "PlacementChanged",
@@ -398,6 +399,19 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The system said how many messages of this log are done, by its own count.
+
+    Attributes:
+        count: How many, since whenever it began to count.
+        at_ms: When.
+    """
+
+    count: int
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quiet:
     """The system had time to act: what it could deliver at this moment, it has delivered before.
 
@@ -441,6 +455,7 @@ Happening: TypeAlias = (
     | PlacementChanged
     | Owned
     | Committed
+    | Measured
     | Quiet
     | AtRest
 )

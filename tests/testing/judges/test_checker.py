@@ -50,10 +50,11 @@ OF_UNITS = {"UnitFreedByItsFirstEnd", "UnitEndWakesOnlyItsKey", "UnitOfTheMapBef
 # How a message ended is in the words of the system, and what a mark stands for is between it and its host.
 # So is what was refused: a message that is not let in is not in the history.
 # So is whether what came back with its batch has failed, and what is settled by an ack of several.
+# How old a message is, by its own word, is not in the history.
 # And what is spilled is held back on purpose, as a history sees it.
 OF_OURS = {
     *("ForgetsTooEarly", "EndedObligationsStand", "ForgetsHowItEnded", "MarkStandsStill", "OpenCountsAsWaiting"),
-    *("BrokenBatchCountsFailures", "AckThroughSkipsOne", "RipeNeverWakes"),
+    *("BrokenBatchCountsFailures", "AckThroughSkipsOne", "AgeOfTheNewest", "RipeNeverWakes"),
 }
 # Who owns a key and who accepts it is told by the dispatcher, and a history takes its word for it.
 TRUSTED = {"FilterOfBefore", "SkipsWhatOthersAccept"}
@@ -441,7 +442,7 @@ def test_something_else_than_a_happening_is_refused_and_changes_nothing() -> Non
 
 def test_the_guarantees_of_a_dispatcher_follow_its_configuration() -> None:
     assert Guarantees(
-        promises=JUDGED - {Promise.LATEST_ONLY, Promise.WHOLE_BATCH},
+        promises=JUDGED - {Promise.HEALTH_ADDS_UP, Promise.LATEST_ONLY, Promise.WHOLE_BATCH},
         per_consumer=1_000,
         window=10_000,
         max_tracked=1_000_000,
@@ -488,6 +489,8 @@ TURNS = Guarantees(promises={"fairness"}, fairness=0)
             [],
             "the history never says Quiet or AtRest, so what is done may still be told",
         ),
+        (Guarantees(promises={"health-adds-up"}), [], "the guarantees do not claim measures"),
+        (Guarantees(promises={"health-adds-up"}, measures=True), [], "the history tells of no Measured"),
         (Guarantees(promises={"latest-only"}), [], "the guarantees do not claim latest_only"),
         (
             Guarantees(promises={"latest-only"}, latest_only=True),

@@ -77,6 +77,7 @@ class Recordable(Protocol):
     def why_blocked(self, offset: int, /) -> Any: ...  # noqa: ANN401  # any object with a reason
     def outstanding_effects(self) -> Sequence[Effect]: ...
     def next_deadline_ms(self) -> int | None: ...
+    def health(self) -> Any: ...  # noqa: ANN401  # any object with what has ended, if the configuration says measure
 
 
 class Recorder:
@@ -201,10 +202,16 @@ class Recorder:
         for effect in effects:
             if isinstance(effect, CursorAdvanced | Done):
                 self._see(effect)
+        self._tell_end(name)
+        return effects
+
+    def _tell_end(self, name: str) -> None:
+        """Write down what can be said between two calls."""
+        if self._config.measure:
+            self._tell(past.Measured, count=sum(self._dispatcher.health().ended.values()))
         deadline = self._dispatcher.next_deadline_ms()
         if name == "handle_timeout" or deadline is None or deadline > self._now:
             self._tell(past.Quiet)  # otherwise the host has still to say that time has passed
-        return effects
 
     def _read_the_clock(self, now_ms: int | None) -> None:
         if now_ms is None:

@@ -26,6 +26,7 @@ from keyshared.testing.history import (
     Held,
     HoldReason,
     LimitChanged,
+    Measured,
     Nacked,
     Owned,
     PlacementChanged,
@@ -114,6 +115,7 @@ class Books:
             PlacementChanged: self._change_placement,
             Owned: self._own,
             Committed: self._commit,
+            Measured: self._pass,
             Quiet: self._end_block,
             AtRest: self._end_block,
         }
@@ -588,6 +590,9 @@ class Books:
             member.room_since = None
         elif member.room_since is None:
             member.room_since = seen
+
+    def _pass(self, seen: Seen, happening: Measured) -> None:
+        """It changes nothing."""
 
     def _change_placement(self, seen: Seen, happening: PlacementChanged) -> None:  # noqa: ARG002  # as all of them
         self.changes.change_by_hand(seen)

@@ -10,6 +10,7 @@ from keyshared.testing.judges.asked_promises import NotEarly, ReasonTravels
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import Affinity, Bounds, Fence, KeyOrder, MinimalMove, OneHolder
 from keyshared.testing.judges.fairness import Fairness
+from keyshared.testing.judges.health import HealthAddsUp
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.latest_only import LatestOnly
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
@@ -39,7 +40,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         Attempts,
         Fairness,
     ),
-    *(NotEarly, ReasonTravels, Progress),
+    *(NotEarly, ReasonTravels, HealthAddsUp, Progress),
 )
 _NEVER_JUDGED: Final = {
     Promise.RESUME: "it shows only where the history after a restart is compared with the one without",
