@@ -288,21 +288,8 @@ class KeySharedDispatcher(Generic[Item]):
             raise ClockError(now_ms, self._now)
         if type(key) is not bytes:
             key = key_bytes(key)
-        if not_before_ms is not None:
-            check_not_before(not_before_ms)
-        if self._membership.picky or self._admission.asks:
-            if self._admission.is_known(offset):
-                self._now = now_ms
-                self._admission.remember(offset, item)
-                return self._outbox.known(offset, key)
-            if self._admission.take_settled(offset):
-                return self._pass_over(offset, key, Ending.EARLIER, [], now_ms)
-            if not self._admission.admit(offset, key):
-                return self._pass_over(
-                    offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now_ms
-                )
-        if not_before_ms is not None and not_before_ms > now_ms:
-            return self._offer_later(offset, key, item, not_before_ms, now_ms)
+        if not_before_ms is not None or self._admission.asks:
+            return self._offer_asked(offset, key, item, not_before_ms, now_ms)
         granted = self._window.offer(offset, key, item)
         self._now = now_ms
         return self._outbox.finish_offer(granted, now_ms)
@@ -933,13 +920,28 @@ class KeySharedDispatcher(Generic[Item]):
         self._window.cursor.skip(offset)
         return self._outbox.finish(notices, [], now)
 
-    def _offer_later(
-        self, offset: int, key: bytes | None, item: object, not_before_ms: int, now: int
+    def _offer_asked(
+        self, offset: int, key: bytes | None, item: Item, not_before_ms: int | None, now: int
     ) -> list[Effect[Item]]:
-        entry = self._window.offer_later(offset, key, item, not_before_ms)
+        """Take a message that may be known already, not wanted, or not wanted yet."""
+        check_not_before(not_before_ms)
+        if self._admission.asks:
+            if self._admission.is_known(offset):
+                self._now = now
+                self._admission.remember(offset, item)
+                return self._outbox.known(offset, key)
+            if self._admission.take_settled(offset):
+                return self._pass_over(offset, key, Ending.EARLIER, [], now)
+            if not self._admission.admit(offset, key):
+                return self._pass_over(offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now)
+        if not_before_ms is None or not_before_ms <= now:
+            granted = self._window.offer(offset, key, item)
+        else:
+            entry = self._window.offer_later(offset, key, item, not_before_ms)
+            self._timers.start(entry, not_before_ms)
+            granted = [entry] if entry.state == SPILLED else []
         self._now = now
-        self._timers.start(entry, not_before_ms)
-        return self._outbox.finish([], [entry] if entry.state == SPILLED else [], now)
+        return self._outbox.finish_offer(granted, now)
 
     def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
         """Find the delivery that a receipt names, if it is current, and take the time of the call."""
