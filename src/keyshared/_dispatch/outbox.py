@@ -118,15 +118,17 @@ class Outbox:
         return []
 
     def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
-        """`finish` for an offer, which can move no cursor and free nothing: the common case is written out."""
-        if self._drains is not None or len(granted) != 1 or granted[0].state != IN_FLIGHT:
+        """`finish` for an offer, which can move no cursor and free nothing: the two common cases are written out."""
+        if self._drains is not None or (granted and (len(granted) != 1 or granted[0].state != IN_FLIGHT)):
             return self.finish([], granted, now)
-        entry = granted[0]
-        if self._ack_timeout_ms is not None:
-            self._timers.start_last(entry, now + self._ack_timeout_ms)
         window = self._window
         if window.loaded >= window.capacity or self._cursor.outstanding >= window.max_tracked:
             self.paused = True
+        if not granted:
+            return []
+        entry = granted[0]
+        if self._ack_timeout_ms is not None:
+            self._timers.start_last(entry, now + self._ack_timeout_ms)
         name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
         return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
 
