@@ -9,6 +9,7 @@ from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.outbox import Outbox
 from keyshared._dispatch.routing import Routing
+from keyshared._dispatch.timers import Duty
 from keyshared._dispatch.units import SlotUnits
 from keyshared._window.gate import DrainGate
 from keyshared.config import DispatcherConfig
@@ -50,3 +51,9 @@ class Broken(KeySharedDispatcher[object]):
             part.__class__ = new_class(
                 self._Fault.__name__, (self._Fault, type(part)), {}, lambda names: names.update(__slots__=())
             )
+            self._duties = {kind: _of_its_class_now(duty) for kind, duty in self._duties.items()}
+
+
+def _of_its_class_now(duty: Duty) -> Duty:
+    """The duty of whatever class its object has become."""
+    return duty._replace(act=getattr(duty.act.__self__, duty.act.__name__))  # type: ignore[attr-defined]  # a method

@@ -73,7 +73,10 @@ FAILURES = frozenset(
         ReleaseReason.SESSION_LOST,
     }
 )
-SNAPSHOT_VERSION = 1
+BREAKS_A_BATCH = frozenset(
+    {ReleaseReason.NACKED, ReleaseReason.REJECTED, ReleaseReason.RELEASED, ReleaseReason.ACK_TIMEOUT}
+)
+SNAPSHOT_VERSION = 2
 REMEMBERED_DELIVERIES = 8
 
 
@@ -253,6 +256,7 @@ class ModelDispatcher:
         self.consumers: list[Consumer] = []  # in join order
         self.listings: list[Listing] = []  # in sequence order
         self.drain_deadlines: dict[Lane, int] = {}
+        self.turn = self.config.batch_per_key  # how many messages of a key go out at once
         self.quarantined: set[bytes] = set()
         self.earlier = resume_from or Position(None, None)  # what is known of earlier lives
         if self.earlier.resume is None:
@@ -295,6 +299,18 @@ class ModelDispatcher:
                 self.paused = self.paused or self.free_slots == 0  # as after a call of its own
 
         return self._call(now_ms, ack_each, Call.ACK)
+
+    def ack_through(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+        message = self.messages.get(offset)
+        if (
+            not message
+            or message.state != State.IN_FLIGHT
+            or (message.consumer, message.attempt) != (consumer, attempt)
+        ):
+            return self.ack(offset, consumer, attempt, now_ms=now_ms)
+        older = [each for each in self._open_in(self._lane(message)) if each.offset <= offset]
+        receipts = [(each.offset, each.consumer or "", each.attempt) for each in older]
+        return self.ack_many(receipts, now_ms=now_ms)
 
     def nack(
         self,
@@ -349,7 +365,9 @@ class ModelDispatcher:
             message = self._current(offset, consumer, attempt)
             longer = self.config.ack_timeout_ms if extend_ms is None else extend_ms
             if message and longer is not None:
-                message.deadline = self.now + longer
+                batch = self._open_in(self._lane(message)) if self.config.batch_per_key > 1 else [message]
+                for each in batch:
+                    each.deadline = self.now + longer
 
         return self._call(now_ms, extend, Call.EXTEND)
 
@@ -486,13 +504,24 @@ class ModelDispatcher:
 
         return self._call(now_ms, set_limit)
 
-    def pull(self, name: str, most: int, *, only: int | None = None, now_ms: int | None = None) -> list[Effect]:
+    def pull(
+        self,
+        name: str,
+        most: int,
+        *,
+        only: int | None = None,
+        per_key: int | None = None,
+        now_ms: int | None = None,
+    ) -> list[Effect]:
         def pull() -> None:
             require_int("most", most, 1)
+            if per_key is not None and not (is_int(per_key, 1) and per_key <= self.config.batch_per_key):
+                raise ArgumentError("per_key", per_key, "be from 1 to batch_per_key")
             if only is not None and not isinstance(only, int):
                 raise ArgumentError("only", only, "be an int")
             consumer = self._connected(name)
             limit = consumer.limit
+            self.turn = 1 if only is not None else per_key or self.config.batch_per_key
             consumer.limit += (most if only is None else 1) - self._room(consumer)
             if only is None:
                 self._serve(consumer)
@@ -501,6 +530,7 @@ class ModelDispatcher:
                 if message and message.offset == only:
                     self._take_only(listing, message, consumer)
             consumer.limit = limit
+            self.turn = self.config.batch_per_key
 
         return self._call(now_ms, pull)
 
@@ -983,8 +1013,12 @@ class ModelDispatcher:
         """End an open delivery without its ack, and tell that before what becomes of the message."""
         assert message.consumer is not None
         place, receipt = len(self.out.notices), (message.offset, message.consumer, message.attempt)
+        newer = [each for each in self._open_in(self._lane(message)) if each.offset > message.offset]
         again = self._go_on(message, reason, delay_ms) if self._end(message, reason) else None
         self.out.notices.insert(place, Released(*receipt, reason, message.failures, again))
+        if self.config.batch_per_key > 1 and reason in BREAKS_A_BATCH:
+            for each in newer:
+                self._release(each, ReleaseReason.BATCH_BROKEN)
 
     def _end(self, message: Message, reason: ReleaseReason | None = None) -> bool:
         """End an open delivery; whether the message is still outstanding: no late ack had come in."""
@@ -1078,7 +1112,7 @@ class ModelDispatcher:
             return
         self.freed.append(consumer)
         if message is self._candidate(lane) and self._may_go_to(lane, consumer):
-            self._open(message, consumer)
+            self._send(lane, message, consumer)
 
     def _gone(self, offsets: Iterable[int]) -> None:
         for message in [self.messages[offset] for offset in offsets if offset in self.messages]:
@@ -1296,6 +1330,10 @@ class ModelDispatcher:
             return False
         self._unlist(lane)
         self._open(message, consumer)
+        for _ in range(self.turn - 1):
+            following = self._candidate(lane)
+            if following and following.state == State.QUEUED and self._has_room(consumer):
+                self._open(following, consumer)
         return True
 
     def _request_load(self, lane: Lane, message: Message, consumer: str | None) -> None:

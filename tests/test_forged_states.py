@@ -25,7 +25,7 @@ from keyshared.segments import SegmentMap, SegmentProgress
 
 NUMBERS = (-1, 0, 1, 5, 2**63, 2**64, 2**256, 0.5, float("nan"))
 # Lanes that drain have no deadline yet where there was none before, under another configuration: the time begins anew.
-REREAD: list[tuple[str, tuple[Any, ...], object]] = [("crowded", ("drains",), [])]
+REREAD: list[tuple[str, tuple[Any, ...], object]] = [("crowded", ("rooms",), {})]
 ODD: tuple[object, ...] = (None, True, False, *NUMBERS, "", "odd", "\ud800", [], [None], {}, {"a": 1})
 
 

@@ -8,12 +8,12 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared._dispatch.admission import Admission, Message, limits_for
-from keyshared._dispatch.drain_deadlines import Drain, DrainDeadlines, due_order
-from keyshared._dispatch.endings import Endings
+from keyshared._dispatch.endings import endings_for
 from keyshared._dispatch.explain import (
     Blocking,
     ConsumerStats,
@@ -37,21 +37,22 @@ from keyshared._dispatch.receipts import (
     checked_receipts,
     current,
     explain_ignored,
+    open_through,
 )
+from keyshared._dispatch.rooms import dump_rooms, load_rooms, rooms_for
 from keyshared._dispatch.routing import Routing
 from keyshared._dispatch.snapshot import (
     EPOCH_BITS,
     Reader,
     dump_members,
     dump_window,
-    load_drains,
     load_member,
     load_window,
     placement_mark,
 )
-from keyshared._dispatch.timers import Timers
+from keyshared._dispatch.timers import Duties, Duty, Stage, Timers, due_order
 from keyshared._dispatch.unit_gate import window_for
-from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry, WatchedList
+from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
@@ -86,9 +87,12 @@ __all__ = [
     "RestartMark",
 ]
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
 NO_ITEM: Final[Any] = None
 """What comes back with a message whose host gave nothing along, whatever type its items have."""
+
+_offset_of: Final = attrgetter("offset")
+_order_of: Final = attrgetter("order")
 
 _WAITS_FOR: Final = {
     Call.DEAD_LETTERED: (DEAD_LETTERING, IgnoredReason.NOT_DEAD_LETTERING),
@@ -152,11 +156,9 @@ class KeySharedDispatcher(Generic[Item]):
         self, placement: Placement, config: DispatcherConfig | None = None, *, resume_from: str | None = None
     ) -> None:
         config = DispatcherConfig() if config is None else check_kind("config", config, DispatcherConfig)
-        drain_timeout_ms = config.drain_timeout_ms
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
-        draining = None if drain_timeout_ms is None else WatchedList()
-        self._window = window_for(config, self._routing, draining)
+        self._window = window_for(config, self._routing)
         self._ledger: Ledger | None = None
         if config.tell_settled:
             from keyshared._dispatch import ledger  # noqa: PLC0415  # only those who ask load it
@@ -167,17 +169,20 @@ class KeySharedDispatcher(Generic[Item]):
         timers = self._timers = Timers()
         limits = self._waiting = limits_for(config, self._routing, self._window)
         counts = None if limits is None else limits.counts
-        self._endings = Endings(config, self._window, timers, self._ledger, counts)
+        self._endings = endings_for(config, self._window, timers, self._ledger, counts)
         self._notes = self._endings.notes
         self._membership = Membership(config, self._routing, self._window, timers, self._endings)
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership, limits)
-        self._drains = None
-        if drain_timeout_ms is not None and draining is not None:
-            self._drains = DrainDeadlines(self._window, draining, timers, drain_timeout_ms)
+        self._rooms = rooms_for(config, self._window, timers, self._endings)
+        self._duties: Duties = {
+            Entry: Duty(Stage.DELIVERIES, _offset_of, self._endings.due),
+            Member: Duty(Stage.CONSUMERS, _order_of, self._membership.deadline_reached),
+            **{kind: duty for room in self._rooms for kind, duty in room.duties.items()},
+        }
         make_outbox = outbox_for(self._ledger, counts)
         self._outbox = make_outbox(
-            self._window, self._membership, self._endings, timers, self._drains, ack_timeout_ms=config.ack_timeout_ms
+            self._window, self._membership, self._endings, timers, self._rooms, ack_timeout_ms=config.ack_timeout_ms
         )
         self._outbox.resume(paused=False)
         self._now = 0
@@ -366,6 +371,35 @@ class KeySharedDispatcher(Generic[Item]):
         self._now = now
         return self._outbox.merge([self.ack(*receipt) for receipt in batch], {receipt[0] for receipt in batch})
 
+    def ack_through(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
+        """Settle a delivery and every older open one of its key: how far a handler of batches has come.
+
+        Args:
+            offset: Offset of the delivery; the three together are its `Deliver.receipt`.
+
+        Returns:
+            As `ack_many` for all of them. If the receipt does not name the current delivery, nothing older is settled
+            either: as `ack`.
+
+        Raises:
+            ArgumentError: That cannot be a receipt.
+
+        Example:
+            >>> from keyshared import DispatcherConfig, HashRing
+            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(batch_per_key=3))
+            >>> _ = [d.offer(offset, "order-1") for offset in range(4)], d.add_consumer("c1")
+            >>> [(effect.offset, effect.attempt) for effect in d.in_flight()]
+            [(0, 1), (1, 1), (2, 1)]
+            >>> d.ack_through(1, "c1", 1), [effect.offset for effect in d.in_flight()]
+            ([CursorAdvanced(safe_cursor=1)], [2])
+        """
+        now = checked_now(now_ms, self._now)
+        check_receipt(offset, consumer, attempt)
+        entry = current(self._members, offset, consumer, attempt)
+        if entry is None:
+            return self.ack(offset, consumer, attempt, now_ms=now)
+        return self.ack_many(open_through(entry), now_ms=now)
+
     def nack(
         self,
         offset: int,
@@ -436,7 +470,7 @@ class KeySharedDispatcher(Generic[Item]):
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
     ) -> list[Effect[Item]]:
-        """Move the deadline of a delivery.
+        """Move the deadline of a delivery, and of its whole batch.
 
         Args:
             extend_ms: From ``now_ms`` on; by default the configured ack timeout.
@@ -454,7 +488,8 @@ class KeySharedDispatcher(Generic[Item]):
         if isinstance(entry, Ignored):
             return [entry]
         if length is not None:
-            self._timers.start(entry, self._now + length)
+            for each in self._endings.together(entry):
+                self._timers.start(each, self._now + length)
         return []
 
     # poison, spill, the log
@@ -639,7 +674,15 @@ class KeySharedDispatcher(Generic[Item]):
         self._now = now
         return self._outbox.wake([], now)
 
-    def pull(self, name: str, most: int, *, only: int | None = None, now_ms: int | None = None) -> list[Effect[Item]]:
+    def pull(
+        self,
+        name: str,
+        most: int,
+        *,
+        only: int | None = None,
+        per_key: int | None = None,
+        now_ms: int | None = None,
+    ) -> list[Effect[Item]]:
         """Hand a consumer some of what waits for it, whatever its limit: for those who ask and have a limit of 0.
 
         Args:
@@ -647,13 +690,15 @@ class KeySharedDispatcher(Generic[Item]):
             only: Hand out nothing but this offset, and that out of its turn; nothing if it has to wait for more than
                 room at the consumer. If it is the lowest one outstanding and spilled, there is a `Load` though the
                 window may be full.
+            per_key: How many messages of one key a batch may have this time, from 1 to ``batch_per_key`` of the
+                configuration, which is the default.
 
         Returns:
             The deliveries, and a `Load` in place of one that has to be read again: once it is `loaded`, ask again.
             ``[]`` if nothing waits for it, or it is inactive.
 
         Raises:
-            ArgumentError: ``most`` or ``only`` can never work.
+            ArgumentError: ``most``, ``only`` or ``per_key`` can never work.
 
         Complexity:
             O(what is handed out); with ``only`` O(log n).
@@ -669,12 +714,14 @@ class KeySharedDispatcher(Generic[Item]):
         check_int("most", most, 1)
         if only is not None:
             check_offset("only", only)
+        if per_key is not None:
+            check_int("per_key", per_key, 1, ", the batch_per_key that is configured", most=self._config.batch_per_key)
         member = self._membership.connected(name)
         self._now = now
         entry = None if only is None else self._window.find(only)
         if member.state is not MemberState.ACTIVE or (entry is None and only is not None):
             return []
-        return self._outbox.finish([], self._window.pull(member, most if only is None else 1, entry), now)
+        return self._outbox.finish([], self._window.pull(member, most if only is None else 1, entry, per_key), now)
 
     def set_filters(self, name: str, filters: Iterable[str], *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Replace a consumer's key filters. Cost and result as `add_consumer`; raises also `UnknownConsumerError`."""
@@ -718,14 +765,8 @@ class KeySharedDispatcher(Generic[Item]):
         """
         now = self._now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
-        for timed in due_order(self._timers.pop_due(now)):
-            if isinstance(timed, Entry):
-                self._endings.due(timed, notices, now)
-            elif isinstance(timed, Member):
-                self._membership.deadline_reached(timed, notices, now=now)
-            else:  # nothing else has a deadline
-                for entry in cast("DrainDeadlines", self._drains).expire(cast("Drain", timed)):
-                    self._endings.end(entry, ReleaseReason.DRAIN_TIMEOUT, notices, now)
+        for duty, timed in due_order(self._timers.pop_due(now), self._duties):
+            duty.act(timed, notices, now)
         return self._outbox.wake(notices, now)
 
     # queries
@@ -883,7 +924,8 @@ class KeySharedDispatcher(Generic[Item]):
             "paused": self._outbox.paused,
             "ranges": placement_mark(self._routing.ranges),
             "consumers": dump_members(self._members, self._now),
-            **dump_window(self._window, self._endings, self._drains, self._now),
+            **dump_window(self._window, self._endings, self._now),
+            "rooms": dump_rooms(self._rooms, self._now),
         }
 
     def check_invariants(self) -> None:
@@ -891,8 +933,8 @@ class KeySharedDispatcher(Generic[Item]):
         self._window.check_invariants()
         self._membership.check_invariants()
         self._outbox.check_invariants()
-        if self._drains is not None:
-            self._drains.check_invariants()
+        for room in self._rooms:
+            room.check_invariants()
 
     # inside
 
@@ -906,7 +948,7 @@ class KeySharedDispatcher(Generic[Item]):
         if data.field("ranges").text() != placement_mark(self._routing.ranges):
             raise data.field("ranges").refuse("belong to the placement that is given: same kind, same settings")
         load_window(data, self._window, self._endings, self._timers, now=self._now, items=items)
-        load_drains(data, self._window, self._drains, self._now)
+        load_rooms(data.field("rooms"), self._rooms, self._now)
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
 

@@ -104,6 +104,7 @@ class ReleaseReason(StrEnum):
     REMOVED = "removed"
     SESSION_LOST = "session_lost"
     DRAIN_TIMEOUT = "drain_timeout"
+    BATCH_BROKEN = "batch_broken"  # an older message of its batch ended in another way than by its ack
 
 
 class DropReason(StrEnum):

@@ -364,7 +364,7 @@ class InFlightWindow(WindowBooks):
         self._unreserve(waits, entry)
         entry.consumer = None
         if waits.free > 0 and entry is lane.candidate and self._could_get(waits, lane):
-            self._open(lane, entry, waits, self._granted)
+            self._send(lane, entry, waits, self._granted)
 
     def remove(self, entry: Entry) -> None:
         """Settle a message in any state; its slot goes to the oldest spilled message of its lane, if there is one.
@@ -450,7 +450,13 @@ class InFlightWindow(WindowBooks):
             self._feed(granted)
         return granted
 
-    def pull(self, consumer: Consumer, most: int, only: Entry | None = None) -> list[Entry]:
+    def pull(
+        self,
+        consumer: Consumer,
+        most: int,
+        only: Entry | None = None,
+        per_key: int | None = None,  # noqa: ARG002
+    ) -> list[Entry]:
         """Hand out what waits for a consumer, past its limit: for whoever asks instead of being sent to.
 
         Args:
@@ -458,6 +464,7 @@ class InFlightWindow(WindowBooks):
             most: How many messages.
             only: Nothing but this one, out of its turn; nothing at all if it is not what its lane is waiting with. If
                 it is spilled and the lowest one outstanding, it is loaded though the window may be full.
+            per_key: How many messages of one key may go out in one turn this time, where turns have several.
 
         Returns:
             What was granted, in service order.

@@ -26,6 +26,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "max_tracked": 1_000_000,
         "max_in_flight_per_consumer": 1_000,
         "max_in_flight_per_key": 1,
+        "batch_per_key": 1,
         "max_loaded_per_key": 1_000,
         "ack_timeout_ms": 30_000,
         "retry": {"max_redeliveries": 5, "base_delay_ms": 1_000, "max_delay_ms": 60_000, "backoff": "exponential"},

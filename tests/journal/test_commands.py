@@ -89,5 +89,5 @@ def test_no_effect_is_left_out_above() -> None:
 
 
 def test_a_command_that_no_method_answers_to_is_refused_with_those_that_do() -> None:
-    with pytest.raises(ArgumentError, match="command is 'snapshot'; it must be one of offer, ack, nack"):
+    with pytest.raises(ArgumentError, match="command is 'snapshot'; it must be one of offer, ack, ack_through, nack"):
         call(KeySharedDispatcher(HashRing()), Command(0, 0, "snapshot"), now_ms=0)

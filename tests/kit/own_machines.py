@@ -59,6 +59,19 @@ class TellingMachine(DispatcherMachine):
     guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.SETTLED_ONCE}, tells_done=True)
 
 
+class BatchingDriver(DispatcherDriver):
+    """Two of a key as a batch."""
+
+    config = replace(DispatcherDriver.config, batch_per_key=2)
+
+
+class BatchingMachine(DispatcherMachine):
+    """The dispatcher with batches of a key."""
+
+    driver_class = BatchingDriver
+    guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
+
+
 class TotalOrderDriver(DispatcherDriver):
     """One lane for everything."""
 
@@ -146,6 +159,7 @@ MACHINES = (
     DispatcherMachine,
     PipelinedMachine,
     TellingMachine,
+    BatchingMachine,
     TotalOrderMachine,
     RouterMachine,
     LeaseQueueMachine,

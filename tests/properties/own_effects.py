@@ -25,6 +25,8 @@ from keyshared.effects import (
     Ignored,
     IgnoredReason,
     Load,
+    Released,
+    ReleaseReason,
     Settled,
     SettleReason,
     Skipped,
@@ -67,6 +69,7 @@ class OwnEffects:
                 *self._late_acks(step),
                 *self._reasons(step),
                 *self._pulled(step),
+                *self._batches(step, open_now),
                 *self._figures(step),
                 *self._loads_and_room(step, dispatcher),
                 *self._room_for_keys(step, dispatcher),
@@ -146,7 +149,7 @@ class OwnEffects:
         if isinstance(notice, Settled | Skipped):
             return {Ending(notice.reason)}
         match step.call.name:
-            case "ack":
+            case "ack" | "ack_through":
                 is_open = step.call.args in {each.receipt for each in self.before}
                 return {Ending.ACKED if is_open else Ending.LATE_ACK}
             case "ack_many":
@@ -163,6 +166,23 @@ class OwnEffects:
         if self.restart is not None and self.restart[0] != redone and self.restart[1] == mark:
             yield Promise.SETTLED_ONCE, f"{mark} stands for {self.restart[0]} and for {redone}"
         self.restart = redone, mark
+
+    def _batches(self, step: Step, open_now: set[Deliver]) -> Iterator[tuple[Promise, str]]:
+        """What comes back with a batch has not failed; what is acked up to a point is acked."""
+        for effect in step.effects:
+            if isinstance(effect, Released) and effect.reason is ReleaseReason.BATCH_BROKEN:
+                delivery = self.last.get(effect.offset)
+                if delivery is not None and delivery.failures != effect.failures:
+                    yield Promise.WHOLE_BATCH, f"{effect} counts as a failure"
+        if step.call.name != "ack_through":
+            return
+        offset, consumer, attempt = step.call.args
+        named = next((each for each in self.before if each.receipt == (offset, consumer, attempt)), None)
+        if named is None or not (self.config.ordering_required or named.key is not None):
+            return
+        for each in self.before & open_now:
+            if each.offset < offset and (self.config.ordering_required or each.key == named.key):
+                yield Promise.WHOLE_BATCH, f"{each} stayed open"
 
     def _late_acks(self, step: Step) -> Iterator[tuple[Promise, str]]:
         """An ack of a delivery that was made and is remembered counts; of any other it does not."""

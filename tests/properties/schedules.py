@@ -12,7 +12,8 @@ from tests.properties.calls import Call, Queries, Step
 
 from keyshared.config import Backoff, DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, Load
-from keyshared.testing import Guarantees
+from keyshared.testing import Guarantees, Promise
+from keyshared.testing.guarantees import JUDGED
 
 __all__ = [
     "CALLS",
@@ -87,7 +88,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
     if not ordering:
         poisons += [Poison.DROP, Poison.DEAD_LETTER, Poison.QUARANTINE]
     window = choose([1, 2, 3, 4, 8, 16, 16, 16])
-    per_key = choose([1, 1, 2, 3])
+    per_key, batch = choose([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 3)])
     spill = choose([True, True, True, True, False])
     waits: Sequence[int | None] = [None] if spill else [None, 1, 2, 4]
     return DispatcherConfig(
@@ -95,7 +96,8 @@ def any_config(choose: Choose) -> DispatcherConfig:
         max_tracked=window + choose([0, 2, 6]),
         max_in_flight_per_consumer=choose([1, 2, 3, 8]),
         max_in_flight_per_key=per_key,
-        max_loaded_per_key=per_key + choose([0, 1, 3, 20]),
+        batch_per_key=batch,
+        max_loaded_per_key=max(per_key, batch) + choose([0, 1, 3, 20]),
         ack_timeout_ms=choose([10, 30, None, None]),
         retry=RetryPolicy(
             max_redeliveries=choose([0, 1, 2, None]),
@@ -121,8 +123,11 @@ def any_config(choose: Choose) -> DispatcherConfig:
 def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF) -> Guarantees:
     """What a dispatcher with this configuration claims, over a placement with these slots."""
     redeliveries = config.retry.max_redeliveries
+    batches = config.batch_per_key > 1
     return Guarantees(
-        per_key=config.max_in_flight_per_key,
+        promises=JUDGED if batches else JUDGED - {Promise.WHOLE_BATCH},
+        per_key=max(config.max_in_flight_per_key, config.batch_per_key),
+        batches=batches,
         per_consumer=config.max_in_flight_per_consumer,
         window=config.window,
         max_tracked=config.max_tracked,
@@ -240,6 +245,9 @@ class World:
     def ack_many(self) -> Call:
         return self._timed("ack_many", [self._receipt() for _ in range(self.choose([0, 1, 2, 3]))])
 
+    def ack_through(self) -> Call:
+        return self._timed("ack_through", *self._receipt())
+
     def nack(self) -> Call:
         return self._timed("nack", *self._receipt(), delay_ms=self.choose([None, 0, 7]), **self._reason())
 
@@ -309,7 +317,8 @@ class World:
 
     def pull(self) -> Call:
         only = self.choose([None, None, self._some_offset()])
-        return self._timed("pull", self._name(), self.choose([1, 2, 3]), only=only)
+        per_key = self.choose([None, None, 1, self.config.batch_per_key])
+        return self._timed("pull", self._name(), self.choose([1, 2, 3]), only=only, per_key=per_key)
 
     def set_filters(self) -> Call:
         return self._timed("set_filters", self._name(), self._filters())
@@ -349,6 +358,7 @@ class World:
                 Call("set_limit", ("nobody", 1), late),
                 Call("pull", ("nobody", 1), late),
                 Call("pull", ("x", 0), late),
+                Call("pull", ("x", 1), {"per_key": self.config.batch_per_key + 1, **late}),
                 Call("pull", ("x", 1), {"only": "x", **late}),
                 Call("set_filters", ("nobody", ()), late),
                 Call("set_weight", ("nobody", 1), late),
@@ -421,7 +431,17 @@ class World:
 Kind: TypeAlias = Callable[[World], Call]
 
 CALLS: tuple[Kind, ...] = (
-    *(World.offer, World.offer, World.offer, World.offer_many, World.ack, World.ack, World.ack_many, World.nack),
+    *(
+        World.offer,
+        World.offer,
+        World.offer,
+        World.offer_many,
+        World.ack,
+        World.ack,
+        World.ack_many,
+        World.ack_through,
+        World.nack,
+    ),
     *(World.reject, World.release, World.extend, World.oblige, World.oblige, World.confirm_anything, World.truncate),
     *(World.gone, World.unblock, World.add_consumer, World.add_consumer, World.remove_consumer, World.set_inactive),
     *(World.set_active, World.set_limit, World.pull, World.pull, World.set_filters, World.set_weight),
@@ -432,6 +452,7 @@ CALLS: tuple[Kind, ...] = (
 _HAND_OVERS: Mapping[Kind, int] = {
     World.offer: 10,
     World.ack: 3,
+    World.ack_through: 1,
     World.add_consumer: 8,
     World.leave: 4,
     World.remove_consumer: 1,
@@ -469,6 +490,7 @@ _SPILLS: Mapping[Kind, int] = {
     World.offer_many: 3,
     World.ack: 4,
     World.ack_many: 1,
+    World.ack_through: 1,
     World.oblige: 5,
     World.set_limit: 4,
     World.pull: 4,
@@ -484,6 +506,7 @@ _SPILLS: Mapping[Kind, int] = {
 _FAILURES: Mapping[Kind, int] = {
     World.offer: 6,
     World.ack: 2,
+    World.ack_through: 1,
     World.nack: 4,
     World.reject: 4,
     World.release: 1,

@@ -24,7 +24,7 @@ from tests.properties.driving import INPUTS, Fast, outcome, questions
 from tests.properties.schedules import Choose, World, any_config, observe
 from tests.properties.watch import Watch
 
-from keyshared._dispatch import drain_deadlines
+from keyshared._dispatch import timers
 from keyshared._window.lanes import Entry
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Load
@@ -262,6 +262,6 @@ def consumers_first(rank: tuple[Any, ...], _: object) -> tuple[Any, ...]:
 def test_the_oracle_catches_another_order_of_what_is_due_at_one_instant(
     order: Callable[[tuple[Any, ...], object], tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ranked = drain_deadlines._due_rank
-    monkeypatch.setattr(drain_deadlines, "_due_rank", lambda due: order(ranked(due), due.timed))
+    ranked = timers._rank
+    monkeypatch.setattr(timers, "_rank", lambda due: order(ranked(due), due[2]))
     assert is_caught(Fast)

@@ -40,6 +40,15 @@ CONFIGS = {
         inactive_grace_ms=4,
         drain_timeout_ms=6,
     ),
+    "two of a key as a batch": DispatcherConfig(
+        window=3,
+        max_in_flight_per_consumer=2,
+        batch_per_key=2,
+        max_loaded_per_key=2,
+        ack_timeout_ms=10,
+        retry=LATER,
+        inactive_grace_ms=4,
+    ),
     "spilling, quarantine": DispatcherConfig(
         window=2,
         max_in_flight_per_consumer=1,
@@ -119,6 +128,8 @@ class Node:
             if isinstance(effect, Deliver):
                 yield Call("ack", effect.receipt)
                 yield Call("nack", effect.receipt)
+                if self.dispatcher.config.batch_per_key > 1:
+                    yield Call("ack_through", effect.receipt)
             else:
                 yield fulfil(effect)
         if (due := self.dispatcher.next_deadline_ms()) is not None:

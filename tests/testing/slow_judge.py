@@ -144,6 +144,8 @@ class SlowJudge(SlowBooks):
         open_of_key = [each for each in others if each.is_surely(OPEN)]
         if self.claims.per_key is not None and len(open_of_key) >= self.claims.per_key:
             yield Promise.BOUNDS
+        if self.claims.batches and open_of_key and not self.is_next_of_a_turn(offset, key):
+            yield Promise.WHOLE_BATCH
         limit = self.limit(consumer)
         at_consumer = [
             each
@@ -170,6 +172,19 @@ class SlowJudge(SlowBooks):
 
         if self.log_is_told and (is_over or (message is not None and message.own_key != happening.key)):
             yield Promise.NO_LOSS
+
+    def is_next_of_a_turn(self, offset: int, key: bytes | None) -> bool:
+        """Whether the row before tells of another delivery of the same key."""
+        before = self.history[-1]
+        last = self.outstanding.get(before.offset) if isinstance(before, Delivered) else None
+        if last is None:
+            return False
+        return self.claims.total_order or last.offset == offset or (key is not None and last.key == key)
+
+    def is_batch_broken(self, message: Message) -> bool:
+        """Whether something older of its key has come back while it stayed open."""
+        older = [each for each in self.lane(message.offset, message.key) if each.offset < message.offset]
+        return any(each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each) for each in older)
 
     def is_spent(self, message: Message) -> bool:
         most = self.claims.max_attempts
@@ -242,6 +257,11 @@ class SlowJudge(SlowBooks):
 
     def answer(self, happening: Acked | Nacked) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
+        is_ack = isinstance(happening, Acked) and happening.counted is not False
+        if is_ack and message is not None and self.claims.batches and self.log_is_told:
+            names_open = self.names(message, happening) == "last" and message.is_surely(OPEN)
+            if names_open and self.is_batch_broken(message):
+                yield Promise.WHOLE_BATCH
         if happening.counted is None:
             return
         if not happening.counted:
@@ -352,9 +372,7 @@ class SlowJudge(SlowBooks):
             return
         if self.claims.cursor_keeps_up and self.cursor_lags():
             yield Promise.SAFE_CURSOR
-        for key, lane in self.lanes():  # what only this row makes sure of has been ready since now
-            if key is not None and self.readiness(key, lane) is None:
-                self.ready.pop(key, None)
+        self.forget_what_was_unsure()
         if any(self.could_go_out(key, lane) for key, lane in self.lanes()):
             yield Promise.PROGRESS
         if self.waits_too_full():
@@ -364,6 +382,12 @@ class SlowJudge(SlowBooks):
                 yield Promise.NO_LOSS
             if any(self.is_stuck(key, lane) for key, lane in self.lanes()):
                 yield Promise.NO_LOSS
+
+    def forget_what_was_unsure(self) -> None:
+        """What only a moment of quiet makes sure of has been ready since that moment."""
+        for key, lane in self.lanes():
+            if key is not None and self.readiness(key, lane) is None:
+                self.ready.pop(key, None)
 
     def cursor_lags(self) -> bool:
         if any(DONE in each.can_be for each in self.outstanding.values()):
@@ -410,7 +434,8 @@ class SlowJudge(SlowBooks):
         open_ones = [each for each in lane if each.is_surely(OPEN)]
         if key is None or not waiting or self.is_unsure(lane):
             return None
-        if self.claims.per_key is not None and len(open_ones) >= self.claims.per_key:
+        limit = 1 if self.claims.batches else self.claims.per_key
+        if limit is not None and len(open_ones) >= limit:
             return None
         told = self.owned.get(key)
         owner = None if told is None else told[-1][1]

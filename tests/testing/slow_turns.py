@@ -43,7 +43,7 @@ class SlowTurns:
 
     def note_ends(self, before: dict[int, LaneName]) -> None:
         """The turn of a key begins anew when one of as many as may be open has ended."""
-        after, limit = self.surely_open(), self.judge.claims.per_key
+        after, limit = self.surely_open(), 1 if self.judge.claims.batches else self.judge.claims.per_key
         for offset, name in before.items():
             if offset not in after and limit is not None and list(before.values()).count(name) >= limit:
                 self.began[name] = self.row
@@ -54,6 +54,9 @@ class SlowTurns:
         message = judge.outstanding.get(happening.offset)
         if message is None or judge.claims.fairness is None or not judge.log_is_told:
             return False
+        lane = judge.lane(happening.offset, happening.key)
+        if judge.claims.batches and any(each.is_surely("open") for each in lane if each is not message):
+            return False  # of a batch only the first one takes a turn
         began = self.began.get(self.name(message), -1)
         if not message.deliveries:
             began = max(began, message.told_in)
@@ -94,7 +97,7 @@ class SlowTurns:
         waiting = [each for each in lane if each.is_surely("waits", "expired") and judge.holds_its_key(each)]
         open_ones = [each for each in lane if each.is_surely("open")]
         owner = judge.owned[key][-1][1] if key in judge.owned else None
-        limit = judge.claims.per_key
+        limit = 1 if judge.claims.batches else judge.claims.per_key
         if owner is None or not waiting or waiting[0].held is not None or judge.is_unsure(lane):
             return None
         if any("done" in each.can_be for each in lane) or (limit is not None and len(open_ones) >= limit):

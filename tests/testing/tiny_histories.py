@@ -247,6 +247,7 @@ def claimed(random: Random) -> Guarantees:
     return Guarantees(
         promises=random.choice([JUDGED, JUDGED - {Promise.FENCE}, some]),
         per_key=random.choice([1, 1, 2, None]),
+        batches=random.random() < 0.3,
         per_consumer=random.choice([None, None, 0, 1, 2]),
         window=random.choice([None, 1, 2, 3]),
         max_tracked=random.choice([None, None, 1, 2]),

@@ -5,15 +5,17 @@ the list itself notes who enters and who leaves (`WatchedList`), and what was no
 each call. So a lane that leaves and comes back within one call has never stopped draining.
 """
 
-from typing import NamedTuple
+from typing import Final, cast
 
 from keyshared._checks import require
-from keyshared._dispatch.members import Member
-from keyshared._dispatch.timers import Due, Timed, Timers
+from keyshared._dispatch.endings import Endings
+from keyshared._dispatch.snapshot import Reader, first_offset, leads
+from keyshared._dispatch.timers import Duties, Duty, Stage, Timers
 from keyshared._window.lanes import Entry, Lane, WatchedList
+from keyshared.effects import Effect, ReleaseReason
 from keyshared.window import InFlightWindow
 
-__all__ = ["Drain", "DrainDeadlines", "due_order"]
+__all__ = ["Drain", "DrainDeadlines"]
 
 
 class Drain:
@@ -35,30 +37,34 @@ class Drain:
         """The deliveries that the lane waits for, in offset order."""
         return self._window.awaited(self.lane)
 
+    def lowest(self) -> int:
+        """The lowest offset that it ends."""
+        return min((entry.offset for entry in self.open_entries()), default=0)
+
 
 class DrainDeadlines:
     """Starts a timer for every lane that begins to drain, and stops it when the drain is over.
 
     Args:
-        window: Whose lanes.
-        draining: Its list of those that drain.
+        window: Whose lanes; its list of those that drain is watched.
         timers: Where their deadlines are kept.
+        endings: Ends the deliveries that a lane has waited for long enough.
         timeout_ms: How long a lane may drain.
     """
 
-    __slots__ = ("_draining", "_drains", "_timeout_ms", "_timers", "_window")
+    __slots__ = ("_draining", "_drains", "_endings", "_timeout_ms", "_timers", "_window", "duties")
 
-    def __init__(self, window: InFlightWindow, draining: WatchedList, timers: Timers, timeout_ms: int) -> None:
+    name: Final = "drains"
+
+    def __init__(self, window: InFlightWindow, timers: Timers, endings: Endings, timeout_ms: int) -> None:
         self._window = window
-        self._draining = draining
+        self._draining = cast("WatchedList", window.draining)
         self._timers = timers
+        self._endings = endings
         self._timeout_ms = timeout_ms
         self._drains: dict[Lane, Drain] = {}
-
-    def deadline_of(self, lane: Lane) -> int | None:
-        """When a lane stops draining, or None."""
-        drain = self._drains.get(lane)
-        return None if drain is None else drain.deadline
+        # Of one offset, its own deadline acts before that of a drain.
+        self.duties: Duties = {Drain: Duty(Stage.DELIVERIES, Drain.lowest, self.due, is_last=True)}
 
     def refresh(self, now: int) -> None:
         """Look at the lanes that entered or left the list since the last call. O(changes)."""
@@ -67,23 +73,33 @@ class DrainDeadlines:
             if lane not in self._draining:
                 self._stop(lane)
             elif lane not in self._drains:
-                self.start(lane, now + self._timeout_ms)
+                self._start(lane, now + self._timeout_ms)
         changed.clear()
 
-    def start(self, lane: Lane, deadline: int) -> None:
-        """Set the deadline of a lane that drains."""
-        drain = self._drains[lane] = Drain(self._window, lane)
-        self._timers.start(drain, deadline)
-
-    def expire(self, drain: Drain) -> list[Entry]:
-        """End a drain whose deadline has come; if its lane has to wait for others after that, its time begins anew.
-
-        Returns:
-            The deliveries that it has waited for long enough.
-        """
+    def due(self, drain: Drain, notices: list[Effect], now: int) -> None:
+        """End the deliveries that a lane has waited for; if it has to wait for others then, its time begins anew."""
         del self._drains[drain.lane]
         self._draining.changed[drain.lane] = None
-        return drain.open_entries()
+        for entry in drain.open_entries():
+            self._endings.end(entry, ReleaseReason.DRAIN_TIMEOUT, notices, now)
+
+    def dump(self, now: int) -> object:
+        """The first offset of each lane that drains, and the time it has left."""
+        drains = ((first_offset(lane), self._drains[lane].deadline) for lane in self._draining)
+        return [[first, deadline - now] for first, deadline in drains if deadline is not None] or None
+
+    def load(self, data: Reader, now: int) -> None:
+        """Set the deadlines of lanes that were draining."""
+        for row in data.items():
+            first, remaining = row.items(2)
+            entry = self._window.find(first.integer())
+            if entry is None or not leads(entry) or entry.lane.listed is not self._draining:
+                raise row.refuse("be the first offset of a lane that drains")
+            if entry.lane in self._drains:
+                raise row.refuse("be the only deadline of its lane")
+            self._start(entry.lane, now + remaining.integer())
+        if set(self._drains) != set(self._draining):
+            raise data.refuse("be of every lane that drains, or absent, if they had no deadline before")
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` unless every lane that drains has one timer, and nothing else has. For tests; O(n)."""
@@ -92,32 +108,11 @@ class DrainDeadlines:
         require(set(timed) == set(self._draining), "lanes have a drain deadline exactly while they drain")
         require(set(timed) == set(self._drains), "drain deadlines are known by their lanes")
 
+    def _start(self, lane: Lane, deadline: int) -> None:
+        drain = self._drains[lane] = Drain(self._window, lane)
+        self._timers.start(drain, deadline)
+
     def _stop(self, lane: Lane) -> None:
         drain = self._drains.pop(lane, None)
         if drain is not None:
             drain.deadline = None
-
-
-class _Rank(NamedTuple):
-    """What decides who of those that are due acts first, field by field."""
-
-    is_consumer: bool
-    deadline: int
-    lowest: int  # offset that it ends, or place in the order of joining
-    is_drain: bool = False
-
-
-def due_order(due: list[Due]) -> list[Timed]:
-    """What fell due at one instant, in the order in which it acts: messages and drains first, consumers last."""
-    return [timed for _, timed in sorted(due, key=_due_rank)]
-
-
-def _due_rank(due: Due) -> _Rank:
-    """By deadline, then by the lowest offset that it ends; of one offset its own deadline before that of a drain."""
-    deadline, timed = due
-    if isinstance(timed, Member):
-        return _Rank(is_consumer=True, deadline=deadline, lowest=timed.order)
-    if isinstance(timed, Drain):
-        lowest = min((entry.offset for entry in timed.open_entries()), default=0)
-        return _Rank(is_consumer=False, deadline=deadline, lowest=lowest, is_drain=True)
-    return _Rank(is_consumer=False, deadline=deadline, lowest=timed.offset if isinstance(timed, Entry) else 0)

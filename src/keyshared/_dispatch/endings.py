@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # a dispatcher that asks for neither loads neither
     from keyshared._dispatch.ledger import Ledger
     from keyshared._dispatch.waiting import WaitingCounts
 
-__all__ = ["REMEMBERED_DELIVERIES", "Ended", "Endings", "Note"]
+__all__ = ["REMEMBERED_DELIVERIES", "Ended", "Endings", "Note", "endings_for"]
 
 REMEMBERED_DELIVERIES: Final = 8
 """Ended deliveries that are remembered of one message: with the default retries, which make six at most, all."""
@@ -42,7 +42,12 @@ _new: Final = tuple.__new__  # builds an effect in half the time that its own co
 _REJECTED: Final = ReleaseReason.REJECTED
 _RELEASED: Final = ReleaseReason.RELEASED
 _EVICTED: Final = ReleaseReason.EVICTED
-_NO_FAILURES: Final = (ReleaseReason.RELEASED, ReleaseReason.REMOVED, ReleaseReason.DRAIN_TIMEOUT)
+_NO_FAILURES: Final = (
+    ReleaseReason.BATCH_BROKEN,
+    ReleaseReason.RELEASED,
+    ReleaseReason.REMOVED,
+    ReleaseReason.DRAIN_TIMEOUT,
+)
 _LOSSES: Final = (_EVICTED, ReleaseReason.SESSION_LOST)
 """Failures that are the consumer's: only what the message itself may have caused makes it wait."""
 
@@ -209,6 +214,10 @@ class Endings:
             self._counts.end(entry.key)
         self._window.remove(entry)
 
+    def together(self, entry: Entry) -> list[Entry]:
+        """The deliveries that time is given to together: this one."""
+        return [entry]
+
     def due(self, entry: Entry, notices: list[Effect], now: int) -> None:
         """The deadline of a message has come: its delivery timed out, or it has waited long enough."""
         if entry.state == State.IN_FLIGHT:
@@ -269,3 +278,18 @@ class Endings:
         self._window.move(entry, State.BLOCKED)
         self.blocked.setdefault(entry.key, {})[entry.offset] = entry
         notices.append(Blocked(entry.offset, entry.key, entry.failures, self.reason_of(entry.offset)))
+
+
+def endings_for(
+    config: DispatcherConfig,
+    window: InFlightWindow,
+    timers: Timers,
+    ledger: "Ledger | None" = None,
+    counts: "WaitingCounts | None" = None,
+) -> Endings:
+    """Return the endings that a configuration asks for."""
+    if config.batch_per_key == 1:
+        return Endings(config, window, timers, ledger, counts)
+    from keyshared._dispatch.batches import BatchEndings  # noqa: PLC0415  # only where it is used
+
+    return BatchEndings(config, window, timers, ledger, counts)

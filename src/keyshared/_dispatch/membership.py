@@ -149,7 +149,7 @@ class Membership:
         member.deadline = None
         self._window.set_limit(member, member.quota)
 
-    def deadline_reached(self, member: Member, notices: list[Effect], *, now: int) -> None:
+    def deadline_reached(self, member: Member, notices: list[Effect], now: int) -> None:
         """A grace period or a drain is over."""
         if member.state is MemberState.DRAINING:
             self._end_all(member, ReleaseReason.DRAIN_TIMEOUT, notices, now)

@@ -4,9 +4,9 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from keyshared._checks import require
-from keyshared._dispatch.drain_deadlines import DrainDeadlines
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.membership import Membership
+from keyshared._dispatch.rooms import Room
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Load, Resumed, Spilled
@@ -27,7 +27,7 @@ class Outbox:
         membership: Told to forget consumers whose drain is over.
         endings: Knows why messages failed.
         timers: Where the ack timeouts of deliveries are started.
-        drains: Told when lanes begin or end to drain; None if drains have no deadline.
+        rooms: Those in use; each is asked to look at the end of every call.
         ack_timeout_ms: How long a delivery may stay open; None for ever.
 
     Attributes:
@@ -38,10 +38,10 @@ class Outbox:
     __slots__ = (
         "_ack_timeout_ms",
         "_cursor",
-        "_drains",
         "_endings",
         "_membership",
         "_resume_at",
+        "_rooms",
         "_timers",
         "_window",
         "paused",
@@ -54,7 +54,7 @@ class Outbox:
         membership: Membership,
         endings: Endings,
         timers: Timers,
-        drains: DrainDeadlines | None,
+        rooms: tuple[Room, ...],
         *,
         ack_timeout_ms: int | None,
     ) -> None:
@@ -63,7 +63,7 @@ class Outbox:
         self._membership = membership
         self._endings = endings
         self._timers = timers
-        self._drains = drains
+        self._rooms = rooms
         self._ack_timeout_ms = ack_timeout_ms
         self._resume_at = window.capacity - max(1, window.capacity // 4)
         self.reported: int | None = None
@@ -83,7 +83,7 @@ class Outbox:
         """Run the window on all that has changed, and add what comes of it to the notices."""
         return self.finish(notices, self._window.wake(), now)
 
-    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901  # twice a message
+    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901, PLR0912  # twice a message
         """Add obligations and state to the notices in ``out``: what a call returns. O(granted)."""
         if granted:
             place, mixed = len(out), False
@@ -101,8 +101,9 @@ class Outbox:
         window, cursor = self._window, self._cursor
         if window.emptied:
             self._membership.reap()
-        if self._drains is not None:
-            self._drains.refresh(now)
+        if self._rooms:
+            for room in self._rooms:
+                room.refresh(now)
         if cursor.safe_cursor != self.reported:
             self.reported = cursor.safe_cursor
             out.append(_new(CursorAdvanced, (cursor.safe_cursor,)))
@@ -119,7 +120,7 @@ class Outbox:
 
     def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
         """`finish` for an offer, which can move no cursor and free nothing: the two common cases are written out."""
-        if self._drains is not None or (granted and (len(granted) != 1 or granted[0].state != IN_FLIGHT)):
+        if self._rooms or (granted and (len(granted) != 1 or granted[0].state != IN_FLIGHT)):
             return self.finish([], granted, now)
         window = self._window
         if window.loaded >= window.capacity or self._cursor.outstanding >= window.max_tracked:

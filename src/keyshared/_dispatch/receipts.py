@@ -20,6 +20,7 @@ __all__ = [
     "checked_receipts",
     "current",
     "explain_ignored",
+    "open_through",
 ]
 
 Receipt = tuple[int, str, int]
@@ -72,6 +73,17 @@ def current(members: dict[str, Member], offset: int, consumer: str, attempt: int
     member = members.get(consumer)
     entry = None if member is None else member.open.get(offset)
     return entry if entry is not None and entry.attempt == attempt else None
+
+
+def open_through(entry: Entry) -> list[Receipt]:
+    """The receipts of all open deliveries of a lane up to this one, oldest first. O(what was delivered of the lane)."""
+    receipts: list[Receipt] = []
+    each: Entry | None = entry
+    while each is not None:
+        if each.state == IN_FLIGHT and each.consumer is not None:
+            receipts.append((each.offset, each.consumer.name, each.attempt))
+        each = each.before
+    return receipts[::-1]
 
 
 def explain_ignored(call: Call, receipt: Receipt, entry: Entry | None, ended: Sequence[Ended]) -> Ignored:

@@ -16,7 +16,6 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from xxhash import xxh64_hexdigest
 
 from keyshared._checks import OFFSET_BITS, OFFSET_STOP
-from keyshared._dispatch.drain_deadlines import DrainDeadlines
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended, Endings, Note
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.receipts import MAX_REASON
@@ -34,7 +33,8 @@ __all__ = [
     "Reader",
     "dump_members",
     "dump_window",
-    "load_drains",
+    "first_offset",
+    "leads",
     "load_member",
     "load_window",
     "placement_mark",
@@ -87,6 +87,12 @@ class Reader:
         if not isinstance(self._data, Mapping) or name not in self._data:
             raise self.refuse(f"have a field {name!r}")
         return Reader(self._data[name], name, self)
+
+    def fields(self) -> dict[str, "Reader"]:
+        """All values under their names."""
+        if not isinstance(self._data, Mapping):
+            raise self.refuse("be a dict")
+        return {str(name): Reader(value, str(name), self) for name, value in self._data.items()}
 
     def items(self, length: int | None = None) -> list["Reader"]:
         """The values of a list, of that length if one is given."""
@@ -184,8 +190,8 @@ def placement_mark(ranges: RangeMap) -> str:
     return xxh64_hexdigest(dumps(ranges.to_json(), sort_keys=True).encode())
 
 
-def dump_window(window: InFlightWindow, endings: Endings, drains: DrainDeadlines | None, now: int) -> dict[str, object]:
-    """Messages, their order of waiting, quarantined keys and drains."""
+def dump_window(window: InFlightWindow, endings: Endings, now: int) -> dict[str, object]:
+    """Messages, their order of waiting, and quarantined keys."""
     places: dict[int, tuple[str, str | None]] = {id(getattr(window, name)): (name, None) for name in _LISTS}
     places |= {id(consumer.ready): ("ready", consumer.name) for consumer in window.consumers.values()}
     return {
@@ -193,13 +199,8 @@ def dump_window(window: InFlightWindow, endings: Endings, drains: DrainDeadlines
         "last": window.cursor.last,
         "settled": [list(stretch) for stretch in window.cursor.remembered()],
         "messages": [_dump_entry(entry, endings, now) for entry in window.outstanding()],
-        "waiting": [list(_PlaceRow(*places[id(lane.listed)], _first(lane))) for lane in window.waiting_lanes()],
+        "waiting": [list(_PlaceRow(*places[id(lane.listed)], first_offset(lane))) for lane in window.waiting_lanes()],
         "quarantined": [_text(key) for key in window.quarantined],
-        "drains": [
-            [_first(lane), deadline - now]
-            for lane in window.draining
-            if drains is not None and (deadline := drains.deadline_of(lane)) is not None
-        ],
     }
 
 
@@ -296,24 +297,6 @@ def _skip_to(row: _MessageRow[Reader], cursor: ContiguousCursor) -> None:
         raise row.before.refuse(f"be {cursor.last}, the offset before it, or above that")
 
 
-def load_drains(data: Reader, window: InFlightWindow, drains: DrainDeadlines | None, now: int) -> None:
-    """Set the deadlines of lanes that were draining; a lane without one gets the whole time."""
-    for drain in data.field("drains").items():
-        first, remaining = drain.items(2)
-        entry = window.find(first.integer())
-        if drains is None or entry is None or not _leads(entry) or entry.lane.listed is not window.draining:
-            raise drain.refuse("be the first offset of a lane that drains, in a dispatcher with drain_timeout_ms")
-        if drains.deadline_of(entry.lane) is not None:
-            raise drain.refuse("be the only deadline of its lane")
-        drains.start(entry.lane, now + remaining.integer())
-    if drains is not None:
-        if data.field("drains").items() and any(drains.deadline_of(lane) is None for lane in window.draining):
-            raise data.field("drains").refuse(
-                "be of every lane that drains, or of none, if they had no deadline before"
-            )
-        drains.refresh(now)
-
-
 def _dump_entry(entry: Entry, endings: Endings, now: int) -> list[object]:
     holder = entry.consumer if entry.state in _HELD else None
     note = endings.notes.get(entry.offset, _NOTHING_NOTED)
@@ -357,7 +340,7 @@ def _load_place(row: _PlaceRow[Reader], window: InFlightWindow) -> None:
     consumer = row.consumer.maybe(lambda name: name.one_of(window.consumers))
     if (name == "ready") != (consumer is not None):
         raise row.consumer.refuse("be a consumer for whom a lane is ready, and None in every other place")
-    if entry is None or not _leads(entry) or entry.lane.listed is not None:
+    if entry is None or not leads(entry) or entry.lane.listed is not None:
         raise row.first.refuse("be the first offset of a lane that waits once")
     window.enlist(entry.lane, consumer.ready if consumer is not None else getattr(window, name))
 
@@ -392,11 +375,13 @@ def _read_mark(data: Reader) -> SettleReason | SkipReason:
     return data.one_of(_MARKS)
 
 
-def _leads(entry: Entry) -> bool:
+def leads(entry: Entry) -> bool:
+    """Whether a message is the oldest one of its lane."""
     return entry.lane.head is entry
 
 
-def _first(lane: Lane) -> int:
+def first_offset(lane: Lane) -> int:
+    """The offset of the oldest message of a lane."""
     return lane.head.offset if lane.head is not None else 0
 
 

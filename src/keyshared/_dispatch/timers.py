@@ -4,14 +4,20 @@ Almost every deadline is an ack timeout, and those are all equally long: they fa
 set, so a queue holds them, one list for each instant. Everything else (retries, extensions, grace periods, drains) goes
 into a heap. A record is stale, and silently passed over, when the deadline that its owner carries is not the one in the
 record; so ending a timer is one assignment.
+
+What happens when a deadline has come is a *duty*, looked up by the class of what is due, so that nobody has to know all
+the classes that have deadlines.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-__all__ = ["Due", "Timed", "Timers"]
+from keyshared.effects import Effect
+
+__all__ = ["Due", "Duties", "Duty", "Stage", "Timed", "Timers", "due_order"]
 
 _SLACK: Final = 64  # stale records that may stay beyond one for each live one
 
@@ -27,6 +33,33 @@ class Due(NamedTuple):
 
     deadline: int
     timed: Timed
+
+
+class Stage(IntEnum):
+    """Which kinds of things act before which others, however long they are due."""
+
+    DELIVERIES = 0  # what ends or retries single deliveries
+    CONSUMERS = 1
+
+
+class Duty(NamedTuple):
+    """What one class of things does when its deadline has come.
+
+    Attributes:
+        stage: Those of a lower stage act first.
+        place: Of one stage and deadline, the thing of the lowest place acts first.
+        act: What happens then; it may have been done already by something that acted before.
+        is_last: Whether it acts after others of the same place.
+    """
+
+    stage: Stage
+    place: Callable[[Any], int]
+    act: Callable[[Any, list[Effect], int], None]
+    is_last: bool = False
+
+
+Duties = Mapping[type[Timed], Duty]
+"""The duty of each class that can have a deadline."""
 
 
 class _Record(NamedTuple):
@@ -157,3 +190,15 @@ def _take(due: list[Due], deadline: int, timed: Timed) -> None:
     if timed.deadline == deadline:
         timed.deadline = None
         due.append(Due(deadline, timed))
+
+
+def due_order(due: list[Due], duties: Duties) -> list[tuple[Duty, Timed]]:
+    """What fell due by one instant, in the order in which it acts, and what it does."""
+    ranked = [(duties[type(timed)], deadline, timed) for deadline, timed in due]
+    ranked.sort(key=_rank)
+    return [(duty, timed) for duty, _, timed in ranked]
+
+
+def _rank(due: tuple[Duty, int, Timed]) -> tuple[int, int, int, bool]:
+    duty, deadline, timed = due
+    return duty.stage, deadline, duty.place(timed), duty.is_last

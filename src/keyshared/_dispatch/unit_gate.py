@@ -5,7 +5,8 @@ is asked again. From then on only the owner is handed anything of it. So what st
 asked again when its turn comes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 from keyshared._checks import require
@@ -147,9 +148,14 @@ class UnitGate(CountingGate):
         return None if key is None else self._units.unit_of(key)
 
 
-def window_for(config: DispatcherConfig, owners: PlacedOwners, draining: WatchedList | None = None) -> InFlightWindow:
+def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow:
     """The window that a configuration asks for."""
-    return InFlightWindow(
+    window: Callable[..., InFlightWindow] = InFlightWindow
+    if config.batch_per_key > 1:
+        from keyshared._dispatch.batches import BatchWindow  # noqa: PLC0415  # only where it is used
+
+        window = partial(BatchWindow, batch=config.batch_per_key)
+    return window(
         owners,
         gate=None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners),
         capacity=config.window,
@@ -158,7 +164,7 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners, draining: Watched
         loaded_per_key=config.max_loaded_per_key,
         spills=config.spill,
         one_lane=config.ordering_required,
-        draining=draining,
+        draining=None if config.drain_timeout_ms is None else WatchedList(),
         start=config.start,
     )
 

@@ -263,6 +263,11 @@ class WindowBooks:
         return max(0, min(self.capacity - self.loaded, self.max_tracked - self.cursor.outstanding))
 
     @property
+    def most_of_key(self) -> int:
+        """How many deliveries of a key may be open."""
+        return self.per_key
+
+    @property
     def tightest_limit(self) -> int:
         """Which of the two limits leaves less room."""
         by_memory = self.capacity - self.loaded <= self.max_tracked - self.cursor.outstanding

@@ -55,7 +55,7 @@ def _check_lane(window: WindowBooks, lane: Lane) -> None:
     require(all(entry.state in _DELIVERED_STATES for entry in delivered), f"{name} delivers from the front")
     require(all(entry.state in _FRESH_STATES for entry in waiting), f"{name} has nothing in flight behind fresh")
     require([e for e in delivered if e.state != State.IN_FLIGHT] == (lane.back or []), f"{name} knows what came back")
-    require(len(delivered) <= window.per_key, f"{name} never had more open than the per-key limit")
+    require(len(delivered) <= window.most_of_key, f"{name} never had more open than the per-key limit")
     spilled = [entry for entry in entries if entry.state == State.SPILLED]
     require(lane.spilled is (spilled[0] if spilled else None), f"{name} knows its oldest spilled message")
     require(not spilled or entries[-len(spilled) :] == spilled, f"{name} spills from the end")

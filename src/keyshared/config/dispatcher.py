@@ -79,6 +79,8 @@ class DispatcherConfig:
         max_tracked: Offsets that are outstanding at once, loaded or not.
         max_in_flight_per_consumer: Open deliveries of a consumer that sets no limit of its own.
         max_in_flight_per_key: Open deliveries of one key, always at one consumer.
+        batch_per_key: Messages of one key that go out in one turn; above 1 they are a batch, and nothing more of the
+            key goes out until all of it has ended.
         max_loaded_per_key: Loaded messages of one key; more of them are tracked without their payload.
         ack_timeout_ms: How long a delivery stays open without an answer; None for ever.
         retry: How often and how late a failed message is delivered again.
@@ -111,6 +113,7 @@ class DispatcherConfig:
     max_tracked: int = DEFAULT_MAX_TRACKED
     max_in_flight_per_consumer: int = DEFAULT_MAX_IN_FLIGHT_PER_CONSUMER
     max_in_flight_per_key: int = DEFAULT_MAX_IN_FLIGHT_PER_KEY
+    batch_per_key: int = 1
     max_loaded_per_key: int = DEFAULT_MAX_LOADED_PER_KEY
     ack_timeout_ms: int | None = DEFAULT_ACK_TIMEOUT_MS
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -193,16 +196,19 @@ class DispatcherConfig:
             "max_tracked",
             "max_in_flight_per_consumer",
             "max_in_flight_per_key",
+            "batch_per_key",
             "max_loaded_per_key",
         ):
             check_int(name, getattr(self, name), 1)
         if self.spill and self.max_tracked < self.window:
             raise ArgumentError("max_tracked", self.max_tracked, f"be at least window, {shown(self.window)}")
-        if self.spill and self.max_loaded_per_key < self.max_in_flight_per_key:
-            requirement = (
-                f"be at least max_in_flight_per_key, {shown(self.max_in_flight_per_key)}: what is in flight is loaded"
-            )
-            raise ArgumentError("max_loaded_per_key", self.max_loaded_per_key, requirement)
+        if self.batch_per_key > 1 and self.max_in_flight_per_key > 1:
+            requirement = "be 1 with max_in_flight_per_key above 1: a key is worked on in batches or in a pipeline"
+            raise ArgumentError("batch_per_key", self.batch_per_key, requirement)
+        for name in ("max_in_flight_per_key", "batch_per_key"):
+            if self.spill and self.max_loaded_per_key < getattr(self, name):
+                requirement = f"be at least {name}, {shown(getattr(self, name))}: what is in flight is loaded"
+                raise ArgumentError("max_loaded_per_key", self.max_loaded_per_key, requirement)
 
     def _check_waiting(self) -> None:
         check_bool("spill", self.spill)

@@ -60,6 +60,7 @@ class Command(NamedTuple):
         filters: Glob patterns of the keys that it accepts; None for all keys.
         resumed: Whether a consumer that is back still has what it held.
         reason: Why a delivery failed, of a nack or a reject.
+        per_key: Of ``pull`` how many messages of one key a batch may have.
 
     Example:
         >>> Command(7, 1_200, "ack", offset=3, consumer="c1", attempt=1).command
@@ -79,6 +80,7 @@ class Command(NamedTuple):
     filters: Iterable[str] | None = None
     resumed: bool | None = None
     reason: str | None = None
+    per_key: int | None = None
 
 
 class OutcomeRow(NamedTuple):
@@ -128,6 +130,7 @@ _Call: TypeAlias = Callable[[KeySharedDispatcher, Any, int], list[Effect]]
 # Fields are given as they are, None included: it is the dispatcher that says what is missing or wrong.
 _CALLS: Final[Mapping[str, _Call]] = {
     "ack": lambda d, c, now: d.ack(c.offset, c.consumer, c.attempt, now_ms=now),
+    "ack_through": lambda d, c, now: d.ack_through(c.offset, c.consumer, c.attempt, now_ms=now),
     "nack": lambda d, c, now: d.nack(
         c.offset, c.consumer, c.attempt, delay_ms=c.duration_ms, reason=c.reason, now_ms=now
     ),
@@ -151,7 +154,7 @@ _CALLS: Final[Mapping[str, _Call]] = {
     "set_limit": lambda d, c, now: d.set_limit(c.consumer, c.limit, now_ms=now),
     "set_filters": lambda d, c, now: d.set_filters(c.consumer, c.filters or (), now_ms=now),
     "set_weight": lambda d, c, now: d.set_weight(c.consumer, c.weight, now_ms=now),
-    "pull": lambda d, c, now: d.pull(c.consumer, c.limit, only=c.offset, now_ms=now),
+    "pull": lambda d, c, now: d.pull(c.consumer, c.limit, only=c.offset, per_key=c.per_key, now_ms=now),
     "handle_timeout": lambda d, _, now: d.handle_timeout(now_ms=now),
 }
 

@@ -88,7 +88,7 @@ class SimulatedDelivery(NamedTuple):
         delivered_ms: When it was delivered.
         ended_ms: When that ended, or None if it never did.
         outcome: How it ended: "acked", "nacked", "rejected", "timed_out", or why it was released ("evicted", "removed",
-            "session_lost", "drain_timeout"); None if it never did.
+            "session_lost", "drain_timeout", "batch_broken"); None if it never did.
         wait_ms: How long it waited to be delivered.
         sequence: The row that tells of its delivery.
         end_sequence: The row that tells of its end, or None.

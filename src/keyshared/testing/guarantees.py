@@ -20,6 +20,7 @@ class Promise(StrEnum):
     NO_LOSS = "no-loss"
     SETTLED_ONCE = "settled-once"
     BOUNDS = "bounds"
+    WHOLE_BATCH = "whole-batch"
     AFFINITY = "affinity"
     MINIMAL_MOVE = "minimal-move"
     ISOLATION = "isolation"
@@ -44,6 +45,8 @@ class Guarantees:
     Attributes:
         promises: The claimed promises, as `Promise` or as their ids.
         per_key: How many deliveries of a key may be open at once; None: any number.
+        batches: Whether the open deliveries of a key are a batch: made in one turn, and followed by the next one when
+            all of it has ended. ``per_key`` is then how many messages a batch may have.
         per_consumer: The same of a consumer for which the history tells no limit.
         window: How many outstanding messages may be in memory at once (those that are not spilled); None: any number,
             for instance because `Published` tells of the whole log.
@@ -83,6 +86,7 @@ class Guarantees:
 
     promises: frozenset[Promise] | frozenset[str] | set[str] = JUDGED
     per_key: int | None = 1
+    batches: bool = False
     per_consumer: int | None = None
     window: int | None = None
     max_tracked: int | None = None

@@ -1,6 +1,7 @@
 """Each promise with a small history that keeps it and one that breaks it, and the exact proof of that."""
 
 import pytest
+from tests.testing.judges.batch_cases import BATCH_CASES
 from tests.testing.judges.delay_cases import DELAY_CASES
 from tests.testing.judges.delivery_cases import DELIVERY_CASES
 from tests.testing.judges.happenings import Case, published
@@ -10,7 +11,7 @@ from tests.testing.judges.waiting_cases import WAITING_CASES
 
 from keyshared.testing import Guarantees, Promise, Violation, check_history
 
-CASES = [*DELAY_CASES, *DELIVERY_CASES, *OUTCOME_CASES, *SETTLEMENT_CASES, *WAITING_CASES]
+CASES = [*BATCH_CASES, *DELAY_CASES, *DELIVERY_CASES, *OUTCOME_CASES, *SETTLEMENT_CASES, *WAITING_CASES]
 
 
 def judged(case: Case) -> list[Violation]:

@@ -62,6 +62,7 @@ COMMAND_SCHEMA: Final = StructType(
         StructField("filters", ArrayType(StringType())),
         StructField("resumed", BooleanType()),
         StructField("reason", StringType()),
+        StructField("per_key", LongType()),
     ]
 )
 """The columns that are read, the fields of `keyshared.journal.Command`; all but the first four may be missing."""

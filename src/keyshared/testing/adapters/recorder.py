@@ -40,7 +40,7 @@ _Receipt: TypeAlias = tuple[int, str, int]
 INPUTS: Final = frozenset(
     {
         *("offer", "offer_many", "loaded", "gone", "truncate", "dead_lettered", "unblock", "unblock_offset"),
-        *("ack", "ack_many", "nack", "reject", "release", "extend", "handle_timeout", "park", "pull"),
+        *("ack", "ack_many", "ack_through", "nack", "reject", "release", "extend", "handle_timeout", "park", "pull"),
         *("add_consumer", "remove_consumer", "set_active", "set_inactive"),
         *("set_filters", "set_limit", "set_placement", "set_weight"),
     }
@@ -111,7 +111,9 @@ class Recorder:
         self._dispatcher = dispatcher
         self._config = dispatcher.config
         self.history: list[Happening] = []
-        self._now = 0
+        self._now = 0  # by the dispatcher's clock
+        self._ahead = 0  # of it the history's clock is, which never goes back
+        self._clock_is_new = False
         self._start = dispatcher.resume_offset
         self._settled_before = dispatcher.acked_ranges()
         self._last_offset: int | None = None
@@ -127,11 +129,13 @@ class Recorder:
         self._letters: dict[int, str | None] = {}  # what the dead letters say that are being written
         self._befores: dict[int, int] = {}  # before when messages shall not be delivered first, by this clock
         self._until: int | None = None  # before when the message that the call gives back shall not come again
+        self._open_before: list[_Receipt] = []  # for ack_through, of which the effects do not tell all
         self._inputs: dict[str, Callable[..., None]] = {
             "offer": self._offer,
             "offer_many": self._offer_many,
             "ack": self._ack,
             "ack_many": self._ack_many,
+            "ack_through": self._ack_through,
             "nack": self._give_back,
             "reject": self._give_back,
             "release": self._release,
@@ -162,6 +166,7 @@ class Recorder:
         for offset, reason in self._holds.items():
             if reason in _TIMED:  # its clock may have started anew
                 self._tell(past.Held, offset=offset, reason=reason)
+        self._clock_is_new = True
 
     def at_rest(self) -> None:
         """Write down that nothing will happen any more: no work is under way, and no deadline is left."""
@@ -170,9 +175,10 @@ class Recorder:
     # --- a call -----------------------------------------------------------------------------------------------------
 
     def _call(self, name: str, call: Callable[..., list[Effect]], *args: Any, **kwargs: Any) -> list[Effect]:  # noqa: ANN401  # as the dispatcher's; one step after the other
+        self._open_before = [effect.receipt for effect in self._open_now() if name == "ack_through"]
         effects = call(*args, **kwargs)
         now_ms = kwargs.pop("now_ms", None)
-        self._now = self._now if now_ms is None else now_ms
+        self._read_the_clock(now_ms)
         self._answered.clear()
         self._retries.clear()
         self._recalled.clear()
@@ -199,8 +205,18 @@ class Recorder:
             self._tell(past.Quiet)  # otherwise the host has still to say that time has passed
         return effects
 
-    def _tell(self, kind: type[Happening], **fields: object) -> None:
-        self.history.append(kind(at_ms=self._now, **fields))  # type: ignore[arg-type]  # each call names its own
+    def _read_the_clock(self, now_ms: int | None) -> None:
+        if now_ms is None:
+            return
+        if self._clock_is_new:
+            self._ahead = max(0, self._now + self._ahead - now_ms)
+            self._clock_is_new = False
+        self._now = now_ms
+
+    def _tell(self, kind: type[Happening], *, until_ms: int | None = None, **fields: object) -> None:
+        if until_ms is not None:
+            fields["until_ms"] = until_ms + self._ahead
+        self.history.append(kind(at_ms=self._now + self._ahead, **fields))  # type: ignore[arg-type]  # each call names its own
 
     # --- what the calls say -----------------------------------------------------------------------------------------
 
@@ -241,6 +257,22 @@ class Recorder:
             if counted:
                 self._tell_if_named_in_advance(*receipt)
             self._tell_ack(receipt, counted=counted)
+
+    def _ack_through(self, effects: Sequence[Effect], *receipt: Any) -> None:  # noqa: ANN401  # as the dispatcher's
+        """Whatever was open of its key, and is not newer, is acked with it."""
+        if receipt not in self._open_before:
+            self._ack(effects, *receipt)
+            return
+        for each in sorted(self._open_before):
+            if each[0] == receipt[0] or (each[0] < receipt[0] and self._are_in_one_lane(each[0], receipt[0])):
+                self._tell_ack(each, counted=True)
+
+    def _are_in_one_lane(self, offset: int, other: int) -> bool:
+        key = self._keys[offset]
+        return self._config.ordering_required or (key is not None and key == self._keys[other])
+
+    def _open_now(self) -> list[Deliver]:
+        return [effect for effect in self._dispatcher.outstanding_effects() if isinstance(effect, Deliver)]
 
     def _tell_if_named_in_advance(self, offset: int, consumer: str, attempt: int) -> None:
         """Write down a delivery that the batch both made and acked: no effect of the call speaks of it."""
@@ -301,7 +333,7 @@ class Recorder:
 
     def _pull(self, effects: Sequence[Effect], name: str, most: int, **others: object) -> None:  # noqa: ARG002  # as above
         """For the length of this call the consumer may have so many more than it has."""
-        now_open = [effect for effect in self._dispatcher.outstanding_effects() if isinstance(effect, Deliver)]
+        now_open = self._open_now()
         pulled = [effect for effect in effects if isinstance(effect, Deliver)]
         before = sum(effect.consumer == name for effect in now_open) - sum(effect.consumer == name for effect in pulled)
         self._tell(past.LimitChanged, consumer=name, limit=before + most)
@@ -389,7 +421,7 @@ class Recorder:
 
     def _compare(self) -> None:
         """Hear why messages wait, and which ones the dispatcher no longer knows although nothing answered for them."""
-        open_now = {effect.offset for effect in self._dispatcher.outstanding_effects() if isinstance(effect, Deliver)}
+        open_now = {effect.offset for effect in self._open_now()}
         for offset in list(self._keys):
             why = self._dispatcher.why_blocked(offset)
             if offset in open_now:

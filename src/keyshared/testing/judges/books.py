@@ -52,6 +52,7 @@ from keyshared.testing.judges.entries import (
     is_running,
     published_offset,
     standing,
+    turn_limit,
 )
 from keyshared.testing.judges.unit_book import UnitBook
 
@@ -310,7 +311,7 @@ class Books:
         lane, name = message.lane, message.consumer
         assert name is not None
         message.is_open = False
-        if self.guarantees.per_key is not None and lane.open >= self.guarantees.per_key:
+        if lane.open >= (turn_limit(self.guarantees) or lane.open + 1):
             lane.turn = self.position
         lane.open -= 1
         self.open -= 1

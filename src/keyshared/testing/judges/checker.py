@@ -14,6 +14,7 @@ from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
 from keyshared.testing.judges.settlement import SettledOnce
 from keyshared.testing.judges.waiting_promises import Isolation, Progress
+from keyshared.testing.judges.whole_batch import WholeBatch
 
 __all__ = ["DEFAULT_REMEMBERED_KEYS", "Checker", "check_history"]
 
@@ -30,6 +31,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         Affinity,
         MinimalMove,
         Bounds,
+        WholeBatch,
         SafeCursor,
         Isolation,
         Attempts,

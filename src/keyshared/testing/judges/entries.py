@@ -5,6 +5,7 @@ from enum import Enum, auto
 from heapq import heappop, heappush
 from typing import Final, NamedTuple, TypeAlias
 
+from keyshared.testing.guarantees import Guarantees
 from keyshared.testing.history import Delivered, Happening, Held, HoldReason, Published
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "key_of",
     "published_offset",
     "standing",
+    "turn_limit",
 ]
 
 LaneId: TypeAlias = bytes | int
@@ -236,6 +238,11 @@ def is_running(lease: tuple[int, Message, Seen]) -> bool:
     """Whether a delivery with a deadline is still the last one of its message, and not surely over."""
     _, message, seen = lease
     return (message.is_open or message.unsure) and message.delivered is seen
+
+
+def turn_limit(guarantees: Guarantees) -> int | None:
+    """With how many open deliveries a key has to wait for its next turn; None if it never has to."""
+    return 1 if guarantees.batches else guarantees.per_key
 
 
 def published_offset(seen: Seen) -> int:

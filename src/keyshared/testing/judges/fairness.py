@@ -6,7 +6,7 @@ from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, Owned, Published, Quiet
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_DELIVERY, NO_PUBLISHED
-from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen
+from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen, turn_limit
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["Fairness"]
@@ -94,6 +94,8 @@ class Fairness(Judge):
         most = self.guarantees.fairness
         if waiting is None or message is None or most is None or not self.books.log_is_told:
             return
+        if self.guarantees.batches and message.lane.open > message.is_open:
+            return  # it belongs to the turn that the first of its batch had
         began = _turn_of(message)
         for lane_id, turn in list(waiting.items()):
             if turn.since >= began:
@@ -136,7 +138,7 @@ class Fairness(Judge):
 
     def _candidate(self, lane: Lane, owner: str) -> Message | None:
         """The message that nothing but room at the owner keeps from going out, whatever is true."""
-        books, limit = self.books, self.guarantees.per_key
+        books, limit = self.books, turn_limit(self.guarantees)
         if books.lanes.get(lane.id) is not lane or lane.unsure or lane.doubtful:
             return None
         if (limit is not None and lane.open >= limit) or lane.holders.keys() - {owner}:

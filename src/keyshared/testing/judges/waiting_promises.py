@@ -18,7 +18,7 @@ from keyshared.testing.history import (
 )
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_PUBLISHED
-from keyshared.testing.judges.entries import SLACK, Lane, LaneId, Member, Message, Seen
+from keyshared.testing.judges.entries import SLACK, Lane, LaneId, Member, Message, Seen, turn_limit
 from keyshared.testing.judges.judge import Judge, Judgement, sinces
 
 __all__ = ["Isolation", "Progress", "takers", "waits_for_held"]
@@ -145,7 +145,7 @@ class Progress(Judge):
         books = self.books
         if not isinstance(lane.id, bytes) or books.lanes.get(lane.id) is not lane:
             return None  # it is not told who takes messages without a key
-        limit = self.guarantees.per_key
+        limit = turn_limit(self.guarantees)
         message = books.oldest_waiting(lane)
         if message is None or lane.unsure or (limit is not None and lane.open >= limit):
             return None  # what may be open has the same right to be

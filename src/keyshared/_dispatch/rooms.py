@@ -1,0 +1,70 @@
+"""Rooms: what a dispatcher keeps for a feature that most dispatchers do not use.
+
+A room has its own state, deadlines, part of the snapshot and invariants. A dispatcher that does not use the feature has
+no such room, and asks for none.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from keyshared._dispatch.endings import Endings
+from keyshared._dispatch.snapshot import Reader
+from keyshared._dispatch.timers import Duties, Timers
+from keyshared.config import DispatcherConfig
+from keyshared.window import InFlightWindow
+
+__all__ = ["Room", "dump_rooms", "load_rooms", "rooms_for"]
+
+
+class Room(Protocol):
+    """The state of one feature.
+
+    Attributes:
+        name: Its field in the snapshot.
+        duties: What happens when the deadlines that it has started have come.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def duties(self) -> Duties: ...
+
+    def refresh(self, now: int) -> None:
+        """Look at what has changed in a call, at its end."""
+
+    def dump(self, now: int) -> object:
+        """Return the state as plain data; None if there is nothing to keep."""
+
+    def load(self, data: Reader, now: int) -> None:
+        """Take what `dump` returned; what it gave None for is not loaded."""
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` if the room contradicts itself or the window. For tests."""
+
+
+def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, endings: Endings) -> tuple[Room, ...]:
+    """Return the rooms that a configuration asks for; the modules of others are not loaded."""
+    rooms: list[Room] = []
+    if config.drain_timeout_ms is not None:
+        from keyshared._dispatch.drain_deadlines import DrainDeadlines  # noqa: PLC0415  # only where it is used
+
+        rooms.append(DrainDeadlines(window, timers, endings, config.drain_timeout_ms))
+    return tuple(rooms)
+
+
+def dump_rooms(rooms: Iterable[Room], now: int) -> dict[str, object]:
+    """Return what the rooms have to keep, by name."""
+    kept = {room.name: room.dump(now) for room in rooms}
+    return {name: data for name, data in kept.items() if data is not None}
+
+
+def load_rooms(data: Reader, rooms: Iterable[Room], now: int) -> None:
+    """Fill new rooms, and refuse what none of them has kept; one of which nothing was kept begins anew."""
+    by_name = {room.name: room for room in rooms}
+    for name, kept in data.fields().items():
+        if name not in by_name:
+            raise kept.refuse("be absent: the configuration does not ask for it")
+        by_name[name].load(kept, now)
+    for room in by_name.values():
+        room.refresh(now)
