@@ -16,7 +16,7 @@ from keyshared.window import InFlightWindow
 if TYPE_CHECKING:
     from keyshared._dispatch.ledger import Ledger
 
-__all__ = ["Room", "dump_rooms", "load_rooms", "rooms_for"]
+__all__ = ["Room", "dump_rooms", "load_rooms", "room_named", "rooms_for"]
 
 
 class Room(Protocol):
@@ -60,6 +60,11 @@ def rooms_for(
 
         rooms.append(HealthRoom(window, cast("MeasuringLedger", ledger), tells=config.tell_settled))
     return tuple(rooms)
+
+
+def room_named(name: str, rooms: Iterable[Room]) -> Room | None:
+    """Return the room of that name, if it is in use."""
+    return next((room for room in rooms if room.name == name), None)
 
 
 def dump_rooms(rooms: Iterable[Room], now: int) -> dict[str, object]:
