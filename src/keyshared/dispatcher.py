@@ -271,8 +271,9 @@ class KeySharedDispatcher(DispatcherReading[Item]):
 
         Returns:
             `Deliver` if it goes out at once; `Spilled` if its payload is not wanted now; `Skipped` if no consumer
-            accepts its key and the policy says so; ``[]`` if it waits, or was known before a restart. One that was
-            settled above the position of a token can let the cursor pass: `CursorAdvanced`.
+            accepts its key and the policy says so; ``[]`` if it waits, or was known before a restart. With
+            ``latest_only`` also `Skipped` of an older message of its key, which it supersedes. That, and one that was
+            settled above the position of a token, can let the cursor pass: `CursorAdvanced`.
 
         Raises:
             KeyTypeError: The key is of another type.
