@@ -338,7 +338,9 @@ class InFlightWindow(WindowBooks):
             lane.loaded -= 1
             self.loaded -= 1
             self.waiting -= 1
-            if lane.spilled is not None and self.loaded < self.capacity:
+            # The second limit binds where something has come back beside the log: that took no slot of its lane.
+            room = self.loaded < self.capacity and lane.loaded < self.loaded_per_key
+            if lane.spilled is not None and room:
                 self._load(lane, lane.spilled, None, self._granted)
         if lane.head is None:
             self._forget(lane)

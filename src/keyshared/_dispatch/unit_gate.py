@@ -155,7 +155,7 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow
         from keyshared._dispatch.batches import BatchWindow  # noqa: PLC0415  # only where it is used
 
         window = partial(BatchWindow, batch=config.batch_per_key)
-    return window(
+    made = window(
         owners,
         gate=None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners),
         capacity=config.window,
@@ -166,6 +166,11 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow
         draining=None if config.drain_timeout_ms is None else WatchedList(),
         start=config.start,
     )
+    if config.redrive:
+        from keyshared._window.beside import SideCursor  # noqa: PLC0415  # only where it is used
+
+        made.cursor = SideCursor(config.start)
+    return made
 
 
 def _key(lane: Lane) -> bytes:

@@ -1,0 +1,39 @@
+"""A dead letter that its host wants delivered again, as ``redrive`` takes it."""
+
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Any, Final, Generic, NamedTuple
+
+from keyshared._checks import check_int, check_offset
+from keyshared.effects import Item
+from keyshared.errors import ArgumentError
+
+__all__ = ["Letter", "sorted_letters"]
+
+_offset_of: Final = itemgetter(0)
+
+
+class Letter(NamedTuple, Generic[Item]):
+    """A dead letter that comes back: what its `DeadLetter` said.
+
+    Attributes:
+        offset: The message's offset, under which it comes back.
+        attempt: Its last delivery; what comes now has a higher number.
+        item: A passenger that comes back with its `Deliver`.
+    """
+
+    offset: int
+    attempt: int
+    item: Item = None  # type: ignore[assignment]  # what nobody gave is None, whatever type the items have
+
+
+def sorted_letters(letters: Iterable[object]) -> list[Letter[Any]]:
+    """The letters in offset order, or `ArgumentError` if one of them is none."""
+    checked: list[Letter[Any]] = []
+    for letter in letters:
+        if not isinstance(letter, tuple) or len(letter) != len(Letter._fields):
+            raise ArgumentError("letter", letter, "be a Letter, or a tuple of offset, attempt and item")
+        check_offset("offset", letter[0])
+        check_int("attempt", letter[1], 0)
+        checked.append(Letter(*letter))
+    return sorted(checked, key=_offset_of)
