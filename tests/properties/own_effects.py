@@ -41,6 +41,8 @@ class OwnEffects:
         self.config = config
         self.keys: dict[int, bytes | None] = {}
         self.gone: set[int] = set()
+        self.known: set[int] = set()  # what was outstanding before the call
+        self.redriven: set[int] = set()  # what of that has come back
         self.before: set[Deliver] = set()  # what was open before the call
         self.ended: dict[int, Sequence[tuple[int, str]]] = {}  # of what is outstanding: its ended deliveries
         self.last: dict[int, Deliver] = {}
@@ -74,6 +76,8 @@ class OwnEffects:
         offered = [args] if name == "offer" else args[0] if name == "offer_many" else ()
         for offset, key, *_ in offered:
             self.keys.setdefault(offset, key.encode() if isinstance(key, str) else key)
+        if name == "redrive":
+            self.redriven |= {offset for offset, _, _ in args[1]} - self.known
         if name == "gone":
             self.gone.add(args[0])
         elif name == "truncate":
@@ -89,6 +93,8 @@ class OwnEffects:
             self._end(offset)
         self.ended = {offset: ended for offset, ended in self.ended.items() if offset in outstanding}
         self.gone &= outstanding
+        self.redriven &= outstanding
+        self.known = outstanding
         self.before = open_now
 
     def _end(self, offset: int) -> None:
@@ -181,7 +187,7 @@ class OwnEffects:
         if step.after.free_slots != slots:
             yield Promise.BOUNDS, f"{step.after.free_slots} slots are said to be free, but {slots} are"
         for key in {message.key for message in loaded} - {None}:
-            of_key = sum(message.key == key for message in loaded)
+            of_key = sum(message.key == key and message.offset not in self.redriven for message in loaded)
             if of_key > config.max_loaded_per_key:
                 yield Promise.BOUNDS, f"{of_key} messages of {key!r} are loaded"
         loading = sum(reason is BlockReason.LOADING for reason in step.after.reasons.values())

@@ -5,6 +5,7 @@ asks for it.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from keyshared._checks import require
@@ -73,7 +74,8 @@ class Redriven:
         """Put back what a snapshot has of it, before lanes are put where they waited."""
         kept = rooms.fields().get(self.name)
         if kept is not None:
-            load_beside(kept, readmit_beside, self._window, self._endings, self._timers, now=now, items=items)
+            readmit = partial(readmit_beside, self._window)
+            load_beside(kept, readmit, self._window, self._endings, self._timers, now=now, items=items)
 
     def dump(self, now: int) -> object:
         """Rows as those of the messages of the log."""

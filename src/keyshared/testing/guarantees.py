@@ -20,6 +20,7 @@ class Promise(StrEnum):
     NO_LOSS = "no-loss"
     BOUNDS = "bounds"
     WHOLE_BATCH = "whole-batch"
+    REDRIVE_ORDER = "redrive-order"
     AFFINITY = "affinity"
     MINIMAL_MOVE = "minimal-move"
     ISOLATION = "isolation"

@@ -11,6 +11,7 @@ from keyshared.testing.judges.delivery_promises import Affinity, Bounds, Fence, 
 from keyshared.testing.judges.fairness import Fairness
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
+from keyshared.testing.judges.redrive import RedriveOrder
 from keyshared.testing.judges.waiting_promises import Isolation, Progress
 from keyshared.testing.judges.whole_batch import WholeBatch
 
@@ -29,6 +30,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         MinimalMove,
         Bounds,
         WholeBatch,
+        RedriveOrder,
         SafeCursor,
         Isolation,
         Attempts,

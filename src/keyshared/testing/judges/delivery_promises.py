@@ -17,6 +17,7 @@ from keyshared.testing.history import (
     Nacked,
     Owned,
     Published,
+    Redriven,
     Released,
 )
 from keyshared.testing.judges.books import Books
@@ -95,7 +96,13 @@ class Bounds(Judge):
     promise = Promise.BOUNDS
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
-        return {Delivered: self._delivered, Published: self._published, Held: self._unspilled, Freed: self._unspilled}
+        return {
+            Delivered: self._delivered,
+            Published: self._published,
+            Redriven: self._redriven,
+            Held: self._unspilled,
+            Freed: self._unspilled,
+        }
 
     def missing(self) -> str | None:
         numbers = self.guarantees
@@ -133,9 +140,17 @@ class Bounds(Judge):
         yield self.blame(text, *sinces(others), seen)
 
     def _published(self, seen: Seen, happening: Published) -> Iterator[Violation]:
+        books = self.books
+        if happening.offset not in books.messages and not (books.early.told and happening.offset in books.early):
+            yield from self._one_more(seen, happening)
+
+    def _redriven(self, seen: Seen, happening: Redriven) -> Iterator[Violation]:
+        message = self.books.messages.get(happening.offset)
+        if message is None or message.doubtful:
+            yield from self._one_more(seen, happening)
+
+    def _one_more(self, seen: Seen, happening: Published | Redriven) -> Iterator[Violation]:
         books, most = self.books, self.guarantees.max_tracked
-        if happening.offset in books.messages or (books.early.told and happening.offset in books.early):
-            return
         if most is not None and len(books.messages) - books.doubtful >= most:
             tracked = books.tracked()
             text = f"offset {happening.offset} is outstanding message {len(tracked) + 1}; at most {most} may be"
