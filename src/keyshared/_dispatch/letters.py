@@ -5,7 +5,7 @@ from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple
 
 from keyshared._checks import check_int, check_offset
-from keyshared.effects import Item
+from keyshared.effects import Item_co
 from keyshared.errors import ArgumentError
 
 __all__ = ["Letter", "sorted_letters"]
@@ -13,7 +13,7 @@ __all__ = ["Letter", "sorted_letters"]
 _offset_of: Final = itemgetter(0)
 
 
-class Letter(NamedTuple, Generic[Item]):
+class Letter(NamedTuple, Generic[Item_co]):
     """A dead letter that comes back: what its `DeadLetter` said.
 
     Attributes:
@@ -24,7 +24,7 @@ class Letter(NamedTuple, Generic[Item]):
 
     offset: int
     attempt: int
-    item: Item = None  # type: ignore[assignment]  # what nobody gave is None, whatever type the items have
+    item: Item_co = None  # type: ignore[assignment]  # what nobody gave is None, whatever type the items have
 
 
 def sorted_letters(letters: Iterable[object]) -> list[Letter[Any]]:

@@ -68,6 +68,7 @@ class Redriven:
         near = None
         for letter in new.values():
             near = come_back(window, letter.offset, key, letter.item, attempt=letter.attempt, near=near)
+            self._endings.came_back(key)
         return [_ignored(letter, IgnoredReason.IS_OUTSTANDING) for letter in known]
 
     def readmit(self, rooms: Reader, now: int, items: Mapping[int, object]) -> None:

@@ -56,7 +56,7 @@ def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, 
     if config.redrive:
         from keyshared._dispatch.redrive import Redriven  # noqa: PLC0415  # only where it is used
 
-        rooms.append(Redriven(window, timers, endings, told=False))
+        rooms.append(Redriven(window, timers, endings, told=config.tell_settled))
     return tuple(rooms)
 
 
