@@ -1139,8 +1139,7 @@ class ModelDispatcher:
             is_below = (start is not None and offset < start) or (last is not None and offset <= last)
             if not is_below:
                 raise RedriveTooEarlyError(offset, last)
-        new = 0
-        free = self.free_slots
+        new, free, limit = 0, self.free_slots, self._tightest_limit()
         for offset, attempt, item in sorted(letters, key=lambda letter: letter[0]):
             if key in self.quarantined or offset in self.messages:
                 why = IgnoredReason.IS_QUARANTINED if key in self.quarantined else IgnoredReason.IS_OUTSTANDING
@@ -1150,9 +1149,14 @@ class ModelDispatcher:
             self.messages[offset] = Message(offset, key, item, attempt=attempt, redriven=True)
             self._touch(self.messages[offset])
         if new > free:
-            raise WindowFullError(self.config.window)
+            raise WindowFullError(limit)
         self.messages = dict(sorted(self.messages.items()))
         self._wake()
+
+    def _tightest_limit(self) -> int:
+        tracked = self.config.max_tracked if self.config.spill else self.config.window
+        by_memory = self.config.window - self._loaded_count() <= tracked - len(self.messages)
+        return self.config.window if by_memory else tracked
 
     def _log(self) -> list[int]:
         """The outstanding offsets that hold the position."""

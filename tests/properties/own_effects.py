@@ -90,7 +90,9 @@ class OwnEffects:
         for offset, key, *_ in offered:
             self.keys.setdefault(offset, key.encode() if isinstance(key, str) else key)
         if name == "redrive":
+            key = args[0].encode() if isinstance(args[0], str) else args[0]
             self.redriven |= {offset for offset, _, _ in args[1]} - self.known
+            self.keys |= dict.fromkeys(self.redriven - self.keys.keys(), key)
         if name == "gone":
             self.gone.add(args[0])
         elif name == "truncate":
@@ -167,7 +169,7 @@ class OwnEffects:
 
     def _marks(self, dispatcher: Any, known: set[int]) -> Iterator[tuple[Promise, str]]:
         """The mark changes with what a restart would redo."""
-        redone = (dispatcher.resume_offset, known)
+        redone = (dispatcher.resume_offset, known - self.redriven)
         mark = dispatcher.restart_mark
         if self.restart is not None and self.restart[0] != redone and self.restart[1] == mark:
             yield Promise.SETTLED_ONCE, f"{mark} stands for {self.restart[0]} and for {redone}"

@@ -240,7 +240,7 @@ class WindowBooks:
     def tightest_limit(self) -> int:
         """Which of the two limits leaves less room."""
         by_memory = self.capacity - self.loaded <= self.max_tracked - self.cursor.outstanding
-        return self.capacity if by_memory else self.max_tracked
+        return self.capacity if by_memory else self.max_tracked + len(self.beside)
 
     def check_offer(self, offset: int) -> None:
         """Raise what `offer` would raise for this offset."""
@@ -251,7 +251,7 @@ class WindowBooks:
         if self.loaded >= self.capacity:
             raise WindowFullError(self.capacity)
         if cursor.outstanding >= self.max_tracked:
-            raise WindowFullError(self.max_tracked)
+            raise WindowFullError(self.max_tracked + len(self.beside))
 
     def find(self, offset: int) -> Entry | None:
         """The outstanding message of that offset, or None. O(log n)."""
