@@ -24,7 +24,7 @@ from keyshared._dispatch.explain import (
     gather_stats,
     why_blocked,
 )
-from keyshared._dispatch.letters import Letter
+from keyshared._dispatch.letters import StoredLetter
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.membership import Membership, held_by
 from keyshared._dispatch.outbox import delivery
@@ -69,7 +69,7 @@ from keyshared.effects import (
     Skipped,
     SkipReason,
 )
-from keyshared.errors import ArgumentError, ClockError, ConfigError, ConsumerExistsError, InvariantError, SnapshotError
+from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, InvariantError, SnapshotError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
@@ -82,12 +82,12 @@ __all__ = [
     "ConsumerStats",
     "DispatcherStats",
     "KeySharedDispatcher",
-    "Letter",
     "MemberState",
     "Message",
     "Outstanding",
     "Receipt",
     "RestartMark",
+    "StoredLetter",
 ]
 
 SNAPSHOT_VERSION: Final = 2
@@ -572,7 +572,9 @@ class KeySharedDispatcher(Generic[Item]):
 
         return self._confirm(Call.UNBLOCK_OFFSET, offset, now_ms, unblock)
 
-    def redrive(self, key: Key, letters: Iterable[Letter[Item]], *, now_ms: int | None = None) -> list[Effect[Item]]:
+    def redrive(
+        self, key: Key, letters: Iterable[StoredLetter[Item]], *, now_ms: int | None = None
+    ) -> list[Effect[Item]]:
         """Deliver dead letters of a key again, each at the place in its key that it always had.
 
         All of them come back before anything is delivered, under their own offsets: before what is newer of the key and
@@ -589,8 +591,7 @@ class KeySharedDispatcher(Generic[Item]):
             while the key is in quarantine.
 
         Raises:
-            ConfigError: The configuration has no ``redrive``.
-            ArgumentError: One of them is no letter.
+            ArgumentError: One of them is no letter, or the configuration has no ``redrive``.
             RedriveTooEarlyError: One of them may still be offered, or something older than it.
             WindowFullError: There are more new ones than free slots.
 
@@ -603,14 +604,14 @@ class KeySharedDispatcher(Generic[Item]):
             >>> _ = d.add_consumer("c1"), d.offer(0, "order-1", "created"), d.offer(1, "order-1", "paid")
             >>> letter, = d.reject(0, "c1", 1)[1:]
             >>> _ = d.dead_lettered(0), d.nack(1, "c1", 1)                      # "paid" before "created" cannot work
-            >>> effects = d.redrive("order-1", [Letter(letter.offset, letter.attempt, letter.item)])
+            >>> effects = d.redrive("order-1", [StoredLetter(letter.offset, letter.attempt, letter.item)])
             >>> [(effect.offset, effect.item, effect.attempt, effect.failures) for effect in effects]
             [(0, 'created', 2, 0)]
         """
         now = checked_now(now_ms, self._now)
         data = key_bytes(key)
         if self._redriven is None:
-            raise ConfigError("redrive", False, "be True in the DispatcherConfig of whoever redrives")
+            raise ArgumentError("redrive", False, "be True in the DispatcherConfig of whoever redrives")
         ignored = self._redriven.take(data, letters)
         self._now = now
         return self._outbox.wake(ignored, now)

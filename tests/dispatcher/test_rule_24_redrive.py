@@ -7,7 +7,7 @@ import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
 
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
-from keyshared.dispatcher import KeySharedDispatcher, Letter
+from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
 from keyshared.effects import (
     BlockReason,
     Call,
@@ -24,7 +24,6 @@ from keyshared.effects import (
 )
 from keyshared.errors import (
     ArgumentError,
-    ConfigError,
     InvariantError,
     KeyTypeError,
     OffsetOrderError,
@@ -41,13 +40,13 @@ def redriving(*consumers: str, **config: Any) -> Watched:
     return subscription(*consumers, redrive=True, **config)
 
 
-def bury(dispatcher: KeySharedDispatcher, *offsets: int, consumer: str = "ann") -> list[Letter]:
+def bury(dispatcher: KeySharedDispatcher, *offsets: int, consumer: str = "ann") -> list[StoredLetter]:
     """Reject messages as they go out, and write their dead letters."""
     letters = []
     for offset in offsets:
         (letter,) = [each for each in dispatcher.reject(offset, consumer, 1) if isinstance(each, DeadLetter)]
         dispatcher.dead_lettered(offset)
-        letters.append(Letter(letter.offset, letter.attempt, letter.item))
+        letters.append(StoredLetter(letter.offset, letter.attempt, letter.item))
     return letters
 
 
@@ -110,7 +109,7 @@ class TestPlace:
         text = dispatcher.cursor_token().text
         again = Watched(AlphabetRing(), DispatcherConfig(redrive=True), resume_from=text)
         fill(again, "a1", "a1", "a1")
-        assert [] == again.redrive("a1", [Letter(1, 1, "one")])
+        assert [] == again.redrive("a1", [StoredLetter(1, 1, "one")])
         assert [(0, "ann")] == delivered(again.add_consumer("ann"))
         assert [deliver(1, "a1", "ann", 2, item="one"), advanced(1)] == again.ack(0, "ann", 1)
         assert [(2, "ann")] == delivered(again.ack(1, "ann", 2))
@@ -137,7 +136,9 @@ class TestPlace:
         for offset in (0, 1, 2):
             bury(dispatcher, offset)
             dispatcher.park(offset)
-        assert [] == dispatcher.redrive("b1", [Letter(1, 1, None)]) + dispatcher.redrive(None, [Letter(2, 1, None)])
+        assert [] == dispatcher.redrive("b1", [StoredLetter(1, 1, None)]) + dispatcher.redrive(
+            None, [StoredLetter(2, 1, None)]
+        )
         assert [(1, "ann")] == delivered(dispatcher.ack(3, "ann", 1))
         assert [(2, "ann")] == delivered(dispatcher.ack(1, "ann", 2))
 
@@ -154,7 +155,7 @@ class TestPlace:
         dispatcher = redriving("ann", max_in_flight_per_key=2)
         fill(dispatcher, "a1", "a1", "a1")
         dispatcher.ack(0, "ann", 1), dispatcher.ack(1, "ann", 1), dispatcher.ack(2, "ann", 1)
-        letters = [Letter(2, 1, None), Letter(0, 1, None), Letter(1, 1, None)]
+        letters = [StoredLetter(2, 1, None), StoredLetter(0, 1, None), StoredLetter(1, 1, None)]
         assert [(0, "ann"), (1, "ann")] == delivered(dispatcher.redrive("a1", letters))
 
 
@@ -167,7 +168,7 @@ class TestLife:
         dispatcher.nack(0, "ann", 1)
         (letter,) = [each for each in dispatcher.nack(0, "ann", 2) if isinstance(each, DeadLetter)]
         dispatcher.dead_lettered(0)
-        back = Letter(letter.offset, letter.attempt, "again")
+        back = StoredLetter(letter.offset, letter.attempt, "again")
         assert [deliver(0, "a1", "ann", 3, item="again")] == dispatcher.redrive("a1", [back])
         assert [deliver(0, "a1", "ann", 4, failures=1, item="again")] == dispatcher.nack(0, "ann", 3)[1:]
 
@@ -209,7 +210,7 @@ class TestLife:
         dispatcher = redriving()
         fill(dispatcher, "a1", "b1")
         dispatcher.gone(0)
-        dispatcher.redrive("a1", [Letter(0, 1, None)])
+        dispatcher.redrive("a1", [StoredLetter(0, 1, None)])
         assert [Skipped(1, b"b1", SkipReason.GONE), advanced(1)] == dispatcher.truncate(5)
         assert [Skipped(0, b"a1", SkipReason.GONE)] == dispatcher.gone(0)
 
@@ -233,13 +234,13 @@ class TestIgnored:
         letters = bury(dispatcher, 0)
         dispatcher.redrive("a1", letters)
         assert [ignored(0, 1, IgnoredReason.IS_OUTSTANDING)] == dispatcher.redrive("a1", letters)
-        assert [ignored(1, 0, IgnoredReason.IS_OUTSTANDING)] == dispatcher.redrive("a1", [Letter(1, 0, None)])
+        assert [ignored(1, 0, IgnoredReason.IS_OUTSTANDING)] == dispatcher.redrive("a1", [StoredLetter(1, 0, None)])
 
     def test_of_two_letters_of_one_offset_the_first_one_counts(self) -> None:
         dispatcher = redriving("ann")
         fill(dispatcher, "a1")
         dispatcher.ack(0, "ann", 1)
-        effects = dispatcher.redrive("a1", [Letter(0, 7, "first"), Letter(0, 1, "second")])
+        effects = dispatcher.redrive("a1", [StoredLetter(0, 7, "first"), StoredLetter(0, 1, "second")])
         assert [ignored(0, 1, IgnoredReason.IS_OUTSTANDING), deliver(0, "a1", "ann", 8, item="first")] == effects
 
     def test_a_quarantined_key_takes_nothing_until_it_is_unblocked(self) -> None:
@@ -259,7 +260,7 @@ class TestRefused:
     """What can never work, or not now, raises and changes nothing."""
 
     def test_a_dispatcher_that_was_not_asked_for_it_redrives_nothing(self) -> None:
-        with pytest.raises(ConfigError, match="redrive is False; it must be True"):
+        with pytest.raises(ArgumentError, match="redrive is False; it must be True"):
             subscription("ann").redrive("a1", [])
 
     @pytest.mark.parametrize(
@@ -278,21 +279,21 @@ class TestRefused:
         with pytest.raises(
             RedriveTooEarlyError, match="cannot redrive offset 2: the log was offered up to 1"
         ) as raised:
-            dispatcher.redrive("a1", [*letters, Letter(2, 1, None)])
+            dispatcher.redrive("a1", [*letters, StoredLetter(2, 1, None)])
         assert isinstance(raised.value, OffsetOrderError)
         assert (2, 1) == (raised.value.offset, raised.value.last)
         assert [(1, "ann")] == [(each.offset, each.consumer) for each in dispatcher.in_flight()]
 
     def test_before_anything_is_known_of_the_log_nothing_comes_back(self) -> None:
         with pytest.raises(RedriveTooEarlyError):
-            redriving("ann").redrive("a1", [Letter(0, 1, None)])
+            redriving("ann").redrive("a1", [StoredLetter(0, 1, None)])
 
     @pytest.mark.parametrize("offset", [0, 6])
     def test_below_the_start_everything_may_come_back(self, offset: int) -> None:
         dispatcher = redriving("ann", start=7)
-        assert [(offset, "ann")] == delivered(dispatcher.redrive("a1", [Letter(offset, 1, None)]))
+        assert [(offset, "ann")] == delivered(dispatcher.redrive("a1", [StoredLetter(offset, 1, None)]))
         with pytest.raises(RedriveTooEarlyError):
-            dispatcher.redrive("a1", [Letter(7, 1, None)])
+            dispatcher.redrive("a1", [StoredLetter(7, 1, None)])
         assert [(7, "ann")] == delivered(dispatcher.offer(7, "b1"))
 
     def test_what_a_token_knows_as_settled_comes_back_once_it_is_offered_again(self) -> None:
@@ -301,9 +302,9 @@ class TestRefused:
         bury(dispatcher, 1)
         again = Watched(AlphabetRing(), DispatcherConfig(redrive=True), resume_from=dispatcher.cursor_token().text)
         with pytest.raises(RedriveTooEarlyError):
-            again.redrive("a1", [Letter(1, 1, None)])
+            again.redrive("a1", [StoredLetter(1, 1, None)])
         fill(again, "b1", "a1")
-        again.redrive("a1", [Letter(1, 1, None)])
+        again.redrive("a1", [StoredLetter(1, 1, None)])
         assert [(0, "ann"), (1, "ann")] == delivered(again.add_consumer("ann"))
 
     def test_letters_that_find_no_free_slot_are_refused_together(self) -> None:
@@ -377,7 +378,7 @@ class TestMemory:
         archive = dispatcher.reject(0, "ann", 1)
         assert [DeadLetter] == [type(each) for each in archive[1:]]
         assert [Load(1, b"a1")] == dispatcher.dead_lettered(0)[:1]
-        assert [] == dispatcher.redrive("a1", [Letter(0, 1, "zero")])[1:]
+        assert [] == dispatcher.redrive("a1", [StoredLetter(0, 1, "zero")])[1:]
         assert [(0, "ann")] == delivered(dispatcher.in_flight())
         assert [] == dispatcher.loaded(1)
         assert [deliver(1, "a1", "ann")] == dispatcher.ack(0, "ann", 2)
@@ -388,7 +389,7 @@ class TestMemory:
         fill(dispatcher, "a1")
         dispatcher.gone(0)
         fill(dispatcher, "a1", "a1", start=1)
-        dispatcher.redrive("a1", [Letter(0, 1, None)])
+        dispatcher.redrive("a1", [StoredLetter(0, 1, None)])
         assert [Skipped(0, b"a1", SkipReason.GONE)] == dispatcher.gone(0)
         assert 1 == dispatcher.stats().loaded
 
@@ -399,7 +400,7 @@ class TestMemory:
         text = dispatcher.cursor_token().text
         again = Watched(AlphabetRing(), dispatcher.config, resume_from=text)
         fill(again, "a1", "a1", "a1", "a1")
-        again.redrive("a1", [Letter(2, 1, "two")])
+        again.redrive("a1", [StoredLetter(2, 1, "two")])
         assert [(0, "ann")] == delivered(again.add_consumer("ann"))
         assert [Load(1, b"a1"), advanced(0)] == again.ack(0, "ann", 1)
         assert [deliver(1, "a1", "ann", item="one")] == again.loaded(1, "one")
@@ -428,7 +429,7 @@ class TestSnapshot:
         fill(dispatcher, "a1")
         dispatcher.reject(0, "ann", 1)
         dispatcher.park(0)
-        dispatcher.redrive("a1", [Letter(0, 1, None)])
+        dispatcher.redrive("a1", [StoredLetter(0, 1, None)])
         dispatcher.reject(0, "ann", 2)
         again = restored(dispatcher)
         assert [deliver(0, "a1", "ann", 3)] == again.unblock("a1")
@@ -437,7 +438,7 @@ class TestSnapshot:
         dispatcher = redriving()
         fill(dispatcher, "a1", "a1", "a1")
         dispatcher.gone(1)
-        dispatcher.redrive("a1", [Letter(1, 1, None)])
+        dispatcher.redrive("a1", [StoredLetter(1, 1, None)])
         again = restored(dispatcher)
         assert dispatcher.snapshot() == again.snapshot()
         dispatcher.gone(0), again.gone(0)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from keyshared._dispatch.letters import Letter
+from keyshared._dispatch.letters import StoredLetter
 from keyshared._dispatch.redrive import Redriven
 from keyshared._window.beside import SideCursor
 from keyshared._window.lanes import Entry
@@ -23,7 +23,7 @@ __all__ = [
 class _AtTheTail(Redriven):
     __slots__ = ()
 
-    def take(self, key: bytes | None, letters: Iterable[Letter[Any]]) -> list[Effect]:
+    def take(self, key: bytes | None, letters: Iterable[StoredLetter[Any]]) -> list[Effect]:
         known = set(self._cursor.beside)
         ignored = super().take(key, letters)
         for offset in sorted(self._cursor.beside.keys() - known):
@@ -40,7 +40,7 @@ class _AtTheTail(Redriven):
 class _NewestFirst(Redriven):
     __slots__ = ()
 
-    def take(self, key: bytes | None, letters: Iterable[Letter[Any]]) -> list[Effect]:
+    def take(self, key: bytes | None, letters: Iterable[StoredLetter[Any]]) -> list[Effect]:
         ignored = super().take(key, letters)
         for cell in self._cursor.beside.values():
             assert isinstance(cell, Entry)
@@ -52,7 +52,7 @@ class _NewestFirst(Redriven):
 class _Twice(Redriven):
     __slots__ = ()
 
-    def take(self, key: bytes | None, letters: Iterable[Letter[Any]]) -> list[Effect]:
+    def take(self, key: bytes | None, letters: Iterable[StoredLetter[Any]]) -> list[Effect]:
         again = list(letters)
         for letter in again:
             self._cursor.beside.pop(letter[0], None)

@@ -8,12 +8,12 @@ from keyshared._checks import check_int, check_offset
 from keyshared.effects import Item_co
 from keyshared.errors import ArgumentError
 
-__all__ = ["Letter", "sorted_letters"]
+__all__ = ["StoredLetter", "sorted_letters"]
 
 _offset_of: Final = itemgetter(0)
 
 
-class Letter(NamedTuple, Generic[Item_co]):
+class StoredLetter(NamedTuple, Generic[Item_co]):
     """A dead letter that comes back: what its `DeadLetter` said.
 
     Attributes:
@@ -27,13 +27,13 @@ class Letter(NamedTuple, Generic[Item_co]):
     item: Item_co = None  # type: ignore[assignment]  # what nobody gave is None, whatever type the items have
 
 
-def sorted_letters(letters: Iterable[object]) -> list[Letter[Any]]:
+def sorted_letters(letters: Iterable[object]) -> list[StoredLetter[Any]]:
     """The letters in offset order, or `ArgumentError` if one of them is none."""
-    checked: list[Letter[Any]] = []
+    checked: list[StoredLetter[Any]] = []
     for letter in letters:
-        if not isinstance(letter, tuple) or len(letter) != len(Letter._fields):
-            raise ArgumentError("letter", letter, "be a Letter, or a tuple of offset, attempt and item")
+        if not isinstance(letter, tuple) or len(letter) != len(StoredLetter._fields):
+            raise ArgumentError("letter", letter, "be a StoredLetter, or a tuple of offset, attempt and item")
         check_offset("offset", letter[0])
         check_int("attempt", letter[1], 0)
-        checked.append(Letter(*letter))
+        checked.append(StoredLetter(*letter))
     return sorted(checked, key=_offset_of)

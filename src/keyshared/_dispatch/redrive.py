@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from keyshared._checks import require
 from keyshared._dispatch.endings import Endings
-from keyshared._dispatch.letters import Letter, sorted_letters
+from keyshared._dispatch.letters import StoredLetter, sorted_letters
 from keyshared._dispatch.snapshot import Reader, dump_messages, load_beside
 from keyshared._dispatch.timers import Duties, Timers
 from keyshared._window.beside import SideCursor, come_back, readmit_beside
@@ -44,7 +44,7 @@ class Redriven:
         self._told = told
         self._window = window
 
-    def take(self, key: bytes | None, letters: Iterable[Letter[Any]]) -> list[Effect]:
+    def take(self, key: bytes | None, letters: Iterable[StoredLetter[Any]]) -> list[Effect]:
         """Put letters back before anything of them is delivered; return which were ignored.
 
         Raises:
@@ -56,8 +56,8 @@ class Redriven:
         self._check_below(wanted)
         if key in window.quarantined:
             return [_ignored(letter, IgnoredReason.IS_QUARANTINED) for letter in wanted]
-        new: dict[int, Letter[Any]] = {}
-        known: list[Letter[Any]] = []
+        new: dict[int, StoredLetter[Any]] = {}
+        known: list[StoredLetter[Any]] = []
         for letter in wanted:
             if letter.offset in new or window.find(letter.offset) is not None:
                 known.append(letter)
@@ -98,7 +98,7 @@ class Redriven:
         require(tracked == self._max_tracked, "what has come back counts in what is tracked")
         require(self._told or not self._cursor.ended, "what was settled is forgotten if nobody asks for it")
 
-    def _check_below(self, letters: list[Letter[Any]]) -> None:
+    def _check_below(self, letters: list[StoredLetter[Any]]) -> None:
         """Raise unless everything up to the newest letter was offered, or is settled."""
         if not letters:
             return
@@ -107,5 +107,5 @@ class Redriven:
             raise RedriveTooEarlyError(newest, self._cursor.last)
 
 
-def _ignored(letter: Letter[Any], reason: IgnoredReason) -> Ignored:
+def _ignored(letter: StoredLetter[Any], reason: IgnoredReason) -> Ignored:
     return Ignored(letter.offset, None, letter.attempt, Call.REDRIVE, reason)

@@ -110,7 +110,7 @@ def test_the_checker_agrees_with_the_slow_judge_on_histories_with_mistakes() -> 
     found = Counter[Promise]()
     for guarantees, history in cases(range(900, 1_100)):
         if contradicts(history):
-            with pytest.raises(HistoryError, match=r"offset of happening \d+ is -?\d+; it must be (greater than|at most)"):
+            with pytest.raises(HistoryError, match=r"offset of happening \d+ is -?\d+; it must be (greater|at most)"):
                 check_history(history, guarantees)
         else:
             assert difference(history, guarantees) is None, shortest(history, guarantees)
