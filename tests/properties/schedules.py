@@ -261,7 +261,7 @@ class World:
         return self._timed("release", *self._receipt(), delay_ms=self.choose([0, 0, 5, 90]))
 
     def _reason(self) -> dict[str, str]:
-        return self.choose([{}, {}, {"reason": "refused"}, {"reason": "no\nroute \u2192 b"}])
+        return self.choose([{}, {"reason": "refused"}, {"reason": "no\nroute \u2192 b"}])
 
     def extend(self) -> Call:
         return self._timed("extend", *self._receipt(), extend_ms=self.choose([None, 1, 25]))

@@ -322,7 +322,7 @@ class Fence(Judge):
         message = self.books.messages.get(happening.offset)
         if message is not None and message.attempt is not None and happening.attempt <= message.attempt:
             text = f"attempt {happening.attempt} of offset {happening.offset} came after attempt {message.attempt}"
-            yield self.blame(text, message.delivered, seen)
+            yield self.blame(text, message.delivered or message.published, seen)
 
     def _acked(self, seen: Seen, happening: Acked) -> Iterator[Violation]:
         if not happening.counted:
