@@ -22,13 +22,13 @@ from keyshared._dispatch.explain import (
     Outstanding,
     RestartMark,
 )
-from keyshared._dispatch.letters import StoredLetter
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.outboxes import outbox_for
 from keyshared._dispatch.reading import DispatcherReading
 from keyshared._dispatch.receipts import (
     Receipt,
+    StoredLetter,
     check_length,
     check_not_before,
     check_reason,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from keyshared._dispatch.letters import StoredLetter
+from keyshared._dispatch.receipts import StoredLetter
 from keyshared._dispatch.redrive import Redriven
 from keyshared._window.beside import SideCursor
 from keyshared._window.lanes import Entry

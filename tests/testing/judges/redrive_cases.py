@@ -3,12 +3,12 @@
 from tests.testing.judges.happenings import A, B, Case, L, acked, delivered, published
 
 from keyshared.testing import Guarantees, Promise
-from keyshared.testing.history import Committed, DeadLettered, Quiet, Redriven
+from keyshared.testing.history import Committed, DeadLettered, Happening, Quiet, Redriven
 
 __all__ = ["REDRIVE_CASES"]
 
 K = b"k"
-BURIED = [A, published(0), published(1), delivered(0), DeadLettered(offset=0)]
+BURIED: list[Happening] = [A, published(0), published(1), delivered(0), DeadLettered(offset=0)]
 BACK = Redriven(offset=0, key=K, attempt=1)
 LETTERS = Guarantees(may_dead_letter=True)
 REDRIVE_CASES = [
