@@ -10,10 +10,10 @@ from operator import attrgetter
 from typing import Final
 
 from keyshared._checks import require
+from keyshared._window.books import WindowBooks
 from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, Lane, State
 from keyshared._window.watched import WatchedCursor
 from keyshared.cursor import SETTLED, Cell
-from keyshared.window import InFlightWindow
 
 __all__ = ["SideCursor", "come_back", "readmit_beside"]
 
@@ -75,7 +75,7 @@ class SideCursor(WatchedCursor):
 
 
 def come_back(
-    window: InFlightWindow, offset: int, key: bytes | None, item: object, *, attempt: int, near: Entry | None = None
+    window: WindowBooks, offset: int, key: bytes | None, item: object, *, attempt: int, near: Entry | None = None
 ) -> Entry:
     """Put a settled message back at its place in its lane, beside the log; `InFlightWindow.wake` acts on it.
 
@@ -103,7 +103,7 @@ def come_back(
 
 
 def readmit_beside(
-    window: InFlightWindow,
+    window: WindowBooks,
     offset: int,
     key: bytes | None,
     item: object,
@@ -127,7 +127,7 @@ def readmit_beside(
     return entry
 
 
-def _put(window: InFlightWindow, offset: int, key: bytes | None, item: object, near: Entry | None) -> Entry:
+def _put(window: WindowBooks, offset: int, key: bytes | None, item: object, near: Entry | None) -> Entry:
     lane_key = b"" if window._one_lane else key
     known = None if lane_key is None else window.lanes.get(lane_key)
     lane = Lane(lane_key) if known is None else window._lane_of(known) if isinstance(known, Entry) else known
