@@ -12,7 +12,9 @@ from keyshared.effects import (
     BlockReason,
     Call,
     DeadLetter,
+    Done,
     Effect,
+    Ending,
     Ignored,
     IgnoredReason,
     Load,
@@ -24,7 +26,9 @@ from keyshared.effects import (
 )
 from keyshared.errors import (
     ArgumentError,
+    ConsumerFullError,
     InvariantError,
+    KeyFullError,
     KeyTypeError,
     OffsetOrderError,
     RedriveTooEarlyError,
@@ -407,6 +411,43 @@ class TestMemory:
         assert [deliver(2, "a1", "ann", 2, item="two"), advanced(2)] == again.ack(1, "ann", 1)
         assert [Load(3, b"a1")] == again.ack(2, "ann", 2)
 
+    def test_the_limits_of_what_waits_count_it_and_do_not_refuse_it(self) -> None:
+        dispatcher = redriving(window=9, spill=False, max_waiting_per_key=2, max_waiting_per_consumer=1)
+        fill(dispatcher, "a1")
+        dispatcher.add_consumer("ann")
+        fill(dispatcher, "a1", start=1)
+        letters = bury(dispatcher, 0)
+        fill(dispatcher, "a1", start=2)
+        assert [] == dispatcher.redrive("a1", letters)
+        assert 0 == dispatcher.room_for("a1")
+        with pytest.raises(KeyFullError):
+            dispatcher.offer(3, "a1")
+        assert [(0, "ann")] == delivered(dispatcher.ack(1, "ann", 1))
+        with pytest.raises(ConsumerFullError):
+            dispatcher.offer(3, "a1")
+
+
+class TestSettlement:
+    """Of each return it is said once that it is done."""
+
+    def test_each_return_ends_with_a_word_of_its_own(self) -> None:
+        dispatcher = redriving("ann", tell_settled=True)
+        fill(dispatcher, "a1")
+        dispatcher.reject(0, "ann", 1)
+        assert [Done(0, b"a1", Ending.DEAD_LETTERED), advanced(0)] == dispatcher.dead_lettered(0)
+        dispatcher.redrive("a1", [StoredLetter(0, 1)])
+        assert [Done(0, b"a1", Ending.ACKED)] == dispatcher.ack(0, "ann", 2)
+        dispatcher.redrive("a1", [StoredLetter(0, 2)])
+        dispatcher.reject(0, "ann", 3)
+        assert [Done(0, b"a1", Ending.DEAD_LETTERED)] == dispatcher.dead_lettered(0)
+
+    def test_what_is_read_again_while_it_is_back_is_not_done_yet(self) -> None:
+        dispatcher = redriving("ann", tell_settled=True, start=5)
+        dispatcher.redrive("a1", [StoredLetter(3, 1)])
+        assert [] == dispatcher.offer(3, "a1", "from the log")
+        assert "from the log" == dispatcher.in_flight()[0].item
+        assert [Done(2, b"b1", Ending.EARLIER)] == dispatcher.offer(2, "b1")
+
 
 class TestSnapshot:
     """A snapshot knows what is back, so a restart of one needs no second redrive."""
@@ -448,6 +489,7 @@ class TestSnapshot:
         dispatcher = redriving("ann")
         fill(dispatcher, "a1")
         assert "redriven" not in dispatcher.snapshot()["rooms"]  # type: ignore[operator]  # a dict
+        assert dispatcher.snapshot() == restored(dispatcher).snapshot()
 
     def test_the_configuration_has_to_ask_for_it(self) -> None:
         dispatcher = redriving("ann")
