@@ -31,6 +31,13 @@ from tests.properties.broken_latest import (
     SupersededHoldsTheCursor,
     SupersedesADelivered,
 )
+from tests.properties.broken_redrive import (
+    OldAckSettlesARedriven,
+    RedriveAtTheTail,
+    RedriveMovesTheCursorBack,
+    RedriveOutOfOrder,
+    RedriveTwiceMakesTwo,
+)
 from tests.properties.broken_settlement import (
     AckNotTold,
     ArchiveToldTwice,
@@ -512,7 +519,14 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     ),
     Promise.WHOLE_BATCH: BROKEN_BATCHES,
     Promise.LATEST_ONLY: (KeepsTheOlder, SupersedesADelivered),
-    Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps, SupersededHoldsTheCursor),
+    Promise.REDRIVE_ORDER: (RedriveAtTheTail, RedriveOutOfOrder, RedriveTwiceMakesTwo),
+    Promise.SAFE_CURSOR: (
+        CursorOneTooFar,
+        CursorJumpsToTheAck,
+        CursorStallsAtGaps,
+        RedriveMovesTheCursorBack,
+        SupersededHoldsTheCursor,
+    ),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked, SkipsWhatOthersAccept),
     Promise.SETTLED_ONCE: (AckNotTold, SkipNotTold, ForgetsHowItEnded, ArchiveToldTwice, MarkStandsStill),
     Promise.BOUNDS: (
@@ -547,7 +561,14 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     ),
     Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
     Promise.HEALTH_ADDS_UP: (CountsOnlyAcks, AgeOfTheNewest),
-    Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly, EndedObligationsStand),
+    Promise.FENCE: (
+        StaleAckSettles,
+        AttemptsStandStill,
+        BelievesAnybody,
+        ForgetsTooEarly,
+        EndedObligationsStand,
+        OldAckSettlesARedriven,
+    ),
     Promise.RESUME: (
         SnapshotForgetsAckedRanges,
         SnapshotForgetsReadyOrder,

@@ -1,7 +1,7 @@
 """How a dispatcher is: figures for whoever watches it, as values and under the names of OpenMetrics."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -83,11 +83,14 @@ class Measured(Protocol):
         """Return how long ago an outstanding message was offered."""
 
 
-def gather_health(window: InFlightWindow, measured: Measured | None, busiest: int, now: int) -> Health:
-    """Return the figures of this moment. O(outstanding)."""
+def gather_health(
+    window: InFlightWindow, measured: Measured | None, back: Collection[int], *, busiest: int, now: int
+) -> Health:
+    """Return the figures of this moment; what is back from the dead-letter store has no age. O(outstanding)."""
     outstanding = window.outstanding()
-    blocked = next((entry.offset for entry in outstanding if entry.state != IN_FLIGHT), None)
-    oldest = outstanding[0].offset if outstanding else None
+    of_log = [entry for entry in outstanding if entry.offset not in back]
+    blocked = next((entry.offset for entry in of_log if entry.state != IN_FLIGHT), None)
+    oldest = of_log[0].offset if of_log else None
     keys = Counter(entry.key for entry in outstanding if entry.key is not None)
     return Health(
         oldest_ms=None if measured is None or oldest is None else measured.age_of(oldest, now),

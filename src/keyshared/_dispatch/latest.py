@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from keyshared._window.beside import SideCursor
 from keyshared._window.lanes import DELAYED, LOADING, QUEUED, SPILLED, Consumer, Entry, Lane
 from keyshared.window import InFlightWindow
 
@@ -19,9 +20,12 @@ class LatestWindow(InFlightWindow):
         """Return what the next message of a key takes the place of, oldest first. O(result)."""
         lane = None if key is None else self.lanes.get(key)
         older: list[Entry] = []
+        cursor = self.cursor
+        back = cursor.beside if isinstance(cursor, SideCursor) else ()
         entry = lane.tail if isinstance(lane, Lane) else None  # what has no lane is delivered
         while entry is not None and entry.state in _WAITS and not entry.lane.was_delivered(entry):
-            older.append(entry)
+            if entry.offset not in back:  # what has come back was delivered long ago
+                older.append(entry)
             entry = entry.before
         older.reverse()
         return older

@@ -29,6 +29,7 @@ from keyshared.window import InFlightWindow
 
 if TYPE_CHECKING:  # a dispatcher that does not ask for them loads neither
     from keyshared._dispatch.measure import HealthRoom
+    from keyshared._dispatch.redrive import Redriven
     from keyshared._dispatch.waiting import WaitingLimits
 
 __all__ = ["DispatcherReading"]
@@ -44,6 +45,7 @@ class DispatcherReading(Generic[Item]):
     _membership: Membership
     _now: int
     _outbox: Outbox
+    _redriven: "Redriven | None"
     _routing: Routing
     _waiting: "WaitingLimits | None"
     _window: InFlightWindow
@@ -211,7 +213,8 @@ class DispatcherReading(Generic[Item]):
             (5000, ((b'a', 2),))
         """
         check_int("busiest", busiest, 0)
-        return gather_health(self._window, self._health, busiest, self._now)
+        back = () if self._redriven is None else self._redriven.offsets
+        return gather_health(self._window, self._health, back, busiest=busiest, now=self._now)
 
     def stats(self) -> DispatcherStats:
         """Figures of this moment, all read from the one state there is. O(consumers)."""

@@ -13,10 +13,12 @@ from keyshared._dispatch.timers import Duties, Timers
 from keyshared.config import DispatcherConfig
 from keyshared.window import InFlightWindow
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded only where it is used
     from keyshared._dispatch.ledger import Ledger
+    from keyshared._dispatch.measure import HealthRoom
+    from keyshared._dispatch.redrive import Redriven
 
-__all__ = ["Room", "dump_rooms", "load_rooms", "room_named", "rooms_for"]
+__all__ = ["Room", "dump_rooms", "health_of", "load_rooms", "redriven_of", "rooms_for"]
 
 
 class Room(Protocol):
@@ -55,6 +57,10 @@ def rooms_for(
         from keyshared._dispatch.drain_deadlines import DrainDeadlines  # noqa: PLC0415  # only where it is used
 
         rooms.append(DrainDeadlines(window, timers, endings, config.drain_timeout_ms))
+    if config.redrive:
+        from keyshared._dispatch.redrive import Redriven  # noqa: PLC0415  # only where it is used
+
+        rooms.append(Redriven(window, timers, endings, told=config.tell_settled or config.measure))
     if config.measure:
         from keyshared._dispatch.measure import HealthRoom, MeasuringLedger  # noqa: PLC0415  # as above
 
@@ -62,9 +68,14 @@ def rooms_for(
     return tuple(rooms)
 
 
-def room_named(name: str, rooms: Iterable[Room]) -> Room | None:
-    """Return the room of that name, if it is in use."""
-    return next((room for room in rooms if room.name == name), None)
+def health_of(rooms: Iterable[Room]) -> "HealthRoom | None":
+    """Return the room that measures, if it is in use."""
+    return cast("HealthRoom | None", next((room for room in rooms if room.name == "health"), None))
+
+
+def redriven_of(rooms: Iterable[Room]) -> "Redriven | None":
+    """Return the room of dead letters that come back, if it is in use."""
+    return cast("Redriven | None", next((room for room in rooms if room.name == "redriven"), None))
 
 
 def dump_rooms(rooms: Iterable[Room], now: int) -> dict[str, object]:

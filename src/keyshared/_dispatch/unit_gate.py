@@ -159,7 +159,7 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow
         from keyshared._dispatch.latest import LatestWindow  # noqa: PLC0415  # as above
 
         window = LatestWindow
-    return window(
+    made = window(
         owners,
         gate=None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners),
         capacity=config.window,
@@ -171,6 +171,11 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow
         draining=None if config.drain_timeout_ms is None else WatchedList(),
         start=config.start,
     )
+    if config.redrive:
+        from keyshared._window.beside import SideCursor  # noqa: PLC0415  # only where it is used
+
+        made.cursor = SideCursor(config.start)
+    return made
 
 
 def _key(lane: Lane) -> bytes:

@@ -41,7 +41,7 @@ from keyshared.testing.history import (
 from keyshared.testing.judges import early
 
 CALLS = 60
-SEEDS = range(4_000, 6_000)  # a search ends with the first that shows what is looked for
+SEEDS = range(4_000, 8_000)  # a search ends with the first that shows what is looked for
 # A history does not tell of runs, which change with the placement; that a key waits for its unit is taken on trust; and
 # that one end frees a whole slot is too rare in these schedules: `test_promises` has it as a small history.
 OF_UNITS = {"UnitFreedByItsFirstEnd", "UnitEndWakesOnlyItsKey", "UnitOfTheMapBefore"}
@@ -111,7 +111,7 @@ def test_the_checker_agrees_with_the_slow_judge_on_histories_with_mistakes() -> 
     found = Counter[Promise]()
     for guarantees, history in cases(range(900, 1_100)):
         if contradicts(history):
-            with pytest.raises(HistoryError, match=r"offset of happening \d+ is -?\d+; it must be greater than"):
+            with pytest.raises(HistoryError, match=r"offset of happening \d+ is -?\d+; it must be (greater|at most)"):
                 check_history(history, guarantees)
         else:
             assert difference(history, guarantees) is None, shortest(history, guarantees)

@@ -14,6 +14,7 @@ from keyshared.testing.judges.health import HealthAddsUp
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.latest_only import LatestOnly
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
+from keyshared.testing.judges.redrive import RedriveOrder
 from keyshared.testing.judges.settlement import SettledOnce
 from keyshared.testing.judges.waiting_promises import Isolation, Progress
 from keyshared.testing.judges.whole_batch import WholeBatch
@@ -35,6 +36,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         Bounds,
         WholeBatch,
         LatestOnly,
+        RedriveOrder,
         SafeCursor,
         Isolation,
         Attempts,

@@ -100,6 +100,7 @@ class Message:
         "presumed",
         "previous",
         "published",
+        "redriven",
         "since",
         "unsure",
     )
@@ -108,7 +109,8 @@ class Message:
         self.offset = offset
         self.key = key  # its own: as it was published, or as it was told first until then
         self.lane = lane
-        self.published = seen  # or its first delivery, until the history tells of its publication
+        self.published = seen  # or its first delivery, until the history tells of its publication; or what redrove it
+        self.redriven = False  # it holds its key, and not the cursor
         self.previous = previous  # what was published before it, if anything
         self.since = seen  # what made it wait, or opened it
         self.is_open = False  # surely
@@ -233,6 +235,11 @@ def standing(message: Message | None, consumer: str, attempt: int | None) -> Sta
 def _same(attempt: int | None, other: int | None) -> bool:
     """Whether two numbers may be of one delivery; systems that number none leave them out."""
     return attempt is None or other is None or attempt == other
+
+
+def was_delivered(message: Message) -> bool:
+    """Whether a message has been at a consumer, or has come back from the dead-letter store."""
+    return message.delivered is not None or message.redriven
 
 
 def heir_of(message: Message, outstanding: Mapping[int, Message]) -> Message | None:

@@ -17,7 +17,7 @@ from keyshared.testing.history import (
 )
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_DELIVERY, NO_PUBLISHED
-from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen, heir_of, turn_limit
+from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen, heir_of, turn_limit, was_delivered
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["Fairness"]
@@ -91,7 +91,7 @@ class Fairness(Judge):
     def _settled(self, seen: Seen, happening: Settled) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         """Hand the place of a superseded message on to the one that supersedes it."""
         message = self.books.messages.get(happening.offset)
-        if happening.reason is not SettledBy.SUPERSEDED or message is None or message.delivered is not None:
+        if happening.reason is not SettledBy.SUPERSEDED or message is None or was_delivered(message):
             return ()
         heir = heir_of(message, self.books.messages)
         if heir is None or heir.delivered is not None:
@@ -109,7 +109,8 @@ class Fairness(Judge):
     def _turn_of(self, message: Message) -> int:
         """How many happenings there were at most when the turn of a message began."""
         turn = message.lane.turn
-        return turn if message.delivered is not None else max(turn, self._began(message))
+        has_turn = message.delivered is not None or message.redriven  # what comes back takes the turn of its key
+        return turn if has_turn else max(turn, self._began(message))
 
     def _begin_anew(self, consumer: str) -> None:
         """Who comes back under its old name is another session: nothing has waited for it yet."""

@@ -6,7 +6,7 @@ from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import AtRest, Happening, Held, HoldReason, Published, Quiet, Settled, SettledBy
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_PUBLISHED
-from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen, heir_of
+from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen, heir_of, was_delivered
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["LatestOnly"]
@@ -57,9 +57,9 @@ class LatestOnly(Judge):
         message = self.books.messages.get(happening.offset)
         if happening.reason is not SettledBy.SUPERSEDED or message is None or not self.books.log_is_told:
             return
-        if message.delivered is not None:
+        if was_delivered(message):
             text = f"offset {message.offset} was superseded, although it had been delivered"
-            yield self.blame(text, message.delivered, seen)
+            yield self.blame(text, message.delivered or message.published, seen)
         elif heir_of(message, self.books.messages) is None:
             text = f"offset {message.offset} was superseded, and there is no newer message of its key"
             yield self.blame(text, message.published, seen)
@@ -77,7 +77,7 @@ class LatestOnly(Judge):
         """What waits for its first delivery, oldest first."""
         known = (self.books.messages.get(offset) for offset in sorted(lane.listed))
         waiting = (message for message in known if message is not None and message.lane is lane)
-        return [message for message in waiting if message.delivered is None and not _is_on_its_way(message)]
+        return [message for message in waiting if not (was_delivered(message) or _is_on_its_way(message))]
 
 
 def _is_on_its_way(message: Message) -> bool:
