@@ -69,6 +69,17 @@ class TestAges:
         dispatcher.release(0, "ann", 1, delay_ms=60_000, now_ms=5_000)
         assert (5_000, 0) == (dispatcher.health().longest_blocked_ms, dispatcher.health().blocked_offset)
 
+    def test_what_has_come_back_from_the_dead_letter_store_has_no_age(self) -> None:
+        dispatcher = measured("ann", redrive=True)
+        dispatcher.offer(0, "a1", now_ms=0)
+        dispatcher.reject(0, "ann", 1)
+        dispatcher.dead_lettered(0)
+        dispatcher.redrive("a1", [(0, 1, None)], now_ms=9_000)
+        health = dispatcher.health()
+        assert (None, None, ((b"a1", 1),)) == (health.oldest_ms, health.blocked_offset, health.busiest)
+        dispatcher.ack(0, "ann", 2)
+        assert {Ending.DEAD_LETTERED: 1, Ending.ACKED: 1} == dispatcher.health().ended
+
 
 class TestCounts:
     """They count since the start, each message once."""

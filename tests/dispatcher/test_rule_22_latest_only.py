@@ -165,6 +165,28 @@ class TestWhatWasDelivered:
         assert [superseded(2, "a1")] == dispatcher.offer(3, "a1")
         assert [1, 3] == outstanding(dispatcher)
 
+    def test_what_has_come_back_from_the_dead_letter_store_stays_and_goes_first(self) -> None:
+        dispatcher = latest("ann", redrive=True)
+        fill(dispatcher, "a1", "a1")
+        dispatcher.reject(0, "ann", 1)
+        dispatcher.dead_lettered(0)
+        dispatcher.redrive("a1", [(0, 1, None)])
+        assert [] == fill(dispatcher, "a1", start=2)
+        assert [superseded(2, "a1")] == dispatcher.offer(3, "a1")
+        assert [(0, "ann")] == delivered(dispatcher.ack(1, "ann", 1))
+
+    def test_what_has_come_back_stays_also_behind_what_was_never_delivered(self) -> None:
+        dispatcher = latest("ann", redrive=True, retry=AT_ONCE, poison=Poison.QUARANTINE)
+        fill(dispatcher, "a1", "a1")
+        dispatcher.nack(0, "ann", 1)
+        dispatcher.dead_lettered(0)  # offset 1 is being archived now
+        fill(dispatcher, "a1", start=2)
+        dispatcher.gone(2)
+        dispatcher.unblock("a1")
+        dispatcher.redrive("a1", [(2, 0, None)])
+        assert [] == fill(dispatcher, "a1", start=3)
+        assert [1, 2, 3] == outstanding(dispatcher)
+
 
 class TestItsPlace:
     """The newer one stands where the older one stood, and has its slot."""
