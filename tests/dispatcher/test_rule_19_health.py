@@ -8,7 +8,7 @@ from tests.alphabet import AlphabetRing, Watched, fill, subscription
 from tests.properties.broken_health import CountsAreLostOverARestart, CountsTheOfferTwice
 
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy
-from keyshared.dispatcher import Health, KeySharedDispatcher
+from keyshared.dispatcher import Health, KeySharedDispatcher, StoredLetter
 from keyshared.effects import Done, Ending
 from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.testing import Guarantees, Promise, check_history
@@ -74,7 +74,7 @@ class TestAges:
         dispatcher.offer(0, "a1", now_ms=0)
         dispatcher.reject(0, "ann", 1)
         dispatcher.dead_lettered(0)
-        dispatcher.redrive("a1", [(0, 1, None)], now_ms=9_000)
+        dispatcher.redrive("a1", [StoredLetter(0, 1, None)], now_ms=9_000)
         health = dispatcher.health()
         assert (None, None, ((b"a1", 1),)) == (health.oldest_ms, health.blocked_offset, health.busiest)
         dispatcher.ack(0, "ann", 2)

@@ -9,7 +9,7 @@ from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, 
 from tests.properties.broken_latest import NewestGoesToTheTail, VoidLoadWakesNobody
 
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
-from keyshared.dispatcher import Blocking, KeySharedDispatcher
+from keyshared.dispatcher import Blocking, KeySharedDispatcher, StoredLetter
 from keyshared.effects import (
     Blocked,
     BlockReason,
@@ -170,7 +170,7 @@ class TestWhatWasDelivered:
         fill(dispatcher, "a1", "a1")
         dispatcher.reject(0, "ann", 1)
         dispatcher.dead_lettered(0)
-        dispatcher.redrive("a1", [(0, 1, None)])
+        dispatcher.redrive("a1", [StoredLetter(0, 1, None)])
         assert [] == fill(dispatcher, "a1", start=2)
         assert [superseded(2, "a1")] == dispatcher.offer(3, "a1")
         assert [(0, "ann")] == delivered(dispatcher.ack(1, "ann", 1))
@@ -183,7 +183,7 @@ class TestWhatWasDelivered:
         fill(dispatcher, "a1", start=2)
         dispatcher.gone(2)
         dispatcher.unblock("a1")
-        dispatcher.redrive("a1", [(2, 0, None)])
+        dispatcher.redrive("a1", [StoredLetter(2, 0, None)])
         assert [] == fill(dispatcher, "a1", start=3)
         assert [1, 2, 3] == outstanding(dispatcher)
 
