@@ -115,8 +115,8 @@ RENDERED = [
         RedriveTooEarlyError(9, 5),
         {"offset": 9, "last": 5},
         (
-            "cannot redrive offset 9: the log was offered up to 5, and what comes next may be older messages of its key; "
-            "redrive it once it was offered"
+            "cannot redrive offset 9: the log was offered up to 5, and what comes next may be older messages of its "
+            "key; redrive it once it was offered"
         ),
     ),
     (
