@@ -8,13 +8,13 @@ here remembers that a range was reassigned. What this module adds is what only a
 producers.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, Self
 
 from keyshared import placement as placements
-from keyshared._checks import check_int, check_kind, check_offset
+from keyshared._checks import check_int, check_kind
 from keyshared._dispatch.members import MemberState
-from keyshared._dispatch.receipts import check_not_before, check_reason
+from keyshared._dispatch.receipts import check_not_before
 from keyshared._dispatch.snapshot import Reader
 from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher
 from keyshared.effects import (
@@ -25,15 +25,13 @@ from keyshared.effects import (
 )
 from keyshared.errors import ArgumentError, ConsumerExistsError
 from keyshared.hashing.named import Key
+from keyshared.leases.answers import LeaseAnswers
 from keyshared.leases.book import Grant
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.ledger import LeaseLedger, checked_placement
-from keyshared.leases.obligations import LeaseObligations
 from keyshared.leases.producers import Produced, ProducerSequences
 from keyshared.leases.values import (
     Duplicate,
-    Handle,
-    InvalidHandle,
     InvalidReservation,
     Lease,
     LeaseAnswer,
@@ -48,7 +46,7 @@ __all__ = ["LeaseQueue"]
 SNAPSHOT_VERSION: Final = 1
 
 
-class LeaseQueue(LeaseObligations[Item]):
+class LeaseQueue(LeaseAnswers[Item]):
     """Leases messages of a queue to consumers that ask, key by key in order.
 
     Every call returns a `LeaseAnswer`: the answer to whoever asked, and the effects that the host has to apply, as
@@ -366,125 +364,6 @@ class LeaseQueue(LeaseObligations[Item]):
             return LeaseAnswer(taken, effects)
         return LeaseAnswer(self._new_lease(self._book.lease(consumer, taken)), effects)
 
-    # answers
-
-    def ack(self, offset: int, lease_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidHandle | None, Item]:
-        """Settle a message.
-
-        Args:
-            lease_id: The lease that covers it; the two together are one of `Lease.handles`.
-
-        Returns:
-            None, or `InvalidHandle`: nothing was changed, and a current lease of the message goes on.
-        """
-        effects, delivery = self._leased(offset, lease_id, now_ms)
-        if delivery is None:
-            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        self._ledger.settled(offset)
-        answer = self._dispatcher.ack(*delivery.receipt, now_ms=self._ledger.now)
-        return LeaseAnswer(None, self._ledger.merged(effects, answer))
-
-    def ack_many(
-        self, handles: Iterable[Handle], *, now_ms: int | None = None
-    ) -> LeaseAnswer[list[InvalidHandle], Item]:
-        """Settle several messages at one instant.
-
-        Args:
-            handles: Such as `Lease.handles`.
-
-        Returns:
-            Those that named no current lease.
-
-        Raises:
-            ArgumentError: Something else than handles was given; then nothing was settled.
-        """
-        now = self._ledger.checked_now(now_ms)
-        wanted = [_checked_pair(handle) for handle in handles]
-        effects = self._at(now)
-        receipts, rest = [], []
-        for offset, lease_id in wanted:
-            delivery = self._book.leased(offset, lease_id)
-            if delivery is None:
-                rest.append((offset, lease_id))
-                continue
-            self._ledger.settled(offset)
-            receipts.append(delivery.receipt)
-        effects = self._ledger.merged(effects, self._dispatcher.ack_many(receipts, now_ms=now))
-        return LeaseAnswer([self._ledger.invalid(*handle) for handle in rest], effects)
-
-    def nack(
-        self,
-        offset: int,
-        lease_id: int,
-        *,
-        delay_ms: int = 0,
-        reason: str | None = None,
-        now_ms: int | None = None,
-    ) -> LeaseAnswer[InvalidHandle | None, Item]:
-        """End a delivery that failed: the message comes back after a delay, or is poison by now. Its key waits.
-
-        Args:
-            delay_ms: How long it waits.
-            reason: What went wrong, in at most 500 characters, for `DeadLetter` and `Blocked`. None keeps what was said
-                of the failure before.
-
-        Returns:
-            None, or `InvalidHandle`.
-
-        Raises:
-            ArgumentError: That cannot be a handle, the delay is not an int of at least 0, or the reason is no text of
-                that length.
-        """
-        check_int("delay_ms", delay_ms, 0)
-        check_reason(reason)
-        effects, delivery = self._leased(offset, lease_id, now_ms)
-        if delivery is None:
-            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.fail(delivery, delay_ms, reason)))
-
-    def release(
-        self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
-    ) -> LeaseAnswer[InvalidHandle | None, Item]:
-        """Return a message of a lease untouched: it is leased again, and no delivery is counted. Its key waits.
-
-        Args:
-            delay_ms: How long it waits.
-
-        Returns:
-            None, or `InvalidHandle`.
-
-        Raises:
-            ArgumentError: That cannot be a handle, or the delay is not an int of at least 0.
-        """
-        check_int("delay_ms", delay_ms, 0)
-        effects, delivery = self._leased(offset, lease_id, now_ms)
-        if delivery is None:
-            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.postpone(delivery, delay_ms)))
-
-    def extend(
-        self, offset: int, lease_id: int, *, extend_ms: int | None = None, now_ms: int | None = None
-    ) -> LeaseAnswer[int | InvalidHandle, Item]:
-        """Move the deadline of one message of a lease; no delivery is counted.
-
-        Args:
-            extend_ms: From ``now_ms`` on; at most the visibility timeout, which is the default. The deadline never
-                comes earlier than it was.
-
-        Returns:
-            The deadline that it has now, or `InvalidHandle`.
-
-        Raises:
-            ArgumentError: That cannot be a handle, or the time is not an int of at least 1.
-        """
-        if extend_ms is not None:
-            check_int("extend_ms", extend_ms, 1)
-        effects, delivery = self._leased(offset, lease_id, now_ms)
-        if delivery is None:
-            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        self._dispatcher.extend(*delivery.receipt, extend_ms=extend_ms, now_ms=self._ledger.now)
-        return LeaseAnswer(self._ledger.deadline_of(offset), effects)
-
     # time
 
     def next_deadline_ms(self) -> int | None:
@@ -522,12 +401,6 @@ class LeaseQueue(LeaseObligations[Item]):
         deadline = self._ledger.now + self._config.visibility_timeout_ms
         return Lease(grant.id, grant.consumer, grant.messages, deadline)
 
-    def _leased(
-        self, offset: int, lease_id: int, now_ms: int | None
-    ) -> tuple[list[Effect[Item]], Deliver[Item] | None]:
-        _check_handle(offset, lease_id)
-        return self._at(now_ms), self._book.leased(offset, lease_id)
-
     def _reserved(
         self, reservation_id: int, now_ms: int | None
     ) -> tuple[list[Effect[Item]], Grant | InvalidReservation]:
@@ -540,17 +413,3 @@ def _stored_line(data: Reader) -> Placement:
         return placements.SoleOwner(data.maybe(Reader.text))
     except ArgumentError:
         raise data.refuse("be a name or None") from None
-
-
-def _check_handle(offset: object, lease_id: object) -> None:
-    check_offset("offset", offset)
-    if type(lease_id) is not int:
-        raise ArgumentError("lease_id", lease_id, "be an int")
-
-
-def _checked_pair(handle: object) -> Handle:
-    if not isinstance(handle, tuple) or len(handle) != 2:  # noqa: PLR2004  # offset, lease id
-        raise ArgumentError("handle", handle, "be a tuple of offset and lease id")
-    offset, lease_id = handle
-    _check_handle(offset, lease_id)
-    return offset, lease_id
