@@ -134,6 +134,19 @@ class LineMachine(LeaseQueueMachine):
     )
 
 
+class TellingQueueDriver(LeaseQueueDriver):
+    """Says of each message that it is done."""
+
+    config = replace(LeaseQueueDriver.config, tell_settled=True)
+
+
+class TellingQueueMachine(LeaseQueueMachine):
+    """The lease queue that tells its transport how each message ended."""
+
+    driver_class = TellingQueueDriver
+    guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.SETTLED_ONCE}, tells_done=True)
+
+
 class WindowMachine(DispatcherMachine):
     """The bare window, with retries around it and nothing stored but its cursor."""
 
@@ -165,6 +178,7 @@ MACHINES = (
     LeaseQueueMachine,
     AbortingMachine,
     LineMachine,
+    TellingQueueMachine,
     WindowMachine,
     PipelinedWindowMachine,
 )

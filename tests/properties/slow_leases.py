@@ -61,6 +61,10 @@ class SlowLeases:
     # --- calls ------------------------------------------------------------------------------------------------------
 
     def offer(self, offset: int, key: str | None) -> None:
+        if self.offered and offset <= self.offered[-1]:  # read again after a restart
+            if offset not in self.messages:
+                self.tell(offset, key, "earlier")
+            return
         self.offered.append(offset)
         self.messages[offset] = Message(offset, key)
 
@@ -140,7 +144,7 @@ class SlowLeases:
         if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)
         self.end(offset)
-        del self.messages[offset]
+        self.settle(offset, "acked")
         return None
 
     def nack(self, offset: int, lease_id: int, *, delay_ms: int) -> tuple[Any, ...] | None:
@@ -175,7 +179,7 @@ class SlowLeases:
         if message is None or message.state != "dead_lettering":
             return "unknown_offset" if message is None else "not_dead_lettering"
         if self.config.poison == Poison.DEAD_LETTER:
-            del self.messages[offset]
+            self.settle(offset, "dead_lettered")
         else:
             message.state = "blocked"
             self.events.append(("blocked", offset))
@@ -185,7 +189,7 @@ class SlowLeases:
         message = self.messages.get(offset)
         if message is None or message.state != "blocked":
             return "unknown_offset" if message is None else "not_blocked"
-        del self.messages[offset]
+        self.settle(offset, "parked")
         self.events.append(("settled", offset))
         return None
 
@@ -202,7 +206,7 @@ class SlowLeases:
         if message and self.covering(offset):
             message.gone = True
         elif message:
-            del self.messages[offset]
+            self.settle(offset, "gone")
             self.events.append(("skipped", offset))
 
     def handle_timeout(self) -> None:
@@ -234,7 +238,7 @@ class SlowLeases:
     def let_go(self, offset: int) -> None:
         self.end(offset)
         if self.messages[offset].gone:
-            del self.messages[offset]
+            self.settle(offset, "gone")
             self.events.append(("skipped", offset))
 
     def fail(self, offset: int, delay_ms: int = 0) -> None:
@@ -256,7 +260,7 @@ class SlowLeases:
 
     def poison(self, message: Message) -> None:
         if self.config.poison == Poison.DROP:
-            del self.messages[message.offset]
+            self.settle(message.offset, "dropped")
             self.events.append(("dropped", message.offset))
         elif self.config.poison == Poison.BLOCK:
             message.state = "blocked"
@@ -264,6 +268,13 @@ class SlowLeases:
         else:
             message.state = "dead_lettering"
             self.events.append(("dead_letter", message.offset))
+
+    def settle(self, offset: int, how: str) -> None:
+        self.tell(offset, self.messages.pop(offset).key, how)
+
+    def tell(self, offset: int, key: str | None, how: str) -> None:
+        if self.config.tell_settled:
+            self.events.append(("done", offset, key, how))
 
     def end(self, offset: int) -> None:
         hold = self.covering(offset)
@@ -552,6 +563,31 @@ class DrainsNeverEnd(SlowLeases):
         super().remove_consumer(name, drain_ms=0 if drain_ms == 0 else None)
 
 
+class AcksAreNotTold(SlowLeases):
+    """Who has acked knows it, so nobody is told."""
+
+    def tell(self, offset: int, key: str | None, how: str) -> None:
+        if how != "acked":
+            super().tell(offset, key, how)
+
+
+class OutstandingIsTold(SlowLeases):
+    """What is read again after a restart is done, outstanding or not."""
+
+    def offer(self, offset: int, key: str | None) -> None:
+        if offset in self.messages:
+            self.tell(offset, key, "earlier")
+        super().offer(offset, key)
+
+
+class WhatIsReadAgainIsNotTold(SlowLeases):
+    """A source that lost its ack in the crash never hears of it again."""
+
+    def tell(self, offset: int, key: str | None, how: str) -> None:
+        if how != "earlier":
+            super().tell(offset, key, how)
+
+
 class TrimPassesBlocked(SlowLeases):
     """A blocked message does not pin the trim cursor."""
 
@@ -581,5 +617,8 @@ BROKEN = (
     HolesStopEverything,
     RemovalCountsNothing,
     DrainsNeverEnd,
+    AcksAreNotTold,
+    OutstandingIsTold,
+    WhatIsReadAgainIsNotTold,
     TrimPassesBlocked,
 )

@@ -36,6 +36,7 @@ def any_config(choose: Random) -> LeaseConfig:
         window=window,
         max_loaded_per_key=per_key + choose.choice([0, 1, 4]),
         unit=DrainUnit.KEY if ordering else choose.choice([DrainUnit.KEY, *DrainUnit]),
+        tell_settled=choose.choice([False, True]),
     )
 
 

@@ -8,7 +8,7 @@ from tests.leasing import letters
 from tests.properties.lease_host import RANKS, Call, Host, bring_to_an_end, fulfil
 
 from keyshared.config import DrainUnit, Poison
-from keyshared.effects import Effect
+from keyshared.effects import Done, Effect
 from keyshared.leases import LeaseConfig
 from keyshared.leases.ledger import LeaseLedger
 from keyshared.window import InFlightWindow
@@ -110,6 +110,11 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
     "consumers come and go": ("aob", config(), (ask, answer, leave)),
     "keys move": ("acb", config(), (ask, answer, move)),
     "runs move": ("acb", config(unit=DrainUnit.RANGE), (ask, answer, move)),
+    "settlement": (
+        "abcbd",
+        config(tell_settled=True, poison=Poison.DROP, **LAST),
+        (ask, answer, late, wait, crash),
+    ),
     "crashes": ("abcde", config(), (ask, answer, crash)),
     "one line": (
         "abc",
@@ -151,6 +156,18 @@ def explore(keys: str, config: LeaseConfig, inputs: tuple[Inputs, ...]) -> int:
 )
 def test_every_state_of_a_small_queue_keeps_its_promises_and_can_be_emptied(world: str) -> None:
     assert explore(*WORLDS[world]) > 150
+
+
+def test_a_settlement_that_a_later_step_of_the_call_loses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    merged = LeaseLedger.merged
+
+    def last_one_wins(ledger: LeaseLedger, *steps: list[Effect]) -> list[Effect]:
+        first, *others = steps or ([],)
+        return merged(ledger, [effect for effect in first if not any(others) or not isinstance(effect, Done)], *others)
+
+    monkeypatch.setattr(LeaseLedger, "merged", last_one_wins)
+    with pytest.raises(AssertionError, match="not all that is settled is told"):
+        explore(*WORLDS["settlement"])
 
 
 def test_a_window_without_a_slot_for_the_lowest_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

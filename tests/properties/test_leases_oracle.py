@@ -17,6 +17,7 @@ from keyshared.effects import (
     Blocked,
     CursorAdvanced,
     DeadLetter,
+    Done,
     Dropped,
     Effect,
     Ignored,
@@ -45,6 +46,7 @@ KEYS = ("a", "b", "b", "b2", "o", None)
 EVENTS = {
     Released: "released",
     Blocked: "blocked",
+    Done: "done",
     Dropped: "dropped",
     Settled: "settled",
     Skipped: "skipped",
@@ -91,7 +93,7 @@ class Real:
 
     def remember(self, name: str, args: tuple[Any, ...]) -> None:
         if name == "offer":
-            self.offered.append(args[0])
+            self.offered += [args[0]] if args[0] not in self.offered else []
         elif name == "set_placement":
             self.ranges = args[0]
         elif name == "add_consumer":
@@ -134,6 +136,8 @@ def event_of(effect: Effect) -> tuple[Any, ...] | None:
         return None
     if isinstance(effect, Released):
         return (name, effect.offset, effect.consumer, effect.failures, effect.retry_at_ms)
+    if isinstance(effect, Done):
+        return (name, effect.offset, None if effect.key is None else effect.key.decode(), effect.how.value)
     return (name, effect[0])
 
 
@@ -160,6 +164,7 @@ class Court:
         self.subject, self.judge, self.choose = subject, judge, choose
         self.now = 0
         self.handles: list[tuple[int, int]] = []
+        self.log: list[tuple[int, str | None]] = []
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Make one call of both."""
@@ -182,7 +187,9 @@ class Court:
 
     def offer(self) -> None:
         last = self.judge.offered[-1] if self.judge.offered else -1
-        self.call("offer", last + self.choose([1, 1, 3]), self.choose(KEYS))
+        offset, key = last + self.choose([1, 1, 3]), self.choose(KEYS)
+        self.log.append((offset, key))
+        self.call("offer", offset, key)
 
     def join(self) -> None:
         absent = [name for name in NAMES if name not in self.judge.everybody]
@@ -239,6 +246,8 @@ class Court:
         for queue in (self.subject, self.judge):
             queue.crash(epoch)
         self.call("handle_timeout")
+        for offset, key in self.log[self.choose([-6, -1, len(self.log)]) :]:  # some of the log is read again
+            self.call("offer", offset, key)
 
     # --- choices ----------------------------------------------------------------------------------------------------
 
@@ -280,6 +289,7 @@ def any_config(choose: Choose) -> LeaseConfig:
         max_in_flight_per_consumer=choose([1, 2, 9]),
         max_in_flight_per_key=choose([1, 1, 2, 3]),
         unit=DrainUnit.KEY if ordering else choose(list(DrainUnit)),
+        tell_settled=choose([False, True]),
     )
 
 

@@ -52,6 +52,7 @@ class LeaseConfig:
         max_waiting_per_consumer: The same of all keys that one consumer owns.
         unit: What a consumer has to finish before anything of it goes to the next owner; ``RANGE`` is Celeriant's.
         start: The first offset that is not settled yet, if the queue does not begin with the first offer.
+        tell_settled: Whether each offered offset gets exactly one `Done`, in the call that settles it.
 
     Raises:
         ConfigError: A field is out of range, or two of them contradict each other.
@@ -83,6 +84,7 @@ class LeaseConfig:
     spill: bool = True
     max_waiting_per_key: int | None = None
     max_waiting_per_consumer: int | None = None
+    tell_settled: bool = False
 
     @configuration()
     def __post_init__(self) -> None:
@@ -125,4 +127,5 @@ class LeaseConfig:
             spill=self.spill,
             max_waiting_per_key=self.max_waiting_per_key,
             max_waiting_per_consumer=self.max_waiting_per_consumer,
+            tell_settled=self.tell_settled,
         )

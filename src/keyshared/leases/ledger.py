@@ -17,6 +17,7 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
     Load,
@@ -105,7 +106,7 @@ _OWN_REASONS: Final = {
     BlockReason.DEAD_LETTERING: InvalidHandleReason.DEAD_LETTERING,
     BlockReason.BLOCKED: InvalidHandleReason.BLOCKED,
 }
-_RANKS: Final[dict[type[Effect], int]] = {DeadLetter: 1, Load: 2, CursorAdvanced: 3}  # notices before them
+_RANKS: Final[dict[type[Effect], int]] = {Done: 1, DeadLetter: 2, Load: 3, CursorAdvanced: 4}  # notices before them
 
 
 class LeaseLedger:
