@@ -27,9 +27,10 @@ class Message:
     offset: int
     key: str | None
     state: str = "ready"  # or blocked, dead_lettering
-    until: int = 0  # end of the nack delay
+    until: int = 0  # end of the delay that was asked for
     count: int = 0  # committed leases that have covered it
     gone: bool = False
+    reason: str | None = None  # what the last failure that named one said
 
 
 @dataclass
@@ -60,13 +61,13 @@ class SlowLeases:
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
-    def offer(self, offset: int, key: str | None) -> None:
+    def offer(self, offset: int, key: str | None, *, not_before_ms: int = 0) -> None:
         if self.offered and offset <= self.offered[-1]:  # read again after a restart
             if offset not in self.messages:
                 self.tell(offset, key, "earlier")
             return
         self.offered.append(offset)
-        self.messages[offset] = Message(offset, key)
+        self.messages[offset] = Message(offset, key, until=not_before_ms)
 
     def add_consumer(self, name: str) -> None:
         self.consumers.append(name)
@@ -147,10 +148,18 @@ class SlowLeases:
         self.settle(offset, "acked")
         return None
 
-    def nack(self, offset: int, lease_id: int, *, delay_ms: int) -> tuple[Any, ...] | None:
+    def nack(self, offset: int, lease_id: int, *, delay_ms: int, reason: str | None) -> tuple[Any, ...] | None:
         if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)
+        self.messages[offset].reason = reason or self.messages[offset].reason
         self.fail(offset, delay_ms)
+        return None
+
+    def reject(self, offset: int, lease_id: int, *, reason: str | None) -> tuple[Any, ...] | None:
+        if problem := self.no_lease(offset, lease_id):
+            return ("invalid", problem)
+        self.messages[offset].reason = reason or self.messages[offset].reason
+        self.fail(offset, is_last=True)
         return None
 
     def release(self, offset: int, lease_id: int, *, delay_ms: int) -> tuple[Any, ...] | None:
@@ -182,7 +191,7 @@ class SlowLeases:
             self.settle(offset, "dead_lettered")
         else:
             message.state = "blocked"
-            self.events.append(("blocked", offset))
+            self.events.append(("blocked", offset, message.reason))
         return None
 
     def park(self, offset: int) -> str | None:
@@ -241,14 +250,14 @@ class SlowLeases:
             self.settle(offset, "gone")
             self.events.append(("skipped", offset))
 
-    def fail(self, offset: int, delay_ms: int = 0) -> None:
+    def fail(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
         hold, message = self.covering(offset), self.messages[offset]
         assert hold is not None
         self.let_go(offset)
         failures, again = message.count, None
         if offset not in self.messages:
             failures -= 1  # it is gone: this one was no failure any more
-        elif self.is_exhausted(message):
+        elif is_last or self.is_exhausted(message):
             self.poison(message)
         else:
             again = message.until = self.now + delay_ms
@@ -264,10 +273,10 @@ class SlowLeases:
             self.events.append(("dropped", message.offset))
         elif self.config.poison == Poison.BLOCK:
             message.state = "blocked"
-            self.events.append(("blocked", message.offset))
+            self.events.append(("blocked", message.offset, message.reason))
         else:
             message.state = "dead_lettering"
-            self.events.append(("dead_letter", message.offset))
+            self.events.append(("dead_letter", message.offset, message.reason))
 
     def settle(self, offset: int, how: str) -> None:
         self.tell(offset, self.messages.pop(offset).key, how)
@@ -484,6 +493,29 @@ class NackLetsNewerOnesPass(SlowLeases):
         return super().lets_pass(older) or older.until > self.now
 
 
+class RejectedIsTriedAgain(SlowLeases):
+    """What is rejected has the deliveries that are left."""
+
+    def reject(self, offset: int, lease_id: int, *, reason: str | None) -> tuple[Any, ...] | None:
+        return super().nack(offset, lease_id, delay_ms=0, reason=reason)
+
+
+class ReasonsAreForgotten(SlowLeases):
+    """A failure without a reason wipes out the one that was named before."""
+
+    def fail(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
+        if self.messages[offset].count > 1:
+            self.messages[offset].reason = None
+        super().fail(offset, delay_ms, is_last=is_last)
+
+
+class OffersForLaterAreForNow(SlowLeases):
+    """What is offered for later goes out at once."""
+
+    def offer(self, offset: int, key: str | None, *, not_before_ms: int = 0) -> None:  # noqa: ARG002  # the fault
+        super().offer(offset, key)
+
+
 class PoisonLetsNewerOnesPass(SlowLeases):
     """A message that is blocked, or not yet archived, does not hold its key."""
 
@@ -574,10 +606,10 @@ class AcksAreNotTold(SlowLeases):
 class OutstandingIsTold(SlowLeases):
     """What is read again after a restart is done, outstanding or not."""
 
-    def offer(self, offset: int, key: str | None) -> None:
+    def offer(self, offset: int, key: str | None, *, not_before_ms: int = 0) -> None:
         if offset in self.messages:
             self.tell(offset, key, "earlier")
-        super().offer(offset, key)
+        super().offer(offset, key, not_before_ms=not_before_ms)
 
 
 class WhatIsReadAgainIsNotTold(SlowLeases):
@@ -607,6 +639,9 @@ BROKEN = (
     ExtendAddsToTheDeadline,
     ExtendNeverShortens,
     NackLetsNewerOnesPass,
+    RejectedIsTriedAgain,
+    ReasonsAreForgotten,
+    OffersForLaterAreForNow,
     PoisonLetsNewerOnesPass,
     StaleLeasesAck,
     OneDeliveryTooMany,

@@ -57,6 +57,8 @@ class Schedule:
                 self.abort,
                 self.ack,
                 self.nack,
+                self.reject,
+                self.release,
                 self.extend,
                 self.fulfil,
             ),
@@ -78,7 +80,9 @@ class Schedule:
 
     def offer(self) -> Call | None:
         free = self.host.queue.free_slots
-        return Call("offer", (self.host.offered, self.choose.choice(self.keys))) if free else None
+        later = self.choose.choice([None, None, self.host.now + 9])
+        options = () if later is None else (("not_before_ms", later),)
+        return Call("offer", (self.host.offered, self.choose.choice(self.keys)), options=options) if free else None
 
     def ask(self) -> Call | None:
         name = self.some(self.host.consumers)
@@ -106,6 +110,14 @@ class Schedule:
     def nack(self) -> Call | None:
         handle = self.handle()
         return Call("nack", handle) if handle else None
+
+    def reject(self) -> Call | None:
+        handle = self.handle()
+        return Call("reject", handle, options=(("reason", "refused"),)) if handle else None
+
+    def release(self) -> Call | None:
+        handle = self.handle()
+        return Call("release", handle, options=(("delay_ms", self.choose.choice([0, 9])),)) if handle else None
 
     def extend(self) -> Call | None:
         handle = self.handle()

@@ -31,6 +31,13 @@ def answer(host: Host) -> Iterator[Call]:
             yield Call("nack", handle)
 
 
+def later(host: Host) -> Iterator[Call]:
+    for lease in host.leases:
+        for handle in lease.handles:
+            yield Call("release", handle, options=(("delay_ms", 7),))
+            yield Call("reject", handle)
+
+
 def reserve(host: Host) -> Iterator[Call]:
     for name in host.consumers:
         yield Call("reserve", (name, 2))
@@ -106,6 +113,7 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
     "an end within the call": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, late, wait, answer)),
     "dead letters": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, answer)),
     "quarantine": ("ababc", config(poison=Poison.QUARANTINE, **LAST), (ask, answer)),
+    "later": ("aab", config(poison=Poison.DEAD_LETTER), (ask, answer, later, wait)),
     "blocked": ("abcb", config(poison=Poison.BLOCK_AND_DEAD_LETTER, **LAST), (ask, answer, free)),
     "consumers come and go": ("aob", config(), (ask, answer, leave)),
     "keys move": ("acb", config(), (ask, answer, move)),

@@ -36,6 +36,7 @@ from keyshared.leases import (
     Reservation,
 )
 from keyshared.leases.book import LeaseBook
+from keyshared.leases.ledger import LeaseLedger
 from keyshared.placement import AssignedRanges
 
 _Option = TypeVar("_Option")
@@ -138,6 +139,8 @@ def event_of(effect: Effect) -> tuple[Any, ...] | None:
         return (name, effect.offset, effect.consumer, effect.failures, effect.retry_at_ms)
     if isinstance(effect, Done):
         return (name, effect.offset, None if effect.key is None else effect.key.decode(), effect.how.value)
+    if isinstance(effect, DeadLetter | Blocked):
+        return (name, effect.offset, effect.reason)
     return (name, effect[0])
 
 
@@ -189,7 +192,7 @@ class Court:
         last = self.judge.offered[-1] if self.judge.offered else -1
         offset, key = last + self.choose([1, 1, 3]), self.choose(KEYS)
         self.log.append((offset, key))
-        self.call("offer", offset, key)
+        self.call("offer", offset, key, not_before_ms=self.choose([0, 0, 0, self.now + 6]))
 
     def join(self) -> None:
         absent = [name for name in NAMES if name not in self.judge.everybody]
@@ -223,7 +226,11 @@ class Court:
         self.call("ack", *self.some_handle())
 
     def nack(self) -> None:
-        self.call("nack", *self.some_handle(), delay_ms=self.choose([0, 0, 7]))
+        delay_ms, reason = self.choose([0, 0, 7]), self.choose([None, "busy", "refused"])
+        self.call("nack", *self.some_handle(), delay_ms=delay_ms, reason=reason)
+
+    def reject(self) -> None:
+        self.call("reject", *self.some_handle(), reason=self.choose([None, "unknown"]))
 
     def release(self) -> None:
         self.call("release", *self.some_handle(), delay_ms=self.choose([0, 0, 7]))
@@ -270,7 +277,16 @@ class Court:
 CALLS: tuple[Callable[[Court], None], ...] = (
     *(Court.offer, Court.offer, Court.offer, Court.join, Court.leave, Court.assign, Court.reserve, Court.reserve),
     *(Court.consume, Court.consume, Court.consume, Court.commit, Court.abort, Court.ack, Court.ack, Court.nack),
-    *(Court.nack, Court.release, Court.extend, Court.confirm, Court.unblock_offset, Court.wait, Court.crash),
+    *(
+        Court.nack,
+        Court.reject,
+        Court.release,
+        Court.extend,
+        Court.confirm,
+        Court.unblock_offset,
+        Court.wait,
+        Court.crash,
+    ),
 )
 
 
@@ -361,6 +377,18 @@ def test_a_fault_is_found(broken: type[SlowLeases]) -> None:
 
 def test_a_drain_that_nothing_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaseBook, "take_drained", lambda _, now: [])  # noqa: ARG005  # it is never over
+    assert None is not first_fault(Real, range(400))
+
+
+def test_a_reason_that_the_books_keep_to_themselves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    reject = LeaseLedger.reject
+    monkeypatch.setattr(LeaseLedger, "reject", lambda self, delivery, _: reject(self, delivery, None))
+    assert None is not first_fault(Real, range(400))
+
+
+def test_a_postponed_message_that_comes_at_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    postpone = LeaseLedger.postpone
+    monkeypatch.setattr(LeaseLedger, "postpone", lambda self, delivery, _: postpone(self, delivery, 0))
     assert None is not first_fault(Real, range(400))
 
 

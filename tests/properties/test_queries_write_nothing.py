@@ -75,6 +75,7 @@ def of_leases(choose: Choose, step: int) -> list[Call]:
         *[call("commit", choose(range(1, 6))), call("abort", choose(range(1, 6)))],
         *[call("ack", known, choose(range(1, 9)), **later)] * 2,
         *[call("nack", known, choose(range(1, 9))), call("extend", known, choose(range(1, 9)), extend_ms=50)],
+        *[call("reject", known, choose(range(1, 9))), call("release", known, choose(range(1, 9)))],
         *[call("add_consumer", name), call("remove_consumer", name, drain_ms=choose([0, 4, None]))],
         *[call("dead_lettered", known), call("loaded", known), call("park", known), call("unblock_offset", known)],
         *[call("gone", known), call("truncate", known), call("handle_timeout", **later), call("unblock", "a")],
@@ -281,7 +282,7 @@ SUBJECTS = {
         ),
         inputs(
             *("offer", "forget_producer", "add_consumer", "remove_consumer", "set_placement", "reserve", "commit"),
-            *("abort", "consume", "ack", "ack_many", "nack", "release", "extend", "dead_lettered", "loaded"),
+            *("abort", "consume", "ack", "ack_many", "nack", "reject", "release", "extend", "dead_lettered", "loaded"),
             *("park", "unblock", "unblock_offset", "gone", "truncate", "handle_timeout"),
         ),
         of_leases,

@@ -89,6 +89,34 @@ class LeaseAnswers(LeaseObligations[Item]):
             return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
         return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.fail(delivery, delay_ms, reason)))
 
+    def reject(
+        self, offset: int, lease_id: int, *, reason: str | None = None, now_ms: int | None = None
+    ) -> LeaseAnswer[InvalidHandle | None, Item]:
+        """End a delivery that no other one can better: the message is poison now, however many it had left.
+
+        Args:
+            reason: As of `nack`.
+
+        Returns:
+            None, or `InvalidHandle`.
+
+        Raises:
+            ArgumentError: That cannot be a handle, or the reason is no text of that length.
+
+        Example:
+            >>> from keyshared import HashRing, LeaseQueue
+            >>> queue = LeaseQueue(HashRing())
+            >>> _ = queue.add_consumer("c1"), queue.offer(0, "order-1")
+            >>> lease, _ = queue.consume("c1")
+            >>> queue.reject(0, lease.id, reason="no such account").effects[-1].reason
+            'no such account'
+        """
+        check_reason(reason)
+        effects, delivery = self._leased(offset, lease_id, now_ms)
+        if delivery is None:
+            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
+        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.reject(delivery, reason)))
+
     def release(
         self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
     ) -> LeaseAnswer[InvalidHandle | None, Item]:

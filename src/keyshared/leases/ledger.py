@@ -208,6 +208,10 @@ class LeaseLedger:
         told = self.dispatcher.nack(*delivery.receipt, delay_ms=delay_ms, reason=reason, now_ms=self.now)
         return self.note(told)
 
+    def reject(self, delivery: Deliver[Any], reason: str | None) -> list[Effect[Any]]:
+        """End the lease of a message that is poison now; the delivery has counted."""
+        return self.note(self.dispatcher.reject(*delivery.receipt, reason=reason, now_ms=self.now))
+
     def postpone(self, delivery: Deliver[Any], delay_ms: int) -> list[Effect[Any]]:
         """End the lease of a message; nothing is counted."""
         return self.note(self.dispatcher.release(*delivery.receipt, delay_ms=delay_ms, now_ms=self.now))
