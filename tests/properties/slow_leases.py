@@ -13,7 +13,7 @@ from keyshared.config import DrainUnit, Poison
 from keyshared.leases import LeaseConfig
 from keyshared.placement import AssignedRanges
 
-__all__ = ["BROKEN", "ForbiddenError", "SlowLeases"]
+__all__ = ["BROKEN", "ForbiddenError", "RemovalBreaksBatches", "SlowLeases"]
 
 
 class ForbiddenError(AssertionError):
@@ -89,17 +89,23 @@ class SlowLeases:
         for hold in list(self.holds.values()):
             for offset in list(hold.deadlines) if hold.consumer == name else []:
                 if hold.committed:
-                    self.fail(offset)
+                    self.fail_alone(offset)
                 else:
                     self.let_go(offset)
 
-    def reserve(self, consumer: str, most: int, picks: Sequence[int] | None = None) -> tuple[Any, ...]:
-        return self.hand_out(consumer, most, picks, committed=False)
+    def reserve(
+        self, consumer: str, most: int, picks: Sequence[int] | None = None, *, per_key: int | None = None
+    ) -> tuple[Any, ...]:
+        return self.hand_out(consumer, most, picks, per_key, committed=False)
 
-    def consume(self, consumer: str, most: int, picks: Sequence[int] | None = None) -> tuple[Any, ...]:
-        return self.hand_out(consumer, most, picks, committed=True)
+    def consume(
+        self, consumer: str, most: int, picks: Sequence[int] | None = None, *, per_key: int | None = None
+    ) -> tuple[Any, ...]:
+        return self.hand_out(consumer, most, picks, per_key, committed=True)
 
-    def hand_out(self, consumer: str, most: int, picks: Sequence[int] | None, *, committed: bool) -> tuple[Any, ...]:
+    def hand_out(
+        self, consumer: str, most: int, picks: Sequence[int] | None, per_key: int | None, *, committed: bool
+    ) -> tuple[Any, ...]:
         cap = self.cap(consumer)
         if cap:
             self.require(not picks, f"{picks} in spite of {cap}")
@@ -109,7 +115,8 @@ class SlowLeases:
         self.holds[hold.id] = hold
         taken: list[int] = []
         for _ in range(most):
-            able = [] if self.cap(consumer) else self.deliverable(consumer)
+            turn = self.rest_of_turn(taken, per_key or self.config.batch_per_key)
+            able = [] if self.cap(consumer) else turn or self.deliverable(consumer)
             if picks is not None:
                 self.require(len(taken) < len(picks) or not able, f"{able} held back from {consumer}")
                 self.require(len(taken) == len(picks) or picks[len(taken)] in able, f"{picks} where {able} may go")
@@ -148,6 +155,19 @@ class SlowLeases:
         self.settle(offset, "acked")
         return None
 
+    def ack_through(self, offset: int, lease_id: int) -> tuple[Any, ...] | None:
+        if problem := self.no_lease(offset, lease_id):
+            return ("invalid", problem)
+        for other in self.covered_through(offset):
+            self.end(other)
+            self.settle(other, "acked")
+        return None
+
+    def covered_through(self, offset: int) -> list[int]:
+        """The message, and what is older of its lane in the same lease."""
+        lane = [other for other in self.lane_held(offset) if self.covering(other) is self.covering(offset)]
+        return [other for other in lane if other <= offset]
+
     def nack(self, offset: int, lease_id: int, *, delay_ms: int, reason: str | None) -> tuple[Any, ...] | None:
         if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)
@@ -165,6 +185,14 @@ class SlowLeases:
     def release(self, offset: int, lease_id: int, *, delay_ms: int) -> tuple[Any, ...] | None:
         if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)
+        newer = self.newer_of_batch(offset)
+        self.put_back(offset, delay_ms)
+        for other in newer:
+            self.put_back(other)
+        return None
+
+    def put_back(self, offset: int, delay_ms: int = 0) -> None:
+        """End a lease that never was."""
         hold, message = self.covering(offset), self.messages[offset]
         assert hold is not None
         message.count -= 1
@@ -173,14 +201,14 @@ class SlowLeases:
         if offset in self.messages:
             again = message.until = self.now + delay_ms
         self.events.append(("released", offset, hold.consumer, message.count, again))
-        return None
 
     def extend(self, offset: int, lease_id: int, *, extend_ms: int | None) -> int | tuple[Any, ...]:
         if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)
         hold = self.covering(offset)
         assert hold is not None
-        hold.deadlines[offset] = self.now + (self.config.visibility_timeout_ms if extend_ms is None else extend_ms)
+        for other in self.lane_held(offset) if self.config.batch_per_key > 1 else [offset]:
+            hold.deadlines[other] = self.now + (self.config.visibility_timeout_ms if extend_ms is None else extend_ms)
         return hold.deadlines[offset]
 
     def dead_lettered(self, offset: int) -> str | None:
@@ -232,7 +260,8 @@ class SlowLeases:
             if not hold.committed:
                 self.let_go(offset)
         for _, offset in self.due():
-            self.fail(offset)
+            if self.covering(offset):  # or it went back with an older one of its batch
+                self.fail(offset)
         self.forget_those_who_hold_nothing()
         for name, until in list(self.draining.items()):
             if until is not None and until <= now:
@@ -251,6 +280,13 @@ class SlowLeases:
             self.events.append(("skipped", offset))
 
     def fail(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
+        """End a lease that has failed, and with it what is newer of its batch."""
+        newer = self.newer_of_batch(offset)
+        self.fail_alone(offset, delay_ms, is_last=is_last)
+        for other in newer:
+            self.put_back(other)
+
+    def fail_alone(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
         hold, message = self.covering(offset), self.messages[offset]
         assert hold is not None
         self.let_go(offset)
@@ -317,6 +353,24 @@ class SlowLeases:
             and self.one_holder(holders + beside, consumer)
             and len(holders) < self.config.max_in_flight_per_key
         )
+
+    def rest_of_turn(self, taken: list[int], per_key: int) -> list[int]:
+        """The message with which the last batch goes on, if it does."""
+        lane = [offset for offset in taken if self.same_lane(self.messages[taken[-1]], self.messages[offset])]
+        if not taken or len(lane) >= (1 if self.too_many_holes else per_key):
+            return []
+        last = self.messages[taken[-1]]
+        after = [message for message in self.messages.values() if message.offset > last.offset]
+        following = next((message for message in after if self.same_lane(last, message)), None)
+        return [] if following is None or not self.is_ready(following) else [following.offset]
+
+    def lane_held(self, offset: int) -> list[int]:
+        """What is reserved or leased of a message's lane."""
+        lane = [other for other in self.messages.values() if self.same_lane(self.messages[offset], other)]
+        return [message.offset for message in lane if self.covering(message.offset)]
+
+    def newer_of_batch(self, offset: int) -> list[int]:
+        return [other for other in self.lane_held(offset) if other > offset] if self.config.batch_per_key > 1 else []
 
     def is_ready(self, message: Message) -> bool:
         return message.state == "ready" and message.until <= self.now and self.covering(message.offset) is None
@@ -503,10 +557,10 @@ class RejectedIsTriedAgain(SlowLeases):
 class ReasonsAreForgotten(SlowLeases):
     """A failure without a reason wipes out the one that was named before."""
 
-    def fail(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
+    def fail_alone(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
         if self.messages[offset].count > 1:
             self.messages[offset].reason = None
-        super().fail(offset, delay_ms, is_last=is_last)
+        super().fail_alone(offset, delay_ms, is_last=is_last)
 
 
 class OffersForLaterAreForNow(SlowLeases):
@@ -514,6 +568,64 @@ class OffersForLaterAreForNow(SlowLeases):
 
     def offer(self, offset: int, key: str | None, *, not_before_ms: int = 0) -> None:  # noqa: ARG002  # the fault
         super().offer(offset, key)
+
+
+class MiddleFailureGoesOn(SlowLeases):
+    """When one of a batch fails, the newer ones stay leased."""
+
+    def newer_of_batch(self, offset: int) -> list[int]:  # noqa: ARG002  # the fault
+        return []
+
+
+class RemovalBreaksBatches(SlowLeases):
+    """Of a batch whose consumer is removed only the oldest message has failed."""
+
+    def fail_alone(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
+        newer = self.newer_of_batch(offset)
+        super().fail_alone(offset, delay_ms, is_last=is_last)
+        for other in newer:
+            self.put_back(other)
+
+    def fail(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
+        self.fail_alone(offset, delay_ms, is_last=is_last)
+
+    def cut_off(self, name: str) -> None:
+        held = [(hold, offset) for hold, offset, _ in self.everything_held() if hold.consumer == name]
+        for hold, offset in held:
+            if self.covering(offset) is hold:
+                (self.fail if hold.committed else self.let_go)(offset)
+
+
+class SecondBatchBesideTheFirst(SlowLeases):
+    """What comes later of a key is handed out beside a batch that is not done."""
+
+    def may_get(self, consumer: str, message: Message) -> bool:
+        lane = [other for other in self.messages.values() if self.same_lane(message, other)]
+        mine = [hold for hold in (self.covering(other.offset) for other in lane) if hold and hold.consumer == consumer]
+        is_next = all(self.covering(other.offset) for other in lane if other.offset < message.offset)
+        beside = self.config.batch_per_key > 1 and mine and is_next and self.is_ready(message)
+        return bool(beside and self.owns(consumer, message)) or super().may_get(consumer, message)
+
+
+class BatchesAreOneTooShort(SlowLeases):
+    """A batch has one message less than it may have."""
+
+    def rest_of_turn(self, taken: list[int], per_key: int) -> list[int]:
+        return super().rest_of_turn(taken, per_key - 1)
+
+
+class AckThroughSkipsOne(SlowLeases):
+    """Of what is acked together, the oldest is forgotten."""
+
+    def covered_through(self, offset: int) -> list[int]:
+        return super().covered_through(offset)[1:] or [offset]
+
+
+class AckThroughTakesOtherLeases(SlowLeases):
+    """An ack settles what is older of its key in other leases too."""
+
+    def covered_through(self, offset: int) -> list[int]:
+        return [other for other in self.lane_held(offset) if other <= offset]
 
 
 class PoisonLetsNewerOnesPass(SlowLeases):
@@ -642,6 +754,11 @@ BROKEN = (
     RejectedIsTriedAgain,
     ReasonsAreForgotten,
     OffersForLaterAreForNow,
+    MiddleFailureGoesOn,
+    SecondBatchBesideTheFirst,
+    BatchesAreOneTooShort,
+    AckThroughSkipsOne,
+    AckThroughTakesOtherLeases,
     PoisonLetsNewerOnesPass,
     StaleLeasesAck,
     OneDeliveryTooMany,

@@ -23,6 +23,17 @@ def ask(host: Host) -> Iterator[Call]:
         yield Call("consume", (name, 1))
 
 
+def ask_for_more(host: Host) -> Iterator[Call]:
+    for name in host.consumers:
+        yield Call("consume", (name, 3))
+
+
+def through(host: Host) -> Iterator[Call]:
+    for lease in host.leases:
+        for handle in lease.handles:
+            yield Call("ack_through", handle)
+
+
 def answer(host: Host) -> Iterator[Call]:
     yield from map(fulfil, host.obligations)
     for lease in host.leases:
@@ -113,6 +124,17 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
     "an end within the call": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, late, wait, answer)),
     "dead letters": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, answer)),
     "quarantine": ("ababc", config(poison=Poison.QUARANTINE, **LAST), (ask, answer)),
+    "batches": ("aaab", config(batch_per_key=2, max_loaded_per_key=2, window=3), (ask_for_more, answer, through)),
+    "batches that move": (
+        "aab",
+        config(batch_per_key=2, max_loaded_per_key=2),
+        (ask_for_more, reserve, answer, move, leave),
+    ),
+    "batches in one line": (
+        "abcde",
+        config(ordering_required=True, poison=Poison.BLOCK, batch_per_key=2, max_loaded_per_key=2),
+        (ask_for_more, answer, through, wait, crash),
+    ),
     "later": ("aab", config(poison=Poison.DEAD_LETTER), (ask, answer, later, wait)),
     "blocked": ("abcb", config(poison=Poison.BLOCK_AND_DEAD_LETTER, **LAST), (ask, answer, free)),
     "consumers come and go": ("aob", config(), (ask, answer, leave)),
@@ -130,7 +152,7 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
         (ask, answer, reserve),
     ),
 }
-BIG = {"two consumers", "one hole", "expiry", "quarantine", "consumers come and go", "crashes"}
+BIG = {"two consumers", "one hole", "expiry", "quarantine", "consumers come and go", "crashes", "batches that move"}
 """More than a thousand states each; `test_lease_schedules` meets what they are about by chance every time."""
 
 

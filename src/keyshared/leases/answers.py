@@ -59,6 +59,34 @@ class LeaseAnswers(LeaseObligations[Item]):
         effects = self._ledger.merged(effects, self._dispatcher.ack_many(receipts, now_ms=now))
         return LeaseAnswer([self._ledger.invalid(*handle) for handle in rest], effects)
 
+    def ack_through(
+        self, offset: int, lease_id: int, *, now_ms: int | None = None
+    ) -> LeaseAnswer[InvalidHandle | None, Item]:
+        """Settle a message and every older one of its key that the same lease covers: how far a batch is written.
+
+        Args:
+            lease_id: The lease that covers it; the two together are one of `Lease.handles`.
+
+        Returns:
+            None, or `InvalidHandle`: then nothing older is settled either.
+
+        Example:
+            >>> from keyshared import HashRing, LeaseConfig, LeaseQueue
+            >>> queue = LeaseQueue(HashRing(), LeaseConfig(batch_per_key=3))
+            >>> _ = queue.add_consumer("c1"), [queue.offer(offset, "order-1") for offset in range(4)]
+            >>> lease, _ = queue.consume("c1", 10)
+            >>> lease.offsets, queue.ack_through(1, lease.id).effects
+            ((0, 1, 2), [CursorAdvanced(safe_cursor=1)])
+        """
+        effects, delivery = self._leased(offset, lease_id, now_ms)
+        if delivery is None:
+            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
+        written = self._ledger.through(delivery)
+        for each in written:
+            self._ledger.settled(each.offset)
+        answer = self._dispatcher.ack_many([each.receipt for each in written], now_ms=self._ledger.now)
+        return LeaseAnswer(None, self._ledger.merged(effects, answer))
+
     def nack(
         self,
         offset: int,
@@ -69,6 +97,8 @@ class LeaseAnswers(LeaseObligations[Item]):
         now_ms: int | None = None,
     ) -> LeaseAnswer[InvalidHandle | None, Item]:
         """End a delivery that failed: the message comes back after a delay, or is poison by now. Its key waits.
+
+        What is newer of its batch comes back behind it, as `Released(BATCH_BROKEN)`; no delivery of that is counted.
 
         Args:
             delay_ms: How long it waits.
@@ -140,7 +170,7 @@ class LeaseAnswers(LeaseObligations[Item]):
     def extend(
         self, offset: int, lease_id: int, *, extend_ms: int | None = None, now_ms: int | None = None
     ) -> LeaseAnswer[int | InvalidHandle, Item]:
-        """Move the deadline of one message of a lease; no delivery is counted.
+        """Move the deadline of one message of a lease, and of its whole batch; no delivery is counted.
 
         Args:
             extend_ms: From ``now_ms`` on; at most the visibility timeout, which is the default. The deadline never

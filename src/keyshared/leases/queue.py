@@ -295,21 +295,24 @@ class LeaseQueue(LeaseAnswers[Item]):
     # leasing
 
     def reserve(
-        self, consumer: str, most: int = 1, *, now_ms: int | None = None
+        self, consumer: str, most: int = 1, *, per_key: int | None = None, now_ms: int | None = None
     ) -> LeaseAnswer[Reservation[Item] | NothingToLease, Item]:
         """Reserve messages: nobody else gets them until `commit`, `abort` or the reservation's deadline.
 
         The first of two phases, for a host that writes leases down before it hands them out: between the two
         the write can fail, or race with that of another connection. No delivery is counted yet.
 
+        Args:
+            per_key: Messages of one key at most, where that is fewer than `LeaseConfig.batch_per_key`.
+
         Returns:
             `Reservation`, or `NothingToLease` with the reason. A `Load` among the effects stands for a message that has
             to be read again first: hand it in with `loaded`, and ask again.
 
         Raises:
-            ArgumentError: ``most`` is not an int of at least 1.
+            ArgumentError: ``most`` is not an int of at least 1, or ``per_key`` is above the configured batch.
         """
-        effects, taken = self._take(consumer, most, now_ms)
+        effects, taken = self._take(consumer, most, per_key, now_ms)
         if isinstance(taken, NothingToLease):
             return LeaseAnswer(taken, effects)
         # Never beyond the deadline of the deliveries themselves, whose end would count.
@@ -332,9 +335,7 @@ class LeaseQueue(LeaseAnswers[Item]):
         effects, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
             return LeaseAnswer(grant, effects)
-        for delivery in grant.deliveries.values():
-            self._dispatcher.extend(*delivery.receipt, now_ms=self._ledger.now)
-        self._book.commit(grant)
+        self._ledger.begin_lease(grant)
         return LeaseAnswer(self._new_lease(grant), effects)
 
     def abort(self, reservation_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidReservation | None, Item]:
@@ -349,17 +350,20 @@ class LeaseQueue(LeaseAnswers[Item]):
         return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.release(grant)))
 
     def consume(
-        self, consumer: str, most: int = 1, *, now_ms: int | None = None
+        self, consumer: str, most: int = 1, *, per_key: int | None = None, now_ms: int | None = None
     ) -> LeaseAnswer[Lease[Item] | NothingToLease, Item]:
         """Lease messages at once: `reserve` and `commit` in one, for a host that has nothing to write in between.
+
+        Args:
+            per_key: As of `reserve`.
 
         Returns:
             `Lease`, or `NothingToLease`; as `reserve`.
 
         Raises:
-            ArgumentError: ``most`` is not an int of at least 1.
+            ArgumentError: As `reserve`.
         """
-        effects, taken = self._take(consumer, most, now_ms)
+        effects, taken = self._take(consumer, most, per_key, now_ms)
         if isinstance(taken, NothingToLease):
             return LeaseAnswer(taken, effects)
         return LeaseAnswer(self._new_lease(self._book.lease(consumer, taken)), effects)
@@ -388,13 +392,15 @@ class LeaseQueue(LeaseAnswers[Item]):
     # inside
 
     def _take(
-        self, consumer: str, most: int, now_ms: int | None
+        self, consumer: str, most: int, per_key: int | None, now_ms: int | None
     ) -> tuple[list[Effect[Item]], list[Deliver[Item]] | NothingToLease]:
         """Return what time did, and the deliveries that a consumer gets now."""
         self._check_consumer(consumer)
         check_int("most", most, 1)
+        if per_key is not None:
+            check_int("per_key", per_key, 1, ", the batch_per_key that is configured", most=self._config.batch_per_key)
         effects = self._at(now_ms)
-        taken, others = self._ledger.take(consumer, most)
+        taken, others = self._ledger.take(consumer, most, per_key)
         return self._ledger.merged(effects, others), taken
 
     def _new_lease(self, grant: Grant) -> Lease[Item]:
