@@ -194,15 +194,16 @@ class LeaseLedger:
 
     def note(self, effects: list[Effect[Any]]) -> list[Effect[Any]]:
         """Take in what has ended or was settled; returns all but the ends of reservations, which nobody is told of."""
-        told: list[Effect[Any]] = []
+        untold: set[int] = set()
         for effect in effects:
             if isinstance(effect, Released):
                 if not self.book.end(effect.offset).committed:
-                    continue
+                    untold.add(effect.offset)
             elif self.holes is not None and isinstance(effect, Settled | Skipped | Dropped):
                 self.holes.settled(effect.offset)
-            told.append(effect)
-        return told
+        if not untold:
+            return effects
+        return [effect for effect in effects if not isinstance(effect, Released) or effect.offset not in untold]
 
     def release(self, grant: Grant) -> list[Effect[Any]]:
         """End a reservation; nothing is counted."""
