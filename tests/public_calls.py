@@ -478,6 +478,7 @@ BY_NAME: dict[str, Make] = {
     "loads": lambda: [1, 2],
     "log": index,
     "log_ends": lambda: {"a": 1, "b": 1, "c": 1},
+    "mark": lambda: "v1",
     "message": lambda: BatchMessage(2, size=3),
     "messages": lambda: 1,
     "model": lambda: Fixed(1),
