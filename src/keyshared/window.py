@@ -174,6 +174,10 @@ class InFlightWindow(WindowBooks):
                     self.loaded += 1
                     self.lanes[lane_key] = entry
                     return [entry]
+        return self._offer_in_lane(offset, key, item, lane_key)
+
+    def _offer_in_lane(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
+        """Offer the only message of its key, which may have to wait."""
         lane = Lane(lane_key)
         entry = Entry(offset, key, item, lane)
         self.cursor.append(entry)
@@ -390,9 +394,8 @@ class InFlightWindow(WindowBooks):
             freed, self._freed = self._freed, {}
             for consumer in sorted(freed, key=_order_of):
                 self._serve(consumer, granted)
-        # A keyless message may have stood back behind a consumer that then took something older: look for another one.
-        while self.shared and (roomiest := self._rooms.roomiest()) is not None:
-            self._serve(roomiest, granted)
+        if self.shared:
+            self._serve_shared(granted)
         if self.starved:
             self._feed(granted)
         return granted
@@ -536,6 +539,11 @@ class InFlightWindow(WindowBooks):
             entry: Entry = lane.candidate  # type: ignore[assignment]  # a listed lane has one
             if self._send(lane, entry, consumer, granted):
                 self._examine(lane, granted)
+
+    def _serve_shared(self, granted: list[Entry]) -> None:
+        """Find a consumer for keyless messages that stood back behind one which then took something older."""
+        while self.shared and (roomiest := self._rooms.roomiest()) is not None:
+            self._serve(roomiest, granted)
 
     def _hand_out(self, entry: Entry, consumer: Consumer, granted: list[Entry]) -> None:
         """Hand out one message out of its turn, if it waits for nothing but this consumer, or for a slot."""

@@ -279,6 +279,14 @@ class WindowBooks:
         owner: Consumer = self.owner_of(lane)  # type: ignore[assignment]  # what drains has one, else it is ownerless
         return self._gate.open_besides(lane, owner)
 
+    def can_serve(self, consumer: Consumer) -> bool:
+        """Whether something that is ready may go to a consumer, if that has room."""
+        return bool(consumer.ready or (consumer.keyless and self.shared))
+
+    def is_held(self, entry: Entry) -> bool:  # noqa: ARG002  # for windows with a budget
+        """Whether a message has to wait for what the whole subscription waits for."""
+        return False
+
     def waiting_lanes(self) -> list[Lane]:
         """Lanes of all work lists, longest waiting first. O(n log n) over them."""
         return [lane for lane, _ in sorted(chain.from_iterable(map(_items, self._work_lists())), key=_second)]
