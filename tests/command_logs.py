@@ -95,9 +95,10 @@ class _Writer:
 
     def answer(self) -> Command:
         how = self.rng.choice(["ack", "ack", "ack", "ack", "nack", "reject", "release", "extend"])
-        duration = self.rng.choice([None, 1, 7]) if how in {"nack", "extend"} else None
+        duration = self.rng.choice([None, 1, 7]) if how in {"nack", "extend", "release"} else None
+        reason = self.rng.choice([None, "refused"]) if how in {"nack", "reject"} else None
         offset, consumer, attempt = self.receipt()
-        return self.make(how, offset=offset, consumer=consumer, attempt=attempt, duration_ms=duration)
+        return self.make(how, offset=offset, consumer=consumer, attempt=attempt, duration_ms=duration, reason=reason)
 
     def receipt(self) -> tuple[int, str, int]:
         held = [delivery.receipt for delivery in self.journal.dispatcher.in_flight()]

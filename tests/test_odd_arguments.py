@@ -35,7 +35,7 @@ CONFIGURATIONS = frozenset(
         *("rules.Rules", "simulate.plan.Plan", "simulate.plan.ConsumerPlan"),
         *("simulate.service.Fixed", "simulate.service.PerMessage", "simulate.service.Sampled"),
         *("simulate.service.Scaled", "simulate.service.Poisoned", "simulate.service.FailFirst"),
-        "simulate.service.SampledAnswers",
+        *("simulate.service.SampledAnswers", "run.values.RunnerConfig", "run.values.Hooks"),
     ]
 )
 PLACEMENTS = re.compile(

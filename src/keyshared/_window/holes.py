@@ -9,8 +9,8 @@ from bisect import bisect_left, bisect_right
 from typing import Any, Final
 
 from keyshared._checks import require
-from keyshared._token import gap_bytes, position_bytes, text_length
 from keyshared.cursor import Cell, ContiguousCursor
+from keyshared.cursor.token import gap_bytes, position_bytes, text_length
 
 __all__ = ["Holes", "MeasuringCursor"]
 

@@ -142,7 +142,7 @@ def from_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[Happening]:
 
     Example:
         >>> list(from_rows([{"version": 1, "happening": "published", "offset": 0, "key": "order-1"}]))
-        [Published(offset=0, key=b'order-1', at_ms=None)]
+        [Published(offset=0, key=b'order-1', until_ms=None, at_ms=None)]
     """
     for number, row in enumerate(rows):
         yield _decode(row, number, "row")
