@@ -158,7 +158,7 @@ class KeySharedDispatcher(Generic[Item]):
         config = DispatcherConfig() if config is None else check_kind("config", config, DispatcherConfig)
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
-        self._window = window_for(config, self._routing)
+        self._window = window_for(config, self._routing, self._routing.filters)
         self._ledger: Ledger | None = None
         if config.tell_settled:
             from keyshared._dispatch import ledger  # noqa: PLC0415  # only those who ask load it
@@ -180,7 +180,7 @@ class KeySharedDispatcher(Generic[Item]):
             Member: Duty(Stage.CONSUMERS, _order_of, self._membership.deadline_reached),
             **{kind: duty for room in self._rooms for kind, duty in room.duties.items()},
         }
-        make_outbox = outbox_for(self._ledger, counts)
+        make_outbox = outbox_for(config, self._ledger, counts)
         self._outbox = make_outbox(
             self._window, self._membership, self._endings, timers, self._rooms, ack_timeout_ms=config.ack_timeout_ms
         )

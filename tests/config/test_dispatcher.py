@@ -42,6 +42,8 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "spill": True,
         "max_waiting_per_key": None,
         "max_waiting_per_consumer": None,
+        "look_ahead": None,
+        "token_bytes": None,
     }
     assert expected == config.to_json()
 

@@ -110,4 +110,5 @@ class PausingOutbox(Outbox):
 
     def _is_roomy(self) -> bool:
         window: Any = self._window  # a `LookAheadWindow`
-        return self._quarter <= window.other_slots and max(1, window.reach.limit // 4) <= window.may_wait
+        quarter = window.capacity - self._resume_at
+        return quarter <= window.other_slots and max(1, window.reach.limit // 4) <= window.may_wait  # type: ignore[no-any-return]

@@ -5,6 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from keyshared._dispatch.outbox import Outbox
+from keyshared._window.kinds import one_kind
+from keyshared.config import DispatcherConfig
 
 if TYPE_CHECKING:
     from keyshared._dispatch.ledger import Ledger
@@ -13,8 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["outbox_for"]
 
 
-def outbox_for(ledger: "Ledger | None", counts: "WaitingCounts | None") -> Callable[..., Outbox]:
-    """Return what makes the outbox: one that tells what is done, counts what waits, does both or neither."""
+def outbox_for(
+    config: DispatcherConfig, ledger: "Ledger | None", counts: "WaitingCounts | None"
+) -> Callable[..., Outbox]:
+    """Return what makes the outbox: one that tells what is done, counts what waits, looks ahead, or some of these."""
     kind: Any = Outbox  # one class or another, which take different things first
     firsts: list[object] = []
     if ledger is not None:
@@ -25,4 +29,8 @@ def outbox_for(ledger: "Ledger | None", counts: "WaitingCounts | None") -> Calla
         from keyshared._dispatch.waiting import counting  # noqa: PLC0415  # as above
 
         kind, firsts = counting(kind), [counts, *firsts]
+    if config.look_ahead is not None:
+        from keyshared._dispatch.look_ahead import PausingOutbox  # noqa: PLC0415  # as above
+
+        kind = one_kind(PausingOutbox, kind)
     return partial(kind, *firsts)

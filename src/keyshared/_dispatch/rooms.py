@@ -50,6 +50,10 @@ def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, 
         from keyshared._dispatch.drain_deadlines import DrainDeadlines  # noqa: PLC0415  # only where it is used
 
         rooms.append(DrainDeadlines(window, timers, endings, config.drain_timeout_ms))
+    if config.token_bytes is not None:
+        from keyshared._dispatch.token_budget import TokenBudget  # noqa: PLC0415  # as above
+
+        rooms.append(TokenBudget(window))
     return tuple(rooms)
 
 

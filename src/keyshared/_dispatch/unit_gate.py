@@ -5,17 +5,20 @@ is asked again. From then on only the owner is handed anything of it. So what st
 asked again when its turn comes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Protocol
+from collections.abc import Iterable, Sequence, Sized
+from typing import Any, Protocol, TYPE_CHECKING
 
 from keyshared._checks import require
 from keyshared._dispatch.units import Placed, units_of
 from keyshared._window.books import Owners
 from keyshared._window.gate import CountingGate
+from keyshared._window.kinds import one_kind
 from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, WatchedList
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.window import InFlightWindow
+
+if TYPE_CHECKING:
+    from keyshared.cursor import ContiguousCursor
 
 __all__ = ["PlacedOwners", "UnitGate", "window_for"]
 
@@ -148,14 +151,25 @@ class UnitGate(CountingGate):
         return None if key is None else self._units.unit_of(key)
 
 
-def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow:
-    """The window that a configuration asks for."""
-    window: Callable[..., InFlightWindow] = InFlightWindow
-    if config.batch_per_key > 1:
-        from keyshared._dispatch.batches import BatchWindow  # noqa: PLC0415  # only where it is used
+def window_for(config: DispatcherConfig, owners: PlacedOwners, connected: Sized = ()) -> InFlightWindow:
+    """The window that a configuration asks for; ``connected`` is who is connected, at any later moment."""
+    kinds: list[type[InFlightWindow]] = []
+    settings: dict[str, Any] = {}
+    if config.look_ahead is not None:
+        from keyshared._dispatch.look_ahead import LookAheadWindow, Reach  # noqa: PLC0415  # only where it is used
 
-        window = partial(BatchWindow, batch=config.batch_per_key)
-    return window(
+        kinds.append(LookAheadWindow)
+        settings["reach"] = Reach(config.look_ahead, config.max_in_flight_per_consumer, connected)
+    if config.token_bytes is not None:
+        from keyshared._window.budget import BudgetedWindow  # noqa: PLC0415  # as above
+
+        kinds.append(BudgetedWindow)
+    if config.batch_per_key > 1:
+        from keyshared._dispatch.batches import BatchWindow  # noqa: PLC0415  # as above
+
+        kinds.append(BatchWindow)
+        settings["batch"] = config.batch_per_key
+    window: InFlightWindow = one_kind(*(kinds or [InFlightWindow]))(
         owners,
         gate=None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners),
         capacity=config.window,
@@ -166,7 +180,27 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow
         one_lane=config.ordering_required,
         draining=None if config.drain_timeout_ms is None else WatchedList(),
         start=config.start,
+        **settings,
     )
+    _give_cursor(window, config)
+    return window
+
+
+def _give_cursor(window: InFlightWindow, config: DispatcherConfig) -> None:
+    """Let the cursor be of the kinds that a configuration asks for."""
+    kinds: list[type[ContiguousCursor]] = []
+    settings: dict[str, int] = {}
+    if config.token_bytes is not None:
+        from keyshared._window.holes import MeasuringCursor  # noqa: PLC0415  # only where it is used
+
+        kinds.append(MeasuringCursor)
+        settings["budget"] = config.token_bytes
+    if config.tell_settled:
+        from keyshared._window.watched import WatchedCursor  # noqa: PLC0415  # as above
+
+        kinds.append(WatchedCursor)
+    if kinds:
+        window.cursor = one_kind(*kinds)(config.start, **settings)
 
 
 def _key(lane: Lane) -> bytes:

@@ -233,11 +233,10 @@ class WindowBooks:
         """How many deliveries of a key may be open."""
         return self.per_key
 
-    @property
-    def tightest_limit(self) -> int:
-        """Which of the two limits leaves less room."""
+    def full_error(self) -> WindowFullError:
+        """Return what to raise for more messages than there are free slots: the limit that leaves least room."""
         by_memory = self.capacity - self.loaded <= self.max_tracked - self.cursor.outstanding
-        return self.capacity if by_memory else self.max_tracked
+        return WindowFullError(self.capacity if by_memory else self.max_tracked)
 
     def check_offer(self, offset: int) -> None:
         """Raise what `offer` would raise for this offset."""

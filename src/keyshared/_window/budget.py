@@ -15,19 +15,12 @@ __all__ = ["BudgetedWindow"]
 
 
 class BudgetedWindow(InFlightWindow):
-    """A window that obeys its cursor, which measures the token.
-
-    Args:
-        args: As `InFlightWindow`.
-        cursor: The cursor.
-        kwargs: As `InFlightWindow`.
-    """
+    """A window that obeys its cursor: a `MeasuringCursor`, which it has to be given before anything else."""
 
     cursor: MeasuringCursor
 
-    def __init__(self, *args: Any, cursor: MeasuringCursor, **kwargs: Any) -> None:  # noqa: ANN401  # as those of a window
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # as those of a window
         super().__init__(*args, **kwargs)
-        self.cursor = cursor
         self._was_full = False  # at the last wake, or since: something may stand in a ready list though there is room
 
     # every message comes by one of these

@@ -16,7 +16,7 @@ from zlib import crc32
 from keyshared._checks import OFFSET_BITS, OFFSET_STOP
 from keyshared.errors import ArgumentError, SnapshotError
 
-__all__ = ["LONGEST_POSITION", "Position", "gap_bytes", "position_bytes", "read_token", "text_length", "write_token"]
+__all__ = ["LEAST_TOKEN_BUDGET", "Position", "gap_bytes", "position_bytes", "read_token", "text_length", "write_token"]
 
 _MAGIC: Final = "ksc1."  # keyshared cursor, format 1
 _CHECKSUM_BYTES: Final = 4
@@ -58,8 +58,8 @@ def gap_bytes(distance: int) -> int:
     return _varint_bytes(distance - 1)
 
 
-LONGEST_POSITION: Final = text_length(2 * _VARINT_BYTES)
-"""How long the text of a position is at most, if nothing above it is settled."""
+LEAST_TOKEN_BUDGET: Final = 2 * text_length(2 * _VARINT_BYTES)
+"""Of so many bytes one half holds the position of any log, if nothing above it is settled."""
 
 
 def write_token(position: Position, max_bytes: int) -> tuple[str, list[tuple[int, int]]]:

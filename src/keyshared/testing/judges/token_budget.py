@@ -72,8 +72,9 @@ class TokenBudget(Judge):
             or happening.offset not in self.text.outstanding
         ):
             return
-        text = f"offset {happening.offset} went out while {lowest} is outstanding and the token has {self.text.length} bytes"
-        yield self.blame(text, self.full, seen)
+        bytes_ = f"the token has {self.text.length} bytes of {self.guarantees.token_bytes}"
+        text = f"offset {happening.offset} went out while {bytes_} and offset {lowest} is outstanding"
+        yield self.blame(text, self.books.messages[lowest].since, self.full, seen)
 
     def _quiet(self, seen: Seen, happening: Happening) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
         budget = self.guarantees.token_bytes
