@@ -168,7 +168,9 @@ def test_the_lowest_message_is_loaded_though_those_that_are_held_fill_the_window
         assert [] == desk.provide(loads)
     assert desk.cursor.is_full
 
-    assert [-10, -2] == desk.settle(0)
+    assert [] == desk.move(0, State.BLOCKED)
+    desk.window.remove(desk.at(0))
+    assert [-10, -2] == desk.seen(desk.window.wake())
     assert desk.window.capacity + 1 == desk.window.loaded
     assert [2] == desk.provide(2)
 

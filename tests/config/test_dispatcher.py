@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.config import Backoff, DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy, Unmatched
+from keyshared.config import Backoff, DispatcherConfig, DrainUnit, LookAhead, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.errors import ConfigError, SnapshotError
 
 LIMITS = ["window", "max_tracked", "max_in_flight_per_consumer", "max_in_flight_per_key", "max_loaded_per_key"]
@@ -95,6 +95,8 @@ def test_what_is_in_flight_of_a_key_is_loaded() -> None:
         ("ordering_required", 1, "be a bool"),
         ("tell_settled", 1, "be a bool"),
         ("unit", "hash", "be one of DrainUnit.KEY, DrainUnit.HASH, DrainUnit.RANGE"),
+        ("look_ahead", 5, "be a LookAhead, or None for no limit"),
+        ("token_bytes", 73, "be an int of at least 74, or None for no budget"),
     ],
 )
 def test_policies_are_values_of_their_type_and_never_text(name: str, value: object, requirement: str) -> None:
@@ -161,6 +163,7 @@ def test_a_configuration_is_a_value() -> None:
             unit=DrainUnit.RANGE,
             retry=RetryPolicy(max_redeliveries=None, backoff=Backoff.FIXED),
         ),
+        DispatcherConfig(look_ahead=LookAhead(per_consumer=7), token_bytes=80),
     ],
 )
 def test_the_plain_form_survives_json(config: DispatcherConfig) -> None:
@@ -184,6 +187,8 @@ def test_a_plain_form_with_other_fields_is_refused(data: object) -> None:
         ({"on_evict": "keep"}, "on_evict"),
         ({"unmatched": ["skip"]}, "unmatched"),
         ({"unit": "slot"}, "unit"),
+        ({"look_ahead": {"per_consumer": 1}}, "config.look_ahead"),
+        ({"token_bytes": "80"}, "token_bytes"),
         ({"ordering_required": True}, "unmatched"),
         ({"retry": None}, "config.retry"),
         ({"retry": {"backoff": "fixed"}}, "config.retry"),

@@ -6,11 +6,13 @@ all the possibilities, and says that a promise is broken only if it is whichever
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 from tests.testing.slow_books import DONE, EXPIRED, OPEN, WAITS, Consumer, Message, SlowBooks
 from tests.testing.slow_turns import SlowTurns
 
+from keyshared.cursor.token import Position, write_token
 from keyshared.testing.guarantees import Guarantees, Promise
 from keyshared.testing.history import (
     Acked,
@@ -67,6 +69,7 @@ class SlowJudge(SlowBooks):
         self.ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
         self.looked_ms: int | None = None
         self.turns = SlowTurns(self)
+        self.is_full = False  # since a moment of quiet: the token was above three quarters, and never at one half
 
     # --- one row ------------------------------------------------------------------------------------------------
 
@@ -89,6 +92,7 @@ class SlowJudge(SlowBooks):
         self.turns.note_ends(open_before)
         self.turns.look(happening)
         self.history.append(happening)
+        self.weigh(happening)
         broken |= set(self.overdue())
         return broken
 
@@ -173,6 +177,9 @@ class SlowJudge(SlowBooks):
         if self.log_is_told and (is_over or (message is not None and message.own_key != happening.key)):
             yield Promise.NO_LOSS
 
+        if self.is_full and offset in self.outstanding_of_log()[1:]:
+            yield Promise.TOKEN_BUDGET
+
     def is_next_of_a_turn(self, offset: int, key: bytes | None) -> bool:
         """Whether the row before tells of another delivery of the same key."""
         before = self.history[-1]
@@ -236,6 +243,10 @@ class SlowJudge(SlowBooks):
             if (most is not None and len(tracked) >= most) or self.window_is_full():
                 yield Promise.BOUNDS
             if self.too_many_wait(self.place(offset, happening.key)):
+                yield Promise.BOUNDS
+            waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED)]
+            of_all = self.claims.look_ahead
+            if of_all is not None and self.consumers_are_told and len(waiting) >= of_all(len(self.consumers)):
                 yield Promise.BOUNDS
 
     def too_many_wait(self, place: bytes | None) -> bool:
@@ -372,6 +383,8 @@ class SlowJudge(SlowBooks):
             return
         if self.claims.cursor_keeps_up and self.cursor_lags():
             yield Promise.SAFE_CURSOR
+        if self.held_for_nothing():
+            yield Promise.TOKEN_BUDGET
         self.forget_who_was_not_ready()
         if any(self.could_go_out(key, lane) for key, lane in self.lanes()):
             yield Promise.PROGRESS
@@ -382,6 +395,42 @@ class SlowJudge(SlowBooks):
                 yield Promise.NO_LOSS
             if any(self.is_stuck(key, lane) for key, lane in self.lanes()):
                 yield Promise.NO_LOSS
+
+    def outstanding_of_log(self) -> list[int]:
+        return [offset for offset in self.published if offset in self.outstanding]
+
+    def token_length(self) -> int:
+        """The length of the token that a restart would go on from, if nothing of it were left out."""
+        if not self.published:
+            return 0
+        outstanding = self.outstanding_of_log()
+        resume = outstanding[0] if outstanding else self.published[-1] + 1
+        below = [offset for offset in self.published if offset < resume]
+        settled: set[int] = set()
+        for before, offset in pairwise(self.published):
+            if offset > resume and offset not in self.outstanding:
+                settled |= set(range(before + 1, offset + 1))
+        starts = sorted(offset for offset in settled if offset - 1 not in settled)
+        stops = sorted(offset + 1 for offset in settled if offset + 1 not in settled)
+        position = Position(resume, below[-1] if below else None, list(zip(starts, stops, strict=True)))
+        return len(write_token(position, 100_000)[0])
+
+    def weigh(self, happening: Happening) -> None:
+        budget, length = self.claims.token_bytes, self.token_length()
+        in_doubt = any(DONE in each.can_be for each in self.outstanding.values())
+        if budget is None or in_doubt or 2 * length <= budget:
+            self.is_full = False
+        elif isinstance(happening, Quiet | AtRest) and 4 * length > 3 * budget:
+            self.is_full = True
+
+    def held_for_nothing(self) -> bool:
+        """Whether something is held back for the token that is the lowest one, or while the token is short."""
+        budget = self.claims.token_bytes
+        held = [each for each in self.outstanding.values() if each.held and each.held.reason is HoldReason.TOKEN_FULL]
+        if budget is None or any(DONE in each.can_be for each in self.outstanding.values()):
+            return False
+        lowest = self.outstanding_of_log()[:1]
+        return any([each.offset] == lowest or 2 * self.token_length() <= budget for each in held)
 
     def forget_who_was_not_ready(self) -> None:
         """What only this row makes sure of has been ready since now."""

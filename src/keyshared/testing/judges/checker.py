@@ -13,6 +13,7 @@ from keyshared.testing.judges.fairness import Fairness
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
 from keyshared.testing.judges.settlement import SettledOnce
+from keyshared.testing.judges.token_budget import TokenBudget
 from keyshared.testing.judges.waiting_promises import Isolation, Progress
 from keyshared.testing.judges.whole_batch import WholeBatch
 
@@ -37,7 +38,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         Attempts,
         Fairness,
     ),
-    *(NotEarly, ReasonTravels, Progress),
+    *(NotEarly, ReasonTravels, TokenBudget, Progress),
 )
 _NEVER_JUDGED: Final = {
     Promise.RESUME: "it shows only where the history after a restart is compared with the one without",

@@ -9,7 +9,7 @@ from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import AtRest, Delivered, Happening, Held, HoldReason, Published, Quiet
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_PUBLISHED
-from keyshared.testing.judges.entries import Seen
+from keyshared.testing.judges.entries import Message, Seen
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["TokenBudget"]
@@ -28,7 +28,7 @@ class TokenBudget(Judge):
         super().__init__(books)
         self.text = _TokenText()
         self.full: Seen | None = None  # the moment of quiet since which it is too long
-        self.held: dict[int, Seen] = {}  # what the system holds back because the token is full
+        self.held: dict[int, None] = {}  # what the system has held back because the token is full, and perhaps does
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
         if self.guarantees.token_bytes is None:
@@ -46,7 +46,8 @@ class TokenBudget(Judge):
             self.text.end(offset)
         if isinstance(happening, Published):
             self.text.publish(happening.offset, is_over=happening.offset not in self.books.messages)
-        self._note_held(seen)
+        if isinstance(happening, Held) and happening.reason is HoldReason.TOKEN_FULL:
+            self.held[happening.offset] = None
         if self.books.doubtful or 2 * self.text.length <= budget:
             self.full = None
         elif isinstance(happening, Quiet | AtRest) and 4 * self.text.length > 3 * budget:
@@ -77,24 +78,24 @@ class TokenBudget(Judge):
         yield self.blame(text, self.books.messages[lowest].since, self.full, seen)
 
     def _quiet(self, seen: Seen, happening: Happening) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
-        budget = self.guarantees.token_bytes
+        books, budget, lowest = self.books, self.guarantees.token_bytes, self.text.lowest
         assert budget is not None
-        lowest = self.text.lowest
-        if self.books.doubtful or not self.held:
+        held = {offset: each for offset in self.held if (each := _held_for_it(books.messages.get(offset)))}
+        self.held = dict.fromkeys(held)
+        if books.doubtful or not books.log_is_told:
             return
-        for offset in [offset for offset in self.held if offset == lowest or 2 * self.text.length <= budget]:
-            what = "is the lowest one" if offset == lowest else f"needs {self.text.length} bytes"
-            yield self.blame(f"offset {offset} is held for the token, which {what}", self.held.pop(offset), seen)
+        for offset, since in held.items():
+            if offset == lowest or 2 * self.text.length <= budget:
+                del self.held[offset]  # once, until it is held anew
+                what = "is the lowest one" if offset == lowest else f"needs {self.text.length} bytes of {budget}"
+                yield self.blame(f"offset {offset} is held back for the token, and {what}", since, seen)
 
-    def _note_held(self, seen: Seen) -> None:
-        for offset in self.books.ended:
-            self.held.pop(offset, None)
-        happening = seen.happening
-        offset = getattr(happening, "offset", None)
-        if offset is not None and not isinstance(happening, Published):
-            self.held.pop(offset, None)
-            if isinstance(happening, Held) and happening.reason is HoldReason.TOKEN_FULL:
-                self.held[offset] = seen
+
+def _held_for_it(message: Message | None) -> Seen | None:
+    """Since when a message is held back because the token is full; None if it is not."""
+    held = None if message is None or message.held is None else message.held.happening
+    is_held = isinstance(held, Held) and held.reason is HoldReason.TOKEN_FULL
+    return message.held if message is not None and is_held else None
 
 
 class _TokenText:
