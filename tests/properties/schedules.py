@@ -4,13 +4,14 @@ Whoever drives it brings `choose`, so Hypothesis draws and shrinks the very sche
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tests.placements import RankedPlacement
 from tests.properties.calls import Call, Queries, Step
 
-from keyshared.config import Backoff, DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy, Unmatched
+from keyshared.config import Backoff, DispatcherConfig, DrainUnit, LookAhead, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, Load
 from keyshared.testing import Guarantees, Promise
 from keyshared.testing.guarantees import JUDGED
@@ -81,6 +82,14 @@ class Dispatcher(Protocol):
     def check_invariants(self) -> None: ...
 
 
+LOOK_AHEADS = (
+    LookAhead(per_consumer=2, per_subscription=5),
+    LookAhead(per_consumer=8, per_subscription=0),
+    LookAhead(per_consumer=0, per_subscription=4),
+    LookAhead(per_consumer=0, per_subscription=0, max_unacked_per_subscription=6),
+)
+
+
 def any_config(choose: Choose) -> DispatcherConfig:
     """A configuration so small that every limit is reached within a few calls."""
     ordering = choose([False, False, False, False, False, True])
@@ -117,15 +126,19 @@ def any_config(choose: Choose) -> DispatcherConfig:
         spill=spill,
         max_waiting_per_key=choose(waits),
         max_waiting_per_consumer=choose(waits),
+        look_ahead=choose([None, None, None, None, *LOOK_AHEADS]),
+        token_bytes=choose([None, None, None, 74, 80]),
     )
 
 
 def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF) -> Guarantees:
     """What a dispatcher with this configuration claims, over a placement with these slots."""
-    redeliveries = config.retry.max_redeliveries
-    batches = config.batch_per_key > 1
+    redeliveries, look_ahead = config.retry.max_redeliveries, config.look_ahead
+    per_consumer, batches = config.max_in_flight_per_consumer, config.batch_per_key > 1
+    unclaimed = [] if batches else [Promise.WHOLE_BATCH]
+    unclaimed += [Promise.TOKEN_BUDGET] if config.token_bytes is None else []
     return Guarantees(
-        promises=JUDGED if batches else JUDGED - {Promise.WHOLE_BATCH},
+        promises=JUDGED - {*unclaimed},
         per_key=max(config.max_in_flight_per_key, config.batch_per_key),
         batches=batches,
         per_consumer=config.max_in_flight_per_consumer,
@@ -135,6 +148,8 @@ def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RA
         spills=config.spill,
         waiting_per_key=config.max_waiting_per_key,
         waiting_per_consumer=config.max_waiting_per_consumer,
+        look_ahead=None if look_ahead is None else partial(look_ahead.limit, max_unacked_per_consumer=per_consumer),
+        token_bytes=config.token_bytes,
         total_order=config.ordering_required,
         fairness=0,
         max_attempts=None if redeliveries is None else redeliveries + 1,
@@ -175,6 +190,8 @@ class World:
         self.calls = any_mix(choose)
         self.keys = tuple(choose(KEYS) for _ in range(choose([1, 2, 3, 12])))
         self.restarts = choose([0, 0, 1, 8])  # how many of a hundred calls are followed by a crash and a restore
+        # far apart the offsets make a token long with few holes
+        self.strides = choose([(1, 1, 1, 4), (1, 1 << 33, 1 << 40)]) if config.token_bytes else (1, 1, 1, 4)
         self.now = 0
         self.offered: list[int] = []
         self.unread: list[int] = []  # of the log, after a restart without a snapshot
@@ -236,7 +253,7 @@ class World:
         most = 0 if self.config.unmatched == Unmatched.ERROR else min(self.free_slots, 4)
         for _ in range(self.choose(range(most + 1))):
             messages.append((offset, self.choose(self.keys), _item(offset), *self._not_before().values()))
-            offset += self.choose([1, 1, 3])
+            offset += self.choose(self.strides)
         return self._timed("offer_many", messages)
 
     def ack(self) -> Call:
@@ -403,7 +420,7 @@ class World:
         reads_on: bool = bool(ahead) and self.choose([True, True, True, False])
         if reads_on:
             return ahead[0]
-        return (self.offered[-1] if self.offered else -1) + self.choose([1, 1, 1, 4])
+        return (self.offered[-1] if self.offered else -1) + self.choose(self.strides)
 
     def _some_offset(self) -> int:
         """Mostly of one of the last messages."""
