@@ -472,8 +472,8 @@ class SnapshotForgetsEndedDeliveries(KeySharedDispatcher[object]):
 
     def snapshot(self) -> dict[str, Any]:
         state: dict[str, Any] = super().snapshot()
-        rows = [_MessageRow(*row) for row in state["messages"]]
-        return {**state, "messages": [_without(row, "ended", row.ended[-1:]) for row in rows]}
+        place = _MessageRow._fields.index("ended")
+        return {**state, "messages": [_without(row, "ended", row[place][-1:]) for row in state["messages"]]}
 
 
 def _without(row: list[object], field: str, forgotten: object) -> list[object]:

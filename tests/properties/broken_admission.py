@@ -13,8 +13,8 @@ __all__ = ["JoinRecountsNothing", "OpenCountsAsWaiting", "SpillsAllTheSame", "Wa
 class SpillsAllTheSame(KeySharedDispatcher[object]):
     """Spills what waits beyond half the window, though spilling is off."""
 
-    def __init__(self, placement: Any, config: DispatcherConfig) -> None:
-        super().__init__(placement, config)
+    def __init__(self, placement: Any, config: DispatcherConfig, **kwargs: Any) -> None:
+        super().__init__(placement, config, **kwargs)
         self._window.loaded_per_key = self._window.capacity
 
 
@@ -28,8 +28,8 @@ class _OneMore(WaitingLimits):
 class WaitsBeyondTheKeyLimit(KeySharedDispatcher[object]):
     """Refuses a message when more of its key wait than may, not when as many do."""
 
-    def __init__(self, placement: Any, config: DispatcherConfig) -> None:
-        super().__init__(placement, config)
+    def __init__(self, placement: Any, config: DispatcherConfig, **kwargs: Any) -> None:
+        super().__init__(placement, config, **kwargs)
         if self._waiting is not None:
             self._waiting.__class__ = _OneMore
 
@@ -45,8 +45,8 @@ class _All(WaitingLimits):
 class OpenCountsAsWaiting(KeySharedDispatcher[object]):
     """Counts what is open of a key, too: with a limit of 1 nothing may wait."""
 
-    def __init__(self, placement: Any, config: DispatcherConfig) -> None:
-        super().__init__(placement, config)
+    def __init__(self, placement: Any, config: DispatcherConfig, **kwargs: Any) -> None:
+        super().__init__(placement, config, **kwargs)
         if self._waiting is not None:
             self._waiting.__class__ = _All
 
@@ -61,7 +61,7 @@ class _NeverAnew(WaitingCounts):
 class JoinRecountsNothing(KeySharedDispatcher[object]):
     """What waits for a consumer is counted for the one that owned the key when it was offered."""
 
-    def __init__(self, placement: Any, config: DispatcherConfig) -> None:
-        super().__init__(placement, config)
+    def __init__(self, placement: Any, config: DispatcherConfig, **kwargs: Any) -> None:
+        super().__init__(placement, config, **kwargs)
         if self._waiting is not None and self._waiting.counts is not None:
             self._waiting.counts.__class__ = _NeverAnew

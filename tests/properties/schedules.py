@@ -187,11 +187,12 @@ class World:
         self.crowd = choose([2, 2, 4])  # about as many are connected: of few, each leave moves much
         self.late_ms = choose([0, 6, 20])  # how late the host is at most when it comes to the clock
         self.joining = choose([0, 2, 3])  # how many consumers join before anything else happens
-        self.calls = any_mix(choose)
-        self.keys = tuple(choose(KEYS) for _ in range(choose([1, 2, 3, 12])))
+        makes_holes = config.token_bytes is not None and choose([True, True, False])
+        self.calls = mixed(_HOLES, choose) if makes_holes else any_mix(choose)
+        self.keys = tuple(choose(KEYS) for _ in range(choose([12, 24] if makes_holes else [1, 2, 3, 12])))
         self.restarts = choose([0, 0, 1, 8])  # how many of a hundred calls are followed by a crash and a restore
         # far apart the offsets make a token long with few holes
-        self.strides = choose([(1, 1, 1, 4), (1, 1 << 33, 1 << 40)]) if config.token_bytes else (1, 1, 1, 4)
+        self.strides = (1 << 33, 1 << 40) if makes_holes else (1, 1, 1, 4)
         self.now = 0
         self.offered: list[int] = []
         self.unread: list[int] = []  # of the log, after a restart without a snapshot
@@ -540,6 +541,23 @@ _FAILURES: Mapping[Kind, int] = {
     World.set_placement: 1,
     World.handle_timeout: 4,
 }
+_HOLES: Mapping[Kind, int] = {
+    World.offer: 12,
+    World.offer_many: 4,
+    World.ack: 9,
+    World.ack_many: 1,
+    World.oblige: 5,
+    World.release: 1,
+    World.nack: 1,
+    World.gone: 1,
+    World.add_consumer: 3,
+    World.leave: 1,
+    World.pull: 2,
+    World.set_limit: 1,
+    World.handle_timeout: 3,
+}
+"""Much is done, and of some keys nothing."""
+
 _EVERYTHING: Mapping[Kind, int] = {kind: CALLS.count(kind) for kind in CALLS}
 _NEVER_LEFT_OUT = (World.offer, World.add_consumer, World.ack)
 

@@ -385,7 +385,7 @@ class SlowJudge(SlowBooks):
             yield Promise.SAFE_CURSOR
         if self.held_for_nothing():
             yield Promise.TOKEN_BUDGET
-        self.forget_who_was_not_ready()
+        self.forget_what_was_unsure()
         if any(self.could_go_out(key, lane) for key, lane in self.lanes()):
             yield Promise.PROGRESS
         if self.waits_too_full():
@@ -432,8 +432,8 @@ class SlowJudge(SlowBooks):
         lowest = self.outstanding_of_log()[:1]
         return any([each.offset] == lowest or 2 * self.token_length() <= budget for each in held)
 
-    def forget_who_was_not_ready(self) -> None:
-        """What only this row makes sure of has been ready since now."""
+    def forget_what_was_unsure(self) -> None:
+        """What only a moment of quiet makes sure of has been ready since that moment."""
         for key, lane in self.lanes():
             if key is not None and self.readiness(key, lane) is None:
                 self.ready.pop(key, None)
