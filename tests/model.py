@@ -594,8 +594,9 @@ class ModelDispatcher:
         if not self.offered:
             return self.earlier.resume
         resume = max(self.offered[-1] + 1, self.earlier.resume or 0)
-        while self.earlier.knows(resume):
-            resume += 1
+        for start, stop in sorted(self.earlier.settled):
+            if start <= resume < stop:
+                resume = stop
         return resume
 
     def acked_ranges(self) -> list[tuple[int, int]]:
