@@ -25,6 +25,13 @@ from tests.properties.broken_later import (
     ReasonOfAnotherMessage,
     RipeNeverWakes,
 )
+from tests.properties.broken_limits import (
+    BudgetHoldsTheLowest,
+    BudgetNeverCloses,
+    BudgetNeverOpens,
+    LookAheadForgetsTheCap,
+    LookAheadOfTheLeft,
+)
 from tests.properties.broken_settlement import (
     AckNotTold,
     ArchiveToldTwice,
@@ -516,6 +523,8 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         WaitsBeyondTheKeyLimit,
         OpenCountsAsWaiting,
         JoinRecountsNothing,
+        LookAheadForgetsTheCap,
+        LookAheadOfTheLeft,
     ),
     Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed, FilterOfBefore),
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
@@ -538,6 +547,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         FirstDeliveryIsEarly,
         LoadedForgetsItsTime,
     ),
+    Promise.TOKEN_BUDGET: (BudgetNeverCloses, BudgetNeverOpens, BudgetHoldsTheLowest),
     Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
     Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly, EndedObligationsStand),
     Promise.RESUME: (

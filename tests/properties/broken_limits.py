@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from tests.broken_parts import Broken
-
 from keyshared._dispatch.look_ahead import LookAheadWindow, Reach
 from keyshared._window.budget import BudgetedWindow
 from keyshared._window.holes import MeasuringCursor
+from keyshared._window.kinds import one_kind
 from keyshared._window.lanes import Entry
 from keyshared.config import DispatcherConfig, LookAhead
 from keyshared.dispatcher import KeySharedDispatcher
@@ -43,28 +42,49 @@ class LookAheadOfTheLeft(KeySharedDispatcher[object]):
             self._window.reach._connected = self._members
 
 
-class BudgetNeverCloses(Broken):
+class _NeverCloses(MeasuringCursor):
+    def _measure(self) -> None:
+        super()._measure()
+        self.is_full = False
+
+
+class _NeverOpens(MeasuringCursor):
+    def close(self, cell: Any) -> None:
+        was_full = self.is_full
+        super().close(cell)
+        self.is_full = self.is_full or was_full
+
+
+class _HoldsEverything(BudgetedWindow):
+    def is_held(self, entry: Entry) -> bool:  # noqa: ARG002  # the fault
+        return self.cursor.is_full
+
+
+class BudgetNeverCloses(KeySharedDispatcher[object]):
     """A token may become too long, and everything goes on."""
 
-    class _Fault(MeasuringCursor):
-        def _measure(self) -> None:
-            super()._measure()
-            self.is_full = False
+    def __init__(self, placement: Any, config: DispatcherConfig, **kwargs: Any) -> None:
+        super().__init__(placement, config, **kwargs)
+        _break(self._window.cursor, _NeverCloses)
 
 
-class BudgetNeverOpens(Broken):
+class BudgetNeverOpens(KeySharedDispatcher[object]):
     """Once the token was full, only the lowest message goes out for ever."""
 
-    class _Fault(MeasuringCursor):
-        def close(self, cell: Any) -> None:
-            was_full = self.is_full
-            super().close(cell)
-            self.is_full = self.is_full or was_full
+    def __init__(self, placement: Any, config: DispatcherConfig, **kwargs: Any) -> None:
+        super().__init__(placement, config, **kwargs)
+        _break(self._window.cursor, _NeverOpens)
 
 
-class BudgetHoldsTheLowest(Broken):
+class BudgetHoldsTheLowest(KeySharedDispatcher[object]):
     """While the token is full nothing goes out, not even what would make it shorter."""
 
-    class _Fault(BudgetedWindow):
-        def is_held(self, entry: Entry) -> bool:  # noqa: ARG002  # the fault
-            return self.cursor.is_full
+    def __init__(self, placement: Any, config: DispatcherConfig, **kwargs: Any) -> None:
+        super().__init__(placement, config, **kwargs)
+        _break(self._window, _HoldsEverything)
+
+
+def _break(part: object, fault: type) -> None:
+    """Give a part a fault of the kind of part that it is, if there is such a part."""
+    if isinstance(part, fault.__base__ or object):
+        part.__class__ = one_kind(fault, type(part))
