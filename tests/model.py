@@ -863,11 +863,7 @@ class ModelDispatcher:
             self._weigh()
             self._tell_done(Message(offset, key, item), Ending.EARLIER)
             return
-        if self._slots <= 0:
-            window_is_full = self._loaded_count() >= self.config.window
-            raise WindowFullError(self.config.window if window_is_full else self.config.max_tracked)
-        if self._may_wait <= 0:
-            raise LookAheadFullError(self._look_ahead)
+        self._check_room()
         message = Message(offset, key, item)
         self._check_waiting([message])
         if self.config.unmatched == Unmatched.ERROR and (self._is_unmatched(message) or self._nobody_can_own(message)):
@@ -882,6 +878,13 @@ class ModelDispatcher:
             if not_before_ms is not None and not_before_ms > self.now:
                 message.deadline = not_before_ms
             self._track(message)
+
+    def _check_room(self) -> None:
+        if self._slots <= 0:
+            window_is_full = self._loaded_count() >= self.config.window
+            raise WindowFullError(self.config.window if window_is_full else self.config.max_tracked)
+        if self._may_wait <= 0:
+            raise LookAheadFullError(self._look_ahead)
 
     def _is_new(self, offset: object) -> bool:
         """Whether an offset is neither known nor settled in an earlier life."""
@@ -1422,7 +1425,7 @@ class ModelDispatcher:
             self._take_turn(listing.lane, message, consumer)
 
     def _send_lowest(self) -> None:
-        """While the token is full, the lowest message goes out past all others, and is loaded into a slot of its own."""
+        """While the token is full, the lowest message goes out past all others; it may have a slot of its own."""
         listing = self._listing_of_lowest() if self.token_full else None
         if listing is None:
             return
@@ -1445,7 +1448,7 @@ class ModelDispatcher:
         return self.token_full and message is not None and message.offset != min(self.messages)
 
     def _weigh(self, *, opens: bool = False) -> None:
-        """See how long the token is: above three quarters it is full, and when something is settled, at one half not."""
+        """See how long the token is: above three quarters it is full, and not when it is settled down to one half."""
         budget = self.config.token_bytes
         if budget is None:
             return

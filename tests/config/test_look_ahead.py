@@ -1,5 +1,7 @@
 """How many messages may wait before nothing more is read: the numbers of Pulsar, and what is refused."""
 
+from typing import Any
+
 import pytest
 
 from keyshared.config import LookAhead, look_ahead_limit
@@ -51,8 +53,9 @@ def test_no_limit_is_greater_than_the_greatest_int_of_pulsar() -> None:
 def test_a_number_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is -1; it must be an int of at least 0"):
         LookAhead(**{name: -1})
+    numbers: dict[str, Any] = {"per_consumer": 1, "per_subscription": 1, name: "5"}
     with pytest.raises(ArgumentError, match=f"{name} is '5'; it must be an int"):
-        look_ahead_limit(1, **{"per_consumer": 1, "per_subscription": 1, name: "5"})  # type: ignore[dict-item]
+        look_ahead_limit(1, **numbers)
 
 
 def test_nobody_can_be_connected_less_than_not_at_all() -> None:

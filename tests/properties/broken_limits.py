@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from keyshared._dispatch.budget import BudgetedWindow
 from keyshared._dispatch.look_ahead import LookAheadWindow, Reach
-from keyshared._window.budget import BudgetedWindow
 from keyshared._window.holes import MeasuringCursor
 from keyshared._window.kinds import one_kind
 from keyshared._window.lanes import Entry

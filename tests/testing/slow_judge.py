@@ -373,7 +373,7 @@ class SlowJudge(SlowBooks):
         if resume > max(self.told) + 1:
             yield Promise.SAFE_CURSOR
 
-    def quiet(self, happening: Quiet | AtRest) -> Iterator[Promise]:
+    def quiet(self, happening: Quiet | AtRest) -> Iterator[Promise]:  # noqa: C901  # one step for each promise
         waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED) and each.held is None]
         if isinstance(happening, AtRest) and any(self.is_spent(each) for each in waiting):
             yield Promise.ATTEMPTS

@@ -3,7 +3,7 @@
 The cursor notes what is settled. What settles a message other than the ack of its open delivery says so here first.
 """
 
-from typing import Any, Final, cast, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from keyshared._dispatch.outbox import RANKS, STATES, Outbox
 from keyshared._window.lanes import Entry

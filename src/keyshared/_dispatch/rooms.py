@@ -51,9 +51,9 @@ def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, 
 
         rooms.append(DrainDeadlines(window, timers, endings, config.drain_timeout_ms))
     if config.token_bytes is not None:
-        from keyshared._dispatch.token_budget import TokenBudget  # noqa: PLC0415  # as above
+        from keyshared._dispatch.budget import TokenRoom  # noqa: PLC0415  # as above
 
-        rooms.append(TokenBudget(window))
+        rooms.append(TokenRoom(window))
     return tuple(rooms)
 
 

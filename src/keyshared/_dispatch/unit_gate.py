@@ -6,7 +6,7 @@ asked again when its turn comes.
 """
 
 from collections.abc import Iterable, Sequence, Sized
-from typing import Any, Protocol, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from keyshared._checks import require
 from keyshared._dispatch.units import Placed, units_of
@@ -161,7 +161,7 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners, connected: Sized 
         kinds.append(LookAheadWindow)
         settings["reach"] = Reach(config.look_ahead, config.max_in_flight_per_consumer, connected)
     if config.token_bytes is not None:
-        from keyshared._window.budget import BudgetedWindow  # noqa: PLC0415  # as above
+        from keyshared._dispatch.budget import BudgetedWindow  # noqa: PLC0415  # as above
 
         kinds.append(BudgetedWindow)
     if config.batch_per_key > 1:

@@ -7,7 +7,6 @@ from typing import Any
 __all__ = ["one_kind"]
 
 
-@cache
 def one_kind(*kinds: type) -> Any:  # noqa: ANN401  # a class of all these kinds: there is no name for that
     """Return the class that is of all these kinds; what they share is asked of the first one first.
 
@@ -17,7 +16,10 @@ def one_kind(*kinds: type) -> Any:  # noqa: ANN401  # a class of all these kinds
         >>> issubclass(one_kind(Loud, Shy), Loud) and one_kind(Loud) is Loud
         True
     """
-    if len(kinds) == 1:
-        return kinds[0]
+    return kinds[0] if len(kinds) == 1 else _joined(kinds)
+
+
+@cache
+def _joined(kinds: tuple[type, ...]) -> type:
     name = "".join(kind.__name__ for kind in kinds)
     return new_class(name, kinds, {}, lambda names: names.update(__slots__=()))

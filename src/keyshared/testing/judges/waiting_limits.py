@@ -1,4 +1,4 @@
-"""How much may wait for one key, for one consumer or in all when a message is let in: a part of the promise about bounds."""
+"""How much may wait for one key, one consumer or in all when a message is let in: a part of the promise about bounds."""
 
 from collections.abc import Iterator
 
@@ -66,8 +66,8 @@ class WaitingLimits:
             return
         waiting = [each for each in books.messages.values() if each.waits]
         if len(waiting) >= most:
-            text = f"offset {offset} came while {len(waiting)} wait, of which {most} may for {len(books.members)} consumers"
-            yield text, waiting
+            may = f"{most} may for {len(books.members)} consumers"
+            yield f"offset {offset} came while {len(waiting)} wait, of which {may}", waiting
 
     def _owner(self, lane_id: LaneId) -> str | None:
         place = self._books.place_of(lane_id)

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from keyshared._window.budget import BudgetedWindow
+from keyshared._dispatch.budget import BudgetedWindow
 from keyshared._window.holes import MeasuringCursor
 from keyshared.errors import InvariantError
 from keyshared.window import Consumer, Entry, InFlightWindow, State

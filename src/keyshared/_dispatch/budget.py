@@ -5,13 +5,17 @@ in its place: nothing is moved when the token fills, however much waits. What th
 of the whole subscription, not of a key; so it is no gate that a lane is asked about.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from keyshared._dispatch.snapshot import Reader
 from keyshared._window.holes import MeasuringCursor
 from keyshared._window.lanes import SPILLED, Consumer, Entry, Lane
 from keyshared.window import InFlightWindow
 
-__all__ = ["BudgetedWindow"]
+if TYPE_CHECKING:
+    from keyshared._dispatch.timers import Duties
+
+__all__ = ["BudgetedWindow", "TokenRoom"]
 
 
 class BudgetedWindow(InFlightWindow):
@@ -108,3 +112,33 @@ class BudgetedWindow(InFlightWindow):
         """The lowest message, if its lane waits with it."""
         lowest: Entry | None = self.cursor.lowest
         return lowest if lowest is not None and lowest.lane.candidate is lowest else None
+
+
+class TokenRoom:
+    """Remembers over a restart that the token was full: between one half and three quarters its length does not say so.
+
+    Args:
+        window: Its cursor measures the token.
+    """
+
+    __slots__ = ("_cursor", "duties")
+
+    name: Final = "token"
+
+    def __init__(self, window: InFlightWindow) -> None:
+        self._cursor = cast("MeasuringCursor", window.cursor)
+        self.duties: Duties = {}
+
+    def refresh(self, now: int) -> None:
+        """Do nothing: the cursor knows at any time."""
+
+    def dump(self, now: int) -> object:  # noqa: ARG002  # one shape for all rooms
+        """Return True while the token is full."""
+        return self._cursor.is_full or None
+
+    def load(self, data: Reader, now: int) -> None:  # noqa: ARG002  # as above
+        """Go on with a full token, if there was one."""
+        self._cursor.is_full = data.flag() or self._cursor.is_full
+
+    def check_invariants(self) -> None:
+        """Do nothing: the cursor checks itself."""
