@@ -25,6 +25,7 @@ CONFIGURATIONS = frozenset(
         *(
             "config.dispatcher.DispatcherConfig",
             "leases.config.LeaseConfig",
+            "config.look_ahead.LookAhead",
             "config.retry.RetryPolicy",
             "config.retry.Poison",
         ),

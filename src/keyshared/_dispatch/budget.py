@@ -95,7 +95,7 @@ class BudgetedWindow(InFlightWindow):
             super()._hand_out(entry, consumer, granted)
 
     def _send_lowest(self, granted: list[Entry]) -> None:
-        """Let the lowest message go out past what is ready before it; load it though the window may be full."""
+        """Send the lowest message past what is ready before it, or load it though the window may be full."""
         lowest = self._lowest_waiting()
         if lowest is None or lowest.lane.listed is None:
             return

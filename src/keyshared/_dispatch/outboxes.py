@@ -5,7 +5,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from keyshared._dispatch.outbox import Outbox
-from keyshared._window.kinds import one_kind
 from keyshared.config import DispatcherConfig
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ def outbox_for(
         kind, firsts = counting(kind), [counts, *firsts]
     if config.look_ahead is not None:
         from keyshared._dispatch.look_ahead import PausingOutbox  # noqa: PLC0415  # as above
+        from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
 
         kind = one_kind(PausingOutbox, kind)
     return partial(kind, *firsts)

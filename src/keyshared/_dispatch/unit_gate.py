@@ -5,14 +5,13 @@ is asked again. From then on only the owner is handed anything of it. So what st
 asked again when its turn comes.
 """
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Protocol
 
 from keyshared._checks import require
 from keyshared._dispatch.units import Placed, units_of
 from keyshared._window.books import Owners
 from keyshared._window.gate import CountingGate
-from keyshared._window.kinds import one_kind
 from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, WatchedList
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.window import InFlightWindow
@@ -169,7 +168,12 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners, connected: Sized 
 
         kinds.append(BatchWindow)
         settings["batch"] = config.batch_per_key
-    window: InFlightWindow = one_kind(*(kinds or [InFlightWindow]))(
+    make: Callable[..., InFlightWindow] = InFlightWindow
+    if kinds:
+        from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
+
+        make = one_kind(*kinds)
+    window = make(
         owners,
         gate=None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners),
         capacity=config.window,
@@ -187,7 +191,7 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners, connected: Sized 
 
 
 def _give_cursor(window: InFlightWindow, config: DispatcherConfig) -> None:
-    """Let the cursor be of the kinds that a configuration asks for."""
+    """Replace the cursor by one of the kinds that a configuration asks for, if it asks for any."""
     kinds: list[type[ContiguousCursor]] = []
     settings: dict[str, int] = {}
     if config.token_bytes is not None:
@@ -200,6 +204,8 @@ def _give_cursor(window: InFlightWindow, config: DispatcherConfig) -> None:
 
         kinds.append(WatchedCursor)
     if kinds:
+        from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
+
         window.cursor = one_kind(*kinds)(config.start, **settings)
 
 

@@ -1,4 +1,4 @@
-"""How much may wait for one key, one consumer or in all when a message is let in: a part of the promise about bounds."""
+"""How much may wait for one key, a consumer or in all when a message is let in: a part of the promise about bounds."""
 
 from collections.abc import Iterator
 
