@@ -474,6 +474,17 @@ TURNS = Guarantees(promises={"fairness"}, fairness=0)
             "the history never says Quiet",
         ),
         (Guarantees(promises={"settled-once"}), [], "the guarantees do not claim tells_done"),
+        (Guarantees(promises={"token-budget"}), [], "the guarantees claim no token_bytes"),
+        (
+            Guarantees(promises={"token-budget"}, token_bytes=100),
+            [],
+            "the history tells of no Published, so it does not say what was outstanding",
+        ),
+        (
+            Guarantees(promises={"token-budget"}, token_bytes=100),
+            [Published(offset=0)],
+            "the history never says Quiet",
+        ),
         (
             Guarantees(promises={"settled-once"}, tells_done=True),
             [],
