@@ -85,20 +85,19 @@ class Outbox:
 
     def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901, PLR0912  # twice a message
         """Add obligations and state to the notices in ``out``: what a call returns. O(granted)."""
-        others: list[Entry] | None = None
-        place = len(out)
-        for entry in granted:
-            if entry.state == IN_FLIGHT:
-                if self._ack_timeout_ms is not None:
-                    self._timers.start_last(entry, now + self._ack_timeout_ms)
-                name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-                out.append(_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)))
-            elif others is None:
-                others = [entry]
-            else:
-                others.append(entry)
-        if others is not None:
-            out[place:place] = self._other_obligations(others)
+        if granted:
+            place, mixed = len(out), False
+            for entry in granted:
+                if entry.state == IN_FLIGHT:
+                    if self._ack_timeout_ms is not None:
+                        self._timers.start_last(entry, now + self._ack_timeout_ms)
+                    name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+                    fields = (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)
+                    out.append(_new(Deliver, fields))
+                else:
+                    mixed = True
+            if mixed:
+                out[place:place] = self._other_obligations(granted)
         window, cursor = self._window, self._cursor
         if window.emptied:
             self._membership.reap()
@@ -120,15 +119,17 @@ class Outbox:
         return []
 
     def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
-        """`finish` for an offer, which can move no cursor and free nothing: the common case is written out."""
-        if self._rooms or len(granted) != 1 or granted[0].state != IN_FLIGHT:
+        """`finish` for an offer, which can move no cursor and free nothing: the two common cases are written out."""
+        if self._rooms or (granted and (len(granted) != 1 or granted[0].state != IN_FLIGHT)):
             return self.finish([], granted, now)
-        entry = granted[0]
-        if self._ack_timeout_ms is not None:
-            self._timers.start_last(entry, now + self._ack_timeout_ms)
         window = self._window
         if window.loaded >= window.capacity or self._cursor.outstanding >= window.max_tracked:
             self.paused = True
+        if not granted:
+            return []
+        entry = granted[0]
+        if self._ack_timeout_ms is not None:
+            self._timers.start_last(entry, now + self._ack_timeout_ms)
         name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
         return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
 
@@ -188,7 +189,7 @@ class Outbox:
         return DeadLetter(entry.offset, entry.key, entry.attempt, entry.failures, entry.item, reason)
 
     def _other_obligations(self, entries: list[Entry]) -> list[Effect[Any]]:
-        """Spill notices, dead letters and loads; a message that was settled within the call is passed over."""
+        """Spill notices, dead letters and loads. Deliveries, and what was settled within the call, are passed over."""
         spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == SPILLED]
         archive: list[Effect] = [self._dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
         return spilled + archive + [load(entry) for entry in entries if entry.state == LOADING]
