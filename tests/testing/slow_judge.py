@@ -406,17 +406,15 @@ class SlowJudge(SlowBooks):
         outstanding = self.outstanding_of_log()
         resume = outstanding[0] if outstanding else self.published[-1] + 1
         below = [offset for offset in self.published if offset < resume]
-        settled: set[int] = set()
+        settled: list[tuple[int, int]] = []
         for before, offset in pairwise(self.published):
             if offset > resume and offset not in self.outstanding:
-                settled |= set(range(before + 1, offset + 1))
-        starts = sorted(offset for offset in settled if offset - 1 not in settled)
-        stops = sorted(offset + 1 for offset in settled if offset + 1 not in settled)
-        position = Position(resume, below[-1] if below else None, list(zip(starts, stops, strict=True)))
-        return len(write_token(position, 100_000)[0])
+                start = settled.pop()[0] if settled and settled[-1][1] == before + 1 else before + 1
+                settled.append((start, offset + 1))
+        return len(write_token(Position(resume, below[-1] if below else None, settled), 100_000)[0])
 
     def weigh(self, happening: Happening) -> None:
-        budget, length = self.claims.token_bytes, self.token_length()
+        budget, length = self.claims.token_bytes, self.token_length() if self.claims.token_bytes else 0
         in_doubt = any(DONE in each.can_be for each in self.outstanding.values())
         if budget is None or in_doubt or 2 * length <= budget:
             self.is_full = False
