@@ -36,6 +36,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "inactive_grace_ms": 3_000,
         "drain_timeout_ms": None,
         "ordering_required": False,
+        "redrive": False,
         "unit": "key",
         "start": None,
         "tell_settled": False,
@@ -93,6 +94,7 @@ def test_what_is_in_flight_of_a_key_is_loaded() -> None:
         ("on_evict", "drop", "be one of OnEvict.REDELIVER, OnEvict.DROP"),
         ("unmatched", "skip", "be one of Unmatched.SKIP, Unmatched.HOLD, Unmatched.ERROR"),
         ("ordering_required", 1, "be a bool"),
+        ("redrive", 1, "be a bool"),
         ("tell_settled", 1, "be a bool"),
         ("unit", "hash", "be one of DrainUnit.KEY, DrainUnit.HASH, DrainUnit.RANGE"),
         ("look_ahead", 5, "be a LookAhead, or None for no limit"),
@@ -102,6 +104,12 @@ def test_what_is_in_flight_of_a_key_is_loaded() -> None:
 def test_policies_are_values_of_their_type_and_never_text(name: str, value: object, requirement: str) -> None:
     error = refusal(**{name: value})
     assert (name, value, requirement) == (error.parameter, error.value, error.requirement)
+
+
+def test_a_token_budget_and_redriven_messages_could_wait_for_each_other() -> None:
+    error = refusal(token_bytes=80, redrive=True)
+    assert ("token_bytes", 80) == (error.parameter, error.value)
+    assert error.requirement.startswith("be None with redrive")
 
 
 @pytest.mark.parametrize("value", [True, "0", 1.5])

@@ -32,6 +32,13 @@ from tests.properties.broken_limits import (
     LookAheadForgetsTheCap,
     LookAheadOfTheLeft,
 )
+from tests.properties.broken_redrive import (
+    OldAckSettlesARedriven,
+    RedriveAtTheTail,
+    RedriveMovesTheCursorBack,
+    RedriveOutOfOrder,
+    RedriveTwiceMakesTwo,
+)
 from tests.properties.broken_settlement import (
     AckNotTold,
     ArchiveToldTwice,
@@ -512,7 +519,8 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         NewerPassesThePostponed,
     ),
     Promise.WHOLE_BATCH: BROKEN_BATCHES,
-    Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
+    Promise.REDRIVE_ORDER: (RedriveAtTheTail, RedriveOutOfOrder, RedriveTwiceMakesTwo),
+    Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps, RedriveMovesTheCursorBack),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked, SkipsWhatOthersAccept),
     Promise.SETTLED_ONCE: (AckNotTold, SkipNotTold, ForgetsHowItEnded, ArchiveToldTwice, MarkStandsStill),
     Promise.BOUNDS: (
@@ -549,7 +557,14 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     ),
     Promise.TOKEN_BUDGET: (BudgetNeverCloses, BudgetNeverOpens, BudgetHoldsTheLowest),
     Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
-    Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly, EndedObligationsStand),
+    Promise.FENCE: (
+        StaleAckSettles,
+        AttemptsStandStill,
+        BelievesAnybody,
+        ForgetsTooEarly,
+        EndedObligationsStand,
+        OldAckSettlesARedriven,
+    ),
     Promise.RESUME: (
         SnapshotForgetsAckedRanges,
         SnapshotForgetsReadyOrder,

@@ -29,6 +29,7 @@ from keyshared.testing.history import (
     PlacementChanged,
     Published,
     Quiet,
+    Redriven,
     Released,
     Resumed,
     Settled,
@@ -66,7 +67,7 @@ class TinyWorld:
         kinds: list[Callable[[], Happening]] = [
             *(self.published, self.delivered, self.acked, self.nacked, self.ended, self.settled, self.given_up),
             *(self.held, self.freed, self.connected, self.gone, self.suspended, self.limit, self.placement, self.owned),
-            *(self.committed, self.quiet, self.at_rest, self.done),
+            *(self.committed, self.quiet, self.at_rest, self.redriven, self.done),
         ]
         self.begins: list[Happening] = []
         # a mix of its own for each: some kinds never come, others come all the time
@@ -200,6 +201,11 @@ class TinyWorld:
 
     def done(self) -> Happening:
         return Done(offset=self.offset(), at_ms=self.at_ms)
+
+    def redriven(self) -> Happening:
+        offset = self.random.randrange(max(1, min(self.next_offset, self.offsets)))
+        attempt = self.random.choice([None, 0, self.attempts.get(offset, 0)])
+        return Redriven(offset=offset, key=self.key(offset), attempt=attempt, at_ms=self.at_ms)
 
     def held(self) -> Happening:
         until_ms = self.random.choice([None, self.now + 1, self.now + 8])

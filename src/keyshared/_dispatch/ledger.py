@@ -3,16 +3,14 @@
 The cursor notes what is settled. What settles a message other than the ack of its open delivery says so here first.
 """
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 from keyshared._dispatch.outbox import RANKS, STATES, Outbox
 from keyshared._window.lanes import Entry
+from keyshared._window.watched import WatchedCursor
 from keyshared.cursor import Cell
 from keyshared.effects import Done, Effect, Ending
 from keyshared.window import InFlightWindow
-
-if TYPE_CHECKING:
-    from keyshared._window.watched import WatchedCursor
 
 __all__ = ["Ledger", "TellingOutbox"]
 
@@ -25,13 +23,15 @@ class Ledger:
     """Turns what a cursor notes into one `Done` for each message.
 
     Args:
-        window: Its cursor notes what is settled.
+        window: A new one: it gets a cursor that notes what is settled, unless it has one.
     """
 
     __slots__ = ("_said", "cursor")
 
     def __init__(self, window: InFlightWindow) -> None:
-        self.cursor = cast("WatchedCursor", window.cursor)
+        if not isinstance(window.cursor, WatchedCursor):
+            window.cursor = WatchedCursor(window.cursor.start)
+        self.cursor = window.cursor
         self._said: dict[int, Done] = {}
 
     def say(self, offset: int, key: bytes | None, how: Ending) -> None:

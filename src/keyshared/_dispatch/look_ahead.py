@@ -65,7 +65,7 @@ class LookAheadWindow(InFlightWindow):
     def may_wait(self) -> int:
         """How many more messages the limit of now lets wait; negative if more wait than may."""
         opened = self.loaded - self.waiting
-        return self.reach.limit - (self.cursor.outstanding - opened)
+        return self.reach.limit - (self.cursor.outstanding + len(self.beside) - opened)
 
     @property
     def other_slots(self) -> int:

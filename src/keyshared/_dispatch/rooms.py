@@ -5,7 +5,7 @@ no such room, and asks for none.
 """
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.snapshot import Reader
@@ -13,7 +13,10 @@ from keyshared._dispatch.timers import Duties, Timers
 from keyshared.config import DispatcherConfig
 from keyshared.window import InFlightWindow
 
-__all__ = ["Room", "dump_rooms", "load_rooms", "rooms_for"]
+if TYPE_CHECKING:  # loaded only where it is used
+    from keyshared._dispatch.redrive import Redriven
+
+__all__ = ["Room", "dump_rooms", "load_rooms", "redriven_of", "rooms_for"]
 
 
 class Room(Protocol):
@@ -50,11 +53,20 @@ def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, 
         from keyshared._dispatch.drain_deadlines import DrainDeadlines  # noqa: PLC0415  # only where it is used
 
         rooms.append(DrainDeadlines(window, timers, endings, config.drain_timeout_ms))
+    if config.redrive:
+        from keyshared._dispatch.redrive import Redriven  # noqa: PLC0415  # as above
+
+        rooms.append(Redriven(window, timers, endings, told=config.tell_settled))
     if config.token_bytes is not None:
         from keyshared._dispatch.budget import TokenRoom  # noqa: PLC0415  # as above
 
         rooms.append(TokenRoom(window))
     return tuple(rooms)
+
+
+def redriven_of(rooms: Iterable[Room]) -> "Redriven | None":
+    """Return the room of dead letters that come back, if it is in use."""
+    return cast("Redriven | None", next((room for room in rooms if room.name == "redriven"), None))
 
 
 def dump_rooms(rooms: Iterable[Room], now: int) -> dict[str, object]:

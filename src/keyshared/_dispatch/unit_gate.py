@@ -6,7 +6,7 @@ asked again when its turn comes.
 """
 
 from collections.abc import Callable, Iterable, Sequence, Sized
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from keyshared._checks import require
 from keyshared._dispatch.units import Placed, units_of
@@ -15,9 +15,6 @@ from keyshared._window.gate import CountingGate
 from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, WatchedList
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.window import InFlightWindow
-
-if TYPE_CHECKING:
-    from keyshared.cursor import ContiguousCursor
 
 __all__ = ["PlacedOwners", "UnitGate", "window_for"]
 
@@ -191,22 +188,18 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners, connected: Sized 
 
 
 def _give_cursor(window: InFlightWindow, config: DispatcherConfig) -> None:
-    """Replace the cursor by one of the kinds that a configuration asks for, if it asks for any."""
-    kinds: list[type[ContiguousCursor]] = []
-    settings: dict[str, int] = {}
+    """Replace the cursor by one of the kind that a configuration asks for, if it asks for any."""
     if config.token_bytes is not None:
         from keyshared._window.holes import MeasuringCursor  # noqa: PLC0415  # only where it is used
-
-        kinds.append(MeasuringCursor)
-        settings["budget"] = config.token_bytes
-    if config.tell_settled:
+        from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
         from keyshared._window.watched import WatchedCursor  # noqa: PLC0415  # as above
 
-        kinds.append(WatchedCursor)
-    if kinds:
-        from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
+        kinds = [MeasuringCursor, WatchedCursor] if config.tell_settled else [MeasuringCursor]
+        window.cursor = one_kind(*kinds)(config.start, budget=config.token_bytes)
+    if config.redrive:
+        from keyshared._window.beside import SideCursor  # noqa: PLC0415  # as above
 
-        window.cursor = one_kind(*kinds)(config.start, **settings)
+        window.cursor = SideCursor(config.start)
 
 
 def _key(lane: Lane) -> bytes:

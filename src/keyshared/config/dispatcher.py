@@ -92,6 +92,7 @@ class DispatcherConfig:
         inactive_grace_ms: How long an inactive consumer keeps its keys; None for ever.
         drain_timeout_ms: How long a key that moved waits for the previous owner's deliveries; None for ever.
         ordering_required: The whole subscription is one lane.
+        redrive: Whether dead letters may come back with ``redrive``.
         unit: What a consumer has to finish before anything of it goes to the next owner. Units above a key know no
             filters: with them two keys of one slot may rightly be at two consumers.
         start: What ``resume_offset`` answers before the first offer.
@@ -105,7 +106,7 @@ class DispatcherConfig:
         look_ahead: How many messages may wait for the consumers that are connected before there is no free slot; None
             for no such limit.
         token_bytes: How long the text of `cursor_token` should be at most: above three quarters of that only the lowest
-            outstanding message goes out, until one half. At least 74; None for no such budget.
+            outstanding message goes out, until one half. At least 74; None for no such budget, and with ``redrive``.
 
     Raises:
         ConfigError: A field is out of range, or two of them contradict each other.
@@ -129,6 +130,7 @@ class DispatcherConfig:
     inactive_grace_ms: int | None = DEFAULT_INACTIVE_GRACE_MS
     drain_timeout_ms: int | None = None
     ordering_required: bool = False
+    redrive: bool = False
     unit: DrainUnit = DrainUnit.KEY
     start: int | None = None
     tell_settled: bool = False
@@ -236,6 +238,11 @@ class DispatcherConfig:
             check_kind("look_ahead", self.look_ahead, LookAhead, ", or None for no limit")
         if self.token_bytes is not None:
             check_int("token_bytes", self.token_bytes, LEAST_TOKEN_BUDGET, ", or None for no budget")
+            if self.redrive:
+                requirement = (
+                    "be None with redrive: the lowest message could wait for one that has come back and is held"
+                )
+                raise ArgumentError("token_bytes", self.token_bytes, requirement)
 
     def _check_times(self) -> None:
         for name, least in (("ack_timeout_ms", 1), ("inactive_grace_ms", 0), ("drain_timeout_ms", 0)):
@@ -249,6 +256,7 @@ class DispatcherConfig:
         check_enum("on_evict", self.on_evict, OnEvict)
         check_enum("unmatched", self.unmatched, Unmatched)
         check_bool("ordering_required", self.ordering_required)
+        check_bool("redrive", self.redrive)
         check_bool("tell_settled", self.tell_settled)
         check_enum("unit", self.unit, DrainUnit)
         if self.start is not None:

@@ -21,6 +21,7 @@ class Promise(StrEnum):
     SETTLED_ONCE = "settled-once"
     BOUNDS = "bounds"
     WHOLE_BATCH = "whole-batch"
+    REDRIVE_ORDER = "redrive-order"
     AFFINITY = "affinity"
     MINIMAL_MOVE = "minimal-move"
     ISOLATION = "isolation"

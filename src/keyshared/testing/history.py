@@ -32,6 +32,7 @@ __all__ = [
     "PlacementChanged",
     "Published",
     "Quiet",
+    "Redriven",
     "Released",
     "Resumed",
     "Settled",
@@ -238,6 +239,25 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Redriven:
+    """A message that was done has come back from the dead-letter store: it is outstanding again, at its old place.
+
+    The cursor does not wait for it. Its failures begin anew.
+
+    Attributes:
+        offset: The message. What is published after this has greater offsets.
+        key: Its key, or None if it has none.
+        attempt: Number of its last delivery, or None in a system that does not number them.
+        at_ms: When.
+    """
+
+    offset: int
+    key: bytes | None = None
+    attempt: int | None = None
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """The system said of a message that it is done: to whoever keeps the log, or its transport.
 
@@ -430,6 +450,7 @@ Happening: TypeAlias = (
     | DeadLettered
     | Dropped
     | Skipped
+    | Redriven
     | Done
     | Held
     | Freed

@@ -33,6 +33,7 @@ from keyshared.testing.history import (
     PlacementChanged,
     Published,
     Quiet,
+    Redriven,
     Released,
     Settled,
     SettledBy,
@@ -102,6 +103,19 @@ def test_what_an_earlier_life_has_settled_is_done_when_it_is_published() -> None
     told = [type(happening) for happening in after.history if getattr(happening, "offset", None) == 1]
     assert [Settled, Published, Done] == told
     assert [] == check_history(after.history, Guarantees(promises={"settled-once"}, tells_done=True))
+
+
+def test_what_comes_back_is_told_and_what_is_ignored_is_not() -> None:
+    mine = recorder(redrive=True, start=3)
+    start = len(mine.history)
+    mine.redrive("k", [(1, 4, None), (0, 1, None), (1, 2, None)])
+    mine.redrive(b"k", [(0, 1, None)])
+    assert [
+        Redriven(offset=1, key=b"k", attempt=4, at_ms=0),
+        Redriven(offset=0, key=b"k", attempt=1, at_ms=0),
+        Owned(key=b"k", consumer="a", at_ms=0),
+        Delivered(offset=0, key=b"k", consumer="a", attempt=2, at_ms=0),
+    ] == since(mine, start)
 
 
 def test_a_call_that_raises_leaves_no_trace() -> None:

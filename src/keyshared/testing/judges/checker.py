@@ -12,6 +12,7 @@ from keyshared.testing.judges.delivery_promises import Affinity, Bounds, Fence, 
 from keyshared.testing.judges.fairness import Fairness
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
+from keyshared.testing.judges.redrive import RedriveOrder
 from keyshared.testing.judges.settlement import SettledOnce
 from keyshared.testing.judges.token_budget import TokenBudget
 from keyshared.testing.judges.waiting_promises import Isolation, Progress
@@ -33,6 +34,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         MinimalMove,
         Bounds,
         WholeBatch,
+        RedriveOrder,
         SafeCursor,
         Isolation,
         Attempts,
