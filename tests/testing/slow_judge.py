@@ -77,7 +77,7 @@ class SlowJudge(SlowBooks):
         self.ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
         self.looked_ms: int | None = None
         self.turns = SlowTurns(self)
-        self.is_full = False  # since a moment of quiet: the token was above three quarters, and never at one half
+        self.token_is_full = False  # since a moment of quiet: the token was above three quarters, and never at one half
 
     # --- one row ------------------------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class SlowJudge(SlowBooks):
         if self.log_is_told and (is_over or (message is not None and message.own_key != happening.key)):
             yield Promise.NO_LOSS
 
-        if self.is_full and offset in self.outstanding_of_log()[1:]:
+        if self.token_is_full and offset in self.outstanding_of_log()[1:]:
             yield Promise.TOKEN_BUDGET
 
     def is_next_of_a_turn(self, offset: int, key: bytes | None) -> bool:
@@ -422,7 +422,8 @@ class SlowJudge(SlowBooks):
                 yield Promise.NO_LOSS
 
     def outstanding_of_log(self) -> list[int]:
-        return [offset for offset in self.published if offset in self.outstanding]
+        of_log = [offset for offset, each in self.outstanding.items() if each.redriven is None]
+        return [offset for offset in self.published if offset in of_log]
 
     def token_length(self) -> int:
         """The length of the token that a restart would go on from, if nothing of it were left out."""
@@ -433,7 +434,7 @@ class SlowJudge(SlowBooks):
         below = [offset for offset in self.published if offset < resume]
         settled: list[tuple[int, int]] = []
         for before, offset in pairwise(self.published):
-            if offset > resume and offset not in self.outstanding:
+            if offset > resume and offset not in outstanding:
                 start = settled.pop()[0] if settled and settled[-1][1] == before + 1 else before + 1
                 settled.append((start, offset + 1))
         return len(write_token(Position(resume, below[-1] if below else None, settled), 100_000)[0])
@@ -442,9 +443,9 @@ class SlowJudge(SlowBooks):
         budget, length = self.claims.token_bytes, self.token_length() if self.claims.token_bytes else 0
         in_doubt = any(DONE in each.can_be for each in self.outstanding.values())
         if budget is None or in_doubt or 2 * length <= budget:
-            self.is_full = False
+            self.token_is_full = False
         elif isinstance(happening, Quiet | AtRest) and 4 * length > 3 * budget:
-            self.is_full = True
+            self.token_is_full = True
 
     def held_for_nothing(self) -> bool:
         """Whether something is held back for the token that is the lowest one, or while the token is short."""
