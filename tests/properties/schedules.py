@@ -100,7 +100,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
     per_key, batch = choose([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 3)])
     spill = choose([True, True, True, True, False])
     waits: Sequence[int | None] = [None] if spill else [None, 1, 2, 4]
-    token_bytes = choose([None, None, None, 74, 80])
+    token_bytes = choose([*[None] * 6, 74, 80])
     return DispatcherConfig(
         window=window,
         max_tracked=window + choose([0, 2, 6]),
@@ -128,7 +128,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
         spill=spill,
         max_waiting_per_key=choose(waits),
         max_waiting_per_consumer=choose(waits),
-        look_ahead=choose([None, None, None, None, *LOOK_AHEADS]),
+        look_ahead=choose([*[None] * 8, *LOOK_AHEADS]),
         token_bytes=token_bytes,
     )
 
