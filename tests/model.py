@@ -15,6 +15,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
+from tests.model_token import token_length
+
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
 from keyshared.dispatcher import Health
 from keyshared.effects import (
@@ -49,6 +51,7 @@ from keyshared.errors import (
     ConsumerFullError,
     KeyFullError,
     KeyTypeError,
+    LookAheadFullError,
     OffsetOrderError,
     RedriveTooEarlyError,
     SnapshotError,
@@ -273,6 +276,9 @@ class ModelDispatcher:
         self.offered: list[int] = [] if self.reported_cursor is None else [self.reported_cursor]
         self.paused = False
         self.replaying = self.earlier.resume is not None  # until the first offset that is not known already
+        self.token_full = False
+        self._weigh()
+        self.paused = self.free_slots == 0
         self._begin()
 
     # --- inputs: messages -------------------------------------------------------------------------------------------
@@ -601,8 +607,9 @@ class ModelDispatcher:
         if not self.offered:
             return self.earlier.resume
         resume = max(self.offered[-1] + 1, self.earlier.resume or 0)
-        while self.earlier.knows(resume):
-            resume += 1
+        for start, stop in sorted(self.earlier.settled):
+            if start <= resume < stop:
+                resume = stop
         return resume
 
     def acked_ranges(self) -> list[tuple[int, int]]:
@@ -624,8 +631,32 @@ class ModelDispatcher:
 
     @property
     def free_slots(self) -> int:
+        return max(0, min(self._slots, self._may_wait))
+
+    @property
+    def _slots(self) -> int:
         tracked = self.config.max_tracked if self.config.spill else self.config.window
-        return max(0, min(self.config.window - self._loaded_count(), tracked - len(self.messages)))
+        return min(self.config.window - self._loaded_count(), tracked - len(self.messages))
+
+    @property
+    def _look_ahead(self) -> int:
+        """How many messages may wait for as many consumers as are connected."""
+        look_ahead, consumers = self.config.look_ahead, len(self._not_draining())
+        if look_ahead is None:
+            return 1 << 40
+        per_consumer, most = look_ahead.per_consumer, look_ahead.per_subscription
+        if not per_consumer and not most:
+            per_consumer, most = self.config.max_in_flight_per_consumer, look_ahead.max_unacked_per_subscription
+        limits = [per_consumer * consumers if per_consumer else 1 << 40, most or 1 << 40]
+        return min(limits)
+
+    @property
+    def _may_wait(self) -> int:
+        return self._look_ahead - (len(self.messages) - len(self._all(State.IN_FLIGHT)))
+
+    def _is_roomy(self) -> bool:
+        """Whether a quarter of the window is free, and of what may wait."""
+        return self._slots >= max(1, self.config.window // 4) and self._may_wait >= max(1, self._look_ahead // 4)
 
     def owner(self, key: bytes | str | None) -> str | None:
         wanted = as_key(key)
@@ -688,7 +719,8 @@ class ModelDispatcher:
         assert self.free_slots >= 0
         assert len({listing.lane for listing in self.listings}) == len(self.listings)
         for consumer in self.consumers:
-            ready = [listing for listing in self.listings if self._could_take(consumer, listing)]
+            could_take = [listing for listing in self.listings if self._could_take(consumer, listing)]
+            ready = [listing for listing in could_take if not self._is_held(self._candidate(listing.lane))]
             assert not (ready and self._has_room(consumer.name)), f"{consumer} has room for {ready}"
         if self._loaded_count() < self.config.window:
             assert not [listing for listing in self.listings if listing.queue == Queue.LOAD]
@@ -715,6 +747,7 @@ class ModelDispatcher:
             "earlier": list(self.earlier),
             "reported_cursor": self.reported_cursor,
             "paused": self.paused,
+            "token_full": self.token_full,
             "epoch": self.epoch,
             "counts": [self.settled, self.delivered, self.failed],
             "noted": None if self.noted is None else self.now - self.noted,
@@ -759,6 +792,8 @@ class ModelDispatcher:
         new.noted = None if state["noted"] is None else now_ms - state["noted"]
         new.noted_last = new.offered[-1] if new.offered else None
         new.replaying = True
+        new.token_full = state["token_full"]
+        new._weigh()
         new._join_placement()
         return new
 
@@ -847,7 +882,7 @@ class ModelDispatcher:
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
             self.reported_cursor = self.safe_cursor
             effects.append(CursorAdvanced(self.safe_cursor))
-        if self.paused and self.free_slots >= max(1, self.config.window // 4):
+        if self.paused and self._is_roomy():
             self.paused = False
             effects.append(Resumed(self.free_slots))
         self.paused = self.paused or self.free_slots == 0
@@ -880,11 +915,10 @@ class ModelDispatcher:
         if self.earlier.knows(offset):
             self.replaying = False
             self.offered.append(offset)
+            self._weigh()
             self._tell_done(Message(offset, key, item), Ending.EARLIER)
             return
-        if self.free_slots == 0:
-            window_is_full = self._loaded_count() >= self.config.window
-            raise WindowFullError(self.config.window if window_is_full else self.config.max_tracked)
+        self._check_room()
         message = Message(offset, key, item)
         self._check_waiting([message])
         if self.config.unmatched == Unmatched.ERROR and (self._is_unmatched(message) or self._nobody_can_own(message)):
@@ -892,12 +926,20 @@ class ModelDispatcher:
         self.replaying = False
         self.offered.append(offset)
         if self._is_unmatched(message) and self.config.unmatched == Unmatched.SKIP:
+            self._weigh()
             self.out.notices.append(Skipped(offset, key, SkipReason.UNMATCHED))
             self._tell_done(message, Ending.UNMATCHED)
         else:
             if not_before_ms is not None and not_before_ms > self.now:
                 message.deadline = not_before_ms
             self._track(message)
+
+    def _check_room(self) -> None:
+        if self._slots <= 0:
+            window_is_full = self._loaded_count() >= self.config.window
+            raise WindowFullError(self.config.window if window_is_full else self.config.max_tracked)
+        if self._may_wait <= 0:
+            raise LookAheadFullError(self._look_ahead)
 
     def _is_new(self, offset: object) -> bool:
         """Whether an offset is neither known nor settled in an earlier life."""
@@ -972,6 +1014,7 @@ class ModelDispatcher:
         loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
         spilled = len(loaded) < len(self._in_lane(lane))
         self.messages[message.offset] = message
+        self._weigh()
         if self.config.spill and (spilled or len(loaded) >= self.config.max_loaded_per_key):
             self._spill(message)
             if self._candidate(lane) is message:
@@ -1190,6 +1233,7 @@ class ModelDispatcher:
         if message.reserved_by:
             self.freed.append(message.reserved_by)
         del self.messages[message.offset]
+        self._weigh(opens=True)
         lane = self._in_lane(self._lane(message))
         spilled = [other for other in lane if other.state == State.SPILLED]
         has_room = (
@@ -1229,7 +1273,7 @@ class ModelDispatcher:
             is_below = (start is not None and offset < start) or (last is not None and offset <= last)
             if not is_below:
                 raise RedriveTooEarlyError(offset, last)
-        new, free, limit = 0, self.free_slots, self._tightest_limit()
+        new, free, full = 0, self.free_slots, self._full_error()
         for offset, attempt, item in sorted(letters, key=lambda letter: letter[0]):
             if key in self.quarantined or offset in self.messages:
                 why = IgnoredReason.IS_QUARANTINED if key in self.quarantined else IgnoredReason.IS_OUTSTANDING
@@ -1239,14 +1283,17 @@ class ModelDispatcher:
             self.messages[offset] = Message(offset, key, item, attempt=attempt, redriven=True)
             self._touch(self.messages[offset])
         if new > free:
-            raise WindowFullError(limit)
+            raise full
         self.messages = dict(sorted(self.messages.items()))
         self._wake()
 
-    def _tightest_limit(self) -> int:
+    def _full_error(self) -> WindowFullError:
+        """What to raise for more messages than there are free slots: it names the limit that leaves least room."""
+        if self._may_wait < max(0, self._slots):
+            return LookAheadFullError(self._look_ahead)
         tracked = self.config.max_tracked if self.config.spill else self.config.window
         by_memory = self.config.window - self._loaded_count() <= tracked - len(self.messages)
-        return self.config.window if by_memory else tracked
+        return WindowFullError(self.config.window if by_memory else tracked)
 
     def _log(self) -> list[int]:
         """The outstanding offsets that hold the position."""
@@ -1373,12 +1420,14 @@ class ModelDispatcher:
         if moved:
             self._examine_all_listed()
         for consumer in self.consumers:
-            if consumer.name in self.freed:
+            may_have_room = self.config.token_bytes is not None and not self.token_full  # it may have been full before
+            if consumer.name in self.freed or may_have_room:
                 self._serve(consumer)
-        for _ in self._shared_listings():
+        for _ in [] if self.token_full else self._shared_listings():
             if roomiest := self._most_room(self.consumers):
                 self._serve(roomiest)
         self._fill_slots()
+        self._send_lowest()
         self.touched.clear()
         self.freed.clear()
         self.ended.clear()
@@ -1463,12 +1512,15 @@ class ModelDispatcher:
 
     def _send(self, lane: Lane, message: Message, consumer: str) -> bool:
         """Open the candidate at this consumer, or ask for its payload; whether it was opened."""
+        if self._is_held(message):
+            self._list(lane, *((Queue.SHARED, None) if self._is_keyless(lane) else (Queue.READY, consumer)))
+            return False
         if message.state == State.SPILLED:
             self._request_load(lane, message, consumer)
             return False
         self._unlist(lane)
         self._open(message, consumer)
-        for _ in range(self.turn - 1):
+        for _ in range(0 if self.token_full else self.turn - 1):
             following = self._candidate(lane)
             if following and following.state == State.QUEUED and self._has_room(consumer):
                 self._open(following, consumer)
@@ -1484,6 +1536,11 @@ class ModelDispatcher:
 
     def _serve(self, consumer: Consumer) -> None:
         """Give the consumer the lanes that wait for it, longest wait first, one message each."""
+        if self.token_full:
+            listing = self._listing_of_lowest()
+            if listing and self._has_room(consumer.name):
+                self._take_only(listing, self.messages[min(self.messages)], consumer)
+            return
         while self._has_room(consumer.name):
             listing = next((listing for listing in self.listings if self._could_take(consumer, listing)), None)
             if listing is None:
@@ -1499,12 +1556,48 @@ class ModelDispatcher:
     def _take_only(self, listing: Listing, message: Message, consumer: Consumer) -> None:
         """Hand out this one message. The lowest one outstanding is loaded whether the window is full or not."""
         could_take = self._could_take(consumer, listing)
+        if self._is_held(message):
+            return
         if message.state == State.SPILLED and message.offset == min(self._log()):
             if could_take or listing.queue == Queue.LOAD:
                 self._unlist(listing.lane)
                 self._load(message, consumer.name if could_take else None)
         elif could_take:
             self._take_turn(listing.lane, message, consumer)
+
+    def _send_lowest(self) -> None:
+        """While the token is full, the lowest message goes out past all others; it may have a slot of its own."""
+        listing = self._listing_of_lowest() if self.token_full else None
+        if listing is None:
+            return
+        lowest, taker = self.messages[min(self.messages)], self._taker(listing.lane)
+        if listing.queue == Queue.LOAD:
+            self._unlist(listing.lane)
+            self._load(lowest, None)
+        elif taker:
+            self._take_only(listing, lowest, self._connected(taker))
+
+    def _listing_of_lowest(self) -> Listing | None:
+        """Where the lane of the lowest message waits, if it waits with that."""
+        lowest = self.messages[min(self.messages)] if self.messages else None
+        if lowest is None or self._candidate(self._lane(lowest)) is not lowest:
+            return None
+        return self._listing(self._lane(lowest))
+
+    def _is_held(self, message: Message | None) -> bool:
+        """Whether a message has to wait until the token is shorter, or until it is the lowest one."""
+        return self.token_full and message is not None and message.offset != min(self.messages)
+
+    def _weigh(self, *, opens: bool = False) -> None:
+        """See how long the token is: above three quarters it is full, and not when it is settled down to one half."""
+        budget = self.config.token_bytes
+        if budget is None:
+            return
+        length = token_length(*self.token())
+        if 4 * length > 3 * budget:
+            self.token_full = True
+        elif opens and 2 * length <= budget:
+            self.token_full = False
 
     def _fill_slots(self) -> None:
         """Load the lanes that wait for a slot of the window."""
@@ -1565,6 +1658,8 @@ class ModelDispatcher:
         eligible = [consumer for consumer in self._not_draining() if self._accepts(consumer, None)]
         if not eligible:
             return BlockReason.NO_CONSUMER
+        if self._is_held(self._candidate(lane)):
+            return BlockReason.TOKEN_FULL
         if all(consumer.status != Status.ACTIVE for consumer in eligible):
             return BlockReason.CONSUMER_INACTIVE
         return self._reason_of_room(lane, any(self._has_room(consumer.name) for consumer in eligible))
@@ -1579,6 +1674,8 @@ class ModelDispatcher:
             return BlockReason.DRAINING
         if len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
             return BlockReason.KEY_IN_FLIGHT
+        if self._is_held(self._candidate(lane)):
+            return BlockReason.TOKEN_FULL
         if self._connected(owner).status != Status.ACTIVE:
             return BlockReason.CONSUMER_INACTIVE
         return self._reason_of_room(lane, self._has_room(owner))

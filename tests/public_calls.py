@@ -22,7 +22,7 @@ from keyshared.buckets import (
     BucketPlacement,
     EntryBatch,
 )
-from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Then
+from keyshared.config import DispatcherConfig, LookAhead, Poison, RetryPolicy, Then
 from keyshared.copyflags import BigEndian, CopyFlags, FlagsHeader
 from keyshared.cursor import Cell, ContiguousCursor, CursorToken
 from keyshared.dispatcher import KeySharedDispatcher
@@ -137,9 +137,11 @@ UNCHECKED = frozenset(
     for name in [
         "add",
         "awaited",
+        "can_serve",
         "cancel_reservations",
         "enlist",
         "holder_elsewhere",
+        "is_held",
         "move",
         "offer_later",
         "owner_of",
@@ -395,6 +397,7 @@ BUILD: dict[str, Make] = {
     "distribution.replication.Replication": replication,
     "distribution.arrivals.Report": lambda: ReplicationReport(0, 0, (), (), (), (), 0),
     "config.retry.Poison": lambda: Poison.DEAD_LETTER,
+    "config.look_ahead.LookAhead": LookAhead,
     "config.retry.RetryPolicy": RetryPolicy,
     "ring.HashRing": lambda: asked(HashRing(["ann", "bob"], vnodes=3)),
     "segments.rollover.SegmentProgress": progress,
@@ -497,6 +500,7 @@ BY_NAME: dict[str, Make] = {
     "loads": lambda: [1, 2],
     "log": index,
     "log_ends": lambda: {"a": 1, "b": 1, "c": 1},
+    "mark": lambda: "v1",
     "message": lambda: BatchMessage(2, size=3),
     "messages": lambda: 1,
     "model": lambda: Fixed(1),
@@ -643,6 +647,12 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "distribution.arrivals.judge": {"arrivals": lambda: [SEEN]},
     "config.retry.Poison.from_name": {"name": lambda: "DROP"},
     "ring.HashRing.add": {"name": lambda: "new"},
+    "config.look_ahead.LookAhead.limit": {"consumers": lambda: 2, "max_unacked_per_consumer": lambda: 2},
+    "config.look_ahead.look_ahead_limit": {
+        "consumers": lambda: 2,
+        "per_consumer": lambda: 2,
+        "per_subscription": lambda: 2,
+    },
     "segments.rollover.SegmentProgress.restore": {"state": lambda: progress().snapshot()},
     "router.KeyRouter.add_consumer": {"name": lambda: "new"},
     "segments.map.SegmentMap": {"segments": lambda: segment_map().segments},

@@ -88,7 +88,7 @@ def configuration() -> Iterator[None]:
     except ArgumentError as error:
         if type(error) is not ArgumentError:  # a kind of its own says more
             raise
-        raise ConfigError(error.parameter, error.value, error.requirement) from None
+        raise ConfigError(error.parameter, error.value, error.requirement) from error.__cause__
 
 
 def check_int(

@@ -159,7 +159,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         config = DispatcherConfig() if config is None else check_kind("config", config, DispatcherConfig)
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
-        self._window = window_for(config, self._routing)
+        self._window = window_for(config, self._routing, self._routing.filters)
         ledger = self._ledger = ledger_for(config, self._window)
         self._latest = cast("LatestWindow", self._window) if config.latest_only else None
         if resume_from is not None:
@@ -180,7 +180,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             Member: Duty(Stage.CONSUMERS, _order_of, self._membership.deadline_reached),
             **{kind: duty for room in self._rooms for kind, duty in room.duties.items()},
         }
-        make_outbox = outbox_for(ledger if config.tell_settled else None, counts, self._health)
+        make_outbox = outbox_for(config, ledger if config.tell_settled else None, counts, self._health)
         self._outbox = make_outbox(
             self._window, self._membership, self._endings, timers, self._rooms, ack_timeout_ms=config.ack_timeout_ms
         )

@@ -163,6 +163,7 @@ class BlockReason(StrEnum):
     CONSUMER_INACTIVE = "consumer_inactive"
     CONSUMER_FULL = "consumer_full"
     LOADING = "loading"
+    TOKEN_FULL = "token_full"  # noqa: S105  # the restart token is near its budget: only the lowest message goes out
     WINDOW_FULL = "window_full"  # spilled, its turn has come, and no slot is free to load it
 
 

@@ -293,6 +293,18 @@ class ConsumerFullError(WindowFullError):
         return f"cannot offer: {waiting}; ask room_for(key) first"
 
 
+class LookAheadFullError(WindowFullError):
+    """Something was offered although as many messages wait as ``look_ahead`` allows: ``free_slots`` was 0.
+
+    Attributes:
+        capacity: How many may wait for the consumers that are connected.
+    """
+
+    def _text(self) -> str:
+        waiting = f"{_put(self.capacity)} messages may wait for the consumers that are connected"
+        return f"cannot offer: {waiting}; stop reading while free_slots is 0"
+
+
 class BatchError(MisuseError):
     """A batch was ended that had not begun."""
 

@@ -226,6 +226,10 @@ class InFlightWindow(WindowTurns):
                     self.loaded += 1
                     self.lanes[lane_key] = entry
                     return [entry]
+        return self._offer_in_lane(offset, key, item, lane_key)
+
+    def _offer_in_lane(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
+        """Offer the only message of its key, which may have to wait."""
         lane = Lane(lane_key)
         entry = Entry(offset, key, item, lane)
         self.cursor.append(entry)
@@ -442,9 +446,8 @@ class InFlightWindow(WindowTurns):
             freed, self._freed = self._freed, {}
             for consumer in sorted(freed, key=_order_of):
                 self._serve(consumer, granted)
-        # A keyless message may have stood back behind a consumer that then took something older: look for another one.
-        while self.shared and (roomiest := self._rooms.roomiest()) is not None:
-            self._serve(roomiest, granted)
+        if self.shared:
+            self._serve_shared(granted)
         if self.starved:
             self._feed(granted)
         return granted

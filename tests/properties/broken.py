@@ -31,6 +31,13 @@ from tests.properties.broken_latest import (
     SupersededHoldsTheCursor,
     SupersedesADelivered,
 )
+from tests.properties.broken_limits import (
+    BudgetHoldsTheLowest,
+    BudgetNeverCloses,
+    BudgetNeverOpens,
+    LookAheadForgetsTheCap,
+    LookAheadOfTheLeft,
+)
 from tests.properties.broken_redrive import (
     OldAckSettlesARedriven,
     RedriveAtTheTail,
@@ -537,6 +544,8 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         WaitsBeyondTheKeyLimit,
         OpenCountsAsWaiting,
         JoinRecountsNothing,
+        LookAheadForgetsTheCap,
+        LookAheadOfTheLeft,
     ),
     Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed, FilterOfBefore),
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
@@ -559,6 +568,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         FirstDeliveryIsEarly,
         LoadedForgetsItsTime,
     ),
+    Promise.TOKEN_BUDGET: (BudgetNeverCloses, BudgetNeverOpens, BudgetHoldsTheLowest),
     Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
     Promise.HEALTH_ADDS_UP: (CountsOnlyAcks, AgeOfTheNewest),
     Promise.FENCE: (

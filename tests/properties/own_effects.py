@@ -270,7 +270,13 @@ class OwnEffects:
         config, outstanding = self.config, list(dispatcher.outstanding())
         loaded = [message for message in outstanding if message.loaded]
         tracked = config.max_tracked if config.spill else config.window
-        slots = max(0, min(config.window - len(loaded), tracked - len(outstanding)))
+        slots = min(config.window - len(loaded), tracked - len(outstanding))
+        if config.look_ahead is not None:
+            states = [each.state for each in dispatcher.stats().consumers.values()]
+            connected = sum(state is not MemberState.DRAINING for state in states)
+            most = config.look_ahead.limit(connected, max_unacked_per_consumer=config.max_in_flight_per_consumer)
+            slots = min(slots, most - sum(message.blocking is not None for message in outstanding))
+        slots = max(0, slots)
         if step.after.free_slots != slots:
             yield Promise.BOUNDS, f"{step.after.free_slots} slots are said to be free, but {slots} are"
         for key in {message.key for message in loaded} - {None}:

@@ -4,13 +4,14 @@ Whoever drives it brings `choose`, so Hypothesis draws and shrinks the very sche
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tests.placements import RankedPlacement
 from tests.properties.calls import Call, Queries, Step
 
-from keyshared.config import Backoff, DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy, Unmatched
+from keyshared.config import Backoff, DispatcherConfig, DrainUnit, LookAhead, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, Load
 from keyshared.testing import Guarantees, Promise
 from keyshared.testing.guarantees import JUDGED
@@ -81,6 +82,14 @@ class Dispatcher(Protocol):
     def check_invariants(self) -> None: ...
 
 
+LOOK_AHEADS = (
+    LookAhead(per_consumer=2, per_subscription=5),
+    LookAhead(per_consumer=8, per_subscription=0),
+    LookAhead(per_consumer=0, per_subscription=4),
+    LookAhead(per_consumer=0, per_subscription=0, max_unacked_per_subscription=6),
+)
+
+
 def any_config(choose: Choose) -> DispatcherConfig:
     """A configuration so small that every limit is reached within a few calls."""
     ordering = choose([False, False, False, False, False, True])
@@ -91,6 +100,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
     per_key, batch = choose([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 3)])
     spill = choose([True, True, True, True, False])
     waits: Sequence[int | None] = [None] if spill else [None, 1, 2, 4]
+    token_bytes = choose([*[None] * 6, 74, 80])
     return DispatcherConfig(
         window=window,
         max_tracked=window + choose([0, 2, 6]),
@@ -113,7 +123,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
         ordering_required=ordering,
         start=(start := choose([None, 0])),
         unit=DrainUnit.KEY if ordering else choose([*DrainUnit, DrainUnit.RANGE]),
-        redrive=choose([True, True, False]),
+        redrive=token_bytes is None and choose([True, True, False]),
         tell_settled=choose([True, True, False]),
         # Drawn with something that has nothing to do with it: a draw of its own would change all schedules.
         measure=start == 0,
@@ -121,17 +131,20 @@ def any_config(choose: Choose) -> DispatcherConfig:
         spill=spill,
         max_waiting_per_key=choose(waits),
         max_waiting_per_consumer=choose(waits),
+        look_ahead=choose([*[None] * 8, *LOOK_AHEADS]),
+        token_bytes=token_bytes,
     )
 
 
 def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF) -> Guarantees:
     """What a dispatcher with this configuration claims, over a placement with these slots."""
-    redeliveries = config.retry.max_redeliveries
-    batches = config.batch_per_key > 1
+    redeliveries, look_ahead = config.retry.max_redeliveries, config.look_ahead
+    per_consumer, batches = config.max_in_flight_per_consumer, config.batch_per_key > 1
     unclaimed = {
         *(() if batches else (Promise.WHOLE_BATCH,)),
         *(() if config.latest_only else (Promise.LATEST_ONLY,)),
         *(() if config.measure else (Promise.HEALTH_ADDS_UP,)),
+        *(() if config.token_bytes is not None else (Promise.TOKEN_BUDGET,)),
     }
     return Guarantees(
         promises=JUDGED - unclaimed,
@@ -145,6 +158,8 @@ def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RA
         spills=config.spill,
         waiting_per_key=config.max_waiting_per_key,
         waiting_per_consumer=config.max_waiting_per_consumer,
+        look_ahead=None if look_ahead is None else partial(look_ahead.limit, max_unacked_per_consumer=per_consumer),
+        token_bytes=config.token_bytes,
         total_order=config.ordering_required,
         fairness=0,
         max_attempts=None if redeliveries is None else redeliveries + 1,
@@ -183,9 +198,12 @@ class World:
         self.crowd = choose([2, 2, 4])  # about as many are connected: of few, each leave moves much
         self.late_ms = choose([0, 6, 700])  # how late the host is at most when it comes to the clock
         self.joining = choose([0, 2, 3])  # how many consumers join before anything else happens
-        self.calls = any_mix(choose)
-        self.keys = tuple(choose(KEYS) for _ in range(choose([1, 2, 3, 12])))
+        makes_holes = config.token_bytes is not None and choose([True, True, False])
+        self.calls = mixed(_HOLES, choose) if makes_holes else any_mix(choose)
+        self.keys = tuple(choose(KEYS) for _ in range(choose([12, 24] if makes_holes else [1, 2, 3, 12])))
         self.restarts = choose([0, 0, 1, 8])  # how many of a hundred calls are followed by a crash and a restore
+        # far apart the offsets make a token long with few holes
+        self.strides = (1 << 33, 1 << 40) if makes_holes else (1, 1, 1, 4)
         self.now = 0
         self.offered: list[int] = []
         self.key_of: dict[int, Any] = {}  # as each was offered last
@@ -249,7 +267,7 @@ class World:
         most = 0 if self.config.unmatched == Unmatched.ERROR else min(self.free_slots, 4)
         for _ in range(self.choose(range(most + 1))):
             messages.append((offset, self.choose(self.keys), _item(offset), *self._not_before().values()))
-            offset += self.choose([1, 1, 3])
+            offset += self.choose(self.strides)
         return self._timed("offer_many", messages)
 
     def ack(self) -> Call:
@@ -434,7 +452,7 @@ class World:
         reads_on: bool = bool(ahead) and self.choose([True, True, True, False])
         if reads_on:
             return ahead[0]
-        return (self.offered[-1] if self.offered else -1) + self.choose([1, 1, 1, 4])
+        return (self.offered[-1] if self.offered else -1) + self.choose(self.strides)
 
     def _some_offset(self) -> int:
         """Mostly of one of the last messages."""
@@ -565,6 +583,23 @@ _FAILURES: Mapping[Kind, int] = {
     World.set_placement: 1,
     World.handle_timeout: 4,
 }
+_HOLES: Mapping[Kind, int] = {
+    World.offer: 12,
+    World.offer_many: 4,
+    World.ack: 9,
+    World.ack_many: 1,
+    World.oblige: 5,
+    World.release: 1,
+    World.nack: 1,
+    World.gone: 1,
+    World.add_consumer: 3,
+    World.leave: 1,
+    World.pull: 2,
+    World.set_limit: 1,
+    World.handle_timeout: 3,
+}
+"""Much is done, and of some keys nothing."""
+
 _EVERYTHING: Mapping[Kind, int] = {kind: CALLS.count(kind) for kind in CALLS}
 _NEVER_LEFT_OUT = (World.offer, World.add_consumer, World.ack)
 

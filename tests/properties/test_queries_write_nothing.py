@@ -215,7 +215,9 @@ def of_window(choose: Choose, step: int) -> list[Call]:
 
 def of_a_window(window: Any) -> Mapping[str, Sequence[Any]]:
     """Its lanes and consumers."""
-    return {"lane": window.waiting_lanes()[:3], "owner": list(window.consumers.values())[:2]}
+    consumers = list(window.consumers.values())[:2]
+    entries = window.outstanding()[:3]
+    return {"lane": window.waiting_lanes()[:3], "owner": consumers, "consumer": consumers, "entry": entries}
 
 
 LIMITS: dict[str, Any] = {"capacity": 6, "max_tracked": 12, "per_key": 2, "loaded_per_key": 3}

@@ -67,6 +67,7 @@ class Message:
             HoldReason.POSTPONED,
             HoldReason.SPILLED,
             HoldReason.LOADING,
+            HoldReason.TOKEN_FULL,
         }
         return self.held is not None and self.held.reason not in own_way
 

@@ -6,11 +6,13 @@ all the possibilities, and says that a promise is broken only if it is whichever
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 from tests.testing.slow_books import DONE, EXPIRED, OPEN, WAITS, Consumer, Message, SlowBooks
 from tests.testing.slow_turns import SlowTurns
 
+from keyshared.cursor.token import Position, write_token
 from keyshared.testing.guarantees import Guarantees, Promise
 from keyshared.testing.history import (
     Acked,
@@ -78,6 +80,7 @@ class SlowJudge(SlowBooks):
         self.measured: tuple[int, int, int] | None = None  # what was counted last, was done then, and may have been
         self.not_given_up: set[int] = set()  # what was blamed for that
         self.turns = SlowTurns(self)
+        self.token_is_full = False  # since a moment of quiet: the token was above three quarters, and never at one half
 
     # --- one row ------------------------------------------------------------------------------------------------
 
@@ -104,6 +107,7 @@ class SlowJudge(SlowBooks):
         self.turns.note_ends(open_before)
         self.turns.look(happening)
         self.history.append(happening)
+        self.weigh(happening)
         broken |= set(self.overdue())
         return broken
 
@@ -145,7 +149,7 @@ class SlowJudge(SlowBooks):
 
     # --- the judgements -----------------------------------------------------------------------------------------
 
-    def delivery(self, happening: Delivered) -> Iterator[Promise]:  # noqa: C901  # one step for each promise
+    def delivery(self, happening: Delivered) -> Iterator[Promise]:  # noqa: C901, PLR0912  # one step for each promise
         offset, consumer = happening.offset, happening.consumer
         message, lane = self.outstanding.get(offset), self.lane(offset, happening.key)
         others = [each for each in lane if each is not message]
@@ -195,6 +199,9 @@ class SlowJudge(SlowBooks):
 
         if self.log_is_told and (is_over or (message is not None and message.own_key != happening.key)):
             yield Promise.NO_LOSS
+
+        if self.token_is_full and offset in self.outstanding_of_log()[1:]:
+            yield Promise.TOKEN_BUDGET
 
     def is_next_of_a_turn(self, offset: int, key: bytes | None) -> bool:
         """Whether the row before tells of another delivery of the same key."""
@@ -258,6 +265,10 @@ class SlowJudge(SlowBooks):
             if self.is_full():
                 yield Promise.BOUNDS
             if self.too_many_wait(self.place(offset, happening.key)):
+                yield Promise.BOUNDS
+            waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED)]
+            of_all = self.claims.look_ahead
+            if of_all is not None and self.consumers_are_told and len(waiting) >= of_all(len(self.consumers)):
                 yield Promise.BOUNDS
 
     def too_many_wait(self, place: bytes | None) -> bool:
@@ -416,7 +427,7 @@ class SlowJudge(SlowBooks):
         if resume > max(self.told) + 1:
             yield Promise.SAFE_CURSOR
 
-    def quiet(self, happening: Quiet | AtRest) -> Iterator[Promise]:
+    def quiet(self, happening: Quiet | AtRest) -> Iterator[Promise]:  # noqa: C901  # one step for each promise
         waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED) and each.held is None]
         if isinstance(happening, AtRest) and any(self.is_spent(each) for each in waiting):
             yield Promise.ATTEMPTS
@@ -426,6 +437,8 @@ class SlowJudge(SlowBooks):
             return
         if self.claims.cursor_keeps_up and self.cursor_lags():
             yield Promise.SAFE_CURSOR
+        if self.held_for_nothing():
+            yield Promise.TOKEN_BUDGET
         self.forget_what_was_unsure()
         if any(self.could_go_out(key, lane) for key, lane in self.lanes()):
             yield Promise.PROGRESS
@@ -447,6 +460,41 @@ class SlowJudge(SlowBooks):
             if self.claims.latest_only and not older <= self.not_given_up:
                 yield Promise.LATEST_ONLY
             self.not_given_up |= older
+
+    def outstanding_of_log(self) -> list[int]:
+        of_log = [offset for offset, each in self.outstanding.items() if each.redriven is None]
+        return [offset for offset in self.published if offset in of_log]
+
+    def token_length(self) -> int:
+        """The length of the token that a restart would go on from, if nothing of it were left out."""
+        if not self.published:
+            return 0
+        outstanding = self.outstanding_of_log()
+        resume = outstanding[0] if outstanding else self.published[-1] + 1
+        below = [offset for offset in self.published if offset < resume]
+        settled: list[tuple[int, int]] = []
+        for before, offset in pairwise(self.published):
+            if offset > resume and offset not in outstanding:
+                start = settled.pop()[0] if settled and settled[-1][1] == before + 1 else before + 1
+                settled.append((start, offset + 1))
+        return len(write_token(Position(resume, below[-1] if below else None, settled), 100_000)[0])
+
+    def weigh(self, happening: Happening) -> None:
+        budget, length = self.claims.token_bytes, self.token_length() if self.claims.token_bytes else 0
+        in_doubt = any(DONE in each.can_be for each in self.outstanding.values())
+        if budget is None or in_doubt or 2 * length <= budget:
+            self.token_is_full = False
+        elif isinstance(happening, Quiet | AtRest) and 4 * length > 3 * budget:
+            self.token_is_full = True
+
+    def held_for_nothing(self) -> bool:
+        """Whether something is held back for the token that is the lowest one, or while the token is short."""
+        budget = self.claims.token_bytes
+        held = [each for each in self.outstanding.values() if each.held and each.held.reason is HoldReason.TOKEN_FULL]
+        if budget is None or any(DONE in each.can_be for each in self.outstanding.values()):
+            return False
+        lowest = self.outstanding_of_log()[:1]
+        return any([each.offset] == lowest or 2 * self.token_length() <= budget for each in held)
 
     def forget_what_was_unsure(self) -> None:
         """What only a moment of quiet makes sure of has been ready since that moment."""

@@ -62,6 +62,10 @@ class SlowTurns:
         lane = judge.lane(happening.offset, happening.key)
         if judge.claims.batches and any(each.is_surely("open") for each in lane if each is not message):
             return False  # of a batch only the first one takes a turn
+        of_log = [each for each in judge.outstanding.values() if each.redriven is None]
+        surely = [each.offset for each in of_log if "done" not in each.can_be]
+        if judge.claims.token_bytes is not None and surely and message.offset <= min(surely):
+            return False  # the lowest one may go past all others
         began = self.began.get(judge.lane_name(message), -1)
         if not message.deliveries and message.redriven is None:
             began = max(began, message.told_in)

@@ -251,6 +251,11 @@ class TinyWorld:
         return AtRest(at_ms=self.at_ms)
 
 
+def twice(consumers: int) -> int:
+    """A look-ahead limit."""
+    return 2 * consumers
+
+
 def claimed(random: Random) -> Guarantees:
     """Any claims that go together."""
     some = frozenset(promise for promise in sorted(JUDGED) if random.random() < 0.8)
@@ -266,6 +271,8 @@ def claimed(random: Random) -> Guarantees:
         spills=random.random() < 0.8,
         waiting_per_key=random.choice([None, None, 1, 2]),
         waiting_per_consumer=random.choice([None, None, 1, 2]),
+        look_ahead=random.choice([None, None, twice]),
+        token_bytes=random.choice([None, 17, 20, 24, 30]),
         unit_of=first_byte if not total_order and random.random() < 0.3 else None,
         total_order=total_order,
         fairness=random.choice([None, 0, 0, 0, 1]),
@@ -306,7 +313,7 @@ def tiny(seed: int) -> tuple[Guarantees, list[Happening]]:
     return claimed(random), merged(history, random)
 
 
-LAZY = {Promise.PROGRESS, Promise.SAFE_CURSOR}
+LAZY = {Promise.PROGRESS, Promise.SAFE_CURSOR, Promise.TOKEN_BUDGET}
 """What goes on for long is said once, where it shows first: later rows would be right as well."""
 
 

@@ -10,7 +10,7 @@ from keyshared._dispatch.routing import Routing
 from keyshared._window.lanes import SPILLED
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.effects import Item
-from keyshared.errors import ArgumentError, OffsetOrderError, UnmatchedKeyError, WindowFullError
+from keyshared.errors import ArgumentError, OffsetOrderError, UnmatchedKeyError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.window import InFlightWindow
 
@@ -135,7 +135,7 @@ class Admission:
         recalls = self._window.cursor.recalls
         new = [(offset, key) for offset, key, _, _ in messages if not recalls(offset)]
         if len(new) > self._window.free_slots:
-            raise WindowFullError(self._window.tightest_limit)
+            raise self._window.full_error()
         if self._limits is not None:
             self._limits.check([key for _, key in new])
         if self._config.unmatched is Unmatched.ERROR:

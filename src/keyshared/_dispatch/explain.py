@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from keyshared._dispatch.endings import Ended, Endings
@@ -15,6 +16,7 @@ __all__ = [
     "Blocking",
     "ConsumerStats",
     "DispatcherStats",
+    "Full",
     "Outstanding",
     "RestartMark",
     "describe",
@@ -36,7 +38,8 @@ class Blocking(NamedTuple):
         reason: What it waits for first.
         consumer: The consumer that this is about: who holds the key or, while that drains, something of its drain unit;
             or who has no room. None where it is about nobody.
-        behind: The older message of its key that has to move first, if that is the reason.
+        behind: The older message of its key that has to move first, if that is the reason; or the lowest outstanding
+            one of all, if the token is full.
     """
 
     reason: BlockReason
@@ -116,6 +119,8 @@ def why_blocked(  # noqa: C901, PLR0911  # one return for each reason
     elsewhere = window.holder_elsewhere(lane, owner)
     if elsewhere is not None:
         return Blocking(BlockReason.DRAINING, elsewhere.name)
+    if window.is_held(entry):
+        return Blocking(BlockReason.TOKEN_FULL, behind=window.cursor.resume_offset)
     return _why_not_now(window, entry, owner)
 
 
@@ -123,6 +128,8 @@ def _why_keyless(window: InFlightWindow, entry: Entry) -> Blocking:
     eligible = [consumer for consumer in window.consumers.values() if consumer.keyless]
     if not eligible:
         return Blocking(BlockReason.NO_CONSUMER)
+    if window.is_held(entry):
+        return Blocking(BlockReason.TOKEN_FULL, behind=window.cursor.resume_offset)
     if all(_is_inactive(consumer) for consumer in eligible):
         return Blocking(BlockReason.CONSUMER_INACTIVE)
     has_room = any(consumer.free > 0 for consumer in eligible)
@@ -152,6 +159,14 @@ class RestartMark(NamedTuple):
 
     last: int | None
     outstanding: int
+
+
+class Full(StrEnum):
+    """Which limit leaves no free slot."""
+
+    WINDOW = "window"
+    TRACKED = "tracked"
+    LOOK_AHEAD = "look_ahead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +207,7 @@ class DispatcherStats:
         starved_keys: Keys whose turn has come but for whom no slot of the window is free.
         keyless_waiting: Messages without a key that no consumer has room for.
         free_slots: Messages that may be offered now.
+        paused_by: Which limit it is that leaves no free slot, None while there is one.
         oldest_outstanding: Lowest outstanding offset, or None.
         consumers: Every consumer by name, in the order of joining.
     """
@@ -210,6 +226,7 @@ class DispatcherStats:
     starved_keys: int
     keyless_waiting: int
     free_slots: int
+    paused_by: Full | None
     oldest_outstanding: int | None
     consumers: dict[str, ConsumerStats]
 
@@ -234,6 +251,7 @@ def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> Dispa
         starved_keys=len(window.starved),
         keyless_waiting=len(window.shared),
         free_slots=window.free_slots,
+        paused_by=_full(window),
         oldest_outstanding=min((offset for offset in (*lowest, *beside) if offset is not None), default=None),
         consumers={
             name: ConsumerStats(
@@ -246,3 +264,11 @@ def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> Dispa
             for name, member in members.items()
         },
     )
+
+
+def _full(window: InFlightWindow) -> Full | None:
+    if window.free_slots:
+        return None
+    if window.loaded >= window.capacity:
+        return Full.WINDOW
+    return Full.TRACKED if window.cursor.outstanding >= window.max_tracked else Full.LOOK_AHEAD

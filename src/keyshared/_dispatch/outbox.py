@@ -77,7 +77,7 @@ class Outbox:
         """
         self.reported = self._cursor.safe_cursor
         free = self._window.free_slots
-        self.paused = not free or (paused and free < self._window.capacity - self._resume_at)
+        self.paused = not free or (paused and not self._is_roomy())
 
     def wake(self, notices: list[Effect], now: int) -> list[Effect[Any]]:
         """Run the window on all that has changed, and add what comes of it to the notices."""
@@ -182,7 +182,7 @@ class Outbox:
         require(self.reported == self._cursor.safe_cursor, "the cursor that was reported is the cursor")
         free = self._window.free_slots
         require(self.paused or free, "there is a pause while there is no room")
-        require(not self.paused or free < self._window.capacity - self._resume_at, "a pause ends with a quarter free")
+        require(not self.paused or not self._is_roomy(), "a pause ends with a quarter free")
 
     def _dead_letter(self, entry: Entry) -> DeadLetter[Any]:
         reason = self._endings.reason_of(entry.offset)
@@ -199,10 +199,13 @@ class Outbox:
         return type(effect) not in RANKS or self.is_current(effect)
 
     def _resume_if_roomy(self, out: list[Effect]) -> None:
-        free = self._window.free_slots
-        if self._window.capacity - self._resume_at <= free:
+        if self._is_roomy():
             self.paused = False
-            out.append(Resumed(free))
+            out.append(Resumed(self._window.free_slots))
+
+    def _is_roomy(self) -> bool:
+        """Whether there is so much room that a pause ends."""
+        return self._window.capacity - self._resume_at <= self._window.free_slots
 
 
 def delivery(entry: Entry) -> Deliver[Any]:

@@ -30,9 +30,9 @@ def ledger_for(config: DispatcherConfig, window: InFlightWindow) -> "Ledger | No
 
 
 def outbox_for(
-    ledger: "Ledger | None", counts: "WaitingCounts | None", health: "HealthRoom | None"
+    config: DispatcherConfig, ledger: "Ledger | None", counts: "WaitingCounts | None", health: "HealthRoom | None"
 ) -> Callable[..., Outbox]:
-    """Return what makes the outbox: one that tells what is done, counts what waits, measures, any of these or none."""
+    """Return what makes the outbox: it may tell what is done, count what waits, measure, look ahead, or none of it."""
     kind: Any = Outbox  # one class or another, which take different things first
     firsts: list[object] = []
     if ledger is not None:
@@ -47,4 +47,9 @@ def outbox_for(
         from keyshared._dispatch.measure import measuring  # noqa: PLC0415  # as above
 
         kind, firsts = measuring(kind), [health, *firsts]
+    if config.look_ahead is not None:
+        from keyshared._dispatch.look_ahead import PausingOutbox  # noqa: PLC0415  # as above
+        from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
+
+        kind = one_kind(PausingOutbox, kind)
     return partial(kind, *firsts)

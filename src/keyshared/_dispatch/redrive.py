@@ -16,7 +16,7 @@ from keyshared._dispatch.snapshot import Reader, dump_messages, load_beside
 from keyshared._dispatch.timers import Duties, Timers
 from keyshared._window.beside import SideCursor, come_back, readmit_beside
 from keyshared.effects import Call, Effect, Ignored, IgnoredReason
-from keyshared.errors import ArgumentError, RedriveTooEarlyError, WindowFullError
+from keyshared.errors import ArgumentError, RedriveTooEarlyError
 from keyshared.window import InFlightWindow
 
 __all__ = ["Redriven"]
@@ -72,7 +72,7 @@ class Redriven:
             else:
                 new[letter.offset] = letter
         if len(new) > window.free_slots:
-            raise WindowFullError(window.tightest_limit)
+            raise window.full_error()
         near = None
         for letter in new.values():
             near = come_back(window, letter.offset, key, letter.item, attempt=letter.attempt, near=near)

@@ -58,13 +58,17 @@ def rooms_for(
 
         rooms.append(DrainDeadlines(window, timers, endings, config.drain_timeout_ms))
     if config.redrive:
-        from keyshared._dispatch.redrive import Redriven  # noqa: PLC0415  # only where it is used
+        from keyshared._dispatch.redrive import Redriven  # noqa: PLC0415  # as above
 
         rooms.append(Redriven(window, timers, endings, told=config.tell_settled or config.measure))
     if config.measure:
         from keyshared._dispatch.measure import HealthRoom, MeasuringLedger  # noqa: PLC0415  # as above
 
         rooms.append(HealthRoom(window, cast("MeasuringLedger", ledger), tells=config.tell_settled))
+    if config.token_bytes is not None:
+        from keyshared._dispatch.budget import TokenRoom  # noqa: PLC0415  # as above
+
+        rooms.append(TokenRoom(window))
     return tuple(rooms)
 
 

@@ -5,9 +5,8 @@ is asked again. From then on only the owner is handed anything of it. So what st
 asked again when its turn comes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence, Sized
+from typing import Any, Protocol
 
 from keyshared._checks import require
 from keyshared._dispatch.units import Placed, units_of
@@ -148,18 +147,34 @@ class UnitGate(CountingGate):
         return None if key is None else self._units.unit_of(key)
 
 
-def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow:
-    """The window that a configuration asks for."""
-    window: Callable[..., InFlightWindow] = InFlightWindow
-    if config.batch_per_key > 1:
-        from keyshared._dispatch.batches import BatchWindow  # noqa: PLC0415  # only where it is used
+def window_for(config: DispatcherConfig, owners: PlacedOwners, connected: Sized = ()) -> InFlightWindow:
+    """The window that a configuration asks for; ``connected`` is who is connected, at any later moment."""
+    kinds: list[type[InFlightWindow]] = []
+    settings: dict[str, Any] = {}
+    if config.look_ahead is not None:
+        from keyshared._dispatch.look_ahead import LookAheadWindow, Reach  # noqa: PLC0415  # only where it is used
 
-        window = partial(BatchWindow, batch=config.batch_per_key)
+        kinds.append(LookAheadWindow)
+        settings["reach"] = Reach(config.look_ahead, config.max_in_flight_per_consumer, connected)
+    if config.token_bytes is not None:
+        from keyshared._dispatch.budget import BudgetedWindow  # noqa: PLC0415  # as above
+
+        kinds.append(BudgetedWindow)
+    if config.batch_per_key > 1:
+        from keyshared._dispatch.batches import BatchWindow  # noqa: PLC0415  # as above
+
+        kinds.append(BatchWindow)
+        settings["batch"] = config.batch_per_key
     if config.latest_only:
         from keyshared._dispatch.latest import LatestWindow  # noqa: PLC0415  # as above
 
-        window = LatestWindow
-    made = window(
+        kinds.append(LatestWindow)
+    make: Callable[..., InFlightWindow] = InFlightWindow
+    if kinds:
+        from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
+
+        make = one_kind(*kinds)
+    window = make(
         owners,
         gate=None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners),
         capacity=config.window,
@@ -170,12 +185,25 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow
         one_lane=config.ordering_required,
         draining=None if config.drain_timeout_ms is None else WatchedList(),
         start=config.start,
+        **settings,
     )
-    if config.redrive:
-        from keyshared._window.beside import SideCursor  # noqa: PLC0415  # only where it is used
+    _give_cursor(window, config)
+    return window
 
-        made.cursor = SideCursor(config.start)
-    return made
+
+def _give_cursor(window: InFlightWindow, config: DispatcherConfig) -> None:
+    """Replace the cursor by one of the kind that a configuration asks for, if it asks for any."""
+    if config.token_bytes is not None:
+        from keyshared._window.holes import MeasuringCursor  # noqa: PLC0415  # only where it is used
+        from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
+        from keyshared._window.watched import WatchedCursor  # noqa: PLC0415  # as above
+
+        kinds = [MeasuringCursor, WatchedCursor] if config.tell_settled or config.measure else [MeasuringCursor]
+        window.cursor = one_kind(*kinds)(config.start, budget=config.token_bytes)
+    if config.redrive:
+        from keyshared._window.beside import SideCursor  # noqa: PLC0415  # as above
+
+        window.cursor = SideCursor(config.start)
 
 
 def _key(lane: Lane) -> bytes:

@@ -270,11 +270,10 @@ class WindowBooks:
         """How many deliveries of a key may be open."""
         return self.per_key
 
-    @property
-    def tightest_limit(self) -> int:
-        """Which of the two limits leaves less room."""
+    def full_error(self) -> WindowFullError:
+        """Return what to raise for more messages than there are free slots: the limit that leaves least room."""
         by_memory = self.capacity - self.loaded <= self.max_tracked - self.cursor.outstanding
-        return self.capacity if by_memory else self.max_tracked + len(self.beside)
+        return WindowFullError(self.capacity if by_memory else self.max_tracked + len(self.beside))
 
     def check_offer(self, offset: int) -> None:
         """Raise what `offer` would raise for this offset."""
@@ -331,6 +330,14 @@ class WindowBooks:
         """The open deliveries that a draining lane waits for, in offset order. O(deliveries of its unit)."""
         owner: Consumer = self.owner_of(lane)  # type: ignore[assignment]  # what drains has one, else it is ownerless
         return self._gate.open_besides(lane, owner)
+
+    def can_serve(self, consumer: Consumer) -> bool:
+        """Whether something that is ready may go to a consumer, if that has room."""
+        return bool(consumer.ready or (consumer.keyless and self.shared))
+
+    def is_held(self, entry: Entry) -> bool:  # noqa: ARG002  # for windows with a budget
+        """Whether a message has to wait for what the whole subscription waits for."""
+        return False
 
     def waiting_lanes(self) -> list[Lane]:
         """Lanes of all work lists, longest waiting first. O(n log n) over them."""

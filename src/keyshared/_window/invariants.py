@@ -78,7 +78,7 @@ def _check_consumer(window: WindowBooks, consumer: Consumer, entries: list[Entry
     require(opened == consumer.open, f"{consumer.name!r} knows its open deliveries")
     require(reserved == consumer.reserved, f"{consumer.name!r} knows its reservations")
     require(consumer.limit - len(opened) - len(reserved) == consumer.free, f"{consumer.name!r} counts its room")
-    idle = consumer.free > 0 and (consumer.ready or (consumer.keyless and window.shared))
+    idle = consumer.free > 0 and window.can_serve(consumer)
     require(not idle, f"{consumer.name!r} has room, so nothing that is ready waits for it")
 
 

@@ -118,6 +118,11 @@ class WindowTurns(WindowBooks):
             if self._send(lane, entry, consumer, granted):
                 self._examine(lane, granted)
 
+    def _serve_shared(self, granted: list[Entry]) -> None:
+        """Find a consumer for keyless messages that stood back behind one which then took something older."""
+        while self.shared and (roomiest := self._rooms.roomiest()) is not None:
+            self._serve(roomiest, granted)
+
     def _hand_out(self, entry: Entry, consumer: Consumer, granted: list[Entry]) -> None:
         """Hand out one message out of its turn, if it waits for nothing but this consumer, or for a slot."""
         lane = entry.lane

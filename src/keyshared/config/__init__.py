@@ -13,6 +13,12 @@ from keyshared.config.dispatcher import (
     OnEvict,
     Unmatched,
 )
+from keyshared.config.look_ahead import (
+    DEFAULT_LOOK_AHEAD_PER_CONSUMER,
+    DEFAULT_LOOK_AHEAD_PER_SUBSCRIPTION,
+    LookAhead,
+    look_ahead_limit,
+)
 from keyshared.config.retry import (
     DEFAULT_BASE_DELAY_MS,
     DEFAULT_MAX_DELAY_MS,
@@ -27,6 +33,8 @@ __all__ = [
     "DEFAULT_ACK_TIMEOUT_MS",
     "DEFAULT_BASE_DELAY_MS",
     "DEFAULT_INACTIVE_GRACE_MS",
+    "DEFAULT_LOOK_AHEAD_PER_CONSUMER",
+    "DEFAULT_LOOK_AHEAD_PER_SUBSCRIPTION",
     "DEFAULT_MAX_DELAY_MS",
     "DEFAULT_MAX_IN_FLIGHT_PER_CONSUMER",
     "DEFAULT_MAX_IN_FLIGHT_PER_KEY",
@@ -37,9 +45,11 @@ __all__ = [
     "Backoff",
     "DispatcherConfig",
     "DrainUnit",
+    "LookAhead",
     "OnEvict",
     "Poison",
     "RetryPolicy",
     "Then",
     "Unmatched",
+    "look_ahead_limit",
 ]

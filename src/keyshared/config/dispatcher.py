@@ -5,7 +5,9 @@ from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 
 from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_position, configuration
+from keyshared.config.look_ahead import LookAhead
 from keyshared.config.retry import Backoff, Poison, RetryPolicy
+from keyshared.cursor import LEAST_TOKEN_BUDGET
 from keyshared.errors import ArgumentError, SnapshotError, shown
 
 __all__ = [
@@ -103,6 +105,10 @@ class DispatcherConfig:
         max_waiting_per_key: Messages of one key that may wait, those that are open not counted; beyond that an offer of
             the key is refused. Needs ``spill=False``; None for no limit.
         max_waiting_per_consumer: The same of all keys that one consumer owns.
+        look_ahead: How many messages may wait for the consumers that are connected before there is no free slot; None
+            for no such limit.
+        token_bytes: How long the text of `cursor_token` should be at most: above three quarters of that only the lowest
+            outstanding message goes out, until one half. At least 74; None for no such budget, and with ``redrive``.
 
     Raises:
         ConfigError: A field is out of range, or two of them contradict each other.
@@ -135,6 +141,8 @@ class DispatcherConfig:
     spill: bool = True
     max_waiting_per_key: int | None = None
     max_waiting_per_consumer: int | None = None
+    look_ahead: LookAhead | None = None
+    token_bytes: int | None = None
 
     @configuration()
     def __post_init__(self) -> None:
@@ -158,6 +166,8 @@ class DispatcherConfig:
         plain: dict[str, object] = {name: getattr(self, name) for name in _names(DispatcherConfig)}
         retry: dict[str, object] = {name: getattr(self.retry, name) for name in _names(RetryPolicy)}
         plain["retry"] = retry | {"backoff": self.retry.backoff.value}
+        if self.look_ahead is not None:
+            plain["look_ahead"] = {name: getattr(self.look_ahead, name) for name in _names(LookAhead)}
         plain["poison"] = self.poison.name
         plain["on_evict"] = self.on_evict.value
         plain["unmatched"] = self.unmatched.value
@@ -191,6 +201,8 @@ class DispatcherConfig:
             values["on_evict"] = _member(OnEvict, "on_evict", values["on_evict"])
             values["unmatched"] = _member(Unmatched, "unmatched", values["unmatched"])
             values["unit"] = _member(DrainUnit, "unit", values["unit"])
+            if values["look_ahead"] is not None:
+                values["look_ahead"] = LookAhead(**_exact_fields("config.look_ahead", values["look_ahead"], LookAhead))
             return cls(**values)
         except ArgumentError as error:
             parameter = f"config: {error.parameter}"
@@ -229,6 +241,15 @@ class DispatcherConfig:
             if self.spill:
                 requirement = "be None unless spill is False: what is spilled waits without a limit of its own"
                 raise ArgumentError(name, limit, requirement)
+        if self.look_ahead is not None:
+            check_kind("look_ahead", self.look_ahead, LookAhead, ", or None for no limit")
+        if self.token_bytes is not None:
+            check_int("token_bytes", self.token_bytes, LEAST_TOKEN_BUDGET, ", or None for no budget")
+            if self.redrive:
+                requirement = (
+                    "be None with redrive: the lowest message could wait for one that has come back and is held"
+                )
+                raise ArgumentError("token_bytes", self.token_bytes, requirement)
 
     def _check_times(self) -> None:
         for name, least in (("ack_timeout_ms", 1), ("inactive_grace_ms", 0), ("drain_timeout_ms", 0)):
@@ -266,11 +287,13 @@ class DispatcherConfig:
             )
 
 
-def _names(kind: type[DispatcherConfig | RetryPolicy]) -> list[str]:
+def _names(kind: type[DispatcherConfig | LookAhead | RetryPolicy]) -> list[str]:
     return [each.name for each in fields(kind)]
 
 
-def _exact_fields(parameter: str, data: object, kind: type[DispatcherConfig | RetryPolicy]) -> dict[str, Any]:
+def _exact_fields(
+    parameter: str, data: object, kind: type[DispatcherConfig | LookAhead | RetryPolicy]
+) -> dict[str, Any]:
     """A copy of the data if it has just the fields of that class; their values are not checked yet."""
     names = _names(kind)
     if not isinstance(data, dict) or set(data) != set(names):

@@ -33,6 +33,7 @@ class Promise(StrEnum):
     NOT_EARLY = "not-early"
     REASON_TRAVELS = "reason-travels"
     HEALTH_ADDS_UP = "health-adds-up"
+    TOKEN_BUDGET = "token-budget"  # noqa: S105  # no password: the token that a restart goes on from
     RESUME = "resume"
     DETERMINISM = "determinism"
 
@@ -58,6 +59,10 @@ class Guarantees:
         spills: Whether what has to wait may be without its payload. If not, isolation is not judged: it is given up.
         waiting_per_key: How many messages of a key may wait when another one of it is let in; None: any number.
         waiting_per_consumer: The same of all keys that are owned by one consumer.
+        look_ahead: How many messages may wait in all when another one is let in, by how many consumers are connected;
+            None: any number.
+        token_bytes: How long the text of a restart token should be at most, in the form of `CursorToken`; None: any
+            length.
         unit_of: Which unit a key is in, if several keys are handed over as a whole (those of a slot, say): then
             one-holder is judged for units, and progress where the history says `Quiet`. None: a key. It has to be the
             same for ever; runs of slots, which change with the placement, cannot be told.
@@ -99,6 +104,8 @@ class Guarantees:
     spills: bool = True
     waiting_per_key: int | None = None
     waiting_per_consumer: int | None = None
+    look_ahead: Callable[[int], int] | None = None
+    token_bytes: int | None = None
     unit_of: Callable[[bytes], Hashable] | None = None
     total_order: bool = False
     fairness: int | None = None
@@ -122,8 +129,9 @@ class Guarantees:
             value = getattr(self, each.name)
             if each.type is bool and type(value) is not bool:
                 raise GuaranteesError(each.name, value, "be a bool")
-        if self.unit_of is not None and not callable(self.unit_of):
-            raise GuaranteesError("unit_of", self.unit_of, "be a function of a key, or None")
+        for name, of in (("unit_of", "a key"), ("look_ahead", "a number of consumers")):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise GuaranteesError(name, getattr(self, name), f"be a function of {of}, or None")
         if self.unit_of is not None and self.total_order:
             raise GuaranteesError("unit_of", self.unit_of, "be None with total_order, where everything is one unit")
         try:
@@ -141,6 +149,7 @@ _LEAST: Final = {
     "max_tracked": 1,
     "waiting_per_key": 1,
     "waiting_per_consumer": 1,
+    "token_bytes": 1,
     "fairness": 0,
     "max_attempts": 1,
     "ack_timeout_ms": 1,

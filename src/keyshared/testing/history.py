@@ -53,6 +53,7 @@ class HoldReason(StrEnum):
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
     SPILLED = "spilled"  # its payload is not in memory: it does not count for the window
     LOADING = "loading"  # its payload is being read again; a slot at a consumer may be reserved for it
+    TOKEN_FULL = "token_full"  # noqa: S105  # what a restart has to know would not fit what it may have
     OTHER = "other"
 
 

@@ -58,9 +58,10 @@ _HOLDS: Final[Mapping[str, HoldReason]] = {
     BlockReason.BLOCKED: HoldReason.BLOCKED,
     BlockReason.LOADING: HoldReason.LOADING,
     BlockReason.QUARANTINED: HoldReason.OTHER,
+    BlockReason.TOKEN_FULL: HoldReason.TOKEN_FULL,
 }
 _TIMED: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED, HoldReason.RETRY})
-_ELSEWHERE: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.OTHER})
+_ELSEWHERE: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.OTHER, HoldReason.TOKEN_FULL})
 _GIVEN_BACK: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
 _BY_HAND: Final = frozenset({"set_filters", "set_placement", "set_weight"})
 _WHOLE_LOG: Final = b""

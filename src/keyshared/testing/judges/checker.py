@@ -16,6 +16,7 @@ from keyshared.testing.judges.latest_only import LatestOnly
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
 from keyshared.testing.judges.redrive import RedriveOrder
 from keyshared.testing.judges.settlement import SettledOnce
+from keyshared.testing.judges.token_budget import TokenBudget
 from keyshared.testing.judges.waiting_promises import Isolation, Progress
 from keyshared.testing.judges.whole_batch import WholeBatch
 
@@ -42,7 +43,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         Attempts,
         Fairness,
     ),
-    *(NotEarly, ReasonTravels, HealthAddsUp, Progress),
+    *(NotEarly, ReasonTravels, HealthAddsUp, TokenBudget, Progress),
 )
 _NEVER_JUDGED: Final = {
     Promise.RESUME: "it shows only where the history after a restart is compared with the one without",

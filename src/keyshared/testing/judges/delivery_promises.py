@@ -125,7 +125,7 @@ class Bounds(Judge):
     def missing(self) -> str | None:
         numbers = self.guarantees
         general = (numbers.per_key, numbers.per_consumer, numbers.window, numbers.max_tracked)
-        waiting = (numbers.waiting_per_key, numbers.waiting_per_consumer)
+        waiting = (numbers.waiting_per_key, numbers.waiting_per_consumer, numbers.look_ahead)
         if (
             all(number is None for number in (*general, *waiting))
             and numbers.spills

@@ -135,6 +135,12 @@ class Fairness(Judge):
             return
         if self.guarantees.batches and message.lane.open > message.is_open:
             return  # it belongs to the turn that the first of its batch had
+        if (
+            self.guarantees.token_bytes is not None
+            and (lowest := self.books.lowest())
+            and message.offset <= lowest.offset
+        ):
+            return  # while the token is full it goes past all others
         began = self._turn_of(message)
         for lane_id, turn in list(waiting.items()):
             if turn.since >= began:

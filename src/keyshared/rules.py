@@ -1,0 +1,46 @@
+"""What a configuration cannot hold: functions that answer for single keys."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from keyshared._checks import check_callable, check_text, configuration
+
+__all__ = ["Rules"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Functions of a key, and a name for this version of them.
+
+    Each function is asked once for a key, when the first message of that key is offered, and again when the key comes
+    back after all of its messages were settled. The same key must get the same answer as long as the mark is the same.
+    A function that raises, or answers with something else than it should, makes the offer raise `ConfigError`; the
+    offer has changed nothing then.
+
+    Args:
+        mark: The name of this version of the functions. A snapshot of another mark is refused.
+        group_of: The group that a key is in; None is the group ``""``.
+        limit_of: How many deliveries of the key may be open, at least 1.
+        latest_only: Whether a newer message of the key replaces an older one that was never delivered.
+
+    Raises:
+        ConfigError: The mark is no text, or empty, or a function cannot be called.
+
+    Example:
+        >>> rules = Rules(mark="tenants-1", group_of=lambda key: key.partition(b"/")[0].decode())
+        >>> rules.group_of(b"acme/order-7")
+        'acme'
+    """
+
+    mark: str
+    group_of: Callable[[bytes], str | None] | None = None
+    limit_of: Callable[[bytes], int] | None = None
+    latest_only: Callable[[bytes], bool] | None = None
+
+    @configuration()
+    def __post_init__(self) -> None:
+        check_text("mark", self.mark)
+        for name in ("group_of", "limit_of", "latest_only"):
+            function = getattr(self, name)
+            if function is not None:
+                check_callable(name, function, "the bytes of a key, or be None")
