@@ -25,6 +25,7 @@ from keyshared.errors import (
     KeySharedError,
     KeyTypeError,
     LayoutMismatchError,
+    LookAheadFullError,
     MissingExtraError,
     MisuseError,
     NoRangeLeftError,
@@ -123,6 +124,11 @@ RENDERED = [
         KeyFullError(b"k" * 65, 3),
         {"key": b"k" * 65, "capacity": 3},
         f"cannot offer: 3 messages of key {b'k' * 64!r} may wait; ask room_for(key) first",
+    ),
+    (
+        LookAheadFullError(3),
+        {"capacity": 3},
+        "cannot offer: 3 messages may wait for the consumers that are connected; stop reading while free_slots is 0",
     ),
     (
         ConsumerFullError("c1", 3),
@@ -255,6 +261,7 @@ BASES = {
     UnownedSlotError: MisuseError,
     KeyFullError: WindowFullError,
     ConsumerFullError: WindowFullError,
+    LookAheadFullError: WindowFullError,
     WindowFullError: MisuseError,
 }
 

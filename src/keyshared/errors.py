@@ -27,6 +27,7 @@ __all__ = [
     "KeySharedError",
     "KeyTypeError",
     "LayoutMismatchError",
+    "LookAheadFullError",
     "MissingExtraError",
     "MisuseError",
     "NoRangeLeftError",

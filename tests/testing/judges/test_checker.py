@@ -35,6 +35,7 @@ from keyshared.testing.history import (
     Owned,
     Published,
     Quiet,
+    Redriven,
     Settled,
     SettledBy,
 )
@@ -109,7 +110,7 @@ def cases(seeds: range) -> Iterator[tuple[Guarantees, list[Happening]]]:
 
 def test_the_checker_agrees_with_the_slow_judge_on_histories_with_mistakes() -> None:
     found = Counter[Promise]()
-    for guarantees, history in cases(range(880, 1_100)):
+    for guarantees, history in cases(range(880, 1_115)):
         if contradicts(history):
             with pytest.raises(HistoryError, match=r"offset of happening \d+ is -?\d+; it must be (greater|at most)"):
                 check_history(history, guarantees)
@@ -283,12 +284,12 @@ def test_nothing_is_judged_in_an_empty_history() -> None:
 def test_everything_is_judged_in_a_full_history() -> None:
     full: list[Happening] = []
     claims = Guarantees()
-    for seed in range(3, 100):
+    for seed in range(3, 400):
         claims, full = recorded(Fast, seed, CALLS)
         kinds = {type(happening) for happening in full}
         has_numbers = None not in {claims.fairness, claims.max_attempts}
         claims_all = has_numbers and claims.tells_done and claims.spills
-        if claims_all and {Delivered, Committed, Owned, Quiet, Connected} <= kinds:
+        if claims_all and {Delivered, Committed, Owned, Quiet, Connected, Redriven} <= kinds:
             break
     checker = Checker(claims)
     assert [] == list(checker.violations(full))
