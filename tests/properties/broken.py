@@ -15,15 +15,19 @@ from tests.properties.broken_admission import (
 )
 from tests.properties.broken_batches import BROKEN_BATCHES
 from tests.properties.broken_later import (
+    DelayHoldsOtherKeys,
     FirstDeliveryIsEarly,
     LoadedForgetsItsTime,
     NewerPassesThePostponed,
     PostponedForNoLongerThanARetry,
     PostponedGoesAtOnce,
     PostponedNeverWakes,
+    PostponingCounts,
     ReasonIsLost,
     ReasonOfAnotherMessage,
+    RestartForgetsTheTime,
     RipeNeverWakes,
+    SpilledForgetsItsTime,
 )
 from tests.properties.broken_settlement import (
     AckNotTold,
@@ -521,7 +525,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
     Promise.ISOLATION: (HotKeyFillsTheWindow,),
     Promise.FAIRNESS: (SameKeyTwiceInARow, NewestKeyFirst),
-    Promise.ATTEMPTS: (NeverGivesUp,),
+    Promise.ATTEMPTS: (NeverGivesUp, PostponingCounts),
     Promise.PROGRESS: (
         RaisedLimitWakesNobody,
         JoinWakesNobody,
@@ -531,12 +535,14 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         RetryNeverWakes,
         PostponedNeverWakes,
         RipeNeverWakes,
+        DelayHoldsOtherKeys,
     ),
     Promise.NOT_EARLY: (
         PostponedGoesAtOnce,
         PostponedForNoLongerThanARetry,
         FirstDeliveryIsEarly,
         LoadedForgetsItsTime,
+        SpilledForgetsItsTime,
     ),
     Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
     Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly, EndedObligationsStand),
@@ -545,6 +551,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         SnapshotForgetsReadyOrder,
         SnapshotForgetsFailures,
         SnapshotForgetsEndedDeliveries,
+        RestartForgetsTheTime,
     ),
     Promise.DETERMINISM: (OrderOfASet,),
 }
