@@ -33,8 +33,6 @@ from keyshared.simulate import (
     Unblock,
     deliveries,
 )
-from keyshared.testing import Guarantees, Promise, check_history
-from keyshared.testing.adapters.simulated import from_simulation
 
 NAMES = ["a", "b", "c"]
 POISONS = ["DROP", "DEAD_LETTER", "BLOCK", "BLOCK_AND_DEAD_LETTER", "QUARANTINE"]
@@ -45,13 +43,15 @@ services = st.one_of(st.builds(Fixed, millis), st.builds(Sampled, st.lists(milli
 
 @st.composite
 def consumers(draw: st.DrawFn, name: str) -> ConsumerPlan:
+    concurrency, takes_batches = draw(st.sampled_from([(1, False), (2, False), (1, True)]))
     return ConsumerPlan(
         name,
         draw(services),
         filters=draw(st.sampled_from([(), (), ("k*",), ("*",)])),
         limit=draw(st.sampled_from([None, 1, 2])),
         postpone_ms=draw(st.sampled_from([0, 30])),
-        **draw(st.sampled_from([{"concurrency": 1}, {"concurrency": 2}, {"takes_batches": True}])),
+        concurrency=concurrency,
+        takes_batches=takes_batches,
     )
 
 
@@ -168,17 +168,3 @@ def test_every_history_keeps_the_promises_and_adds_up(plan: Plan, messages: list
 @given(plans(), arrivals)
 def test_the_same_plan_and_messages_give_the_same_rows(plan: Plan, messages: list[Arrival]) -> None:
     assert list(Simulation(plan, messages)) == list(Simulation(plan, iter(messages)))
-
-
-@given(plans(), arrivals)
-def test_the_kit_finds_nothing_in_what_is_postponed_for_later_batched_or_explained(
-    plan: Plan, messages: list[Arrival]
-) -> None:
-    batch = plan.config.batch_per_key
-    promises = {Promise.NOT_EARLY, Promise.REASON_TRAVELS, Promise.KEY_ORDER, Promise.ONE_HOLDER}
-    claims = Guarantees(
-        promises=frozenset(promises | ({Promise.WHOLE_BATCH} if batch > 1 else set())),
-        per_key=max(batch, plan.config.max_in_flight_per_key),
-        batches=batch > 1,
-    )
-    assert [] == check_history(from_simulation(Simulation(plan, messages)), claims)

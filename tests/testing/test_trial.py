@@ -9,7 +9,6 @@ from tests.kit.small_broker import SmallMachine
 
 from keyshared.testing import Promise, trial
 from keyshared.testing.replay import ScheduleRun, run_schedule
-from keyshared.testing.steps import Ack, Connect, Publish
 from keyshared.testing.trial import BUDGET, find_violation
 
 

@@ -137,7 +137,7 @@ class Bench:
         self.over: list[Receipt] = []
         self.owners: dict[bytes, str | None] = {}
         self._log: dict[int, bytes | None] = {}
-        self._befores: dict[int, int] = {}  # of what was published for later
+        self._earliest: dict[int, int] = {}  # of what was published for later
         self._latest = 0  # no time that anybody has asked for is later
         self._committed: int | None = None
 
@@ -301,7 +301,7 @@ class Bench:
 
     def _publish_later(self, key: bytes | None, ms: int) -> None:
         offset = self.driver.publish_later(key, ms)
-        self._befores[offset] = self._asked_for(ms)
+        self._earliest[offset] = self._asked_for(ms)
         self._enter(offset, key)
 
     def _enter(self, offset: int, key: bytes | None) -> None:
@@ -311,7 +311,7 @@ class Bench:
         self._tell_published(offset)
 
     def _tell_published(self, offset: int) -> None:
-        until_ms = self._befores.get(offset, self.now)
+        until_ms = self._earliest.get(offset, self.now)
         later = None if until_ms <= self.now else until_ms
         self._tell(Published(offset=offset, key=self._log[offset], until_ms=later, at_ms=self.now))
         if later is not None:

@@ -63,7 +63,7 @@ class DispatcherDriver(Driver):
     def __init__(self) -> None:
         self.dispatcher = self.dispatcher_class(self.make_placement(), self.config)
         self.log: list[bytes | None] = []
-        self.befores: dict[int, int] = {}  # of what was published for later
+        self.earliest: dict[int, int] = {}  # of what was published for later
         self.offered = 0
         self.inboxes: dict[str, list[Delivery]] = {}
         self.told: list[Happening] = []
@@ -96,7 +96,7 @@ class DispatcherDriver(Driver):
 
     def publish_later(self, key: bytes | None, ms: int) -> int:
         """Append to the log, with the instant before which it is not delivered."""
-        self.befores[len(self.log)] = self.now + ms
+        self.earliest[len(self.log)] = self.now + ms
         return self.publish(key)
 
     def receive(self, consumer: str) -> Sequence[Delivery]:
@@ -165,7 +165,7 @@ class DispatcherDriver(Driver):
                 continue
             offset = self.offered
             self.offered += 1
-            before = self.befores.get(offset)
+            before = self.earliest.get(offset)
             self.todo += self.dispatcher.offer(offset, self.log[offset], offset, not_before_ms=before)
 
     def _act(self, effect: Effect) -> None:
