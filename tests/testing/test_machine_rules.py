@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 from tests.kit.later_broker import LaterBroker, LaterDriver, LaterMachine
-from tests.kit.own_machines import BatchingMachine
+from tests.kit.own_machines import BatchingMachine, DispatcherMachine
 from tests.kit.small_broker import ACK_TIMEOUT_MS, RETRY_MS, SmallBroker, SmallDriver, SmallMachine
 
 from keyshared.testing import Delivery, Driver, Guarantees, Promise
@@ -416,8 +416,12 @@ def test_an_example_that_is_abandoned_is_not_healed() -> None:
 # --- later, and several at once -------------------------------------------------------------------------------------
 
 
-def test_a_message_for_later_comes_when_its_time_has_come() -> None:
-    machine = LaterMachine()
+LATER = [LaterMachine, DispatcherMachine]
+
+
+@pytest.mark.parametrize("kind", LATER)
+def test_a_message_for_later_comes_when_its_time_has_come(kind: type[KeySharedMachine]) -> None:
+    machine = kind()
     machine.connect("c1", ())
     machine.publish_later(b"a", 50)
     machine.publish(b"a")
@@ -429,8 +433,9 @@ def test_a_message_for_later_comes_when_its_time_has_come() -> None:
     assert [(0, 50)] == [(each.offset, each.at_ms) for each in machine.bench.history if isinstance(each, Delivered)]
 
 
-def test_a_message_that_is_postponed_comes_again_and_holds_its_key() -> None:
-    machine = LaterMachine()
+@pytest.mark.parametrize("kind", LATER)
+def test_a_message_that_is_postponed_comes_again_and_holds_its_key(kind: type[KeySharedMachine]) -> None:
+    machine = kind()
     machine.connect("c1", ())
     machine.publish_some(b"a", 2)
     machine.postpone(0, 70)
