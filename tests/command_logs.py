@@ -92,7 +92,8 @@ class _Writer:
 
     def offer(self) -> Command:
         self.offset += self.rng.choice([1, 1, 1, 4, 0])  # now and then one that was there before
-        return self.make("offer", offset=self.offset, key=self.rng.choice(KEYS))
+        later = self.rng.choice([None, None, None, None, 0, 3, 40])
+        return self.make("offer", offset=self.offset, key=self.rng.choice(KEYS), duration_ms=later)
 
     def answer(self) -> Command:
         how = self.rng.choice(["ack", "ack", "ack", "ack", "ack_through", "nack", "reject", "release", "extend"])

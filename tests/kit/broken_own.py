@@ -4,12 +4,16 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tests.kit.own_machines import (
+    BatchingDriver,
+    BatchingMachine,
     BatchingQueueMachine,
     DispatcherMachine,
     LeaseQueueMachine,
     TellingQueueMachine,
     WindowMachine,
 )
+from tests.properties.broken_batches import AckThroughSkipsOne
+from tests.properties.broken_later import FirstDeliveryIsEarly, NewerPassesThePostponed, PostponedGoesAtOnce
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
@@ -127,6 +131,7 @@ def _fault(
     return OwnFault(type(f"{broken.__name__}Machine", (machine,), {"driver_class": operated}), frozenset(promises))
 
 
+AN_ACK_IS_LOST = (Promise.WHOLE_BATCH, Promise.PROGRESS, Promise.SAFE_CURSOR, Promise.FENCE)
 OWN_FAULTS = (
     _queue(TakesOldLeases, Promise.FENCE),
     _queue(StealsWork, Promise.AFFINITY, Promise.BOUNDS),
@@ -135,5 +140,9 @@ OWN_FAULTS = (
     _queue(LeasesASecondBatch, Promise.WHOLE_BATCH, machine=BatchingQueueMachine),
     _fault(NewestKeyFirst, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.FAIRNESS),
     _fault(NeverGivesUp, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.ATTEMPTS),
+    _fault(PostponedGoesAtOnce, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.NOT_EARLY),
+    _fault(FirstDeliveryIsEarly, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.NOT_EARLY),
+    _fault(NewerPassesThePostponed, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.KEY_ORDER),
+    _fault(AckThroughSkipsOne, BatchingMachine, BatchingDriver, "dispatcher_class", *AN_ACK_IS_LOST),
     _fault(SettlesAndWakesNobody, WindowMachine, WindowDriver, "window_class", Promise.PROGRESS),
 )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from tests.kit.later_broker import LaterMachine
 from tests.kit.small_broker import SmallMachine
 
 from keyshared.config import OnEvict, Poison
@@ -16,7 +17,14 @@ from keyshared.testing.driver import AnyDriver
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.strategies import keys
 
-__all__ = ["MACHINES", "DispatcherMachine", "LeaseQueueMachine", "WindowMachine"]
+__all__ = [
+    "MACHINES",
+    "BatchingDriver",
+    "BatchingMachine",
+    "DispatcherMachine",
+    "LeaseQueueMachine",
+    "WindowMachine",
+]
 
 SHOWN = SmallMachine.guarantees.promises | {Promise.FAIRNESS, Promise.ATTEMPTS}
 
@@ -195,6 +203,7 @@ class PipelinedWindowMachine(WindowMachine):
 
 MACHINES = (
     SmallMachine,
+    LaterMachine,
     DispatcherMachine,
     PipelinedMachine,
     TellingMachine,

@@ -16,15 +16,19 @@ from tests.properties.broken_admission import (
 from tests.properties.broken_batches import BROKEN_BATCHES
 from tests.properties.broken_health import AgeOfTheNewest, CountsOnlyAcks
 from tests.properties.broken_later import (
+    DelayHoldsOtherKeys,
     FirstDeliveryIsEarly,
     LoadedForgetsItsTime,
     NewerPassesThePostponed,
     PostponedForNoLongerThanARetry,
     PostponedGoesAtOnce,
     PostponedNeverWakes,
+    PostponingCounts,
     ReasonIsLost,
     ReasonOfAnotherMessage,
+    RestartForgetsTheTime,
     RipeNeverWakes,
+    SpilledForgetsItsTime,
 )
 from tests.properties.broken_latest import (
     KeepsTheOlder,
@@ -551,7 +555,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
     Promise.ISOLATION: (HotKeyFillsTheWindow,),
     Promise.FAIRNESS: (SameKeyTwiceInARow, NewestKeyFirst),
-    Promise.ATTEMPTS: (NeverGivesUp,),
+    Promise.ATTEMPTS: (NeverGivesUp, PostponingCounts),
     Promise.PROGRESS: (
         RaisedLimitWakesNobody,
         JoinWakesNobody,
@@ -561,12 +565,14 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         RetryNeverWakes,
         PostponedNeverWakes,
         RipeNeverWakes,
+        DelayHoldsOtherKeys,
     ),
     Promise.NOT_EARLY: (
         PostponedGoesAtOnce,
         PostponedForNoLongerThanARetry,
         FirstDeliveryIsEarly,
         LoadedForgetsItsTime,
+        SpilledForgetsItsTime,
     ),
     Promise.TOKEN_BUDGET: (BudgetNeverCloses, BudgetNeverOpens, BudgetHoldsTheLowest),
     Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
@@ -584,6 +590,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         SnapshotForgetsReadyOrder,
         SnapshotForgetsFailures,
         SnapshotForgetsEndedDeliveries,
+        RestartForgetsTheTime,
     ),
     Promise.DETERMINISM: (OrderOfASet,),
 }

@@ -37,6 +37,13 @@ from keyshared.testing import Promise, Violation
 __all__ = ["OwnEffects"]
 
 REMEMBERED_DELIVERIES = 8
+NO_FAILURES = {
+    ReleaseReason.BATCH_BROKEN: Promise.WHOLE_BATCH,
+    ReleaseReason.DRAIN_TIMEOUT: Promise.ATTEMPTS,
+    ReleaseReason.RELEASED: Promise.ATTEMPTS,
+    ReleaseReason.REMOVED: Promise.ATTEMPTS,
+}
+"""Ends that count no failure, and the promise that says so."""
 
 
 class OwnEffects:
@@ -73,6 +80,7 @@ class OwnEffects:
                 *self._reasons(step),
                 *self._health(step, dispatcher),
                 *self._pulled(step),
+                *self._failures(step),
                 *self._batches(step, open_now),
                 *self._figures(step),
                 *self._loads_and_room(step, dispatcher),
@@ -185,13 +193,16 @@ class OwnEffects:
             yield Promise.SETTLED_ONCE, f"{mark} stands for {self.restart[0]} and for {redone}"
         self.restart = redone, mark
 
-    def _batches(self, step: Step, open_now: set[Deliver]) -> Iterator[tuple[Promise, str]]:
-        """What comes back with a batch has not failed; what is acked up to a point is acked."""
+    def _failures(self, step: Step) -> Iterator[tuple[Promise, str]]:
+        """What was given back, or comes back with others, has not failed."""
         for effect in step.effects:
-            if isinstance(effect, Released) and effect.reason is ReleaseReason.BATCH_BROKEN:
+            if isinstance(effect, Released) and effect.reason in NO_FAILURES:
                 delivery = self.last.get(effect.offset)
                 if delivery is not None and delivery.failures != effect.failures:
-                    yield Promise.WHOLE_BATCH, f"{effect} counts as a failure"
+                    yield NO_FAILURES[effect.reason], f"{effect} counts as a failure"
+
+    def _batches(self, step: Step, open_now: set[Deliver]) -> Iterator[tuple[Promise, str]]:
+        """What is acked up to a point is acked."""
         if step.call.name != "ack_through":
             return
         offset, consumer, attempt = step.call.args

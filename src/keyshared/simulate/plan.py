@@ -49,12 +49,14 @@ class Arrival(NamedTuple):
         key: Its key, or None.
         at_ms: When it arrives, with `Pace.ARRIVALS`. One that goes back arrives with the message before it.
         service_ms: How long it takes to work on, for `PerMessage`.
+        not_before_ms: Before when it is not delivered, on the same clock; its key waits behind it. None: at once.
     """
 
     offset: int
     key: Key
     at_ms: int = 0
     service_ms: int | None = None
+    not_before_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,10 @@ class ConsumerPlan:
         weight: Its share of the keys, relative to the others'.
         limit: Deliveries that it may have open, queued ones included; None for the dispatcher's own limit.
         concurrency: Messages that it works on at once.
+        takes_batches: It works on all of a batch of a key at once, for as long as the first message of it takes, and
+            acks it up to the first message that fails. For plans whose ``config.batch_per_key`` is above 1, and with a
+            ``concurrency`` of 1.
+        postpone_ms: For how long it gives back what it answers with `Answer.POSTPONE`.
 
     Raises:
         ConfigError: A field can never work.
@@ -88,6 +94,8 @@ class ConsumerPlan:
     weight: Weight = 1
     limit: int | None = None
     concurrency: int = 1
+    takes_batches: bool = False
+    postpone_ms: int = 1_000
 
     @configuration()
     def __post_init__(self) -> None:
@@ -97,6 +105,10 @@ class ConsumerPlan:
         if self.limit is not None:
             check_int("limit", self.limit, 0)
         check_int("concurrency", self.concurrency, 1)
+        check_bool("takes_batches", self.takes_batches)
+        if self.takes_batches and self.concurrency > 1:
+            raise ArgumentError("concurrency", self.concurrency, "be 1 with takes_batches")
+        check_int("postpone_ms", self.postpone_ms, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +299,9 @@ class Plan:
         for consumer in self.consumers:
             check_kind("consumers", consumer, ConsumerPlan)
         for model in self.answers:
-            if not callable(getattr(model, "answer", None)):
-                raise ArgumentError("answers", model, "hold models such as Poisoned(keys), with a method answer")
+            if not callable(getattr(model, "answer", None)) or not hasattr(model, "reason"):
+                requirement = "hold models such as Poisoned(keys), with a method answer and an attribute reason"
+                raise ArgumentError("answers", model, requirement)
         start = 0 if self.start_ms is None else self.start_ms
         for change in self.changes:
             _check_change(change)

@@ -50,12 +50,12 @@ OF_UNITS = {"UnitFreedByItsFirstEnd", "UnitEndWakesOnlyItsKey", "UnitOfTheMapBef
 # That an answer asks for what has ended is between dispatcher and host; a history has only what was really done.
 # How a message ended is in the words of the system, and what a mark stands for is between it and its host.
 # So is what was refused: a message that is not let in is not in the history.
-# So is whether what came back with its batch has failed, and what is settled by an ack of several.
+# So is whether what came back with its batch, or for later, has failed, and what is settled by an ack of several.
 # How old a message is, by its own word, is not in the history.
 # And what is spilled is held back on purpose, as a history sees it.
 OF_OURS = {
     *("ForgetsTooEarly", "EndedObligationsStand", "ForgetsHowItEnded", "MarkStandsStill", "OpenCountsAsWaiting"),
-    *("BrokenBatchCountsFailures", "AckThroughSkipsOne", "AgeOfTheNewest", "RipeNeverWakes"),
+    *("BrokenBatchCountsFailures", "AckThroughSkipsOne", "AgeOfTheNewest", "PostponingCounts", "RipeNeverWakes"),
 }
 # Who owns a key and who accepts it is told by the dispatcher, and a history takes its word for it.
 TRUSTED = {"FilterOfBefore", "SkipsWhatOthersAccept"}

@@ -64,6 +64,7 @@ class DispatcherDriver(Driver):
     def __init__(self) -> None:
         self.dispatcher = self.dispatcher_class(self.make_placement(), self.config)
         self.log: list[bytes | None] = []
+        self.earliest: dict[int, int] = {}  # of what was published for later
         self.offered = 0
         self.inboxes: dict[str, list[Delivery]] = {}
         self.told: list[Happening] = []
@@ -94,6 +95,11 @@ class DispatcherDriver(Driver):
         self._apply([])
         return len(self.log) - 1
 
+    def publish_later(self, key: bytes | None, ms: int) -> int:
+        """Append to the log, with the instant before which it is not delivered."""
+        self.earliest[len(self.log)] = self.now + ms
+        return self.publish(key)
+
     def receive(self, consumer: str) -> Sequence[Delivery]:
         """Empty the inbox."""
         inbox = self.inboxes[consumer]
@@ -108,6 +114,14 @@ class DispatcherDriver(Driver):
     def nack(self, consumer: str, delivery: Delivery) -> bool | None:
         """Nack by receipt."""
         return self._answer(self.dispatcher.nack(delivery.offset, consumer, delivery.attempt))
+
+    def ack_through(self, consumer: str, delivery: Delivery) -> bool | None:
+        """Ack by receipt, with all older ones of the key."""
+        return self._answer(self.dispatcher.ack_through(delivery.offset, consumer, delivery.attempt))
+
+    def postpone(self, consumer: str, delivery: Delivery, ms: int) -> bool | None:
+        """Release by receipt, for later."""
+        return self._answer(self.dispatcher.release(delivery.offset, consumer, delivery.attempt, delay_ms=ms))
 
     def advance(self, ms: int) -> None:
         """Move time on in one step."""
@@ -152,7 +166,8 @@ class DispatcherDriver(Driver):
                 continue
             offset = self.offered
             self.offered += 1
-            self.todo += self.dispatcher.offer(offset, self.log[offset], offset)
+            before = self.earliest.get(offset)
+            self.todo += self.dispatcher.offer(offset, self.log[offset], offset, not_before_ms=before)
 
     def _act(self, effect: Effect) -> None:
         match effect:
