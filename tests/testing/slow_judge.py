@@ -360,10 +360,10 @@ class SlowJudge(SlowBooks):
 
     def count_of_what_is_done(self, happening: Measured) -> Iterator[Promise]:
         doubtful = sum(DONE in each.can_be for each in self.outstanding.values())
-        before, self.measured = self.measured, (happening.count, len(self.done), doubtful)
+        before, self.measured = self.measured, (happening.count, self.ends, doubtful)
         if before is None or not self.claims.measures:
             return
-        more, ended = happening.count - before[0], len(self.done) - before[1]
+        more, ended = happening.count - before[0], self.ends - before[1]
         if not ended - before[2] <= more <= ended + doubtful:
             yield Promise.HEALTH_ADDS_UP
 
