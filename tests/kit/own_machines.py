@@ -147,6 +147,32 @@ class LineMachine(LeaseQueueMachine):
     )
 
 
+class TellingQueueDriver(LeaseQueueDriver):
+    """Says of each message that it is done."""
+
+    config = replace(LeaseQueueDriver.config, tell_settled=True)
+
+
+class TellingQueueMachine(LeaseQueueMachine):
+    """The lease queue that tells its transport how each message ended."""
+
+    driver_class = TellingQueueDriver
+    guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.SETTLED_ONCE}, tells_done=True)
+
+
+class BatchingQueueDriver(LeaseQueueDriver):
+    """Two of a key as a batch."""
+
+    config = replace(LeaseQueueDriver.config, batch_per_key=2)
+
+
+class BatchingQueueMachine(LeaseQueueMachine):
+    """The lease queue with batches of a key."""
+
+    driver_class = BatchingQueueDriver
+    guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
+
+
 class WindowMachine(DispatcherMachine):
     """The bare window, with retries around it and nothing stored but its cursor."""
 
@@ -179,6 +205,8 @@ MACHINES = (
     LeaseQueueMachine,
     AbortingMachine,
     LineMachine,
+    TellingQueueMachine,
+    BatchingQueueMachine,
     WindowMachine,
     PipelinedWindowMachine,
 )
