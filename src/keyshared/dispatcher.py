@@ -18,7 +18,9 @@ from keyshared._dispatch.explain import (
     Blocking,
     ConsumerStats,
     DispatcherStats,
+    KeySession,
     Outstanding,
+    SessionPhase,
     describe,
     gather_stats,
     why_blocked,
@@ -35,7 +37,7 @@ from keyshared._dispatch.receipts import (
     explain_ignored,
     open_through,
 )
-from keyshared._dispatch.rooms import dump_rooms, load_rooms, rooms_for
+from keyshared._dispatch.rooms import dump_rooms, load_rooms, rooms_for, sessions_of
 from keyshared._dispatch.routing import Routing
 from keyshared._dispatch.snapshot import (
     EPOCH_BITS,
@@ -71,11 +73,13 @@ __all__ = [
     "Blocking",
     "ConsumerStats",
     "DispatcherStats",
+    "KeySession",
     "KeySharedDispatcher",
     "MemberState",
     "Message",
     "Outstanding",
     "Receipt",
+    "SessionPhase",
 ]
 
 SNAPSHOT_VERSION: Final = 2
@@ -155,10 +159,13 @@ class KeySharedDispatcher(Generic[Item]):
         timers = self._timers = Timers()
         self._endings = endings_for(config, self._window, timers)
         self._notes = self._endings.notes
-        self._membership = Membership(config, self._routing, self._window, timers, self._endings)
+        self._rooms = rooms_for(config, self._window, timers, self._endings)
+        sessions = self._sessions = sessions_of(self._rooms)
+        self._membership = Membership(
+            config, self._routing, self._window, timers, self._endings, sessions=self._sessions
+        )
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership)
-        self._rooms = rooms_for(config, self._window, timers, self._endings)
         self._duties: Duties = {
             Entry: Duty(Stage.DELIVERIES, _offset_of, self._endings.due),
             Member: Duty(Stage.CONSUMERS, _order_of, self._membership.deadline_reached),
@@ -618,6 +625,45 @@ class KeySharedDispatcher(Generic[Item]):
         self._now = now
         return self._outbox.wake([], now)
 
+    def flushed(self, key: Key, session: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
+        """Confirm that a consumer has flushed what it kept for a key, as a `KeyEnding` asked: the session has ended.
+
+        Args:
+            key: The key of the session.
+            session: Its number.
+
+        Returns:
+            `KeyEnded`, and what its key may deliver now; `Ignored` if that session is not to be flushed.
+
+        Raises:
+            KeyTypeError: The key is of another type.
+            ArgumentError: The key is None, or the session is no int.
+
+        Example:
+            >>> from keyshared import DispatcherConfig, HashRing
+            >>> from keyshared.config import KeySessions
+            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(sessions=KeySessions(flush_ms=None)))
+            >>> _ = d.add_consumer("c1")
+            >>> begun, delivered = d.offer(0, "order-1")
+            >>> begun
+            KeyBegun(key=b'order-1', consumer='c1', session=1)
+            >>> ending, _ = d.ack(*delivered.receipt)
+            >>> d.offer(1, "order-1"), d.why_blocked(1).reason.value
+            ([], 'flushing')
+            >>> [type(effect).__name__ for effect in d.flushed(ending.key, ending.session)]
+            ['KeyEnded', 'KeyBegun', 'Deliver']
+        """
+        now = checked_now(now_ms, self._now)
+        data = key_bytes(key)
+        if data is None:
+            raise ArgumentError("key", key, "be a key: messages without one have no session")
+        if type(session) is not int:
+            raise ArgumentError("session", session, "be an int")
+        self._now = now
+        if self._sessions is None or not self._sessions.flush_ends(data, session):
+            return [Ignored(None, None, session, Call.FLUSHED, IgnoredReason.NOT_FLUSHING)]
+        return self._outbox.wake([], now)
+
     def pull(
         self,
         name: str,
@@ -817,12 +863,16 @@ class KeySharedDispatcher(Generic[Item]):
         return [delivery(entry) for member in chosen for entry in held_by(member)]
 
     def outstanding_effects(self) -> list[Effect[Item]]:
-        """Every obligation that is not met: `DeadLetter`, then `Load`, then `Deliver`, each by offset. O(n)."""
+        """Every obligation that is not met: `KeyEnding`, `DeadLetter`, `Load`, then `Deliver`, each by age. O(n)."""
         return self._outbox.outstanding()
 
     def is_current(self, effect: Effect) -> bool:
         """Whether an effect still holds; ask just before acting on an obligation. Notices always do."""
         return self._outbox.is_current(effect)
+
+    def sessions(self) -> list[KeySession]:
+        """Every session of a key that has not ended, in the order of beginning; ``[]`` without sessions. O(result)."""
+        return [] if self._sessions is None else self._sessions.all()
 
     def stats(self) -> DispatcherStats:
         """Figures of this moment, all read from the one state there is. O(consumers)."""

@@ -5,15 +5,20 @@ no such room, and asks for none.
 """
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.snapshot import Reader
 from keyshared._dispatch.timers import Duties, Timers
 from keyshared.config import DispatcherConfig
+from keyshared.effects import Effect
 from keyshared.window import InFlightWindow
 
-__all__ = ["Room", "dump_rooms", "load_rooms", "rooms_for"]
+if TYPE_CHECKING:  # only where they are used
+    from keyshared._dispatch.gates import Gates
+    from keyshared._dispatch.sessions import Sessions
+
+__all__ = ["Room", "dump_rooms", "load_rooms", "rooms_for", "sessions_of"]
 
 
 class Room(Protocol):
@@ -30,8 +35,8 @@ class Room(Protocol):
     @property
     def duties(self) -> Duties: ...
 
-    def refresh(self, now: int) -> None:
-        """Look at what has changed in a call, at its end."""
+    def refresh(self, now: int, notices: list[Effect]) -> None:
+        """Look at what has changed in a call, at its end, and add what there is to tell."""
 
     def dump(self, now: int) -> object:
         """Return the state as plain data; None if there is nothing to keep."""
@@ -50,7 +55,18 @@ def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, 
         from keyshared._dispatch.drain_deadlines import DrainDeadlines  # noqa: PLC0415  # only where it is used
 
         rooms.append(DrainDeadlines(window, timers, endings, config.drain_timeout_ms))
+    if config.sessions is not None:
+        from keyshared._dispatch.sessions import Sessions  # noqa: PLC0415  # as above
+
+        sessions = Sessions(window, timers, config.sessions)
+        cast("Gates", window.gate).gates.append(sessions)
+        rooms.append(sessions)
     return tuple(rooms)
+
+
+def sessions_of(rooms: Iterable[Room]) -> "Sessions | None":
+    """Return the room of sessions, if it is in use."""
+    return next((cast("Sessions", room) for room in rooms if room.name == "sessions"), None)
 
 
 def dump_rooms(rooms: Iterable[Room], now: int) -> dict[str, object]:
@@ -67,4 +83,4 @@ def load_rooms(data: Reader, rooms: Iterable[Room], now: int) -> None:
             raise kept.refuse("be absent: the configuration does not ask for it")
         by_name[name].load(kept, now)
     for room in by_name.values():
-        room.refresh(now)
+        room.refresh(now, [])  # the host asks for what is so

@@ -267,6 +267,11 @@ class WindowBooks:
         return None if name is None else self.consumers.get(name)
 
     @property
+    def gate(self) -> DrainGate:
+        """What is asked before a lane with a key may go on."""
+        return self._gate
+
+    @property
     def kept_back(self) -> WorkList | None:
         """Lanes that a gate keeps back though nobody holds anything of their drain unit; None without such gates."""
         return self._gate.kept_back

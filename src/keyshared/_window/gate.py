@@ -38,6 +38,10 @@ class DrainGate(ABC):
         """Whether a lane whose unit nobody else holds has to wait all the same, in `kept_back`."""
         return False
 
+    def why(self, lane: Lane, owner: Consumer) -> object:  # noqa: ARG002  # as above
+        """Return why it refuses a lane, as whoever made it says it; None if it does not."""
+        return None
+
     @property
     def kept_back(self) -> WorkList | None:
         """The list for lanes that it refuses; None if it never does."""
