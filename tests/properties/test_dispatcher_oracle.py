@@ -22,7 +22,7 @@ from tests.properties.driving import INPUTS, Fast, outcome, questions
 from tests.properties.schedules import Choose, World, any_config, observe
 from tests.properties.watch import Watch
 
-from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Load
+from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, KeyEnding, Load
 
 LONG = 120
 
@@ -31,7 +31,7 @@ def answers(dispatcher: Any, offered: Sequence[int]) -> tuple[object, ...]:  # m
     """Everything the two must agree on between calls."""
     seen = observe(dispatcher, offered)
     queries = (dispatcher.safe_cursor, dispatcher.resume_offset, seen.free_slots, seen.next_deadline)
-    return (*queries, seen.reasons, seen.obligations, seen.owners)
+    return (*queries, dispatcher.sessions(), seen.reasons, seen.obligations, seen.owners)
 
 
 def restored(dispatcher: Any, placement: Placement, world: World, epoch: int) -> Any:  # as above
@@ -123,10 +123,10 @@ class Court:
         assert answers(self.model, offered) == self.answered
         for offset in offered:
             why = self.model.why_blocked(offset)
-            if why is not None and why.reason is BlockReason.DRAINING:
+            if why is not None and why.reason in {BlockReason.DRAINING, BlockReason.FLUSHING}:
                 assert why.holder == self.real.why_blocked(offset).consumer
         for effect in [*self.world.delivered[-5:], *self.model.outstanding_effects()]:
-            if isinstance(effect, Deliver | DeadLetter | Load):
+            if isinstance(effect, Deliver | DeadLetter | KeyEnding | Load):
                 assert self.model.is_current(effect) == self.real.is_current(effect), effect
         self.model.check_invariants()
         ask_everything(self.real, questions(self.world), INPUTS)
