@@ -163,7 +163,8 @@ class Membership:
     def deadline_reached(self, member: Member, notices: list[Effect], now: int) -> None:
         """A grace period or a drain is over."""
         if member.state is MemberState.DRAINING:
-            self._end_all(member, ReleaseReason.DRAIN_TIMEOUT, notices, now)
+            if self._has_to_drain(member):  # else it has just finished
+                self._end_all(member, ReleaseReason.DRAIN_TIMEOUT, notices, now)
         else:
             notices.append(Evicted(member.name))
             self._end_all(member, ReleaseReason.EVICTED, notices, now)

@@ -251,9 +251,9 @@ class Sessions:
         numbers = [session.number for session in self._by_key.values()]
         require(numbers == sorted(set(numbers)) and self._last >= max(numbers, default=0), "numbers rise")
         require(not self._told and not self._changed and not self._moved, "all that happened was looked at")
-        timed = [running for running in self._timers.running() if isinstance(running, Session)]
-        ends = [session for session in self._by_key.values() if session.deadline is not None]
-        require(len(timed) == len(ends) and set(timed) == set(ends), "sessions have one timer each, or none")
+        timed = {running for running in self._timers.running() if isinstance(running, Session)}
+        ends = {session for session in self._by_key.values() if session.deadline is not None}
+        require(timed == ends, "sessions that time ends have a timer, and no others")
 
     # inside
 
