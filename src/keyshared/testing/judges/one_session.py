@@ -39,7 +39,6 @@ class _Session:
         lost: What told that its consumer is gone.
         is_busy: Whether something of the key may be open.
         idle_ms: Since when that is not so; None if it is, or if the history had no time then.
-        is_overdue: Whether it was said that it has been idle for too long.
     """
 
     begun: Seen
@@ -49,7 +48,6 @@ class _Session:
     lost: Seen | None = None
     is_busy: bool = True
     idle_ms: int | None = None
-    is_overdue: bool = False
 
 
 class OneSession(Judge):
@@ -153,17 +151,11 @@ class OneSession(Judge):
         return iter(())
 
     def _quiet(self, seen: Seen, happening: Quiet | AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
-        linger, now = self.guarantees.linger_ms, seen.now
         for key, session in self.sessions.items():
-            name = f"session {session.number} of key {key!r}"
             if session.lost is not None:
-                yield self.blame(f"{name} is still on, though its consumer is gone", session.begun, session.lost, seen)
+                text = f"session {session.number} of key {key!r} is still on, though its consumer is gone"
+                yield self.blame(text, session.begun, session.lost, seen)
                 session.lost = None
-            if linger is None or now is None or session.idle_ms is None or session.ending or session.is_overdue:
-                continue
-            if now - session.idle_ms >= linger:
-                session.is_overdue = True
-                yield self.blame(f"{name} is idle since {session.idle_ms}, and does not end", session.begun, seen)
 
     def _named(self, happening: SessionEnding | SessionEnded) -> _Session | None:
         session = self.sessions.get(happening.key)
@@ -182,5 +174,5 @@ class OneSession(Judge):
 
     def _note(self, session: _Session, seen: Seen, *, is_busy: bool) -> None:
         if is_busy != session.is_busy:
-            session.is_busy, session.is_overdue = is_busy, False
+            session.is_busy = is_busy
             session.idle_ms = None if is_busy else seen.now
