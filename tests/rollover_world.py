@@ -28,8 +28,9 @@ def merge_lowest(segments: SegmentMap) -> SegmentMap:
 
 
 def rebucket_lowest(segments: SegmentMap) -> SegmentMap:
+    """One bucket becomes four, and whatever is more becomes fewer; a merge may have made eight."""
     first = segments.active[0]
-    return segments.rebucket(first.id, BucketLayout.equal_width(5 - len(first.layout)))
+    return segments.rebucket(first.id, BucketLayout.equal_width(max(1, 5 - len(first.layout))))
 
 
 class World:

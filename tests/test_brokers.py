@@ -1,15 +1,14 @@
-"""The example brokers under real concurrency: every key in order, every message settled, no effect out of turn."""
+"""The example broker under real concurrency: every key in order, every message settled, no effect out of turn."""
 
-import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from threading import Lock, Thread
 
-from examples import asyncio_broker, pull_broker, threads_broker
+from examples import pull_broker
 
 from keyshared import DispatcherConfig, RetryPolicy
-from keyshared.effects import DeadLetter, Deliver, Spilled
+from keyshared.effects import DeadLetter, Deliver
 
 HOT = "hot"
 LOG: Sequence[tuple[str, object]] = [(HOT if n % 2 else f"key-{n % 13}", f"payload {n}") for n in range(240)]
@@ -28,7 +27,6 @@ class Watch:
         self.peak = 0
         self.starts: dict[bytes | None, list[int]] = defaultdict(list)
         self.done: list[int] = []
-        self.at: dict[bytes | None, set[str]] = defaultdict(set)
         self.wrong: list[str] = []
 
     def start(self, delivery: Deliver) -> None:
@@ -40,7 +38,6 @@ class Watch:
             self.busy[delivery.key] = delivery.offset
             self.peak = max(self.peak, len(self.busy))
             self.starts[delivery.key].append(delivery.offset)
-            self.at[delivery.key].add(delivery.consumer)
 
     def end(self, delivery: Deliver) -> None:
         with self.lock:
@@ -63,44 +60,6 @@ class Watch:
 def pause(delivery: Deliver) -> float:
     """Unequal, so that work overtakes work."""
     return 0.0005 * (delivery.offset % 5)
-
-
-def test_the_asyncio_broker_keeps_every_key_in_order_and_settles_everything() -> None:
-    watch = Watch()
-
-    async def handler(delivery: Deliver) -> None:
-        watch.start(delivery)
-        await asyncio.sleep(pause(delivery))
-        watch.end(delivery)
-
-    async def serve() -> asyncio_broker.Broker:
-        broker = asyncio_broker.Broker(LOG, CONFIG)
-        await broker.run(CONSUMERS, handler)
-        return broker
-
-    broker = asyncio.run(serve())
-
-    watch.check(broker.committed, broker.dead_letters)
-    assert all(len(consumers) == 1 for consumers in watch.at.values())
-    assert any(isinstance(notice, Spilled) for notice in broker.notices), "the hot key never spilled"
-    broker.dispatcher.check_invariants()
-
-
-def test_the_threads_broker_keeps_every_key_in_order_and_settles_everything() -> None:
-    watch = Watch()
-
-    def handler(delivery: Deliver) -> None:
-        watch.start(delivery)
-        time.sleep(pause(delivery))
-        watch.end(delivery)
-
-    broker = threads_broker.Broker(LOG, CONFIG, handler)
-    broker.run(CONSUMERS)
-
-    watch.check(broker.committed, broker.dead_letters)
-    assert all(len(consumers) == 1 for consumers in watch.at.values())
-    assert any(isinstance(notice, Spilled) for notice in broker.notices), "the hot key never spilled"
-    broker.dispatcher.check_invariants()
 
 
 def test_the_pull_broker_serves_threads_that_ack_in_any_order_and_one_that_dies() -> None:

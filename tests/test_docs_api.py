@@ -152,7 +152,7 @@ def test_a_name_that_is_offered_and_not_defined_is_refused(small: Path) -> None:
         draw_api.page(small)
 
 
-@pytest.mark.parametrize("module", sorted(IMPORTED - {"keyshared.spark"}))
+@pytest.mark.parametrize("module", sorted(IMPORTED - {"keyshared.spark", "keyshared_kafka"}))
 def test_what_the_documents_import_is_public(module: str) -> None:
     assert module in LIBRARY.modules()
 

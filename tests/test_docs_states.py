@@ -75,6 +75,14 @@ CAUSES: dict[str, Cause] = {
         State.QUEUED,
         Transition.ARCHIVE,
     ),
+    "loaded too early": (
+        SPILLING, "a", 1,
+        [
+            lambda d: d.offer(1, "a", not_before_ms=9), lambda d: d.offer(2, "a"),
+            lambda d: d.ack(0, "c1", 1), lambda d: d.loaded(1),
+        ],
+        State.LOADING, Transition.DELAY,
+    ),
     "its turn": (ONE, "ab", 1, [lambda d: d.ack(0, "c1", 1)], State.QUEUED, Transition.DELIVER),
     "gone while queued": (ONE, "ab", 1, [lambda d: d.gone(1)], State.QUEUED, Transition.SETTLE),
     "late ack while queued": (
@@ -89,19 +97,19 @@ CAUSES: dict[str, Cause] = {
     "drop": ({"poison": Poison.DROP}, "a", 0, [lambda d: d.reject(0, "c1", 1)], State.IN_FLIGHT, Transition.SETTLE),
     "archive": ({}, "a", 0, [lambda d: d.reject(0, "c1", 1)], State.IN_FLIGHT, Transition.ARCHIVE),
     "block": ({"poison": Poison.BLOCK}, "a", 0, [lambda d: d.reject(0, "c1", 1)], State.IN_FLIGHT, Transition.BLOCK),
-    "nack": ({"retry": LATER}, "a", 0, [lambda d: d.nack(0, "c1", 1)], State.IN_FLIGHT, Transition.RETRY_LATER),
+    "nack": ({"retry": LATER}, "a", 0, [lambda d: d.nack(0, "c1", 1)], State.IN_FLIGHT, Transition.DELAY),
     "leave": ({}, "a", 0, [lambda d: d.remove_consumer("c1")], State.IN_FLIGHT, Transition.PUT_BACK),
     "timeout": (
-        {"ack_timeout_ms": 5}, "a", 0, [lambda d: d.handle_timeout(now_ms=5)], State.IN_FLIGHT, Transition.RETRY_LATER
+        {"ack_timeout_ms": 5}, "a", 0, [lambda d: d.handle_timeout(now_ms=5)], State.IN_FLIGHT, Transition.DELAY
     ),
     "late ack": (
         {"retry": LATER}, "a", 0,
-        [lambda d: d.nack(0, "c1", 1), lambda d: d.ack(0, "c1", 1)], State.RETRY_WAIT, Transition.SETTLE,
+        [lambda d: d.nack(0, "c1", 1), lambda d: d.ack(0, "c1", 1)], State.DELAYED, Transition.SETTLE,
     ),
     "retry due": (
         {"retry": LATER, "inactive_grace_ms": None}, "a", 0,
         [lambda d: d.nack(0, "c1", 1), lambda d: d.set_inactive("c1"), lambda d: d.handle_timeout(now_ms=10)],
-        State.RETRY_WAIT, Transition.PUT_BACK,
+        State.DELAYED, Transition.PUT_BACK,
     ),
     "archived": ({}, "a", 0, [lambda d: d.reject(0, "c1", 1), lambda d: d.dead_lettered(0)],
                  State.DEAD_LETTERING, Transition.SETTLE),

@@ -12,9 +12,11 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     DropReason,
     Effect,
+    Ending,
     Evicted,
     Ignored,
     IgnoredReason,
@@ -40,12 +42,16 @@ EFFECTS: list[tuple[Effect, tuple[str, ...]]] = [
         Released(7, "c1", 2, ReleaseReason.ACK_TIMEOUT, 1, 9),
         ("offset", "consumer", "attempt", "reason", "failures", "retry_at_ms"),
     ),
-    (Blocked(7, b"k", 3), ("offset", "key", "failures")),
+    (Blocked(7, b"k", 3, "no route"), ("offset", "key", "failures", "reason")),
     (Dropped(7, b"k", DropReason.POISON), ("offset", "key", "reason")),
     (Skipped(7, b"k", SkipReason.GONE), ("offset", "key", "reason")),
     (Settled(7, b"k", SettleReason.LATE_ACK), ("offset", "key", "reason")),
     (Spilled(7), ("offset",)),
-    (DeadLetter(7, b"k", 2, 3, "item"), ("offset", "key", "attempt", "failures", "item")),
+    (Done(7, b"k", Ending.ACKED), ("offset", "key", "how")),
+    (
+        DeadLetter(7, b"k", 2, 3, "item", "no route"),
+        ("offset", "key", "attempt", "failures", "item", "reason"),
+    ),
     (Load(7, b"k"), ("offset", "key")),
     (Deliver(7, b"k", "c1", 2, 1, "item"), ("offset", "key", "consumer", "attempt", "failures", "item")),
     (CursorAdvanced(7), ("safe_cursor",)),
@@ -62,7 +68,7 @@ def test_the_union_names_every_effect_in_the_order_of_a_call() -> None:
 
 
 def test_every_public_name_is_an_effect_a_reason_or_the_union() -> None:
-    reasons = {"IgnoredReason", "BlockReason", "DropReason", "ReleaseReason", "SettleReason", "SkipReason"}
+    reasons = {"IgnoredReason", "BlockReason", "DropReason", "ReleaseReason", "SettleReason", "SkipReason", "Ending"}
     assert {*NAMES, *reasons, "Call", "Effect"} == set(effects.__all__)
 
 
@@ -126,7 +132,7 @@ def test_the_receipt_names_one_delivery() -> None:
 
 @pytest.mark.parametrize(
     "reasons",
-    [IgnoredReason, BlockReason, DropReason, ReleaseReason, SettleReason, SkipReason],
+    [IgnoredReason, BlockReason, DropReason, ReleaseReason, SettleReason, SkipReason, Ending],
     ids=lambda kind: kind.__name__,
 )
 def test_a_reason_is_its_own_name_in_lower_case(reasons: type[IgnoredReason]) -> None:
@@ -153,6 +159,8 @@ def _taken_apart(effect: Effect) -> tuple[str, object]:  # noqa: C901, PLR0911, 
             return "Settled", first
         case Spilled(offset=first):
             return "Spilled", first
+        case Done(offset=first):
+            return "Done", first
         case DeadLetter(offset=first):
             return "DeadLetter", first
         case Load(offset=first):

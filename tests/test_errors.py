@@ -17,9 +17,11 @@ from keyshared.errors import (
     ClockError,
     ConfigError,
     ConsumerExistsError,
+    ConsumerFullError,
     EntryStateError,
     HashHolderError,
     InvariantError,
+    KeyFullError,
     KeySharedError,
     KeyTypeError,
     LayoutMismatchError,
@@ -107,6 +109,16 @@ RENDERED = [
         WindowFullError(100),
         {"capacity": 100},
         "cannot offer: all 100 slots are taken; stop reading while free_slots is 0",
+    ),
+    (
+        KeyFullError(b"k" * 65, 3),
+        {"key": b"k" * 65, "capacity": 3},
+        f"cannot offer: 3 messages of key {b'k' * 64!r} may wait; ask room_for(key) first",
+    ),
+    (
+        ConsumerFullError("c1", 3),
+        {"consumer": "c1", "capacity": 3},
+        "cannot offer: 3 messages may wait for consumer 'c1'; ask room_for(key) first",
     ),
     (
         SegmentOrderError(5, (1, 3)),
@@ -231,6 +243,8 @@ BASES = {
     UnknownSegmentError: MisuseError,
     UnmatchedKeyError: MisuseError,
     UnownedSlotError: MisuseError,
+    KeyFullError: WindowFullError,
+    ConsumerFullError: WindowFullError,
     WindowFullError: MisuseError,
 }
 

@@ -42,7 +42,7 @@ NOT_AT_THE_DOOR = (
     ),
     *("asyncio", "hypothesis", "logging", "numpy", "pandas", "pyarrow", "pyspark", "random", "socket", "threading"),
 )
-MOST_MODULES = 50  # of keyshared, packages counted; it had 77 when everything stood at the top
+MOST_MODULES = 55  # of keyshared, packages counted; it had 77 when everything stood at the top
 MOST_NAMES = 22
 
 

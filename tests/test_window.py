@@ -200,7 +200,7 @@ class TestOrder:
         assert 2 == desk.at(0).attempt
         assert [(1, "ann")] == desk.settle(0)
 
-    @pytest.mark.parametrize("held", [State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED])
+    @pytest.mark.parametrize("held", [State.DELAYED, State.DEAD_LETTERING, State.BLOCKED])
     def test_what_is_held_holds_back_what_is_newer(self, held: State) -> None:
         desk = Desk()
         desk.offer(b"a1", b"a1", b"a2")
@@ -231,7 +231,7 @@ class TestOrder:
         desk = Desk(per_key=2)
         desk.offer(*[b"a1"] * 4)
 
-        assert [] == desk.move(0, State.RETRY_WAIT)
+        assert [] == desk.move(0, State.DELAYED)
         assert [] == desk.settle(1)
         assert [(0, "ann"), (2, "ann")] == desk.move(0)
 
@@ -277,10 +277,10 @@ class TestSteps:
     ) -> None:
         desk, entry = self.in_state(state)
         before = books(desk.window)
-        changes = {Transition.PUT_BACK, Transition.RETRY_LATER, Transition.ARCHIVE, Transition.BLOCK}
+        changes = {Transition.PUT_BACK, Transition.DELAY, Transition.ARCHIVE, Transition.BLOCK}
         legal = {NEXT_STATE.get((state, change)) for change in changes} - {None}
 
-        if state is not State.QUEUED and to in legal:
+        if state not in {State.QUEUED, State.LOADING} and to in legal:
             assert (state, to) in LEGAL_MOVES
             desk.window.move(entry, to)
             assert to == entry.state
@@ -326,7 +326,7 @@ class TestSteps:
         (entry,) = desk.window.offer(0, b"a1")
         assert entry.lane is ALONE
 
-        desk.window.move(entry, State.RETRY_WAIT)
+        desk.window.move(entry, State.DELAYED)
         desk.wake()
         assert desk.window.lanes[b"a1"] is entry.lane
         assert ALONE is not entry.lane
@@ -903,7 +903,7 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
 def test_damage_is_found(fact: str) -> None:
     desk = Desk(ann=1, loaded_per_key=2)
     desk.offer(b"a1", b"a1", b"a1", b"b1", b"a2", b"a3", b"b2")
-    desk.move(6, State.RETRY_WAIT)
+    desk.move(6, State.DELAYED)
     desk.window.check_invariants()
 
     damage = DAMAGE[fact]

@@ -29,25 +29,27 @@ LATER_MS: Final = 3_600_000  # beyond any delay of a retry
 
 CAUSES: Final = {
     (State.QUEUED, Transition.SPILL): "`offer`, when enough payloads of its key, or of all that waits, are in memory",
+    (State.QUEUED, Transition.DELAY): "`offer` with a `not_before_ms` that lies ahead",
     (State.QUEUED, Transition.DELIVER): "its turn has come: `Deliver`",
     (State.QUEUED, Transition.ARCHIVE): "its turn has come and its key is in quarantine: `DeadLetter`",
     (State.QUEUED, Transition.SETTLE): "late `ack`; `gone`",
     (State.SPILLED, Transition.LOAD): "there is a slot for it: `Load`",
     (State.SPILLED, Transition.SETTLE): "`gone`",
     (State.LOADING, Transition.LOADED): "`loaded`",
+    (State.LOADING, Transition.DELAY): "`loaded` before its `not_before_ms`",
     (State.LOADING, Transition.SETTLE): "`gone`",
     (
         State.IN_FLIGHT,
         Transition.PUT_BACK,
     ): "`release`; `nack` or ack timeout without delay; its consumer leaves or is lost; "
     "a drain timeout; poison that puts its key into quarantine",
-    (State.IN_FLIGHT, Transition.RETRY_LATER): "`nack` or ack timeout with a delay",
+    (State.IN_FLIGHT, Transition.DELAY): "`nack`, `release` or ack timeout with a delay",
     (State.IN_FLIGHT, Transition.ARCHIVE): "poison, with a policy that archives: `DeadLetter`",
     (State.IN_FLIGHT, Transition.BLOCK): "poison, with `Poison.BLOCK`: `Blocked`",
     (State.IN_FLIGHT, Transition.SETTLE): "`ack`; any end of it after a late ack or `gone`; poison with `Poison.DROP`; "
     "eviction with `OnEvict.DROP`",
-    (State.RETRY_WAIT, Transition.PUT_BACK): "the retry is due",
-    (State.RETRY_WAIT, Transition.SETTLE): "late `ack`; `gone`",
+    (State.DELAYED, Transition.PUT_BACK): "its time has come",
+    (State.DELAYED, Transition.SETTLE): "late `ack`; `gone`",
     (State.DEAD_LETTERING, Transition.BLOCK): "`dead_lettered`, with `Poison.BLOCK_AND_DEAD_LETTER`: `Blocked`",
     (State.DEAD_LETTERING, Transition.SETTLE): "`dead_lettered`; `gone`",
     (State.BLOCKED, Transition.PUT_BACK): "`unblock`, `unblock_offset`",

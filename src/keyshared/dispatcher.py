@@ -9,10 +9,10 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any, Final, Generic, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
-from keyshared._dispatch.admission import Admission, Message
+from keyshared._dispatch.admission import Admission, Message, limits_for
 from keyshared._dispatch.endings import endings_for
 from keyshared._dispatch.explain import (
     Blocking,
@@ -20,6 +20,7 @@ from keyshared._dispatch.explain import (
     DispatcherStats,
     KeySession,
     Outstanding,
+    RestartMark,
     SessionPhase,
     describe,
     gather_stats,
@@ -27,10 +28,13 @@ from keyshared._dispatch.explain import (
 )
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.membership import Membership, held_by
-from keyshared._dispatch.outbox import Outbox, delivery
+from keyshared._dispatch.outbox import delivery
+from keyshared._dispatch.outboxes import outbox_for
 from keyshared._dispatch.receipts import (
     Receipt,
     check_length,
+    check_not_before,
+    check_reason,
     check_receipt,
     checked_receipts,
     current,
@@ -50,13 +54,14 @@ from keyshared._dispatch.snapshot import (
 )
 from keyshared._dispatch.timers import Duties, Duty, Stage, Timers, due_order
 from keyshared._dispatch.unit_gate import window_for
-from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Entry
+from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
     Call,
     Deliver,
     Effect,
+    Ending,
     Ignored,
     IgnoredReason,
     Item,
@@ -69,6 +74,9 @@ from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
 
+if TYPE_CHECKING:
+    from keyshared._dispatch.ledger import Ledger
+
 __all__ = [
     "Blocking",
     "ConsumerStats",
@@ -79,6 +87,7 @@ __all__ = [
     "Message",
     "Outstanding",
     "Receipt",
+    "RestartMark",
     "SessionPhase",
 ]
 
@@ -103,8 +112,8 @@ class KeySharedDispatcher(Generic[Item]):
 
     Every input returns the effects that the host has to apply, in order: see `keyshared.effects`. ``now_ms`` is a
     monotonic clock in whole milliseconds; None means the instant of the previous call, and time that goes back raises
-    `ClockError`. A receipt is offset, consumer and attempt of a delivery; what cannot be one raises `ConfigError`. A
-    call for a consumer that is not connected, or only drains, raises `UnknownConsumerError`. A call that raises has
+    `ClockError`. A receipt is offset, consumer and attempt of a delivery; what cannot be one raises `ArgumentError`.
+    A call for a consumer that is not connected, or only drains, raises `UnknownConsumerError`. A call that raises has
     changed nothing. Not thread-safe: read the clock, call, and queue the effects in one critical section, and let one
     task apply them.
 
@@ -154,24 +163,32 @@ class KeySharedDispatcher(Generic[Item]):
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
         self._window = window_for(config, self._routing)
+        self._ledger: Ledger | None = None
+        if config.tell_settled:
+            from keyshared._dispatch import ledger  # noqa: PLC0415  # only those who ask load it
+
+            self._ledger = ledger.Ledger(self._window)
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
-        self._endings = endings_for(config, self._window, timers)
+        limits = self._waiting = limits_for(config, self._routing, self._window)
+        counts = None if limits is None else limits.counts
+        self._endings = endings_for(config, self._window, timers, self._ledger, counts)
         self._notes = self._endings.notes
         self._rooms = rooms_for(config, self._window, timers, self._endings)
         sessions = self._sessions = sessions_of(self._rooms)
-        self._membership = Membership(
-            config, self._routing, self._window, timers, self._endings, sessions=self._sessions
-        )
+        self._membership = Membership(config, self._routing, self._window, timers, self._endings, sessions=sessions)
         self._members = self._membership.members
-        self._admission = Admission(config, self._window, self._membership)
+        self._admission = Admission(config, self._window, self._membership, limits)
         self._duties: Duties = {
             Entry: Duty(Stage.DELIVERIES, _offset_of, self._endings.due),
             Member: Duty(Stage.CONSUMERS, _order_of, self._membership.deadline_reached),
             **{kind: duty for room in self._rooms for kind, duty in room.duties.items()},
         }
-        self._outbox = Outbox(self._window, self._membership, timers, self._rooms, config.ack_timeout_ms)
+        make_outbox = outbox_for(self._ledger, counts)
+        self._outbox = make_outbox(
+            self._window, self._membership, self._endings, timers, self._rooms, ack_timeout_ms=config.ack_timeout_ms
+        )
         self._outbox.resume(paused=False)
         self._now = 0
         self._epoch = 0
@@ -242,13 +259,23 @@ class KeySharedDispatcher(Generic[Item]):
 
     # messages in
 
-    def offer(self, offset: int, key: Key, item: Item = NO_ITEM, *, now_ms: int | None = None) -> list[Effect[Item]]:
+    def offer(
+        self,
+        offset: int,
+        key: Key,
+        item: Item = NO_ITEM,
+        *,
+        not_before_ms: int | None = None,
+        now_ms: int | None = None,
+    ) -> list[Effect[Item]]:
         """Take the next message of the log.
 
         Args:
             offset: Greater than any offered before.
             key: What the message is ordered by; None for nothing.
             item: A passenger that comes back with its `Deliver`.
+            not_before_ms: An instant of the same clock before which it is not delivered, and its key waits behind it.
+                One that has come says nothing, and a retry does not look at it.
 
         Returns:
             `Deliver` if it goes out at once; `Spilled` if its payload is not wanted now; `Skipped` if no consumer
@@ -258,8 +285,8 @@ class KeySharedDispatcher(Generic[Item]):
         Raises:
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
-            ArgumentError: The offset has more than 63 bits.
-            WindowFullError: `free_slots` is 0.
+            ArgumentError: The offset has more than 63 bits, or ``not_before_ms`` is no int.
+            WindowFullError: `free_slots` is 0; as a `KeyFullError` or `ConsumerFullError`: `room_for` its key is.
             UnmatchedKeyError: Nobody accepts the key or nobody owns its slot, and the policy is to raise.
 
         Complexity:
@@ -271,18 +298,21 @@ class KeySharedDispatcher(Generic[Item]):
             raise ClockError(now_ms, self._now)
         if type(key) is not bytes:
             key = key_bytes(key)
-        if self._membership.picky or self._admission.looks_back:
+        if not_before_ms is not None:
+            check_not_before(not_before_ms)
+        if self._membership.picky or self._admission.asks:
             if self._admission.is_known(offset):
                 self._now = now_ms
                 self._admission.remember(offset, item)
-                return []
+                return self._outbox.known(offset, key)
             if self._admission.take_settled(offset):
-                self._now = now_ms
-                return self._outbox.finish([], [], now_ms)
+                return self._pass_over(offset, key, Ending.EARLIER, [], now_ms)
             if not self._admission.admit(offset, key):
-                self._now = now_ms
-                self._window.cursor.skip(offset)
-                return self._outbox.finish([Skipped(offset, key, SkipReason.UNMATCHED)], [], now_ms)
+                return self._pass_over(
+                    offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now_ms
+                )
+        if not_before_ms is not None and not_before_ms > now_ms:
+            return self._offer_later(offset, key, item, not_before_ms, now_ms)
         granted = self._window.offer(offset, key, item)
         self._now = now_ms
         return self._outbox.finish_offer(granted, now_ms)
@@ -291,7 +321,8 @@ class KeySharedDispatcher(Generic[Item]):
         """Take several messages at one instant: the effects of single offers in one list, with one state at the end.
 
         Args:
-            messages: Tuples of offset, key and passenger, at most `free_slots` of them.
+            messages: Tuples of offset, key and passenger, and perhaps ``not_before_ms``; at most `free_slots` of them,
+                and of a key, or of all keys of a consumer, as many as `room_for` says.
 
         Returns:
             As `offer`.
@@ -303,7 +334,7 @@ class KeySharedDispatcher(Generic[Item]):
         now = checked_now(now_ms, self._now)
         batch = self._admission.check_batch(messages)
         self._now = now
-        return self._outbox.merge([self.offer(*message) for message in batch])
+        return self._outbox.merge([self.offer(*message, not_before_ms=until) for *message, until in batch])
 
     # answers
 
@@ -388,40 +419,76 @@ class KeySharedDispatcher(Generic[Item]):
         return self.ack_many(open_through(entry), now_ms=now)
 
     def nack(
-        self, offset: int, consumer: str, attempt: int, *, delay_ms: int | None = None, now_ms: int | None = None
+        self,
+        offset: int,
+        consumer: str,
+        attempt: int,
+        *,
+        delay_ms: int | None = None,
+        reason: str | None = None,
+        now_ms: int | None = None,
     ) -> list[Effect[Item]]:
-        """Say that a delivery failed: the message is retried after a delay, or is poison by now. Its key waits.
+        """Report that a delivery failed: the message is retried after a delay, or is poison by now. Its key waits.
 
         Args:
             delay_ms: A delay that the consumer asks for; makes the policy's longer, never shorter.
+            reason: What went wrong, in at most 500 characters: `DeadLetter`, `Blocked` and `describe` say it. None
+                keeps what was said of the failure before.
 
         Returns:
             `Released`, what the poison policy decided, and the deliveries that the freed consumer gets; `Ignored` alone
             if the receipt does not name the current delivery.
 
         Raises:
-            ArgumentError: That cannot be a receipt, or the delay is not an int of at least 0.
+            ArgumentError: That cannot be a receipt, the delay is not an int of at least 0, or the reason is no text of
+                that length.
 
         Source:
             Pulsar issue 23480: a nack must not reorder its key.
         """
         check_length("delay_ms", delay_ms, at_least=0)
+        check_reason(reason)
 
         receipt = (offset, consumer, attempt)
-        return self._end(Call.NACK, ReleaseReason.NACKED, receipt, now_ms, delay_ms)
+        return self._end(Call.NACK, ReleaseReason.NACKED, receipt, now_ms, delay_ms=delay_ms, why=reason)
 
-    def reject(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Say that no retry can help: the message is poison now. As `nack`, without the retries."""
-        return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), now_ms)
+    def reject(
+        self, offset: int, consumer: str, attempt: int, *, reason: str | None = None, now_ms: int | None = None
+    ) -> list[Effect[Item]]:
+        """Report that no retry can help: the message is poison now. As `nack`, without the retries."""
+        check_reason(reason)
+        return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), now_ms, why=reason)
 
-    def release(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Give a delivery back untouched: it is delivered again, and no failure is counted. Returns as `nack`."""
-        return self._end(Call.RELEASE, ReleaseReason.RELEASED, (offset, consumer, attempt), now_ms)
+    def release(
+        self, offset: int, consumer: str, attempt: int, *, delay_ms: int = 0, now_ms: int | None = None
+    ) -> list[Effect[Item]]:
+        """Return a delivery untouched: it is delivered again, and no failure is counted.
+
+        Args:
+            delay_ms: How long the message waits, and its key behind it. `RetryPolicy.max_delay_ms` is no bound for it.
+
+        Returns:
+            As `nack`.
+
+        Raises:
+            ArgumentError: That cannot be a receipt, or the delay is not an int of at least 0.
+
+        Example:
+            >>> from keyshared.ring import HashRing
+            >>> d = KeySharedDispatcher(HashRing())
+            >>> _ = d.add_consumer("c1"), d.offer(0, "order-1")
+            >>> [released] = d.release(0, "c1", 1, delay_ms=60_000, now_ms=5)  # "ask me again in a minute"
+            >>> released.retry_at_ms, released.failures, d.why_blocked(0).reason.value
+            (60005, 0, 'postponed')
+        """
+        check_int("delay_ms", delay_ms, 0)
+        receipt = (offset, consumer, attempt)
+        return self._end(Call.RELEASE, ReleaseReason.RELEASED, receipt, now_ms, delay_ms=delay_ms)
 
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
     ) -> list[Effect[Item]]:
-        """Give a delivery more time, and its whole batch with it.
+        """Move the deadline of a delivery, and of its whole batch.
 
         Args:
             extend_ms: From ``now_ms`` on; by default the configured ack timeout.
@@ -466,7 +533,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._confirm(Call.LOADED, offset, now_ms, provide)
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Give up one blocked message: it is settled, and its key goes on.
+        """Settle one blocked message that is given up; its key goes on.
 
         Returns:
             `Settled`, and what its key may deliver now; `Ignored` if the message is not blocked.
@@ -474,7 +541,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._confirm(Call.PARK, offset, now_ms, self._endings.park)
 
     def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Let all blocked messages of a key be tried again with no failure counted, and end its quarantine.
+        """Deliver all blocked messages of a key again with no failure counted, and end its quarantine.
 
         Args:
             key: The key; None for all blocked messages without one.
@@ -491,7 +558,7 @@ class KeySharedDispatcher(Generic[Item]):
     def unblock_offset(
         self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None
     ) -> list[Effect[Item]]:
-        """Let one blocked message be tried again.
+        """Deliver one blocked message again.
 
         Args:
             reset_failures: Whether all retries are granted anew; if not, it gets one more delivery, and is poison
@@ -507,7 +574,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._confirm(Call.UNBLOCK_OFFSET, offset, now_ms, unblock)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Say that a message can no longer be read: it is settled now, or when the delivery that is open ends.
+        """Settle a message that can no longer be read: now, or when its open delivery ends.
 
         Returns:
             `Skipped`, and what its key may deliver now; ``[]`` if it is in flight or not outstanding.
@@ -522,7 +589,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._outbox.wake(notices, now)
 
     def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Say that the log now begins at an offset: `gone` for everything outstanding below it."""
+        """Begin the log at an offset: `gone` for everything outstanding below it."""
         now = checked_now(now_ms, self._now)
         check_position("before", before)
         self._now = now
@@ -542,7 +609,7 @@ class KeySharedDispatcher(Generic[Item]):
         limit: int | None = None,
         now_ms: int | None = None,
     ) -> list[Effect[Item]]:
-        """Let a consumer take part; keys that move to it are handed over as their open deliveries end.
+        """Add a consumer; keys that move to it are handed over as their open deliveries end.
 
         Args:
             name: One session: a name that is active or inactive is refused, one that still drains starts anew.
@@ -567,7 +634,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._outbox.wake(notices, now)
 
     def remove_consumer(self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Let a consumer leave.
+        """Remove a consumer.
 
         Args:
             name: Who leaves; an unknown name is ignored.
@@ -587,7 +654,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._outbox.wake(notices, now)
 
     def set_inactive(self, name: str, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Say that a consumer's connection is gone: it gets nothing, and keeps its keys for the grace period.
+        """Report that a consumer's connection is gone: it gets nothing, and keeps its keys for the grace period.
 
         What it holds stays open, and acks count. An unknown name is ignored.
         """
@@ -597,7 +664,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._outbox.wake([], now)
 
     def set_active(self, name: str, *, resumed: bool = False, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Say that a consumer is back.
+        """Report that a consumer is back.
 
         Args:
             resumed: Whether it still has what it held; if not, that is sent again, and counts as a failure.
@@ -741,7 +808,7 @@ class KeySharedDispatcher(Generic[Item]):
         return self._timers.next_deadline
 
     def handle_timeout(self, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Let time act: ack timeouts, retries, drains, and evictions last. Calls that are early or extra are free.
+        """Do what is due: ack timeouts, retries, drains, and evictions last. Calls that are early or extra are free.
 
         Args:
             now_ms: Monotonic milliseconds; a loop that may wake early passes ``max(deadline, now)``.
@@ -777,9 +844,40 @@ class KeySharedDispatcher(Generic[Item]):
         return self._window.cursor.resume_offset
 
     @property
+    def restart_mark(self) -> RestartMark:
+        """What a restart would redo, as a mark that is equal until something is settled or offered. O(1).
+
+        Example:
+            >>> from keyshared import HashRing
+            >>> d = KeySharedDispatcher(HashRing())
+            >>> _ = d.add_consumer("c1"), d.offer(7, "slow"), d.offer(8, "b")
+            >>> mark = d.restart_mark
+            >>> d.ack(8, "c1", 1), d.restart_mark == mark       # no CursorAdvanced, and yet a token to commit
+            ([], False)
+        """
+        cursor = self._window.cursor
+        return RestartMark(cursor.last, cursor.outstanding)
+
+    @property
     def free_slots(self) -> int:
         """How many messages may be offered now; at 0 stop reading until `Resumed`."""
         return self._window.free_slots
+
+    def room_for(self, key: Key) -> int:
+        """How many messages of a key may be offered now, the limits of what waits included. O(log vnodes).
+
+        No `Resumed` tells when there is room again: ask after a delivery of the key, or of its consumer, has ended.
+
+        Example:
+            >>> from keyshared.config import DispatcherConfig
+            >>> from keyshared.ring import HashRing
+            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(window=9, spill=False, max_waiting_per_key=1))
+            >>> _ = d.add_consumer("c1"), d.offer_many([(0, "busy", None)]), d.offer_many([(1, "busy", None)])
+            >>> d.free_slots, d.room_for("busy"), d.room_for("idle")
+            (7, 0, 1)
+        """
+        data = key_bytes(key)
+        return self._window.free_slots if self._waiting is None else self._waiting.room_for(data)
 
     def acked_ranges(self) -> list[tuple[int, int]]:
         """Half-open stretches above the cursor in which everything offered is settled. O(n)."""
@@ -841,7 +939,7 @@ class KeySharedDispatcher(Generic[Item]):
             ([], 'no_consumer')
         """
         entry = self._window.find(offset)
-        return None if entry is None else why_blocked(self._window, self._membership, entry)
+        return None if entry is None else why_blocked(self._window, self._membership, self._endings, entry)
 
     def describe(self, offset: int) -> Outstanding | None:
         """What is known of an outstanding message; None if it is not outstanding. O(log n)."""
@@ -915,6 +1013,24 @@ class KeySharedDispatcher(Generic[Item]):
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
 
+    def _pass_over(
+        self, offset: int, key: bytes | None, how: Ending, notices: list[Effect], now: int
+    ) -> list[Effect[Item]]:
+        """Take a message that nobody has to get."""
+        self._now = now
+        if self._ledger is not None:
+            self._ledger.say(offset, key, how)
+        self._window.cursor.skip(offset)
+        return self._outbox.finish(notices, [], now)
+
+    def _offer_later(
+        self, offset: int, key: bytes | None, item: object, not_before_ms: int, now: int
+    ) -> list[Effect[Item]]:
+        entry = self._window.offer_later(offset, key, item, not_before_ms)
+        self._now = now
+        self._timers.start(entry, not_before_ms)
+        return self._outbox.finish([], [entry] if entry.state == SPILLED else [], now)
+
     def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
         """Find the delivery that a receipt names, if it is current, and take the time of the call."""
         now = checked_now(now_ms, self._now)
@@ -926,14 +1042,21 @@ class KeySharedDispatcher(Generic[Item]):
         return explain_ignored(call, receipt, self._window.find(receipt[0]), self._endings.ended(receipt[0]))
 
     def _end(
-        self, call: Call, reason: ReleaseReason, receipt: Receipt, now_ms: int | None, delay_ms: int | None = None
+        self,
+        call: Call,
+        reason: ReleaseReason,
+        receipt: Receipt,
+        now_ms: int | None,
+        *,
+        delay_ms: int | None = None,
+        why: str | None = None,
     ) -> list[Effect[Item]]:
         """End the delivery that a receipt names, as its consumer asks."""
         entry = self._answered(call, receipt, now_ms)
         if isinstance(entry, Ignored):
             return [entry]
         notices: list[Effect] = []
-        self._endings.end(entry, reason, notices, self._now, delay_ms=delay_ms)
+        self._endings.end(entry, reason, notices, self._now, delay_ms=delay_ms, why=why)
         return self._outbox.wake(notices, self._now)
 
     def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect[Item]]:
@@ -947,7 +1070,7 @@ class KeySharedDispatcher(Generic[Item]):
         if entry.state == IN_FLIGHT:
             self._endings.mark_late(entry)
             return [ignored._replace(reason=IgnoredReason.LATE_ACK_NOTED)]
-        self._endings.settle(entry)
+        self._endings.settle(entry, Ending.LATE_ACK)
         return self._outbox.wake([], now)
 
     def _confirm(

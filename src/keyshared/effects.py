@@ -3,7 +3,7 @@
 A call of the dispatcher returns a list of effects in this order:
 
 1. *notices*: `Ignored`, `Evicted`, `Released`, `Blocked`, `Dropped`, `Skipped`, `Settled`, `Spilled`, in the order
-   they happened; never needed for correctness;
+   they happened; then `Done`, if the configuration asks for it; never needed for correctness;
 2. *sessions of keys*: `KeyEnded`, `KeyEnding`, `KeyBegun`, in the order they happened; a `KeyEnding` is an obligation;
 3. *obligations*: `DeadLetter`, then `Load`, then `Deliver` in service order; they can be asked for again, and checked
    just before acting on them;
@@ -40,9 +40,11 @@ __all__ = [
     "CursorAdvanced",
     "DeadLetter",
     "Deliver",
+    "Done",
     "DropReason",
     "Dropped",
     "Effect",
+    "Ending",
     "Evicted",
     "Ignored",
     "IgnoredReason",
@@ -143,11 +145,26 @@ class SettleReason(StrEnum):
     PARKED = "parked"
 
 
+class Ending(StrEnum):
+    """How a message was settled."""
+
+    ACKED = "acked"  # by the ack of its open delivery
+    LATE_ACK = "late_ack"  # by the ack of a delivery that had ended
+    PARKED = "parked"
+    DEAD_LETTERED = "dead_lettered"  # its dead letter is written
+    DROPPED = "dropped"
+    UNMATCHED = "unmatched"
+    GONE = "gone"
+    EARLIER = "earlier"  # in an earlier life: it was offered again, and is known
+
+
 class BlockReason(StrEnum):
     """Why an outstanding message is not at a consumer at this moment."""
 
     KEY_IN_FLIGHT = "key_in_flight"  # an older message of the key is out, and the per-key limit is reached
     OLDER_WAITS = "older_waits"  # an older message of the key has not gone out yet
+    NOT_BEFORE = "not_before"  # offered for later, and that has not come yet
+    POSTPONED = "postponed"  # given back with a delay that is not over
     RETRY_WAIT = "retry_wait"
     DEAD_LETTERING = "dead_lettering"
     BLOCKED = "blocked"
@@ -197,11 +214,14 @@ class _WithFields(tuple[Any, ...]):
 
 @dataclass_transform(frozen_default=True)
 def _fields_in_a_tuple(cls: type[_Value]) -> type[_Value]:
-    """Give a class of tuples the fields that it lists, as `NamedTuple` would.
+    """Make named tuples of a class that lists its fields, as `NamedTuple` would.
 
-    That one loses the type parameter in ``match`` and ``isinstance``, as mypy understands it: every item would be Any.
+    `NamedTuple` loses the type parameter in ``match`` and ``isinstance``, as mypy understands it: every item would be
+    Any.
     """
-    for name, value in vars(_named_tuple_of(cls.__name__, cls.__annotations__)).items():
+    fields = cls.__annotations__
+    defaults = [vars(cls)[name] for name in fields if name in vars(cls)]
+    for name, value in vars(_named_tuple_of(cls.__name__, fields, defaults=defaults)).items():
         if name not in _OWN:
             setattr(cls, name, value)
     return cls
@@ -266,11 +286,13 @@ class Blocked(NamedTuple):
         offset: The message.
         key: Its key.
         failures: How often it had failed.
+        reason: What the last failure that named a reason said; None if none did.
     """
 
     offset: int
     key: bytes | None
     failures: int
+    reason: str | None = None
 
 
 @_equal_by_class
@@ -329,6 +351,21 @@ class Spilled(NamedTuple):
     """
 
     offset: int
+
+
+@_equal_by_class
+class Done(NamedTuple):
+    """A message is settled. With ``tell_settled`` each offered offset gets exactly one, in the call that settles it.
+
+    Attributes:
+        offset: The message.
+        key: Its key.
+        how: What settled it.
+    """
+
+    offset: int
+    key: bytes | None
+    how: Ending
 
 
 @_equal_by_class
@@ -393,6 +430,7 @@ class DeadLetter(_WithFields, Generic[Item_co]):
         attempt: The last delivery's number, 0 if it was never delivered (a quarantined key).
         failures: How often it failed.
         item: The passenger given to ``offer``.
+        reason: What the last failure that named a reason said; None if none did.
     """
 
     __slots__ = ()
@@ -402,6 +440,7 @@ class DeadLetter(_WithFields, Generic[Item_co]):
     attempt: int
     failures: int
     item: Item_co
+    reason: str | None = None
 
 
 @_equal_by_class
@@ -481,6 +520,7 @@ Effect: TypeAlias = (
     | Skipped
     | Settled
     | Spilled
+    | Done
     | KeyBegun
     | KeyEnding
     | KeyEnded

@@ -1,8 +1,8 @@
 """The non-reliable variant: which consumer a message goes to, and nothing else.
 
 No message is tracked, so nothing can be late, lost or in the wrong order on any books: `KeyRouter` answers one
-question, at once, for one key. What it leaves to the host is what only the host can know, whether a consumer is
-connected and whether its channel has room.
+question, at once, for one key. The host says what only the host can know: whether a consumer is connected, and whether
+its channel has room.
 """
 
 from collections import OrderedDict
@@ -78,7 +78,7 @@ class KeyRouter:
         self._turns: OrderedDict[str, None] = OrderedDict()
 
     def add_consumer(self, name: str, *, filters: Iterable[str] = (), weight: Weight | None = None) -> None:
-        """Let a consumer take part: active, and with room in its channel.
+        """Add a consumer: active, and with room in its channel.
 
         Args:
             name: Its name.
@@ -130,7 +130,7 @@ class KeyRouter:
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ArgumentError: A pattern is none. Nothing was changed.
+            ArgumentError: A pattern can never work. Nothing was changed.
         """
         accepts = KeyFilter(filters)
         member = self._member(name)
@@ -153,7 +153,7 @@ class KeyRouter:
         self._routing.set_weight(name, weight)
 
     def set_inactive(self, name: str) -> None:
-        """Say that a consumer's connection is gone: from now on its keys go to the next consumer of the walk.
+        """Report that a consumer's connection is gone: from now on its keys go to the next consumer of the walk.
 
         There is no grace period: nothing is tracked, so a key that comes back at once reorders nothing that was written
         down. Nothing happens if there is no such consumer.
@@ -180,9 +180,9 @@ class KeyRouter:
             self._set_active(name, member, active=False)
 
     def set_active(self, name: str) -> None:
-        """Say that a consumer is connected again: it has its keys back.
+        """Report that a consumer is connected again: it has its keys back.
 
-        Whether its channel is full is another matter, and stays as it was said last.
+        Its channel stays full or ready, as it was said last.
 
         Args:
             name: Who is back.
@@ -193,7 +193,7 @@ class KeyRouter:
         self._set_active(name, self._member(name), active=True)
 
     def set_full(self, name: str) -> None:
-        """Say that a consumer's channel takes no more: it keeps its keys, and `route` answers None for them.
+        """Report that a consumer's channel is full: it keeps its keys, and `route` answers None for them.
 
         Args:
             name: Whose channel.
@@ -204,7 +204,7 @@ class KeyRouter:
         self._set_full(name, full=True)
 
     def set_ready(self, name: str) -> None:
-        """Say that a consumer's channel has room again.
+        """Report that a consumer's channel has room again.
 
         Args:
             name: Whose channel.
@@ -215,7 +215,7 @@ class KeyRouter:
         self._set_full(name, full=False)
 
     def route(self, key: Key) -> str | None:
-        """Give the consumer that a message goes to now.
+        """Return the consumer that a message goes to now.
 
         A message without a key goes to whoever, of the active consumers that have room and no filters (or the pattern
         ``"*"``), has not had one for longest.
@@ -245,7 +245,7 @@ class KeyRouter:
         return None if name is None or self._members[name].full else name
 
     def owner(self, key: Key) -> str | None:
-        """Give the owner of a key, whether or not its channel is full.
+        """Return the owner of a key, whether or not its channel is full.
 
         Args:
             key: The key.

@@ -30,6 +30,7 @@ from keyshared._window.invariants import check_window
 from keyshared._window.lanes import (
     ALONE,
     DEAD_LETTERING,
+    DELAYED,
     IN_FLIGHT,
     LEGAL_MOVES,
     LOADING,
@@ -59,6 +60,7 @@ class InFlightWindow(WindowBooks):
         max_tracked: Outstanding messages, spilled ones included.
         per_key: Open deliveries per key.
         loaded_per_key: Messages of one key whose payload is in memory.
+        spills: Whether the payload of what has to wait may be dropped; if not, ``loaded_per_key`` counts for nothing.
         one_lane: Treat everything as one key: total order.
         gate: Knows what larger drain units than keys hold open, if something larger is handed over as a whole.
         draining: The list for lanes that drain, if whoever composes the window wants to be told of them.
@@ -153,6 +155,56 @@ class InFlightWindow(WindowBooks):
         if 2 * self.waiting > self.capacity:
             self._spill_if_crowded(lane, entry, granted)
         return granted
+
+    def offer_later(self, offset: int, key: bytes | None, item: object, deadline: int) -> Entry:
+        """Track a message that waits, and holds what is newer of its key, until `move` or `ripen` ends that.
+
+        Args:
+            offset: As for `offer`.
+            key: Its key; None for none.
+            item: A passenger that comes back with the entry.
+            deadline: What the entry carries for the embedder's timer.
+
+        Returns:
+            The message, delayed or spilled.
+
+        Raises:
+            OffsetOrderError: As `offer`.
+            ArgumentError: As `offer`.
+            WindowFullError: As `offer`.
+        """
+        self.check_offer(offset)
+        lane_key = b"" if self._one_lane else key
+        known = None if lane_key is None else self.lanes.get(lane_key)
+        lane = Lane(lane_key) if known is None else self._lane_of(known) if isinstance(known, Entry) else known
+        if lane_key is not None:
+            self.lanes[lane_key] = lane
+        entry = Entry(offset, key, item, lane)
+        entry.deadline = deadline
+        self.cursor.append(entry)
+        lane.append(entry)
+        if lane.spilled is not None or lane.loaded >= self.loaded_per_key:
+            self._spill(lane, entry)
+            return entry
+        lane.loaded += 1
+        self.loaded += 1
+        self.waiting += 1
+        self._spill_if_crowded(lane, entry, [])
+        if entry.state == QUEUED:
+            entry.state = DELAYED
+            self.held[DELAYED] += 1
+        return entry
+
+    def ripen(self, entry: Entry) -> None:
+        """Move on a message that was offered for later, whether its payload is at hand or not.
+
+        Args:
+            entry: An outstanding message whose deadline is over, and that was taken from it.
+        """
+        if entry.state == DELAYED:
+            self.move(entry, State.QUEUED)
+        else:
+            self._touched[entry.lane] = None
 
     def _offer_first(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
         """Offer the only message of its key. Mostly it goes out at once and needs no lane: a third of its life less."""
@@ -272,7 +324,7 @@ class InFlightWindow(WindowBooks):
 
         Args:
             entry: An outstanding message.
-            to: ``QUEUED``, ``RETRY_WAIT``, ``DEAD_LETTERING`` or ``BLOCKED``.
+            to: ``QUEUED``, ``DELAYED``, ``DEAD_LETTERING`` or ``BLOCKED``.
 
         Raises:
             EntryStateError: That step is not in `NEXT_STATE`. Nothing was changed.
@@ -306,6 +358,9 @@ class InFlightWindow(WindowBooks):
         entry.state = QUEUED
         entry.item = item
         self._touched[lane] = None
+        if entry.deadline is not None:
+            entry.state = DELAYED
+            self.held[DELAYED] += 1
         if waits is None:
             return
         self._unreserve(waits, entry)
@@ -351,14 +406,14 @@ class InFlightWindow(WindowBooks):
         self.touch_key(key)
 
     def lift_quarantine(self, key: bytes) -> None:
-        """Let a key's messages go to its consumer again; nothing if it is not quarantined."""
+        """End the quarantine of a key; nothing if it has none."""
         if key not in self.quarantined:
             return
         del self.quarantined[key]
         self.touch_key(key)
 
     def reassign(self) -> None:
-        """Say that owners may have changed; `wake` then asks again for every lane that waits."""
+        """Note that owners may have changed; `wake` then asks again for every lane that waits."""
         self._follow()
         self._stale = True
 
@@ -437,7 +492,7 @@ class InFlightWindow(WindowBooks):
     # where a lane goes
 
     def _examine(self, lane: Lane, granted: list[Entry]) -> None:
-        """Let the lane's next messages go out, or put the lane into the list of what it waits for."""
+        """Send out the lane's next messages, or put the lane into the list of what it waits for."""
         while self._step(lane, granted):
             pass
 
@@ -450,9 +505,10 @@ class InFlightWindow(WindowBooks):
                 turns.append(lane)
 
     def _step(self, lane: Lane, granted: list[Entry]) -> bool:  # noqa: PLR0911  # one return for each place
-        """Let one message go out, or list the lane. True if one went out and the lane may have another."""
+        """Send out one message, or list the lane. True if one went out and the lane may have another."""
         entry = lane.back[0] if lane.back else lane.fresh
-        if entry is None or entry.state > SPILLED:
+        # What is spilled and has a deadline is not wanted yet.
+        if entry is None or (entry.state >= SPILLED and (entry.state > SPILLED or entry.deadline is not None)):
             if lane.listed is not None:
                 self._unlist(lane)
             return False
@@ -554,7 +610,7 @@ class InFlightWindow(WindowBooks):
                 self._examine(lane, granted)
 
     def _feed(self, granted: list[Entry]) -> None:
-        """Give free slots of the window to lanes that wait for one."""
+        """Hand free slots of the window to lanes that wait for one."""
         starved = self.starved
         while starved and self.loaded < self.capacity:
             lane, _ = starved.popitem(last=False)

@@ -158,7 +158,7 @@ def test_several_ends_before_one_wake_wake_once() -> None:
     desk.are("cat")
     desk.offer(b"a2", b"b2", b"c2")
     window = desk.window
-    window.move(desk.at(0), State.RETRY_WAIT)
+    window.move(desk.at(0), State.DELAYED)
     assert [] == window.wake()
     window.move(desk.at(1), State.QUEUED)
     assert [(1, "cat"), (2, "cat"), (3, "cat"), (4, "cat")] == seen(window.wake())
@@ -263,7 +263,7 @@ def live(gate: type[UnitGate]) -> None:
     desk.window.set_limit(desk.consumers[2], 0)  # c waits for bob first, and not for room at cat
     desk.offer(b"c")
     desk.window.set_limit(desk.consumers[2], 5)
-    desk.window.move(desk.at(2), State.RETRY_WAIT)
+    desk.window.move(desk.at(2), State.DELAYED)
     desk.window.wake()
     desk.window.check_invariants()
     for offset in (0, 3, 4, 5):

@@ -38,6 +38,10 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "ordering_required": False,
         "unit": "key",
         "start": None,
+        "tell_settled": False,
+        "spill": True,
+        "max_waiting_per_key": None,
+        "max_waiting_per_consumer": None,
     }
     assert expected == config.to_json()
 
@@ -87,6 +91,7 @@ def test_what_is_in_flight_of_a_key_is_loaded() -> None:
         ("on_evict", "drop", "be one of OnEvict.REDELIVER, OnEvict.DROP"),
         ("unmatched", "skip", "be one of Unmatched.SKIP, Unmatched.HOLD, Unmatched.ERROR"),
         ("ordering_required", 1, "be a bool"),
+        ("tell_settled", 1, "be a bool"),
         ("unit", "hash", "be one of DrainUnit.KEY, DrainUnit.HASH, DrainUnit.RANGE"),
     ],
 )
@@ -197,3 +202,19 @@ def test_reading_a_plain_form_leaves_it_as_it_was() -> None:
     data = DispatcherConfig().to_json()
     DispatcherConfig.from_json(data)
     assert DispatcherConfig().to_json() == data
+
+
+@pytest.mark.parametrize("name", ["max_waiting_per_key", "max_waiting_per_consumer"])
+def test_what_waits_is_limited_only_where_nothing_is_spilled(name: str) -> None:
+    limited: dict[str, Any] = {name: 3}
+    assert f"{name} is 3; it must be None unless spill is False" in str(refusal(**limited))
+    assert 3 == getattr(DispatcherConfig(spill=False, **limited), name)
+    for value in (0, True, 1.5):
+        error = refusal(spill=False, **{name: value})
+        assert (name, value) == (error.parameter, error.value)
+    assert "spill is None" in str(refusal(spill=None))
+
+
+def test_without_spilling_the_limits_of_what_is_spilled_count_for_nothing() -> None:
+    config = DispatcherConfig(spill=False, window=10, max_tracked=1, max_loaded_per_key=1, max_in_flight_per_key=2)
+    assert config == DispatcherConfig.from_json(config.to_json())

@@ -123,6 +123,27 @@ BAD: list[tuple[str, Callable[[Any], object], type[KeySharedError], tuple[object
         "delay_ms is -1",
     ),
     (
+        "a reason that is too long",
+        lambda d: d.nack(*RECEIPT, reason="x" * 501, now_ms=LATER),
+        ArgumentError,
+        ("reason", "x" * 501, "be a str of at most 500 characters, or None"),
+        "at most 500 characters",
+    ),
+    (
+        "a reason that is no text",
+        lambda d: d.reject(*RECEIPT, reason=b"refused", now_ms=LATER),
+        ArgumentError,
+        ("reason", b"refused", "be a str of at most 500 characters, or None"),
+        "b'refused'",
+    ),
+    (
+        "a release into the past",
+        lambda d: d.release(*RECEIPT, delay_ms=-1, now_ms=LATER),
+        ArgumentError,
+        ("delay_ms", -1, "be an int of at least 0"),
+        "delay_ms is -1",
+    ),
+    (
         "a delay as float",
         lambda d: d.nack(*RECEIPT, delay_ms=0.5, now_ms=LATER),
         ArgumentError,

@@ -219,6 +219,17 @@ def test_of_drains_that_are_over_at_one_instant_that_of_the_lowest_offset_acts_f
     ] == dispatcher.handle_timeout(now_ms=50)
 
 
+def test_of_a_drain_that_waits_for_several_the_lowest_offset_counts() -> None:
+    dispatcher = subscription("bob", ack_timeout_ms=None, drain_timeout_ms=50, max_in_flight_per_key=2)
+    fill(dispatcher, "a1", "a2", "a1")
+    dispatcher.add_consumer("ann")
+    dispatcher.offer(3, "a2")  # a2 begins to drain first
+    dispatcher.offer(4, "a1")
+
+    ended = [effect for effect in dispatcher.handle_timeout(now_ms=50) if isinstance(effect, Released)]
+    assert [0, 2, 1] == [effect.offset for effect in ended]
+
+
 def test_of_drains_that_a_late_host_finds_over_the_one_that_was_over_first_acts_first() -> None:
     dispatcher = subscription("bob", ack_timeout_ms=None, drain_timeout_ms=50)
     fill(dispatcher, "a1", "a2")
@@ -241,3 +252,12 @@ def test_an_ack_timeout_acts_before_a_drain_that_is_over_at_the_same_instant() -
         Released(0, "bob", 1, TIMEOUT, 1, 50),
         deliver(0, "a1", "ann", 2, failures=1),
     ] == dispatcher.handle_timeout(now_ms=50)
+
+
+def test_an_ack_timeout_acts_before_a_drain_also_where_it_was_set_after_the_drain_began() -> None:
+    dispatcher = subscription("bob", ack_timeout_ms=None, drain_timeout_ms=50, retry=RetryPolicy(base_delay_ms=0))
+    fill(dispatcher, "a1", "a1")
+    dispatcher.add_consumer("ann")
+    dispatcher.extend(0, "bob", 1, extend_ms=50)
+
+    assert Released(0, "bob", 1, TIMEOUT, 1, 50) == dispatcher.handle_timeout(now_ms=50)[0]

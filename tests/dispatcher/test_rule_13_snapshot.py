@@ -77,7 +77,7 @@ def busy() -> Watched:
 def test_the_example_has_something_of_everything() -> None:
     stats = busy().stats()
 
-    counts = (stats.retry_wait, stats.dead_lettering, stats.blocked, stats.spilled, stats.in_flight)
+    counts = (stats.delayed, stats.dead_lettering, stats.blocked, stats.spilled, stats.in_flight)
     assert (1, 1, 1, 1, 7) == counts
     assert (1, 1, 1) == (stats.ownerless_keys, stats.draining_keys, stats.keyless_waiting)
     assert {"cat": "inactive", "ann": "draining", "bob": "active"} == {n: c.state for n, c in stats.consumers.items()}

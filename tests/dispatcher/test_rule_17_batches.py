@@ -13,8 +13,10 @@ from keyshared.effects import (
     BlockReason,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
+    Ending,
     Ignored,
     IgnoredReason,
     Load,
@@ -230,6 +232,63 @@ class TestAckThrough:
     def test_what_cannot_be_a_receipt_is_refused(self) -> None:
         with pytest.raises(ArgumentError, match="attempt"):
             subscription("ann").ack_through(0, "ann", "1")  # type: ignore[arg-type]  # on purpose
+
+
+class TestWithOtherRules:
+    """What other rules say of a message holds for each message of a batch."""
+
+    def test_each_message_of_a_batch_is_told_once_and_how_it_ended(self) -> None:
+        dispatcher = batching("a1", "a1", "a1", "a1", "a1", batch=5, tell_settled=True, retry=AT_ONCE)
+        dispatcher.add_consumer("ann")
+        acked = [Done(offset, b"a1", Ending.ACKED) for offset in range(5)]
+        assert [*acked[:2], advanced(1)] == dispatcher.ack_through(1, "ann", 1)
+        dispatcher.nack(3, "ann", 1)
+        assert [Done(4, b"a1", Ending.LATE_ACK)] == dispatcher.ack(4, "ann", 1)
+        assert [acked[2], deliver(3, "a1", "ann", 2, failures=1), advanced(2)] == dispatcher.ack_through(2, "ann", 1)
+        assert [acked[3], advanced(4)] == dispatcher.ack_through(3, "ann", 2)
+
+    def test_what_is_postponed_keeps_back_what_came_back_with_it(self) -> None:
+        dispatcher = batching("a1", "a1", "a1")
+        dispatcher.add_consumer("ann", now_ms=0)
+        broken = [(1, ReleaseReason.RELEASED, 0, 50), (2, ReleaseReason.BATCH_BROKEN, 0, 0)]
+        assert broken == endings(dispatcher.release(1, "ann", 1, delay_ms=50))
+        assert [advanced(0)] == dispatcher.ack(0, "ann", 1)
+        why = dispatcher.why_blocked(1), dispatcher.why_blocked(2)
+        assert [(BlockReason.POSTPONED, None), (BlockReason.OLDER_WAITS, 1)] == [
+            (each.reason, each.behind) for each in why if each is not None
+        ]
+        again = Watched.restore(
+            json.loads(json.dumps(dispatcher.snapshot())), AlphabetRing(), dispatcher.config, now_ms=0
+        )
+        for each in (dispatcher, again):
+            assert [(1, "ann"), (2, "ann")] == delivered(each.handle_timeout(now_ms=50))
+
+    def test_a_message_that_is_for_later_ends_a_batch_and_begins_the_next_one(self) -> None:
+        dispatcher = subscription(batch_per_key=3)
+        dispatcher.offer(0, "a1", now_ms=0)
+        dispatcher.offer(1, "a1", not_before_ms=50)
+        dispatcher.offer(2, "a1")
+        assert [(0, "ann")] == delivered(dispatcher.add_consumer("ann"))
+        assert [] == dispatcher.handle_timeout(now_ms=50)
+        assert [(1, "ann"), (2, "ann")] == delivered(dispatcher.ack(0, "ann", 1))
+
+    def test_what_comes_back_with_its_batch_waits_again_for_its_consumer(self) -> None:
+        dispatcher = subscription(
+            "ann", batch_per_key=3, max_loaded_per_key=1, spill=False, max_waiting_per_consumer=4, retry=AT_ONCE
+        )
+        fill(dispatcher, "a1", "a1", "a1", "a1")
+        assert [(1, "ann"), (2, "ann"), (3, "ann")] == delivered(dispatcher.ack(0, "ann", 1))
+        assert [4, 4] == [dispatcher.room_for(key) for key in ("a1", "a2")]
+        dispatcher.nack(2, "ann", 1)
+        assert [2, 2] == [dispatcher.room_for(key) for key in ("a1", "a2")]
+        assert [(2, "ann"), (3, "ann")] == delivered(dispatcher.ack(1, "ann", 1))
+        assert [4, 4] == [dispatcher.room_for(key) for key in ("a1", "a2")]
+
+    def test_the_reason_of_a_failure_is_that_of_the_one_that_failed(self) -> None:
+        dispatcher = batching("a1", "a1")
+        dispatcher.add_consumer("ann")
+        dispatcher.nack(0, "ann", 1, reason="refused")
+        assert ["refused", None] == [each.reason for each in dispatcher.outstanding()]
 
 
 def test_a_snapshot_knows_the_batch_because_it_knows_what_is_open() -> None:

@@ -67,6 +67,20 @@ def test_what_was_there_before_is_ignored_in_any_order() -> None:
     assert [] == list(journal.apply_all([offer(2, 1), ack(3, 0), offer(1, 0)]))
 
 
+def test_each_message_is_told_once_when_it_is_done_also_what_found_no_room() -> None:
+    journal = joined(DispatcherConfig(window=1, max_tracked=1, start=1, tell_settled=True))
+    told = [outcome for at in range(4) for outcome in journal.apply(offer(1 + at, at))]
+    told += [*journal.apply(Command(5, 0, "truncate", offset=3)), *journal.apply(ack(6, 1))]
+
+    assert [(0, "earlier"), (2, "gone"), (1, "acked")] == [
+        (outcome.offset, outcome.reason) for outcome in told if outcome.effect == "done"
+    ]
+    assert ["skipped", "done"] == [outcome.effect for outcome in told if outcome.offset == 2]
+    assert [("skipped", 4), ("done", 4)] == [
+        pair for command in (offer(7, 4), Command(8, 0, "gone", offset=4)) for pair in seen(journal.apply(command))
+    ]
+
+
 class TestLate:
     """A command whose turn has passed is not carried out, and leaves a trace."""
 
@@ -174,7 +188,7 @@ class TestRoom:
 
         assert [("skipped", 4)] == seen(journal.apply(Command(6, 0, "gone", offset=4)))
         assert [] == journal.apply(Command(7, 0, "gone", offset=4))
-        assert [3, 5] == [offset for offset, _ in state_of(journal)["unread"]]
+        assert [3, 5] == [offset for offset, _, _ in state_of(journal)["unread"]]
 
     def test_a_log_that_begins_later_leaves_nothing_of_before(self) -> None:
         told = seen(self.full().apply(Command(6, 0, "truncate", offset=5)))
@@ -410,3 +424,14 @@ def test_only_an_empty_ring_will_do_whose_history_does_not_matter(ring: Any) -> 
 def test_a_configuration_is_one() -> None:
     with pytest.raises(ArgumentError, match="config"):
         Journal(HashRing(), {})  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_message_beyond_the_limit_of_its_key_is_refused_and_its_log_goes_on() -> None:
+    journal = joined(DispatcherConfig(window=9, spill=False, max_waiting_per_key=1))
+    assert [("deliver", 0)] == seen(journal.apply(offer(1, 0)))
+    assert [] == seen(journal.apply(offer(2, 1)))
+
+    (refused,) = journal.apply(offer(3, 2))
+    assert ("refused", 2) == (refused.effect, refused.offset)
+    assert "1 messages of key b'k' may wait" in str(refused.reason)
+    assert [("deliver", 3)] == seen(journal.apply(offer(4, 3, "other")))

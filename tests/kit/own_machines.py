@@ -46,6 +46,19 @@ class PipelinedMachine(DispatcherMachine):
     guarantees = replace(DispatcherMachine.guarantees, per_key=2)
 
 
+class TellingDriver(DispatcherDriver):
+    """Says of each message that it is done."""
+
+    config = replace(DispatcherDriver.config, tell_settled=True)
+
+
+class TellingMachine(DispatcherMachine):
+    """The dispatcher that tells its transport how each message ended."""
+
+    driver_class = TellingDriver
+    guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.SETTLED_ONCE}, tells_done=True)
+
+
 class BatchingDriver(DispatcherDriver):
     """Two of a key as a batch."""
 
@@ -145,6 +158,7 @@ MACHINES = (
     SmallMachine,
     DispatcherMachine,
     PipelinedMachine,
+    TellingMachine,
     BatchingMachine,
     TotalOrderMachine,
     RouterMachine,

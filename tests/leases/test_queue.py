@@ -35,7 +35,9 @@ from keyshared.errors import (
     ArgumentError,
     ClockError,
     ConsumerExistsError,
+    ConsumerFullError,
     InvariantError,
+    KeyFullError,
     KeyTypeError,
     MisuseError,
     OffsetOrderError,
@@ -281,6 +283,58 @@ class TestNack:
 
         assert LeaseAnswer(None, []) == made.ack(1, held.id)
         assert (0,) == lease(made, "ann").offsets
+
+
+class TestRelease:
+    """A message that is given back for later costs nothing."""
+
+    def test_the_key_waits_and_no_delivery_is_counted(self) -> None:
+        made = two_of_one_key()
+        held = lease(made, "ann", now_ms=0)
+
+        given_back = Released(0, "ann", 1, ReleaseReason.RELEASED, 0, 55)
+        assert LeaseAnswer(None, [given_back]) == made.release(0, held.id, delay_ms=50, now_ms=5)
+        nothing = made.why_empty("ann")
+        assert nothing is not None
+        assert (Blocking(BlockReason.POSTPONED), 55) == (nothing.blocking, nothing.until_ms)
+        assert (NOT_READY, 1) == (made.consume("ann", now_ms=54).result, made.stats().delayed)
+        assert (Leased(0, b"a1", None, 1),) == lease(made, "ann", now_ms=55).messages
+
+    def test_a_lease_that_has_ended_gives_nothing_back(self) -> None:
+        made = two_of_one_key()
+        held = lease(made, "ann", 1)
+        made.release(0, held.id)
+
+        assert invalid(0, held.id, InvalidHandleReason.NOT_LEASED) == made.release(0, held.id)
+
+    def test_a_reason_is_kept_for_the_dead_letter(self) -> None:
+        made = two_of_one_key(max_delivery_attempts=1)
+
+        answer = made.nack(0, lease(made, "ann").id, reason="refused")
+        assert [DeadLetter(0, b"a1", 1, 1, None, "refused")] == then(answer.effects)
+
+
+class TestNotBefore:
+    """A message that is offered for later is not leased before."""
+
+    def test_its_key_waits_behind_it(self) -> None:
+        made = two_of_one_key()
+        for offset in lease(made, "ann", 9).handles:
+            made.ack(*offset)
+        for offset in lease(made, "ann", 9).handles:
+            made.ack(*offset)
+        made.offer(7, "a1", not_before_ms=50)
+        made.offer(8, "a1")
+
+        nothing = made.why_empty("ann")
+        assert nothing is not None
+        assert (Blocking(BlockReason.NOT_BEFORE), 50) == (nothing.blocking, nothing.until_ms)
+        assert NOT_READY == made.consume("ann", now_ms=49).result
+        assert (7,) == lease(made, "ann", now_ms=50).offsets
+
+    def test_a_time_that_is_none_is_refused(self) -> None:
+        with pytest.raises(ArgumentError, match="not_before_ms"):
+            queue("ann", ranges=letters()).offer(0, "a1", not_before_ms="soon")  # type: ignore[arg-type]
 
 
 class TestCounting:
@@ -1372,6 +1426,23 @@ class TestBadArguments:
         with pytest.raises(ArgumentError) as caught:
             LeaseConfig(**{field: value})  # type: ignore[arg-type]  # the mistake
         assert (field, value) == (caught.value.parameter, caught.value.value)
+
+
+class TestWithoutSpilling:
+    """Items are the host's to keep, and a producer of a key that lags is refused."""
+
+    def test_what_is_leased_does_not_wait(self) -> None:
+        made = queue("ann", spill=False, window=9, max_depth=1, max_waiting_per_key=1, max_waiting_per_consumer=2)
+        made.offer(0, "a1")
+        assert (0, 1) == (made.room_for("a1"), made.room_for("a2"))
+        with pytest.raises(KeyFullError):
+            made.offer(1, "a1")
+        lease(made, "ann", 1)
+        assert 1 == made.room_for("a1")
+        made.offer(1, "a1")
+        made.offer(2, "a2")
+        with pytest.raises(ConsumerFullError):
+            made.offer(3, "a3")
 
 
 class TestInvariants:

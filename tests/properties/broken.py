@@ -1,255 +1,344 @@
-"""Dispatchers with one realistic fault each, and the promise that the fault breaks: the judge has to catch them all."""
+"""The real dispatcher with one realistic fault each, and the promise that it breaks: the judge catches each of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, Self
+from typing import Any
 
+from tests.broken_parts import Broken
 from tests.kit.broken_own import NeverGivesUp, NewestKeyFirst
-from tests.model import Consumer, Lane, Message, ModelDispatcher, Placement, Queue, State, Unit
 from tests.placements import RankedPlacement, Ranking
+from tests.properties.broken_admission import (
+    JoinRecountsNothing,
+    OpenCountsAsWaiting,
+    SpillsAllTheSame,
+    WaitsBeyondTheKeyLimit,
+)
 from tests.properties.broken_batches import BROKEN_BATCHES
+from tests.properties.broken_later import (
+    FirstDeliveryIsEarly,
+    LoadedForgetsItsTime,
+    NewerPassesThePostponed,
+    PostponedForNoLongerThanARetry,
+    PostponedGoesAtOnce,
+    PostponedNeverWakes,
+    ReasonIsLost,
+    ReasonOfAnotherMessage,
+    RipeNeverWakes,
+)
+from tests.properties.broken_settlement import (
+    AckNotTold,
+    ArchiveToldTwice,
+    ForgetsHowItEnded,
+    MarkStandsStill,
+    SkipNotTold,
+)
 
+from keyshared._dispatch.endings import Endings
+from keyshared._dispatch.members import Member, MemberState
+from keyshared._dispatch.membership import Membership, held_by
+from keyshared._dispatch.outbox import Outbox, load
+from keyshared._dispatch.routing import Routing
+from keyshared._dispatch.snapshot import _MessageRow
+from keyshared._dispatch.unit_gate import UnitGate
+from keyshared._dispatch.units import Placed, SlotUnits
+from keyshared._window.gate import DrainGate, KeyGate
+from keyshared._window.lanes import QUEUED, SETTLED, Consumer, Entry, Lane, State, WorkList
 from keyshared.config import DispatcherConfig
+from keyshared.cursor import Cell, ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import CursorAdvanced, Effect, ReleaseReason
+from keyshared.effects import CursorAdvanced, Effect, Ending, ReleaseReason
+from keyshared.glob import KeyFilter
+from keyshared.placement.ranges import RangeMap
 from keyshared.testing import Promise
+from keyshared.window import InFlightWindow
 
 __all__ = ["BROKEN"]
 
 
-class PutBackAtTheTail(ModelDispatcher):
+class PutBackAtTheTail(Broken):
     """A message that comes back is queued behind the newer ones of its key, as in a plain queue."""
 
-    def _end(self, message: Message, reason: ReleaseReason | None = None) -> bool:
-        outstanding = super()._end(message, reason)
-        if outstanding:
-            self.messages[message.offset] = self.messages.pop(message.offset)
-        return outstanding
+    class _Fault(InFlightWindow):
+        def move(self, entry: Entry, to: State) -> None:
+            super().move(entry, to)
+            if entry.lane.spilled is None:
+                entry.lane.unlink(entry)
+                entry.before = entry.lane.tail
+                entry.lane.append(entry)
 
 
-class RetryLetsNewerOnesPass(ModelDispatcher):
+class RetryLetsNewerOnesPass(Broken):
     """A message that waits for its retry does not hold its key (Pulsar's PIP-379)."""
 
-    def _candidate(self, lane: Lane) -> Message | None:
-        passed = {State.IN_FLIGHT, State.RETRY_WAIT}
-        return next((message for message in self._in_lane(lane) if message.state not in passed), None)
+    class _Fault(InFlightWindow):
+        def move(self, entry: Entry, to: State) -> None:
+            if entry.state == State.DELAYED:
+                entry.lane.take_back(entry)
+            super().move(entry, to)
+            if to is State.DELAYED:
+                entry.lane.back.remove(entry)  # type: ignore[union-attr]  # it was just put there
 
 
-class DeadLetterLetsNewerOnesPass(ModelDispatcher):
+class DeadLetterLetsNewerOnesPass(Broken):
     """The key goes on before the dead letter is written."""
 
-    def _candidate(self, lane: Lane) -> Message | None:
-        passed = {State.IN_FLIGHT, State.DEAD_LETTERING}
-        return next((message for message in self._in_lane(lane) if message.state not in passed), None)
+    class _Fault(InFlightWindow):
+        def move(self, entry: Entry, to: State) -> None:
+            if entry.state == State.DEAD_LETTERING:
+                entry.lane.take_back(entry)
+            super().move(entry, to)
+            if to is State.DEAD_LETTERING:
+                entry.lane.back.remove(entry)  # type: ignore[union-attr]  # it was just put there
 
 
-class MovesWithoutDraining(ModelDispatcher):
+class MovesWithoutDraining(Broken):
     """A key goes to its new owner while the old one still works on it."""
 
-    def _awaited(self, lane: Lane) -> list[Message]:  # noqa: ARG002  # the fault
-        return []
+    class _Fault(DrainGate):
+        __slots__ = ()
+
+        def keeps(self, lane: Lane, owner: Consumer) -> bool:  # noqa: ARG002  # the fault
+            return False
 
 
-class UnitIgnored(ModelDispatcher):
+class UnitIgnored(KeySharedDispatcher[object]):
     """A key of a slot or run that drains goes out because nothing of the key itself is open elsewhere."""
 
-    def _unit(self, lane: Lane) -> Unit:
-        return lane
+    def __init__(self, placement: Any, config: DispatcherConfig | None = None, **kwargs: Any) -> None:
+        super().__init__(placement, config, **kwargs)
+        self._window._gate, self._window._counts = KeyGate(), None
 
 
-class UnitFreedByItsFirstEnd(ModelDispatcher):
+class UnitFreedByItsFirstEnd(Broken):
     """A unit has a mark instead of a count: the first delivery of any of its keys that ends frees it for all."""
 
-    def __init__(self, placement: Placement, config: DispatcherConfig | None = None) -> None:
-        super().__init__(placement, config)
-        self.free: set[Unit] = set()
+    class _Fault(SlotUnits):
+        __slots__ = ()
 
-    def _close(self, message: Message) -> None:
-        super()._close(message)
-        self.free.add(self._unit(self._lane(message)))
-
-    def _open(self, message: Message, consumer: str) -> None:
-        super()._open(message, consumer)
-        self.free.discard(self._unit(self._lane(message)))
-
-    def _awaited(self, lane: Lane) -> list[Message]:
-        awaited = super()._awaited(lane)
-        is_free = self._unit(lane) in self.free
-        return [message for message in awaited if self._lane(message) == lane] if is_free else awaited
+        def closed(self, unit: int, entry: Entry) -> None:  # noqa: ARG002  # the fault
+            self.open.pop(unit, None)
+            if unit in self._waiting:
+                self.vacated[unit] = None
 
 
-class UnitOfTheMapBefore(ModelDispatcher):
+class MapBefore:
+    """What the ranges were before the last change of them that was seen."""
+
+    def __init__(self, placed: Placed) -> None:
+        self.placed = placed
+        self.seen = self.before = placed.ranges
+
+    @property
+    def ranges(self) -> RangeMap:
+        if self.placed.ranges is not self.seen:
+            self.before, self.seen = self.seen, self.placed.ranges
+        return self.before
+
+
+class UnitOfTheMapBefore(KeySharedDispatcher[object]):
     """After a change of placement, units are still those of the placement that was changed."""
 
-    before: Placement | None = None
-
-    def _join_placement(self) -> None:
-        self.before = self.placement.copy()
-        super()._join_placement()
-
-    def _leave_placement(self, consumer: Consumer) -> None:
-        self.before = self.placement.copy()
-        super()._leave_placement(consumer)
-
-    def _runs(self) -> list[tuple[int, int]]:
-        placement = self.placement if self.before is None else self.before
-        return [(start, stop) for start, stop, _ in placement.ranges.runs]
+    def __init__(self, placement: Any, config: DispatcherConfig | None = None, **kwargs: Any) -> None:
+        super().__init__(placement, config, **kwargs)
+        if isinstance(self._window._gate, UnitGate):
+            self._window._gate._units._placed = MapBefore(self._routing)
 
 
-class EvictionAcks(ModelDispatcher):
+class EvictionAcks(Broken):
     """The open deliveries of an evicted consumer are forgotten as if they had been acked."""
 
-    def _evict(self, consumer: Consumer) -> None:
-        for message in self._open_of(consumer.name):
-            self._close(message)
-            self._settle(message)
-        super()._evict(consumer)
+    class _Fault(Membership):
+        __slots__ = ()
+
+        def _end_all(self, member: Member, reason: ReleaseReason, notices: list[Effect], now: int) -> None:
+            if reason is ReleaseReason.EVICTED:
+                for entry in held_by(member):
+                    self._endings.settle(entry, Ending.ACKED)
+            super()._end_all(member, reason, notices, now)
 
 
-class RemovalForgets(ModelDispatcher):
-    """A consumer that leaves takes its open messages with it; the cursor is cautious, so nobody notices."""
+class RemovalForgets(Broken):
+    """A consumer that leaves takes its open messages with it."""
 
-    def _forget(self, consumer: Consumer, reason: ReleaseReason) -> None:
-        held = self._open_of(consumer.name)
-        super()._forget(consumer, reason)
-        for message in held:
-            self.messages.pop(message.offset, None)
+    class _Fault(Membership):
+        __slots__ = ()
+
+        def _end_all(self, member: Member, reason: ReleaseReason, notices: list[Effect], now: int) -> None:
+            held = held_by(member)
+            super()._end_all(member, reason, notices, now)
+            for entry in held:
+                if reason is ReleaseReason.REMOVED and entry.state != SETTLED:
+                    self._endings.settle(entry, Ending.ACKED)
 
 
-class PoisonIsDroppedUnasked(ModelDispatcher):
+class PoisonIsDroppedUnasked(Broken):
     """What is exhausted is settled without a word, whatever the policy says."""
 
-    def _poison(self, message: Message) -> None:
-        self._settle(message)
+    class _Fault(Endings):
+        __slots__ = ()
+
+        def _poison(self, entry: Entry, notices: list[Effect]) -> None:  # noqa: ARG002  # the fault
+            self.settle(entry, Ending.ACKED)
 
 
-class CursorOneTooFar(ModelDispatcher):
+class SkipsWhatOthersAccept(Broken):
+    """Only the consumer that joined first is asked whether anybody accepts a key."""
+
+    class _Fault(Membership):
+        __slots__ = ()
+
+        def accepts(self, key: bytes | None) -> bool:
+            return any(member.accepts.accepts(key) for member in [*self.members.values()][:1])
+
+
+class CursorOneTooFar(Broken):
     """The safe cursor is the next offset to read, not the last one settled."""
 
-    def _effects(self) -> list[Effect]:
-        effects = super()._effects()
-        return [
-            CursorAdvanced(effect.safe_cursor + 1) if isinstance(effect, CursorAdvanced) else effect
-            for effect in effects
-        ]
+    class _Fault(Outbox):
+        __slots__ = ()
+
+        def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect]:
+            effects = super().finish(out, granted, now)
+            return [
+                CursorAdvanced(effect.safe_cursor + 1) if isinstance(effect, CursorAdvanced) else effect
+                for effect in effects
+            ]
 
 
-class CursorJumpsToTheAck(ModelDispatcher):
+class CursorJumpsToTheAck(Broken):
     """The cursor is the greatest settled offset."""
 
-    @property
-    def safe_cursor(self) -> int | None:
-        return max((offset for offset in self.offered if offset not in self.messages), default=None)
+    class _Fault(ContiguousCursor):
+        __slots__ = ()
+
+        def close(self, cell: Cell) -> None:
+            greatest = cell.offset if self.safe_cursor is None else max(cell.offset, self.safe_cursor)
+            super().close(cell)
+            self.safe_cursor = greatest
 
 
-class CursorStallsAtGaps(ModelDispatcher):
+class CursorStallsAtGaps(Broken):
     """The cursor counts up by one and waits for ever for an offset that was compacted away."""
 
-    @property
-    def safe_cursor(self) -> int | None:
-        cursor = None
-        for offset in self.offered:
-            if offset in self.messages or (cursor is not None and offset != cursor + 1):
-                break
-            cursor = offset
-        return cursor
+    class _Fault(ContiguousCursor):
+        __slots__ = ()
+
+        def append(self, cell: Cell) -> None:
+            if self.last is not None and cell.offset > self.last + 1:
+                super().append(Cell(self.last + 1, QUEUED))
+            super().append(cell)
 
 
-class StaleAckSettles(ModelDispatcher):
+class StaleAckSettles(KeySharedDispatcher[object]):
     """Whoever names an open offset settles it, whatever the attempt."""
 
-    def _current(self, offset: int, consumer: str, attempt: int, *, late_ok: bool = False) -> Message | None:
-        message = self.messages.get(offset)
-        if message and message.state == State.IN_FLIGHT:
-            return super()._current(offset, message.consumer or "", message.attempt, late_ok=late_ok)
-        return super()._current(offset, consumer, attempt, late_ok=late_ok)
-
-    def _ack(self, offset: int, consumer: str, attempt: int) -> None:
-        message = self.messages.get(offset)
-        if message and message.state == State.IN_FLIGHT:
-            super()._ack(offset, message.consumer or "", message.attempt)
-        else:
-            super()._ack(offset, consumer, attempt)
+    def ack(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[object]]:
+        opened = next((delivery for delivery in self.in_flight() if delivery.offset == offset), None)
+        receipt = (offset, consumer, attempt) if opened is None else opened.receipt
+        return super().ack(*receipt, now_ms=now_ms)
 
 
-class AttemptsStandStill(ModelDispatcher):
-    """A redelivery after a timeout carries the same number as the delivery that timed out."""
+class AttemptsStandStill(Broken):
+    """A redelivery carries the same number as the delivery before it."""
 
-    def _open(self, message: Message, consumer: str) -> None:
-        message.attempt = min(message.attempt, 0)
-        super()._open(message, consumer)
+    class _Fault(InFlightWindow):
+        def _open(self, lane: Lane, entry: Entry, consumer: Consumer, granted: list[Entry]) -> None:
+            entry.attempt = 0
+            super()._open(lane, entry, consumer, granted)
 
 
-class BelievesAnybody(KeySharedDispatcher):
+class BelievesAnybody(KeySharedDispatcher[object]):
     """Takes an ack for one of an earlier delivery whoever sends it, and whatever attempt it names."""
 
-    def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect]:
+    def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect[object]]:
         if ended := self._endings.ended(offset):
             attempt, consumer = ended[-1]
         return super()._late_ack(offset, consumer, attempt, now)
 
 
-class ForgetsTooEarly(KeySharedDispatcher):
+class ForgetsTooEarly(KeySharedDispatcher[object]):
     """Remembers only the last delivery of a message: work that took two timeouts is done once more for nothing."""
 
-    def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect]:
+    def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect[object]]:
         if note := self._notes.get(offset):
             note.ended = note.ended[-1:]
         return super()._late_ack(offset, consumer, attempt, now)
 
 
-class EndedObligationsStand(ModelDispatcher):
+class EndedObligationsStand(Broken):
     """An answer asks for what the same call has ended: a `Load` of what it truncates, say."""
 
-    def _unmet(self, obligations: Sequence[Effect]) -> list[Effect]:
-        return list(obligations)
+    class _Fault(Outbox):
+        __slots__ = ()
+
+        def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect]:
+            ended = [load(entry) for entry in granted if entry.state == SETTLED]
+            return super().finish([*out, *ended], granted, now)
 
 
-class LimitForgottenOnRetry(ModelDispatcher):
+class LimitForgottenOnRetry(Broken):
     """The per-consumer limit is checked for first deliveries only."""
 
-    def _has_room(self, name: str) -> bool:
-        consumer = self._find(name)
-        retries = [message for message in self._all(State.QUEUED) if message.attempt]
-        mine = [message for message in retries if message.key and self._owner(message.key) == name]
-        return super()._has_room(name) or (bool(mine) and consumer is not None and consumer.status == "active")
+    class _Fault(InFlightWindow):
+        def _step(self, lane: Lane, granted: list[Entry]) -> bool:
+            goes_on = super()._step(lane, granted)
+            owner, entry = lane.owner, lane.candidate
+            if owner is None or not owner.limit or lane.listed is not owner.ready or not (entry and entry.attempt):
+                return goes_on
+            self._unlist(lane)
+            return self._send(lane, entry, owner, granted)
 
 
-class KeyLimitOffByOne(ModelDispatcher):
+class KeyLimitOffByOne(KeySharedDispatcher[object]):
     """One message too many of a key is out."""
 
-    def _examine_keyed(self, lane: Lane, message: Message) -> bool:
-        owner = self._owner_of(lane)
-        at_limit = len(self._open_in(lane)) == self.config.max_in_flight_per_key
-        if owner and at_limit and not self._awaited(lane) and self._has_room(owner):
-            return self._send(lane, message, owner)
-        return super()._examine_keyed(lane, message)
+    def __init__(self, placement: Any, config: DispatcherConfig | None = None, **kwargs: Any) -> None:
+        super().__init__(placement, config, **kwargs)
+        self._window.per_key += 1
 
 
-class WindowForgottenOnLoad(ModelDispatcher):
+class WindowForgottenOnLoad(Broken):
     """Loads do not ask whether the window has room."""
 
-    def _request_load(self, lane: Lane, message: Message, consumer: str | None) -> None:
-        self._unlist(lane)
-        self._load(message, consumer)
+    class _Fault(InFlightWindow):
+        def _load_in_turn(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> None:
+            self._unlist(lane)
+            self._load(lane, entry, consumer, granted)
 
 
-class AnyoneWithRoom(ModelDispatcher):
+class AnyoneWithRoom(Broken):
     """A key whose owner is full goes to whoever has room."""
 
-    def _owner(self, key: bytes | None) -> str | None:
-        owner = super()._owner(key)
-        if owner and not self._has_room(owner):
-            return next((consumer.name for consumer in self._not_draining() if self._has_room(consumer.name)), owner)
-        return owner
+    class _Fault(InFlightWindow):
+        def _ask_owner(self, lane: Lane, key: bytes) -> Consumer | None:
+            owner = super()._ask_owner(lane, key)
+            if owner is not None and owner.free <= 0:
+                others = self.consumers.values()
+                owner = lane.owner = next((other for other in others if other.free > 0), owner)
+            return owner
 
 
-class InactiveStillServed(ModelDispatcher):
+class InactiveStillServed(Broken):
     """A consumer whose connection is lost gets messages until it is evicted."""
 
-    def _has_room(self, name: str) -> bool:
-        consumer = self._find(name)
-        return consumer is not None and consumer.status != "draining" and self._room(consumer) > 0
+    class _Fault(Membership):
+        __slots__ = ()
+
+        def deactivate(self, name: str, now: int) -> None:
+            super().deactivate(name, now)
+            member = self.members.get(name)
+            if member is not None and member.state is MemberState.INACTIVE:
+                self._window.set_limit(member, member.quota)
+
+
+class FilterOfBefore(Broken):
+    """A filter that is replaced goes on to decide who owns a key."""
+
+    class _Fault(Routing):
+        __slots__ = ()
+
+        def set_filter(self, name: str, accepts: KeyFilter) -> None:
+            super().set_filter(name, self.filters.get(name, accepts))
 
 
 class ModuloRanking(Ranking):
@@ -267,153 +356,171 @@ class ModuloPlacement(RankedPlacement):
     ranking = ModuloRanking
 
 
-class JoinReshuffles(ModelDispatcher):
+class JoinReshuffles(KeySharedDispatcher[object]):
     """Keys are dealt out by a placement that moves them between consumers that stay."""
 
     starts_with = ModuloPlacement
 
 
-class RaisedLimitWakesNobody(ModelDispatcher):
+class RaisedLimitWakesNobody(Broken):
     """After `set_limit` the lanes that waited for room wait for the next ack."""
 
-    def set_limit(self, name: str, limit: int, *, now_ms: int | None = None) -> list[Effect]:
-        def set_limit() -> None:
-            self._connected(name).limit = limit
+    class _Fault(Membership):
+        __slots__ = ()
 
-        return self._call(now_ms, set_limit)
+        def set_limit(self, name: str, limit: int) -> None:
+            super().set_limit(name, limit)
+            self._window._freed.clear()
 
 
-class JoinWakesNobody(ModelDispatcher):
+class JoinWakesNobody(Broken):
     """A consumer that joins gets new messages only."""
 
-    def _examine_all_listed(self) -> None:
-        pass
+    class _Fault(Membership):
+        __slots__ = ()
+
+        def join(self, name: str, *args: Any, **kwargs: Any) -> None:
+            super().join(name, *args, **kwargs)
+            self._window._stale = False
 
 
-class AckWakesOnlyItsKey(ModelDispatcher):
+class AckWakesOnlyItsKey(Broken):
     """The room that an ack frees is not offered to other keys."""
 
-    def _serve(self, consumer: Consumer) -> None:
-        pass
+    class _Fault(InFlightWindow):
+        def settle(self, entry: Entry) -> list[Entry]:
+            self.remove(entry)
+            self._freed.clear()
+            return self.wake()
 
 
-class UnitEndWakesOnlyItsKey(ModelDispatcher):
+class UnitEndWakesOnlyItsKey(Broken):
     """The last delivery that others hold of a unit ends, and the other keys of the unit are not asked again."""
 
-    def _no_longer_kept(self, touched: Sequence[Lane]) -> list[Lane]:  # noqa: ARG002  # the fault
-        return []
+    class _Fault(InFlightWindow):
+        def _no_more_kept(self, draining: Sequence[Lane], touched: Mapping[Lane, None]) -> list[Lane]:  # noqa: ARG002  # the fault
+            return []
 
 
-class RetryNeverWakes(ModelDispatcher):
-    """A retry that is due stays on the timer."""
+class RetryNeverWakes(Broken):
+    """A retry that is due is taken from the timer, and goes on waiting."""
 
-    def _end_one(self, message: Message) -> None:
-        if message.state != State.RETRY_WAIT:
-            super()._end_one(message)
+    class _Fault(Endings):
+        __slots__ = ()
+
+        def due(self, entry: Entry, notices: list[Effect], now: int) -> None:
+            if entry.state != State.DELAYED:
+                super().due(entry, notices, now)
 
 
-class SameKeyTwiceInARow(ModelDispatcher):
+class SameKeyTwiceInARow(Broken):
     """A lane that was served keeps the first place on the ready list."""
 
-    def _list(self, lane: Lane, queue: Queue, consumer: str | None = None) -> None:
-        known = self._listing(lane)
-        super()._list(lane, queue, consumer)
-        if queue == Queue.READY and known is None:
-            self.listings.insert(0, self.listings.pop())
+    class _Fault(InFlightWindow):
+        served: Lane | None = None
+
+        def settle(self, entry: Entry) -> list[Entry]:
+            self.served = entry.lane
+            return super().settle(entry)
+
+        def _list(self, lane: Lane, where: WorkList) -> None:
+            super()._list(lane, where)
+            if lane is self.served and lane.owner is not None and where is lane.owner.ready:
+                where.move_to_end(lane, last=False)
 
 
-class NewestFirst(ModelDispatcher):
-    """The ready list is a stack."""
-
-    def _serve(self, consumer: Consumer) -> None:
-        self.listings.reverse()
-        super()._serve(consumer)
-        self.listings.reverse()
-
-
-class HotKeyFillsTheWindow(ModelDispatcher):
+class HotKeyFillsTheWindow(Broken):
     """Nothing is spilled because others wait."""
 
-    def _track(self, message: Message) -> None:
-        lane = self._lane(message)
-        self.messages[message.offset] = message
-        loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
-        if len(loaded) > self.config.max_loaded_per_key or len(loaded) < len(self._in_lane(lane)):
-            self._spill(message)
-        else:
-            self._examine_fully(lane)
+    class _Fault(InFlightWindow):
+        def _spill_if_crowded(self, lane: Lane, entry: Entry, granted: list[Entry]) -> None:
+            pass
 
 
-class SnapshotForgetsAckedRanges(ModelDispatcher):
-    """Only the cursor survives: everything above it that was settled is outstanding again."""
+class SnapshotForgetsAckedRanges(KeySharedDispatcher[object]):
+    """Only the cursor survives: nothing above it that was settled is known any more."""
 
-    @classmethod
-    def restore(
-        cls,
-        state: Mapping[str, Any],
-        placement: Placement,
-        config: DispatcherConfig | None = None,
-        *,
-        now_ms: int,
-        epoch: int = 0,
-        items: Mapping[int, object] | None = None,
-    ) -> Self:
-        new = super().restore(state, placement, config, now_ms=now_ms, epoch=epoch, items=items)
-        for offset in new.offered:
-            if new.safe_cursor is not None and offset > new.safe_cursor:
-                new.messages.setdefault(offset, Message(offset, None, None))
-        new.messages = dict(sorted(new.messages.items()))
-        return new
+    def snapshot(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().snapshot()
+        first, *others = state["messages"] or [None]
+        if first is None:
+            return state
+        last = first[0]
+        for row in others:
+            row[1], last = last, row[0]
+        return {**state, "last": last}
 
 
-class SnapshotForgetsReadyOrder(ModelDispatcher):
+class SnapshotForgetsReadyOrder(KeySharedDispatcher[object]):
     """The order in which lanes waited is that of their offsets after a restore."""
 
     def snapshot(self) -> dict[str, Any]:
-        state = super().snapshot()
-        return {**state, "listings": sorted(state["listings"], key=repr)}
+        state: dict[str, Any] = super().snapshot()
+        return {**state, "waiting": sorted(state["waiting"], key=lambda row: row[-1])}
 
 
-class SnapshotForgetsFailures(ModelDispatcher):
+class SnapshotForgetsFailures(KeySharedDispatcher[object]):
     """After a crash every poison message has all its retries again."""
 
     def snapshot(self) -> dict[str, Any]:
-        state = super().snapshot()
-        return {**state, "messages": [message | {"failures": 0} for message in state["messages"]]}
+        state: dict[str, Any] = super().snapshot()
+        return {**state, "messages": [_without(row, "failures", 0) for row in state["messages"]]}
 
 
-class SnapshotForgetsEndedDeliveries(ModelDispatcher):
-    """After a crash no late ack counts any more."""
+class SnapshotForgetsEndedDeliveries(KeySharedDispatcher[object]):
+    """After a crash a late ack counts of the last delivery that has ended, and of no earlier one."""
 
     def snapshot(self) -> dict[str, Any]:
-        state = super().snapshot()
-        return {**state, "messages": [message | {"ended": []} for message in state["messages"]]}
+        state: dict[str, Any] = super().snapshot()
+        place = _MessageRow._fields.index("ended")
+        return {**state, "messages": [_without(row, "ended", row[place][-1:]) for row in state["messages"]]}
 
 
-class OrderOfASet(ModelDispatcher):
+def _without(row: list[object], field: str, forgotten: object) -> list[object]:
+    return list(_MessageRow(*row)._replace(**{field: forgotten}))
+
+
+class OrderOfASet(Broken):
     """Lanes wake in an order that changes from one process to the next, like that of a set of strings."""
 
-    processes: Iterator[int] = count()
+    _processes: Iterator[int] = count()
 
-    def __init__(self, placement: Placement, config: DispatcherConfig | None = None) -> None:
-        super().__init__(placement, config)
-        self.backwards = bool(next(self.processes) % 2)
+    class _Fault(InFlightWindow):
+        backwards = False
 
-    def _lowest_offset(self, lane: Lane) -> int:
-        return -super()._lowest_offset(lane) if self.backwards else super()._lowest_offset(lane)
+        def _examine_in_turns(self, lanes: list[Lane], granted: list[Entry]) -> None:
+            super()._examine_in_turns(lanes[::-1] if self.backwards else lanes, granted)
+
+    def __init__(self, placement: Any, config: DispatcherConfig | None = None, **kwargs: Any) -> None:
+        super().__init__(placement, config, **kwargs)
+        vars(self._window)["backwards"] = bool(next(self._processes) % 2)
 
 
 BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.ONE_HOLDER: (MovesWithoutDraining, UnitIgnored, UnitFreedByItsFirstEnd),
-    Promise.KEY_ORDER: (PutBackAtTheTail, RetryLetsNewerOnesPass, DeadLetterLetsNewerOnesPass),
+    Promise.KEY_ORDER: (
+        PutBackAtTheTail,
+        RetryLetsNewerOnesPass,
+        DeadLetterLetsNewerOnesPass,
+        NewerPassesThePostponed,
+    ),
     Promise.WHOLE_BATCH: BROKEN_BATCHES,
     Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
-    Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked),
-    Promise.BOUNDS: (LimitForgottenOnRetry, KeyLimitOffByOne, WindowForgottenOnLoad),
-    Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed),
+    Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked, SkipsWhatOthersAccept),
+    Promise.SETTLED_ONCE: (AckNotTold, SkipNotTold, ForgetsHowItEnded, ArchiveToldTwice, MarkStandsStill),
+    Promise.BOUNDS: (
+        LimitForgottenOnRetry,
+        KeyLimitOffByOne,
+        WindowForgottenOnLoad,
+        SpillsAllTheSame,
+        WaitsBeyondTheKeyLimit,
+        OpenCountsAsWaiting,
+        JoinRecountsNothing,
+    ),
+    Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed, FilterOfBefore),
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
     Promise.ISOLATION: (HotKeyFillsTheWindow,),
-    Promise.FAIRNESS: (SameKeyTwiceInARow, NewestFirst, NewestKeyFirst),
+    Promise.FAIRNESS: (SameKeyTwiceInARow, NewestKeyFirst),
     Promise.ATTEMPTS: (NeverGivesUp,),
     Promise.PROGRESS: (
         RaisedLimitWakesNobody,
@@ -422,7 +529,16 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         UnitEndWakesOnlyItsKey,
         UnitOfTheMapBefore,
         RetryNeverWakes,
+        PostponedNeverWakes,
+        RipeNeverWakes,
     ),
+    Promise.NOT_EARLY: (
+        PostponedGoesAtOnce,
+        PostponedForNoLongerThanARetry,
+        FirstDeliveryIsEarly,
+        LoadedForgetsItsTime,
+    ),
+    Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
     Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly, EndedObligationsStand),
     Promise.RESUME: (
         SnapshotForgetsAckedRanges,

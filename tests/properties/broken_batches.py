@@ -16,28 +16,24 @@ __all__ = ["BROKEN_BATCHES", "BatchWithAHole"]
 class _KeepsNewerOpen(BatchEndings):
     __slots__ = ()
 
-    def end(
-        self, entry: Entry, reason: ReleaseReason, notices: list[Effect], now: int, *, delay_ms: int | None = None
-    ) -> None:
-        Endings.end(self, entry, reason, notices, now, delay_ms=delay_ms)
+    def end(self, entry: Entry, reason: ReleaseReason, notices: list[Effect], now: int, **said: Any) -> None:
+        Endings.end(self, entry, reason, notices, now, **said)
 
 
 class _CountsThemAll(BatchEndings):
     __slots__ = ()
 
-    def end(
-        self, entry: Entry, reason: ReleaseReason, notices: list[Effect], now: int, *, delay_ms: int | None = None
-    ) -> None:
+    def end(self, entry: Entry, reason: ReleaseReason, notices: list[Effect], now: int, **said: Any) -> None:
         for each in self.together(entry):
             each.failures += each.offset > entry.offset
-        super().end(entry, reason, notices, now, delay_ms=delay_ms)
+        super().end(entry, reason, notices, now, **said)
 
 
 class _PassesOverWhatIsNotAtHand(BatchWindow):
     def _send(self, lane: Lane, entry: Entry, consumer: Consumer, granted: list[Entry]) -> bool:
         super()._send(lane, entry, consumer, granted)
         hole = lane.candidate
-        if lane.open and lane.back and hole is not None and hole.state == State.RETRY_WAIT and consumer.free > 0:
+        if lane.open and lane.back and hole is not None and hole.state == State.DELAYED and consumer.free > 0:
             lane.back.remove(hole)
             following = lane.candidate
             if following is not None and following.state == QUEUED:

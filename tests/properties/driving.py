@@ -14,7 +14,7 @@ from keyshared.effects import CursorAdvanced, Effect, Resumed
 from keyshared.errors import KeySharedError
 from keyshared.testing import Violation
 
-__all__ = ["INPUTS", "Factory", "Fast", "drive", "outcome", "questions", "run_schedule"]
+__all__ = ["INPUTS", "Factory", "Fast", "drive", "offered_by", "outcome", "questions", "run_schedule"]
 
 INPUTS = frozenset(
     {
@@ -45,7 +45,7 @@ def drive(dispatcher: Any, world: World, call: Call) -> Step | None:  # any disp
     if isinstance(effects, type):
         return None
     now = call.kwargs.get("now_ms", world.now)
-    offered = [*world.offered, *_offered_by(call)]
+    offered = [*world.offered, *offered_by(call)]
     step = Step(call, tuple(effects), observe(dispatcher, offered), now)
     world.learn(step)
     return step
@@ -78,7 +78,8 @@ def run_schedule(
     return history, []
 
 
-def _offered_by(call: Call) -> Sequence[int]:
+def offered_by(call: Call) -> Sequence[int]:
+    """The offsets that a call offers."""
     if call.name == "offer":
         return [call.args[0]]
     return [message[0] for message in call.args[0]] if call.name == "offer_many" else []

@@ -8,15 +8,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.properties.calls import Step
+from tests.properties.own_owners import OwnOwners
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
 from keyshared.dispatcher import MemberState
 from keyshared.effects import (
+    Blocked,
     BlockReason,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     DropReason,
+    Effect,
+    Ending,
     Ignored,
     IgnoredReason,
     Load,
@@ -39,11 +44,14 @@ class OwnEffects:
 
     def __init__(self, config: DispatcherConfig) -> None:
         self.config = config
+        self.owners = OwnOwners(config)
         self.keys: dict[int, bytes | None] = {}
         self.gone: set[int] = set()
         self.before: set[Deliver] = set()  # what was open before the call
         self.ended: dict[int, Sequence[tuple[int, str]]] = {}  # of what is outstanding: its ended deliveries
         self.last: dict[int, Deliver] = {}
+        self.restart: Any = None  # what a restart would redo, after the call before, and its mark
+        self.said: dict[int, str] = {}  # by the last failure that named a reason
 
     def see(self, step: Step, dispatcher: Any) -> list[Violation]:
         """What the latest call breaks."""
@@ -56,13 +64,18 @@ class OwnEffects:
             for promise, text in (
                 *self._obligations(step),
                 *self._answers(step),
+                *self._endings(step),
+                *self._marks(dispatcher, known),
                 *self._late_acks(step),
+                *self._reasons(step),
                 *self._pulled(step),
                 *self._batches(step, open_now),
                 *self._figures(step),
                 *self._loads_and_room(step, dispatcher),
+                *self._room_for_keys(step, dispatcher),
                 *self._drains(step, dispatcher, open_now),
                 *self._units(step, dispatcher, open_now),
+                *self.owners.see(step, dispatcher, self.before),
             )
         ]
         self._remember(step, open_now, known)
@@ -123,6 +136,37 @@ class OwnEffects:
             if not is_right:
                 yield Promise.NO_LOSS, f"{effect}, which nobody asked for and no policy allows"
 
+    def _endings(self, step: Step) -> Iterator[tuple[Promise, str]]:
+        """What was settled is told with the way in which it was."""
+        said = {effect.offset: effect for effect in step.effects if isinstance(effect, Settled | Skipped | Dropped)}
+        for effect in step.effects:
+            if isinstance(effect, Done) and effect.how not in self._how(step, said.get(effect.offset)):
+                yield Promise.SETTLED_ONCE, f"{effect} ended in another way"
+
+    def _how(self, step: Step, notice: Effect | None) -> set[Ending]:
+        if isinstance(notice, Dropped):
+            return {Ending.DROPPED}
+        if isinstance(notice, Settled | Skipped):
+            return {Ending(notice.reason)}
+        match step.call.name:
+            case "ack" | "ack_through":
+                is_open = step.call.args in {each.receipt for each in self.before}
+                return {Ending.ACKED if is_open else Ending.LATE_ACK}
+            case "ack_many":
+                return {Ending.ACKED, Ending.LATE_ACK}
+            case "dead_lettered":
+                return {Ending.DEAD_LETTERED}
+            case _:
+                return {Ending.EARLIER}
+
+    def _marks(self, dispatcher: Any, known: set[int]) -> Iterator[tuple[Promise, str]]:
+        """The mark changes with what a restart would redo."""
+        redone = (dispatcher.resume_offset, known)
+        mark = dispatcher.restart_mark
+        if self.restart is not None and self.restart[0] != redone and self.restart[1] == mark:
+            yield Promise.SETTLED_ONCE, f"{mark} stands for {self.restart[0]} and for {redone}"
+        self.restart = redone, mark
+
     def _batches(self, step: Step, open_now: set[Deliver]) -> Iterator[tuple[Promise, str]]:
         """What comes back with a batch has not failed; what is acked up to a point is acked."""
         for effect in step.effects:
@@ -154,6 +198,16 @@ class OwnEffects:
         if was_made and ignored and not noted and not waits_for_the_host:
             yield Promise.FENCE, "names a delivery that was made and is remembered, and was refused"
 
+    def _reasons(self, step: Step) -> Iterator[tuple[Promise, str]]:
+        """What is poison says why, as its last failure that named a reason did."""
+        _, args, others = step.call
+        reason = others.get("reason")
+        if reason is not None and not any(isinstance(effect, Ignored) for effect in step.effects):
+            self.said[args[0]] = reason
+        for effect in step.effects:
+            if isinstance(effect, Blocked | DeadLetter) and effect.reason != self.said.get(effect.offset):
+                yield Promise.REASON_TRAVELS, f"{effect} says something else than the last failure"
+
     def _pulled(self, step: Step) -> Iterator[tuple[Promise, str]]:
         if step.call.name != "pull":
             return
@@ -177,12 +231,13 @@ class OwnEffects:
             return  # the model has no figures
         config, outstanding = self.config, list(dispatcher.outstanding())
         loaded = [message for message in outstanding if message.loaded]
-        slots = max(0, min(config.window - len(loaded), config.max_tracked - len(outstanding)))
+        tracked = config.max_tracked if config.spill else config.window
+        slots = max(0, min(config.window - len(loaded), tracked - len(outstanding)))
         if step.after.free_slots != slots:
             yield Promise.BOUNDS, f"{step.after.free_slots} slots are said to be free, but {slots} are"
         for key in {message.key for message in loaded} - {None}:
             of_key = sum(message.key == key for message in loaded)
-            if of_key > config.max_loaded_per_key:
+            if config.spill and of_key > config.max_loaded_per_key:
                 yield Promise.BOUNDS, f"{of_key} messages of {key!r} are loaded"
         loading = sum(reason is BlockReason.LOADING for reason in step.after.reasons.values())
         active = {name: each for name, each in dispatcher.stats().consumers.items() if each.state is MemberState.ACTIVE}
@@ -200,6 +255,24 @@ class OwnEffects:
                     can_go = False
             if can_go:
                 yield Promise.PROGRESS, f"{message} waits, and what it waits for is there"
+
+    def _room_for_keys(self, step: Step, dispatcher: Any) -> Iterator[tuple[Promise, str]]:
+        """Neither more nor less may be offered of a key than the limits of what waits say."""
+        if not hasattr(dispatcher, "stats"):
+            return  # as above
+        config = self.config
+        one = config.ordering_required
+        keys = [message.key for message in dispatcher.outstanding() if message.blocking is not None]
+        waiting = [b"" if one else key for key in keys if one or key is not None]
+        for key, owner in step.after.owners.items():
+            of_owner = sum(owner is not None and dispatcher.owner(other) == owner for other in waiting)
+            left = [step.after.free_slots]
+            if config.max_waiting_per_key is not None:
+                left.append(config.max_waiting_per_key - waiting.count(b"" if one else key))
+            if config.max_waiting_per_consumer is not None and owner is not None:
+                left.append(config.max_waiting_per_consumer - of_owner)
+            if dispatcher.room_for(key) != max(0, min(left)):
+                yield Promise.BOUNDS, f"{dispatcher.room_for(key)} of {key!r} may be offered, but {left} are left"
 
     def _drains(self, step: Step, dispatcher: Any, open_now: set[Deliver]) -> Iterator[tuple[Promise, str]]:
         """A key that drains waits for somebody who has something of its unit."""

@@ -50,6 +50,7 @@ KEYS: tuple[bytes | str | None, ...] = (
     "j",
     "d",
 )  # a and j share a slot, c and h another
+RANKED_SLOT_OF = RankedPlacement().ranges.slot_of
 OWNED_KEYS = (b"a", b"b", b"c", b"h", b"j", b"d", b"")
 NAMES = ("x", "y", "z", "w", "v", "u", "t")
 FILTERS: tuple[tuple[str, ...], ...] = ((), (), ("a",), ("b", "c*"), ("*",), ("?",))
@@ -88,6 +89,8 @@ def any_config(choose: Choose) -> DispatcherConfig:
         poisons += [Poison.DROP, Poison.DEAD_LETTER, Poison.QUARANTINE]
     window = choose([1, 2, 3, 4, 8, 16, 16, 16])
     per_key, batch = choose([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 3)])
+    spill = choose([True, True, True, True, False])
+    waits: Sequence[int | None] = [None] if spill else [None, 1, 2, 4]
     return DispatcherConfig(
         window=window,
         max_tracked=window + choose([0, 2, 6]),
@@ -110,12 +113,16 @@ def any_config(choose: Choose) -> DispatcherConfig:
         ordering_required=ordering,
         start=choose([None, 0]),
         unit=DrainUnit.KEY if ordering else choose([*DrainUnit, DrainUnit.RANGE]),
+        tell_settled=choose([True, True, False]),
+        spill=spill,
+        max_waiting_per_key=choose(waits),
+        max_waiting_per_consumer=choose(waits),
         sessions=choose([None, None, KeySessions(linger_ms=choose([0, 0, 5]), flush_ms=choose([0, 4, 9, None]))]),
     )
 
 
-def guarantees_of(config: DispatcherConfig) -> Guarantees:
-    """What a dispatcher with this configuration claims."""
+def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF) -> Guarantees:
+    """What a dispatcher with this configuration claims, over a placement with these slots."""
     redeliveries = config.retry.max_redeliveries
     batches = config.batch_per_key > 1
     return Guarantees(
@@ -125,11 +132,15 @@ def guarantees_of(config: DispatcherConfig) -> Guarantees:
         per_consumer=config.max_in_flight_per_consumer,
         window=config.window,
         max_tracked=config.max_tracked,
-        unit_of=RankedPlacement().ranges.slot_of if config.unit is DrainUnit.HASH else None,
+        unit_of=slot_of if config.unit is DrainUnit.HASH else None,
+        spills=config.spill,
+        waiting_per_key=config.max_waiting_per_key,
+        waiting_per_consumer=config.max_waiting_per_consumer,
         total_order=config.ordering_required,
         fairness=0,
         max_attempts=None if redeliveries is None else redeliveries + 1,
         cursor_keeps_up=True,
+        tells_done=config.tell_settled,
         may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,
         may_skip=True,  # whatever the policy for unmatched ones: schedules say of some that they are gone
         may_dead_letter=config.poison in {Poison.DEAD_LETTER, Poison.QUARANTINE},
@@ -157,7 +168,7 @@ class World:
         self.config = config
         self.choose = choose
         self.make_placement = make_placement
-        self.filters = choose([FILTERS, FILTERS[:1]])
+        self.filters = choose([FILTERS, FILTERS[2:], FILTERS[:1]])
         self.limits: Sequence[int | None] = choose([(None,), (None,), (None, None, 0, 0, 1, 2)])
         self.crowd = choose([2, 2, 4])  # about as many are connected: of few, each leave moves much
         self.late_ms = choose([0, 6, 20])  # how late the host is at most when it comes to the clock
@@ -170,6 +181,7 @@ class World:
         self.unread: list[int] = []  # of the log, after a restart without a snapshot
         self.delivered: list[Deliver] = []
         self.obligations: Sequence[Effect] = ()
+        self.outstanding: set[int] = set()
         self.free_slots = config.window
         self.next_deadline: int | None = None
         self.connected: dict[str, None] = {}
@@ -186,6 +198,8 @@ class World:
         for left in [*gone, *(effect.consumer for effect in step.effects if isinstance(effect, Evicted))]:
             self.connected.pop(left, None)
         self.obligations = sorted(step.after.obligations, key=_place_of)
+        known = {offset for offset, reason in step.after.reasons.items() if reason is not None}
+        self.outstanding = known | {effect.offset for effect in self._open()}
         self.free_slots = step.after.free_slots
         self.next_deadline = step.after.next_deadline
         self.now = step.now
@@ -197,6 +211,7 @@ class World:
         self.offered = [offset for offset in log if position is not None and offset < position]
         self.connected.clear()
         self.obligations, self.next_deadline, self.free_slots, self.now = (), None, self.config.window, 0
+        self.outstanding = set()
 
     def next_call(self) -> Call:
         """What happens next."""
@@ -210,7 +225,10 @@ class World:
         if self.free_slots == 0 and self.choose([True, True, True, False]):
             return self.choose([World.ack, World.oblige, World.gone])(self)
         offset = self._next_offset()
-        return self._timed("offer", offset, self._key(), _item(offset))
+        return self._timed("offer", offset, self._key(), _item(offset), **self._not_before())
+
+    def _not_before(self) -> dict[str, int]:
+        return self.choose([{}, {}, {}, {}, {"not_before_ms": self.now + 3}, {"not_before_ms": self.now + 40}])
 
     def offer_many(self) -> Call:
         messages = []
@@ -218,7 +236,7 @@ class World:
         # a batch that raises in the middle is a matter of its own
         most = 0 if self.config.unmatched == Unmatched.ERROR else min(self.free_slots, 4)
         for _ in range(self.choose(range(most + 1))):
-            messages.append((offset, self.choose(self.keys), _item(offset)))
+            messages.append((offset, self.choose(self.keys), _item(offset), *self._not_before().values()))
             offset += self.choose([1, 1, 3])
         return self._timed("offer_many", messages)
 
@@ -232,13 +250,16 @@ class World:
         return self._timed("ack_through", *self._receipt())
 
     def nack(self) -> Call:
-        return self._timed("nack", *self._receipt(), delay_ms=self.choose([None, 0, 7]))
+        return self._timed("nack", *self._receipt(), delay_ms=self.choose([None, 0, 7]), **self._reason())
 
     def reject(self) -> Call:
-        return self._timed("reject", *self._receipt())
+        return self._timed("reject", *self._receipt(), **self._reason())
 
     def release(self) -> Call:
-        return self._timed("release", *self._receipt())
+        return self._timed("release", *self._receipt(), delay_ms=self.choose([0, 0, 5, 90]))
+
+    def _reason(self) -> dict[str, str]:
+        return self.choose([{}, {}, {"reason": "refused"}, {"reason": "no\nroute \u2192 b"}])
 
     def extend(self) -> Call:
         return self._timed("extend", *self._receipt(), extend_ms=self.choose([None, 1, 25]))
@@ -297,7 +318,7 @@ class World:
         return self._timed("set_active", self._name(), resumed=self.choose([False, True]))
 
     def set_limit(self) -> Call:
-        return self._timed("set_limit", self._name(), self.choose([0, 1, 2, 3]))
+        return self._timed("set_limit", self._name(), self.choose([0, 1, 2, 3, 8]))
 
     def pull(self) -> Call:
         only = self.choose([None, None, self._some_offset()])
@@ -333,6 +354,9 @@ class World:
                 Call("offer", (str(offset), b"a"), late),
                 Call("offer", (offset, b"a"), {"now_ms": self.now - 1}),
                 Call("ack", (offset, "x", 1), {"now_ms": self.now - 1}),
+                Call("offer", (offset, b"a"), {"not_before_ms": "soon", **late}),
+                Call("nack", ("x", 1, 1), {"reason": "x" * 501, **late}),
+                Call("release", (offset, "x", 1), {"delay_ms": -1, **late}),
                 Call("handle_timeout", kwargs={"now_ms": "soon"}),
                 Call("add_consumer", ("new",), {"limit": -1, **late}),
                 Call("remove_consumer", ("x",), {"drain_ms": -1, **late}),
@@ -394,6 +418,10 @@ class World:
         """Mostly of an open delivery, sometimes of an old one, sometimes forged."""
         open_now = [effect.receipt for effect in self._open()]
         known = [effect.receipt for effect in self.delivered]
+        again = [receipt for receipt in known if receipt[0] in self.outstanding and receipt not in open_now]
+        stays: bool = bool(again) and self.choose([True, True, False])
+        if stays:
+            known = again  # of what came back, or goes out again: nothing else can be settled by it
         kind = self.choose(["open", "open", "open", "known", "forged"])
         if kind == "forged" and known and self.choose([True, False]):
             offset, _, attempt = self.choose(known)  # of a real delivery, but by anybody
@@ -435,7 +463,7 @@ _HAND_OVERS: Mapping[Kind, int] = {
     World.remove_consumer: 1,
     World.set_placement: 2,
     World.set_weight: 2,
-    World.set_filters: 1,
+    World.set_filters: 3,
     World.set_inactive: 3,
     World.set_active: 2,
     World.set_limit: 1,

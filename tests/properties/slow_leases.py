@@ -149,6 +149,19 @@ class SlowLeases:
         self.fail(offset, delay_ms)
         return None
 
+    def release(self, offset: int, lease_id: int, *, delay_ms: int) -> tuple[Any, ...] | None:
+        if problem := self.no_lease(offset, lease_id):
+            return ("invalid", problem)
+        hold, message = self.covering(offset), self.messages[offset]
+        assert hold is not None
+        message.count -= 1
+        self.let_go(offset)
+        again = None
+        if offset in self.messages:
+            again = message.until = self.now + delay_ms
+        self.events.append(("released", offset, hold.consumer, message.count, again))
+        return None
+
     def extend(self, offset: int, lease_id: int, *, extend_ms: int | None) -> int | tuple[Any, ...]:
         if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)

@@ -5,33 +5,56 @@ make the two go different ways.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.asking import ask_everything
 from tests.model import ModelDispatcher, Placement, Position
 from tests.placements import RankedPlacement
+from tests.properties.broken import BROKEN
 from tests.properties.calls import Call, Step
 from tests.properties.driving import INPUTS, Fast, outcome, questions
 from tests.properties.schedules import Choose, World, any_config, observe
 from tests.properties.watch import Watch
 
+from keyshared._dispatch import timers
+from keyshared._window.lanes import Entry
+from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, KeyEnding, Load
+from keyshared.errors import InvariantError, KeySharedError, WindowFullError
+from keyshared.testing import Promise
 
 LONG = 120
+SEEDS = range(120)  # of them the first is enough that shows what is looked for
+# Crashes are rare here: `test_a_crash_after_every_call_shows_a_snapshot_that_forgets` has more of them. And a placement
+# that moves too much is given to the model as well.
+CAUGHT = [
+    kind
+    for promise, kinds in BROKEN.items()
+    for kind in kinds
+    if promise is not Promise.RESUME and not hasattr(kind, "starts_with")
+]
 
 
 def answers(dispatcher: Any, offered: Sequence[int]) -> tuple[object, ...]:  # model or real
     """Everything the two must agree on between calls."""
     seen = observe(dispatcher, offered)
-    queries = (dispatcher.safe_cursor, dispatcher.resume_offset, seen.free_slots, seen.next_deadline)
-    return (*queries, dispatcher.sessions(), seen.reasons, seen.obligations, seen.owners)
+    queries = (
+        dispatcher.safe_cursor,
+        dispatcher.resume_offset,
+        dispatcher.restart_mark,
+        dispatcher.sessions(),
+        seen.free_slots,
+        seen.next_deadline,
+    )
+    return (*queries, seen.reasons, seen.obligations, seen.owners)
 
 
 def restored(dispatcher: Any, placement: Placement, world: World, epoch: int) -> Any:  # as above
@@ -41,16 +64,24 @@ def restored(dispatcher: Any, placement: Placement, world: World, epoch: int) ->
     return type(dispatcher).restore(state, placement, world.config, now_ms=world.now, epoch=epoch, items=items)
 
 
+def refusal(dispatcher: Any, call: Call) -> int | None:  # as above
+    """Make a call that raises, and return which limit it names, if it is one of capacity."""
+    with pytest.raises(KeySharedError) as caught:
+        getattr(dispatcher, call.name)(*call.args, **call.kwargs)
+    return caught.value.capacity if isinstance(caught.value, WindowFullError) else None
+
+
 class Court:
     """Drives the dispatchers with every call; after each one compares them, and has the kit judge what happened."""
 
-    def __init__(self, choose: Choose) -> None:
+    def __init__(self, choose: Choose, factory: Any = Fast) -> None:
         config = any_config(choose)
         self.world = World(config, choose)
         self.placement = RankedPlacement()
+        self.factory = factory
         self.model = ModelDispatcher(self.placement, config)
-        self.real: Any = Fast(self.placement, config)
-        self.silent: Any = Fast(self.placement, config)
+        self.real: Any = factory(self.placement, config)
+        self.silent: Any = factory(self.placement, config)
         self.watch = Watch(self.real, config)
         self.compare()
 
@@ -70,6 +101,7 @@ class Court:
         assert expected == actual, f"{call}: {expected} by the model, {actual} by the real one"
         assert actual == outcome(self.silent, call), f"{call}: something else by the one that is asked nothing"
         if isinstance(expected, type):
+            assert refusal(self.model, call) == refusal(self.real, call)
             assert before == answers(self.real, self.world.offered), f"{call} raised and changed something"
         else:
             self.learn(call, expected)
@@ -104,8 +136,8 @@ class Court:
         config = self.world.config
         self.placement = RankedPlacement()
         self.model = ModelDispatcher(self.placement, config, resume_from=position)
-        self.real = Fast(self.placement, config, resume_from=text)
-        self.silent = Fast(self.placement, config, resume_from=text)
+        self.real = self.factory(self.placement, config, resume_from=text)
+        self.silent = self.factory(self.placement, config, resume_from=text)
         self.watch = Watch(self.real, config)
         self.world.begin_again(position.resume)
         self.compare()
@@ -165,11 +197,11 @@ TestDispatcherMachine.settings = settings(
 )
 
 
-def run_long(seed: int, length: int = LONG) -> None:
+def run_long(seed: int, factory: Any = Fast) -> None:
     """A schedule that follows from a number: long ones cost little this way, and reach what short ones do not."""
     choose = Random(seed).choice  # reproducible, not secret
-    court = Court(choose)
-    for _ in range(length):
+    court = Court(choose, factory)
+    for _ in range(LONG):
         court.step(choose)
     court.compare_silent()
 
@@ -178,3 +210,59 @@ def run_long(seed: int, length: int = LONG) -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_long_schedules_with_weights_of_their_own_are_as_the_model_says(seed: int) -> None:
     run_long(seed)
+
+
+def is_caught(factory: Any) -> bool:
+    """Whether any of some schedules shows a dispatcher that does not do what the model does."""
+    for seed in SEEDS:
+        try:
+            run_long(seed, factory)
+        except (AssertionError, InvariantError):
+            return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", CAUGHT, ids=lambda kind: kind.__name__)
+def test_the_oracle_catches_a_broken_dispatcher(broken: type[Any]) -> None:
+    assert is_caught(broken)
+
+
+class NamesTheOtherLimit(KeySharedDispatcher[object]):
+    """Of two limits that are reached at once, the wrong one is named."""
+
+    def offer(self, *args: Any, **kwargs: Any) -> list[Effect[object]]:
+        try:
+            return super().offer(*args, **kwargs)
+        except WindowFullError:
+            raise WindowFullError(self.config.max_tracked) from None
+
+
+def test_the_oracle_catches_a_full_window_that_names_the_wrong_limit() -> None:
+    assert is_caught(NamesTheOtherLimit)
+
+
+def last_offset_first(rank: tuple[Any, ...], _: object) -> tuple[Any, ...]:
+    return (*rank[:2], -rank[2], *rank[3:])
+
+
+def drains_before_timeouts(rank: tuple[Any, ...], timed: object) -> tuple[Any, ...]:
+    return (*rank[:3], isinstance(timed, Entry))
+
+
+def deadlines_do_not_count(rank: tuple[Any, ...], _: object) -> tuple[Any, ...]:
+    return (rank[0], *rank[2:])
+
+
+def consumers_first(rank: tuple[Any, ...], _: object) -> tuple[Any, ...]:
+    return (not rank[0], *rank[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", [last_offset_first, drains_before_timeouts, deadlines_do_not_count, consumers_first])
+def test_the_oracle_catches_another_order_of_what_is_due_at_one_instant(
+    order: Callable[[tuple[Any, ...], object], tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranked = timers._rank
+    monkeypatch.setattr(timers, "_rank", lambda due: order(ranked(due), due[2]))
+    assert is_caught(Fast)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.changing import movable
 from tests.distribution.trees import (
@@ -22,6 +22,7 @@ from tests.distribution.trees import (
 )
 
 from keyshared.distribution import DistributionTree, RecordProduced, Replication, ReplicationStep, TreeChange, Work, run
+from keyshared.errors import TopologyError
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 seeds = st.integers(0, 1 << 32)
@@ -166,13 +167,19 @@ def test_a_lost_cluster_costs_duplicates_but_nothing_that_others_produced(leaves
 
 
 @given(st.integers(2, 6), seeds, st.lists(st.sampled_from(["move", "remove", "add", "loss"]), max_size=6))
+@example(2, 0, ["add", "add", "add", "add", "move", "add"])
 def test_whatever_was_changed_the_tree_is_right(leaves: int, seed: int, kinds: Sequence[str]) -> None:
     random = dice(seed)
     tree = random_tree(random, leaves)
     for number, kind in enumerate(kinds):
         change: TreeChange[DistributionTree] | None = None
         if kind == "add":
-            change = tree.propose_add(f"new {number}", near=random.choice(tree.clusters))
+            near = random.choice(tree.clusters)
+            try:
+                change = tree.propose_add(f"new {number}", near=near)
+            except TopologyError as refusal:  # five below one another leave no level between the last two
+                assert refusal.requirement.startswith("leave one free in between")
+                change = tree.propose_add(f"new {number}", near=near, wide=True)
         elif kind == "move":
             change = a_change(tree, "move", random)
         elif len(tree.clusters) > 1:

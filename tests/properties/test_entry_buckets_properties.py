@@ -58,7 +58,7 @@ class Subscription:
             case "ack" if self.open:
                 self.ack(sorted(self.open)[argument % len(self.open)])
             case "nack" if self.open:
-                delivery = self.open.pop(sorted(self.open)[argument % len(self.open)])
+                delivery = self.open[sorted(self.open)[argument % len(self.open)]]
                 self.apply(self.dispatcher.nack(*delivery.receipt))
             case "join":
                 self.joined += 1

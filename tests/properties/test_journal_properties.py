@@ -111,7 +111,7 @@ def test_the_logs_reach_every_command_and_every_effect() -> None:
             waited += journal.unread
 
     assert set(COMMANDS) <= set(commands)
-    assert 11 == len(told)
+    assert 12 == len(told)
     assert waited > 1_000
 
 

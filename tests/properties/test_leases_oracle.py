@@ -218,6 +218,9 @@ class Court:
     def nack(self) -> None:
         self.call("nack", *self.some_handle(), delay_ms=self.choose([0, 0, 7]))
 
+    def release(self) -> None:
+        self.call("release", *self.some_handle(), delay_ms=self.choose([0, 0, 7]))
+
     def extend(self) -> None:
         self.call("extend", *self.some_handle(), extend_ms=self.choose([1, 9, 99, None]))
 
@@ -258,7 +261,7 @@ class Court:
 CALLS: tuple[Callable[[Court], None], ...] = (
     *(Court.offer, Court.offer, Court.offer, Court.join, Court.leave, Court.assign, Court.reserve, Court.reserve),
     *(Court.consume, Court.consume, Court.consume, Court.commit, Court.abort, Court.ack, Court.ack, Court.nack),
-    *(Court.nack, Court.extend, Court.confirm, Court.unblock_offset, Court.wait, Court.crash),
+    *(Court.nack, Court.release, Court.extend, Court.confirm, Court.unblock_offset, Court.wait, Court.crash),
 )
 
 
@@ -348,10 +351,10 @@ def test_a_fault_is_found(broken: type[SlowLeases]) -> None:
 
 def test_a_drain_that_nothing_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaseBook, "take_drained", lambda _, now: [])  # noqa: ARG005  # it is never over
-    assert None is not first_fault(Real, range(40))
+    assert None is not first_fault(Real, range(400))
 
 
 def test_an_id_that_was_never_given_and_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: after a restart in a new epoch every id below it was taken for one that has ended."""
     monkeypatch.setattr(LeaseBook, "_was_given", lambda self, given: 0 < given <= self._last_id)
-    assert None is not first_fault(Real, range(40))
+    assert None is not first_fault(Real, range(400))

@@ -198,7 +198,7 @@ def of_key(window: Any, name: str, key: bytes) -> object:
 
 def of_window(choose: Choose, step: int) -> list[Call]:
     name, known, key = choose(NAMES), choose(range(max(step - 8, 0), step + 1)), choose([b"a", b"b", b"e", b"f"])
-    held = choose([State.QUEUED, State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED])
+    held = choose([State.QUEUED, State.DELAYED, State.DEAD_LETTERING, State.BLOCKED])
     return [
         *[call("offer", step, choose([key, key, None]), f"item {step}")] * 6,
         *[call(of_message, "settle", known), call(joins, name, choose([1, 2, 5]))] * 3,
@@ -271,6 +271,7 @@ CHANGES_OWNERS = inputs("add", "remove", "set_weight")
 CHANGES_WINDOW = inputs(
     *("add", "discard", "set_limit", "set_keyless", "cancel_reservations", "reassign", "wake", "pull"),
     *("offer", "settle", "move", "provide", "remove", "quarantine", "lift_quarantine", "readmit", "enlist"),
+    *("offer_later", "ripen"),
 )
 SLOTS: Mapping[str, Sequence[Any]] = {"hash_": [0, 3], "consumer": [*NAMES, "nobody"]}
 SUBJECTS = {
@@ -280,11 +281,11 @@ SUBJECTS = {
         ),
         inputs(
             *("offer", "forget_producer", "add_consumer", "remove_consumer", "set_placement", "reserve", "commit"),
-            *("abort", "consume", "ack", "ack_many", "nack", "extend", "dead_lettered", "loaded", "park"),
-            *("unblock", "unblock_offset", "gone", "truncate", "handle_timeout"),
+            *("abort", "consume", "ack", "ack_many", "nack", "release", "extend", "dead_lettered", "loaded"),
+            *("park", "unblock", "unblock_offset", "gone", "truncate", "handle_timeout"),
         ),
         of_leases,
-        {"wanted": [0, 5, 99], "offset": [0, 5, 99], "consumer": NAMES, "effect": [CursorAdvanced(1)]},
+        {"wanted": [0, 5], "offset": [0, 5, 99], "consumer": NAMES, "effect": [CursorAdvanced(1)], "key": ["a"]},
     ),
     "ContiguousCursor": Subject(
         ContiguousCursor,
@@ -486,7 +487,9 @@ def test_a_query_that_needs_something_new_says_so() -> None:
         AssertionError, match=r"LeaseQueue\.trimmable is new: is it an input, or with which \['wanted'\]"
     ):
         ask_everything(
-            LeaseQueue(HashRing()), {"offset": [0], "consumer": ["ann"], "effect": []}, SUBJECTS["LeaseQueue"].inputs
+            LeaseQueue(HashRing()),
+            {"offset": [0], "consumer": ["ann"], "effect": [], "key": []},
+            SUBJECTS["LeaseQueue"].inputs,
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.rollover_world import Change, Key, World, explore, merge_lowest, rebucket_lowest, split_lowest
 
@@ -51,6 +51,7 @@ changes = st.sampled_from([split_lowest, merge_lowest, rebucket_lowest])
     st.lists(st.integers(0, 30), max_size=120),
     st.tuples(st.integers(0, 2), st.integers(0, 2)),
 )
+@example([], [split_lowest, rebucket_lowest, merge_lowest, rebucket_lowest], 1, [], (0, 0))
 def test_the_order_of_keys_survives_any_rollovers(
     drawn: list[Key], planned: list[Change], batch: int, choices: list[int], budgets: tuple[int, int]
 ) -> None:

@@ -59,6 +59,16 @@ CONFIGS = {
         on_evict=OnEvict.DROP,
         inactive_grace_ms=4,
     ),
+    "nothing spills, one may wait": DispatcherConfig(
+        window=3,
+        max_in_flight_per_consumer=1,
+        ack_timeout_ms=10,
+        retry=AT_ONCE,
+        inactive_grace_ms=4,
+        spill=False,
+        max_waiting_per_key=1,
+        max_waiting_per_consumer=1,
+    ),
 }
 
 HAND_OVERS = {
@@ -112,7 +122,7 @@ class Node:
 
     def inputs(self) -> Iterator[Call]:
         """Everything that can happen next."""
-        if self.to_offer and self.dispatcher.free_slots:
+        if self.to_offer and self.dispatcher.room_for(self.to_offer[0]):
             yield Call("offer", (len(self.offered), self.to_offer[0]))
         for effect in self.dispatcher.outstanding_effects():
             if isinstance(effect, Deliver):

@@ -23,8 +23,8 @@ from keyshared.window import Consumer, Entry, InFlightWindow, Lane, State
 NAMES = ("ann", "bob", "cat")
 KEYS = (b"a1", b"a2", b"b1", b"b2", b"z1", None)
 MOVES = {
-    State.IN_FLIGHT: (State.QUEUED, State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED),
-    State.RETRY_WAIT: (State.QUEUED,),
+    State.IN_FLIGHT: (State.QUEUED, State.DELAYED, State.DEAD_LETTERING, State.BLOCKED),
+    State.DELAYED: (State.QUEUED,),
     State.DEAD_LETTERING: (State.BLOCKED,),
     State.BLOCKED: (State.QUEUED,),
 }
@@ -287,6 +287,8 @@ class Model:
         for name in NAMES:
             if name in freed:
                 self.serve(name)
+        while self.queue("shared") and (idle := self.roomiest()) is not None:
+            self.serve(idle)
         self.feed()
         return self.take_grants()
 
@@ -554,3 +556,17 @@ def test_a_window_with_a_fault_fails(broken: type[InFlightWindow], steps: Callab
     steps(_in_steps(InFlightWindow))
     with pytest.raises(AssertionError):
         steps(_in_steps(broken))
+
+
+def test_a_keyless_message_put_back_goes_to_somebody_else_when_its_holder_takes_what_is_older() -> None:
+    machine = _in_steps(InFlightWindow)
+    machine.start(capacity=2, spare=0, per_key=1, loaded_per_key=1, limits=(1, 0, 1))
+    machine.offer(keys=[None, b"a1"], gap=1)
+    entry = machine.window.find(1)
+    assert entry is not None
+    machine.model.move(machine.model.messages[0], State.QUEUED)
+    machine.window.move(entry, State.QUEUED)
+    granted = machine.model.wake()
+
+    assert [(2, "ann"), (1, "cat")] == [(offset, consumer) for offset, _, consumer, _ in granted]
+    assert granted == seen(machine.window.wake())

@@ -25,7 +25,7 @@ class Watch:
     def __init__(self, dispatcher: Any, config: DispatcherConfig) -> None:
         self.dispatcher = dispatcher
         self.recorder: Any = Recorder(dispatcher)
-        self.claims = guarantees_of(config)
+        self.claims = guarantees_of(config, dispatcher.placement.ranges.slot_of)
         self.checker = Checker(self.claims)
         self.own = OwnEffects(config)
 

@@ -587,3 +587,12 @@ def test_a_simulation_changes_nothing_in_its_plan() -> None:
     before = pickle.dumps(ROUGH)
     list(Simulation(ROUGH, rough_arrivals()))
     assert before == pickle.dumps(ROUGH)
+
+
+def test_a_log_is_read_on_when_the_key_that_stopped_it_has_room_again() -> None:
+    config = DispatcherConfig(window=10, spill=False, max_waiting_per_key=1)
+    rows, simulation = run(one(10, config=config), same_key(4))
+
+    assert simulation.state.at_rest
+    told = [(row.event, row.key) for row in rows if row.event in {Event.PAUSED, Event.RESUMED}]
+    assert [(Event.PAUSED, b"k"), (Event.RESUMED, None)] * 2 == told

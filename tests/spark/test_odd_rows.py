@@ -97,6 +97,7 @@ COMMAND = {
     "limit": "1L",
     "weight": "1L",
     "resumed": "true",
+    "reason": text("r"),
 }
 FLIGHT = {"who": text("k"), "shard": text("p"), "ts": "timestamp_ntz'2013-03-10 02:30:00'", "door": text("in")}
 
@@ -183,8 +184,8 @@ ENTRIES = {
     ),
     "stream_dispatch": Entry(
         COMMAND, lambda commands: ks.stream_dispatch(commands, HashRing()),
-        optional="offset key consumer attempt duration_ms limit weight resumed",
-        nullable="offset key consumer attempt duration_ms limit weight resumed",
+        optional="offset key consumer attempt duration_ms limit weight resumed reason",
+        nullable="offset key consumer attempt duration_ms limit weight resumed reason",
     ),
     "colocate": Entry(
         {name: LOG[name] for name in ("topic_partition", "offset", "key")},

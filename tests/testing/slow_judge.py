@@ -6,9 +6,9 @@ all the possibilities, and says that a promise is broken only if it is whichever
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from tests.testing.slow_books import DONE, EXPIRED, OPEN, WAITS, Consumer, Message, SlowBooks
 from tests.testing.slow_turns import SlowTurns
 
 from keyshared.testing.guarantees import Guarantees, Promise
@@ -19,6 +19,7 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
+    Done,
     Dropped,
     Expired,
     Freed,
@@ -26,18 +27,15 @@ from keyshared.testing.history import (
     Happening,
     Held,
     HoldReason,
-    LimitChanged,
     Nacked,
     Owned,
     PlacementChanged,
     Published,
     Quiet,
     Released,
-    Resumed,
     Settled,
     SettledBy,
     Skipped,
-    Suspended,
 )
 
 __all__ = ["THE_END", "contradicts", "found_in"]
@@ -45,56 +43,6 @@ __all__ = ["THE_END", "contradicts", "found_in"]
 Found: TypeAlias = set[tuple[Promise, int]]
 THE_END = -1
 """Instead of a row: what shows when the history is over."""
-
-OPEN, WAITS, EXPIRED, DONE = "open", "waits", "expired", "done"
-# What a message can be. Expired: it waits, because its delivery was due, and the history does not say that it ended.
-
-
-@dataclass
-class Message:
-    """What is told of an outstanding message."""
-
-    offset: int
-    key: bytes | None  # by which it is judged: the one that was told first
-    can_be: set[str]
-    is_published: bool
-    own_key: bytes | None  # as it was published; until then, as it was told first
-    deliveries: list[Delivered] = field(default_factory=list)
-    due_ms: int | None = None
-    came_back: bool = False
-    held: Held | None = None
-    has_late_ack: bool = False
-    other_keys: bool = False  # told of before it was told what was published
-    told_in: int = 0  # the row that tells of it first
-    failures: int = 0
-
-    @property
-    def is_kept_back(self) -> bool:
-        own_way = {HoldReason.RETRY, HoldReason.SPILLED, HoldReason.LOADING}
-        return self.held is not None and self.held.reason not in own_way
-
-    def is_surely(self, *states: str) -> bool:
-        return self.can_be <= set(states)
-
-    @property
-    def consumer(self) -> str | None:
-        return self.deliveries[-1].consumer if self.deliveries else None
-
-    @property
-    def is_spilled(self) -> bool:
-        return self.held is not None and self.held.reason is HoldReason.SPILLED
-
-
-@dataclass
-class Consumer:
-    """A session."""
-
-    name: str
-    limit: int | None
-    since: int
-    is_suspended: bool = False
-    has_room_since_ms: int | None = None
-    had_room: bool = False
 
 
 def contradicts(history: Sequence[Happening]) -> bool:
@@ -111,23 +59,11 @@ def found_in(history: Sequence[Happening], guarantees: Guarantees) -> Found:
     return {(promise, row) for promise, row in found if promise in guarantees.promises}
 
 
-class SlowJudge:
-    """Everything that was told so far."""
+class SlowJudge(SlowBooks):
+    """Judges each row by everything that was told before it."""
 
     def __init__(self, guarantees: Guarantees) -> None:
-        self.claims = guarantees
-        self.history: list[Happening] = []
-        self.now: int | None = None
-        self.outstanding: dict[int, Message] = {}
-        self.done: set[int] = set()
-        self.keys_of_done: dict[int, set[bytes | None]] = {}
-        self.published: list[int] = []
-        self.told: set[int] = set()  # every offset that was published, delivered or answered
-        self.unpublished: set[int] = set()
-        self.consumers: dict[str, Consumer] = {}
-        self.sessions: list[Consumer] = []
-        self.owned: dict[bytes, list[tuple[int, str | None]]] = {}
-        self.went_to: dict[bytes, tuple[int, str]] = {}
+        super().__init__(guarantees)
         self.ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
         self.looked_ms: int | None = None
         self.turns = SlowTurns(self)
@@ -156,7 +92,7 @@ class SlowJudge:
         broken |= set(self.overdue())
         return broken
 
-    def judged(self, happening: Happening) -> Iterator[Promise]:  # noqa: C901  # one case for each kind
+    def judged(self, happening: Happening) -> Iterator[Promise]:  # noqa: C901, PLR0912  # one case for each kind
         match happening:
             case Delivered():
                 yield from self.delivery(happening)
@@ -168,10 +104,15 @@ class SlowJudge:
                 yield from self.end_of_a_delivery(happening)
             case Settled() | DeadLettered() | Dropped() | Skipped():
                 yield from self.end_of_a_message(happening)
+            case Done():
+                yield from self.word_of_an_end(happening)
             case Held() | Freed():
                 message = self.outstanding.get(happening.offset)
                 again = isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
                 if message is not None and message.is_spilled and not again and self.window_is_full():
+                    yield Promise.BOUNDS
+                spilling = {HoldReason.SPILLED, HoldReason.LOADING}
+                if isinstance(happening, Held) and happening.reason in spilling and not self.claims.spills:
                     yield Promise.BOUNDS
             case Owned():
                 yield from self.owner(happening)
@@ -182,88 +123,9 @@ class SlowJudge:
             case _:
                 pass  # it only changes what is judged later
 
-    # --- what was told ------------------------------------------------------------------------------------------
-
-    @property
-    def log_is_told(self) -> bool:
-        return bool(self.published)
-
-    @property
-    def consumers_are_told(self) -> bool:
-        return any(isinstance(earlier, Connected) for earlier in self.history)
-
-    def is_over(self, offset: int) -> bool:
-        """Not outstanding, and not for the reason that it was not told of yet."""
-        return offset in self.done or (self.log_is_told and offset <= self.published[-1])
-
-    def lane(self, offset: int, key: bytes | None) -> list[Message]:
-        """What is outstanding of the key of a message, in order."""
-        message = self.outstanding.get(offset)
-        key = message.key if message is not None else key
-        if self.claims.total_order:
-            lane = list(self.outstanding.values())
-        elif key is None:
-            lane = [] if message is None else [message]
-        else:
-            lane = [each for each in self.outstanding.values() if each.key == key]
-        return sorted(lane, key=lambda each: each.offset)
-
-    def lanes(self) -> list[tuple[bytes | None, list[Message]]]:
-        if self.claims.total_order:
-            return [(b"", self.lane(-1, b""))] if self.outstanding else []
-        keys = {each.key for each in self.outstanding.values()} - {None}
-        keyless = [(None, [each]) for each in self.outstanding.values() if each.key is None]
-        return [*((key, self.lane(-1, key)) for key in keys), *keyless]
-
-    def place(self, offset: int, key: bytes | None) -> bytes | None:
-        """The key by which it is said who owns a message."""
-        message = self.outstanding.get(offset)
-        return b"" if self.claims.total_order else key if message is None else message.key
-
-    def holds_its_key(self, message: Message) -> bool:
-        return self.claims.nack_holds_key or not message.came_back
-
-    def of_its_unit(self, key: bytes | None) -> list[Message]:
-        unit_of = self.claims.unit_of
-        if unit_of is None or key is None:
-            return []
-        return [
-            each for each in self.outstanding.values() if each.key is not None and unit_of(each.key) == unit_of(key)
-        ]
-
-    def names(self, message: Message, answer: Any) -> str:
-        """Which of its deliveries an answer names: the last one, an earlier one, or none that ever was."""
-        same = [
-            delivery.consumer == answer.consumer
-            and (delivery.attempt is None or answer.attempt is None or delivery.attempt == answer.attempt)
-            for delivery in message.deliveries
-        ]
-        return "none" if not any(same) else "last" if same[-1] else "earlier"
-
-    def window_is_full(self) -> bool:
-        loaded = [each for each in self.outstanding.values() if DONE not in each.can_be and not each.is_spilled]
-        return self.claims.window is not None and len(loaded) >= self.claims.window
-
-    def limit(self, consumer: str) -> int | None:
-        member = self.consumers.get(consumer)
-        return self.claims.per_consumer if member is None or member.limit is None else member.limit
-
-    def has_room(self, consumer: Consumer, *, also_for_loads: bool = True) -> bool:
-        limit = self.limit(consumer.name)
-        mine = [each for each in self.outstanding.values() if OPEN in each.can_be and each.consumer == consumer.name]
-        loads = [each for each in self.outstanding.values() if each.held and each.held.reason is HoldReason.LOADING]
-        taken = len(mine) + (len(loads) if also_for_loads else 0)
-        return not consumer.is_suspended and (limit is None or taken < limit)
-
-    def is_held(self, message: Message) -> bool:
-        if message.held is None:
-            return False
-        ends = message.held.until_ms if message.held.reason not in {HoldReason.SPILLED, HoldReason.LOADING} else None
-        return ends is None or self.now is None or self.now < ends
-
     # --- the judgements -----------------------------------------------------------------------------------------
 
-    def delivery(self, happening: Delivered) -> Iterator[Promise]:  # noqa: C901  # one test for each promise
+    def delivery(self, happening: Delivered) -> Iterator[Promise]:  # noqa: C901  # one step for each promise
         offset, consumer = happening.offset, happening.consumer
         message, lane = self.outstanding.get(offset), self.lane(offset, happening.key)
         others = [each for each in lane if each is not message]
@@ -303,6 +165,10 @@ class SlowJudge:
 
         if message is not None and self.is_spent(message):
             yield Promise.ATTEMPTS
+
+        wanted = None if message is None else message.not_before_ms
+        if wanted is not None and self.now is not None and self.now < wanted:
+            yield Promise.NOT_EARLY
 
         if self.log_is_told and (is_over or (message is not None and message.own_key != happening.key)):
             yield Promise.NO_LOSS
@@ -369,6 +235,25 @@ class SlowJudge:
             most = self.claims.max_tracked
             if (most is not None and len(tracked) >= most) or self.window_is_full():
                 yield Promise.BOUNDS
+            if self.too_many_wait(self.place(offset, happening.key)):
+                yield Promise.BOUNDS
+
+    def too_many_wait(self, place: bytes | None) -> bool:
+        """Whether as many wait already as may, of a key that is published or of its owner's keys."""
+        if place is None:
+            return False
+        owners = {key: told[-1][1] for key, told in self.owned.items()}
+        waiting = [
+            self.place(each.offset, each.key)
+            for each in self.outstanding.values()
+            if each.is_surely(WAITS, EXPIRED) and self.place(each.offset, each.key) is not None
+        ]
+        most, owner = self.claims.waiting_per_key, owners.get(place)
+        if most is not None and waiting.count(place) >= most:
+            return True
+        most = self.claims.waiting_per_consumer
+        at_owner = [key for key in waiting if owner is not None and key is not None and owners.get(key) == owner]
+        return most is not None and len(at_owner) >= most
 
     def answer(self, happening: Acked | Nacked) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
@@ -402,6 +287,10 @@ class SlowJudge:
             yield Promise.FENCE
 
     def end_of_a_message(self, happening: Settled | DeadLettered | Dropped | Skipped) -> Iterator[Promise]:
+        known = self.outstanding.get(happening.offset)
+        is_judged = known is not None and (known.said is not None or known.is_published)
+        if isinstance(happening, DeadLettered) and is_judged and known is not None and happening.reason != known.said:
+            yield Promise.REASON_TRAVELS
         if not self.log_is_told:
             return
         message = self.outstanding.get(happening.offset)
@@ -418,6 +307,12 @@ class SlowJudge:
                 yield Promise.NO_LOSS
             case Skipped() if not self.claims.may_skip:
                 yield Promise.NO_LOSS
+
+    def word_of_an_end(self, happening: Done) -> Iterator[Promise]:
+        message = self.outstanding.get(happening.offset)
+        may_be_done = happening.offset in self.untold if message is None else DONE in message.can_be
+        if self.claims.tells_done and not may_be_done:
+            yield Promise.SETTLED_ONCE
 
     def owner(self, happening: Owned) -> Iterator[Promise]:
         """The changes since the key had its owner that stand together, before the last `Owned` or just before this."""
@@ -471,10 +366,13 @@ class SlowJudge:
         waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED) and each.held is None]
         if isinstance(happening, AtRest) and any(self.is_spent(each) for each in waiting):
             yield Promise.ATTEMPTS
+        if self.claims.tells_done and self.untold:
+            yield Promise.SETTLED_ONCE
         if not self.log_is_told:
             return
         if self.claims.cursor_keeps_up and self.cursor_lags():
             yield Promise.SAFE_CURSOR
+        self.forget_who_was_not_ready()
         if any(self.could_go_out(key, lane) for key, lane in self.lanes()):
             yield Promise.PROGRESS
         if self.waits_too_full():
@@ -484,6 +382,12 @@ class SlowJudge:
                 yield Promise.NO_LOSS
             if any(self.is_stuck(key, lane) for key, lane in self.lanes()):
                 yield Promise.NO_LOSS
+
+    def forget_who_was_not_ready(self) -> None:
+        """What only this row makes sure of has been ready since now."""
+        for key, lane in self.lanes():
+            if key is not None and self.readiness(key, lane) is None:
+                self.ready.pop(key, None)
 
     def cursor_lags(self) -> bool:
         if any(DONE in each.can_be for each in self.outstanding.values()):
@@ -503,7 +407,12 @@ class SlowJudge:
                 break
             if not isinstance(happening, Owned | Committed):
                 since.append(happening)
-        if self.claims.window is None or len(since) != 1 or not isinstance(since[0], Published):
+        if (
+            self.claims.window is None
+            or not self.claims.spills
+            or len(since) != 1
+            or not isinstance(since[0], Published)
+        ):
             return False
         newest = self.outstanding.get(since[0].offset)
         if newest is None or not newest.is_surely(WAITS, EXPIRED) or newest.held is not None:
@@ -592,136 +501,3 @@ class SlowJudge:
             rooms = [taker.has_room_since_ms for taker in takers]
             if takers and all(each is not None and each < latest for each in [since_ms, *rooms]):
                 yield Promise.PROGRESS
-
-    # --- what it changes ----------------------------------------------------------------------------------------
-
-    def apply(self, happening: Happening) -> None:  # noqa: C901, PLR0912, PLR0915  # one case for each kind
-        message = self.outstanding.get(getattr(happening, "offset", -1))
-        if message is not None and message.is_kept_back and isinstance(happening, Held | Freed | Delivered):
-            message.failures = 0
-        match happening:
-            case Published(offset=offset, key=key):
-                self.unpublished = {other for other in self.unpublished if other > offset}
-                if message is not None:
-                    message.is_published, message.own_key, message.other_keys = True, key, False
-                elif offset not in self.done:
-                    self.outstanding[offset] = Message(offset, key, {WAITS}, True, key, told_in=len(self.history))
-                self.published.append(offset)
-                self.told.add(offset)
-            case Delivered():
-                self.deliver(happening)
-            case Acked() if message is not None:
-                self.ack(message, happening)
-            case Acked(counted=True, offset=offset):
-                self.end_of_a_stranger(offset)
-            case Nacked() if message is not None and happening.counted is not False:
-                self.end(message, happening)
-            case Expired() | Released() if message is not None:
-                self.end(message, happening)
-            case Settled() | DeadLettered() | Dropped() | Skipped():
-                if message is not None:
-                    self.finish(message)
-                else:
-                    self.end_of_a_stranger(happening.offset)
-            case Held() if message is not None:
-                message.held = happening
-            case Freed() if message is not None:
-                message.held = None
-            case Connected(consumer=name, limit=limit):
-                self.consumers[name] = Consumer(name, limit, len(self.history))
-                self.sessions.append(self.consumers[name])
-            case Gone(consumer=name):
-                self.consumers.pop(name, None)
-                for each in self.outstanding.values():
-                    if not happening.drains and each.consumer == name and OPEN in each.can_be:
-                        self.give_back(each)
-            case Suspended(consumer=name) | Resumed(consumer=name) if name in self.consumers:
-                self.consumers[name].is_suspended = isinstance(happening, Suspended)
-            case LimitChanged(consumer=name, limit=limit) if name in self.consumers:
-                self.consumers[name].limit = limit
-            case Owned(key=key, consumer=consumer):
-                self.owned.setdefault(key, []).append((len(self.history), consumer))
-            case Committed(resume_offset=resume):
-                for each in list(self.outstanding.values()):
-                    if each.offset < resume and DONE in each.can_be:
-                        self.finish(each)
-            case Quiet() | AtRest():
-                if isinstance(happening, AtRest) and self.log_is_told:
-                    self.unpublished = set()
-                for each in self.outstanding.values():
-                    if EXPIRED in each.can_be:
-                        each.can_be -= {OPEN}
-            case _:
-                pass  # it is about nothing that is outstanding, or nobody who is there
-
-    def deliver(self, happening: Delivered) -> None:
-        offset = happening.offset
-        message = self.outstanding.get(offset)
-        if message is None:
-            if self.is_over(offset):
-                return
-            message = self.outstanding[offset] = Message(
-                offset, happening.key, set(), False, happening.key, told_in=len(self.history)
-            )
-            self.not_published_yet(offset)
-        elif not self.log_is_told and message.key != happening.key:
-            message.other_keys = True
-        message.can_be = {OPEN}
-        message.deliveries.append(happening)
-        message.held = None
-        timeout = self.claims.ack_timeout_ms
-        message.due_ms = None if timeout is None or self.now is None else self.now + timeout
-        place = self.place(offset, happening.key)
-        if place is not None:
-            self.went_to[place] = (len(self.history), happening.consumer)
-
-    def not_published_yet(self, offset: int) -> None:
-        self.told.add(offset)
-        if self.log_is_told:
-            self.unpublished.add(offset)
-
-    def ack(self, message: Message, happening: Acked) -> None:
-        named = self.names(message, happening)
-        if happening.counted:
-            self.finish(message)
-            return
-        if named != "none" and not (named == "last" and message.is_surely(OPEN)):
-            message.has_late_ack = True
-        if happening.counted is False or named == "none":
-            return
-        fenced = Promise.FENCE in self.claims.promises
-        if named == "last":
-            becomes = {OPEN: {DONE}, WAITS: {WAITS, DONE}, EXPIRED: {WAITS, DONE}, DONE: {DONE}}
-        else:
-            becomes = {
-                OPEN: {OPEN} if fenced else {OPEN, DONE},
-                WAITS: {WAITS, DONE},
-                EXPIRED: {EXPIRED, DONE},
-                DONE: {DONE},
-            }
-        message.can_be = set().union(*(becomes[state] for state in message.can_be))
-        if message.is_surely(DONE):
-            self.finish(message)
-
-    def end(self, message: Message, happening: Nacked | Expired | Released) -> None:
-        if self.names(message, happening) == "last":
-            message.failures += message.is_surely(OPEN) and not isinstance(happening, Released)
-            self.give_back(message)
-
-    def give_back(self, message: Message) -> None:
-        if message.can_be & {OPEN, EXPIRED}:
-            message.can_be = (message.can_be - {OPEN, EXPIRED}) | {WAITS}
-            message.came_back = True
-
-    def finish(self, message: Message) -> None:
-        del self.outstanding[message.offset]
-        self.done.add(message.offset)
-        if not message.is_published:
-            self.keys_of_done[message.offset] = (
-                {delivery.key for delivery in message.deliveries} if message.other_keys else {message.key}
-            )
-
-    def end_of_a_stranger(self, offset: int) -> None:
-        if not self.is_over(offset):
-            self.done.add(offset)
-            self.not_published_yet(offset)

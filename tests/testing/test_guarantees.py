@@ -14,6 +14,8 @@ from keyshared.testing import Guarantees, GuaranteesError, HistoryError, Promise
         ({"per_consumer": -1}, "per_consumer is -1; it must be an int of at least 0, or None"),
         ({"window": 1.0}, "window is 1.0; it must be an int of at least 1, or None"),
         ({"max_tracked": "5"}, "max_tracked is '5'; it must be an int of at least 1, or None"),
+        ({"waiting_per_key": 0}, "waiting_per_key is 0; it must be an int of at least 1, or None"),
+        ({"waiting_per_consumer": 0}, "waiting_per_consumer is 0; it must be an int of at least 1, or None"),
         ({"fairness": -1}, "fairness is -1; it must be an int of at least 0, or None"),
         ({"max_attempts": 0}, "max_attempts is 0; it must be an int of at least 1, or None"),
         ({"ack_timeout_ms": 0}, "ack_timeout_ms is 0; it must be an int of at least 1, or None"),

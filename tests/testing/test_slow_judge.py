@@ -15,11 +15,14 @@ from keyshared.testing.guarantees import JUDGED
 from keyshared.testing.history import Delivered, Happening, Published
 
 A_NIGHT = 100_000
+FOUND_AT_NIGHT = (
+    149_921_252,  # a Quiet that says what has become of an expired delivery, and so since when the next one is ready
+)
 NO_PUBLISHED = "the history tells of no Published, so it does not say what was outstanding"
 
 
 def test_the_checker_agrees_with_the_slow_judge_on_tiny_histories() -> None:
-    assert [] == list(differences(range(3_000)))
+    assert [] == list(differences([*range(3_000), *FOUND_AT_NIGHT]))
 
 
 @pytest.mark.slow
@@ -30,7 +33,7 @@ def test_the_checker_agrees_with_the_slow_judge_all_night() -> None:
 
 def test_tiny_histories_break_every_promise_and_keep_it() -> None:
     broken, kept = Counter[Promise](), Counter[Promise]()
-    for seed in range(1_500):
+    for seed in range(2_500):
         guarantees, history = tiny(seed)
         if not contradicts(history):
             found = {promise for promise, _ in found_in(history, guarantees)}

@@ -15,6 +15,7 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
+    Done,
     Dropped,
     Expired,
     Freed,
@@ -40,6 +41,7 @@ __all__ = ["TinyWorld", "difference", "differences", "shortest", "tiny"]
 
 KEYS = (b"k", b"l", b"k2")
 NAMES = ("a", "b", "c")
+REASONS = (None, "x", "y")
 
 
 def first_byte(key: bytes) -> bytes:
@@ -64,13 +66,24 @@ class TinyWorld:
         kinds: list[Callable[[], Happening]] = [
             *(self.published, self.delivered, self.acked, self.nacked, self.ended, self.settled, self.given_up),
             *(self.held, self.freed, self.connected, self.gone, self.suspended, self.limit, self.placement, self.owned),
-            *(self.committed, self.quiet, self.at_rest),
+            *(self.committed, self.quiet, self.at_rest, self.done),
         ]
         self.begins: list[Happening] = []
         # a mix of its own for each: some kinds never come, others come all the time
         self.kinds = kinds
         self.weights: list[float] = [random.choice([0, 1, 1, 3, 9]) for _ in kinds]
-        often = random.choice([self.anything, self.waiting, self.moving, self.answers, self.failing, self.queueing])
+        often = random.choice(
+            [
+                self.anything,
+                self.waiting,
+                self.moving,
+                self.answers,
+                self.failing,
+                self.queueing,
+                self.queueing,
+                self.wishing,
+            ]
+        )
         for kind in often():
             self.weights[kinds.index(kind)] += random.choice([4, 8, 30])
         self.next_offset = 0
@@ -92,6 +105,10 @@ class TinyWorld:
 
     def failing(self) -> Sequence[Callable[[], Happening]]:
         return (self.published, self.delivered, self.delivered, self.random.choice([self.nacked, self.ended]))
+
+    def wishing(self) -> Sequence[Callable[[], Happening]]:
+        self.timed = True
+        return (self.published, self.delivered, self.delivered, self.ended)
 
     def queueing(self) -> Sequence[Callable[[], Happening]]:
         # one consumer that owns two keys, and something that waits: else nothing stands in a queue in so few rows
@@ -146,7 +163,8 @@ class TinyWorld:
     def published(self) -> Happening:
         offset = self.next_offset % self.offsets if self.random.random() < 0.02 else self.next_offset
         self.next_offset = max(self.next_offset, offset) + self.random.choice([1, 1, 1, 2])
-        return Published(offset=offset, key=self.key(offset), at_ms=self.at_ms)
+        until_ms = self.random.choice([None, None, self.now + 8])
+        return Published(offset=offset, key=self.key(offset), until_ms=until_ms, at_ms=self.at_ms)
 
     def delivered(self) -> Happening:
         random = self.random
@@ -162,18 +180,26 @@ class TinyWorld:
         return Acked(counted=self.counted(), **self.delivery())
 
     def nacked(self) -> Happening:
-        return Nacked(counted=self.counted(), **self.delivery())
+        return Nacked(counted=self.counted(), reason=self.random.choice(REASONS), **self.delivery())
 
     def ended(self) -> Happening:
-        kind: type[Expired | Released] = self.random.choice([Expired, Released])
-        return kind(**self.delivery())
+        if self.random.random() < 0.5:
+            return Expired(**self.delivery())
+        until_ms = self.random.choice([None, self.now + 8, self.now + 20])
+        return Released(until_ms=until_ms, **self.delivery())
 
     def settled(self) -> Happening:
         return Settled(offset=self.offset(), reason=self.random.choice(list(SettledBy)), at_ms=self.at_ms)
 
     def given_up(self) -> Happening:
-        kind: type[DeadLettered | Dropped | Skipped] = self.random.choice([DeadLettered, Dropped, Skipped])
-        return kind(offset=self.offset(), at_ms=self.at_ms)
+        if self.random.random() < 0.4:
+            return DeadLettered(offset=self.offset(), reason=self.random.choice(REASONS), at_ms=self.at_ms)
+        if self.random.random() < 0.5:
+            return Dropped(offset=self.offset(), at_ms=self.at_ms)
+        return Skipped(offset=self.offset(), at_ms=self.at_ms)
+
+    def done(self) -> Happening:
+        return Done(offset=self.offset(), at_ms=self.at_ms)
 
     def held(self) -> Happening:
         until_ms = self.random.choice([None, self.now + 1, self.now + 8])
@@ -221,10 +247,13 @@ def claimed(random: Random) -> Guarantees:
     return Guarantees(
         promises=random.choice([JUDGED, JUDGED - {Promise.FENCE}, some]),
         per_key=random.choice([1, 1, 2, None]),
-        batches=random.random() < 0.5,
+        batches=random.random() < 0.3,
         per_consumer=random.choice([None, None, 0, 1, 2]),
         window=random.choice([None, 1, 2, 3]),
         max_tracked=random.choice([None, None, 1, 2]),
+        spills=random.random() < 0.8,
+        waiting_per_key=random.choice([None, None, 1, 2]),
+        waiting_per_consumer=random.choice([None, None, 1, 2]),
         unit_of=first_byte if not total_order and random.random() < 0.3 else None,
         total_order=total_order,
         fairness=random.choice([None, 0, 0, 0, 1]),
@@ -233,6 +262,7 @@ def claimed(random: Random) -> Guarantees:
         ack_timeout_ms=random.choice([None, None, 1, 5]),
         progress_ms=random.choice([None, 0, 3]),
         cursor_keeps_up=random.random() < 0.5,
+        tells_done=random.random() < 0.7,
         may_drop=random.random() < 0.5,
         may_skip=random.random() < 0.5,
         may_dead_letter=random.random() < 0.5,

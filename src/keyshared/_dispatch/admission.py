@@ -1,10 +1,12 @@
 """What is checked about a message before it is let in: is it known already, and would anybody take it."""
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from keyshared._checks import check_offset
 from keyshared._dispatch.membership import Membership
+from keyshared._dispatch.receipts import check_not_before
+from keyshared._dispatch.routing import Routing
 from keyshared._window.lanes import SPILLED
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.effects import Item
@@ -12,25 +14,31 @@ from keyshared.errors import ArgumentError, OffsetOrderError, UnmatchedKeyError,
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.window import InFlightWindow
 
-__all__ = ["Admission", "Message"]
+if TYPE_CHECKING:  # a dispatcher without such limits does not load it
+    from keyshared._dispatch.waiting import WaitingLimits
 
-Message: TypeAlias = tuple[int, Key, Item]
-"""Offset, key and passenger, as ``offer_many`` takes them."""
+__all__ = ["Admission", "Message", "limits_for"]
 
-_Keyed = tuple[int, bytes | None, Any]
+Message: TypeAlias = tuple[int, Key, Item] | tuple[int, Key, Item, int | None]
+"""Offset, key and passenger, and perhaps before when it shall not be delivered, as ``offer_many`` takes them."""
+
+_Keyed = tuple[int, bytes | None, Any, int | None]
 
 
 class Admission:
     """Decides the rare cases of an offer.
 
     Attributes:
-        looks_back: Whether an offer may be known already.
+        asks: Whether an offer may be known already, or more than `check_offer` may stand against it.
     """
 
-    __slots__ = ("_config", "_known_until", "_membership", "_window", "looks_back")
+    __slots__ = ("_config", "_known_until", "_limits", "_membership", "_window", "asks")
 
-    def __init__(self, config: DispatcherConfig, window: InFlightWindow, membership: Membership) -> None:
+    def __init__(
+        self, config: DispatcherConfig, window: InFlightWindow, membership: Membership, limits: "WaitingLimits | None"
+    ) -> None:
         self._config = config
+        self._limits = limits
         self._window = window
         self._membership = membership
         self._known_until: int | None
@@ -46,7 +54,8 @@ class Admission:
     def _reach(self, known_until: int | None) -> None:
         """Take offers up to there for known, until the first one that is above."""
         self._known_until = known_until
-        self.looks_back = known_until is not None or self._window.cursor.looks_ahead
+        looks_back = known_until is not None or self._window.cursor.looks_ahead
+        self.asks = looks_back or self._limits is not None
 
     def is_known(self, offset: int) -> bool:
         """Whether the offset lies below the start or the position, or a snapshot has seen it."""
@@ -61,7 +70,6 @@ class Admission:
         if type(offset) is not int or not cursor.recalls(offset):
             return False
         cursor.pass_to(offset)
-        cursor.skip(offset)
         self._reach(None)
         return True
 
@@ -77,9 +85,12 @@ class Admission:
         unmatched = self.is_unmatched(key)
         if unmatched and self._config.unmatched is Unmatched.ERROR:
             raise UnmatchedKeyError(key)
+        is_tracked = not unmatched or self._config.unmatched is Unmatched.HOLD
+        if self._limits is not None and is_tracked:
+            self._limits.admit(key)
         self._window.cursor.pass_to(offset)
         self._reach(None)
-        return not unmatched or self._config.unmatched is Unmatched.HOLD
+        return is_tracked
 
     def is_unmatched(self, key: bytes | None) -> bool:
         """Whether nothing of the key is outstanding, and there are consumers, but none for it.
@@ -99,25 +110,38 @@ class Admission:
         """The batch with its keys as bytes. Raises what any of its offers would, before anything has changed."""
         batch: list[_Keyed] = []
         for message in messages:
-            if not isinstance(message, tuple) or len(message) != 3:  # noqa: PLR2004  # offset, key, item
-                raise ArgumentError("message", message, "be a tuple of offset, key and item")
-            batch.append((message[0], key_bytes(message[1]), message[2]))
+            if not isinstance(message, tuple) or len(message) not in {3, 4}:
+                raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
+            not_before_ms = message[3] if len(message) > 3 else None  # noqa: PLR2004  # the optional one
+            check_not_before(not_before_ms)
+            batch.append((message[0], key_bytes(message[1]), message[2], not_before_ms))
         first_new = next((i for i, message in enumerate(batch) if not self.is_known(message[0])), len(batch))
         self._check_new(batch[first_new:])
         return batch
 
     def _check_new(self, messages: list[_Keyed]) -> None:
         last = self._window.cursor.last
-        for offset, _, _ in messages:
+        for offset, _, _, _ in messages:
             if type(offset) is not int or (last is not None and offset <= last):
                 raise OffsetOrderError(offset, last)
             check_offset("offset", offset)
             last = offset
         recalls = self._window.cursor.recalls
-        new = [(offset, key) for offset, key, _ in messages if not recalls(offset)]
+        new = [(offset, key) for offset, key, _, _ in messages if not recalls(offset)]
         if len(new) > self._window.free_slots:
             raise WindowFullError(self._window.tightest_limit)
+        if self._limits is not None:
+            self._limits.check([key for _, key in new])
         if self._config.unmatched is Unmatched.ERROR:
             for _, key in new:
                 if self.is_unmatched(key):
                     raise UnmatchedKeyError(key)
+
+
+def limits_for(config: DispatcherConfig, routing: Routing, window: InFlightWindow) -> "WaitingLimits | None":
+    """The limits of what waits, if a configuration has any."""
+    if config.max_waiting_per_key is None and config.max_waiting_per_consumer is None:
+        return None
+    from keyshared._dispatch.waiting import WaitingLimits  # noqa: PLC0415  # who has no such limit does not load it
+
+    return WaitingLimits(config, routing, window)

@@ -71,11 +71,18 @@ class BatchEndings(Endings):
     __slots__ = ()
 
     def end(
-        self, entry: Entry, reason: ReleaseReason, notices: list[Effect], now: int, *, delay_ms: int | None = None
+        self,
+        entry: Entry,
+        reason: ReleaseReason,
+        notices: list[Effect],
+        now: int,
+        *,
+        delay_ms: int | None = None,
+        why: str | None = None,
     ) -> None:
-        """End an open delivery in any way but by its ack, and what of its batch is newer."""
+        """End an open delivery in any way but by its ack, and what of its batch is newer: that waits for nothing."""
         newer = _newer_of_batch(entry) if reason in _BREAKS else []
-        super().end(entry, reason, notices, now, delay_ms=delay_ms)
+        super().end(entry, reason, notices, now, delay_ms=delay_ms, why=why)
         for each in newer:
             super().end(each, ReleaseReason.BATCH_BROKEN, notices, now)
 

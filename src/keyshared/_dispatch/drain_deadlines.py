@@ -89,7 +89,7 @@ class DrainDeadlines:
         return [[first, deadline - now] for first, deadline in drains if deadline is not None] or None
 
     def load(self, data: Reader, now: int) -> None:
-        """Let lanes that were draining go on to do so until their deadlines."""
+        """Set the deadlines of lanes that were draining."""
         for row in data.items():
             first, remaining = row.items(2)
             entry = self._window.find(first.integer())

@@ -4,7 +4,7 @@ One place for failures, retries, poison and the marks that a late ack or a lost 
 timeout, an eviction and a lost session cannot treat a message differently by accident.
 """
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, State
@@ -14,6 +14,7 @@ from keyshared.effects import (
     Dropped,
     DropReason,
     Effect,
+    Ending,
     Released,
     ReleaseReason,
     Settled,
@@ -22,6 +23,10 @@ from keyshared.effects import (
     SkipReason,
 )
 from keyshared.window import InFlightWindow
+
+if TYPE_CHECKING:  # a dispatcher that asks for neither loads neither
+    from keyshared._dispatch.ledger import Ledger
+    from keyshared._dispatch.waiting import WaitingCounts
 
 __all__ = ["REMEMBERED_DELIVERIES", "Ended", "Endings", "Note", "endings_for"]
 
@@ -35,6 +40,7 @@ _SETTLES: TypeAlias = SettleReason | SkipReason
 
 _new: Final = tuple.__new__  # builds an effect in half the time that its own constructor takes
 _REJECTED: Final = ReleaseReason.REJECTED
+_RELEASED: Final = ReleaseReason.RELEASED
 _EVICTED: Final = ReleaseReason.EVICTED
 _NO_FAILURES: Final = (
     ReleaseReason.BATCH_BROKEN,
@@ -53,13 +59,24 @@ class Note:
         ended: Its deliveries that have ended, oldest first: the last `REMEMBERED_DELIVERIES` of them. An ack of one of
             these is a late success; anything else was never delivered, or is forgotten.
         mark: What the end of its open delivery will count as, whichever way it ends.
+        postponed: Whether it waits because it was given back with a delay.
+        reason: What the last failure that named a reason said.
     """
 
-    __slots__ = ("ended", "mark")
+    __slots__ = ("ended", "mark", "postponed", "reason")
 
-    def __init__(self, ended: tuple[Ended, ...] = (), mark: _SETTLES | None = None) -> None:
+    def __init__(
+        self,
+        ended: tuple[Ended, ...] = (),
+        mark: _SETTLES | None = None,
+        *,
+        postponed: bool = False,
+        reason: str | None = None,
+    ) -> None:
         self.ended = ended
         self.mark = mark
+        self.postponed = postponed
+        self.reason = reason
 
 
 class Endings:
@@ -72,19 +89,38 @@ class Endings:
         blocked: Blocked messages by key, then offset.
     """
 
-    __slots__ = ("_config", "_timers", "_window", "blocked", "notes")
+    __slots__ = ("_config", "_counts", "_ledger", "_timers", "_window", "blocked", "notes")
 
-    def __init__(self, config: DispatcherConfig, window: InFlightWindow, timers: Timers) -> None:
+    def __init__(
+        self,
+        config: DispatcherConfig,
+        window: InFlightWindow,
+        timers: Timers,
+        ledger: "Ledger | None" = None,
+        counts: "WaitingCounts | None" = None,
+    ) -> None:
         self._config = config
+        self._ledger = ledger
         self._window = window
         self._timers = timers
+        self._counts = counts
         self.notes: dict[int, Note] = {}
         self.blocked: dict[bytes | None, dict[int, Entry]] = {}
 
     def end(
-        self, entry: Entry, reason: ReleaseReason, notices: list[Effect], now: int, *, delay_ms: int | None = None
+        self,
+        entry: Entry,
+        reason: ReleaseReason,
+        notices: list[Effect],
+        now: int,
+        *,
+        delay_ms: int | None = None,
+        why: str | None = None,
     ) -> None:
-        """End an open delivery in any way but by its ack, and decide what becomes of its message."""
+        """End an open delivery in any way but by its ack, and decide what becomes of its message.
+
+        ``delay_ms`` and ``why`` are what its consumer says: how long it shall wait, and what went wrong.
+        """
         entry.deadline = None
         holder: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has a consumer
         note = self.notes.get(entry.offset)
@@ -95,6 +131,7 @@ class Endings:
             self._settle_as(note.mark, entry, notices)
             return
         note.ended = (*note.ended[1 - REMEMBERED_DELIVERIES :], (entry.attempt, holder.name))
+        note.reason = note.reason if why is None else why
         delay = self._delay_after(reason, entry, delay_ms)
         retry_at = None if delay is None else now + delay
         fields = (entry.offset, holder.name, entry.attempt, reason, entry.failures, retry_at)
@@ -104,18 +141,21 @@ class Endings:
         elif delay == 0:
             self._window.move(entry, State.QUEUED)
         else:
-            self._window.move(entry, State.RETRY_WAIT)
+            note.postponed = reason is _RELEASED
+            self._window.move(entry, State.DELAYED)
             self._timers.start(entry, now + delay)
+        if self._counts is not None and entry.state != State.SETTLED:
+            self._counts.begin(entry.key)
 
     def archived(self, entry: Entry, notices: list[Effect]) -> None:
         """The dead letter is written."""
         if self._config.poison.then is Then.BLOCK:
             self._block(entry, notices)
         else:
-            self.settle(entry)
+            self.settle(entry, Ending.DEAD_LETTERED)
 
     def unblock(self, key: bytes | None) -> None:
-        """Let everything of a key go on."""
+        """Resume everything of a key."""
         for entry in self.blocked.pop(key, {}).values():
             entry.failures = 0
             self._window.move(entry, State.QUEUED)
@@ -123,7 +163,7 @@ class Endings:
             self._window.lift_quarantine(key)
 
     def unblock_one(self, entry: Entry, *, reset_failures: bool) -> None:
-        """Let one blocked message go on; if its failures stay, the next one is its last again."""
+        """Resume one blocked message; if its failures stay counted, the next failure is its last again."""
         self._forget_blocked(entry)
         if reset_failures:
             entry.failures = 0
@@ -132,7 +172,7 @@ class Endings:
     def park(self, entry: Entry, notices: list[Effect]) -> None:
         """Settle a blocked message."""
         notices.append(Settled(entry.offset, entry.key, SettleReason.PARKED))
-        self.settle(entry)
+        self.settle(entry, Ending.PARKED)
 
     def gone(self, entry: Entry, notices: list[Effect]) -> None:
         """The message can no longer be read: settle it, now or when the delivery that is open has ended."""
@@ -141,7 +181,7 @@ class Endings:
             note.mark = note.mark or SkipReason.GONE
         else:
             notices.append(Skipped(entry.offset, entry.key, SkipReason.GONE))
-            self.settle(entry)
+            self.settle(entry, Ending.GONE)
 
     def mark_late(self, entry: Entry) -> None:
         """An earlier delivery of an open message turned out to have succeeded."""
@@ -152,12 +192,26 @@ class Endings:
         note = self.notes.get(offset)
         return () if note is None else note.ended
 
-    def settle(self, entry: Entry) -> None:
+    def reason_of(self, offset: int) -> str | None:
+        """Return what the last failure of an outstanding message that named a reason said."""
+        note = self.notes.get(offset)
+        return None if note is None else note.reason
+
+    def is_postponed(self, entry: Entry) -> bool:
+        """Whether a message waits because it was given back with a delay."""
+        note = self.notes.get(entry.offset)
+        return note is not None and note.postponed
+
+    def settle(self, entry: Entry, how: Ending) -> None:
         """Settle a message in any state and forget all that was noted about it."""
+        if self._ledger is not None:
+            self._ledger.say(entry.offset, entry.key, how)
         entry.deadline = None
         self.notes.pop(entry.offset, None)
         if entry.state == State.BLOCKED:
             self._forget_blocked(entry)
+        if self._counts is not None and entry.state != IN_FLIGHT:
+            self._counts.end(entry.key)
         self._window.remove(entry)
 
     def together(self, entry: Entry) -> list[Entry]:
@@ -165,16 +219,19 @@ class Endings:
         return [entry]
 
     def due(self, entry: Entry, notices: list[Effect], now: int) -> None:
-        """The deadline of a message has come: its delivery timed out, or its retry may go out."""
+        """The deadline of a message has come: its delivery timed out, or it has waited long enough."""
         if entry.state == State.IN_FLIGHT:
             self.end(entry, ReleaseReason.ACK_TIMEOUT, notices, now)
-        elif entry.state == State.RETRY_WAIT:
-            self._window.move(entry, State.QUEUED)
+        else:
+            note = self.notes.get(entry.offset)
+            if note is not None:
+                note.postponed = False
+            self._window.ripen(entry)
 
     def _delay_after(self, reason: ReleaseReason, entry: Entry, delay_ms: int | None) -> int | None:
         """Count the failure, if it is one; return how long the message waits now, None if it is given up."""
         if reason in _NO_FAILURES:
-            return 0
+            return delay_ms or 0
         entry.failures += 1
         if reason is _REJECTED or self._drops(reason):
             return None
@@ -189,12 +246,12 @@ class Endings:
             notices.append(Settled(entry.offset, entry.key, mark))
         else:
             notices.append(Skipped(entry.offset, entry.key, mark))
-        self.settle(entry)
+        self.settle(entry, Ending(mark))
 
     def _give_up(self, entry: Entry, reason: ReleaseReason, notices: list[Effect]) -> None:
         if self._drops(reason):
             notices.append(Dropped(entry.offset, entry.key, DropReason.EVICTED))
-            self.settle(entry)
+            self.settle(entry, Ending.DROPPED)
         else:
             self._poison(entry, notices)
 
@@ -209,7 +266,7 @@ class Endings:
             self._block(entry, notices)
         else:
             notices.append(Dropped(entry.offset, entry.key, DropReason.POISON))
-            self.settle(entry)
+            self.settle(entry, Ending.DROPPED)
 
     def _forget_blocked(self, entry: Entry) -> None:
         of_key = self.blocked[entry.key]
@@ -220,13 +277,19 @@ class Endings:
     def _block(self, entry: Entry, notices: list[Effect]) -> None:
         self._window.move(entry, State.BLOCKED)
         self.blocked.setdefault(entry.key, {})[entry.offset] = entry
-        notices.append(Blocked(entry.offset, entry.key, entry.failures))
+        notices.append(Blocked(entry.offset, entry.key, entry.failures, self.reason_of(entry.offset)))
 
 
-def endings_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers) -> Endings:
+def endings_for(
+    config: DispatcherConfig,
+    window: InFlightWindow,
+    timers: Timers,
+    ledger: "Ledger | None" = None,
+    counts: "WaitingCounts | None" = None,
+) -> Endings:
     """Return the endings that a configuration asks for."""
     if config.batch_per_key == 1:
-        return Endings(config, window, timers)
+        return Endings(config, window, timers, ledger, counts)
     from keyshared._dispatch.batches import BatchEndings  # noqa: PLC0415  # only where it is used
 
-    return BatchEndings(config, window, timers)
+    return BatchEndings(config, window, timers, ledger, counts)

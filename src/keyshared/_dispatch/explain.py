@@ -18,6 +18,7 @@ __all__ = [
     "DispatcherStats",
     "KeySession",
     "Outstanding",
+    "RestartMark",
     "SessionPhase",
     "describe",
     "gather_stats",
@@ -25,7 +26,6 @@ __all__ = [
 ]
 
 _OWN_REASONS: Final = {
-    State.RETRY_WAIT: BlockReason.RETRY_WAIT,
     State.DEAD_LETTERING: BlockReason.DEAD_LETTERING,
     State.BLOCKED: BlockReason.BLOCKED,
     State.LOADING: BlockReason.LOADING,
@@ -82,9 +82,10 @@ class Outstanding(NamedTuple):
         attempt: Deliveries so far.
         failures: How many of them failed.
         loaded: Whether its payload is, or will be, in memory.
-        deadline_ms: When its delivery times out or its retry is due; None if it waits for something else.
+        deadline_ms: When its delivery times out or its wait is over; None if it waits for something without an end.
         blocking: What it waits for; None while it is in flight.
         ended: Its last deliveries that have ended, attempt and consumer, oldest first: a late ack of these counts.
+        reason: What the last failure that named a reason said.
     """
 
     offset: int
@@ -95,6 +96,7 @@ class Outstanding(NamedTuple):
     deadline_ms: int | None
     blocking: Blocking | None
     ended: tuple[Ended, ...] = ()
+    reason: str | None = None
 
 
 def describe(window: InFlightWindow, membership: Membership, endings: Endings, entry: Entry) -> Outstanding:
@@ -106,17 +108,22 @@ def describe(window: InFlightWindow, membership: Membership, endings: Endings, e
         failures=entry.failures,
         loaded=entry.state != State.SPILLED,
         deadline_ms=entry.deadline,
-        blocking=why_blocked(window, membership, entry),
+        blocking=why_blocked(window, membership, endings, entry),
         ended=endings.ended(entry.offset),
+        reason=endings.reason_of(entry.offset),
     )
 
 
-def why_blocked(  # noqa: PLR0911  # one return for each reason
-    window: InFlightWindow, membership: Membership, entry: Entry
+def why_blocked(  # noqa: C901, PLR0911  # one return for each reason
+    window: InFlightWindow, membership: Membership, endings: Endings, entry: Entry
 ) -> Blocking | None:
     """What an outstanding message waits for, or None if it is in flight. O(log n)."""
     if entry.state == State.IN_FLIGHT:
         return None
+    if entry.state == State.DELAYED or (entry.state == State.SPILLED and entry.deadline is not None):
+        if entry.attempt == 0:
+            return Blocking(BlockReason.NOT_BEFORE)
+        return Blocking(BlockReason.POSTPONED if endings.is_postponed(entry) else BlockReason.RETRY_WAIT)
     own = _OWN_REASONS.get(State(entry.state))
     if own is not None:
         return Blocking(own, entry.consumer.name if own is BlockReason.LOADING and entry.consumer else None)
@@ -167,6 +174,18 @@ def _is_inactive(consumer: Consumer) -> bool:
     return isinstance(consumer, Member) and consumer.state is not MemberState.ACTIVE
 
 
+class RestartMark(NamedTuple):
+    """What a restart would redo, as a mark: two that are equal say that nothing was settled or offered in between.
+
+    Attributes:
+        last: Greatest offset offered so far, None before any.
+        outstanding: How many offered messages are not settled.
+    """
+
+    last: int | None
+    outstanding: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerStats:
     """What one consumer does now.
@@ -195,7 +214,7 @@ class DispatcherStats:
         in_flight: Those that are at a consumer.
         loaded: Those whose payload is, or will be, in memory.
         spilled: Those whose payload was dropped.
-        retry_wait: Those that wait for their retry.
+        delayed: Those that wait for an instant: their retry, or the end of a delay.
         dead_lettering: Those whose dead letter is being written.
         blocked: Those that wait for `unblock` or `park`.
         keys: Keys that have an outstanding message.
@@ -213,7 +232,7 @@ class DispatcherStats:
     in_flight: int
     loaded: int
     spilled: int
-    retry_wait: int
+    delayed: int
     dead_lettering: int
     blocked: int
     keys: int
@@ -235,7 +254,7 @@ def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> Dispa
         in_flight=window.loaded - window.waiting,
         loaded=window.loaded,
         spilled=outstanding - window.loaded,
-        retry_wait=window.held[State.RETRY_WAIT],
+        delayed=window.held[State.DELAYED],
         dead_lettering=window.held[State.DEAD_LETTERING],
         blocked=window.held[State.BLOCKED],
         keys=len(window.lanes),

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from keyshared._checks import require
+from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.rooms import Room
 from keyshared._dispatch.timers import Timers
@@ -12,6 +13,7 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Effect,
     KeyBegun,
     KeyEnded,
@@ -22,10 +24,18 @@ from keyshared.effects import (
 )
 from keyshared.window import InFlightWindow
 
-__all__ = ["Outbox", "dead_letter", "delivery", "load"]
+__all__ = ["RANKS", "STATES", "Outbox", "delivery", "load"]
 
-_RANKS: Final[dict[type[Effect], int]] = {KeyBegun: 1, KeyEnding: 1, KeyEnded: 1, DeadLetter: 2, Load: 3, Deliver: 4}
-_STATES: Final = frozenset({CursorAdvanced, Resumed})
+RANKS: Final[dict[type[Effect], int]] = {
+    Done: 1,
+    KeyBegun: 2,
+    KeyEnded: 2,
+    KeyEnding: 2,
+    DeadLetter: 3,
+    Load: 4,
+    Deliver: 5,
+}
+STATES: Final = frozenset({CursorAdvanced, Resumed})
 _new: Final = tuple.__new__  # builds an effect in half the time that its own constructor takes
 
 
@@ -35,6 +45,7 @@ class Outbox:
     Args:
         window: Whose grants these are.
         membership: Told to forget consumers whose drain is over.
+        endings: Knows why messages failed.
         timers: Where the ack timeouts of deliveries are started.
         rooms: Those in use; each is asked to look at the end of every call.
         ack_timeout_ms: How long a delivery may stay open; None for ever.
@@ -47,6 +58,7 @@ class Outbox:
     __slots__ = (
         "_ack_timeout_ms",
         "_cursor",
+        "_endings",
         "_membership",
         "_resume_at",
         "_rooms",
@@ -61,13 +73,16 @@ class Outbox:
         self,
         window: InFlightWindow,
         membership: Membership,
+        endings: Endings,
         timers: Timers,
         rooms: tuple[Room, ...],
+        *,
         ack_timeout_ms: int | None,
     ) -> None:
         self._window = window
         self._cursor = window.cursor
         self._membership = membership
+        self._endings = endings
         self._timers = timers
         self._rooms = rooms
         self._sessions = membership.sessions
@@ -87,7 +102,7 @@ class Outbox:
         self.paused = not free or (paused and free < self._window.capacity - self._resume_at)
 
     def wake(self, notices: list[Effect], now: int) -> list[Effect[Any]]:
-        """Let the window act on all that has changed, and add what comes of it to the notices."""
+        """Run the window on all that has changed, and add what comes of it to the notices."""
         return self.finish(notices, self._window.wake(), now)
 
     def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901  # twice a message
@@ -105,7 +120,7 @@ class Outbox:
             else:
                 others.append(entry)
         if others is not None:
-            out[place:place] = _other_obligations(others)
+            out[place:place] = self._other_obligations(others)
         window, cursor = self._window, self._cursor
         if window.emptied:
             self._membership.reap()
@@ -131,6 +146,10 @@ class Outbox:
                 place += 1
             out[place:place] = told
 
+    def known(self, offset: int, key: bytes | None) -> list[Effect[Any]]:  # noqa: ARG002  # for those who tell
+        """Answer an offer that is no news."""
+        return []
+
     def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
         """`finish` for an offer, which can move no cursor and free nothing: the common case is written out."""
         if self._rooms or len(granted) != 1 or granted[0].state != IN_FLIGHT:
@@ -154,7 +173,7 @@ class Outbox:
         merged: list[Effect] = [
             effect
             for effect in effects
-            if type(effect) not in _STATES and (effect[0] not in settled or self._is_unmet(effect))
+            if type(effect) not in STATES and (effect[0] not in settled or self._is_unmet(effect))
         ]
         merged.sort(key=_rank)
         merged.extend([effect for effect in effects if isinstance(effect, CursorAdvanced)][-1:])
@@ -166,7 +185,7 @@ class Outbox:
     def outstanding(self) -> list[Effect[Any]]:
         """Every obligation that is not met: flushes, dead letters, loads, deliveries, each in offset order. O(n)."""
         entries = self._window.outstanding()
-        archive = [dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
+        archive = [self._dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
         loads = [load(entry) for entry in entries if entry.state == LOADING]
         flushes = [] if self._sessions is None else self._sessions.outstanding()
         return [*flushes, *archive, *loads, *(delivery(entry) for entry in entries if entry.state == IN_FLIGHT)]
@@ -198,9 +217,19 @@ class Outbox:
         require(self.paused or free, "there is a pause while there is no room")
         require(not self.paused or free < self._window.capacity - self._resume_at, "a pause ends with a quarter free")
 
+    def _dead_letter(self, entry: Entry) -> DeadLetter[Any]:
+        reason = self._endings.reason_of(entry.offset)
+        return DeadLetter(entry.offset, entry.key, entry.attempt, entry.failures, entry.item, reason)
+
+    def _other_obligations(self, entries: list[Entry]) -> list[Effect[Any]]:
+        """Spill notices, dead letters and loads; a message that was settled within the call is passed over."""
+        spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == SPILLED]
+        archive: list[Effect] = [self._dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
+        return spilled + archive + [load(entry) for entry in entries if entry.state == LOADING]
+
     def _is_unmet(self, effect: Effect) -> bool:
         """False for an obligation that has ended; notices always hold."""
-        return type(effect) not in _RANKS or self.is_current(effect)
+        return type(effect) not in RANKS or self.is_current(effect)
 
     def _resume_if_roomy(self, out: list[Effect]) -> None:
         free = self._window.free_slots
@@ -215,22 +244,10 @@ def delivery(entry: Entry) -> Deliver[Any]:
     return Deliver(entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)
 
 
-def dead_letter(entry: Entry) -> DeadLetter[Any]:
-    """What a message that is being archived asks for."""
-    return DeadLetter(entry.offset, entry.key, entry.attempt, entry.failures, entry.item)
-
-
 def load(entry: Entry) -> Load:
     """What a message that is being loaded asks for."""
     return Load(entry.offset, entry.key)
 
 
-def _other_obligations(entries: list[Entry]) -> list[Effect[Any]]:
-    """Spill notices, dead letters and loads; a message that was settled within the call is passed over."""
-    spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == SPILLED]
-    archive: list[Effect] = [dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
-    return spilled + archive + [load(entry) for entry in entries if entry.state == LOADING]
-
-
 def _rank(effect: Effect) -> int:
-    return _RANKS.get(type(effect), 0)
+    return RANKS.get(type(effect), 0)

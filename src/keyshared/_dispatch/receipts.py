@@ -1,6 +1,7 @@
 """What a receipt names: the current delivery of a message, an earlier one, or nothing."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from keyshared._checks import check_int, check_offset
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
@@ -9,10 +10,24 @@ from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, Entry
 from keyshared.effects import Call, Ignored, IgnoredReason
 from keyshared.errors import ArgumentError
 
-__all__ = ["Receipt", "check_length", "check_receipt", "checked_receipts", "current", "explain_ignored", "open_through"]
+__all__ = [
+    "MAX_REASON",
+    "Receipt",
+    "check_length",
+    "check_not_before",
+    "check_reason",
+    "check_receipt",
+    "checked_receipts",
+    "current",
+    "explain_ignored",
+    "open_through",
+]
 
 Receipt = tuple[int, str, int]
 """Offset, consumer and attempt: what names one delivery."""
+
+MAX_REASON: Final = 500
+"""Characters that the reason of a failure may have: it is kept and stored for each message that has one."""
 
 
 def check_receipt(offset: object, consumer: object, attempt: object) -> None:
@@ -28,6 +43,18 @@ def check_length(parameter: str, value: object, *, at_least: int) -> None:
     """Raise `ArgumentError` unless that is a stretch of time, or None for the default."""
     if value is not None:
         check_int(parameter, value, at_least, ", or None")
+
+
+def check_not_before(value: object) -> None:
+    """Raise `ArgumentError` unless that is an instant before which a message waits, or None for none."""
+    if value is not None:
+        check_int("not_before_ms", value, alternative=", or None")
+
+
+def check_reason(reason: object) -> None:
+    """Raise `ArgumentError` unless that can be the reason of a failure; None for no reason."""
+    if reason is not None and (type(reason) is not str or len(reason) > MAX_REASON):
+        raise ArgumentError("reason", reason, f"be a str of at most {MAX_REASON} characters, or None")
 
 
 def checked_receipts(receipts: Iterable[object]) -> list[Receipt]:

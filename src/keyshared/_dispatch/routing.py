@@ -77,12 +77,12 @@ class Routing:
         return None
 
     def join(self, name: str, accepts: KeyFilter, weight: Weight | None) -> None:
-        """Let a consumer take part; one that the placement already names keeps its place there."""
+        """Add a consumer; one that the placement already names keeps its place there."""
         _join(self._placement, name, weight)
         self.set_filter(name, accepts)
 
     def leave(self, name: str) -> None:
-        """Let a consumer's keys go to the others."""
+        """Move a consumer's keys to the others."""
         self._placement.remove(name)
         self._selective -= self._is_selective(name)
         del self.filters[name]

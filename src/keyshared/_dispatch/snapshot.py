@@ -18,6 +18,7 @@ from xxhash import xxh64_hexdigest
 from keyshared._checks import OFFSET_BITS, OFFSET_STOP
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended, Endings, Note
 from keyshared._dispatch.members import Member, MemberState
+from keyshared._dispatch.receipts import MAX_REASON
 from keyshared._dispatch.timers import Timed, Timers
 from keyshared._window.lanes import IN_FLIGHT, LOADING, Entry, Lane, State
 from keyshared.cursor import ContiguousCursor
@@ -46,6 +47,8 @@ _T = TypeVar("_T")
 _LISTS: Final = ("shared", "ownerless", "draining", "starved")
 _STATES: Final = {state.name.lower(): state for state in State if state is not State.SETTLED}
 _HELD: Final = frozenset({IN_FLIGHT, LOADING})
+_SPILLING: Final = frozenset({State.SPILLED, State.LOADING})
+_TIMED: Final = frozenset({State.IN_FLIGHT, State.DELAYED, State.SPILLED, State.LOADING})
 _NOTHING_NOTED: Final = Note()
 _MARKS: Final[dict[str, SettleReason | SkipReason]] = {
     SettleReason.LATE_ACK.value: SettleReason.LATE_ACK,
@@ -170,6 +173,8 @@ class _MessageRow(NamedTuple, Generic[_T]):
     remaining_ms: _T
     mark: _T
     ended: _T
+    postponed: _T
+    reason: _T
 
 
 class _PlaceRow(NamedTuple, Generic[_T]):
@@ -262,9 +267,7 @@ def _load_messages(
         _skip_to(row, cursor)
         entry = _load_entry(row, window, items)
         _start(timers, entry, row.remaining_ms, now)
-        ended, mark = _read_ended(row.ended, entry), row.mark.maybe(_read_mark)
-        if ended or mark is not None:
-            endings.notes[offset] = Note(ended, mark)
+        _read_note(row, entry, endings)
         if entry.state == State.BLOCKED:
             endings.blocked.setdefault(entry.key, {})[offset] = entry
     last = data.field("last").maybe(Reader.offset)
@@ -283,7 +286,7 @@ def _load_messages(
 
 
 def _skip_to(row: _MessageRow[Reader], cursor: ContiguousCursor) -> None:
-    """Let the cursor know what was settled between the message before and this one."""
+    """Skip in the cursor what was settled between the message before and this one."""
     offset = row.offset.offset()
     before = row.before.maybe(Reader.offset)
     if cursor.last is not None and offset <= cursor.last:
@@ -311,6 +314,8 @@ def _dump_entry(entry: Entry, endings: Endings, now: int) -> list[object]:
         remaining_ms=_remaining(entry, now),
         mark=None if note.mark is None else note.mark.value,
         ended=[list(ended) for ended in note.ended],
+        postponed=note.postponed,
+        reason=note.reason,
     )
     return list(row)
 
@@ -318,6 +323,8 @@ def _dump_entry(entry: Entry, endings: Endings, now: int) -> list[object]:
 def _load_entry(row: _MessageRow[Reader], window: InFlightWindow, items: Mapping[int, object]) -> Entry:
     offset = row.offset.offset()
     state = row.state.one_of(_STATES)
+    if not window.spills and state in _SPILLING:
+        raise row.state.refuse("be one whose payload is at hand where spill is False; go on with spill until it is")
     delivered = row.delivered.flag()
     holder = row.holder.maybe(lambda name: name.one_of(window.consumers))
     if holder is not None and state not in _HELD:
@@ -349,6 +356,22 @@ def _read_ended(data: Reader, entry: Entry) -> tuple[Ended, ...]:
     if len(ended) > REMEMBERED_DELIVERIES or (ended and not rising):
         raise data.refuse(f"be at most {REMEMBERED_DELIVERIES} deliveries before the open one, oldest first")
     return ended
+
+
+def _read_note(row: _MessageRow[Reader], entry: Entry, endings: Endings) -> None:
+    ended, mark, reason = _read_ended(row.ended, entry), row.mark.maybe(_read_mark), row.reason.maybe(Reader.text)
+    postponed = row.postponed.flag()
+    if entry.deadline is None:
+        if entry.state == State.DELAYED:
+            raise row.remaining_ms.refuse("be there: a delayed message has a time to wait for")
+    elif entry.state not in _TIMED or (entry.state != State.IN_FLIGHT and bool(entry.attempt) != bool(ended)):
+        raise row.remaining_ms.refuse("be None: nothing ends by itself here")
+    if postponed and (entry.state != State.DELAYED or not ended):
+        raise row.postponed.refuse("be False: only what was delivered and waits for its time is postponed")
+    if reason is not None and (not ended or len(reason) > MAX_REASON):
+        raise row.reason.refuse(f"be of a delivery that has ended, and have at most {MAX_REASON} characters")
+    if ended or mark is not None:
+        endings.notes[entry.offset] = Note(ended, mark, postponed=postponed, reason=reason)
 
 
 def _read_mark(data: Reader) -> SettleReason | SkipReason:

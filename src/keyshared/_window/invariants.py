@@ -11,10 +11,12 @@ from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, State
 __all__ = ["check_window"]
 
 _DELIVERED_STATES: Final = frozenset(
-    {State.QUEUED, State.IN_FLIGHT, State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED}
+    {State.QUEUED, State.IN_FLIGHT, State.DELAYED, State.DEAD_LETTERING, State.BLOCKED}
 )
 # A quarantine archives what was never delivered, and whoever archives may block what they archived.
-_FRESH_STATES: Final = frozenset({State.QUEUED, State.SPILLED, State.LOADING, State.DEAD_LETTERING, State.BLOCKED})
+_FRESH_STATES: Final = frozenset(
+    {State.QUEUED, State.SPILLED, State.LOADING, State.DELAYED, State.DEAD_LETTERING, State.BLOCKED}
+)
 
 
 def check_window(window: WindowBooks) -> None:
@@ -85,7 +87,7 @@ def _check_counts(window: WindowBooks, entries: list[Entry]) -> None:
     require(loaded <= window.capacity + spare, "loaded messages fit the window")
     require(loaded - opened == window.waiting, "waiting messages are counted")
     require(len(entries) <= window.max_tracked, "tracked messages fit")
-    for state in (State.RETRY_WAIT, State.DEAD_LETTERING, State.BLOCKED):
+    for state in (State.DELAYED, State.DEAD_LETTERING, State.BLOCKED):
         require(sum(entry.state == state for entry in entries) == window.held[state], f"{state.name} is counted")
 
 
@@ -136,7 +138,9 @@ def _check_places(window: WindowBooks, lanes: dict[Lane, None], entries: list[En
 
 def _is_able(lane: Lane) -> bool:
     candidate = lane.candidate
-    return candidate is not None and candidate.state in {State.QUEUED, State.SPILLED}
+    if candidate is None or (candidate.state == State.SPILLED and candidate.deadline is not None):
+        return False
+    return candidate.state in {State.QUEUED, State.SPILLED}
 
 
 def _lanes_of(entries: list[Entry]) -> dict[Lane, None]:

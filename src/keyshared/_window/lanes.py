@@ -25,6 +25,7 @@ __all__ = [
     "ALONE",
     "BLOCKED",
     "DEAD_LETTERING",
+    "DELAYED",
     "IN_FLIGHT",
     "LEGAL_MOVES",
     "LOADING",
@@ -50,7 +51,7 @@ class State(IntEnum):
     SPILLED = 2  # in its lane, payload dropped
     LOADING = 3  # the payload is being read again; its slot is reserved
     IN_FLIGHT = 4  # open: at a consumer
-    RETRY_WAIT = 5
+    DELAYED = 5  # until its deadline
     DEAD_LETTERING = 6  # its dead letter is being written
     BLOCKED = 7  # until somebody unblocks or parks it
 
@@ -60,6 +61,7 @@ QUEUED: Final = int(State.QUEUED)
 SPILLED: Final = int(State.SPILLED)
 LOADING: Final = int(State.LOADING)
 IN_FLIGHT: Final = int(State.IN_FLIGHT)
+DELAYED: Final = int(State.DELAYED)
 DEAD_LETTERING: Final = int(State.DEAD_LETTERING)
 BLOCKED: Final = int(State.BLOCKED)
 
@@ -72,7 +74,7 @@ class Transition(IntEnum):
     LOADED = 2
     DELIVER = 3
     PUT_BACK = 4
-    RETRY_LATER = 5
+    DELAY = 5
     ARCHIVE = 6
     BLOCK = 7
     SETTLE = 8
@@ -80,20 +82,22 @@ class Transition(IntEnum):
 
 NEXT_STATE: Final[dict[tuple[State, Transition], State]] = {
     (State.QUEUED, Transition.SPILL): State.SPILLED,
+    (State.QUEUED, Transition.DELAY): State.DELAYED,
     (State.QUEUED, Transition.DELIVER): State.IN_FLIGHT,
     (State.QUEUED, Transition.ARCHIVE): State.DEAD_LETTERING,
     (State.QUEUED, Transition.SETTLE): State.SETTLED,
     (State.SPILLED, Transition.LOAD): State.LOADING,
     (State.SPILLED, Transition.SETTLE): State.SETTLED,
     (State.LOADING, Transition.LOADED): State.QUEUED,
+    (State.LOADING, Transition.DELAY): State.DELAYED,
     (State.LOADING, Transition.SETTLE): State.SETTLED,
     (State.IN_FLIGHT, Transition.PUT_BACK): State.QUEUED,
-    (State.IN_FLIGHT, Transition.RETRY_LATER): State.RETRY_WAIT,
+    (State.IN_FLIGHT, Transition.DELAY): State.DELAYED,
     (State.IN_FLIGHT, Transition.ARCHIVE): State.DEAD_LETTERING,
     (State.IN_FLIGHT, Transition.BLOCK): State.BLOCKED,
     (State.IN_FLIGHT, Transition.SETTLE): State.SETTLED,
-    (State.RETRY_WAIT, Transition.PUT_BACK): State.QUEUED,
-    (State.RETRY_WAIT, Transition.SETTLE): State.SETTLED,
+    (State.DELAYED, Transition.PUT_BACK): State.QUEUED,
+    (State.DELAYED, Transition.SETTLE): State.SETTLED,
     (State.DEAD_LETTERING, Transition.BLOCK): State.BLOCKED,
     (State.DEAD_LETTERING, Transition.SETTLE): State.SETTLED,
     (State.BLOCKED, Transition.PUT_BACK): State.QUEUED,
@@ -101,11 +105,11 @@ NEXT_STATE: Final[dict[tuple[State, Transition], State]] = {
 }
 """Every legal step; the tests draw it, brute-force it and compare the window with it."""
 
-_MOVES: Final = (Transition.PUT_BACK, Transition.RETRY_LATER, Transition.ARCHIVE, Transition.BLOCK)
+_MOVES: Final = (Transition.PUT_BACK, Transition.DELAY, Transition.ARCHIVE, Transition.BLOCK)
 LEGAL_MOVES: Final = frozenset(
     (before, after)
     for (before, change), after in NEXT_STATE.items()
-    if change in _MOVES and before is not State.QUEUED  # only a quarantine archives what was never delivered
+    if change in _MOVES and before not in {State.QUEUED, State.LOADING}  # of what never went out the window decides
 )
 """The steps that ``InFlightWindow.move`` may take."""
 
@@ -128,7 +132,7 @@ class Entry(Cell):
         consumer: Who holds it, held it last, or is waiting for it to be loaded.
         attempt: Deliveries so far.
         failures: For the embedder to count; the window never reads it.
-        deadline: For the embedder's timer; the window never reads it.
+        deadline: For the embedder's timer. What was never delivered waits while it has one.
     """
 
     __slots__ = ("after", "attempt", "before", "consumer", "deadline", "failures", "item", "key", "lane")

@@ -30,7 +30,7 @@ class RoomIndex:
         self._pushed = 0
 
     def add(self, consumer: Consumer) -> None:
-        """Let a consumer take part. O(1)."""
+        """Add a consumer. O(1)."""
         self._consumers[consumer] = None
         self.note(consumer)
 
@@ -39,7 +39,7 @@ class RoomIndex:
         self._consumers.pop(consumer, None)
 
     def note(self, consumer: Consumer) -> None:
-        """Say that a consumer's room has changed. O(1)."""
+        """Note that a consumer's room has changed. O(1)."""
         if not consumer.noted:
             consumer.noted = True
             self._changed.append(consumer)

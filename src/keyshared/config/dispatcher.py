@@ -94,6 +94,13 @@ class DispatcherConfig:
         unit: What a consumer has to finish before anything of it goes to the next owner. Units above a key know no
             filters: with them two keys of one slot may rightly be at two consumers.
         start: What ``resume_offset`` answers before the first offer.
+        tell_settled: Whether each offered message gets one `Done` when it is settled.
+        spill: Whether the payload of what has to wait may be dropped and loaded again. False: every payload is the
+            host's to keep, ``window`` bounds all that is outstanding, and ``max_tracked`` and ``max_loaded_per_key``
+            count for nothing.
+        max_waiting_per_key: Messages of one key that may wait, those that are open not counted; beyond that an offer of
+            the key is refused. Needs ``spill=False``; None for no limit.
+        max_waiting_per_consumer: The same of all keys that one consumer owns.
         sessions: Whether consumers are told when a key begins and ends at them, and how long that may take.
 
     Raises:
@@ -120,11 +127,16 @@ class DispatcherConfig:
     ordering_required: bool = False
     unit: DrainUnit = DrainUnit.KEY
     start: int | None = None
+    tell_settled: bool = False
+    spill: bool = True
+    max_waiting_per_key: int | None = None
+    max_waiting_per_consumer: int | None = None
     sessions: KeySessions | None = None
 
     @configuration()
     def __post_init__(self) -> None:
         self._check_limits()
+        self._check_waiting()
         self._check_times()
         self._check_kinds()
         if self.ordering_required:
@@ -195,15 +207,26 @@ class DispatcherConfig:
             "max_loaded_per_key",
         ):
             check_int(name, getattr(self, name), 1)
-        if self.max_tracked < self.window:
+        if self.spill and self.max_tracked < self.window:
             raise ArgumentError("max_tracked", self.max_tracked, f"be at least window, {shown(self.window)}")
         if self.batch_per_key > 1 and self.max_in_flight_per_key > 1:
             requirement = "be 1 with max_in_flight_per_key above 1: a key is worked on in batches or in a pipeline"
             raise ArgumentError("batch_per_key", self.batch_per_key, requirement)
         for name in ("max_in_flight_per_key", "batch_per_key"):
-            if self.max_loaded_per_key < getattr(self, name):
+            if self.spill and self.max_loaded_per_key < getattr(self, name):
                 requirement = f"be at least {name}, {shown(getattr(self, name))}: what is in flight is loaded"
                 raise ArgumentError("max_loaded_per_key", self.max_loaded_per_key, requirement)
+
+    def _check_waiting(self) -> None:
+        check_bool("spill", self.spill)
+        for name in ("max_waiting_per_key", "max_waiting_per_consumer"):
+            limit = getattr(self, name)
+            if limit is None:
+                continue
+            check_int(name, limit, 1, ", or None for no limit")
+            if self.spill:
+                requirement = "be None unless spill is False: what is spilled waits without a limit of its own"
+                raise ArgumentError(name, limit, requirement)
 
     def _check_times(self) -> None:
         for name, least in (("ack_timeout_ms", 1), ("inactive_grace_ms", 0), ("drain_timeout_ms", 0)):
@@ -217,6 +240,7 @@ class DispatcherConfig:
         check_enum("on_evict", self.on_evict, OnEvict)
         check_enum("unmatched", self.unmatched, Unmatched)
         check_bool("ordering_required", self.ordering_required)
+        check_bool("tell_settled", self.tell_settled)
         check_enum("unit", self.unit, DrainUnit)
         if self.sessions is not None:
             check_kind("sessions", self.sessions, KeySessions)

@@ -252,11 +252,11 @@ class PendingAcks:
         return self._closed
 
     def get(self, position: Position) -> PendingAck | None:
-        """Give what is known of an entry, or None if it is not pending. O(1)."""
+        """Return what is known of an entry, or None if it is not pending. O(1)."""
         return self._acks.get(position)
 
     def count(self, hash_: int) -> int:
-        """Tell how many entries of a hash are pending. O(1)."""
+        """Return how many entries of a hash are pending. O(1)."""
         positions = self._by_hash.get(hash_)
         return 0 if positions is None else len(positions)
 

@@ -3,7 +3,7 @@
 PIP-379 counts, beside its books of unacked messages, how many of them each draining hash waits for. Two books of one
 fact come apart: Pulsar lost counts when a hash came home, and took acks of an earlier drain for acks of a later one.
 Here only the messages are booked. A hash drains exactly while somebody who does not own it holds unacked entries of it,
-and how many is asked of that consumer's `PendingAcks`. What is kept of a drain is what cannot be derived: since when,
+and how many is asked of that consumer's `PendingAcks`. Only what cannot be derived is kept of a drain: since when,
 and how often somebody was refused.
 
 A change of owners looks at the slots that moved and at nothing else: at the old owner's pending hashes among them,
@@ -67,8 +67,8 @@ class _Wave:
 class DrainTracker:
     """Books of a broker that dispatches by hash: at no time is a hash unacked at two consumers.
 
-    The one exception is chosen by the embedder and always told: with ``drain_timeout_ms`` a hash is handed over while
-    its old owner still holds entries of it, and `HandedOver` says so.
+    The embedder may choose one exception: with ``drain_timeout_ms`` a hash is handed over while its old owner still
+    holds entries of it, and `HandedOver` always says so.
 
     A consumer is connected from `add_consumer` to `remove_consumer`; a name stands for one session at a time.
     ``now_ms`` is monotonic; None is the instant of the last call. Not thread-safe.
@@ -201,7 +201,7 @@ class DrainTracker:
         return OwnersChanged(tuple(moved), (), self._move(owners, moved))
 
     def refusal(self, consumer: str, hash_: int) -> Refusal | None:
-        """Tell whether a message must not go to a consumer, and remember that it was refused for a drain.
+        """Return whether a message must not go to a consumer, and remember that it was refused for a drain.
 
         Args:
             consumer: Who would get the message.
@@ -368,7 +368,7 @@ class DrainTracker:
             now_ms: Monotonic milliseconds.
 
         Returns:
-            One for each hash, in the order in which their drains began. Each of these hashes is unblocked.
+            One `HandedOver` for each hash, in the order in which their drains began. Each of these hashes is unblocked.
 
         Raises:
             ClockError: ``now_ms`` went back. Nothing was changed.
@@ -404,7 +404,7 @@ class DrainTracker:
         return tuple(self._members)
 
     def owner(self, hash_: int) -> str | None:
-        """Give who owns a hash, or None in a hole; `ArgumentError` if there is no such slot. O(log r)."""
+        """Return who owns a hash, or None in a hole; `ArgumentError` if there is no such slot. O(log r)."""
         return self._owners.owner(hash_)
 
     def pending(self, consumer: str) -> tuple[PendingAck, ...]:
@@ -413,7 +413,7 @@ class DrainTracker:
         return () if member is None else tuple(member.pending)
 
     def explain(self, hash_: int) -> HashState:
-        """Tell everything that is known of a hash: why its messages do not arrive.
+        """Return everything that is known of a hash: why its messages do not arrive.
 
         Args:
             hash_: A slot of the owners' map.
@@ -448,7 +448,7 @@ class DrainTracker:
         )
 
     def stats(self, consumer: str | None = None) -> DrainingStats:
-        """Tell what drains, as PIP-379 counts it.
+        """Return what drains, as PIP-379 counts it.
 
         Args:
             consumer: At whom; None: at anybody.
@@ -506,7 +506,7 @@ class DrainTracker:
     def _checked_moves(
         self, owners: RangeMap, *, joining: str | None = None, leaving: str | None = None
     ) -> list[Moved]:
-        """Check a new map of owners, and tell what it moves."""
+        """Check a new map of owners, and return what it moves."""
         check_kind("owners", owners, RangeMap)
         for name in owners.owners:
             if name == leaving or (name != joining and name not in self._members):
@@ -514,7 +514,7 @@ class DrainTracker:
         return self._owners.moved(owners)
 
     def _move(self, owners: RangeMap, moved: list[Moved]) -> tuple[int, ...]:
-        """Let hashes begin to drain where they moved away from their holder, and stop where they came home."""
+        """Begin the drain of hashes that moved away from their holder, and stop that of hashes that came home."""
         self._owners = owners
         members = self._members
         unblocked: list[int] = []
@@ -539,7 +539,7 @@ class DrainTracker:
         return [hash_ for hash_ in owner.pending.hashes_between(start, stop) if self._end(hash_)]
 
     def _freed(self, member: _Member, gone: Iterable[PendingAck]) -> tuple[int, ...]:
-        """End the drains that waited for these entries, and tell which of them had kept somebody waiting."""
+        """End the drains that waited for these entries, and return which of them had kept somebody waiting."""
         count, drains = member.pending.count, self._drains
         return tuple(
             [entry.hash for entry in gone if entry.hash in drains and not count(entry.hash) and self._end(entry.hash)]
@@ -554,7 +554,7 @@ class DrainTracker:
         return HandedOver(hash_, holder.name, self._owners.owner(hash_), tuple(entries), refused, wave.since_ms)
 
     def _end(self, hash_: int) -> bool:
-        """End a drain; tell whether somebody was refused because of it."""
+        """End a drain; return whether somebody was refused because of it."""
         wave = self._drains.pop(hash_)
         wave.holder.cleared += 1
         wave.live -= 1

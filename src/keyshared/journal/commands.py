@@ -14,6 +14,7 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
     Evicted,
@@ -50,12 +51,15 @@ class Command(NamedTuple):
         key: Its key; of ``unblock`` which key.
         consumer: Who.
         attempt: Which delivery is answered.
-        duration_ms: ``delay_ms`` of a nack, ``extend_ms``, or ``drain_ms`` of a consumer that leaves. None is the None
-            of the call, not its default: the consumer drains as long as it takes; with 0 it leaves at once.
+        duration_ms: Of an offer how long after ``at_ms`` the message may be delivered first; ``delay_ms`` of a nack or
+            release, ``extend_ms``, or ``drain_ms`` of a consumer that leaves. None is the None of the call, not its
+            default: the consumer drains as long as it takes; with 0 it leaves at once. A release, which knows no None,
+            has no delay then.
         limit: Deliveries that the consumer may have open; of ``pull`` how many it takes at most.
         weight: The consumer's share.
         filters: Glob patterns of the keys that it accepts; None for all keys.
         resumed: Whether a consumer that is back still has what it held.
+        reason: Why a delivery failed, of a nack or a reject.
         per_key: Of ``pull`` how many messages of one key a batch may have.
 
     Example:
@@ -75,6 +79,7 @@ class Command(NamedTuple):
     weight: Weight | None = None
     filters: Iterable[str] | None = None
     resumed: bool | None = None
+    reason: str | None = None
     per_key: int | None = None
 
 
@@ -93,7 +98,8 @@ class OutcomeRow(NamedTuple):
         failures: How often the message had failed; of "released" this time included.
         retry_at_ms: From when on a released message may go out again; None if it is given up or settled.
         call: The command that was ignored.
-        reason: Why; of a refusal the whole text of the error.
+        reason: Why; of "done" how; of a refusal the whole text of the error, of "blocked" and "dead_letter" what the
+            last failure said.
 
     Example:
         >>> OutcomeRow(0, 7, 1_200, "cursor_advanced", offset=3).offset
@@ -125,9 +131,13 @@ _Call: TypeAlias = Callable[[KeySharedDispatcher, Any, int], list[Effect]]
 _CALLS: Final[Mapping[str, _Call]] = {
     "ack": lambda d, c, now: d.ack(c.offset, c.consumer, c.attempt, now_ms=now),
     "ack_through": lambda d, c, now: d.ack_through(c.offset, c.consumer, c.attempt, now_ms=now),
-    "nack": lambda d, c, now: d.nack(c.offset, c.consumer, c.attempt, delay_ms=c.duration_ms, now_ms=now),
-    "reject": lambda d, c, now: d.reject(c.offset, c.consumer, c.attempt, now_ms=now),
-    "release": lambda d, c, now: d.release(c.offset, c.consumer, c.attempt, now_ms=now),
+    "nack": lambda d, c, now: d.nack(
+        c.offset, c.consumer, c.attempt, delay_ms=c.duration_ms, reason=c.reason, now_ms=now
+    ),
+    "reject": lambda d, c, now: d.reject(c.offset, c.consumer, c.attempt, reason=c.reason, now_ms=now),
+    "release": lambda d, c, now: d.release(
+        c.offset, c.consumer, c.attempt, delay_ms=0 if c.duration_ms is None else c.duration_ms, now_ms=now
+    ),
     "extend": lambda d, c, now: d.extend(c.offset, c.consumer, c.attempt, extend_ms=c.duration_ms, now_ms=now),
     "dead_lettered": lambda d, c, now: d.dead_lettered(c.offset, now_ms=now),
     "park": lambda d, c, now: d.park(c.offset, now_ms=now),
@@ -197,18 +207,19 @@ _FIELDS: Final[Mapping[type[Effect], Callable[[Any], Fields]]] = {
         None,
         e.reason.value,
     ),
-    Blocked: lambda e: ("blocked", e.offset, e.key, None, None, e.failures, None, None, None),
+    Blocked: lambda e: ("blocked", e.offset, e.key, None, None, e.failures, None, None, e.reason),
     Dropped: lambda e: ("dropped", e.offset, e.key, None, None, None, None, None, e.reason.value),
     Skipped: lambda e: ("skipped", e.offset, e.key, None, None, None, None, None, e.reason.value),
     Settled: lambda e: ("settled", e.offset, e.key, None, None, None, None, None, e.reason.value),
-    DeadLetter: lambda e: ("dead_letter", e.offset, e.key, None, e.attempt, e.failures, None, None, None),
+    Done: lambda e: ("done", e.offset, e.key, None, None, None, None, None, e.how.value),
+    DeadLetter: lambda e: ("dead_letter", e.offset, e.key, None, e.attempt, e.failures, None, None, e.reason),
     Deliver: lambda e: ("deliver", e.offset, e.key, e.consumer, e.attempt, e.failures, None, None, None),
     CursorAdvanced: lambda e: ("cursor_advanced", e.safe_cursor, None, None, None, None, None, None, None),
 }
 
 
 def fields_of(effect: Effect) -> Fields | None:
-    """Give an effect as the fields of an outcome.
+    """Return an effect as the fields of an outcome.
 
     Args:
         effect: Any effect; what travels with a message is left out.

@@ -4,8 +4,8 @@ For hosts that live in pieces: a stream job that is called with a few rows and m
 runs for a second. Cut the log anywhere, store the state at the cuts, let a piece come twice or in disorder: the
 outcomes are those of the uncut log (promises resume and determinism).
 
-Time is the commands' own. What falls due between two commands acts at the instant at which it does, so that no call
-more or less to `Journal.advance` changes anything.
+Time is that of the commands. Whatever falls due between two commands acts at its own instant, so extra calls of
+`Journal.advance` change nothing.
 """
 
 import json
@@ -22,7 +22,7 @@ from keyshared._dispatch.members import MemberState
 from keyshared._dispatch.snapshot import Reader
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import Effect, Load, Skipped, SkipReason
+from keyshared.effects import Done, Effect, Ending, Load, Skipped, SkipReason
 from keyshared.errors import ArgumentError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError, shown
 from keyshared.hashing.named import key_bytes
 from keyshared.journal.commands import LATE, OFFER, REFUSED, Command, Fields, OutcomeRow, call, fields_of
@@ -49,15 +49,16 @@ _new: Final = tuple.__new__  # builds an OutcomeRow in half the time that its ow
 class Journal:
     """One dispatcher and what it needs to go on: the instant, the last command, the messages that do not fit yet.
 
-    It is the dispatcher's host, and keeps offsets and keys only. So a `Load` is answered at once, and a message for
-    which there is no room waits here, in the order of the log, until there is. Neither is an outcome.
+    A journal is its dispatcher's host, and keeps offsets and keys only. So a `Load` is answered at once, and a message
+    for which there is no room waits here, in the order of the log, until there is. Neither is an outcome.
 
     A command that the dispatcher refuses changes nothing and is an outcome, "refused": a log cannot take a row back,
     and one wrong row must not stop all that follow it.
 
-    A command that comes after one that stands behind it is not carried out either, for its turn has passed, and is an
-    outcome, "late". One that comes once more is none. To tell them apart, the journal remembers which sequences have
-    been here, as stretches without a gap: the newest 256. A command from before them counts as late each time.
+    A command that comes after one with a higher sequence is not carried out either, for its turn has passed, and is an
+    outcome, "late". A command that comes a second time has no outcome. To tell them apart, the journal remembers which
+    sequences have been here, as stretches without a gap: the newest 256. A command from before them counts as late
+    each time.
 
     Args:
         placement: Where keys go; nobody is on it, consumers come as commands. Placements other than a ring are their
@@ -96,7 +97,7 @@ class Journal:
         self._seen: list[list[int]] = []  # first and last of each stretch of sequences without a gap, in order
         self._seen_forgotten = False  # stretches below the first one
         self._last: int | None = None  # the greatest offset that the dispatcher has taken
-        self._unread: OrderedDict[int, bytes | None] = OrderedDict()
+        self._unread: OrderedDict[int, tuple[bytes | None, int | None]] = OrderedDict()  # key, and not before when
 
     @classmethod
     def from_bytes(
@@ -139,7 +140,7 @@ class Journal:
         return new
 
     def to_bytes(self) -> bytes:
-        """The whole state. O(n), n messages outstanding."""
+        """Return the whole state. O(n), n messages outstanding."""
         state = {
             "version": JOURNAL_VERSION,
             "now_ms": self._now,
@@ -148,8 +149,8 @@ class Journal:
             "seen_forgotten": self._seen_forgotten,
             "position": self._position,
             "unread": [
-                [offset, None if key is None else b64encode(key).decode("ascii")]
-                for offset, key in self._unread.items()
+                [offset, None if key is None else b64encode(key).decode("ascii"), not_before_ms]
+                for offset, (key, not_before_ms) in self._unread.items()
             ],
             "dispatcher": self._dispatcher.snapshot(),
         }
@@ -158,14 +159,14 @@ class Journal:
     # inputs
 
     def apply(self, command: Command) -> list[OutcomeRow]:
-        """Let time pass until a command, and carry it out.
+        """Move time to a command, and carry the command out.
 
         Args:
-            command: The next one. One that has been here before is ignored. Of one that has not, and whose sequence is
-                not above the last one's, all that comes is the outcome "late".
+            command: The next one. One that has been here before is ignored. A new one whose sequence is not above the
+                last one's has only the outcome "late".
 
         Returns:
-            What was said, in order.
+            The outcomes, in order.
 
         Raises:
             ArgumentError: ``sequence`` or ``at_ms`` is not an int. Nothing has changed.
@@ -202,7 +203,7 @@ class Journal:
             commands: Some of the next ones, and perhaps some of before. Two with one sequence are one command.
 
         Yields:
-            What was said, in order.
+            The outcomes, in order.
 
         Raises:
             ArgumentError: As `apply`.
@@ -214,7 +215,7 @@ class Journal:
             yield from self.apply(command)
 
     def advance(self, until_ms: int) -> list[OutcomeRow]:
-        """Let time pass without a command: everything that is due up to an instant acts, each thing at its own.
+        """Move time on without a command: everything that is due up to an instant acts, each thing at its own.
 
         The journal's own instant moves to the last deadline that was due, and no further: a command that comes later
         acts at its own time if that is not before.
@@ -223,7 +224,7 @@ class Journal:
             until_ms: Up to when, this instant included. One that has passed does nothing.
 
         Returns:
-            What was said, in order.
+            The outcomes, in order.
 
         Raises:
             ArgumentError: ``until_ms`` is not an int.
@@ -277,7 +278,7 @@ class Journal:
             self._seen_forgotten = True
 
     def _look_back(self, command: Command, out: list[OutcomeRow]) -> None:
-        """Say that a command is late, unless it comes once more."""
+        """Write that a command is late, unless it only comes once more."""
         seen, sequence = self._seen, command.sequence
         place = bisect_right(seen, sequence, key=_first_of)  # of the first stretch behind it
         if place and sequence <= seen[place - 1][1]:
@@ -311,11 +312,11 @@ class Journal:
         self._dispatcher = KeySharedDispatcher.restore(dispatcher.raw, placement, config, now_ms=self._now)
         self._last = dispatcher.field("last").maybe(Reader.integer)
         for message in data.field("unread").items():
-            offset, key = message.items(2)
+            offset, key, not_before_ms = message.items(3)
             newest = self._newest
             if newest is not None and offset.offset() <= newest:
                 raise offset.refuse(f"be greater than {newest}")
-            self._unread[offset.offset()] = key.maybe(Reader.binary)
+            self._unread[offset.offset()] = key.maybe(Reader.binary), not_before_ms.maybe(Reader.integer)
 
     def _load_seen(self, data: Reader) -> None:
         self._seen_forgotten = data.field("seen_forgotten").flag()
@@ -344,7 +345,7 @@ class Journal:
         effects = call(self._dispatcher, command, now_ms=self._now)
         if self._unread and command.offset is not None:
             if command.command == "gone" and command.offset in self._unread:
-                effects.append(self._skip(command.offset))
+                effects.extend(self._skip(command.offset))
             elif command.command == "truncate":
                 effects.extend(self._skip_before(command.offset))
         return effects
@@ -357,12 +358,15 @@ class Journal:
         if type(offset) is not int or (newest is not None and offset <= newest):
             raise OffsetOrderError(offset, newest)
         check_offset("offset", offset)
+        wait_ms = command.duration_ms
+        not_before_ms = None if wait_ms is None else self._now + check_int("duration_ms", wait_ms, 0, ", or None")
         start = self._dispatcher.config.start
         if start is None or offset >= start:  # what lies below counts as settled
-            self._unread[offset] = key
+            self._unread[offset] = key, not_before_ms
             if self._dispatcher.free_slots:
                 return []
-        return self._dispatcher.handle_timeout(now_ms=self._now)
+        told = [] if offset in self._unread else self._done(offset, key, Ending.EARLIER)
+        return told + self._dispatcher.handle_timeout(now_ms=self._now)
 
     def _take(self, effects: list[Effect], out: list[OutcomeRow]) -> None:
         """Write effects down, load what they ask for, and offer what waits while there is room."""
@@ -386,9 +390,9 @@ class Journal:
                 loads.append(effect.offset)
 
     def _offer_next(self, out: list[OutcomeRow]) -> list[Effect]:
-        offset, key = self._unread.popitem(last=False)
+        offset, (key, not_before_ms) = self._unread.popitem(last=False)
         try:
-            effects = self._dispatcher.offer(offset, key, now_ms=self._now)
+            effects = self._dispatcher.offer(offset, key, not_before_ms=not_before_ms, now_ms=self._now)
         except InvariantError:
             raise
         except KeySharedError as error:
@@ -397,12 +401,17 @@ class Journal:
         self._last = offset
         return effects
 
-    def _skip(self, offset: int) -> Skipped:
-        return Skipped(offset, self._unread.pop(offset), SkipReason.GONE)
+    def _skip(self, offset: int) -> list[Effect]:
+        key = self._unread.pop(offset)[0]
+        return [Skipped(offset, key, SkipReason.GONE), *self._done(offset, key, Ending.GONE)]
 
-    def _skip_before(self, before: int) -> Iterator[Skipped]:
+    def _skip_before(self, before: int) -> Iterator[Effect]:
         while self._unread and (offset := next(iter(self._unread))) < before:
-            yield self._skip(offset)
+            yield from self._skip(offset)
+
+    def _done(self, offset: int, key: bytes | None, how: Ending) -> list[Effect]:
+        """Record of a message that the dispatcher was never offered what it would have told."""
+        return [Done(offset, key, how)] if self._dispatcher.config.tell_settled else []
 
     def _refuse(
         self,

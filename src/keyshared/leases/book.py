@@ -112,7 +112,7 @@ class LeaseBook:
         grant.deadline = None
 
     def end(self, offset: int) -> None:
-        """Let go of a message, whatever covers it."""
+        """Remove a message from whatever covers it."""
         grant = self.by_offset.pop(offset)
         del grant.deliveries[offset]
         if not grant.deliveries:
@@ -139,14 +139,14 @@ class LeaseBook:
             drain.deadline = None
 
     def leased(self, offset: int, lease_id: int) -> Deliver[Any] | None:
-        """The delivery that a handle names, if that lease covers the message now. O(1)."""
+        """Return the delivery that a handle names, if that lease covers the message now. O(1)."""
         grant = self.by_offset.get(offset)
         if grant is None or grant.id != lease_id or not grant.committed:
             return None
         return grant.deliveries[offset]
 
     def reserved(self, reservation_id: int) -> Grant | InvalidReservation:
-        """The reservation of an id, or why there is none. O(1), for one that has ended O(log epochs)."""
+        """Return the reservation of an id, or why there is none. O(1), for one that has ended O(log epochs)."""
         grant = self._grants.get(reservation_id)
         if grant is not None and not grant.committed:
             return grant
@@ -159,7 +159,7 @@ class LeaseBook:
         return InvalidReservation(reservation_id, reason)
 
     def grants(self) -> list[Grant]:
-        """Everything that covers something, by id. O(result)."""
+        """Return everything that covers something, by id. O(result)."""
         return list(self._grants.values())
 
     @property
@@ -169,16 +169,16 @@ class LeaseBook:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def take_due(self, now: int) -> list[Grant]:
-        """Reservations that have expired, by id; they still cover what they covered."""
+        """Return the reservations that have expired, by id; they still cover what they covered."""
         return sorted((cast("Grant", grant) for _, grant in self._timers.pop_due(now)), key=_by_id)
 
     def take_drained(self, now: int) -> list[str]:
-        """Consumers whose time to drain is over, the first one first; they still hold what they hold."""
+        """Return the consumers whose time to drain is over, the first one first; they still hold what they hold."""
         due = sorted(self._drain_timers.pop_due(now), key=_first)
         return [cast("Drain", drain).consumer for _, drain in due]
 
     def dump(self, now: int) -> dict[str, object]:
-        """Grants as plain data: deadlines as what remains of them."""
+        """Return the grants as plain data: deadlines as what remains of them."""
         grants = [
             [grant.id, grant.committed, None if grant.deadline is None else grant.deadline - now, [*grant.deliveries]]
             for grant in self._grants.values()

@@ -43,9 +43,13 @@ class LeaseConfig:
         max_in_flight: Messages that are leased or reserved at once; None for no limit.
         max_in_flight_per_consumer: The same of one consumer.
         max_in_flight_per_key: The same of one key, always at one consumer; with ordering_required, of the whole queue.
-        max_depth: Messages that are outstanding at once.
+        max_depth: Messages that are outstanding at once; without spilling ``window`` bounds them.
         window: Messages whose item is kept at once; with max_ack_holes one more, the lowest outstanding one.
         max_loaded_per_key: The same of one key.
+        spill: Whether the item of what has to wait may be dropped and loaded again; see `DispatcherConfig`.
+        max_waiting_per_key: Messages of a key that may wait for a lease before producers of it are refused; only with
+            ``spill=False``. None for no limit.
+        max_waiting_per_consumer: The same of all keys that one consumer owns.
         unit: What a consumer has to finish before anything of it goes to the next owner; ``RANGE`` is Celeriant's.
         start: The first offset that is not settled yet, if the queue does not begin with the first offer.
 
@@ -76,6 +80,9 @@ class LeaseConfig:
     max_loaded_per_key: int = DEFAULT_MAX_LOADED_PER_KEY
     unit: DrainUnit = DrainUnit.KEY
     start: int | None = None
+    spill: bool = True
+    max_waiting_per_key: int | None = None
+    max_waiting_per_consumer: int | None = None
 
     @configuration()
     def __post_init__(self) -> None:
@@ -86,7 +93,7 @@ class LeaseConfig:
                 check_int(name, getattr(self, name), least, ", or None for no limit")
         check_int("window", self.window, 1)
         check_int("max_depth", self.max_depth, 1)
-        if self.max_depth < self.window:
+        if self.spill is True and self.max_depth < self.window:
             raise ArgumentError("max_depth", self.max_depth, f"be at least window, {shown(self.window)}")
         self.for_dispatcher()
 
@@ -115,4 +122,7 @@ class LeaseConfig:
             ordering_required=self.ordering_required,
             unit=self.unit,
             start=self.start,
+            spill=self.spill,
+            max_waiting_per_key=self.max_waiting_per_key,
+            max_waiting_per_consumer=self.max_waiting_per_consumer,
         )

@@ -154,11 +154,11 @@ class LeaseLedger:
     # what begins and ends
 
     def is_new(self, offset: object) -> bool:
-        """Whether the queue has not seen that offset yet, perhaps before a restart."""
+        """Return whether an offset is new to the queue, also to its life before a restart."""
         return isinstance(offset, int) and (self.tail is None or offset > self.tail)
 
     def offered(self, offset: int) -> None:
-        """A new message was taken."""
+        """Note a new message that was taken."""
         self.tail = offset
         if self.holes is not None:
             self.holes.offered(offset)
@@ -202,16 +202,21 @@ class LeaseLedger:
         """End a reservation; nothing is counted."""
         return self.merged(*[self._release(delivery) for delivery in list(grant.deliveries.values())])
 
-    def fail(self, delivery: Deliver[Any], delay_ms: int) -> list[Effect[Any]]:
+    def fail(self, delivery: Deliver[Any], delay_ms: int, reason: str | None = None) -> list[Effect[Any]]:
         """End the lease of a message; the delivery has counted."""
-        return self.note(self.dispatcher.nack(*delivery.receipt, delay_ms=delay_ms, now_ms=self.now))
+        told = self.dispatcher.nack(*delivery.receipt, delay_ms=delay_ms, reason=reason, now_ms=self.now)
+        return self.note(told)
+
+    def postpone(self, delivery: Deliver[Any], delay_ms: int) -> list[Effect[Any]]:
+        """End the lease of a message; nothing is counted."""
+        return self.note(self.dispatcher.release(*delivery.receipt, delay_ms=delay_ms, now_ms=self.now))
 
     def leave(self, consumer: str, reason: ReleaseReason) -> list[Effect[Any]]:
         """End all that a consumer holds: its leases have counted, its reservations have not."""
         return self.merged(*[self._lose(delivery, reason) for delivery in self.dispatcher.in_flight(consumer)])
 
     def merged(self, *steps: list[Effect[Any]]) -> list[Effect[Any]]:
-        """What a call of several steps returns: in the order of one step, and without what a later step has ended."""
+        """Merge the effects of several steps: in the order of one step, and without what a later step has ended."""
         told = [effects for effects in steps if effects]
         if len(told) < 2:  # noqa: PLR2004  # nothing to put in order
             return told[0] if told else []
@@ -239,7 +244,7 @@ class LeaseLedger:
         return self.dispatcher.owner(None) if self._config.ordering_required else None
 
     def room(self, consumer: str) -> int | NothingToLease:
-        """How many more messages a consumer may hold, or which cap is reached."""
+        """Return how many more messages a consumer may hold, or which cap is reached."""
         held = self.book.held
         if self._config.ordering_required:
             holder = next(iter(held), consumer)
@@ -253,18 +258,18 @@ class LeaseLedger:
         return room if room > 0 else NothingToLease(EmptyReason.QUEUE_LIMIT)
 
     def why_empty(self, consumer: str) -> NothingToLease | None:
-        """Why `take` has nothing; None if it has something."""
+        """Return why `take` has nothing; None if it has something."""
         room = self.room(consumer)
         if isinstance(room, NothingToLease):
             return room
         return (explain_lowest if self._too_many_holes else explain_empty)(self.dispatcher, consumer)
 
     def deadline_of(self, offset: int) -> int:
-        """When the lease of a message expires."""
+        """Return when the lease of a message expires."""
         return self.dispatcher.describe(offset).deadline_ms  # type: ignore[return-value, union-attr]  # it is leased
 
     def invalid(self, offset: int, lease_id: int) -> InvalidHandle:
-        """Why a handle names no current lease."""
+        """Return why a handle names no current lease."""
         return InvalidHandle(offset, lease_id, self._invalid_reason(offset, lease_id))
 
     def _invalid_reason(self, offset: int, lease_id: int) -> InvalidHandleReason:
@@ -290,7 +295,7 @@ class LeaseLedger:
     # restarts
 
     def dump(self) -> dict[str, object]:
-        """All of it as plain data."""
+        """Return all of it as plain data."""
         # What is stored is how far deadlines are away; nothing is due, so this only tells the dispatcher the time.
         self.dispatcher.handle_timeout(now_ms=self.now)
         return {
@@ -323,7 +328,7 @@ def _rank(effect: Effect) -> int:
 
 
 def checked_placement(placement: Placement | None, config: LeaseConfig) -> Placement:
-    """The placement that a dispatcher starts with."""
+    """Return the placement that a dispatcher starts with."""
     if config.ordering_required:
         if placement is not None:
             raise ArgumentError("placement", placement, "be None with ordering_required: whoever asks first gets all")

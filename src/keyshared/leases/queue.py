@@ -9,28 +9,26 @@ producers.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Generic, Self, TypeAlias
+from typing import Final, Self
 
 from keyshared import placement as placements
-from keyshared._checks import check_int, check_kind, check_offset, check_position
+from keyshared._checks import check_int, check_kind, check_offset
 from keyshared._dispatch.members import MemberState
+from keyshared._dispatch.receipts import check_not_before, check_reason
 from keyshared._dispatch.snapshot import Reader
 from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher
 from keyshared.effects import (
-    Blocked,
-    DeadLetter,
     Deliver,
     Effect,
-    Ignored,
     Item,
-    Load,
     ReleaseReason,
 )
-from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
+from keyshared.errors import ArgumentError, ConsumerExistsError
 from keyshared.hashing.named import Key
 from keyshared.leases.book import Grant
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.ledger import LeaseLedger, checked_placement
+from keyshared.leases.obligations import LeaseObligations
 from keyshared.leases.producers import Produced, ProducerSequences
 from keyshared.leases.values import (
     Duplicate,
@@ -39,7 +37,6 @@ from keyshared.leases.values import (
     InvalidReservation,
     Lease,
     LeaseAnswer,
-    LeaseStats,
     NothingToLease,
     Reservation,
 )
@@ -50,18 +47,16 @@ __all__ = ["LeaseQueue"]
 
 SNAPSHOT_VERSION: Final = 1
 
-Confirmation: TypeAlias = LeaseAnswer[Ignored | None, Item]
 
-
-class LeaseQueue(Generic[Item]):
+class LeaseQueue(LeaseObligations[Item]):
     """Leases messages of a queue to consumers that ask, key by key in order.
 
     Every call returns a `LeaseAnswer`: the answer to whoever asked, and the effects that the host has to apply, as
     those of `KeySharedDispatcher`. There is never a `Deliver` among them, because leases carry their messages.
     ``now_ms`` is a monotonic clock in whole milliseconds, None the instant of the previous call; time that goes back
     raises `ClockError`. A handle is an offset and the id of the lease that covers it; what cannot be one raises
-    `ConfigError`. A consumer that was not added, or has left, raises `UnknownConsumerError`. Every call lets time act,
-    so no timer and no sweeper is needed; a call that raises has changed nothing. Not thread-safe.
+    `ArgumentError`. A consumer that was not added, or has left, raises `UnknownConsumerError`. Every call lets time
+    act, so no timer and no sweeper is needed; a call that raises has changed nothing. Not thread-safe.
 
     The type of the items is a parameter, as with `KeySharedDispatcher`: a ``LeaseQueue[Order]`` leases orders.
 
@@ -193,6 +188,7 @@ class LeaseQueue(Generic[Item]):
         item: Item = NO_ITEM,
         *,
         producer: Produced | None = None,
+        not_before_ms: int | None = None,
         now_ms: int | None = None,
     ) -> LeaseAnswer[Duplicate | None, Item]:
         """Put a message into the queue.
@@ -203,6 +199,7 @@ class LeaseQueue(Generic[Item]):
             item: A passenger that comes back in its lease.
             producer: Who sent it, and a number that rises strictly; a number seen before makes it a duplicate. Not
                 asked of messages that the queue knew before a restart.
+            not_before_ms: An instant of the same clock before which it is not leased, and its key waits behind it.
 
         Returns:
             None, or `Duplicate`: the offset was not used. `Spilled` is among the effects if the item is not wanted
@@ -211,15 +208,16 @@ class LeaseQueue(Generic[Item]):
         Raises:
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
-            WindowFullError: `free_slots` is 0.
-            ArgumentError: ``producer`` is no pair of a text and an int.
+            WindowFullError: `free_slots` is 0; as a `KeyFullError` or `ConsumerFullError`: `room_for` its key is.
+            ArgumentError: ``producer`` is no pair of a text and an int, or ``not_before_ms`` no int.
         """
         now = self._ledger.checked_now(now_ms)
+        check_not_before(not_before_ms)
         last = None if producer is None else self._producers.repeated(producer)
         is_new = self._ledger.is_new(offset)
         if is_new and producer is not None and last is not None:
             return LeaseAnswer(Duplicate(*producer, last), self._at(now))
-        effects = self._dispatcher.offer(offset, key, item, now_ms=now)
+        effects = self._dispatcher.offer(offset, key, item, not_before_ms=not_before_ms, now_ms=now)
         if is_new:
             self._ledger.offered(offset)
             if producer is not None:
@@ -415,9 +413,39 @@ class LeaseQueue(Generic[Item]):
         return LeaseAnswer([self._ledger.invalid(*handle) for handle in rest], effects)
 
     def nack(
-        self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
+        self,
+        offset: int,
+        lease_id: int,
+        *,
+        delay_ms: int = 0,
+        reason: str | None = None,
+        now_ms: int | None = None,
     ) -> LeaseAnswer[InvalidHandle | None, Item]:
         """End a delivery that failed: the message comes back after a delay, or is poison by now. Its key waits.
+
+        Args:
+            delay_ms: How long it waits.
+            reason: What went wrong, in at most 500 characters, for `DeadLetter` and `Blocked`. None keeps what was said
+                of the failure before.
+
+        Returns:
+            None, or `InvalidHandle`.
+
+        Raises:
+            ArgumentError: That cannot be a handle, the delay is not an int of at least 0, or the reason is no text of
+                that length.
+        """
+        check_int("delay_ms", delay_ms, 0)
+        check_reason(reason)
+        effects, delivery = self._leased(offset, lease_id, now_ms)
+        if delivery is None:
+            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
+        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.fail(delivery, delay_ms, reason)))
+
+    def release(
+        self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
+    ) -> LeaseAnswer[InvalidHandle | None, Item]:
+        """Return a message of a lease untouched: it is leased again, and no delivery is counted. Its key waits.
 
         Args:
             delay_ms: How long it waits.
@@ -432,7 +460,7 @@ class LeaseQueue(Generic[Item]):
         effects, delivery = self._leased(offset, lease_id, now_ms)
         if delivery is None:
             return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.fail(delivery, delay_ms)))
+        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.postpone(delivery, delay_ms)))
 
     def extend(
         self, offset: int, lease_id: int, *, extend_ms: int | None = None, now_ms: int | None = None
@@ -457,83 +485,6 @@ class LeaseQueue(Generic[Item]):
         self._dispatcher.extend(*delivery.receipt, extend_ms=extend_ms, now_ms=self._ledger.now)
         return LeaseAnswer(self._ledger.deadline_of(offset), effects)
 
-    # poison, spill, the log
-
-    def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> Confirmation[Item]:
-        """Confirm that a `DeadLetter` is written; only then is its message settled, or blocked if the policy says so.
-
-        Returns:
-            None; `Ignored` if no dead letter of it was asked for.
-        """
-        effects = self._before(offset, now_ms)
-        answer = self._dispatcher.dead_lettered(offset, now_ms=self._ledger.now)
-        if self._ledger.holes is not None and not any(isinstance(effect, Ignored | Blocked) for effect in answer):
-            self._ledger.holes.settled(offset)
-        return self._confirmation(effects, answer)
-
-    def loaded(self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None) -> Confirmation[Item]:
-        """Hand in the item that a `Load` asked for; the message can be leased from then on.
-
-        Returns:
-            None; `Ignored` if nobody asked for it.
-        """
-        effects = self._before(offset, now_ms)
-        return self._confirmation(effects, self._dispatcher.loaded(offset, item, now_ms=self._ledger.now))
-
-    def park(self, offset: int, *, now_ms: int | None = None) -> Confirmation[Item]:
-        """Settle a blocked message that is given up; its key goes on.
-
-        Returns:
-            None; `Ignored` if the message is not blocked.
-        """
-        effects = self._before(offset, now_ms)
-        return self._confirmation(effects, self._ledger.note(self._dispatcher.park(offset, now_ms=self._ledger.now)))
-
-    def unblock_offset(
-        self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None
-    ) -> Confirmation[Item]:
-        """Deliver one blocked message again.
-
-        Args:
-            reset_failures: Whether its deliveries are counted anew. If not, it gets one more delivery, and is poison
-                again if that is not acked either.
-
-        Returns:
-            None; `Ignored` if the message is not blocked.
-        """
-        effects = self._before(offset, now_ms)
-        answer = self._dispatcher.unblock_offset(offset, reset_failures=reset_failures, now_ms=self._ledger.now)
-        return self._confirmation(effects, answer)
-
-    def unblock(self, key: Key, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
-        """Deliver all blocked messages of a key again, counted anew, and end its quarantine.
-
-        Args:
-            key: The key; None for all blocked messages without one.
-
-        Raises:
-            KeyTypeError: The key is of another type.
-        """
-        now = self._ledger.checked_now(now_ms)
-        effects = self._dispatcher.unblock(key, now_ms=now)
-        return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
-
-    def gone(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
-        """Settle a message that has expired: now, or when the lease that covers it ends.
-
-        Returns:
-            `Skipped` among the effects if it was settled now.
-        """
-        effects = self._before(offset, now_ms)
-        answer = self._ledger.note(self._dispatcher.gone(offset, now_ms=self._ledger.now))
-        return LeaseAnswer(None, self._ledger.merged(effects, answer))
-
-    def truncate(self, before: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
-        """Begin the queue at an offset: `gone` for everything outstanding below it."""
-        effects = self._before(before, now_ms)
-        answer = self._ledger.note(self._dispatcher.truncate(before, now_ms=self._ledger.now))
-        return LeaseAnswer(None, self._ledger.merged(effects, answer))
-
     # time
 
     def next_deadline_ms(self) -> int | None:
@@ -549,141 +500,18 @@ class LeaseQueue(Generic[Item]):
         """
         return LeaseAnswer(None, self._at(now_ms))
 
-    # queries
-
-    @property
-    def config(self) -> LeaseConfig:
-        """The configuration it was made with."""
-        return self._config
-
-    @property
-    def placement(self) -> Placement:
-        """A copy of the placement as it is now: to be kept beside a snapshot, or changed and given to `set_placement`.
-
-        With ``ordering_required`` nothing has to be kept: the snapshot knows who holds the line.
-        """
-        return self._dispatcher.placement
-
-    @property
-    def free_slots(self) -> int:
-        """How many messages may be offered now; at 0 stop until `Resumed`."""
-        return self._dispatcher.free_slots
-
-    @property
-    def keep_from(self) -> int | None:
-        """The trim cursor: everything below is settled, and neither leased, blocked nor delayed. Never moves back."""
-        return self._dispatcher.resume_offset
-
-    def trimmable(self, wanted: int) -> int:
-        """Return how far a log may be cut when somebody wants to cut it below an offset: never above `keep_from`.
-
-        Args:
-            wanted: The first offset to keep.
-
-        Returns:
-            The first offset that has to be kept.
-
-        Raises:
-            ArgumentError: ``wanted`` is no int.
-        """
-        check_position("wanted", wanted)
-        keep_from = self.keep_from
-        return wanted if keep_from is None else min(wanted, keep_from)
-
-    def delivery_count(self, offset: int) -> int | None:
-        """Return how many leases have covered a message since it was last unblocked; None if not outstanding."""
-        message = self._dispatcher.describe(offset)
-        if message is None:
-            return None
-        grant = self._book.by_offset.get(offset)
-        return message.failures + (grant is not None and grant.committed)
-
-    def leases(self) -> list[Lease[Item]]:
-        """Return what is leased, by id; deadlines are those of the message that expires first. O(result)."""
-        return [
-            Lease(grant.id, grant.consumer, grant.messages, min(map(self._ledger.deadline_of, grant.deliveries)))
-            for grant in self._book.grants()
-            if grant.committed
-        ]
-
-    def reservations(self) -> list[Reservation[Item]]:
-        """Return what is reserved, by id. O(result)."""
-        return [
-            Reservation(grant.id, grant.consumer, grant.messages, grant.deadline)
-            for grant in self._book.grants()
-            if grant.deadline is not None
-        ]
-
-    def why_empty(self, consumer: str) -> NothingToLease | None:
-        """Return why `reserve` has nothing for a consumer; None if it has something. As of the last call's time. O(n).
-
-        Args:
-            consumer: Who would ask.
-
-        Returns:
-            The cap that is reached, or what the first message waits for that would be this consumer's.
-
-        Example:
-            >>> from keyshared.ring import HashRing
-            >>> queue = LeaseQueue(HashRing())
-            >>> _ = queue.add_consumer("c1"), queue.offer(0, "k")
-            >>> lease, _ = queue.consume("c1")
-            >>> _ = queue.nack(0, lease.id, delay_ms=500)
-            >>> nothing = queue.why_empty("c1")
-            >>> nothing.offset, nothing.blocking.reason.value, nothing.until_ms
-            (0, 'retry_wait', 500)
-        """
-        self._check_consumer(consumer)
-        return self._ledger.why_empty(consumer)
-
-    def outstanding_effects(self) -> list[Effect[Item]]:
-        """Return every obligation of the host that is not met: `DeadLetter`, then `Load`, each by offset. O(n)."""
-        return [effect for effect in self._dispatcher.outstanding_effects() if isinstance(effect, DeadLetter | Load)]
-
-    def is_current(self, effect: Effect) -> bool:
-        """Return whether an effect still holds; ask just before acting on a `DeadLetter` or `Load`."""
-        return self._dispatcher.is_current(effect)
-
-    def stats(self) -> LeaseStats:
-        """Return figures of this moment. O(consumers + n), with ``max_ack_holes`` O(consumers + leases)."""
-        below = self._dispatcher.stats()
-        keep_from, tail, holes = self.keep_from, self._ledger.tail, self._ledger.holes
-        reserved = sum(len(grant.deliveries) for grant in self._book.grants() if not grant.committed)
-        return LeaseStats(
-            depth=below.outstanding,
-            retained=0 if keep_from is None or tail is None else tail + 1 - keep_from,
-            leased=below.in_flight - reserved,
-            reserved=reserved,
-            delayed=below.retry_wait,
-            blocked=below.blocked,
-            dead_lettering=below.dead_lettering,
-            spilled=below.spilled,
-            ack_holes=len(self._dispatcher.acked_ranges()) if holes is None else holes.count,
-            held={name: self._book.held.get(name, 0) for name in below.consumers},
-        )
+    # restarts
 
     def snapshot(self) -> dict[str, object]:
         """Return the whole state as plain data that survives JSON: leases and reservations too, but no items. O(n)."""
         return {"version": SNAPSHOT_VERSION, "producers": self._producers.snapshot(), **self._ledger.dump()}
 
-    def check_invariants(self) -> None:
-        """Raise `InvariantError` if the books contradict one another. For tests; O(n)."""
-        self._ledger.check_invariants()
-
     # inside
-
-    def _at(self, now_ms: int | None) -> list[Effect[Item]]:
-        """What time did until now; asked only once nothing but the clock can raise any more."""
-        return self._ledger.begin(self._ledger.checked_now(now_ms))
-
-    def _before(self, offset: int, now_ms: int | None) -> list[Effect[Item]]:
-        check_offset("offset", offset)
-        return self._at(now_ms)
 
     def _take(
         self, consumer: str, most: int, now_ms: int | None
     ) -> tuple[list[Effect[Item]], list[Deliver[Item]] | NothingToLease]:
-        """What time did, and the deliveries that a consumer gets now."""
+        """Return what time did, and the deliveries that a consumer gets now."""
         self._check_consumer(consumer)
         check_int("most", most, 1)
         effects = self._at(now_ms)
@@ -693,11 +521,6 @@ class LeaseQueue(Generic[Item]):
     def _new_lease(self, grant: Grant) -> Lease[Item]:
         deadline = self._ledger.now + self._config.visibility_timeout_ms
         return Lease(grant.id, grant.consumer, grant.messages, deadline)
-
-    def _confirmation(self, effects: list[Effect[Item]], answer: list[Effect[Item]]) -> Confirmation[Item]:
-        if answer and isinstance(answer[0], Ignored):
-            return LeaseAnswer(answer[0], effects)
-        return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
     def _leased(
         self, offset: int, lease_id: int, now_ms: int | None
@@ -710,11 +533,6 @@ class LeaseQueue(Generic[Item]):
     ) -> tuple[list[Effect[Item]], Grant | InvalidReservation]:
         check_int("reservation_id", reservation_id)
         return self._at(now_ms), self._book.reserved(reservation_id)
-
-    def _check_consumer(self, consumer: str) -> None:
-        check_kind("consumer", consumer, str)
-        if consumer not in self._consumers:
-            raise UnknownConsumerError(consumer)
 
 
 def _stored_line(data: Reader) -> Placement:

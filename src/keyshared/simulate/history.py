@@ -31,6 +31,7 @@ class Event(StrEnum):
     SPILLED = "spilled"
     LOADING = "loading"
     LOADED = "loaded"
+    DONE = "done"  # settled, however it was: ``reason`` says how. With ``tell_settled`` only
     CURSOR = "cursor"  # the safe cursor is at ``offset``
     PAUSED = "paused"  # a message could not be offered: there was no room
     RESUMED = "resumed"

@@ -12,6 +12,7 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
     Evicted,
@@ -34,7 +35,7 @@ __all__ = ["Host", "Passenger", "Worker"]
 Passenger: TypeAlias = tuple[int, int | None]
 """What travels with a message: since when it is available, and its own service time."""
 _Rare: TypeAlias = (
-    Ignored | Evicted | Released | Blocked | Dropped | Skipped | Settled | Spilled | DeadLetter | Load | Resumed
+    Ignored | Evicted | Released | Blocked | Dropped | Skipped | Settled | Spilled | Done | DeadLetter | Load | Resumed
 )
 _Work: TypeAlias = tuple[int, int, int, "Worker | None", Deliver | DeadLetter | Load]
 """When it ends, a number that decides ties, how long it took, whose it is (None: the host's), and what it is about."""
@@ -60,7 +61,7 @@ class Worker:
         self.queue: OrderedDict[int, Deliver] = OrderedDict()
 
     def kill(self) -> None:
-        """It answers nothing any more, whatever it was working on."""
+        """End the process: it answers nothing any more, whatever it was working on."""
         self.alive = False
         self.queue.clear()
 
@@ -225,7 +226,7 @@ class Host:
         self.apply(others)
 
     def _archived(self, letter: DeadLetter) -> None:
-        offset, key, attempt, failures, _ = letter
+        offset, key, attempt, failures, _, _ = letter
         effects = self.dispatcher.dead_lettered(offset, now_ms=self.now)
         stays = any(isinstance(effect, Blocked) and effect.offset == offset for effect in effects)
         event = Event.ARCHIVED if stays else Event.DEAD_LETTERED
@@ -242,7 +243,7 @@ class Host:
 
     # effects that are rarer than deliveries and cursors
 
-    def _see(self, effect: _Rare) -> None:
+    def _see(self, effect: _Rare) -> None:  # noqa: C901  # one case for each effect
         match effect:
             case Ignored():
                 self._see_ignored(effect)
@@ -255,6 +256,8 @@ class Host:
                 self._see_blocked(effect)
             case Settled() | Dropped() | Skipped():
                 self._see_settled(effect)
+            case Done(offset, key, how):
+                self.tell(Event.DONE, offset=offset, key=key, reason=how)
             case DeadLetter():
                 self._see_dead_letter(effect)
             case Load():
@@ -289,7 +292,7 @@ class Host:
         )
 
     def _see_blocked(self, effect: Blocked) -> None:
-        offset, key, failures = effect
+        offset, key, failures, _ = effect
         self.blocked.setdefault(key, []).append(offset)
         self.tell(Event.BLOCKED, offset=offset, key=key, failures=failures)
 
@@ -299,7 +302,7 @@ class Host:
         self.tell(_SETTLING[type(effect)], offset=offset, key=key, reason=reason)
 
     def _see_dead_letter(self, effect: DeadLetter) -> None:
-        offset, key, attempt, failures, _ = effect
+        offset, key, attempt, failures, _, _ = effect
         self.tell(Event.DEAD_LETTERING, offset=offset, key=key, attempt=attempt, failures=failures)
         self._schedule(self._plan.archive_ms, None, effect)
 

@@ -296,7 +296,7 @@ class Plan:
                 raise ArgumentError("changes", change, f"not come before the start, {start}")
 
     def _check_story(self) -> None:
-        """Follow everybody through the plan: whoever is in no state to do a thing must not be planned to do it."""
+        """Follow everybody through the plan; raise if somebody is to do what their state does not allow."""
         state: dict[str, _Presence] = {}
         for consumer in self.consumers:
             if consumer.name in state:

@@ -48,7 +48,7 @@ class ServiceTime(Protocol):
     """How long consumers work on messages. A value: immutable, and picklable if it is to travel."""
 
     def duration_ms(self, offset: int, attempt: int, own_ms: int | None) -> int:
-        """Say how long one delivery takes.
+        """Return how long one delivery takes.
 
         Args:
             offset: The message.
@@ -65,7 +65,7 @@ class AnswerModel(Protocol):
     """What consumers answer. A value: immutable, and picklable if it is to travel."""
 
     def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:
-        """Say how one delivery ends.
+        """Return how one delivery ends.
 
         Args:
             offset: The message.

@@ -127,6 +127,7 @@ class Simulation:
         self._arrivals = iter(arrivals)
         self._arrival: Arrival | None = None
         self._arrival_ms = 0
+        self._awaited: bytes | None = None  # the key that has no room: nobody tells when it has some again
         self._changes = iter(plan.changes)
         self._change: Change | None = None
         self._stop: Stop | None = None
@@ -193,8 +194,11 @@ class Simulation:
             self._arrival_ms = at_ms
 
     def _step(self) -> None:
-        """Let the next thing happen, or stop. Ties: work, deadlines, changes, arrivals (see the module's text)."""
+        """Run the next thing, or stop. Ties: work, deadlines, changes, arrivals (see the module's text)."""
         host = self._host
+        if self._awaited is not None and host.dispatcher.room_for(self._awaited):
+            self._awaited, host.paused = None, False
+            host.tell(Event.RESUMED)
         deadline, change = host.dispatcher.next_deadline_ms(), self._change
         at, happen = (host.work[0][0], host.finish) if host.work else (_NEVER, self._come_to_rest)
         if deadline is not None and deadline < at:
@@ -224,14 +228,16 @@ class Simulation:
 
     def _offer(self) -> None:
         host = self._host
-        if not host.dispatcher.free_slots:
+        offset, raw_key, _, service_ms = cast("Arrival", self._arrival)  # called when there is one
+        key = key_bytes(raw_key)
+        if not host.dispatcher.room_for(key):
             host.paused = True
-            host.tell(Event.PAUSED)
+            self._awaited = key if host.dispatcher.free_slots else None
+            host.tell(Event.PAUSED, key=self._awaited)
             return
-        offset, key, _, service_ms = cast("Arrival", self._arrival)  # called when there is one
         if not self._paced:
             self._arrival_ms = host.now
-        host.offer(offset, key_bytes(key), (self._arrival_ms, service_ms))
+        host.offer(offset, key, (self._arrival_ms, service_ms))
         self._next_arrival()
 
     # the plan's changes

@@ -88,13 +88,13 @@ class WaitHistogram:
         self._max = max(self._max, other._max)
 
     def percentile(self, percent: int) -> int:
-        """Give the least value that so many per cent of the values do not exceed (nearest rank).
+        """Return the least value that so many per cent of the values do not exceed (nearest rank).
 
         Args:
             percent: From 1 to 100.
 
         Returns:
-            It, or up to 1/128 more; 0 if there are no values.
+            That value, or up to 1/128 more; 0 if there are no values.
         """
         rank = -(-self._total * percent // _PER_CENT)
         for bucket, number in sorted(self._counts.items()):
@@ -104,7 +104,7 @@ class WaitHistogram:
         return 0
 
     def waits(self) -> Waits:
-        """Give the usual figures."""
+        """Return the usual figures."""
         return Waits(self.percentile(50), self.percentile(99), self._max)
 
 
@@ -346,7 +346,7 @@ class Tally:
             self.add(row)
 
     def summary(self) -> Summary:
-        """Give the figures so far.
+        """Return the figures so far.
 
         Returns:
             A value; the fold can go on.

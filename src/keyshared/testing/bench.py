@@ -154,7 +154,7 @@ class Bench:
                 self._look()
 
     def can(self, step: Step) -> bool:  # noqa: C901, PLR0911, PLR0912  # one answer for each kind
-        """Whether a step would do anything now."""
+        """Return whether a step would do anything now."""
         match step:
             case Connect(consumer):
                 return consumer not in self.members
@@ -184,7 +184,7 @@ class Bench:
                 assert_never(step)
 
     def heal(self) -> None:
-        """Let everybody answer everything until nothing comes any more."""
+        """Answer everything for everybody until nothing comes any more."""
         self._read_on()
         if self.takes_filters or not self.members:
             self._connect(_HEALER, ())  # somebody who wants everything
@@ -256,7 +256,7 @@ class Bench:
         self._connect(name, filters)
 
     def _forget(self, name: str) -> None:
-        """A consumer is gone, and so is whatever it had open."""
+        """Forget a consumer that is gone, and everything that it had open."""
         del self.members[name]
         self.unread.pop(name, None)
         for receipt in [each for each in self.open.values() if each.consumer == name]:
@@ -330,7 +330,7 @@ class Bench:
     # --- time and crashes -------------------------------------------------------------------------------------------
 
     def _pass_time(self, ms: int) -> None:
-        """Let time pass; deliveries that may have expired by then are no longer open."""
+        """Move time on; deliveries that may have expired by then are no longer open."""
         self._read_on()
         self.driver.advance(ms)
         self.now += ms
@@ -354,7 +354,7 @@ class Bench:
             self._look()
 
     def _begin_again(self) -> None:
-        """Judge a broker that has only its cursor from there: what is above it is outstanding again."""
+        """Judge a broker that has only its cursor from there on: everything above it is outstanding again."""
         resume = 0 if self._committed is None else self._committed
         self.checker, self.history = Checker(self._claimed), []
         # It counts attempts from one again, so an answer from before the crash can look like one for a new delivery.

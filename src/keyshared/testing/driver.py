@@ -73,7 +73,7 @@ class Driver:
     remembers_acks: ClassVar[bool] = True
 
     def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:
-        """Let a consumer join.
+        """Add a consumer.
 
         Args:
             consumer: Its name; not connected at the moment, but it may have been before.
@@ -82,7 +82,7 @@ class Driver:
         raise UnsupportedError(type(self).__name__, "connect")
 
     def disconnect(self, consumer: str) -> None:
-        """Let a consumer leave, or lose its connection: it answers nothing any more, and its name may come again.
+        """Remove a consumer, or cut its connection: it answers nothing any more, and its name may come again.
 
         Args:
             consumer: Its name.
@@ -111,7 +111,7 @@ class Driver:
         raise UnsupportedError(type(self).__name__, "receive")
 
     def ack(self, consumer: str, delivery: Delivery) -> bool | None:
-        """Say that a message is processed. It may be late: the delivery may be long over.
+        """Report that a message is processed. The report may be late: the delivery may be long over.
 
         Args:
             consumer: Who had it; it may have left.
@@ -123,7 +123,7 @@ class Driver:
         raise UnsupportedError(type(self).__name__, "ack")
 
     def nack(self, consumer: str, delivery: Delivery) -> bool | None:
-        """Give a delivery back. As `ack`.
+        """Hand back a delivery. As `ack`.
 
         Args:
             consumer: Who had it.
@@ -135,7 +135,7 @@ class Driver:
         raise UnsupportedError(type(self).__name__, "nack")
 
     def advance(self, ms: int) -> None:
-        """Let time pass, all at once, and let the broker do what is due then.
+        """Move time on, all at once, and run what the broker has due then.
 
         Args:
             ms: How many milliseconds.
@@ -143,7 +143,7 @@ class Driver:
         raise UnsupportedError(type(self).__name__, "advance")
 
     def cursor(self) -> int | None:
-        """Give the offset from which the broker would read on after a crash; None: from the beginning."""
+        """Return the offset from which the broker would read on after a crash; None: from the beginning."""
         raise UnsupportedError(type(self).__name__, "cursor")
 
     def restart(self) -> None:
@@ -151,7 +151,7 @@ class Driver:
         raise UnsupportedError(type(self).__name__, "restart")
 
     def notices(self) -> Sequence[Happening]:
-        """Give what the broker says of itself since the last call, as happenings of a history.
+        """Return what the broker says of itself since the last call, as happenings of a history.
 
         `Owned`, `Expired`, `Released`, `Held`, `Freed`, `DeadLettered`, `Dropped`, `Skipped` and `Settled` make the
         judgement sharper. Without them only what consumers see is judged.
@@ -226,7 +226,7 @@ ABILITIES: Final = ("nack", "advance", "cursor", "restart", "notices")
 
 
 def abilities(driver: type[AnyDriver]) -> frozenset[str]:
-    """Which of `ABILITIES` a driver has: those that it overrides.
+    """Return which of `ABILITIES` a driver has: those that it overrides.
 
     Args:
         driver: Its class.

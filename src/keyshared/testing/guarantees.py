@@ -18,8 +18,10 @@ class Promise(StrEnum):
     KEY_ORDER = "key-order"
     SAFE_CURSOR = "safe-cursor"
     NO_LOSS = "no-loss"
+    SETTLED_ONCE = "settled-once"
     BOUNDS = "bounds"
     WHOLE_BATCH = "whole-batch"
+    ONE_SESSION = "one-session"
     AFFINITY = "affinity"
     MINIMAL_MOVE = "minimal-move"
     ISOLATION = "isolation"
@@ -27,6 +29,8 @@ class Promise(StrEnum):
     PROGRESS = "progress"
     FENCE = "fence"
     ATTEMPTS = "attempts"
+    NOT_EARLY = "not-early"
+    REASON_TRAVELS = "reason-travels"
     RESUME = "resume"
     DETERMINISM = "determinism"
 
@@ -48,6 +52,9 @@ class Guarantees:
         window: How many outstanding messages may be in memory at once (those that are not spilled); None: any number,
             for instance because `Published` tells of the whole log.
         max_tracked: How many messages may be outstanding at once; None: any number.
+        spills: Whether what has to wait may be without its payload. If not, isolation is not judged: it is given up.
+        waiting_per_key: How many messages of a key may wait when another one of it is let in; None: any number.
+        waiting_per_consumer: The same of all keys that are owned by one consumer.
         unit_of: Which unit a key is in, if several keys are handed over as a whole (those of a slot, say): then
             one-holder is judged for units, and progress where the history says `Quiet`. None: a key. It has to be the
             same for ever; runs of slots, which change with the placement, cannot be told.
@@ -62,6 +69,9 @@ class Guarantees:
         progress_ms: Within what time something that can be delivered is delivered. None: judged only where the
             history says `Quiet`.
         cursor_keeps_up: Whether the cursor is always committed as far as it can be when the history says `Quiet`.
+        tells_done: Whether the system says of each message once that it is done, at the latest when it is quiet.
+        sessions: Whether consumers keep something for keys, so that nothing of a key goes out but in a session of it.
+        linger_ms: For how long nothing of a key is open before its session ends as idle; None: that is not judged.
         may_drop: Whether a policy that gives messages up was chosen.
         may_skip: Whether messages that nobody can get may be skipped.
         may_dead_letter: Whether messages may end in a dead-letter store.
@@ -83,6 +93,9 @@ class Guarantees:
     per_consumer: int | None = None
     window: int | None = None
     max_tracked: int | None = None
+    spills: bool = True
+    waiting_per_key: int | None = None
+    waiting_per_consumer: int | None = None
     unit_of: Callable[[bytes], Hashable] | None = None
     total_order: bool = False
     fairness: int | None = None
@@ -91,6 +104,9 @@ class Guarantees:
     ack_timeout_ms: int | None = None
     progress_ms: int | None = None
     cursor_keeps_up: bool = False
+    tells_done: bool = False
+    sessions: bool = False
+    linger_ms: int | None = None
     may_drop: bool = False
     may_skip: bool = False
     may_dead_letter: bool = False
@@ -121,10 +137,13 @@ _LEAST: Final = {
     "per_consumer": 0,
     "window": 1,
     "max_tracked": 1,
+    "waiting_per_key": 1,
+    "waiting_per_consumer": 1,
     "fairness": 0,
     "max_attempts": 1,
     "ack_timeout_ms": 1,
     "progress_ms": 0,
+    "linger_ms": 0,
 }
 
 

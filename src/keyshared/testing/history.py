@@ -18,6 +18,7 @@ __all__ = [
     "Connected",
     "DeadLettered",
     "Delivered",
+    "Done",
     "Dropped",
     "Expired",
     "Freed",
@@ -33,6 +34,10 @@ __all__ = [
     "Quiet",
     "Released",
     "Resumed",
+    "SessionBegun",
+    "SessionEnded",
+    "SessionEnding",
+    "SessionEnds",
     "Settled",
     "SettledBy",
     "Skipped",
@@ -44,11 +49,24 @@ class HoldReason(StrEnum):
     """Why a system holds a message back on purpose."""
 
     RETRY = "retry"  # it waits before it is tried again
+    NOT_BEFORE = "not_before"  # it was published for later, and that has not come yet
+    POSTPONED = "postponed"  # it was given back for later, and that has not come yet
     BLOCKED = "blocked"  # poisoned, until somebody decides
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
     SPILLED = "spilled"  # its payload is not in memory: it does not count for the window
+    FLUSHING = "flushing"  # somebody has still to flush what it keeps for its key
     LOADING = "loading"  # its payload is being read again; a slot at a consumer may be reserved for it
     OTHER = "other"
+
+
+class SessionEnds(StrEnum):
+    """Why a session of a key has ended."""
+
+    IDLE = "idle"  # nothing of the key was open for long enough
+    MOVED = "moved"  # the key belongs to somebody else, or to nobody
+    LEFT = "left"  # its consumer leaves
+    LOST = "lost"  # its consumer is gone, or came back without what it had
+    FLUSH_TIMEOUT = "flush_timeout"  # its consumer did not flush in time
 
 
 class SettledBy(StrEnum):
@@ -66,11 +84,13 @@ class Published:
     Attributes:
         offset: Its place in the log. Offsets grow strictly; gaps are fine.
         key: Its key, or None if it has none.
+        until_ms: Before when it shall not be delivered first, if it was published for later.
         at_ms: When.
     """
 
     offset: int
     key: bytes | None = None
+    until_ms: int | None = None
     at_ms: int | None = None
 
 
@@ -121,6 +141,7 @@ class Nacked:
         consumer: Who said so.
         attempt: Which delivery it named, or None if it named none.
         counted: Whether the system took it as the end of that delivery. None: nobody knows.
+        reason: What went wrong, in the consumer's words, or None.
         at_ms: When.
     """
 
@@ -128,6 +149,7 @@ class Nacked:
     consumer: str
     attempt: int | None = None
     counted: bool | None = None
+    reason: str | None = None
     at_ms: int | None = None
 
 
@@ -157,6 +179,7 @@ class Released:
         consumer: Who had it.
         attempt: Which delivery, or None.
         reason: Why, in the system's words.
+        until_ms: Before when it shall not be delivered again, if whoever gave it back asked for that.
         at_ms: When.
     """
 
@@ -164,6 +187,7 @@ class Released:
     consumer: str
     attempt: int | None = None
     reason: str | None = None
+    until_ms: int | None = None
     at_ms: int | None = None
 
 
@@ -188,10 +212,12 @@ class DeadLettered:
 
     Attributes:
         offset: The message.
+        reason: What the store was told of its last failure, or None.
         at_ms: When.
     """
 
     offset: int
+    reason: str | None = None
     at_ms: int | None = None
 
 
@@ -217,6 +243,23 @@ class Skipped:
     Attributes:
         offset: The message.
         reason: Why, in the system's words.
+        at_ms: When.
+    """
+
+    offset: int
+    reason: str | None = None
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The system said of a message that it is done: to whoever keeps the log, or its transport.
+
+    It stands behind what ended the message.
+
+    Attributes:
+        offset: The message.
+        reason: How it ended, in the system's words.
         at_ms: When.
     """
 
@@ -355,6 +398,59 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionBegun:
+    """A consumer begins to keep something for a key.
+
+    Attributes:
+        key: The key.
+        consumer: Who.
+        session: Number of the session.
+        at_ms: When.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnding:
+    """A session has to end: its consumer was asked to flush what it keeps for the key.
+
+    Attributes:
+        key: The key.
+        consumer: Who.
+        session: Number of the session.
+        at_ms: When.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnded:
+    """A consumer keeps nothing for a key any more.
+
+    Attributes:
+        key: The key.
+        consumer: Who.
+        session: Number of the session.
+        reason: Why, or None.
+        at_ms: When.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+    reason: SessionEnds | None = None
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
     """The cursor is safe: after a crash the system would read on from here.
 
@@ -401,6 +497,7 @@ Happening: TypeAlias = (
     | DeadLettered
     | Dropped
     | Skipped
+    | Done
     | Held
     | Freed
     | Connected
@@ -410,6 +507,9 @@ Happening: TypeAlias = (
     | LimitChanged
     | PlacementChanged
     | Owned
+    | SessionBegun
+    | SessionEnding
+    | SessionEnded
     | Committed
     | Quiet
     | AtRest

@@ -143,7 +143,7 @@ def _without_runs(schedule: Schedule, breaks: Callable[[Schedule], bool]) -> Sch
 
 
 def _simpler(schedule: Schedule) -> Iterator[Schedule]:
-    """Schedules of as many steps of which one is easier, and of one step less where only that step was in the way."""
+    """Return schedules with one step made easier, or with one step less where only that step was in the way."""
     for position, step in enumerate(schedule):
         for easier in _easier(step):
             yield (*schedule[:position], easier, *schedule[position + 1 :])
@@ -176,7 +176,7 @@ def _easier(step: Step) -> Iterator[Step]:
 
 
 def _earlier(plain: Sequence[bytes], key: bytes | None) -> Sequence[bytes]:
-    """Keys that are plainer than a key; that there is none means something, and stays."""
+    """Return keys that are plainer than a key; no key means something, and stays."""
     if key is None:
         return ()
     return plain[: plain.index(key)] if key in plain else plain

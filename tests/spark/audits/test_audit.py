@@ -225,7 +225,7 @@ def test_arrow_batches_may_be_cut_anywhere() -> None:
 
 def test_a_checker_that_is_shared_by_topic_partitions_would_be_noticed() -> None:
     """The broken variant: books that live on from one topic-partition to the next."""
-    found = {name: random_histories(3, 4)["t-0"] for name in ("p", "q")}
+    found = {name: random_histories(4, 4)["t-0"] for name in ("p", "q")}
     checker = Checker(STRICT)
     shared = {"p": list(checker.violations(found["p"]))}
     with pytest.raises(HistoryError, match="it must be greater than"):

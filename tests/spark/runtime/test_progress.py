@@ -180,6 +180,7 @@ def test_a_reader_who_is_gone_does_not_fail_the_job() -> None:
         file.close()
         while threads():  # it gives up by itself
             time.sleep(0.01)
+    assert [] == threads()
 
 
 @pytest.mark.usefixtures("often")
@@ -269,6 +270,7 @@ def test_a_terminal_that_is_gone_does_not_fail_the_job() -> None:
     screen = Terminal()
     with watch(None, "working", quiet_s=0, out=screen):
         screen.close()
+    assert [] == threads()
 
 
 def test_a_short_job_draws_nothing() -> None:

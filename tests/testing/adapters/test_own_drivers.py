@@ -13,6 +13,7 @@ from keyshared.testing.adapters.window import WindowDriver
 from keyshared.testing.driver import Delivery
 from keyshared.testing.history import (
     DeadLettered,
+    Done,
     Dropped,
     Expired,
     Happening,
@@ -118,6 +119,15 @@ def test_what_a_consumer_leaves_behind_is_released_and_its_late_ack_counts_in_th
     driver.disconnect("c2")
     assert Settled(offset=0, reason=SettledBy.LATE_ACK) in driver.notices()
     assert driver.cursor() == 1
+
+
+def test_what_is_done_is_told_if_the_dispatcher_tells_it() -> None:
+    driver = driver_with(tell_settled=True)
+    driver.connect("c1")
+    driver.publish(b"a")
+    (delivery,) = driver.receive("c1")
+    driver.ack("c1", delivery)
+    assert Done(offset=0, reason="acked") in driver.notices()
 
 
 def test_a_parked_message_is_settled_by_the_operator() -> None:

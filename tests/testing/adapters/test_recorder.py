@@ -12,7 +12,7 @@ from keyshared import DispatcherConfig, HashRange, HashRing, KeySharedDispatcher
 from keyshared.config import DrainUnit
 from keyshared.errors import UnknownConsumerError
 from keyshared.placement import AssignedRanges
-from keyshared.testing import check_history
+from keyshared.testing import Guarantees, check_history
 from keyshared.testing.adapters.recorder import INPUTS, Recorder
 from keyshared.testing.history import (
     Acked,
@@ -21,6 +21,7 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
+    Done,
     Expired,
     Freed,
     Happening,
@@ -32,6 +33,7 @@ from keyshared.testing.history import (
     PlacementChanged,
     Published,
     Quiet,
+    Released,
     Settled,
     SettledBy,
 )
@@ -80,6 +82,28 @@ def test_a_life_is_written_down_in_order() -> None:
     ] == mine.history
 
 
+def test_the_word_that_a_message_is_done_stands_behind_its_end() -> None:
+    mine = recorder(tell_settled=True, start=1)
+    start = len(mine.history)
+    mine.offer(0, "k")  # done before: no news
+    mine.offer(1, "k")
+    mine.ack(1, "a", 1)
+    told = [type(happening) for happening in mine.history[start:] if not isinstance(happening, Owned | Quiet)]
+    assert [Published, Delivered, Acked, Done, Committed] == told
+
+
+def test_what_an_earlier_life_has_settled_is_done_when_it_is_published() -> None:
+    before = recorder(tell_settled=True)
+    before.offer_many([(0, "k", None), (1, "l", None)])
+    before.ack(1, "a", 1)
+    config = DispatcherConfig(tell_settled=True)
+    after: Any = Recorder(KeySharedDispatcher(HashRing(), config, resume_from=before.cursor_token().text))
+    after.offer_many([(0, "k", None), (1, "l", None)])
+    told = [type(happening) for happening in after.history if getattr(happening, "offset", None) == 1]
+    assert [Settled, Published, Done] == told
+    assert [] == check_history(after.history, Guarantees(promises={"settled-once"}, tells_done=True))
+
+
 def test_a_call_that_raises_leaves_no_trace() -> None:
     mine = recorder()
     before = list(mine.history)
@@ -109,6 +133,35 @@ def test_a_retry_is_held_until_the_policy_says_so() -> None:
         Delivered(offset=0, key=K, consumer="a", attempt=2, at_ms=140),
         Nacked(offset=0, consumer="a", attempt=2, counted=True, at_ms=141),
         Held(offset=0, reason=HoldReason.RETRY, until_ms=441, at_ms=141),
+    ] == since(mine, start)
+
+
+def test_what_was_postponed_is_held_as_long_as_was_asked_for() -> None:
+    mine = recorder()
+    mine.offer(0, "k", now_ms=0)
+    start = len(mine.history)
+    mine.release(0, "a", 1, delay_ms=50)
+    mine.release(0, "a", 1, delay_ms=50)
+    mine.restarted(KeySharedDispatcher.restore(mine.snapshot(), HashRing(), mine.config, now_ms=0))
+    assert [
+        Released(offset=0, consumer="a", attempt=1, reason="released", until_ms=50, at_ms=0),
+        Held(offset=0, reason=HoldReason.POSTPONED, until_ms=50, at_ms=0),
+        Nacked(offset=0, consumer="a", attempt=1, counted=False, at_ms=0),
+        Held(offset=0, reason=HoldReason.POSTPONED, at_ms=0),
+    ] == since(mine, start)
+
+
+def test_a_reason_is_followed_to_the_dead_letter() -> None:
+    mine = recorder(poison=Poison.DEAD_LETTER)
+    mine.offer(0, "k", now_ms=0)
+    start = len(mine.history)
+    mine.reject(0, "a", 1, reason="refused")
+    mine.dead_lettered(0)
+    assert [
+        Nacked(offset=0, consumer="a", attempt=1, counted=True, reason="refused", at_ms=0),
+        Held(offset=0, reason=HoldReason.DEAD_LETTERING, at_ms=0),
+        DeadLettered(offset=0, reason="refused", at_ms=0),
+        Committed(resume_offset=1, at_ms=0),
     ] == since(mine, start)
 
 
@@ -270,3 +323,15 @@ def test_a_retry_is_told_again_after_a_restart_because_its_clock_may_have_starte
     first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0))
 
     assert [Held(at_ms=10, offset=0, reason=HoldReason.RETRY)] == first.history[start:]
+
+
+def test_what_no_clock_ends_is_told_once_over_a_restart() -> None:
+    first = recorder(retry=RetryPolicy(max_redeliveries=0))
+    first.offer(0, "k", now_ms=0)
+    first.nack(0, "a", 1, now_ms=10)
+    assert Held(at_ms=10, offset=0, reason=HoldReason.DEAD_LETTERING) in first.history
+    start = len(first.history)
+
+    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0))
+
+    assert [] == first.history[start:]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.properties.schedules import guarantees_of
 from tests.properties.test_simulate_properties import plans
 
+from keyshared.config import DispatcherConfig
 from keyshared.simulate import (
     Arrival,
     ConsumerPlan,
@@ -26,6 +27,7 @@ from keyshared.testing.history import (
     Committed,
     Connected,
     Delivered,
+    Done,
     Happening,
     Held,
     HoldReason,
@@ -33,6 +35,7 @@ from keyshared.testing.history import (
     Nacked,
     PlacementChanged,
     Published,
+    Quiet,
     Settled,
     SettledBy,
 )
@@ -48,6 +51,20 @@ def test_a_simulation_breaks_no_promise(plan: Plan, arrivals: list[Arrival]) -> 
     numbers = {name: getattr(claims, name) for name in claims.__slots__}
     claims = Guarantees(**(numbers | {"cursor_keeps_up": False, "per_consumer": None}))
     assert [] == check_history(from_simulation(Simulation(plan, arrivals)), claims)
+
+
+def test_a_simulation_tells_of_each_message_that_it_is_done() -> None:
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10))], config=DispatcherConfig(tell_settled=True))
+    rows = list(Simulation(plan, [Arrival(0, "k", at_ms=0), Arrival(1, "k", at_ms=0)]))
+    history = [*from_simulation(rows), Quiet()]
+
+    assert [Event.ACKED, Event.DONE] == [row.event for row in rows if row.at_ms == 10 and row.offset == 0][:2]
+    told = [happening for happening in history if isinstance(happening, Done)]
+    assert [Done(offset=offset, reason="acked", at_ms=10 + 10 * offset) for offset in range(2)] == told
+    claims = Guarantees(promises={"settled-once"}, tells_done=True)
+    assert [] == check_history(history, claims)
+    (violation,) = check_history([happening for happening in history if happening is not told[1]], claims)
+    assert "settled-once: offset 1 is done, and nobody was told" == str(violation).partition("\n")[0]
 
 
 def test_a_simulation_is_read_row_by_row() -> None:

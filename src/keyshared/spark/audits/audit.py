@@ -165,7 +165,7 @@ class Audit(Kept):
         return {str(promise): found.get(promise, 0) for promise in self._claimed}
 
     def unjudged(self) -> dict[str, dict[str, int]]:
-        """Say which claimed promises could not be judged, or not in full; runs the job.
+        """Return which claimed promises could not be judged, or not in full; runs the job.
 
         Returns:
             For each such promise the reasons, and in how many topic-partitions each of them holds.
@@ -366,7 +366,7 @@ class _Trial:
         self._violations = dict.fromkeys(Promise, 0)
 
     def take(self, piece: Iterable[tuple[int, Happening]]) -> Iterator[ViolationRow]:
-        """One loop with little in it: it runs for every row."""
+        """Take rows, in one loop with little in it: it runs for every row."""
         feed, last, happenings = self._checker.feed, self._last, self._happenings
         for sequence, happening in piece:
             try:
@@ -384,7 +384,7 @@ class _Trial:
         self._last, self._happenings = last, happenings
 
     def finish(self) -> Iterator[ViolationRow]:
-        """What only the end shows stands at the last row."""
+        """Note at the last row what only the end shows."""
         found = self._checker.finish()
         if found and self._last is not None:
             yield from self._kept(found, self._last)
@@ -455,7 +455,7 @@ def audit_batches(
 
 
 def _packet(schema: pa.Schema, violations: list[ViolationRow], verdicts: list[VerdictRow]) -> pa.RecordBatch:
-    """One row: both lists."""
+    """Make one row of both lists."""
     rows = {"violations": [each._asdict() for each in violations], "verdicts": [each._asdict() for each in verdicts]}
     return pa.RecordBatch.from_pylist([rows], schema=schema)
 

@@ -256,12 +256,12 @@ def _built(kind: _Kind, count: int, columns: list[_Values]) -> np.ndarray[tuple[
 
 
 def _encoded(column: pa.Array) -> pa.Array:
-    """Texts are few and come again: names of consumers and reasons. Each is made once, and its hash too."""
+    """Make each text and its hash once: names of consumers and reasons are few and come again."""
     return column.dictionary_encode() if pa.types.is_string(column.type) else column
 
 
 def _values(column: pa.Array) -> _Values:
-    """As Python's values; NumPy is several times as fast as `to_pylist` where it loses nothing."""
+    """Return Python's values; NumPy is several times as fast as `to_pylist` where it loses nothing."""
     if column.null_count == len(column):
         return repeat(None, len(column))
     if pa.types.is_dictionary(column.type):

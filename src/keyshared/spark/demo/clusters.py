@@ -199,7 +199,7 @@ def log(records: DataFrame, cluster: str, year: Year) -> DataFrame:
 
 
 def commits(source: DataFrame, year: Year) -> DataFrame:
-    """Say what each group has committed when the cluster fails.
+    """Return what each group has committed when the cluster fails.
 
     Args:
         source: The log of the cluster.

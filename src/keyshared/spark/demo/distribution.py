@@ -58,7 +58,7 @@ _WAYS: Final = (
 
 
 def parser() -> argparse.ArgumentParser:
-    """Give the options.
+    """Return the options.
 
     Returns:
         Their parser.

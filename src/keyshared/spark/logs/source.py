@@ -132,7 +132,7 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
 
 
 def log_columns(spark: SparkSession, path: str) -> list[str]:
-    """Tell what columns a log has, for who does not know yet which of them are what.
+    """Return what columns a log has, for a reader who does not know yet which of them are what.
 
     Args:
         spark: The session.
@@ -233,7 +233,7 @@ def _as_order(frame: DataFrame, order: str) -> Column:
 
 
 def _refuse_incomplete(df: DataFrame, rules: Sequence[Rule], place: Column) -> None:
-    """A row without a place cannot be replayed, and leaving it out would be a quiet loss."""
+    """Refuse rows without a place: they cannot be replayed, and leaving them out would be a quiet loss."""
     [counts] = df.agg(*count_wrong(rules)).collect()
     refuse(df, rules, {rule.name: counts[f"bad_{rule.name}"] for rule in rules}, place)
 

@@ -102,7 +102,7 @@ class ProgressLines:
         return f"{self._doing}: {', '.join(told)}"
 
     def end(self, now_s: float, *, failed: bool) -> str:
-        """Say that it is over.
+        """Return the last line, when the work is over.
 
         Args:
             now_s: The time.

@@ -27,7 +27,7 @@ class PythonRows:
         self._known: dict[tuple[int, int], list[int]] = {}  # counters by execution and state of its plan
 
     def look(self) -> dict[int, int]:
-        """Give the rows by counter, one for each plan node that runs Python in a query that is running.
+        """Return the rows by counter, one for each plan node that runs Python in a query that is running.
 
         Raises:
             PySparkException, Py4JError, OSError, AttributeError, TypeError, ValueError: This Spark does not answer, or

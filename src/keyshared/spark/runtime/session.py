@@ -100,7 +100,7 @@ def _settings(master: str | None, jvm_options: str, more: Mapping[str, str]) -> 
 
 
 def reason(error: Exception) -> str:
-    """Say in one line what Spark complains of.
+    """Return in one line what Spark complains of.
 
     Args:
         error: What was raised by pyspark, or by the JVM.

@@ -61,6 +61,7 @@ COMMAND_SCHEMA: Final = StructType(
         StructField("weight", LongType()),
         StructField("filters", ArrayType(StringType())),
         StructField("resumed", BooleanType()),
+        StructField("reason", StringType()),
         StructField("per_key", LongType()),
     ]
 )
@@ -97,7 +98,7 @@ def stream_dispatch(
     delay_ms: int = DEFAULT_DELAY_MS,
     observed_as: str = OBSERVED_AS,
 ) -> DataFrame:
-    """Give every topic-partition a dispatcher, and carry out the commands in the rows; for ``df.transform``.
+    """Run a dispatcher for every topic-partition, and carry out the commands in the rows; for ``df.transform``.
 
     Within a micro-batch rows may come in any order. From one to the next the sequences of a topic-partition grow: a
     command whose turn has passed is not carried out, and is an outcome, "late". One that has been there before is

@@ -19,7 +19,7 @@ __all__ = ["bundle_batches", "bundled", "unbundled"]
 
 
 def bundled(schema: StructType) -> StructType:
-    """Give the schema of rows that hold many rows of a topic-partition each.
+    """Return the schema of rows that hold many rows of a topic-partition each.
 
     Args:
         schema: Of single rows; its first column is the topic-partition.
@@ -63,7 +63,7 @@ def bundle_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def unbundled(df: DataFrame, schema: StructType) -> DataFrame:
-    """Give each element of the arrays a row of its own, natively.
+    """Make a row of each element of the arrays, natively.
 
     Args:
         df: Of `bundled` schema; the arrays of a row are of one length.

@@ -111,7 +111,7 @@ class DispatchProcessor(StatefulProcessor):
     def handleExpiredTimer(
         self, key: tuple[str], timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[Row]:
-        """Let everything act that is due by the watermark."""
+        """Do everything that is due by the watermark."""
         journal, timer = self._opened()
         yield from _rows(key, journal.advance(timerValues.getCurrentWatermarkInMs()))
         # the timer that has expired is not set any more: Spark deletes it

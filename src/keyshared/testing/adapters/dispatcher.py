@@ -13,6 +13,7 @@ from keyshared.effects import (
     Blocked,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
     Ignored,
@@ -108,12 +109,12 @@ class DispatcherDriver(Driver):
         return self._answer(self.dispatcher.nack(delivery.offset, consumer, delivery.attempt))
 
     def advance(self, ms: int) -> None:
-        """Let time pass in one step."""
+        """Move time on in one step."""
         self.now += ms
         self._apply(self.dispatcher.handle_timeout(now_ms=self.now))
 
     def cursor(self) -> int | None:
-        """Give the offset to resume from."""
+        """Return the offset to resume from."""
         resume: int | None = self.dispatcher.resume_offset
         return resume
 
@@ -129,7 +130,7 @@ class DispatcherDriver(Driver):
             self.disconnect(name)
 
     def notices(self) -> Sequence[Happening]:
-        """Give who owns which key, and what was settled, held or released."""
+        """Return who owns which key, and what was settled, held or released."""
         told = [*owners_told(self.dispatcher, self.log, self.owners), *self.told]
         self.told.clear()
         return told
@@ -221,6 +222,8 @@ def told_of(effect: Effect) -> list[Happening]:
         case Settled(offset, _, reason):
             how = SettledBy.LATE_ACK if reason is SettleReason.LATE_ACK else SettledBy.OPERATOR
             return [past.Settled(offset=offset, reason=how)]
+        case Done(offset, _, how):
+            return [past.Done(offset=offset, reason=str(how))]
         case Blocked(offset):
             return [past.Held(offset=offset, reason=HoldReason.BLOCKED)]
         case _:

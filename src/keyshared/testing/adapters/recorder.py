@@ -14,10 +14,15 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
+    Ending,
     Evicted,
     Ignored,
+    KeyBegun,
+    KeyEnded,
+    KeyEnding,
     Load,
     Released,
     ReleaseReason,
@@ -29,7 +34,7 @@ from keyshared.effects import (
 )
 from keyshared.testing import history as past
 from keyshared.testing._given import check_surface
-from keyshared.testing.history import Happening, HoldReason, SettledBy
+from keyshared.testing.history import Happening, HoldReason, SessionEnds, SettledBy
 
 __all__ = ["INPUTS", "Recorder"]
 
@@ -46,12 +51,17 @@ INPUTS: Final = frozenset(
 """The calls of a dispatcher that are written down."""
 
 _HOLDS: Final[Mapping[str, HoldReason]] = {
+    BlockReason.NOT_BEFORE: HoldReason.NOT_BEFORE,
+    BlockReason.POSTPONED: HoldReason.POSTPONED,
     BlockReason.RETRY_WAIT: HoldReason.RETRY,
     BlockReason.DEAD_LETTERING: HoldReason.DEAD_LETTERING,
     BlockReason.BLOCKED: HoldReason.BLOCKED,
+    BlockReason.FLUSHING: HoldReason.FLUSHING,
     BlockReason.LOADING: HoldReason.LOADING,
     BlockReason.QUARANTINED: HoldReason.OTHER,
 }
+_TIMED: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED, HoldReason.RETRY})
+_ELSEWHERE: Final = frozenset({HoldReason.FLUSHING, HoldReason.NOT_BEFORE, HoldReason.OTHER})
 _GIVEN_BACK: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
 _BY_HAND: Final = frozenset({"set_filters", "set_placement", "set_weight"})
 _WHOLE_LOG: Final = b""
@@ -117,6 +127,10 @@ class Recorder:
         self._members: dict[str, int] = {}  # who is connected, with the limit
         self._reasons = {**_HOLDS, **_unit_holds(dispatcher.config)}
         self._answered: set[int] = set()
+        self._recalled: set[int] = set()  # what this call offers, and an earlier life had settled
+        self._letters: dict[int, str | None] = {}  # what the dead letters say that are being written
+        self._befores: dict[int, int] = {}  # before when messages shall not be delivered first, by this clock
+        self._until: int | None = None  # before when the message that the call gives back shall not come again
         self._open_before: list[_Receipt] = []  # for ack_through, of which the effects do not tell all
         self._inputs: dict[str, Callable[..., None]] = {
             "offer": self._offer,
@@ -138,7 +152,7 @@ class Recorder:
         }
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever the dispatcher has
-        """Give a method of the dispatcher; an input writes the history."""
+        """Return a method of the dispatcher; an input writes the history."""
         value = getattr(self._dispatcher, name)
         return partial(self._call, name, value) if name in INPUTS else value
 
@@ -150,8 +164,9 @@ class Recorder:
         """
         check_surface("dispatcher", dispatcher, _ASKED)
         self._dispatcher = dispatcher
+        self._befores.clear()
         for offset, reason in self._holds.items():
-            if reason is HoldReason.RETRY:  # its clock may have started anew
+            if reason in _TIMED:  # its clock may have started anew
                 self._tell(past.Held, offset=offset, reason=reason)
 
     def at_rest(self) -> None:
@@ -167,13 +182,15 @@ class Recorder:
         self._now = self._now if now_ms is None else now_ms
         self._answered.clear()
         self._retries.clear()
+        self._recalled.clear()
+        self._until = None
         if name in _BY_HAND:
             self._tell(past.PlacementChanged)
         if name in self._inputs:
             self._inputs[name](effects, *args, **kwargs)
         obligations = [effect for effect in effects if isinstance(effect, DeadLetter | Load | Deliver)]
         for effect in effects:
-            if not isinstance(effect, CursorAdvanced | DeadLetter | Load | Deliver):
+            if not isinstance(effect, CursorAdvanced | Done | DeadLetter | Load | Deliver):
                 self._see(effect)
         self._tell_owners()
         for obligation in obligations:
@@ -182,7 +199,7 @@ class Recorder:
             self._tell(past.LimitChanged, consumer=args[0], limit=self._members[args[0]])
         self._compare()
         for effect in effects:
-            if isinstance(effect, CursorAdvanced):
+            if isinstance(effect, CursorAdvanced | Done):
                 self._see(effect)
         deadline = self._dispatcher.next_deadline_ms()
         if name == "handle_timeout" or deadline is None or deadline > self._now:
@@ -194,23 +211,33 @@ class Recorder:
 
     # --- what the calls say -----------------------------------------------------------------------------------------
 
-    def _offer(self, effects: Sequence[Effect], offset: int, key: str | bytes | None, item: object = None) -> None:  # noqa: ARG002  # the dispatcher's signature
+    def _offer(
+        self,
+        effects: Sequence[Effect],  # noqa: ARG002  # one shape for all
+        offset: int,
+        key: str | bytes | None,
+        item: object = None,  # noqa: ARG002  # the dispatcher's signature
+        *,
+        not_before_ms: int | None = None,
+    ) -> None:
         known = self._last_offset is not None and offset <= self._last_offset
         if known or (self._start is not None and offset < self._start):
             return  # told once more after a restart, or over since an earlier life
         self._last_offset = offset
         if any(start <= offset < stop for start, stop in self._settled_before):  # by the token that it began from
+            self._recalled.add(offset)
             self._tell(past.Settled, offset=offset, reason=SettledBy.OPERATOR)
             self._tell(past.Published, offset=offset, key=key.encode() if isinstance(key, str) else key)
             return
         self._keys[offset] = key = key.encode() if isinstance(key, str) else key
-        self._tell(past.Published, offset=offset, key=key)
+        until_ms = not_before_ms if not_before_ms is not None and not_before_ms > self._now else None
+        if until_ms is not None:
+            self._befores[offset] = until_ms
+        self._tell(past.Published, offset=offset, key=key, until_ms=until_ms)
 
-    def _offer_many(
-        self, effects: Sequence[Effect], messages: Iterable[tuple[int, str | bytes | None, object]]
-    ) -> None:
-        for offset, key, *_ in messages:
-            self._offer(effects, offset, key)
+    def _offer_many(self, effects: Sequence[Effect], messages: Iterable[tuple[Any, ...]]) -> None:
+        for offset, key, item, *until in messages:
+            self._offer(effects, offset, key, item, not_before_ms=until[0] if until else None)
 
     def _ack(self, effects: Sequence[Effect], *receipt: Any) -> None:  # noqa: ANN401  # as the dispatcher's
         self._tell_ack(receipt, counted=not _ignored(effects, receipt))
@@ -250,19 +277,20 @@ class Recorder:
             self._answered.add(offset)
         self._tell(past.Acked, offset=offset, consumer=consumer, attempt=attempt, counted=counted)
 
-    def _give_back(self, effects: Sequence[Effect], *receipt: Any, **others: object) -> None:  # noqa: ANN401, ARG002  # as the dispatcher's
+    def _give_back(self, effects: Sequence[Effect], *receipt: Any, reason: str | None = None, **others: object) -> None:  # noqa: ANN401, ARG002  # as the dispatcher's
         offset, consumer, attempt = receipt
         counted = not _ignored(effects, receipt)
-        self._tell(past.Nacked, offset=offset, consumer=consumer, attempt=attempt, counted=counted)
+        self._tell(past.Nacked, offset=offset, consumer=consumer, attempt=attempt, counted=counted, reason=reason)
 
-    def _release(self, effects: Sequence[Effect], *receipt: Any, **others: object) -> None:  # noqa: ANN401  # as the dispatcher's
+    def _release(self, effects: Sequence[Effect], *receipt: Any, delay_ms: int = 0) -> None:  # noqa: ANN401  # as the dispatcher's
         if _ignored(effects, receipt):  # else an effect tells it
-            self._give_back(effects, *receipt, **others)
+            self._give_back(effects, *receipt)
+        self._until = self._now + delay_ms if delay_ms else None
 
     def _dead_lettered(self, effects: Sequence[Effect], offset: int) -> None:
         if not _mentions(effects, Ignored, offset) and not _mentions(effects, Blocked, offset):
             self._answered.add(offset)
-            self._tell(past.DeadLettered, offset=offset)
+            self._tell(past.DeadLettered, offset=offset, reason=self._letters.get(offset))
 
     def _loaded(self, effects: Sequence[Effect], offset: int, item: object = None) -> None:  # noqa: ARG002  # the dispatcher's signature
         if not _mentions(effects, Ignored, offset):
@@ -311,6 +339,7 @@ class Recorder:
     def _see(self, effect: Effect) -> None:  # noqa: C901, PLR0912  # one case for each effect
         match effect:
             case Deliver(offset, key, consumer, attempt):
+                self._befores.pop(offset, None)
                 self._holds.pop(offset, None)
                 self._attempts[offset] = attempt
                 self._tell(past.Delivered, offset=offset, key=key, consumer=consumer, attempt=attempt)
@@ -326,22 +355,38 @@ class Recorder:
             case Skipped(offset, _, reason):
                 self._answered.add(offset)
                 self._tell(past.Skipped, offset=offset, reason=str(reason))
+            case Done(offset, _, how):
+                if how is not Ending.EARLIER or offset in self._recalled:  # else it is no news
+                    self._tell(past.Done, offset=offset, reason=str(how))
             case Spilled(offset):
                 self._hold(offset, HoldReason.SPILLED)
             case Load(offset):
                 self._hold(offset, HoldReason.LOADING)
             case DeadLetter(offset):
+                self._letters[offset] = effect.reason
                 self._hold(offset, HoldReason.DEAD_LETTERING)
             case Blocked(offset):
                 self._hold(offset, HoldReason.BLOCKED)
             case Evicted(consumer):
                 self._leave(consumer)
+            case KeyBegun() | KeyEnding() | KeyEnded():
+                self._see_session(effect)
             case CursorAdvanced(safe_cursor):
                 self._tell(past.Committed, resume_offset=safe_cursor + 1)
             case Ignored() | Resumed():
                 pass
             case _:
                 assert_never(effect)
+
+    def _see_session(self, effect: KeyBegun | KeyEnding | KeyEnded) -> None:
+        told = {"key": effect.key, "consumer": effect.consumer, "session": effect.session}
+        match effect:
+            case KeyBegun():
+                self._tell(past.SessionBegun, **told)
+            case KeyEnding():
+                self._tell(past.SessionEnding, **told)
+            case KeyEnded():
+                self._tell(past.SessionEnded, **told, reason=SessionEnds(effect.reason.value))
 
     def _see_released(self, effect: Released) -> None:
         offset, consumer, attempt, reason, _, self._retries[offset] = effect
@@ -350,11 +395,13 @@ class Recorder:
         if reason is ReleaseReason.ACK_TIMEOUT:
             self._tell(past.Expired, offset=offset, consumer=consumer, attempt=attempt)
         else:
-            self._tell(past.Released, offset=offset, consumer=consumer, attempt=attempt, reason=str(reason))
+            until_ms = self._until if reason is ReleaseReason.RELEASED else None
+            told = {"offset": offset, "consumer": consumer, "attempt": attempt, "reason": str(reason)}
+            self._tell(past.Released, **told, until_ms=until_ms)
 
     def _hold(self, offset: int, reason: HoldReason) -> None:
         self._holds[offset] = reason
-        until_ms = self._retries.get(offset) if reason is HoldReason.RETRY else None
+        until_ms = self._retries.get(offset, self._befores.get(offset)) if reason in _TIMED else None
         self._tell(past.Held, offset=offset, reason=reason, until_ms=until_ms)
 
     def _free(self, offset: int) -> None:
@@ -387,7 +434,7 @@ class Recorder:
             elif (reason := self._reasons.get(why.reason)) is not None:
                 # What is spilled stays so while it waits for anything else that a history does not tell.
                 known = self._holds.get(offset)
-                if reason is not known and not (known is HoldReason.SPILLED and reason is HoldReason.OTHER):
+                if reason is not known and not (known is HoldReason.SPILLED and reason in _ELSEWHERE):
                     self._hold(offset, reason)
             elif self._holds.get(offset) is not HoldReason.SPILLED:
                 self._free(offset)
@@ -396,6 +443,8 @@ class Recorder:
         del self._keys[offset]
         self._attempts.pop(offset, None)
         self._holds.pop(offset, None)
+        self._letters.pop(offset, None)
+        self._befores.pop(offset, None)
         if offset not in self._answered:
             self._tell(past.Settled, offset=offset, reason=SettledBy.NOBODY)
 

@@ -12,6 +12,7 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
+    Done,
     Dropped,
     Expired,
     Freed,
@@ -172,6 +173,10 @@ def _skipped(row: SimulatedRow) -> Iterator[Happening]:
     yield Skipped(offset=_int(row.offset), reason=row.reason, at_ms=row.at_ms)
 
 
+def _done(row: SimulatedRow) -> Iterator[Happening]:
+    yield Done(offset=_int(row.offset), reason=row.reason, at_ms=row.at_ms)
+
+
 def _joined(row: SimulatedRow) -> Iterator[Happening]:
     yield Connected(consumer=row.consumer or "", at_ms=row.at_ms)
 
@@ -222,6 +227,7 @@ _READERS: Final[dict[str, Callable[[SimulatedRow], Iterator[Happening]]]] = {
     "archived": _held(HoldReason.BLOCKED),
     "dropped": _dropped,
     "skipped": _skipped,
+    "done": _done,
     "spilled": _held(HoldReason.SPILLED),
     "loading": _held(HoldReason.LOADING),
     "loaded": _freed,

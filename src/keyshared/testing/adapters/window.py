@@ -96,17 +96,17 @@ class WindowDriver(Driver):
         return True
 
     def nack(self, consumer: str, delivery: Delivery) -> bool | None:
-        """Let it wait for its retry, if the delivery is the open one."""
+        """Start the wait for a retry, if the delivery is the open one."""
         entry = self._open(consumer, delivery)
         if entry is None:
             return False
-        self.window.move(entry, State.RETRY_WAIT)
+        self.window.move(entry, State.DELAYED)
         self.retries.append((self.now + self.retry_ms, entry))
         self._apply(self.window.wake())
         return True
 
     def advance(self, ms: int) -> None:
-        """Let time pass in one step; what is due goes back into its lane."""
+        """Move time on in one step; what is due goes back into its lane."""
         self.now += ms
         while self.retries and self.retries[0][0] <= self.now:
             _, entry = self.retries.popleft()
@@ -114,7 +114,7 @@ class WindowDriver(Driver):
         self._apply(self.window.wake())
 
     def cursor(self) -> int | None:
-        """Give the offset to resume from."""
+        """Return the offset to resume from."""
         resume: int | None = self.window.cursor.resume_offset
         return resume
 
@@ -124,7 +124,7 @@ class WindowDriver(Driver):
         self._apply([])
 
     def notices(self) -> Sequence[Happening]:
-        """Give who owns which key."""
+        """Return who owns which key."""
         return owners_told(self.ring, self.log, self.owners)
 
     def _open(self, consumer: str, delivery: Delivery) -> Entry | None:

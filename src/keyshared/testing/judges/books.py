@@ -17,6 +17,7 @@ from keyshared.testing.history import (
     Connected,
     DeadLettered,
     Delivered,
+    Done,
     Dropped,
     Expired,
     Freed,
@@ -32,6 +33,9 @@ from keyshared.testing.history import (
     Quiet,
     Released,
     Resumed,
+    SessionBegun,
+    SessionEnded,
+    SessionEnding,
     Settled,
     Skipped,
     Suspended,
@@ -60,6 +64,7 @@ __all__ = ["Books"]
 _Apply: TypeAlias = Callable[..., None]  # each takes its own kind of happening
 
 _WHOLE_LOG: Final = b""
+_ASKED_FOR: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED})
 
 
 class Books:
@@ -73,6 +78,7 @@ class Books:
         self.messages: dict[int, Message] = {}
         self.lanes: dict[LaneId, Lane] = {}
         self.changed: dict[LaneId, Lane] = {}  # lanes that this happening may have made ready, or unready
+        self.ended: list[int] = []  # what this happening has ended
         self.members: dict[str, Member] = {}
         self.open_at: dict[str, dict[int, Message]] = {}
         self.unsure_at: dict[str, dict[int, Message]] = {}  # what may be open there, or not
@@ -100,6 +106,7 @@ class Books:
             DeadLettered: self._answer,
             Dropped: self._answer,
             Skipped: self._answer,
+            Done: self._done,
             Held: self._hold,
             Freed: self._free,
             Connected: self._connect,
@@ -109,6 +116,9 @@ class Books:
             LimitChanged: self._limit,
             PlacementChanged: self._change_placement,
             Owned: self._own,
+            SessionBegun: _pass,
+            SessionEnding: _pass,
+            SessionEnded: _pass,
             Committed: self._commit,
             Quiet: self._end_block,
             AtRest: self._end_block,
@@ -117,7 +127,7 @@ class Books:
     # --- what happens -----------------------------------------------------------------------------------------------
 
     def see(self, happening: Happening) -> Seen:
-        """Give the next happening its position and time, and end what must have expired by now."""
+        """Set the position and time of the next happening, and end what must have expired by now."""
         at_ms = happening.at_ms
         position = self.position
         self.position = position + 1
@@ -231,6 +241,7 @@ class Books:
             message.key = happening.key
         elif not self.early.told or offset not in self.early:  # or even done
             message = self._add(seen, offset, happening.key, previous)
+            message.asked = None if happening.until_ms is None else seen
             self._list(message)
         if self.early.told:
             self.early.published(offset)
@@ -285,6 +296,7 @@ class Books:
         message.is_open, message.consumer, message.attempt = True, name, happening.attempt
         message.since = message.delivered = seen
         message.can_wait = message.presumed = False
+        message.asked = None
         lane = message.lane
         lane.open += 1
         lane.turn = self.position
@@ -380,6 +392,7 @@ class Books:
         if message.doubtful:
             self._believe(message)
         del self.messages[message.offset]
+        self.ended.append(message.offset)
         if type(message.published.happening) is Delivered:
             self.early.done(message.offset, message)
         self.changed[lane.id] = lane
@@ -390,7 +403,7 @@ class Books:
                 self.places.rest(lane.id)
 
     def _list(self, message: Message) -> None:
-        """Let a message that waits hold the newer ones of its key."""
+        """Hold back newer messages of a key behind one that waits."""
         lane = message.lane
         self.changed[lane.id] = lane
         if message.is_listed or not self._holds_its_key(message):
@@ -447,7 +460,16 @@ class Books:
         if message is not None:
             found = standing(message, happening.consumer, happening.attempt)
             message.failed += found is Standing.CURRENT and type(happening) is not Released
+            if found in {Standing.CURRENT, Standing.UNSURE}:
+                self._note_wishes(message, happening, seen)
             self._end_of(message, found, seen)
+
+    def _note_wishes(self, message: Message, happening: Nacked | Expired | Released, seen: Seen) -> None:
+        """Remember what whoever ended a delivery wants to be kept to."""
+        if isinstance(happening, Released) and happening.until_ms is not None:
+            message.asked = seen
+        elif isinstance(happening, Nacked) and happening.reason is not None:
+            message.named = seen
 
     def _answer(self, seen: Seen, happening: Settled | DeadLettered | Dropped | Skipped) -> None:
         message = self.messages.get(happening.offset)
@@ -459,13 +481,22 @@ class Books:
     def _answer_early(self, offset: int) -> None:
         if not self.is_over(offset):
             self.early.done(offset, None)
+            self.ended.append(offset)
             self.highest = offset if self.highest is None else max(self.highest, offset)
+
+    def _done(self, seen: Seen, happening: Done) -> None:
+        """A system that calls a message done has taken the ack of which nobody knew whether it counted."""
+        message = self.messages.get(happening.offset)
+        if message is not None and message.doubtful:
+            self._settle(message, seen)
 
     def _hold(self, seen: Seen, happening: Held) -> None:
         message = self.messages.get(happening.offset)
         if message is not None:
             self._unhold(message)
             message.held = seen
+            if happening.reason in _ASKED_FOR and happening.until_ms is None:
+                message.asked = None  # by whatever clock it was
             self.spilled += happening.reason is HoldReason.SPILLED
             self.loading += happening.reason is HoldReason.LOADING
             self.changed[message.lane.id] = message.lane
@@ -598,3 +629,7 @@ class Books:
     def _holds_the_cursor(self, offset: int) -> bool:
         message = self.messages.get(offset)
         return message is not None and not message.doubtful
+
+
+def _pass(seen: Seen, happening: Happening) -> None:
+    """Sessions of keys are the business of one judge."""

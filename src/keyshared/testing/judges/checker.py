@@ -6,11 +6,14 @@ from typing import Final, get_args
 from keyshared.testing.errors import GuaranteesError
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
 from keyshared.testing.history import Happening
+from keyshared.testing.judges.asked_promises import NotEarly, ReasonTravels
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import Affinity, Bounds, Fence, KeyOrder, MinimalMove, OneHolder
 from keyshared.testing.judges.fairness import Fairness
 from keyshared.testing.judges.judge import Judge, Judgement
+from keyshared.testing.judges.one_session import OneSession
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
+from keyshared.testing.judges.settlement import SettledOnce
 from keyshared.testing.judges.waiting_promises import Isolation, Progress
 from keyshared.testing.judges.whole_batch import WholeBatch
 
@@ -22,6 +25,7 @@ DEFAULT_REMEMBERED_KEYS: Final = 100_000
 _JUDGES: Final[tuple[type[Judge], ...]] = (
     *(
         NoLoss,
+        SettledOnce,
         Fence,
         OneHolder,
         KeyOrder,
@@ -29,12 +33,13 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         MinimalMove,
         Bounds,
         WholeBatch,
+        OneSession,
         SafeCursor,
         Isolation,
         Attempts,
         Fairness,
     ),
-    Progress,
+    *(NotEarly, ReasonTravels, Progress),
 )
 _NEVER_JUDGED: Final = {
     Promise.RESUME: "it shows only where the history after a restart is compared with the one without",
@@ -106,6 +111,7 @@ class Checker:
         for look in self._afters:
             found += look(seen)
         books.changed.clear()
+        books.ended.clear()
         return found
 
     def violations(self, history: Iterable[Happening]) -> Iterator[Violation]:

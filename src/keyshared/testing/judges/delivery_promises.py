@@ -1,6 +1,7 @@
 """The promises about who gets a message and when: one-holder, key-order, bounds, affinity, minimal-move, fence."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import (
@@ -22,9 +23,11 @@ from keyshared.testing.history import (
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.entries import Lane, Message, Place, Seen, Standing, standing
 from keyshared.testing.judges.judge import Judge, Judgement, sinces
+from keyshared.testing.judges.waiting_limits import WaitingLimits
 
 __all__ = ["Affinity", "Bounds", "Fence", "KeyOrder", "MinimalMove", "OneHolder"]
 
+_SPILLING: Final = frozenset({HoldReason.SPILLED, HoldReason.LOADING})
 NO_DELIVERY = "the history tells of no Delivered"
 NO_PUBLISHED = "the history tells of no Published, so it does not say what was outstanding"
 
@@ -90,9 +93,24 @@ class KeyOrder(Judge):
 
 
 class Bounds(Judge):
-    """The limits of a key, of a consumer, and of what is in memory or outstanding."""
+    """The limits of a key, of a consumer, and of what is in memory, outstanding or waiting."""
 
     promise = Promise.BOUNDS
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.waiting = WaitingLimits(books)
+
+    @property
+    def looks(self) -> bool:
+        return self.waiting.is_kept
+
+    def after(self, seen: Seen) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        self.waiting.follow()
+        return ()
+
+    def entries(self) -> int:
+        return self.waiting.entries()
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
         return {Delivered: self._delivered, Published: self._published, Held: self._unspilled, Freed: self._unspilled}
@@ -100,7 +118,12 @@ class Bounds(Judge):
     def missing(self) -> str | None:
         numbers = self.guarantees
         general = (numbers.per_key, numbers.per_consumer, numbers.window, numbers.max_tracked)
-        if all(number is None for number in general) and not self.books.kinds & {Connected, LimitChanged}:
+        waiting = (numbers.waiting_per_key, numbers.waiting_per_consumer)
+        if (
+            all(number is None for number in (*general, *waiting))
+            and numbers.spills
+            and not self.books.kinds & {Connected, LimitChanged}
+        ):
             return "neither the guarantees nor the history say any limit"
         return None if self.books.kinds & {Delivered, Published} else NO_DELIVERY
 
@@ -141,12 +164,16 @@ class Bounds(Judge):
             text = f"offset {happening.offset} is outstanding message {len(tracked) + 1}; at most {most} may be"
             yield self.blame(text, *(message.published for message in tracked), seen)
         yield from self._window(seen)
+        for text, waiting in self.waiting.exceeded(happening):
+            yield self.blame(text, *sinces(waiting), seen)
 
     def _unspilled(self, seen: Seen, happening: Held | Freed) -> Iterator[Violation]:
         message = self.books.messages.get(happening.offset)
         spills = isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
         if message is not None and message.is_spilled and not spills:
             yield from self._window(seen)
+        if isinstance(happening, Held) and happening.reason in _SPILLING and not self.guarantees.spills:
+            yield self.blame(f"offset {happening.offset} is {happening.reason}, though nothing spills", seen)
 
     def _window(self, seen: Seen) -> Iterator[Violation]:
         books, most = self.books, self.guarantees.window

@@ -28,7 +28,16 @@ __all__ = [
 LaneId: TypeAlias = bytes | int
 SLACK: Final = 16  # a list with dead entries may be this much longer than twice what lives in it
 _REMEMBERED_DELIVERIES: Final = 8  # of a message, beside the last one
-_ITS_OWN_WAY: Final = frozenset({HoldReason.RETRY, HoldReason.SPILLED, HoldReason.LOADING})
+_ITS_OWN_WAY: Final = frozenset(
+    {
+        HoldReason.RETRY,
+        HoldReason.NOT_BEFORE,
+        HoldReason.POSTPONED,
+        HoldReason.SPILLED,
+        HoldReason.FLUSHING,
+        HoldReason.LOADING,
+    }
+)
 
 
 class Seen(NamedTuple):
@@ -75,6 +84,7 @@ class Message:
     """
 
     __slots__ = (
+        "asked",
         "attempt",
         "came_back",
         "can_wait",
@@ -89,6 +99,7 @@ class Message:
         "is_open",
         "key",
         "lane",
+        "named",
         "noted",
         "odd",
         "offset",
@@ -120,6 +131,8 @@ class Message:
         self.came_back = False
         self.held: Seen | None = None
         self.odd: Seen | None = None  # a delivery that tells of another key, and is not judged yet
+        self.asked: Seen | None = None  # what asked that it shall not be delivered before some time
+        self.named: Seen | None = None  # the last failure that named a reason
         self.noted = False  # an ack came that did not count at once
         self.is_listed = False
 

@@ -57,7 +57,7 @@ class Judge(ABC):
         return 0
 
     def blame(self, explanation: str, *proof: Seen | None) -> Violation:
-        """Say what was broken; the proof in any order, without what is not known."""
+        """Return what was broken; the proof in any order, without what is not known."""
         shown = {seen.position: seen for seen in proof if seen is not None}
         positions = tuple(sorted(shown))
         happenings = tuple(shown[position].happening for position in positions)

@@ -123,10 +123,11 @@ class OneSession(Judge):
         del self.sessions[happening.key]
         yield from self._while_open(seen, happening, session)
         linger, idle, now = self.guarantees.linger_ms, session.idle_ms, seen.now
-        if happening.reason is SessionEnds.IDLE and linger is not None and idle is not None and now is not None:
-            if now - idle < linger:
-                text = f"session {session.number} of key {happening.key!r} is idle since {idle}, and ends at {now}"
-                yield self.blame(text, session.begun, seen)
+        if happening.reason is not SessionEnds.IDLE or linger is None or idle is None or now is None:
+            return
+        if now - idle < linger:
+            text = f"session {session.number} of key {happening.key!r} is idle since {idle}, and ends at {now}"
+            yield self.blame(text, session.begun, seen)
 
     def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
         books, offset = self.books, happening.offset

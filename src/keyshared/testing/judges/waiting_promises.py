@@ -192,6 +192,8 @@ class Isolation(Judge):
         return {Quiet: self._quiet, AtRest: self._quiet}
 
     def missing(self) -> str | None:
+        if not self.guarantees.spills:
+            return "the guarantees claim that nothing spills, which gives isolation up"
         if self.guarantees.window is None:
             return "the guarantees claim no window"
         if Published not in self.books.kinds:
@@ -212,7 +214,7 @@ class Isolation(Judge):
 
     def _quiet(self, seen: Seen, happening: Quiet | AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
         books, window = self.books, self.guarantees.window
-        if window is None or self.newest is None or not self.alone:
+        if window is None or not self.guarantees.spills or self.newest is None or not self.alone:
             return
         message = books.messages.get(_offset(self.newest))
         if message is None or not message.waits or message.held is not None:

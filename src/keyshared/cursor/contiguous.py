@@ -20,7 +20,7 @@ from operator import attrgetter, itemgetter
 from typing import Final, Self
 
 from keyshared._checks import check_offset, check_position, require
-from keyshared._token import Position, read_token, write_token
+from keyshared.cursor.token import Position, read_token, write_token
 from keyshared.errors import OffsetOrderError
 
 __all__ = ["DEFAULT_TOKEN_BYTES", "SETTLED", "Cell", "ContiguousCursor", "CursorToken", "OfferAnswer"]
@@ -280,7 +280,7 @@ class ContiguousCursor:
         return index >= 0 and offset < self._known[index][1]
 
     def pass_to(self, offset: int) -> None:
-        """Say that an offset is about to be offered by `append` or `skip`. O(1) amortised."""
+        """Announce that `append` or `skip` will offer an offset next. O(1) amortised."""
         known = self._known
         while self._passed < len(known) and known[self._passed][1] <= offset:
             self._passed += 1

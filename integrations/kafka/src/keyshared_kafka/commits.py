@@ -1,0 +1,111 @@
+"""Stores positions and tokens with the group."""
+
+import logging
+from collections.abc import Iterable
+from time import monotonic, sleep
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from keyshared_kafka.failures import REFUSED
+from keyshared_kafka.stays import Stay, name_of
+
+__all__ = ["Commits"]
+
+logger = logging.getLogger("keyshared_kafka")
+
+_AGAIN_S: Final = 0.05
+
+
+class Commits:
+    """Commits what runners want committed, all partitions in one request.
+
+    Only the thread that polls may talk to the client: other threads would wait until it leaves `poll`, and for ever if
+    it waits for them in a rebalance. So a runner leaves its wish here, and the next turn sends it.
+
+    Args:
+        every_s: Least time between two requests.
+    """
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._due_at = 0.0
+        self._wanted: dict[Stay, tuple[int, str]] = {}
+        self._sent: dict[str, tuple[Stay, int, str]] | None = None
+
+    def want(self, stay: Stay, position: int, token: str) -> None:
+        """Note what the next request has to say of a partition. May be called by any thread."""
+        self._wanted[stay] = position, token
+
+    def send(self, consumer: Consumer, stays: Iterable[Stay]) -> None:
+        """Send what is wanted, and ends of logs that lag, without waiting for the answer; one request at a time."""
+        if self._sent is not None or monotonic() < self._due_at:
+            return
+        for stay in stays:
+            if stay.lags() and stay not in self._wanted:
+                self._wanted[stay] = stay.committed, ""
+        if self._wanted:
+            self._due_at = monotonic() + self._every_s
+            self._sent = self._take(list(self._wanted))
+            if self._sent:
+                consumer.commit(offsets=_places(self._sent), asynchronous=True)
+            else:
+                self._sent = None
+
+    def answered(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
+        """Take the answer to `send`. What was refused for the moment is wanted again, unless something newer is."""
+        sent, self._sent = self._sent or {}, None
+        for stay, position, token in self._look(sent, error, places):
+            if not stay.is_gone:
+                self._wanted.setdefault(stay, (position, token))
+
+    def store(self, consumer: Consumer, stays: Iterable[Stay], within_s: float) -> None:
+        """Send what is wanted of these partitions, and wait for the answer: they leave."""
+        until = monotonic() + within_s
+        sent = self._take([stay for stay in stays if stay in self._wanted])
+        while sent:
+            error, places = None, []
+            try:
+                places = consumer.commit(offsets=_places(sent), asynchronous=False) or []
+            except KafkaException as raised:
+                error = raised.args[0]
+            refused = self._look(sent, error, places)
+            if not refused:
+                return
+            if monotonic() >= until:
+                names = [stay.name for stay, _, _ in refused]
+                logger.warning("%s: the last commit was refused; what it holds comes again", names)
+                return
+            sleep(_AGAIN_S)
+            sent = {stay.name: (stay, position, token) for stay, position, token in refused}
+
+    def _take(self, stays: Iterable[Stay]) -> dict[str, tuple[Stay, int, str]]:
+        taken = {}
+        for stay in stays:
+            position, token = self._wanted.pop(stay)
+            if not stay.is_gone:
+                taken[stay.name] = stay, stay.reached(position), token
+        return taken
+
+    def _look(
+        self, sent: dict[str, tuple[Stay, int, str]], error: KafkaError | None, places: list[TopicPartition]
+    ) -> list[tuple[Stay, int, str]]:
+        """Return what was refused for the moment; raise what will not pass."""
+        errors = {name_of(place.topic, place.partition): place.error for place in places}
+        refused = []
+        for name, (stay, position, token) in sent.items():
+            fault = errors.get(name) or error
+            if fault is None:
+                stay.committed = max(stay.committed, position)
+            elif fault.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and token:
+                logger.warning("%s: the broker takes no token of %d bytes; lower metadata_bytes", name, len(token))
+                refused.append((stay, position, ""))
+            elif fault.code() in REFUSED:
+                refused.append((stay, position, token))
+            else:
+                raise KafkaException(fault)
+        return refused
+
+
+def _places(sent: dict[str, tuple[Stay, int, str]]) -> list[TopicPartition]:
+    return [stay.place(position, token) for stay, position, token in sent.values()]

@@ -1,0 +1,289 @@
+"""The consumer: a member of a group whose messages are handled by many workers, each key in order."""
+
+import asyncio
+import signal
+from asyncio import CancelledError, get_running_loop
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from inspect import iscoroutinefunction
+from multiprocessing import get_context
+from threading import Event, current_thread, main_thread
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from keyshared._checks import check_int, configuration
+from keyshared.config import Poison, RetryPolicy
+from keyshared.dispatcher import Blocking
+from keyshared.errors import ConfigError
+from keyshared.run import AsyncRunner, BusyKey, Hooks, Letter, RunnerConfig, RunnerStats, StoppedError, ThreadRunner
+from keyshared_kafka.engines import Engine, Tasks, Threads
+from keyshared_kafka.letters import Letters
+from keyshared_kafka.member import Member
+from keyshared_kafka.reader import Reader
+from keyshared_kafka.settings import KeyOf, consumer_options, key_of, letter_options, reader_options
+from keyshared_kafka.stays import name_of
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+__all__ = ["ParallelConsumer"]
+
+DEFAULT_WORKERS: Final = 16
+DEFAULT_RETRIES: Final = 5
+DEFAULT_WINDOW: Final = 10_000
+DEFAULT_METADATA_BYTES: Final = 4_096
+
+Handler: TypeAlias = "Callable[[Message[Any, Any]], object | Awaitable[object]]"
+
+
+class ParallelConsumer:
+    """Consumes topics with many workers: one message of a key at a time, in order, different keys at once.
+
+    A handler that returns has done its message. One that raises `Reject` gives it up, `RetryLater` puts it off, any
+    other exception is a failure: the message comes again after a delay, and at last goes to the dead letters. Every
+    tenth of a second the consumer commits how far all is done, and what is done above that. So a crash redoes what
+    was in flight, and what was done since the last commit.
+
+    Args:
+        options: Of the client, as librdkafka has them; ``group.id`` is needed. All pass through, except those that
+            would let the client commit by itself.
+        topics: Names; one that begins with ``^`` is a pattern.
+        handle: Called with each `confluent_kafka.Message`: a function, called in threads and safe for that, or a
+            coroutine function.
+        workers: Handlers that run at once.
+        order: ``"key"``; ``"partition"``; ``"none"``; or a function of a message that returns what it is ordered by,
+            bytes or str, or None for nothing. Messages without a key are handled in any order.
+        retries: How often a message that failed is tried again, or a policy that also says how late. 0: never.
+        dead_letters: Topic for messages that are given up. Without it such a message stops the consumer with the error
+            of its handler, unless ``poison`` says that nothing is to be written.
+        poison: What becomes of a message that is given up, and of its key.
+        drain_s: How long handlers may finish when a partition leaves, or when the consumer stops.
+        timeout_s: How long a handler may run; None for ever. A coroutine is cancelled then. A thread cannot be: its key
+            waits for it, and ``hooks.overdue`` is called.
+        processes: Whether each worker is a process, for handlers that compute. ``handle`` has to be picklable then.
+        window: Messages in memory.
+        commit_every_s: Least time between two commits of a partition.
+        metadata_bytes: The broker's ``offset.metadata.max.bytes``.
+        producer: Options of the client that writes dead letters, beside those of the connection.
+        hooks: Functions that are told what happens, for metrics; partitions are named as ``orders-0``.
+
+    Raises:
+        ConfigError: An argument can never work.
+
+    Example:
+        >>> consumer = ParallelConsumer({"group.id": "billing"}, ["orders"], print, workers=64, dead_letters="dead")
+        >>> ParallelConsumer({}, ["orders"], print)
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ConfigError: group.id is None; it must name the consumer group
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        topics: Sequence[str],
+        handle: "Handler",
+        *,
+        workers: int = DEFAULT_WORKERS,
+        order: "str | KeyOf" = "key",
+        retries: int | RetryPolicy = DEFAULT_RETRIES,
+        dead_letters: str | None = None,
+        poison: Poison = Poison.DEAD_LETTER,
+        drain_s: float = 10,
+        timeout_s: float | None = None,
+        processes: bool = False,
+        window: int = DEFAULT_WINDOW,
+        commit_every_s: float = 0.1,
+        metadata_bytes: int = DEFAULT_METADATA_BYTES,
+        producer: Mapping[str, Any] | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        if not callable(handle):
+            raise ConfigError("handle", handle, "be something that can be called")
+        self._is_async = iscoroutinefunction(handle) or iscoroutinefunction(getattr(handle, "__call__", None))  # noqa: B004
+        if processes and self._is_async:
+            raise ConfigError("processes", processes, "be False with a coroutine function")
+        if isinstance(topics, str) or not topics:
+            raise ConfigError("topics", topics, "be a list of at least one topic")
+        if dead_letters is None and poison.archive and poison is not Poison.DEAD_LETTER:
+            raise ConfigError("dead_letters", None, f"name a topic with {poison}")
+        self._drain_ms = _milliseconds("drain_s", drain_s)
+        with configuration():
+            self._config = RunnerConfig(
+                workers=workers,
+                timeout_ms=None if timeout_s is None else _milliseconds("timeout_s", timeout_s),
+                window=window,
+                max_tracked=10 * window,
+                max_loaded_per_key=max(1, window // 10),
+                retry=retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_redeliveries=_retries(retries)),
+                poison=poison,
+                commit_every_ms=_milliseconds("commit_every_s", commit_every_s),
+                token_bytes=metadata_bytes,
+                stop_ms=self._drain_ms,
+            )
+        self._options = consumer_options(options, window, self._drain_ms)
+        self._reader_options = reader_options(options)
+        self._letter_options = letter_options(options, producer or {})
+        self._topics = list(topics)
+        self._handle = handle
+        self._key_of = key_of(order)
+        self._dead_letters = dead_letters
+        self._processes = processes
+        self._hooks = hooks
+        self._asked_to_stop = Event()
+        self._engine: Engine | None = None
+
+    def run(self) -> None:
+        """Consume until `stop` is called or the process gets SIGTERM or SIGINT; then finish, commit and leave.
+
+        Raises:
+            StoppedError: It has run before.
+            BaseException: What went wrong: the connection for good, a dead letter that could not be written, a hook.
+        """
+        with self._signals():
+            if self._is_async:
+                asyncio.run(self.run_async())
+                return
+            self._live(self._with_threads)
+
+    async def run_async(self) -> None:
+        """As `run`, inside an event loop, where coroutine handlers run. Installs no handlers of signals.
+
+        When it is cancelled it finishes, commits and leaves first.
+        """
+        loop = get_running_loop()
+        make = self._with_threads
+
+        def with_tasks(member: Member, letters: Letters | None, reader: Reader) -> Engine:
+            return Tasks(self._tasks(member, letters, reader), loop)
+
+        if self._is_async:
+            make = with_tasks
+        with ThreadPoolExecutor(1, "keyshared-kafka") as pool:
+            living = loop.run_in_executor(pool, self._live, make)
+            try:
+                await asyncio.shield(living)
+            except CancelledError:
+                self.stop()
+                await living
+                raise
+
+    def stop(self) -> None:
+        """Ask it to finish, commit and leave. Returns at once; may be called from any thread, and from a handler."""
+        self._asked_to_stop.set()
+
+    def stats(self) -> RunnerStats:
+        """Return the figures of this moment.
+
+        Raises:
+            StoppedError: It does not run.
+        """
+        return self._running().runner.stats()
+
+    def why_blocked(self, topic: str, partition: int, offset: int) -> Blocking | None:
+        """Return what a message waits for; None if it is at a handler, or done.
+
+        Raises:
+            StoppedError: It does not run.
+            UnknownLogError: The partition is not here.
+        """
+        return self._running().runner.why_blocked(name_of(topic, partition), offset)
+
+    def busiest_keys(self, most: int = 10) -> list[BusyKey]:
+        """Return the keys with the most messages that are not done.
+
+        Raises:
+            StoppedError: It does not run.
+        """
+        return self._running().runner.busiest_keys(most)
+
+    def unblock(self, topic: str, partition: int, key: bytes | str) -> None:
+        """Try the blocked messages of a key again (`Poison.BLOCK`), and end its quarantine.
+
+        Raises:
+            StoppedError: It does not run.
+            UnknownLogError: The partition is not here.
+        """
+        self._running().runner.unblock(name_of(topic, partition), key)
+
+    def _running(self) -> Engine:
+        if self._engine is None:
+            raise StoppedError
+        return self._engine
+
+    def _live(self, make: "Callable[[Member, Letters | None, Reader], Engine]") -> None:
+        """Consume from the first poll to the last commit, in this thread."""
+        if self._engine is not None:
+            raise StoppedError
+        group = str(self._options["group.id"])
+        letters = None if self._dead_letters is None else Letters(self._dead_letters, group, self._letter_options)
+        reader = Reader(self._reader_options)
+        member = Member(self._options, self._topics, self._key_of, self._config)
+        self._engine = engine = make(member, letters, reader)
+        try:
+            member.consume(engine, self._asked_to_stop, self._drain_ms)
+        finally:
+            if letters is not None:
+                letters.close()
+            reader.close()
+
+    def _with_threads(self, member: Member, letters: Letters | None, reader: Reader) -> Engine:
+        return Threads(
+            ThreadRunner(
+                self._handle,
+                commit=member.commit,
+                dead_letter=None if letters is None else letters.write,
+                load=reader.load,
+                executor=_process if self._processes else None,
+                hooks=self._hooks,
+                config=self._config,
+            )
+        )
+
+    def _tasks(self, member: Member, letters: Letters | None, reader: Reader) -> "AsyncRunner[Message[Any, Any]]":
+        async def commit(log: str, position: int, token: str) -> None:
+            await asyncio.to_thread(member.commit, log, position, token)
+
+        async def load(log: str, offsets: Sequence[int]) -> "dict[int, Message[Any, Any] | None]":
+            return await asyncio.to_thread(reader.load, log, offsets)
+
+        async def write(letter: "Letter[Message[Any, Any]]") -> None:
+            if letters is not None:
+                await asyncio.to_thread(letters.write, letter)
+
+        return AsyncRunner(
+            self._handle,
+            commit=commit,
+            dead_letter=None if letters is None else write,
+            load=load,
+            hooks=self._hooks,
+            config=self._config,
+        )
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Stop in order at SIGTERM and SIGINT, if this is the main thread."""
+        if current_thread() is not main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, lambda *_: self.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _process() -> Executor:
+    """Make the process of one worker; a fork would copy the threads of the client half."""
+    return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+
+def _retries(retries: object) -> int:
+    return check_int("retries", retries, 0, " or a RetryPolicy")
+
+
+def _milliseconds(name: str, seconds: object) -> int:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
+        raise ConfigError(name, seconds, "be a number of seconds")
+    return round(seconds * 1_000)

@@ -1,0 +1,126 @@
+"""The two runners, as one thread that reads Kafka sees them."""
+
+import asyncio
+from asyncio import AbstractEventLoop
+from collections.abc import Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from keyshared.run import AsyncRunner, ThreadRunner, UnknownLogError
+from keyshared_kafka.stays import Row
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from keyshared.run.host import Host
+
+__all__ = ["Engine", "Tasks", "Threads"]
+
+Answer = TypeVar("Answer")
+
+
+class Engine(Protocol):
+    """Runs handlers; called by the thread that reads."""
+
+    @property
+    def runner(self) -> "Host[Message[Any, Any]]":
+        """The runner itself."""
+
+    def add(self, log: str, start: int | None, token: str | None) -> None:
+        """Begin with a partition."""
+
+    def remove(self, logs: Sequence[str], within_ms: int) -> bool:
+        """End with partitions, all at once; return whether all their handlers have finished in time."""
+
+    def lose(self, logs: Iterable[str]) -> None:
+        """Forget partitions that belong to others already."""
+
+    def room(self, log: str) -> int:
+        """How many messages would be taken."""
+
+    def give(self, log: str, rows: Sequence[Row]) -> None:
+        """Hand messages over for which there is room."""
+
+    def stop(self, within_ms: int) -> bool:
+        """Stop; return whether all handlers have finished in time."""
+
+
+class Threads:
+    """A `ThreadRunner`."""
+
+    def __init__(self, runner: "ThreadRunner[Message[Any, Any]]") -> None:
+        self.runner = runner
+
+    def add(self, log: str, start: int | None, token: str | None) -> None:
+        self.runner.add_log(log, start=start, resume_from=token)
+
+    def remove(self, logs: Sequence[str], within_ms: int) -> bool:
+        with ThreadPoolExecutor(len(logs)) as pool:  # each call waits, and all shall begin to leave at once
+            return all(pool.map(lambda log: self._remove(log, within_ms), logs))
+
+    def lose(self, logs: Iterable[str]) -> None:
+        for log in logs:
+            self.runner.lose_log(log)
+
+    def room(self, log: str) -> int:
+        return self.runner.room(log)
+
+    def give(self, log: str, rows: Sequence[Row]) -> None:
+        self.runner.submit_many(log, rows)
+
+    def stop(self, within_ms: int) -> bool:
+        return self.runner.stop(within_ms)
+
+    def _remove(self, log: str, within_ms: int) -> bool:
+        try:
+            return self.runner.remove_log(log, within_ms)
+        except UnknownLogError:  # the runner has stopped by an error, and let everything leave
+            return False
+
+
+class Tasks:
+    """An `AsyncRunner`, which lives in an event loop of another thread."""
+
+    def __init__(self, runner: "AsyncRunner[Message[Any, Any]]", loop: AbstractEventLoop) -> None:
+        self.runner = runner
+        self._loop = loop
+
+    def add(self, log: str, start: int | None, token: str | None) -> None:
+        async def add() -> None:
+            self.runner.add_log(log, start=start, resume_from=token)
+
+        self._call(add())
+
+    def remove(self, logs: Sequence[str], within_ms: int) -> bool:
+        async def remove(log: str) -> bool:
+            try:
+                return await self.runner.remove_log(log, within_ms)
+            except UnknownLogError:  # as above
+                return False
+
+        async def remove_all() -> bool:
+            return all(await asyncio.gather(*map(remove, logs)))
+
+        return self._call(remove_all())
+
+    def lose(self, logs: Iterable[str]) -> None:
+        async def lose() -> None:
+            for log in logs:
+                self.runner.lose_log(log)
+
+        self._call(lose())
+
+    def room(self, log: str) -> int:
+        async def room() -> int:
+            return self.runner.room(log)
+
+        return self._call(room())
+
+    def give(self, log: str, rows: Sequence[Row]) -> None:
+        self._call(self.runner.submit_many(log, rows))
+
+    def stop(self, within_ms: int) -> bool:
+        return self._call(self.runner.stop(within_ms))
+
+    def _call(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

@@ -1,0 +1,227 @@
+"""The member of the group: polls, hands over, follows rebalances."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from threading import Event
+from time import monotonic, sleep
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from keyshared.run import RunnerConfig
+from keyshared_kafka.commits import Commits
+from keyshared_kafka.engines import Engine
+from keyshared_kafka.failures import REFUSED, must_pass
+from keyshared_kafka.settings import KeyOf
+from keyshared_kafka.stays import Stay, name_of, token_of
+
+__all__ = ["Member"]
+
+logger = logging.getLogger("keyshared_kafka")
+
+_BATCH: Final = 1_000  # messages that are taken from the client at once
+_IDLE_S: Final = 0.1  # how long a poll waits: as late does a signal count
+_HELD_S: Final = 0.02  # as above while a partition is paused, and has to go on soon
+_ROOM_S: Final = 0.02  # how long messages wait for room before their partition is paused, which costs a fetch
+_ASK_S: Final = 10  # how long the broker may take for an answer
+_ASKS: Final = 6
+_REFUSED_LEAVING_S: Final = 0.4  # a group that rebalances takes no commit until its members come again
+_REFUSED_STOPPING_S: Final = 2.0
+
+
+class Member:
+    """Reads partitions for a runner. All but `commit` happens in one thread: rebalances are told during a poll.
+
+    Args:
+        options: Of the client.
+        topics: To subscribe to.
+        key_of: What a message is ordered by.
+        config: Settings of the runner.
+    """
+
+    def __init__(self, options: Mapping[str, Any], topics: Sequence[str], key_of: KeyOf, config: RunnerConfig) -> None:
+        self._topics = list(topics)
+        self._key_of = key_of
+        self._window = config.window
+        self._drain_ms = config.stop_ms
+        self._stays: dict[str, Stay] = {}
+        self._fresh: list[Stay] = []
+        self._commits = Commits(config.commit_every_ms / 1_000)
+        self._theirs = options.get("on_commit")
+        self._consumer = Consumer({**options, "on_commit": self._on_commit})
+        self._engine: Engine | None = None
+
+    def commit(self, log: str, position: int, token: str) -> None:
+        """Commit for the runner; called by its threads. The next turn does it, or the last one."""
+        stay = self._stays.get(log)
+        if stay is not None:
+            self._commits.want(stay, position, token)
+
+    def consume(self, engine: Engine, stop: Event, drain_ms: int) -> None:
+        """Consume until it is asked to stop or something fails; then let handlers finish, commit and leave."""
+        self._engine = engine
+        try:
+            self._consumer.subscribe(
+                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+            while not stop.is_set():
+                self._turn(engine)
+        finally:
+            try:
+                if not engine.stop(drain_ms):
+                    logger.warning("handlers work on after %d ms; their messages come again", drain_ms)
+                self._commits.store(self._consumer, self._stays.values(), _REFUSED_STOPPING_S)
+            finally:
+                self._gone(list(self._stays))
+                self._consumer.close()
+
+    # polls
+
+    def _turn(self, engine: Engine) -> None:
+        """Poll once, hand over what came, and look after partitions that wait for something."""
+        is_held = any(stay.is_paused or stay.backlog for stay in self._stays.values())
+        first = self._consumer.poll(_HELD_S if is_held else _IDLE_S)
+        if engine.runner.error is not None:
+            raise engine.runner.error
+        if self._fresh:  # the client keeps a pause from an earlier stay
+            fresh, self._fresh = self._fresh, []
+            self._consumer.resume([stay.place() for stay in fresh if not stay.is_gone])
+        if first is not None:
+            self._take(first)
+            for message in self._consumer.consume(_BATCH, 0):
+                self._take(message)
+        self._hand_over(engine)
+        self._commits.send(self._consumer, self._stays.values())
+
+    def _take(self, message: "Message[Any, Any]") -> None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        error = message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            must_pass(message, error)
+            return
+        if topic is None or partition is None or offset is None:
+            return
+        stay = self._stays.get(name_of(topic, partition))
+        if stay is None:
+            return  # it was fetched before its partition left
+        if error is not None:
+            stay.end = offset
+            return
+        if stay.next_offset is not None and offset < stay.next_offset:
+            stay = self._begin_anew_if_truncated(stay, offset)
+            if stay is None:
+                return
+        stay.next_offset = offset + 1
+        stay.backlog.append((offset, self._key_of(message), message))
+
+    def _begin_anew_if_truncated(self, stay: Stay, offset: int) -> Stay | None:
+        """Return another stay for a log that has lost its end and was read again; None for a message that was read."""
+        read_to = stay.next_offset or 0
+        if stay.known_end < read_to:
+            stay.known_end = self._consumer.get_watermark_offsets(stay.place(), timeout=_ASK_S, cached=False)[1]
+        if stay.known_end >= read_to or self._engine is None:
+            return None
+        logger.warning(
+            "%s: the log was cut below offset %d, where it was read; it is read from %d", stay.name, read_to, offset
+        )
+        self._engine.lose([stay.name])
+        self._gone([stay.name])
+        again = Stay(stay.topic, stay.partition, None)
+        self._stays[again.name] = again
+        self._engine.add(again.name, offset, None)
+        if stay.is_paused:
+            self._fresh.append(again)
+        return again
+
+    # back-pressure
+
+    def _hand_over(self, engine: Engine) -> None:
+        """Hand over what there is room for; pause partitions whose messages find none for a while."""
+        waiting = [stay for stay in self._stays.values() if stay.backlog and not self._gives(engine, stay)]
+        if any(not stay.is_paused for stay in waiting):
+            until = monotonic() + _ROOM_S
+            while waiting and monotonic() < until:
+                sleep(_ROOM_S / 10)
+                waiting = [stay for stay in waiting if not self._gives(engine, stay)]
+        for stay in waiting:
+            if not stay.is_paused:
+                self._consumer.pause([stay.place()])
+                stay.is_paused = True
+        if any(stay.is_paused for stay in self._stays.values()):
+            self._resume(engine)
+
+    def _gives(self, engine: Engine, stay: Stay) -> bool:
+        """Hand over what there is room for; return whether that is all."""
+        room = min(engine.room(stay.name), len(stay.backlog))
+        if room:
+            rows = [stay.backlog.popleft() for _ in range(room)]
+            engine.give(stay.name, rows)
+        return not stay.backlog
+
+    def _resume(self, engine: Engine) -> None:
+        enough = max(1, self._window // (2 * len(self._stays)))
+        for stay in self._stays.values():
+            if stay.is_paused and not stay.backlog and engine.room(stay.name) >= enough:
+                self._consumer.resume([stay.place()])
+                stay.is_paused = False
+
+    # rebalances
+
+    def _on_assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        """Begin with partitions where the group left them. The client begins to read them there by itself."""
+        if self._engine is None or not places:
+            return
+        for place in self._committed(consumer, places):
+            is_known = place.offset >= 0
+            stay = Stay(place.topic, place.partition, place.offset if is_known else None)
+            self._stays[stay.name] = stay
+            self._fresh.append(stay)
+            self._engine.add(stay.name, stay.next_offset, token_of(place) if is_known else None)
+
+    def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        """Start nothing more of these partitions, let their handlers finish, commit, and forget them."""
+        names = self._here(places)
+        if self._engine is None or not names:
+            return
+        if not self._engine.remove(names, self._drain_ms):
+            logger.warning("%s: handlers work on after %d ms; their messages come again", names, self._drain_ms)
+        self._commits.store(consumer, [self._stays[name] for name in names], _REFUSED_LEAVING_S)
+        self._gone(names)
+
+    def _on_lost(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
+        """Forget partitions that belong to others already."""
+        names = self._here(places)
+        if self._engine is None or not names:
+            return
+        logger.warning("%s: lost; what was done since the last commit comes again, at others", names)
+        self._gone(names)
+        self._engine.lose(names)
+
+    def _on_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
+        self._commits.answered(error, places)
+        if self._theirs is not None:
+            self._theirs(error, places)
+
+    def _here(self, places: list[TopicPartition]) -> list[str]:
+        names = [name_of(place.topic, place.partition) for place in places]
+        return [name for name in names if name in self._stays]
+
+    def _gone(self, names: list[str]) -> None:
+        for name in names:
+            self._stays.pop(name).is_gone = True
+
+    def _committed(self, consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
+        """Ask what the group has committed; the broker may be away for a while."""
+        asks = 0
+        while True:
+            asks += 1
+            try:
+                answers: list[TopicPartition] = consumer.committed(places, _ASK_S)
+                error = next((place.error for place in answers if place.error is not None), None)
+            except KafkaException as raised:
+                error, answers = raised.args[0], []
+            if error is None:
+                return answers
+            if asks == _ASKS or error.code() not in REFUSED:
+                raise KafkaException(error)
+            sleep(1)

@@ -1,0 +1,223 @@
+"""The consumer against a Kafka: what the user's program may rely on."""
+
+import asyncio
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Self
+
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+
+from keyshared_kafka import ParallelConsumer, Poison, Reject, RetryLater, RetryPolicy
+from tests.cluster import Cluster
+
+QUICK = RetryPolicy(max_redeliveries=2, base_delay_ms=5)
+
+
+def until(is_so: Callable[[], bool], within_s: float = 30) -> None:
+    end = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < end, "it did not come to that in time"
+        time.sleep(0.02)
+
+
+class Running:
+    """A consumer in a thread, stopped at the end of the block."""
+
+    def __init__(self, consumer: ParallelConsumer) -> None:
+        self.consumer = consumer
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            self.consumer.run()
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self.error = error
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.consumer.stop()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    def wait(self) -> None:
+        self._thread.join(30)
+
+
+def rows(many: int, keys: int) -> list[tuple[bytes, bytes]]:
+    return [(b"k%d" % (n % keys), b"%d" % n) for n in range(many)]
+
+
+def test_the_users_program_keeps_order_retries_and_leaves_dead_letters_as_they_were(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, rows(300, 10), headers=[("trace", b"abc")], timestamp=1_700_000_000_123)
+    cluster.produce(topic, [(None, b"300"), (None, b"301")])
+    seen: dict[bytes | None, list[int]] = defaultdict(list)
+    tries: dict[int, int] = defaultdict(int)
+
+    def handle(message: Any) -> None:
+        number = int(message.value())
+        tries[number] += 1
+        if number == 13:
+            raise Reject("schema")
+        if number == 14:
+            raise ValueError("no such customer")
+        if number == 15 and tries[number] < 3:
+            raise RetryLater(5)
+        seen[message.key()].append(number)
+
+    consumer = ParallelConsumer(
+        cluster.options(topic), [topic], handle, workers=8, retries=QUICK, dead_letters=topic + ".dlq", drain_s=5
+    )
+    with Running(consumer) as running:
+        until(lambda: sum(map(len, seen.values())) == 300)
+    assert running.error is None
+    assert all(numbers == sorted(numbers) for key, numbers in seen.items() if key is not None)
+    assert (tries[13], tries[14], tries[15]) == (1, 3, 3)
+    assert {at: offset for at, (offset, _) in cluster.committed(topic, topic).items()} == cluster.ends(topic)
+    letters = {int(message.value()): message for message in cluster.read(topic + ".dlq")}
+    assert letters.keys() == {13, 14}
+    headers = dict(letters[14].headers())
+    assert letters[14].key() == b"k4"
+    assert letters[14].timestamp()[1] == 1_700_000_000_123
+    assert headers["trace"] == b"abc"
+    assert headers["keyshared.reason"] == b"ValueError: no such customer"
+    assert (headers["keyshared.topic"], headers["keyshared.failures"]) == (topic.encode(), b"3")
+    assert dict(letters[13].headers())["keyshared.reason"] == b"Reject: schema"
+
+
+def test_a_restart_behind_a_head_that_did_not_end_redoes_the_head_only(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, [(b"head", b"head"), *rows(400, 20)])
+    go = threading.Event()
+    before: list[bytes] = []
+    after: list[bytes] = []
+
+    def handle(message: Any) -> None:
+        if message.value() == b"head":
+            go.wait(20)
+        before.append(message.value())
+
+    with Running(ParallelConsumer(cluster.options(topic), [topic], handle, drain_s=0)) as first:
+        until(lambda: len(before) == 400)
+    assert first.error is None
+    cluster.inherit(topic, topic, topic + "-again")
+    again: Any = lambda message: after.append(message.value())  # noqa: E731
+    with Running(ParallelConsumer(cluster.options(topic + "-again"), [topic], again, drain_s=5)) as second:
+        until(lambda: b"head" in after)
+    go.set()
+    assert second.error is None
+    assert after == [b"head"]
+    assert {at: offset for at, (offset, _) in cluster.committed(topic, topic + "-again").items()} == cluster.ends(topic)
+
+
+def test_foreign_metadata_costs_nothing_but_a_line_in_the_log(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, rows(100, 10))
+    ends = cluster.ends(topic)
+    at = max(ends, key=lambda partition: ends[partition])
+    cluster.commit(topic, TopicPartition(topic, at, 5, "of another program"))
+    done: list[tuple[int, int]] = []
+    handle: Any = lambda message: done.append((message.partition(), message.offset()))  # noqa: E731
+    with Running(ParallelConsumer(cluster.options(topic), [topic], handle)):
+        until(lambda: len(done) == 95)
+    assert min(offset for partition, offset in done if partition == at) == 5
+    assert "metadata of another program" in caplog.text
+
+
+def test_coroutines_with_a_hot_key_are_handled_in_order_and_stop_nothing_else(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, [(b"hot", b"%d" % n) for n in range(300)])
+    cluster.produce(topic, [(b"k%d" % n, b"cold") for n in range(200)])
+    hot: list[int] = []
+    cold: list[int] = []
+
+    async def handle(message: Any) -> None:
+        if message.key() == b"hot":
+            await asyncio.sleep(0.005)
+            hot.append(int(message.value()))
+        else:
+            cold.append(len(hot))
+
+    # The window holds 100 and 10 of a key: what stands behind the hot key comes only if that is left in the log.
+    consumer = ParallelConsumer(cluster.options(topic), [topic], handle, window=100)
+    with Running(consumer) as running:
+        until(lambda: len(hot) == 300 and len(cold) == 200)
+    assert running.error is None
+    assert hot == list(range(300))
+    assert max(cold) < 250
+    assert {at: offset for at, (offset, _) in cluster.committed(topic, topic).items()} == cluster.ends(topic)
+
+
+def test_latest_commits_where_it_began_before_anything_comes(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, rows(40, 10))
+    ends = cluster.ends(topic)
+    with Running(ParallelConsumer(cluster.options(topic, auto_offset_reset="latest"), [topic], print)):
+        until(lambda: {at: offset for at, (offset, _) in cluster.committed(topic, topic).items()} == ends)
+
+
+def test_without_a_topic_for_dead_letters_the_error_of_the_handler_stops_the_consumer(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, rows(20, 5))
+
+    def handle(message: Any) -> None:
+        if message.value() == b"7":
+            raise LookupError("no such customer")
+
+    with Running(ParallelConsumer(cluster.options(topic), [topic], handle, retries=0)) as running:
+        running.wait()
+    assert isinstance(running.error, LookupError)
+    ends = cluster.ends(topic)
+    assert any(offset < ends[at] for at, (offset, _) in cluster.committed(topic, topic).items())
+
+
+@pytest.mark.slow
+def test_a_dead_letter_that_cannot_be_written_stops_the_consumer_before_the_cursor_passes(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, [(b"k", b"x" * 900_000)])
+
+    def handle(_: Any) -> None:
+        raise Reject("never")
+
+    consumer = ParallelConsumer(
+        cluster.options(topic), [topic], handle, dead_letters=topic + ".dlq", producer={"message.max.bytes": 10_000}
+    )
+    with Running(consumer) as running:
+        running.wait()
+    assert isinstance(running.error, KafkaException)
+    assert max(offset for offset, _ in cluster.committed(topic, topic).values()) <= 0
+
+
+def in_a_process(message: Any) -> None:
+    """Die at the first try of one message."""
+    import os  # noqa: PLC0415 - in the worker
+    from pathlib import Path  # noqa: PLC0415 - as above
+
+    folder = Path(message.headers()[0][1].decode())
+    if message.value() == b"3" and not (folder / "died").exists():
+        (folder / "died").touch()
+        os._exit(1)
+    with (folder / "done").open("ab") as file:
+        file.write(message.value() + b"\n")
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_costs_one_retry_of_one_message(cluster: Cluster, tmp_path: Any) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, rows(20, 5), headers=[("folder", str(tmp_path).encode())])
+    consumer = ParallelConsumer(
+        cluster.options(topic), [topic], in_a_process, workers=2, processes=True, retries=QUICK, poison=Poison.BLOCK
+    )
+    with Running(consumer) as running:
+        until(lambda: (tmp_path / "done").exists() and len((tmp_path / "done").read_bytes().split()) == 20)
+        assert consumer.stats().failed == 1
+    assert running.error is None

@@ -1,0 +1,125 @@
+"""Members that are killed, join and leave: nothing lost, nothing out of order, nothing of a key at once."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import Cluster
+from tests.diary import DONE, Verdict, judge
+
+MESSAGES, KEYS = 8_000, 200
+HERE = Path(__file__).parent.parent
+
+
+class Members:
+    def __init__(self, cluster: Cluster, topic: str, diary: Path, strategy: str) -> None:
+        self._arguments = [cluster.bootstrap, "crashes-" + topic, topic, str(diary), strategy]
+        self._diary = diary
+        self._running: list[subprocess.Popen[bytes]] = []
+        paths = [str(HERE / "src"), str(HERE.parent.parent / "src"), os.environ.get("PYTHONPATH", "")]
+        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+    def join(self) -> None:
+        self._running.append(
+            subprocess.Popen(
+                [sys.executable, "-X", "faulthandler", "-m", "tests.worker", *self._arguments],
+                cwd=HERE,
+                env=self._environment,
+            )
+        )
+
+    def kill(self) -> None:
+        """Kill the oldest; what it has left open ends there."""
+        member = self._running.pop(0)
+        member.send_signal(signal.SIGKILL)
+        member.wait()
+        with self._diary.open("a") as file:
+            file.write(f"killed {member.pid} -\n")
+
+    def leave(self) -> None:
+        """Ask the oldest to leave, and do not wait for it."""
+        self._running[0].send_signal(signal.SIGTERM)
+        self._running.append(self._running.pop(0))
+
+    def end(self) -> list[int]:
+        for member in self._running:
+            member.send_signal(signal.SIGTERM)
+        return [member.wait(15) for member in self._running]
+
+    def kill_all(self) -> None:
+        for member in self._running:
+            member.send_signal(signal.SIGABRT)  # one that hangs says where
+            member.wait()
+
+    def done(self) -> int:
+        if not self._diary.exists():
+            return 0
+        lines = self._diary.read_text().splitlines()
+        return len({line.split()[2] for line in lines if line.startswith(DONE)})
+
+    def wait_for(self, many: int, within_s: float = 60) -> None:
+        until = time.monotonic() + within_s
+        while self.done() < many:
+            assert time.monotonic() < until, f"{self.done()} of {many} are done"
+            time.sleep(0.1)
+
+
+def crash_run(cluster: Cluster, folder: Path, strategy: str) -> tuple[Verdict, str]:
+    topic, sent = cluster.topic(), Counter[str]()
+    rows = []
+    for number in range(MESSAGES):
+        key = f"k{number * 7919 % KEYS}"
+        rows.append((key.encode(), f"{key}/{number}/{sent[key]}".encode()))
+        sent[key] += 1
+    cluster.produce(topic, rows)
+    diary = folder / "diary"
+    members = Members(cluster, topic, diary, strategy)
+    try:
+        members.join()
+        members.join()
+        members.wait_for(1_000)
+        members.kill()
+        members.join()
+        members.wait_for(3_000)
+        members.kill()
+        members.join()
+        members.wait_for(5_000)
+        members.join()
+        members.wait_for(6_500)
+        members.leave()
+        members.wait_for(MESSAGES)
+        assert set(members.end()) == {0}
+    finally:
+        members.kill_all()
+    assert {at: offset for at, (offset, _) in cluster.committed(topic, "crashes-" + topic).items()} == cluster.ends(
+        topic
+    )
+    return judge(diary.read_text().splitlines(), dict(sent)), topic
+
+
+@pytest.mark.parametrize("strategy", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.slow)])
+def test_two_kills_a_join_and_a_leave_lose_nothing_and_keep_the_order(
+    cluster: Cluster, tmp_path: Path, strategy: str
+) -> None:
+    verdict, topic = crash_run(cluster, tmp_path, strategy)
+    print(verdict)
+    assert verdict._replace(again=0) == Verdict(lost=0, out_of_order=0, at_once=0, done=MESSAGES, again=0)
+    rejected = sum(number % 97 == 11 for number in range(MESSAGES))
+    assert len({message.value() for message in cluster.read(f"{topic}.dead")}) == rejected
+
+
+def test_the_judge_of_a_diary_sees_each_fault() -> None:
+    sent = {"a": 2, "b": 1}
+    fine = ["start 1 a/0/0", "end 1 a/0/0", "start 2 b/1/0", "start 1 a/2/1", "reject 2 b/1/0", "end 1 a/2/1"]
+    assert judge(fine, sent) == Verdict(0, 0, 0, 3, 0)
+    assert judge(fine[:-1], sent).lost == 1
+    assert judge([fine[3], fine[5], *fine[:2]], sent).out_of_order == 1
+    assert judge([fine[0], "start 2 a/0/0"], sent).at_once == 1
+    assert judge([fine[0], "killed 1 -", "start 2 a/0/0"], sent).at_once == 0
+    assert judge([*fine[:2], *fine], sent).again == 1

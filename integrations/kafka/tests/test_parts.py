@@ -1,0 +1,209 @@
+"""The parts alone: what no mock cluster can show, such as gaps, logs that were cut, and refused commits."""
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from keyshared.cursor import ContiguousCursor
+from keyshared.errors import ConfigError
+from keyshared.run import RunnerConfig
+from keyshared_kafka import ParallelConsumer, Poison
+from keyshared_kafka.commits import Commits
+from keyshared_kafka.member import Member
+from keyshared_kafka.settings import key_of, letter_options
+from keyshared_kafka.stays import Stay, token_of
+
+GROUP = {"group.id": "billing"}
+
+
+class Client:
+    """A consumer that answers as it is told, and keeps what it is asked."""
+
+    def __init__(self, *answers: int) -> None:
+        self.answers = list(answers)
+        self.commits: list[tuple[int, str | None]] = []
+        self.end = 0
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:  # noqa: ARG002
+        code = self.answers.pop(0) if self.answers else 0
+        if code:
+            raise KafkaException(KafkaError(code))
+        self.commits += [(place.offset, place.metadata) for place in offsets]
+        return offsets
+
+    def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int]:
+        return 0, self.end
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ({}, {}),
+        ({**GROUP, "enable.auto.commit": True}, {}),
+        ({**GROUP, "max.poll.interval.ms": 10_000}, {"drain_s": 10}),
+        (GROUP, {"workers": 0}),
+        (GROUP, {"retries": -1}),
+        (GROUP, {"retries": "five"}),
+        (GROUP, {"order": "value"}),
+        (GROUP, {"drain_s": -1}),
+        (GROUP, {"timeout_s": "long"}),
+        (GROUP, {"poison": Poison.QUARANTINE}),
+    ],
+)
+def test_nonsense_is_refused_before_anything_connects(options: dict[str, Any], settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        ParallelConsumer(options, ["orders"], print, **settings)
+
+
+def test_one_topic_is_a_list_of_one_and_a_handler_can_be_called() -> None:
+    with pytest.raises(ConfigError):
+        ParallelConsumer(GROUP, "orders", print)
+    with pytest.raises(ConfigError):
+        ParallelConsumer(GROUP, ["orders"], None)  # type: ignore[arg-type]
+
+
+def test_options_of_the_connection_reach_the_writer_of_dead_letters_and_those_of_a_consumer_do_not() -> None:
+    given = {**GROUP, "security.protocol": "SSL", "auto.offset.reset": "latest", "fetch.min.bytes": 1}
+    options = letter_options(given, {"linger.ms": 5})
+    assert options["security.protocol"] == "SSL"
+    assert options["linger.ms"] == 5
+    assert not options.keys() & {"group.id", "auto.offset.reset", "fetch.min.bytes"}
+
+
+def test_what_a_message_is_ordered_by() -> None:
+    message: Any = Message("orders", 0, 7, b"k", b"v")
+    assert [key_of(order)(message) for order in ("key", "none")] == [b"k", None]
+    assert key_of("partition")(message) is not None
+    assert key_of(lambda each: each.value())(message) == b"v"
+
+
+def test_the_end_of_a_log_is_committed_over_offsets_that_hold_no_message() -> None:
+    stay = Stay("orders", 0, 5)
+    assert not stay.lags()
+    stay.next_offset, stay.end = 8, 10
+    assert (stay.reached(7), stay.reached(8)) == (7, 10)
+    assert not stay.lags()
+    stay.committed = 8
+    assert stay.lags()
+    stay.committed = 10
+    assert stay.reached(8) == 10  # never back
+    stay.next_offset, stay.end = 12, 12
+    assert stay.reached(11) == 11
+
+
+def test_an_empty_log_is_committed_at_its_end() -> None:
+    stay = Stay("orders", 0, None)
+    stay.end = 0
+    assert stay.lags()
+    assert stay.reached(-1) == 0
+
+
+def test_a_token_counts_at_or_below_its_offset_only(caplog: pytest.LogCaptureFixture) -> None:
+    text = ContiguousCursor(start=7).to_token().text
+    assert token_of(TopicPartition("orders", 0, 7, text)) == text
+    assert token_of(TopicPartition("orders", 0, 9, text)) == text  # lifted over a gap
+    assert token_of(TopicPartition("orders", 0, 0, "")) is None
+    assert not caplog.records
+    assert token_of(TopicPartition("orders", 0, 3, text)) is None  # set back by hand
+    assert token_of(TopicPartition("orders", 0, 7, text[:-1])) is None
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
+
+
+def test_a_refused_commit_is_sent_again_unless_something_newer_is_wanted() -> None:
+    commits, stay, client = Commits(0), Stay("orders", 0, 0), Client()
+    commits.want(stay, 1, "one")
+    commits.send(client, [stay])  # type: ignore[arg-type]
+    commits.want(stay, 2, "two")
+    commits.send(client, [stay])  # type: ignore[arg-type]  # one at a time
+    assert client.commits == [(1, "one")]
+    commits.answered(KafkaError(KafkaError.REBALANCE_IN_PROGRESS), [])
+    commits.send(client, [stay])  # type: ignore[arg-type]
+    assert client.commits == [(1, "one"), (2, "two")]
+    commits.answered(None, [TopicPartition("orders", 0, 2)])
+    assert stay.committed == 2
+
+
+def test_a_commit_that_will_not_pass_stops_the_consumer() -> None:
+    commits, stay = Commits(0), Stay("orders", 0, 0)
+    commits.want(stay, 1, "one")
+    commits.send(Client(), [stay])  # type: ignore[arg-type]
+    with pytest.raises(KafkaException):
+        commits.answered(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), [])
+
+
+def test_the_last_commit_is_tried_again_and_given_up_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    busy = KafkaError.REBALANCE_IN_PROGRESS
+    commits, stay = Commits(0), Stay("orders", 0, 0)
+    commits.want(stay, 1, "one")
+    client = Client(busy, busy)
+    commits.store(client, [stay], 5)  # type: ignore[arg-type]
+    assert (client.commits, stay.committed) == ([(1, "one")], 1)
+    commits.want(stay, 2, "two")
+    commits.store(Client(busy), [stay], 0)  # type: ignore[arg-type]
+    assert "comes again" in caplog.text
+
+
+def test_a_token_that_is_too_long_for_the_broker_is_left_out() -> None:
+    commits, stay, client = Commits(0), Stay("orders", 0, 0), Client(KafkaError.OFFSET_METADATA_TOO_LARGE)
+    commits.want(stay, 1, "long")
+    commits.store(client, [stay], 5)  # type: ignore[arg-type]
+    assert client.commits == [(1, "")]
+
+
+def test_nothing_is_committed_for_a_partition_that_is_lost() -> None:
+    commits, stay, client = Commits(0), Stay("orders", 0, 0), Client()
+    commits.want(stay, 1, "one")
+    stay.is_gone = True
+    commits.send(client, [])  # type: ignore[arg-type]
+    commits.want(stay, 1, "one")
+    commits.store(client, [stay], 5)  # type: ignore[arg-type]
+    assert client.commits == []
+
+
+def member_at(next_offset: int, end: int) -> tuple[Member, list[tuple[str, object]]]:
+    told: list[tuple[str, object]] = []
+    member = Member({**GROUP, "log_level": 0}, ["orders"], key_of("key"), RunnerConfig())
+    member._consumer.close()
+    member._consumer = Client()  # type: ignore[assignment]
+    member._consumer.end = end  # type: ignore[attr-defined]
+    member._engine = SimpleNamespace(
+        lose=lambda names: told.append(("lose", names)), add=lambda *log: told.append(("add", log))
+    )
+    stay = Stay("orders", 0, next_offset)
+    member._stays[stay.name] = stay
+    return member, told
+
+
+def test_messages_that_come_again_are_passed_over_while_the_log_still_has_them() -> None:
+    member, told = member_at(10, end=12)
+    member._take(Message("orders", 0, 8, b"k", b"v"))
+    assert told == []
+    assert not member._stays["orders-0"].backlog
+    member._take(Message("orders", 0, 11, b"k", b"v"))
+    assert [row[0] for row in member._stays["orders-0"].backlog] == [11]
+
+
+def test_a_log_that_was_cut_below_its_reader_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    member, told = member_at(10, end=4)
+    old = member._stays["orders-0"]
+    member._take(Message("orders", 0, 3, b"k", b"v"))
+    assert told == [("lose", ["orders-0"]), ("add", ("orders-0", 3, None))]
+    assert old.is_gone
+    assert member._stays["orders-0"].next_offset == 4
+    assert "was cut" in caplog.text
+
+
+def test_a_message_of_a_partition_that_left_is_passed_over() -> None:
+    member, _ = member_at(0, end=0)
+    member._take(Message("orders", 3, 8, b"k", b"v"))
+    assert list(member._stays) == ["orders-0"]
+
+
+def test_an_error_that_may_hide_a_skipped_message_stops_the_consumer() -> None:
+    member, _ = member_at(0, end=0)
+    member._take(Message("orders", 0, 8, error=KafkaError(KafkaError._TRANSPORT)))
+    with pytest.raises(KafkaException):
+        member._take(Message("orders", 0, 8, error=KafkaError(KafkaError._BAD_MSG)))

@@ -1,0 +1,108 @@
+"""What a host hands in to a lease queue besides answers: obligations that are met, and messages that are given up."""
+
+from typing import TypeAlias
+
+from keyshared._checks import check_offset
+from keyshared.dispatcher import NO_ITEM
+from keyshared.effects import Blocked, Effect, Ignored, Item
+from keyshared.hashing.named import Key
+from keyshared.leases.reading import LeaseReading
+from keyshared.leases.values import LeaseAnswer
+
+__all__ = ["LeaseObligations"]
+
+Confirmation: TypeAlias = LeaseAnswer[Ignored | None, Item]
+
+
+class LeaseObligations(LeaseReading[Item]):
+    """The calls of `LeaseQueue` about poison, spilled items and the log."""
+
+    def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> Confirmation[Item]:
+        """Confirm that a `DeadLetter` is written; only then is its message settled, or blocked if the policy says so.
+
+        Returns:
+            None; `Ignored` if no dead letter of it was asked for.
+        """
+        effects = self._before(offset, now_ms)
+        answer = self._dispatcher.dead_lettered(offset, now_ms=self._ledger.now)
+        if self._ledger.holes is not None and not any(isinstance(effect, Ignored | Blocked) for effect in answer):
+            self._ledger.holes.settled(offset)
+        return self._confirmation(effects, answer)
+
+    def loaded(self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None) -> Confirmation[Item]:
+        """Hand in the item that a `Load` asked for; the message can be leased from then on.
+
+        Returns:
+            None; `Ignored` if nobody asked for it.
+        """
+        effects = self._before(offset, now_ms)
+        return self._confirmation(effects, self._dispatcher.loaded(offset, item, now_ms=self._ledger.now))
+
+    def park(self, offset: int, *, now_ms: int | None = None) -> Confirmation[Item]:
+        """Settle a blocked message that is given up; its key goes on.
+
+        Returns:
+            None; `Ignored` if the message is not blocked.
+        """
+        effects = self._before(offset, now_ms)
+        return self._confirmation(effects, self._ledger.note(self._dispatcher.park(offset, now_ms=self._ledger.now)))
+
+    def unblock_offset(
+        self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None
+    ) -> Confirmation[Item]:
+        """Deliver one blocked message again.
+
+        Args:
+            reset_failures: Whether its deliveries are counted anew. If not, it gets one more delivery, and is poison
+                again if that is not acked either.
+
+        Returns:
+            None; `Ignored` if the message is not blocked.
+        """
+        effects = self._before(offset, now_ms)
+        answer = self._dispatcher.unblock_offset(offset, reset_failures=reset_failures, now_ms=self._ledger.now)
+        return self._confirmation(effects, answer)
+
+    def unblock(self, key: Key, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
+        """Deliver all blocked messages of a key again, counted anew, and end its quarantine.
+
+        Args:
+            key: The key; None for all blocked messages without one.
+
+        Raises:
+            KeyTypeError: The key is of another type.
+        """
+        now = self._ledger.checked_now(now_ms)
+        effects = self._dispatcher.unblock(key, now_ms=now)
+        return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
+
+    def gone(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
+        """Settle a message that has expired: now, or when the lease that covers it ends.
+
+        Returns:
+            `Skipped` among the effects if it was settled now.
+        """
+        effects = self._before(offset, now_ms)
+        answer = self._ledger.note(self._dispatcher.gone(offset, now_ms=self._ledger.now))
+        return LeaseAnswer(None, self._ledger.merged(effects, answer))
+
+    def truncate(self, before: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
+        """Begin the queue at an offset: `gone` for everything outstanding below it."""
+        effects = self._before(before, now_ms)
+        answer = self._ledger.note(self._dispatcher.truncate(before, now_ms=self._ledger.now))
+        return LeaseAnswer(None, self._ledger.merged(effects, answer))
+
+    # inside
+
+    def _at(self, now_ms: int | None) -> list[Effect[Item]]:
+        """Return what time did until now; called only when nothing but the clock can still raise."""
+        return self._ledger.begin(self._ledger.checked_now(now_ms))
+
+    def _before(self, offset: int, now_ms: int | None) -> list[Effect[Item]]:
+        check_offset("offset", offset)
+        return self._at(now_ms)
+
+    def _confirmation(self, effects: list[Effect[Item]], answer: list[Effect[Item]]) -> Confirmation[Item]:
+        if answer and isinstance(answer[0], Ignored):
+            return LeaseAnswer(answer[0], effects)
+        return LeaseAnswer(None, self._ledger.merged(effects, answer))

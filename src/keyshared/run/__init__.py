@@ -1,0 +1,32 @@
+"""Runs handlers: keeps the order of keys, retries, commits and stops as the dispatcher says, with threads or asyncio.
+
+`ThreadRunner` and `AsyncRunner` do the same; take the one that your handlers are written for.
+"""
+
+from keyshared.run.tasks import AsyncRunner
+from keyshared.run.threads import ThreadRunner
+from keyshared.run.values import (
+    BusyKey,
+    Hooks,
+    Letter,
+    Reject,
+    RetryLater,
+    RunnerConfig,
+    RunnerStats,
+    StoppedError,
+    UnknownLogError,
+)
+
+__all__ = [
+    "AsyncRunner",
+    "BusyKey",
+    "Hooks",
+    "Letter",
+    "Reject",
+    "RetryLater",
+    "RunnerConfig",
+    "RunnerStats",
+    "StoppedError",
+    "ThreadRunner",
+    "UnknownLogError",
+]

@@ -1,0 +1,60 @@
+"""Handlers in executors: one for each worker, so that a process that dies takes one message with it."""
+
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor
+from threading import local
+from typing import Generic, TypeVar
+
+__all__ = ["InExecutors"]
+
+Message = TypeVar("Message")
+
+
+class InExecutors(Generic[Message]):
+    """Calls a function in the executor of the calling thread, and replaces one that is broken.
+
+    Args:
+        make: Makes an executor.
+        handle: The function; it and its arguments travel to the executor.
+
+    Example:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> call = InExecutors(lambda: ThreadPoolExecutor(1), print)
+        >>> call("hello")
+        hello
+        >>> call.close()
+    """
+
+    def __init__(self, make: Callable[[], Executor], handle: Callable[[Message], object]) -> None:
+        self._make = make
+        self._handle = handle
+        self._own = local()
+        self._made: list[Executor] = []
+
+    def __call__(self, message: Message) -> None:
+        """Run the function, and raise what it raises; `BrokenExecutor` if its process has died meanwhile."""
+        executor = getattr(self._own, "executor", None) or self._replace()
+        try:
+            running = executor.submit(self._handle, message)
+        except BrokenExecutor:  # it died while nothing ran: nobody has to pay for that
+            running = self._replace().submit(self._handle, message)
+        try:
+            running.result()
+        except BrokenExecutor:
+            self._replace()
+            raise
+
+    def close(self) -> None:
+        """End all executors once what they run has ended."""
+        for executor in self._made:
+            executor.shutdown(wait=False)
+
+    def _replace(self) -> Executor:
+        executor: Executor = self._make()
+        old = getattr(self._own, "executor", None)
+        if old is not None:
+            old.shutdown(wait=False)
+            self._made.remove(old)
+        self._own.executor = executor
+        self._made.append(executor)
+        return executor

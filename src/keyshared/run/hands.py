@@ -1,0 +1,134 @@
+"""The threads of a runner, and what they wait for: a run, a call that is to be made, a moment."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+from threading import Condition, Lock, Thread, current_thread
+from typing import Generic, TypeVar
+
+from keyshared.run.log import Run
+
+__all__ = ["Calls", "Crew", "Sleeper", "Todo"]
+
+Message = TypeVar("Message")
+Asked = TypeVar("Asked")
+
+
+class Crew:
+    """Threads that are started once, and do not keep a program from ending."""
+
+    def __init__(self) -> None:
+        self._threads: list[Thread] = []
+
+    def begin(self, works: Iterable[Callable[[], None]]) -> None:
+        """Start a thread for each, if that was not done."""
+        if not self._threads:
+            self._threads += [Thread(target=work, name="keyshared", daemon=True) for work in works]
+            for thread in self._threads:
+                thread.start()
+
+    def join(self) -> None:
+        """Wait for the end of all but the calling one."""
+        for thread in self._threads:
+            if thread is not current_thread():
+                thread.join()
+
+
+class Todo(Generic[Message]):
+    """Runs that wait for a free thread. All but `take` happens under the lock of the runner.
+
+    Attributes:
+        idle: Threads that wait for a run.
+    """
+
+    def __init__(self, lock: Lock) -> None:
+        self._runs: deque[Run[Message]] = deque()
+        self._more = Condition(lock)
+        self.idle = 0
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def put(self, run: Run[Message]) -> None:
+        """Add a run; `wake` wakes a thread for it."""
+        self._runs.append(run)
+
+    def take(self) -> Run[Message] | None:
+        """Return the oldest run, or None if there is none. Needs no lock."""
+        try:
+            return self._runs.popleft()
+        except IndexError:
+            return None
+
+    def take_back(self, runs: tuple[Run[Message], ...]) -> list[Run[Message]]:
+        """Remove and return those of these that no thread has taken."""
+        taken: list[Run[Message]] = []
+        kept: list[Run[Message]] = []
+        wanted = set(runs)
+        while (run := self.take()) is not None:
+            (taken if run in wanted else kept).append(run)
+        self._runs += kept
+        return taken
+
+    def wait(self) -> None:
+        """Wait until `wake` or `wake_all`."""
+        self.idle += 1
+        self._more.wait()
+        self.idle -= 1
+
+    def wake(self) -> None:
+        """Wake a waiting thread for each run."""
+        if self._runs and self.idle:
+            self._more.notify(min(self.idle, len(self._runs)))
+
+    def wake_all(self) -> None:
+        """Wake all waiting threads."""
+        self._more.notify_all()
+
+
+class Calls(Generic[Asked]):
+    """Calls of one kind, made one after another by the thread that runs `work`.
+
+    Args:
+        make: Makes a call, and reports its answer.
+    """
+
+    def __init__(self, make: Callable[[Asked], None]) -> None:
+        self._asked: SimpleQueue[Asked | None] = SimpleQueue()
+        self._make = make
+
+    def put(self, asked: Asked) -> None:
+        """Add a call."""
+        self._asked.put(asked)
+
+    def end(self) -> None:
+        """End `work` after the calls that are there."""
+        self._asked.put(None)
+
+    def work(self) -> None:
+        """Make calls until the end."""
+        while (asked := self._asked.get()) is not None:
+            self._make(asked)
+
+
+class Sleeper:
+    """Until when the thread sleeps that acts when time has come. Everything happens under the lock of the runner."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._alarm = Condition(lock)
+        self._until_ms: int | None = 0  # None: until it is woken
+
+    def sleep(self, until_ms: int | None, *, now_ms: int) -> None:
+        """Sleep until a time, or until somebody knows of an earlier one."""
+        self._until_ms = until_ms
+        self._alarm.wait(None if until_ms is None else max(0, until_ms - now_ms) / 1_000)
+
+    def wake_at(self, due_ms: int | None) -> None:
+        """See that it is awake at a time; None for never."""
+        if due_ms is not None and (self._until_ms is None or due_ms < self._until_ms):
+            self._until_ms = due_ms
+            self._alarm.notify()
+
+    def wake(self) -> None:
+        """Wake it now."""
+        self._alarm.notify()

@@ -1,0 +1,597 @@
+"""The heart of a runner: takes what has happened and the time, and says what is to be done next.
+
+There is one for all logs of a runner. It holds no clock, no thread and no loop, so threads, tasks and tests with a made
+up time drive the same decisions. Facts are reported by method calls; `Heart.advance` then returns everything that is to
+be done because of them, which lets a runner report many and act once.
+
+What it takes care of, beyond the dispatcher of each log:
+
+* a message is handed out only when a worker is free for it, each hungry log in its turn;
+* nothing of a key runs beside a handler that has not ended, whatever became of its delivery, its log or its timeout;
+* the cursor is committed when what a restart would redo has changed, one commit of a log at a time;
+* whatever fails ends in an orderly stop that names the first error.
+"""
+
+from collections import Counter, deque
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+from keyshared._checks import check_int, check_text
+from keyshared.dispatcher import Blocking
+from keyshared.effects import (
+    BlockReason,
+    CursorAdvanced,
+    DeadLetter,
+    Deliver,
+    Dropped,
+    Effect,
+    Load,
+    Released,
+    Resumed,
+    Settled,
+    Skipped,
+    Spilled,
+)
+from keyshared.errors import ArgumentError
+from keyshared.hashing.named import Key
+from keyshared.run.actions import (
+    Action,
+    Cancel,
+    Commit,
+    Left,
+    LoadMany,
+    Noticed,
+    Stopped,
+    Withdraw,
+    WriteLetter,
+)
+from keyshared.run.alarms import Alarms
+from keyshared.run.commits import Commits
+from keyshared.run.leftovers import Leftovers
+from keyshared.run.log import POOL, Log, Run
+from keyshared.run.rooms import Rooms
+from keyshared.run.timeouts import Timeouts
+from keyshared.run.values import (
+    BusyKey,
+    Letter,
+    Reject,
+    RetryLater,
+    RunnerConfig,
+    RunnerStats,
+    StoppedError,
+    UnknownLogError,
+)
+
+__all__ = ["GRACE_MS", "Heart"]
+
+GRACE_MS: Final = 1_000
+"""How long a cancelled handler has for its end when its log leaves, and then the last commit of that log."""
+
+_FIRST_LETTER_DELAY_MS: Final = 100
+_COUNTS: Final = ("done", "failed", "rejected", "put_off", "released", "late", "overdue", "letters", "commits")
+
+Message = TypeVar("Message")
+
+
+class Heart(Generic[Message]):
+    """Decides for one pool of workers and any number of logs.
+
+    Args:
+        config: Settings.
+        ahead: How many messages may be on the way to a worker besides those at handlers.
+        cancels: Whether the runner can cancel a handler.
+        commits: Whether there is somebody to commit.
+        writes: Whether there is somebody to write dead letters; if not, one that is due stops the runner.
+        loads: Whether there is somebody to read messages again; if not, they are kept.
+
+    Attributes:
+        error: What stopped it, if that was an error.
+        is_stopping: Whether it takes nothing more.
+
+    Example:
+        >>> heart = Heart(RunnerConfig(workers=1))
+        >>> heart.add_log("orders")
+        >>> heart.submit("orders", 0, "order-1", "created", now_ms=0)
+        >>> run, = heart.advance(now_ms=0)
+        >>> run.message
+        'created'
+        >>> heart.ended(run, None, now_ms=5)
+        >>> heart.advance(now_ms=5), heart.stats().done
+        ([], 1)
+    """
+
+    def __init__(
+        self,
+        config: RunnerConfig,
+        *,
+        ahead: int = 0,
+        cancels: bool = False,
+        commits: bool = False,
+        writes: bool = False,
+        loads: bool = False,
+    ) -> None:
+        self.error: BaseException | None = None
+        self.is_stopping = False
+        self._config = config
+        self._capacity = config.workers + ahead
+        self._cancels = cancels
+        self._writes = writes
+        self._loads = loads
+        self._logs: dict[str, Log[Message]] = {}
+        self._busy = 0
+        self._rooms = Rooms(config.window, self._logs)
+        self._commits: Commits[Message] = Commits(config, is_on=commits)
+        self._timeouts = Timeouts(config.timeout_ms, self._logs)
+        self._leftovers: Leftovers[Message] = Leftovers()
+        self._hungry: deque[Log[Message]] = deque()
+        self._due: deque[Run[Message]] = deque()  # were held, and may run
+        self._touched: dict[Log[Message], None] = {}  # room and loads may have changed
+        self._leaving: dict[Log[Message], None] = {}
+        self._alarms = Alarms()
+        self._counts = dict.fromkeys(_COUNTS, 0)
+        self._out: list[Action[Message]] = []
+        self._now = 0
+        self._is_finished = True
+        self._is_stopped = False
+
+    # logs
+
+    def add_log(
+        self, name: str, *, start: int | None = None, resume_from: str | None = None, now_ms: int | None = None
+    ) -> None:
+        """Begin with a log."""
+        self._tick(now_ms)
+        self.check_open()
+        if check_text("log", name) in self._logs:
+            raise ArgumentError("log", name, "be the name of no log that is there; call remove_log first")
+        self._logs[name] = Log(name, self._config, start, resume_from)
+
+    def remove_log(self, name: str, *, until_ms: int, now_ms: int | None = None) -> Log[Message]:
+        """Start nothing more of a log, and let it leave when its handlers have ended, or at that time: `Left`.
+
+        It may leave already: the earlier time counts.
+        """
+        self._tick(now_ms)
+        log = self.log(name)
+        self._leave(log, until_ms)
+        return log
+
+    def lose_log(self, name: str, *, now_ms: int | None = None) -> None:
+        """Forget a log at once; nothing of it counts any more."""
+        self._tick(now_ms)
+        log = self.log(name)
+        self._leave(log, self._now)
+        if self._cancels:
+            self._out += [Cancel(run) for run in log.runs]
+        self._abandon(log)
+        self._forget(log)
+
+    def log(self, name: str) -> Log[Message]:
+        """Return a log that is there, or raise `UnknownLogError`."""
+        log = self._logs.get(name)
+        if log is None:
+            raise UnknownLogError(name)
+        return log
+
+    def room(self, name: str) -> int:
+        """How many messages of a log may be submitted: what is left of the window, or of its own share of that."""
+        self.check_open()
+        return self._rooms.room(self._open_log(name))
+
+    # messages
+
+    def submit(self, name: str, offset: int, key: Key, message: Message, *, now_ms: int | None = None) -> None:
+        """Take a message for which there is `room`. Raises what `KeySharedDispatcher.offer` raises."""
+        self._tick(now_ms)
+        self.check_open()
+        log = self._open_log(name)
+        effects = log.dispatcher.offer(offset, key, message, now_ms=self._now)
+        for effect in effects:
+            if isinstance(effect, Spilled) and not self._loads:
+                log.kept[offset] = message
+        if log.stored is None or effects:
+            self._commits.note(log)
+        self._apply(log, effects)
+
+    def ended(self, run: Run[Message], raised: BaseException | None, *, now_ms: int | None = None) -> None:
+        """A handler has ended: it returned, or it raised something."""
+        self._tick(now_ms)
+        self._busy -= 1
+        log = run.log
+        if run.is_abandoned:
+            self._counts["late"] += 1
+            self._end_abandoned(run)
+            return
+        del log.runs[run]
+        receipt = run.delivery.receipt
+        if raised is None:
+            self._counts["done"] += 1
+            if log.errors:
+                log.errors.pop(receipt[0], None)
+            self._settle(log, log.dispatcher.ack(*receipt, now_ms=self._now))
+        else:
+            self._end_badly(run, raised)
+
+    def withdrawn(self, run: Run[Message], *, now_ms: int | None = None) -> None:
+        """A run was taken back before its handler began."""
+        self._tick(now_ms)
+        self._busy -= 1
+        if run.is_abandoned:
+            self._end_abandoned(run)
+            return
+        del run.log.runs[run]
+        self._release(run)
+
+    def unblock(self, name: str, key: Key, *, now_ms: int | None = None) -> None:
+        """Try all blocked messages of a key again."""
+        self._tick(now_ms)
+        log = self.log(name)
+        self._apply(log, log.dispatcher.unblock(key, now_ms=self._now))
+
+    # answers to what was asked for
+
+    def written(self, asked: WriteLetter[Message], error: BaseException | None, *, now_ms: int | None = None) -> None:
+        """A dead letter is written, or its write has failed: then it is tried again, and at last the runner stops."""
+        self._tick(now_ms)
+        log = asked.log
+        if log.is_gone:
+            return
+        if error is None:
+            log.letters -= bool(log.letters)  # none are waited for any more when the time of a leaving log is over
+            self._counts["letters"] += 1
+            log.errors.pop(asked.letter.offset, None)
+            self._settle(log, log.dispatcher.dead_lettered(asked.letter.offset, now_ms=self._now))
+        elif asked.tries < self._config.letter_tries:
+            again = asked._replace(tries=asked.tries + 1)
+            self._alarms.at(self._now + (_FIRST_LETTER_DELAY_MS << (asked.tries - 1)), partial(self._write, again))
+        else:
+            log.letters -= bool(log.letters)
+            self.fail(error)
+
+    def loaded(
+        self, asked: LoadMany[Message], messages: dict[int, Message | None], *, now_ms: int | None = None
+    ) -> None:
+        """Messages were read again; None for one that is no longer there."""
+        self._tick(now_ms)
+        log = asked.log
+        if log.is_gone:
+            return
+        log.is_loading = False
+        self._touched[log] = None
+        for offset, message in messages.items():
+            if message is None:
+                self._settle(log, log.dispatcher.gone(offset, now_ms=self._now))
+            else:
+                self._apply(log, log.dispatcher.loaded(offset, message, now_ms=self._now))
+
+    def committed(self, asked: Commit[Message], error: BaseException | None, *, now_ms: int | None = None) -> None:
+        """A commit is made, or has failed: then the runner stops, and that log is not committed any more."""
+        self._tick(now_ms)
+        log = asked.log
+        log.is_committing = False
+        if error is not None:
+            log.is_unstorable = True
+            self.fail(error)
+        else:
+            self._counts["commits"] += 1
+
+    # the end
+
+    def hurry(self) -> bool:
+        """Commit at once if nothing else goes on; return whether there is something to commit."""
+        if not self._commits.changed or self._is_busy():
+            return False
+        self._commits.hurry()
+        return True
+
+    def stop(self, *, until_ms: int, now_ms: int | None = None) -> None:
+        """Make all logs leave; `Stopped` is the last action."""
+        self._tick(now_ms)
+        self.is_stopping = True
+        for log in self._logs.values():
+            self._leave(log, until_ms)
+
+    def fail(self, error: BaseException, *, now_ms: int | None = None) -> None:
+        """Stop because of an error; the first one counts."""
+        self._tick(now_ms)
+        if self.error is None:
+            self.error = error
+        if not self.is_stopping:
+            self.stop(until_ms=self._now + self._config.stop_ms)
+
+    # what is to be done
+
+    def advance(self, *, now_ms: int | None = None) -> list[Action[Message]]:
+        """Return what is to be done now, in this order where it matters: what was asked for before, starts, commits."""
+        self._tick(now_ms)
+        self._alarms.ring(now_ms=self._now)
+        if self._hungry or self._due:
+            self._hand_out()
+        if self._touched:
+            self._look_at_room()
+        if self._commits.changed:
+            self._commit()
+        if self._leaving or self.is_stopping:
+            self._let_leave()
+        out, self._out = self._out, []
+        return out
+
+    def next_deadline_ms(self) -> int | None:
+        """When `advance` has something to do next without a new fact; None if never. May be early, never late."""
+        return self._alarms.next_ms
+
+    # queries
+
+    def is_idle(self) -> bool:
+        """Whether nothing goes on, and nothing will by itself."""
+        return not self._commits.changed and not self._is_busy()
+
+    def outstanding(self) -> int:
+        """How many messages are not done."""
+        return sum(log.dispatcher.stats().outstanding for log in self._logs.values())
+
+    def check_open(self) -> None:
+        """Raise what made it stop, or `StoppedError`, if it takes nothing more."""
+        if self.error is not None:
+            raise self.error
+        if self.is_stopping:
+            raise StoppedError
+
+    def wants_messages(self) -> bool:
+        """Whether a worker could begin at once with something new."""
+        return self._busy < self._capacity
+
+    def stats(self) -> RunnerStats:
+        """The figures of this moment."""
+        logs = {name: log.dispatcher.stats() for name, log in self._logs.items()}
+        held = sum(len(log.waiting) for log in self._logs.values())
+        return RunnerStats(running=self._busy, held=held, logs=logs, **self._counts)
+
+    def why_blocked(self, name: str, offset: int) -> Blocking | None:
+        """What a message waits for; None if it is at a handler, or done."""
+        log = self.log(name)
+        if offset in log.waiting:
+            return Blocking(BlockReason.RETRY_WAIT)
+        return log.dispatcher.why_blocked(offset)
+
+    def busiest_keys(self, most: int) -> list[BusyKey]:
+        """The keys with the most messages that are not done."""
+        check_int("most", most, 1)
+        counts = Counter((log.name, each.key) for log in self._logs.values() for each in log.dispatcher.outstanding())
+        return [BusyKey(name, key, count) for (name, key), count in counts.most_common(most)]
+
+    def _is_busy(self) -> bool:
+        return any(log.is_busy() for log in self._logs.values())
+
+    def _open_log(self, name: str) -> Log[Message]:
+        log = self.log(name)
+        if log.is_leaving:
+            raise UnknownLogError(name)
+        return log
+
+    # handing out
+
+    def _hand_out(self) -> None:
+        """Start something for each free worker: what was held first, then one turn for each log after another."""
+        while self._due and self._busy < self._capacity:
+            self._start(self._due.popleft())
+        while self._hungry and self._busy < self._capacity:
+            log = self._hungry.popleft()
+            log.is_hungry = False
+            if log.is_leaving:
+                continue
+            share = max(1, (self._capacity - self._busy) // (len(self._hungry) + 1))
+            effects = log.dispatcher.pull(POOL, share, now_ms=self._now)
+            runs = [Run(log, effect) for effect in effects if isinstance(effect, Deliver)]
+            for run in runs:
+                if self._leftovers.must_wait(run):
+                    log.waiting.add(run.delivery.offset)
+                else:
+                    self._start(run)
+            self._apply(log, [effect for effect in effects if not isinstance(effect, Deliver)], is_hungry=False)
+            if len(runs) == share and not log.is_hungry:
+                log.is_hungry = True
+                self._hungry.append(log)
+
+    def _start(self, run: Run[Message]) -> None:
+        run.log.waiting.discard(run.delivery.offset)
+        if run.log.is_leaving:
+            return
+        self._busy += 1
+        run.log.runs[run] = None
+        if self._timeouts.begin(now_ms=self._now):
+            self._watch()
+        self._out.append(run)
+
+    def _put_off(self, run: Run[Message], delay_ms: int) -> None:
+        """Start a message again later, without a failure.
+
+        The delivery stays open on the books, so that its key waits, and is handed out anew when the time has come.
+        """
+        run.log.waiting.add(run.delivery.offset)
+        delay_ms = min(delay_ms, self._config.retry.max_delay_ms)
+        self._alarms.at(self._now + delay_ms, partial(self._due.append, Run(run.log, run.delivery)))
+
+    # ends
+
+    def _end_badly(self, run: Run[Message], raised: BaseException) -> None:
+        log, receipt = run.log, run.delivery.receipt
+        if not isinstance(raised, Exception) and run.named_ms >= 0 and self._cancels:
+            raised = TimeoutError(f"it ran for {self._now - (run.started_ms or 0)} ms and was cancelled")
+        if isinstance(raised, RetryLater) and not log.is_leaving:
+            self._counts["put_off"] += 1
+            self._put_off(run, raised.delay_ms)
+        elif isinstance(raised, RetryLater) or not isinstance(raised, Exception):
+            self._release(run)
+        elif isinstance(raised, Reject):
+            self._counts["rejected"] += 1
+            log.errors[receipt[0]] = raised
+            self._settle(log, log.dispatcher.reject(*receipt, now_ms=self._now))
+        else:
+            self._counts["failed"] += 1
+            log.errors[receipt[0]] = raised
+            self._settle(log, log.dispatcher.nack(*receipt, now_ms=self._now))
+            self._set_alarm(log)
+
+    def _release(self, run: Run[Message]) -> None:
+        """Return a message to its log. While that stays, the message waits a little: no handler may spin."""
+        self._counts["released"] += 1
+        if run.log.is_leaving:
+            self._apply(run.log, run.log.dispatcher.release(*run.delivery.receipt, now_ms=self._now))
+        else:
+            self._put_off(run, self._config.retry.base_delay_ms)
+
+    def _end_abandoned(self, run: Run[Message]) -> None:
+        held = self._leftovers.ended(run)
+        if held is not None:
+            self._due.append(held)
+
+    def _settle(self, log: Log[Message], effects: list[Effect[Message]]) -> None:
+        self._commits.note(log)
+        self._apply(log, effects)
+
+    def _apply(self, log: Log[Message], effects: list[Effect[Message]], *, is_hungry: bool = True) -> None:
+        """Act on what the dispatcher of a log has said, and look at what it may have for a worker now."""
+        for effect in effects:
+            match effect:
+                case CursorAdvanced() | Resumed() | Deliver() | Released():
+                    pass  # commits look at the cursor; room is counted below; only pulls deliver; handlers end by facts
+                case DeadLetter():
+                    self._give_up(log, effect)
+                case Load(offset):
+                    self._load(log, offset)
+                case _:
+                    self._notice(log, effect)
+        self._rooms.count(log)
+        self._touched[log] = None
+        if is_hungry and not log.is_hungry and not log.is_leaving:
+            log.is_hungry = True
+            self._hungry.append(log)
+
+    def _notice(self, log: Log[Message], effect: Effect[Message]) -> None:
+        if isinstance(effect, Dropped | Skipped | Settled):
+            log.errors.pop(effect.offset, None)
+            self._commits.note(log)
+        self._out.append(Noticed(log, effect))
+
+    def _give_up(self, log: Log[Message], effect: DeadLetter[Message]) -> None:
+        error = log.errors.get(effect.offset)
+        if not self._writes:
+            self.fail(error or ArgumentError("dead_letter", None, "be given, as a key is in quarantine"))
+            return
+        log.letters += 1
+        letter = Letter(log.name, effect.offset, effect.key, effect.item, effect.failures, error)
+        self._out.append(WriteLetter(log, letter))
+
+    def _write(self, asked: WriteLetter[Message]) -> None:
+        if asked.log.letters:
+            self._out.append(asked)
+
+    def _load(self, log: Log[Message], offset: int) -> None:
+        if self._loads:
+            log.to_load.append(offset)
+        else:
+            self._apply(log, log.dispatcher.loaded(offset, log.kept.pop(offset), now_ms=self._now))
+
+    # time
+
+    def _tick(self, now_ms: int | None) -> None:
+        if now_ms is not None and now_ms > self._now:
+            self._now = now_ms
+
+    def _set_alarm(self, log: Log[Message]) -> None:
+        due = log.dispatcher.next_deadline_ms()
+        if due is not None and (log.alarm_ms is None or due < log.alarm_ms):
+            log.alarm_ms = due
+            self._alarms.at(due, partial(self._let_time_act, log, due))
+
+    def _let_time_act(self, log: Log[Message], due_ms: int) -> None:
+        if log.alarm_ms == due_ms and not log.is_gone:  # an alarm that is not the last one set has nothing to say
+            log.alarm_ms = None
+            self._apply(log, log.dispatcher.handle_timeout(now_ms=self._now))
+            self._set_alarm(log)
+
+    def _watch(self) -> None:
+        if self._timeouts.due_ms is not None:
+            self._alarms.at(self._timeouts.due_ms, self._look_at_timeouts)
+
+    def _look_at_timeouts(self) -> None:
+        for overdue in self._timeouts.look(now_ms=self._now):
+            self._counts["overdue"] += 1
+            self._out.append(overdue)
+            if self._cancels:
+                self._out.append(Cancel(overdue.run))
+        self._watch()
+
+    # commits and room
+
+    def _commit(self) -> None:
+        for commit in self._commits.due(now_ms=self._now):
+            self._alarms.at(commit.log.commit_at_ms, _wake_up)
+            self._out.append(commit)
+
+    def _look_at_room(self) -> None:
+        """Ask for loads, and say which logs have become full, or have a quarter of their room again."""
+        for log in self._touched:
+            if log.is_leaving:
+                continue
+            if log.to_load and not log.is_loading:
+                offsets, log.to_load = tuple(log.to_load), []
+                log.is_loading = True
+                self._out.append(LoadMany(log, offsets))
+            self._out += self._rooms.newly_full(log)
+        self._touched.clear()
+        self._out += self._rooms.newly_roomy()
+
+    # leaving
+
+    def _leave(self, log: Log[Message], until_ms: int) -> None:
+        if not log.is_leaving and log.runs:
+            self._out.append(Withdraw(tuple(log.runs)))
+        log.is_leaving = True
+        self._leaving[log] = None
+        log.to_load.clear()
+        self._alarms.at(until_ms, partial(self._end_of_time, log, until_ms))
+
+    def _end_of_time(self, log: Log[Message], until_ms: int) -> None:
+        """Cancel what still runs, and wait for its end a little; or let it go at once if it cannot be cancelled."""
+        if self._cancels and log.runs:
+            self._out += [Cancel(run) for run in log.runs]
+            self._alarms.at(until_ms + GRACE_MS, partial(self._abandon, log))
+        else:
+            self._abandon(log)
+        self._alarms.at(until_ms + 2 * GRACE_MS, partial(self._forget, log, is_finished=False))
+
+    def _abandon(self, log: Log[Message]) -> None:
+        """Stop waiting for what runs, and for dead letters that are not written."""
+        log.is_finished &= not (log.runs or log.letters)
+        for run in log.runs:
+            self._leftovers.leave(run)
+        log.runs.clear()
+        log.letters = 0
+
+    def _forget(self, log: Log[Message], *, is_finished: bool = True) -> None:
+        if log.is_gone:
+            return
+        log.is_gone = True
+        log.is_finished &= is_finished
+        del self._logs[log.name]
+        self._rooms.forget(log)
+        self._leftovers.forget(log)
+        for books in (self._commits.changed, self._touched, self._leaving):
+            books.pop(log, None)
+        self._touched.update(self._rooms.full)  # they may use what it has used
+        self._is_finished &= log.is_finished or not self.is_stopping
+        self._out.append(Left(log, log.is_finished))
+
+    def _let_leave(self) -> None:
+        for log in [log for log in self._leaving if log.has_only_its_commit()]:
+            if not log.is_committing and log not in self._commits.changed:
+                self._forget(log)
+        if self.is_stopping and not self._logs and not self._is_stopped:
+            self._is_stopped = True
+            self._out.append(Stopped(self._is_finished and not self._busy))
+
+
+def _wake_up() -> None:
+    """Do nothing: that `Heart.advance` is called is enough."""

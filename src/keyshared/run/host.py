@@ -1,0 +1,340 @@
+"""What both runners have in common: the heart, the hooks, and everything that answers at once."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from time import monotonic_ns
+from typing import Any, Final, Generic, TypeVar, assert_never, cast
+
+from keyshared._checks import check_callable, check_int, check_kind
+from keyshared.dispatcher import Blocking
+from keyshared.hashing.named import Key
+from keyshared.run.actions import (
+    Action,
+    Cancel,
+    Commit,
+    Full,
+    Left,
+    LoadMany,
+    Noticed,
+    Overdue,
+    Roomy,
+    Stopped,
+    Withdraw,
+    WriteLetter,
+)
+from keyshared.run.heart import Heart
+from keyshared.run.log import Log, Run
+from keyshared.run.values import BusyKey, Hooks, RunnerConfig, RunnerStats
+
+__all__ = ["Asked", "Host", "now_ms"]
+
+Message = TypeVar("Message")
+Asked = WriteLetter[Message] | LoadMany[Message] | Commit[Message]
+Ended = tuple[Run[Message], BaseException | None, int]
+
+NO_HOOKS: Final = Hooks()
+
+
+def now_ms() -> int:
+    """The clock of both runners."""
+    return monotonic_ns() // 1_000_000
+
+
+class Host(ABC, Generic[Message]):
+    """The part of a runner that never waits.
+
+    Args:
+        calls: The functions that a user may leave out, by name.
+        guard: Held around everything that touches the heart.
+        hooks: Functions that are told what happens.
+        config: Settings.
+        has_queue: Whether messages may wait beside the workers, so that none of them has to wait for the next step.
+        cancels: As for the heart.
+    """
+
+    def __init__(
+        self,
+        calls: dict[str, Callable[..., Any] | None],
+        guard: AbstractContextManager[Any],
+        *,
+        hooks: Hooks | None,
+        config: RunnerConfig | None,
+        has_queue: bool,
+        cancels: bool,
+    ) -> None:
+        for name, function in calls.items():
+            if function is not None:
+                check_callable(name, function, "the arguments that its description names")
+        self._config = RunnerConfig() if config is None else check_kind("config", config, RunnerConfig)
+        self._hooks = NO_HOOKS if hooks is None else check_kind("hooks", hooks, Hooks)
+        self._calls = calls
+        self._guard = guard
+        self._heart: Heart[Message] = Heart(
+            self._config,
+            ahead=self._config.workers if has_queue else 0,
+            cancels=cancels,
+            commits=calls["commit"] is not None,
+            writes=calls["dead_letter"] is not None,
+            loads=calls["load"] is not None,
+        )
+        self._ended: deque[Ended[Message]] = deque()
+        self._is_over = False
+        self._is_finished = False
+
+    def add_log(self, log: str, *, start: int | None = None, resume_from: str | None = None) -> None:
+        """Begin with a log: a partition, a stream, a queue. It may have been here before.
+
+        A handler that still works for an earlier stay of the log holds its key until it ends.
+
+        Args:
+            log: Its name.
+            start: Offset to begin with, if the log was committed up to there; what lies below is done. None: the first
+                submitted message is the beginning, and is committed as such.
+            resume_from: Token of the last commit; its position counts instead of ``start``.
+
+        Raises:
+            ArgumentError: The name is there already, or an argument can never work.
+            SnapshotError: The token is damaged or foreign: begin with ``start`` alone, and redo what lies above.
+            StoppedError: The runner stops; if an error made it stop, that is raised instead.
+        """
+        with self._guard:
+            self._heart.add_log(log, start=start, resume_from=resume_from, now_ms=now_ms())
+            self._begin_work()
+
+    def lose_log(self, log: str) -> None:
+        """Forget a log that belongs to somebody else already: cancel what runs, commit nothing, ignore its answers.
+
+        Raises:
+            UnknownLogError: There is no such log.
+        """
+        with self._guard:
+            self._heart.lose_log(log, now_ms=now_ms())
+            self._step()
+
+    def try_submit(self, log: str, offset: int, key: Key, message: Message) -> bool:
+        """Take the next message of a log if there is room. Never waits; `submit` says what it raises.
+
+        Returns:
+            Whether it was taken.
+        """
+        with self._guard:
+            if not self._heart.room(log):
+                return False
+            self._heart.submit(log, offset, key, message)
+            self._has_more()
+            return True
+
+    def room(self, log: str) -> int:
+        """Return how many messages of a log would be taken without waiting; pause its reader at 0.
+
+        Raises:
+            UnknownLogError: There is no such log.
+            StoppedError: The runner stops; if an error made it stop, that is raised instead.
+        """
+        with self._guard:
+            return self._heart.room(log)
+
+    def unblock(self, log: str, key: Key) -> None:
+        """Try all blocked messages of a key again (`Poison.BLOCK`), and end its quarantine.
+
+        Raises:
+            UnknownLogError: There is no such log.
+        """
+        with self._guard:
+            self._heart.unblock(log, key, now_ms=now_ms())
+            self._step()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What stopped the runner; None while it runs, and after an orderly stop."""
+        return self._heart.error
+
+    def stats(self) -> RunnerStats:
+        """Return the figures of this moment. O(logs)."""
+        with self._guard:
+            return self._heart.stats()
+
+    def why_blocked(self, log: str, offset: int) -> Blocking | None:
+        """Return what a message waits for; None if it is at a handler, or done.
+
+        Raises:
+            UnknownLogError: There is no such log.
+        """
+        with self._guard:
+            return self._heart.why_blocked(log, offset)
+
+    def busiest_keys(self, most: int = 10) -> list[BusyKey]:
+        """Return the keys with the most messages that are not done, the busiest first. O(messages not done)."""
+        with self._guard:
+            return self._heart.busiest_keys(most)
+
+    # What happens under the guard.
+
+    @abstractmethod
+    def _begin_work(self) -> None:
+        """Start whatever works, if that has not been done."""
+
+    @abstractmethod
+    def _has_more(self) -> None:
+        """Something was submitted: see that a free worker gets it."""
+
+    @abstractmethod
+    def _start(self, run: Run[Message]) -> None:
+        """Hand a run to a worker."""
+
+    @abstractmethod
+    def _cancel(self, run: Run[Message]) -> None:
+        """Cancel a handler, if that can be done."""
+
+    @abstractmethod
+    def _withdraw(self, runs: tuple[Run[Message], ...]) -> None:
+        """Take back what has not begun."""
+
+    @abstractmethod
+    def _ask(self, asked: Asked[Message]) -> None:
+        """Call ``commit``, ``dead_letter`` or ``load``, and report the answer."""
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """Wake every call that waits for room, for a log that leaves, or for the end."""
+
+    def _step(self) -> None:
+        """Report what has ended, and do what is to be done. What fails here is our own fault, and ends everything."""
+        try:
+            now = now_ms()
+            while self._ended:
+                run, raised, ended_ms = self._ended.popleft()
+                self._heart.ended(run, raised, now_ms=now)
+                if self._hooks.ended is not None:
+                    ran_ms = ended_ms - (run.started_ms or ended_ms)
+                    self._tell(self._hooks.ended, run.log.name, run.delivery.offset, raised, ran_ms)
+            while actions := self._heart.advance(now_ms=now):
+                for action in actions:
+                    if type(action) is Run:
+                        self._start(action)
+                    else:
+                        self._do(action)
+        except BaseException as error:  # noqa: BLE001  # every call raises it from now on
+            self._break(error)
+
+    def _let_leave(self, log: str, within_ms: int | None) -> Log[Message]:
+        now = now_ms()
+        leaving = self._heart.remove_log(log, until_ms=now + self._allowed(within_ms), now_ms=now)
+        self._step()
+        return leaving
+
+    def _has_left(self, log: Log[Message]) -> bool:
+        if not log.is_gone and self._heart.error is not None:
+            raise self._heart.error
+        return log.is_finished
+
+    def _begin_stop(self, within_ms: int | None) -> None:
+        now = now_ms()
+        self._heart.stop(until_ms=now + self._allowed(within_ms), now_ms=now)
+        self._begin_work()
+        self._step()
+
+    def _allowed(self, within_ms: int | None) -> int:
+        return self._config.stop_ms if within_ms is None else check_int("within_ms", within_ms, 0)
+
+    def _is_at_rest(self) -> bool:
+        """Whether a drain need not wait any longer."""
+        if self._heart.hurry():
+            self._step()
+        return self._heart.is_stopping or self._heart.is_idle()
+
+    def _is_drained(self) -> bool:
+        self._heart.check_open()
+        return not self._heart.outstanding()
+
+    def _outcome(self) -> bool:
+        """How the runner has ended."""
+        if self._heart.error is not None:
+            raise self._heart.error
+        return self._is_finished
+
+    def _break(self, error: BaseException) -> None:
+        if self._heart.error is None:
+            self._heart.error = error
+        self._is_over = True
+        self._wake()
+
+    def _do(self, action: Action[Message]) -> None:  # noqa: C901  # one branch for each kind
+        match action:
+            case Run():
+                self._start(action)
+            case Cancel(run):
+                self._cancel(run)
+            case Withdraw(runs):
+                self._withdraw(runs)
+            case WriteLetter() | LoadMany() | Commit():
+                self._ask(action)
+            case Overdue(run, ran_ms):
+                self._tell(self._hooks.overdue, run.log.name, run.delivery.offset, ran_ms)
+            case Noticed(log, effect):
+                self._tell(self._hooks.noticed, log.name, effect)
+            case Full(log):
+                self._tell(self._hooks.full, log.name)
+            case Roomy(log):
+                self._tell(self._hooks.roomy, log.name)
+                self._wake()
+            case Left():
+                self._wake()
+            case Stopped(is_finished):
+                self._is_finished = is_finished
+                self._is_over = True
+                self._wake()
+            case _:
+                assert_never(action)
+
+    def _answer(self, asked: Asked[Message], answer: Any, error: BaseException | None) -> None:  # noqa: ANN401
+        """Report what came of a call of ``commit``, ``dead_letter`` or ``load``."""
+        match asked:
+            case Commit(log, position, token):
+                self._heart.committed(asked, error, now_ms=now_ms())
+                if error is None:
+                    self._tell(self._hooks.committed, log.name, position, token)
+            case WriteLetter():
+                self._heart.written(asked, error, now_ms=now_ms())
+            case LoadMany(_, offsets):
+                if error is None:
+                    messages, error = _of_each(answer, offsets)
+                    self._heart.loaded(asked, messages, now_ms=now_ms())
+                if error is not None:
+                    self._heart.fail(error, now_ms=now_ms())
+        self._step()
+
+    def _arguments(self, asked: Asked[Message]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """What to call, and with what."""
+        name: str
+        arguments: tuple[object, ...]
+        match asked:
+            case Commit(log, position, token):
+                name, arguments = "commit", (log.name, position, token)
+            case WriteLetter(_, letter):
+                name, arguments = "dead_letter", (letter,)
+            case LoadMany(log, offsets):
+                name, arguments = "load", (log.name, offsets)
+            case _:
+                assert_never(asked)
+        return cast("Callable[..., Any]", self._calls[name]), arguments  # the heart knows which there are
+
+    def _tell(self, hook: Callable[..., object] | None, *arguments: object) -> None:
+        if hook is not None:
+            try:
+                hook(*arguments)
+            except Exception as error:  # noqa: BLE001  # it stops the runner in order
+                self._heart.fail(error)
+
+
+def _of_each(answer: Any, offsets: tuple[int, ...]) -> tuple[dict[int, Any], Exception | None]:  # noqa: ANN401
+    """What a ``load`` has answered for each offset, and why that is not all."""
+    messages: dict[int, Any] = {}
+    try:
+        for offset in offsets:
+            messages[offset] = answer[offset]
+    except Exception as error:  # noqa: BLE001  # an offset that is left out, or no mapping at all
+        return messages, error
+    return messages, None

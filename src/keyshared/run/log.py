@@ -1,0 +1,158 @@
+"""One stay of a log in a runner: its dispatcher, what the heart remembers of it, and what is handed out of it."""
+
+from typing import Final, Generic, TypeVar
+
+from keyshared.config import DispatcherConfig
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.effects import Deliver
+from keyshared.placement.sole_owner import SoleOwner
+from keyshared.run.values import RunnerConfig
+
+__all__ = ["POOL", "Log", "Run"]
+
+POOL: Final = "workers"
+"""The one consumer: workers differ in nothing, so a key may go to any of them."""
+
+Message = TypeVar("Message")
+
+
+class Run(Generic[Message]):
+    """Start a handler with this message; then report `Heart.ended`, or `Heart.withdrawn` if it never began.
+
+    Attributes:
+        log: The stay of a log that it belongs to.
+        delivery: What the dispatcher said.
+        started_ms: Written by the runner when the handler begins: its timeout counts from here. None before.
+        named_ms: When it was last said to be overdue; -1 if never.
+        is_abandoned: Whether it was let go: its answer no longer counts.
+    """
+
+    __slots__ = ("delivery", "is_abandoned", "log", "named_ms", "started_ms")
+
+    def __init__(self, log: "Log[Message]", delivery: Deliver[Message]) -> None:
+        self.log = log
+        self.delivery = delivery
+        self.started_ms: int | None = None
+        self.named_ms = -1
+        self.is_abandoned = False
+
+    @property
+    def message(self) -> Message:
+        """What the handler gets."""
+        return self.delivery.item
+
+    @property
+    def place(self) -> tuple[str, bytes | int]:
+        """What nothing else may run for beside it: its key, or its message if that has none."""
+        key = self.delivery.key
+        return self.log.name, self.delivery.offset if key is None else key
+
+
+class Log(Generic[Message]):
+    """A log from `Heart.add_log` until it leaves; when it comes again, that is another one.
+
+    Args:
+        name: Its name.
+        config: Settings of the runner.
+        start: Offset to begin with.
+        resume_from: Token to begin with.
+
+    Attributes:
+        dispatcher: Keeps its order. The limit of its only consumer is 0: the heart pulls when a worker is free, so a
+            delivery is never older than the wish to run it.
+        runs: Handed to the runner, and not ended.
+        waiting: Messages in flight on the books that have no handler: put off, or behind a handler of an earlier stay.
+        errors: What the last handler of a message raised, while that is not done.
+        kept: Messages that spilled, if nobody can read them again.
+        to_load: Offsets to be read again.
+        letters: Dead letters that are to be written, or written again.
+        used: Messages in memory when they were counted last.
+        stored: Position and token of the last commit.
+    """
+
+    __slots__ = (
+        "_window",
+        "alarm_ms",
+        "commit_at_ms",
+        "dispatcher",
+        "errors",
+        "is_committing",
+        "is_finished",
+        "is_gone",
+        "is_hungry",
+        "is_leaving",
+        "is_loading",
+        "is_unstorable",
+        "kept",
+        "letters",
+        "name",
+        "runs",
+        "stored",
+        "to_load",
+        "used",
+        "waiting",
+    )
+
+    def __init__(self, name: str, config: RunnerConfig, start: int | None, resume_from: str | None) -> None:
+        # Twice the runner's window: a dispatcher spills what waits in more than half of its own.
+        self._window = 2 * config.window
+        self.name = name
+        self.dispatcher: KeySharedDispatcher[Message] = KeySharedDispatcher(
+            SoleOwner(POOL),
+            DispatcherConfig(
+                window=self._window,
+                max_tracked=max(config.max_tracked, self._window),
+                max_loaded_per_key=config.max_loaded_per_key,
+                ack_timeout_ms=None,  # counted by the heart, from the start of the handler
+                retry=config.retry,
+                poison=config.poison,
+                start=start,
+            ),
+            resume_from=resume_from,
+        )
+        self.dispatcher.add_consumer(POOL, limit=0)
+        self.runs: dict[Run[Message], None] = {}
+        self.waiting: set[int] = set()
+        self.errors: dict[int, BaseException] = {}
+        self.kept: dict[int, Message] = {}
+        self.to_load: list[int] = []
+        self.letters = 0
+        self.used = 0
+        self.alarm_ms: int | None = None  # when the dispatcher has something to do
+        self.commit_at_ms = 0
+        self.is_hungry = False  # stands in the heart's line of logs that may have something for a worker
+        self.is_loading = False
+        self.is_committing = False
+        self.is_unstorable = False  # a commit of it has failed
+        self.is_leaving = False
+        self.is_gone = False
+        self.is_finished = True
+        self.stored: tuple[int, str] | None = None
+        position = self.dispatcher.resume_offset
+        if position is not None:
+            self.stored = position, self.cursor_token(config.token_bytes)
+
+    def cursor_token(self, most_bytes: int) -> str:
+        """Return the text of the token as it is now."""
+        return self.dispatcher.cursor_token(most_bytes).text
+
+    def count(self) -> int:
+        """Messages in memory now. A log that may not track more counts as full."""
+        return self._window - self.dispatcher.free_slots + len(self.kept)
+
+    def is_busy(self) -> bool:
+        """Whether something of it goes on, or will by itself."""
+        return bool(
+            self.runs
+            or self.waiting
+            or self.letters
+            or self.to_load
+            or self.is_loading
+            or self.is_committing
+            or self.is_hungry
+            or self.dispatcher.next_deadline_ms() is not None
+        )
+
+    def has_only_its_commit(self) -> bool:
+        """Whether it leaves, and waits for nothing but its last commit."""
+        return self.is_leaving and not self.runs and not self.letters

@@ -1,0 +1,62 @@
+"""One budget of messages in memory for all logs: what is left of it, or of a log's own share."""
+
+from typing import Generic, TypeVar
+
+from keyshared.run.actions import Full, Roomy
+from keyshared.run.log import Log
+
+__all__ = ["Rooms"]
+
+Message = TypeVar("Message")
+
+
+class Rooms(Generic[Message]):
+    """Counts messages in memory, and notices when a log becomes full or has room again.
+
+    A log may use what all others leave, and its own share in any case: a log that is stuck starves nobody. So at most
+    twice the budget is in memory.
+
+    Args:
+        budget: Messages in memory.
+        logs: All logs, kept up to date by their owner.
+
+    Attributes:
+        full: Logs that were said to be full, and not yet to be roomy.
+    """
+
+    def __init__(self, budget: int, logs: dict[str, Log[Message]]) -> None:
+        self._budget = budget
+        self._logs = logs
+        self._used = 0
+        self.full: dict[Log[Message], None] = {}
+
+    def count(self, log: Log[Message]) -> None:
+        """Count the messages of a log anew. O(1)."""
+        used = log.count()
+        self._used += used - log.used
+        log.used = used
+
+    def room(self, log: Log[Message]) -> int:
+        """How many messages of a log may be submitted now."""
+        share = max(1, self._budget // len(self._logs))
+        return max(0, min(max(self._budget - self._used, share - log.used), log.dispatcher.free_slots))
+
+    def newly_full(self, log: Log[Message]) -> list[Full[Message]]:
+        """Return `Full` if a log has no room, and that was not said."""
+        if log in self.full or self.room(log):
+            return []
+        self.full[log] = None
+        return [Full(log)]
+
+    def newly_roomy(self) -> list[Roomy[Message]]:
+        """Return the logs that were full, and have room for a quarter of the budget again."""
+        roomy = [log for log in self.full if self.room(log) >= max(1, self._budget // 4)]
+        for log in roomy:
+            del self.full[log]
+        return [Roomy(log) for log in roomy]
+
+    def forget(self, log: Log[Message]) -> None:
+        """Stop counting a log that leaves."""
+        self._used -= log.used
+        log.used = 0
+        self.full.pop(log, None)

@@ -1,0 +1,298 @@
+"""The runner for handlers that block: a pool of threads, and on request processes."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from types import TracebackType
+from typing import Final, Self
+
+from keyshared._checks import check_callable, check_int
+from keyshared.hashing.named import Key
+from keyshared.run.actions import Commit, LoadMany, WriteLetter
+from keyshared.run.executors import InExecutors
+from keyshared.run.guard import Guard
+from keyshared.run.hands import Calls, Crew, Sleeper, Todo
+from keyshared.run.host import Asked, Host, Message, now_ms
+from keyshared.run.log import Run
+from keyshared.run.values import Hooks, Letter, RunnerConfig
+
+__all__ = ["ThreadRunner"]
+
+_KINDS: Final = {"commit": Commit, "dead_letter": WriteLetter, "load": LoadMany}
+
+
+class ThreadRunner(Host[Message]):
+    """Runs handlers in threads: one message of a key at a time, in order, different keys at once.
+
+    A handler that returns has done its message. One that raises `Reject` gives it up, `RetryLater` puts it off, any
+    other `Exception` is a failure and is retried. An exception that is no `Exception` (`SystemExit`, a cancellation)
+    gives the message back: it comes again after the first delay of the retry policy, and no failure is counted.
+
+    All methods may be called from any thread but not from a hook. Whatever fails in ``commit``, ``dead_letter``,
+    ``load`` or a hook stops the runner: handlers finish, what is done is committed, and every call raises that error
+    from then on.
+
+    Args:
+        handle: Called with each message. It has to be safe to call from several threads.
+        commit: Stores where a restart begins: log, position (the next offset to read) and token. Called by one thread,
+            for one log at a time, whenever a restart would redo less than before, and never backwards. It returns when
+            the commit is made.
+        dead_letter: Stores a message that was given up; its key waits until it returns. It is tried again if it raises.
+            Without it a message that should go to the dead letters stops the runner with the handler's error.
+        load: Reads messages again that were left in the log: log and offsets. Returns a message for each offset, None
+            for one that is no longer there. Without it all messages stay in memory.
+        executor: Makes the executor in which one worker runs its handlers, for example
+            ``lambda: ProcessPoolExecutor(1)`` for handlers that compute. If its process dies, the message that it had
+            has failed, and the worker gets a new one. Handler, messages and errors have to be picklable then.
+        hooks: Functions that are told what happens.
+        config: Settings.
+
+    Example:
+        >>> done = []
+        >>> with ThreadRunner(done.append) as runner:
+        ...     runner.add_log("orders")
+        ...     for offset, message in enumerate(["created", "paid", "shipped"]):
+        ...         runner.submit("orders", offset, "order-1", message)
+        >>> done
+        ['created', 'paid', 'shipped']
+    """
+
+    def __init__(
+        self,
+        handle: Callable[[Message], object],
+        *,
+        commit: Callable[[str, int, str], object] | None = None,
+        dead_letter: Callable[[Letter[Message]], object] | None = None,
+        load: Callable[[str, Sequence[int]], Mapping[int, Message | None]] | None = None,
+        executor: Callable[[], Executor] | None = None,
+        hooks: Hooks | None = None,
+        config: RunnerConfig | None = None,
+    ) -> None:
+        guard = Guard()
+        self._news, self._lock = guard, guard.lock  # our own threads need no more than the lock
+        super().__init__(
+            {"commit": commit, "dead_letter": dead_letter, "load": load, "executor": executor},
+            guard,
+            hooks=hooks,
+            config=config,
+            has_queue=True,
+            cancels=False,
+        )
+        check_callable("handle", handle, "a message")
+        self._executors = None if executor is None else InExecutors(executor, handle)
+        self._handle = handle if self._executors is None else self._executors
+        self._todo: Todo[Message] = Todo(self._lock)
+        self._sleeper = Sleeper(self._lock)
+        self._asked = {kind: Calls(self._call) for name, kind in _KINDS.items() if self._calls[name] is not None}
+        self._crew = Crew()
+
+    def submit(self, log: str, offset: int, key: Key, message: Message) -> None:
+        """Take the next message of a log; wait while there is no room for it.
+
+        Args:
+            log: Its log.
+            offset: Greater than any of this log before; gaps are fine.
+            key: What it is ordered by; None for nothing.
+            message: What the handler gets.
+
+        Raises:
+            OffsetOrderError: The offset is not above the last one. Nothing was taken, and the runner goes on.
+            KeyTypeError: The key is neither bytes, str nor None. As above.
+            UnknownLogError: There is no such log, or it left while this waited.
+            StoppedError: The runner stops; if an error made it stop, that is raised instead.
+        """
+        with self._guard:
+            self._take(log, offset, key, message)
+            self._has_more()
+
+    def submit_many(self, log: str, messages: Iterable[tuple[int, Key, Message]]) -> None:
+        """Take several messages of a log, each an offset, a key and a message: as `submit` for one after another."""
+        rows = list(messages)  # outside the lock: reading them may take its time
+        with self._guard:
+            for offset, key, message in rows:
+                self._take(log, offset, key, message)
+            self._has_more()
+
+    def remove_log(self, log: str, within_ms: int | None = None) -> bool:
+        """End with a log: start nothing more of it, let its handlers finish, commit, and forget it. Waits for that.
+
+        Args:
+            log: Its name.
+            within_ms: How long handlers may go on; by default ``stop_ms`` of the settings. What runs longer is given
+                back to the log: it is not committed, and what its handler answers later does not count.
+
+        Returns:
+            Whether every handler has finished in time.
+
+        Raises:
+            UnknownLogError: There is no such log.
+        """
+        with self._guard:
+            leaving = self._let_leave(log, within_ms)
+            while not (leaving.is_gone or self._is_over):
+                self._news.wait()
+            return self._has_left(leaving)
+
+    def drain(self, within_ms: int | None = None) -> bool:
+        """Wait until everything that was submitted is done and committed.
+
+        Args:
+            within_ms: How long; None for as long as something can still happen by itself.
+
+        Returns:
+            Whether all is done. If not, the time is over, or what is left waits for an operator (`Poison.BLOCK`).
+        """
+        until_ms = None if within_ms is None else now_ms() + check_int("within_ms", within_ms, 0)
+        with self._guard:
+            self._step()
+            while not self._is_at_rest():
+                left_ms = None if until_ms is None else until_ms - now_ms()
+                if left_ms is not None and left_ms <= 0:
+                    return False
+                self._news.wait(left_ms)
+            return self._is_drained()
+
+    def stop(self, within_ms: int | None = None) -> bool:
+        """Stop: take nothing more, start nothing more, let handlers finish, commit, and end. Twice does no harm.
+
+        Args:
+            within_ms: As for `remove_log`.
+
+        Returns:
+            Whether every handler has finished in time. A thread that has not works on and is left to the interpreter.
+
+        Raises:
+            BaseException: What has stopped the runner before, if that was an error.
+        """
+        with self._guard:
+            self._begin_stop(within_ms)
+            while not self._is_over:
+                self._news.wait()
+        if self._is_finished:
+            self._crew.join()
+        return self._outcome()
+
+    def __enter__(self) -> Self:
+        self._news.hold_interrupts()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Drain and stop; after an error or a Ctrl-C, stop without draining. A second Ctrl-C ends that too."""
+        try:
+            if error is None and not self._heart.is_stopping:
+                self.drain()
+        finally:
+            try:
+                self.stop()
+            except BaseException:
+                if error is None:
+                    raise
+            finally:
+                self._news.free_interrupts()
+
+    # Whoever has the lock reports results and takes what is to be done: a worker that has run out of work, a submitter,
+    # the clock thread. So there is one hand-over for many messages while there is much to do.
+
+    def _begin_work(self) -> None:
+        calls = [calls.work for calls in self._asked.values()]
+        self._crew.begin([self._watch_the_clock, *[self._work_on] * self._config.workers, *calls])
+
+    def _end_work(self) -> None:
+        self._todo.wake_all()
+        self._sleeper.wake()
+        for calls in self._asked.values():
+            calls.end()
+        if self._executors is not None:
+            self._executors.close()
+
+    def _work_on(self) -> None:
+        handle, ended = self._handle, self._ended
+        while (run := self._next_run()) is not None:
+            run.started_ms = now_ms()
+            raised: BaseException | None = None
+            try:
+                handle(run.delivery.item)
+            except BaseException as error:  # noqa: BLE001  # every end is an answer
+                raised = error
+            ended.append((run, raised, now_ms()))
+
+    def _next_run(self) -> Run[Message] | None:
+        """Take the next run; who takes the last one fetches more before it begins."""
+        todo = self._todo
+        while not self._is_over:
+            run = todo.take()
+            if run is not None:
+                if not todo and self._ended:
+                    with self._lock:
+                        self._step()
+                return run
+            with self._lock:
+                self._step()
+                while not todo and not self._is_over:
+                    todo.wait()
+        return None
+
+    def _watch_the_clock(self) -> None:
+        """Act when time has come, and look for results while all workers are too busy to report them."""
+        with self._lock:
+            while not self._is_over:
+                self._step()
+                self._sleeper.sleep(self._wakes_at_ms(), now_ms=now_ms())
+
+    def _wakes_at_ms(self) -> int | None:
+        times = self._heart.next_deadline_ms(), self._soon_ms() if self._todo else None
+        return min((each for each in times if each is not None), default=None)
+
+    def _soon_ms(self) -> int:
+        return now_ms() + max(1, self._config.commit_every_ms)
+
+    def _call(self, asked: Asked[Message]) -> None:
+        function, arguments = self._arguments(asked)
+        answer, failed = None, None
+        try:
+            answer = function(*arguments)
+        except BaseException as error:  # noqa: BLE001  # the heart decides what becomes of it
+            failed = error
+        with self._lock:
+            self._answer(asked, answer, failed)
+
+    def _take(self, log: str, offset: int, key: Key, message: Message) -> None:
+        if not self._heart.room(log):
+            self._step()
+            while not self._heart.room(log):
+                self._news.wait()
+        self._heart.submit(log, offset, key, message)
+
+    # What the host asks for, under the lock.
+
+    def _step(self) -> None:
+        super()._step()
+        self._todo.wake()
+        if self._news.waiting and (self._heart.wants_messages() or self._heart.is_idle()):
+            self._wake()
+        self._sleeper.wake_at(self._wakes_at_ms())
+
+    def _has_more(self) -> None:
+        if self._todo.idle:
+            self._step()
+        else:
+            self._sleeper.wake_at(self._soon_ms())
+
+    def _start(self, run: Run[Message]) -> None:
+        self._todo.put(run)
+
+    def _cancel(self, run: Run[Message]) -> None:
+        """Do nothing: a thread cannot be cancelled, and the heart was told so."""
+
+    def _withdraw(self, runs: tuple[Run[Message], ...]) -> None:
+        for run in self._todo.take_back(runs):
+            self._heart.withdrawn(run)
+
+    def _ask(self, asked: Asked[Message]) -> None:
+        self._asked[type(asked)].put(asked)
+
+    def _wake(self) -> None:
+        self._news.wake()
+        if self._is_over:
+            self._end_work()

@@ -1,0 +1,209 @@
+"""Rule 15: without spilling every payload is at hand, and what may wait for a key or a consumer is bounded."""
+
+import json
+from collections import deque
+from typing import Any
+
+import pytest
+from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subscription
+
+from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
+from keyshared.config import Poison, Unmatched
+from keyshared.dispatcher import Blocking
+from keyshared.effects import BlockReason, Deliver, Load, Released, ReleaseReason, Resumed, Spilled
+from keyshared.errors import ConsumerFullError, KeyFullError, SnapshotError, WindowFullError
+
+
+def unspilled(*consumers: str, window: int = 10, **config: Any) -> Watched:
+    return subscription(*consumers, window=window, spill=False, **config)
+
+
+def lag(spill: bool) -> tuple[int, int]:
+    """A host that caps what is outstanding, and a pool that is slower: how much is spilled, and how much loaded."""
+    messages, cap = 2_000, 400
+    dispatcher = KeySharedDispatcher(HashRing(), DispatcherConfig(window=500, max_tracked=500, spill=spill))
+    dispatcher.add_consumer("pool", limit=8)
+    todo: deque[Any] = deque()
+    offered = done = loads = spills = 0
+    while done < messages:
+        while offered < messages and offered - done < cap and dispatcher.free_slots:
+            todo.extend(dispatcher.offer(offered, f"key-{offered % 50}", offered))
+            offered += 1
+        for effect in [todo.popleft() for _ in range(len(todo))]:
+            if isinstance(effect, Deliver):
+                assert effect.item == effect.offset
+                todo.extend(dispatcher.ack(*effect.receipt))
+                done += 1
+            elif isinstance(effect, Load):
+                loads += 1
+                todo.extend(dispatcher.loaded(effect.offset, effect.offset))
+            spills += isinstance(effect, Spilled)
+    return spills, loads
+
+
+class TestAHostThatKeepsItsPayloads:
+    """What waits is in memory anyway: to drop and to load it would be work for nothing."""
+
+    def test_it_spills_and_loads_nothing_while_it_lags(self) -> None:
+        spills, loads = lag(spill=True)
+        assert spills == loads > 1_000  # most of them, in a state that is normal
+
+        assert (0, 0) == lag(spill=False)
+
+    def test_a_hot_key_may_fill_the_window_and_nothing_else(self) -> None:
+        dispatcher = unspilled("ann", window=4, max_loaded_per_key=1, max_tracked=1)
+
+        assert [deliver(0, "a1", "ann", item=0)] == dispatcher.offer(0, "a1", 0)
+        for offset in (1, 2, 3):
+            assert [] == dispatcher.offer(offset, "a1", offset)
+        assert 0 == dispatcher.free_slots == dispatcher.room_for("a2") == dispatcher.room_for(None)
+        with pytest.raises(WindowFullError, match="all 4 slots"):
+            dispatcher.offer(4, "a2")
+        effects = dispatcher.ack(0, "ann", 1)
+        assert [(1, "ann")] == delivered(effects)
+        assert Resumed(1) == effects[-1]
+        assert Blocking(BlockReason.OLDER_WAITS, behind=2) == dispatcher.why_blocked(3)
+
+    def test_a_snapshot_with_spilled_messages_is_refused(self) -> None:
+        spilling = subscription("ann", window=10, max_loaded_per_key=1)
+        fill(spilling, "a1", "a1")
+        state = json.loads(json.dumps(spilling.snapshot()))
+        config = DispatcherConfig(window=10, spill=False)
+
+        with pytest.raises(SnapshotError, match=r"payload is at hand where spill is False"):
+            KeySharedDispatcher.restore(state, AlphabetRing(), config, now_ms=0)
+        spilling.ack(0, "ann", 1)  # now it is being loaded
+        with pytest.raises(SnapshotError, match=r"payload is at hand where spill is False"):
+            KeySharedDispatcher.restore(spilling.snapshot(), AlphabetRing(), config, now_ms=0)
+        spilling.loaded(1, "again")
+        again = KeySharedDispatcher.restore(spilling.snapshot(), AlphabetRing(), config, now_ms=0)
+        assert [1] == [each.offset for each in again.outstanding()]
+
+
+class TestTheLimitOfAKey:
+    """At most so many messages of a key wait; what is open does not count."""
+
+    def test_beyond_it_an_offer_is_refused_and_changes_nothing(self) -> None:
+        dispatcher = unspilled("ann", max_waiting_per_key=2)
+        fill(dispatcher, "a1", "a1", "a1")
+        before = dispatcher.snapshot()
+
+        assert (7, 0, 2) == (dispatcher.free_slots, dispatcher.room_for("a1"), dispatcher.room_for("a2"))
+        with pytest.raises(KeyFullError, match="2 messages of key b'a1' may wait") as caught:
+            dispatcher.offer(3, "a1")
+        assert (b"a1", 2) == (caught.value.key, caught.value.capacity)
+        assert before == dispatcher.snapshot()
+        assert [deliver(3, "a2", "ann")] == dispatcher.offer(3, "a2")  # the offset is still free
+        dispatcher.ack(0, "ann", 1)
+        assert 1 == dispatcher.room_for("a1")
+
+    def test_what_is_put_back_may_exceed_it(self) -> None:
+        dispatcher = unspilled("ann", max_waiting_per_key=1)
+        fill(dispatcher, "a1", "a1")
+
+        assert [Released(0, "ann", 1, ReleaseReason.NACKED, 1, 1_000)] == dispatcher.nack(0, "ann", 1)
+        assert 0 == dispatcher.room_for("a1")
+        dispatcher.handle_timeout(now_ms=1_000)
+        assert 0 == dispatcher.room_for("a1")  # offset 1 still waits
+        dispatcher.ack(0, "ann", 2)
+        assert 1 == dispatcher.room_for("a1")
+
+    def test_messages_without_a_key_know_the_window_only(self) -> None:
+        dispatcher = unspilled("ann", max_waiting_per_key=1, max_waiting_per_consumer=1, max_in_flight_per_consumer=1)
+        fill(dispatcher, None, None, None, None)
+
+        assert 6 == dispatcher.room_for(None)
+        assert [4, 5] == [offset for offset in (4, 5) if not dispatcher.offer(offset, None)]
+        dispatcher.ack(0, "ann", 1)
+        assert 1 == dispatcher.room_for("a1")  # they wait for nobody
+
+    def test_in_total_order_the_log_is_one_key(self) -> None:
+        dispatcher = unspilled(
+            "ann",
+            max_waiting_per_key=1,
+            max_waiting_per_consumer=2,
+            ordering_required=True,
+            unmatched=Unmatched.HOLD,
+            poison=Poison.BLOCK,
+        )
+        fill(dispatcher, "a", None)
+
+        with pytest.raises(KeyFullError):
+            dispatcher.offer(2, "b")
+        assert (0, 0) == (dispatcher.room_for("b"), dispatcher.room_for(None))
+        dispatcher.ack(0, "ann", 1)
+        assert (1, 1) == (dispatcher.room_for("b"), dispatcher.room_for(None))
+
+    def test_a_batch_has_to_fit_even_if_all_of_it_waits(self) -> None:
+        dispatcher = unspilled("ann", max_waiting_per_key=2, max_waiting_per_consumer=3)
+
+        with pytest.raises(KeyFullError):
+            dispatcher.offer_many([(offset, "a1", None) for offset in range(3)])
+        with pytest.raises(ConsumerFullError):
+            dispatcher.offer_many([(offset, f"a{offset % 2}", None) for offset in range(4)])
+        assert None is dispatcher.resume_offset
+        messages = [(0, "a1", None), (1, "a1", None), (2, None, None), (3, None, None)]
+        assert 3 == len(dispatcher.offer_many(messages))
+
+
+class TestTheLimitOfAConsumer:
+    """At most so many messages wait for a consumer, whatever their keys."""
+
+    def test_one_that_is_slow_leaves_the_window_to_the_others(self) -> None:
+        dispatcher = unspilled("ann", "bob", max_waiting_per_consumer=2, max_in_flight_per_consumer=1)
+        fill(dispatcher, "a0", "a1", "a2")
+
+        with pytest.raises(ConsumerFullError, match="2 messages may wait for consumer 'ann'") as caught:
+            dispatcher.offer(3, "a3")
+        assert ("ann", 2) == (caught.value.consumer, caught.value.capacity)
+        assert (0, 2, 7) == (dispatcher.room_for("a3"), dispatcher.room_for("b0"), dispatcher.room_for(None))
+        assert [deliver(3, "b0", "bob")] == dispatcher.offer(3, "b0")
+        dispatcher.ack(0, "ann", 1)
+        assert 1 == dispatcher.room_for("a3")
+
+    def test_every_way_to_wait_and_to_end_is_counted(self) -> None:
+        dispatcher = unspilled("ann", max_waiting_per_consumer=3, max_in_flight_per_consumer=2, ack_timeout_ms=10)
+        fill(dispatcher, "a0", "a1")
+        rooms = [dispatcher.room_for("a9")]
+        dispatcher.nack(0, "ann", 1)
+        rooms.append(dispatcher.room_for("a9"))  # it waits for its retry
+        dispatcher.ack(0, "ann", 1)
+        rooms.append(dispatcher.room_for("a9"))  # which a late ack has settled
+        dispatcher.reject(1, "ann", 1)
+        rooms.append(dispatcher.room_for("a9"))  # its dead letter is being written
+        dispatcher.dead_lettered(1)
+        rooms.append(dispatcher.room_for("a9"))
+        fill(dispatcher, "a2", "a3", "a4", start=2)
+        rooms.append(dispatcher.room_for("a9"))
+        dispatcher.gone(4)
+        rooms.append(dispatcher.room_for("a9"))
+        dispatcher.gone(3)
+        dispatcher.nack(3, "ann", 1)
+        rooms.append(dispatcher.room_for("a9"))  # its end settles it
+        assert [3, 2, 3, 2, 3, 2, 3, 3] == rooms
+
+    def test_when_keys_move_what_waits_moves_with_them(self) -> None:
+        dispatcher = unspilled("ann", max_waiting_per_consumer=3, max_in_flight_per_consumer=1)
+        fill(dispatcher, "b0", "b0", "a0")
+        assert 1 == dispatcher.room_for("b1") == dispatcher.room_for("a1")
+
+        dispatcher.add_consumer("bob")  # b0 drains: what waits of it, waits for bob
+        assert (2, 2) == (dispatcher.room_for("b1"), dispatcher.room_for("a1"))
+        dispatcher.nack(0, "ann", 1)
+        assert (1, 3) == (dispatcher.room_for("b1"), dispatcher.room_for("a1"))
+
+    def test_for_keys_of_nobody_there_is_only_the_window(self) -> None:
+        dispatcher = unspilled(max_waiting_per_consumer=1)
+        fill(dispatcher, "a0", "a1", "b0")
+
+        assert 7 == dispatcher.room_for("a0")
+        dispatcher.add_consumer("ann", limit=0)
+        assert 0 == dispatcher.room_for("a0")  # more wait for her than may: nothing of it is taken back
+
+    def test_a_restored_dispatcher_has_counted_the_same(self) -> None:
+        dispatcher = unspilled("ann", max_waiting_per_consumer=3, max_in_flight_per_consumer=1)
+        fill(dispatcher, "a0", "a1", "a2")
+        state = json.loads(json.dumps(dispatcher.snapshot()))
+
+        again = KeySharedDispatcher.restore(state, AlphabetRing(), dispatcher.config, now_ms=0)
+        assert 1 == again.room_for("a0") == dispatcher.room_for("a0")

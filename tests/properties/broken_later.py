@@ -1,0 +1,104 @@
+"""The real dispatcher with one fault each in what it postpones, and in what it says of failures."""
+
+from typing import Any
+
+from keyshared._window.lanes import DELAYED, LOADING, Entry
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.effects import Effect
+
+__all__ = [
+    "FirstDeliveryIsEarly",
+    "LoadedForgetsItsTime",
+    "NewerPassesThePostponed",
+    "PostponedForNoLongerThanARetry",
+    "PostponedGoesAtOnce",
+    "PostponedNeverWakes",
+    "ReasonIsLost",
+    "ReasonOfAnotherMessage",
+    "RipeNeverWakes",
+]
+
+_Effects = list[Effect[object]]
+
+
+class PostponedGoesAtOnce(KeySharedDispatcher[object]):
+    """What is given back for later is at hand at once."""
+
+    def release(self, *receipt: Any, delay_ms: int = 0, now_ms: int | None = None) -> _Effects:  # noqa: ARG002  # the fault
+        return super().release(*receipt, now_ms=now_ms)
+
+
+class PostponedForNoLongerThanARetry(KeySharedDispatcher[object]):
+    """The longest delay of a retry bounds what a consumer asks for, too."""
+
+    def release(self, *receipt: Any, delay_ms: int = 0, now_ms: int | None = None) -> _Effects:
+        most = self.config.retry.max_delay_ms
+        return super().release(*receipt, delay_ms=min(delay_ms, most), now_ms=now_ms)
+
+
+class NewerPassesThePostponed(KeySharedDispatcher[object]):
+    """What is given back for later does not hold its key."""
+
+    def release(self, *receipt: Any, delay_ms: int = 0, now_ms: int | None = None) -> _Effects:
+        effects = super().release(*receipt, delay_ms=delay_ms, now_ms=now_ms)
+        entry = self._window.find(receipt[0])
+        if isinstance(entry, Entry) and entry.state == DELAYED and entry.lane.back and entry in entry.lane.back:
+            entry.lane.back.remove(entry)
+            self._window._touched[entry.lane] = None
+        return effects + self._outbox.wake([], self._now)
+
+
+class PostponedNeverWakes(KeySharedDispatcher[object]):
+    """Nothing starts the clock of what is given back for later."""
+
+    def release(self, *receipt: Any, delay_ms: int = 0, now_ms: int | None = None) -> _Effects:
+        effects = super().release(*receipt, delay_ms=delay_ms, now_ms=now_ms)
+        entry = self._window.find(receipt[0])
+        if entry is not None and entry.state == DELAYED:
+            entry.deadline = None
+        return effects
+
+
+class ReasonIsLost(KeySharedDispatcher[object]):
+    """A failure that names no reason wipes out that of the one before."""
+
+    def _end(self, *args: Any, **kwargs: Any) -> _Effects:
+        note = self._notes.get(args[2][0])
+        if note is not None:
+            note.reason = None
+        return super()._end(*args, **kwargs)
+
+
+class ReasonOfAnotherMessage(KeySharedDispatcher[object]):
+    """There is one last reason, of whatever failed last."""
+
+    def nack(self, *receipt: Any, reason: str | None = None, **others: Any) -> _Effects:
+        for note in self._notes.values() if reason is not None else ():
+            note.reason = reason
+        return super().nack(*receipt, reason=reason, **others)
+
+
+class FirstDeliveryIsEarly(KeySharedDispatcher[object]):
+    """What is offered for later goes out as soon as its turn comes."""
+
+    def offer(self, *args: Any, not_before_ms: int | None = None, now_ms: int | None = None) -> _Effects:  # noqa: ARG002  # the fault
+        return super().offer(*args, now_ms=now_ms)
+
+
+class LoadedForgetsItsTime(KeySharedDispatcher[object]):
+    """What was spilled while it waited for its time goes out as soon as it is loaded."""
+
+    def loaded(self, offset: int, *args: Any, **kwargs: Any) -> _Effects:
+        entry = self._window.find(offset)
+        if entry is not None and entry.state == LOADING:
+            entry.deadline = None
+        return super().loaded(offset, *args, **kwargs)
+
+
+class RipeNeverWakes(KeySharedDispatcher[object]):
+    """What was spilled while it waited for its time is not asked again when that has come."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        ripen = self._window.ripen
+        self._window.ripen = lambda entry: ripen(entry) if entry.state == DELAYED else None  # type: ignore[method-assign]

@@ -1,0 +1,104 @@
+"""Hearts with one realistic fault each, and where it shows."""
+
+from typing import Any
+
+from keyshared.effects import DeadLetter
+from keyshared.run.actions import Overdue, Withdraw
+from keyshared.run.heart import Heart
+from keyshared.run.leftovers import Leftovers
+from keyshared.run.log import POOL, Log, Run
+
+
+class DoesNotWaitForTheCancelled(Heart[Any]):
+    """A handler that is overdue has failed at once, and its message is tried again while it still ends."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.given_up: set[Run[Any]] = set()
+
+    def advance(self, *, now_ms: int | None = None) -> list[Any]:
+        actions = super().advance(now_ms=now_ms)
+        for action in actions:
+            if isinstance(action, Overdue):
+                self.ended(action.run, TimeoutError())
+                self.given_up.add(action.run)
+        return actions
+
+    def ended(self, run: Run[Any], raised: BaseException | None, *, now_ms: int | None = None) -> None:
+        if run not in self.given_up:
+            super().ended(run, raised, now_ms=now_ms)
+
+
+class Forgetful(Leftovers[Any]):
+    """Holds nothing back."""
+
+    def must_wait(self, run: Run[Any]) -> bool:  # noqa: ARG002
+        return False
+
+    def ended(self, run: Run[Any]) -> Run[Any] | None:  # noqa: ARG002
+        return None
+
+
+class RunsBesideLeftovers(Heart[Any]):
+    """A log that comes again does not wait for handlers of its earlier stay."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._leftovers = Forgetful()
+
+
+class CommitsBeforeTheLetterIsWritten(Heart[Any]):
+    """A dead letter counts as done when its write begins."""
+
+    def _give_up(self, log: Log[Any], effect: DeadLetter[Any]) -> None:
+        super()._give_up(log, effect)
+        self._settle(log, log.dispatcher.dead_lettered(effect.offset))
+
+
+class CountsTimeInTheQueue(Heart[Any]):
+    """The timeout begins when a message is handed out."""
+
+    def _start(self, run: Run[Any]) -> None:
+        super()._start(run)
+        run.started_ms = self._now
+
+
+class BelievesLateAnswers(Heart[Any]):
+    """An answer from before a log was lost counts for its next stay."""
+
+    def ended(self, run: Run[Any], raised: BaseException | None, *, now_ms: int | None = None) -> None:
+        super().ended(run, raised, now_ms=now_ms)
+        log = self._logs.get(run.log.name)
+        if run.is_abandoned and raised is None and log is not None:
+            self._settle(log, log.dispatcher.ack(run.delivery.offset, POOL, 1))
+
+
+class LeavesWithoutItsLastCommit(Heart[Any]):
+    """What was done since the last commit is redone after an orderly stop."""
+
+    def _leave(self, log: Log[Any], until_ms: int) -> None:
+        super()._leave(log, until_ms)
+        log.is_unstorable = True
+
+
+class CommitsTwiceAtOnce(Heart[Any]):
+    """A commit does not wait for the one before."""
+
+    def _commit(self) -> None:
+        super()._commit()
+        for log in self._logs.values():
+            log.is_committing = False
+
+
+class ForgetsWhatWasPutOff(Heart[Any]):
+    """A message that was put off never comes again."""
+
+    def _put_off(self, run: Run[Any], delay_ms: int) -> None: ...
+
+
+class StartsWhatLeaves(Heart[Any]):
+    """What is on its way to a worker when its log leaves is not taken back."""
+
+    def _leave(self, log: Log[Any], until_ms: int) -> None:
+        super()._leave(log, until_ms)
+        self._out = [action for action in self._out if not isinstance(action, Withdraw)]

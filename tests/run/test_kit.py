@@ -1,0 +1,149 @@
+"""The kit against the heart of a runner: processes that take a log over from one another, from what is committed."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from keyshared import RetryPolicy
+from keyshared.run import RunnerConfig
+from keyshared.run.actions import Action, Commit, WriteLetter
+from keyshared.run.heart import Heart
+from keyshared.run.log import Run
+from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import history as past
+from keyshared.testing.history import Happening
+from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.strategies import keys
+
+CONFIG = RunnerConfig(
+    workers=2,
+    window=32,
+    retry=RetryPolicy(max_redeliveries=2, base_delay_ms=10, max_delay_ms=10),
+    commit_every_ms=0,
+)
+
+
+class RunnerDriver(Driver):
+    """Each consumer is a process with a heart of its own; a handler runs from its delivery to its answer.
+
+    A consumer that leaves has crashed: the next one begins with what was committed.
+    """
+
+    def __init__(self) -> None:
+        self.log: list[bytes | None] = []
+        self.heart: Heart[int] | None = None
+        self.holder = ""
+        self.deliveries: Counter[int] = Counter()
+        self.read = 0
+        self.now = 0
+        self.begun: list[Delivery] = []
+        self.committed: tuple[int, str] | None = None
+        self.told: list[Happening] = []
+
+    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:  # noqa: ARG002
+        self.holder = consumer
+        token = None if self.committed is None else self.committed[1]
+        self.heart = Heart(CONFIG, commits=True, writes=True)
+        self.heart.add_log("log", start=0, resume_from=token, now_ms=self.now)
+        self.read = 0 if self.committed is None else self.committed[0]
+        self.begun.clear()
+        self.carry_out()
+
+    def disconnect(self, consumer: str) -> None:  # noqa: ARG002
+        self.heart = None
+
+    def publish(self, key: bytes | None) -> int:
+        self.log.append(key)
+        self.carry_out()
+        return len(self.log) - 1
+
+    def receive(self, consumer: str) -> Sequence[Delivery]:  # noqa: ARG002
+        begun = [*self.begun]
+        self.begun.clear()
+        return begun
+
+    def ack(self, consumer: str, delivery: Delivery) -> bool | None:  # noqa: ARG002
+        return self.end(delivery, None)
+
+    def nack(self, consumer: str, delivery: Delivery) -> bool | None:  # noqa: ARG002
+        return self.end(delivery, ValueError())
+
+    def advance(self, ms: int) -> None:
+        self.now += ms
+        self.carry_out()
+
+    def cursor(self) -> int | None:
+        return None if self.committed is None else self.committed[0]
+
+    def restart(self) -> None:
+        if self.heart is not None:
+            for run in self.heart.log("log").runs:
+                offset = run.delivery.offset
+                released = past.Released(offset=offset, consumer=self.holder, attempt=self.deliveries[offset])
+                self.told.append(released)
+        self.heart = None
+
+    def notices(self) -> Sequence[Happening]:
+        told, self.told = self.told, []
+        return told
+
+    def end(self, delivery: Delivery, raised: BaseException | None) -> bool:
+        run: Any = delivery.token
+        if self.heart is None or run not in self.heart.log("log").runs:
+            return False  # its process is gone, or it has answered
+        self.heart.ended(run, raised, now_ms=self.now)
+        self.carry_out()
+        return True
+
+    def carry_out(self) -> None:
+        heart = self.heart
+        if heart is None:
+            return
+        while self.read < len(self.log) and heart.room("log"):
+            heart.submit("log", self.read, self.log[self.read], self.read, now_ms=self.now)
+            self.read += 1
+        while actions := heart.advance(now_ms=self.now):
+            for action in actions:
+                self.do(heart, action)
+
+    def do(self, heart: Heart[int], action: Action[int]) -> None:
+        match action:
+            case Run(delivery=delivery):
+                self.deliveries[delivery.offset] += 1
+                attempt = self.deliveries[delivery.offset]
+                self.begun.append(Delivery(delivery.offset, delivery.key, attempt, token=action))
+            case Commit(_, position, token):
+                self.committed = position, token
+                heart.committed(action, None, now_ms=self.now)
+            case WriteLetter(_, letter):
+                self.told.append(past.DeadLettered(offset=letter.offset))
+                heart.written(action, None, now_ms=self.now)
+            case _:
+                raise AssertionError(action)
+
+
+class RunnerMachine(KeySharedMachine):
+    """One process at a time has the log, as in a consumer group."""
+
+    driver_class: ClassVar[type[Driver]] = RunnerDriver
+    guarantees = Guarantees(
+        promises={
+            Promise.ONE_HOLDER,
+            Promise.KEY_ORDER,
+            Promise.SAFE_CURSOR,
+            Promise.NO_LOSS,
+            Promise.BOUNDS,
+            Promise.PROGRESS,
+            Promise.FENCE,
+        },
+        per_consumer=2,
+        may_dead_letter=True,
+        cursor_keeps_up=True,
+    )
+    max_consumers = 1
+    retry_ms = 10
+    rest_ms = 100
+    keys = keys(keyless=True)
+
+
+TestRunner = RunnerMachine.TestCase

@@ -1,0 +1,56 @@
+"""Every order of a few messages, outcomes and troubles: no overlap, no loss, no commit that comes too early."""
+
+from typing import Any
+
+import pytest
+from tests.run import broken
+from tests.run.world import World, every_path
+
+from keyshared.run.heart import Heart
+
+WORLDS: dict[str, dict[str, Any]] = {
+    "two of a key": {"keys": "aa", "bad_ends": 1, "ticks": 2},
+    "three of two keys": {"keys": "aba", "workers": 2, "ticks": 1},
+    "without a key": {"keys": [None, None], "bad_ends": 1, "workers": 2, "ticks": 1},
+    "fails and fails": {"keys": "a", "bad_ends": 3},
+    "too slow": {"keys": "aa", "timeout": True, "workers": 2, "ticks": 3},
+    "too slow in a thread": {"keys": "ab", "timeout": True, "cancels": False, "ticks": 3},
+    "removed": {"keys": "aa", "trouble": "remove", "ticks": 2},
+    "removed from threads": {"keys": "ab", "trouble": "remove", "cancels": False, "ticks": 1},
+    "lost": {"keys": "aa", "trouble": "lose", "workers": 2, "ticks": 0},
+    "lost with a failure": {"keys": "a", "trouble": "lose", "bad_ends": 1, "ticks": 1},
+    "stopped": {"keys": "ab", "trouble": "stop", "ticks": 1},
+    "stopped with a failure": {"keys": "a", "trouble": "stop", "bad_ends": 2, "ticks": 2},
+}
+
+
+def explore(heart_class: type[Heart[int]], world: dict[str, Any], limit: int) -> int:
+    paths = 0
+    for choose in every_path(limit):
+        World(choose, heart_class=heart_class, **world).play()
+        paths += 1
+    return paths
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_path_through_a_small_world_keeps_what_the_runner_promises(name: str) -> None:
+    assert explore(Heart, WORLDS[name], 100_000) > 10
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "shown"),
+    [
+        (broken.DoesNotWaitForTheCancelled, "too slow", "two of a key at once|started again"),
+        (broken.RunsBesideLeftovers, "lost", "two of a key at once"),
+        (broken.CommitsBeforeTheLetterIsWritten, "two of a key", "committed too early"),
+        (broken.CountsTimeInTheQueue, "too slow in a thread", "overdue"),
+        (broken.BelievesLateAnswers, "lost", "committed too early"),
+        (broken.LeavesWithoutItsLastCommit, "stopped", "the last commit lacks something|never committed"),
+        (broken.CommitsTwiceAtOnce, "two of a key", "two commits at once"),
+        (broken.ForgetsWhatWasPutOff, "two of a key", "not all is done"),
+        (broken.StartsWhatLeaves, "stopped", "begins although its log leaves"),
+    ],
+)
+def test_a_broken_heart_is_caught(fault: type[Heart[int]], name: str, shown: str) -> None:
+    with pytest.raises(AssertionError, match=shown):
+        explore(fault, WORLDS[name], 100_000)

@@ -1,0 +1,320 @@
+"""A runner in simulated time whose every choice is made from outside, and that checks what its heart does."""
+
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeAlias, assert_never
+
+from keyshared import ContiguousCursor, RetryPolicy
+from keyshared.run import Reject, RetryLater, RunnerConfig
+from keyshared.run.actions import (
+    Action,
+    Cancel,
+    Commit,
+    Full,
+    Left,
+    LoadMany,
+    Noticed,
+    Overdue,
+    Roomy,
+    Stopped,
+    Withdraw,
+    WriteLetter,
+)
+from keyshared.run.heart import Heart
+from keyshared.run.log import Log, Run
+
+Choose: TypeAlias = Callable[[int], int]
+TIMEOUT_MS = 50
+LOG = "log"
+ENDS: dict[str, Callable[[], BaseException | None]] = {
+    "ok": lambda: None,
+    "fail": lambda: ValueError("broken"),
+    "reject": lambda: Reject("bad"),
+    "later": lambda: RetryLater(5),
+    "cancel": CancelledError,
+}
+
+
+def every_path(limit: int) -> Iterator[Choose]:
+    """Yield one chooser for each way to choose, depth first; fail if there are more than was thought."""
+    path = Path([])
+    for _ in range(limit):
+        yield path.choose
+        following = path.following()
+        if following is None:
+            return
+        path = following
+    raise AssertionError(f"more than {limit} paths")
+
+
+class Path:
+    """Takes the choices that it is given, and the first one from there on."""
+
+    def __init__(self, given: list[int]) -> None:
+        self.given = given
+        self.taken: list[tuple[int, int]] = []
+
+    def choose(self, among: int) -> int:
+        step = len(self.taken)
+        choice = self.given[step] if step < len(self.given) else 0
+        self.taken.append((choice, among))
+        return choice
+
+    def following(self) -> "Path | None":
+        """The next path: the last choice that can be another one is the next one."""
+        while self.taken and self.taken[-1][0] + 1 == self.taken[-1][1]:
+            self.taken.pop()
+        if not self.taken:
+            return None
+        choices = [choice for choice, _ in self.taken]
+        return Path([*choices[:-1], choices[-1] + 1])
+
+
+class World:
+    """One log, read and handled in the order of the choices.
+
+    Args:
+        choose: Chooses among so many events.
+        keys: The messages of the log, by their keys; offsets are 0, 2, 4, ...
+        heart_class: The heart, or a broken one.
+        trouble: What may happen once, at any point: "remove", "lose", "stop" or nothing.
+        bad_ends: How many handlers may end in another way than by returning.
+        cancels: Whether handlers can be cancelled.
+        timeout: Whether handlers may run for too long.
+    """
+
+    def __init__(
+        self,
+        choose: Choose,
+        keys: Sequence[str | None],
+        *,
+        heart_class: type[Heart[int]] = Heart,
+        trouble: str | None = None,
+        bad_ends: int = 0,
+        cancels: bool = True,
+        timeout: bool = False,
+        ahead: int = 1,
+        workers: int = 1,
+        ticks: int = 4,
+    ) -> None:
+        config = RunnerConfig(
+            workers=workers,
+            timeout_ms=TIMEOUT_MS if timeout else None,
+            retry=RetryPolicy(max_redeliveries=1, base_delay_ms=10),
+            letter_tries=2,
+            stop_ms=20,
+            commit_every_ms=10,
+        )
+        self.choose = choose
+        self.keys = keys
+        self.heart = heart_class(config, ahead=ahead, cancels=cancels, commits=True, writes=True)
+        self.workers, self.ahead, self.cancels = workers, ahead, cancels
+        self.trouble, self.bad_ends, self.ticks = trouble, bad_ends, ticks
+        self.comes_again = trouble in {"remove", "lose"}
+        self.now = 0
+        self.next = 0
+        self.queue: list[Run[int]] = []
+        self.running: list[Run[int]] = []
+        self.cancelled: set[Run[int]] = set()
+        self.asked: list[Any] = []
+        self.committed: tuple[int, str] | None = None
+        self.done: set[int] = set()  # in this stay, or told by the token that it began with
+        self.story: list[str] = []
+        self.is_stopped = self.is_lost = False
+        self.stay = self.begin()
+
+    def begin(self) -> Log[int]:
+        token = None if self.committed is None else self.committed[1]
+        self.heart.add_log(LOG, resume_from=token, now_ms=self.now)
+        self.done = self.known(token)
+        self.next = 0
+        return self.heart.log(LOG)
+
+    def known(self, token: str | None) -> set[int]:
+        """What a restart from a token would not do again."""
+        if token is None:
+            return set()
+        cursor = ContiguousCursor.from_token(token)
+        offsets = [2 * place for place in range(len(self.keys))]
+        return {offset for offset in offsets if not cursor.offer(offset)}
+
+    # what may happen
+
+    def events(self) -> list[Callable[[], None]]:
+        events: list[Callable[[], None]] = []
+        if self.next < len(self.keys) and not self.stay.is_leaving:
+            events.append(self.submit)
+        for run in self.running:
+            events.append(partial(self.end, run, "ok"))
+            if run in self.cancelled:
+                events.append(partial(self.end, run, "cancel"))
+            elif self.bad_ends:
+                events += [partial(self.end, run, how, 1) for how in ENDS if how != "ok"]
+        for asked in self.asked:
+            events.append(partial(self.answer, asked, None))
+            if isinstance(asked, WriteLetter) and asked.tries == 1:
+                events.append(partial(self.answer, asked, OSError("away")))
+        if self.ticks and self.heart.next_deadline_ms() is not None:
+            events.append(self.tick)
+        if self.trouble is not None:
+            events.append(self.begin_trouble)
+        if self.comes_again and self.stay.is_gone:
+            events.append(self.come_again)
+        return events
+
+    def play(self) -> None:
+        """Let events happen until none is left, then bring everything to its end."""
+        while events := self.events():
+            events[self.choose(len(events))]()
+            self.carry_out()
+        self.finish()
+
+    def finish(self) -> None:
+        """Answer everything well and let time pass until the heart has stopped; all that it has taken is done then."""
+        for _ in range(1_000):
+            if self.heart.is_stopping or (self.next == len(self.keys) and self.heart.is_idle()):
+                break
+            self.go_on()
+            self.carry_out()
+        whole = not self.heart.is_stopping and not self.stay.is_gone
+        if whole:
+            assert self.done == {2 * place for place in range(len(self.keys))}, f"not all is done: {self.story}"
+        self.heart.stop(until_ms=self.now + 20, now_ms=self.now)
+        for _ in range(1_000):
+            self.carry_out()
+            if self.is_stopped:
+                break
+            if self.asked:
+                self.answer(self.asked[0], None)
+            else:
+                self.tick()
+        assert self.is_stopped, f"it does not stop: {self.story}"
+        if whole:
+            assert self.committed is not None
+            assert self.known(self.committed[1]) == self.done, f"the last commit lacks something: {self.story}"
+
+    def go_on(self) -> None:
+        if self.comes_again and self.stay.is_gone:
+            self.come_again()
+        if self.running:
+            self.end(self.running[0], "ok")
+        elif self.asked:
+            self.answer(self.asked[0], None)
+        elif self.next < len(self.keys) and not self.stay.is_leaving:
+            self.submit()
+        elif self.heart.next_deadline_ms() is not None:
+            self.tick()
+
+    def submit(self) -> None:
+        offset = 2 * self.next
+        self.story.append(f"submit {offset}")
+        self.heart.submit(LOG, offset, self.keys[self.next], offset, now_ms=self.now)
+        self.next += 1
+
+    def end(self, run: Run[int], how: str, cost: int = 0) -> None:
+        self.story.append(f"{how} {run.message}")
+        self.bad_ends -= cost
+        self.running.remove(run)
+        if how == "ok" and run.log is self.stay and not run.log.is_gone and not run.is_abandoned:
+            self.done.add(run.message)
+        self.heart.ended(run, ENDS[how](), now_ms=self.now)
+
+    def answer(self, asked: Any, error: BaseException | None) -> None:
+        self.story.append(f"answer {type(asked).__name__} {error}")
+        self.asked.remove(asked)
+        if isinstance(asked, Commit):
+            if error is None and asked.log is self.stay:
+                self.committed = asked.position, asked.token
+            self.heart.committed(asked, error, now_ms=self.now)
+        else:
+            if error is None and asked.log is self.stay and not asked.log.is_gone:
+                self.done.add(asked.letter.offset)
+            self.heart.written(asked, error, now_ms=self.now)
+
+    def tick(self) -> None:
+        self.ticks -= 1
+        due = self.heart.next_deadline_ms()
+        self.now = max(self.now, self.now if due is None else due)
+        self.story.append(f"it is {self.now}")
+
+    def begin_trouble(self) -> None:
+        self.story.append(f"{self.trouble}")
+        if self.trouble == "remove":
+            self.heart.remove_log(LOG, until_ms=self.now + 20, now_ms=self.now)
+        elif self.trouble == "lose":
+            self.is_lost = True
+            self.heart.lose_log(LOG, now_ms=self.now)
+        else:
+            self.heart.stop(until_ms=self.now + 20, now_ms=self.now)
+        self.trouble = None
+
+    def come_again(self) -> None:
+        self.story.append("again")
+        self.is_lost = False
+        self.comes_again = False
+        self.asked = [asked for asked in self.asked if asked.log is not self.stay]
+        self.stay = self.begin()
+
+    # what the heart wants
+
+    def carry_out(self) -> None:
+        while actions := self.heart.advance(now_ms=self.now):
+            for action in actions:
+                self.do(action)
+        while self.queue and len(self.running) < self.workers:
+            run = self.queue.pop(0)
+            assert not run.log.is_leaving, f"begins although its log leaves: {self.story}"
+            run.started_ms = self.now
+            self.running.append(run)
+            self.check_running()
+
+    def do(self, action: Action[int]) -> None:  # noqa: C901  # one branch for each kind
+        match action:
+            case Run():
+                assert action.message not in self.done, f"done, and started again: {self.story}"
+                self.queue.append(action)
+                assert len(self.queue) + len(self.running) <= self.workers + self.ahead, self.story
+            case Cancel(run):
+                self.cancelled.add(run)
+            case Overdue(run, ran_ms):
+                assert run in self.running, f"overdue in the queue: {self.story}"
+                assert ran_ms == self.now - (run.started_ms or 0) >= TIMEOUT_MS, f"overdue too early: {self.story}"
+            case Withdraw(runs):
+                for run in [run for run in self.queue if run in runs]:
+                    self.queue.remove(run)
+                    self.heart.withdrawn(run, now_ms=self.now)
+            case Commit(_, position, token):
+                self.check_commit(position, token)
+                self.asked.append(action)
+            case WriteLetter():
+                self.asked.append(action)
+            case Stopped():
+                self.is_stopped = True
+            case Left():
+                self.check_left(action)
+            case Noticed() | Full() | Roomy():
+                pass  # nobody listens
+            case LoadMany():
+                raise AssertionError(action)
+            case _:
+                assert_never(action)
+
+    def check_running(self) -> None:
+        places = [(run.log.name, self.keys[run.message // 2] or run.message) for run in self.running]
+        assert len(set(places)) == len(places), f"two of a key at once: {self.story}"
+        for run in self.running:
+            key = self.keys[run.message // 2]
+            older = {2 * place for place, other in enumerate(self.keys) if other == key and 2 * place < run.message}
+            assert key is None or run.log.is_gone or older <= self.done, f"{run.message} passes {older}: {self.story}"
+
+    def check_commit(self, position: int, token: str) -> None:
+        assert not [asked for asked in self.asked if isinstance(asked, Commit)], f"two commits at once: {self.story}"
+        assert self.committed is None or self.committed[0] <= position, f"backwards: {self.story}"
+        assert self.known(token) <= self.done, f"{self.known(token) - self.done} committed too early: {self.story}"
+
+    def check_left(self, left: Left[int]) -> None:
+        assert left.log is self.stay
+        if left.is_finished and not self.is_lost and self.next:
+            assert self.committed is not None, f"never committed: {self.story}"
+            assert self.known(self.committed[1]) == self.done, f"the last commit lacks something: {self.story}"

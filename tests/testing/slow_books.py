@@ -1,0 +1,340 @@
+"""What a history says so far, kept for the slow judge: everything that was told, and what each message can be."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from keyshared.testing.guarantees import Guarantees, Promise
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Committed,
+    Connected,
+    DeadLettered,
+    Delivered,
+    Done,
+    Dropped,
+    Expired,
+    Freed,
+    Gone,
+    Happening,
+    Held,
+    HoldReason,
+    LimitChanged,
+    Nacked,
+    Owned,
+    Published,
+    Quiet,
+    Released,
+    Resumed,
+    Settled,
+    Skipped,
+    Suspended,
+)
+
+__all__ = ["DONE", "EXPIRED", "OPEN", "WAITS", "Consumer", "Message", "SlowBooks"]
+
+OPEN, WAITS, EXPIRED, DONE = "open", "waits", "expired", "done"
+# What a message can be. Expired: it waits, because its delivery was due, and the history does not say that it ended.
+
+
+@dataclass
+class Message:
+    """What is told of an outstanding message."""
+
+    offset: int
+    key: bytes | None  # by which it is judged: the one that was told first
+    can_be: set[str]
+    is_published: bool
+    own_key: bytes | None  # as it was published; until then, as it was told first
+    deliveries: list[Delivered] = field(default_factory=list)
+    due_ms: int | None = None
+    came_back: bool = False
+    held: Held | None = None
+    has_late_ack: bool = False
+    other_keys: bool = False  # told of before it was told what was published
+    told_in: int = 0  # the row that tells of it first
+    failures: int = 0
+    not_before_ms: int | None = None  # as somebody asked, since its last delivery
+    said: str | None = None  # by the last failure that said anything
+
+    @property
+    def is_kept_back(self) -> bool:
+        own_way = {
+            HoldReason.RETRY,
+            HoldReason.NOT_BEFORE,
+            HoldReason.POSTPONED,
+            HoldReason.SPILLED,
+            HoldReason.LOADING,
+        }
+        return self.held is not None and self.held.reason not in own_way
+
+    def is_surely(self, *states: str) -> bool:
+        return self.can_be <= set(states)
+
+    @property
+    def consumer(self) -> str | None:
+        return self.deliveries[-1].consumer if self.deliveries else None
+
+    @property
+    def is_spilled(self) -> bool:
+        return self.held is not None and self.held.reason is HoldReason.SPILLED
+
+
+@dataclass
+class Consumer:
+    """A session."""
+
+    name: str
+    limit: int | None
+    since: int
+    is_suspended: bool = False
+    has_room_since_ms: int | None = None
+    had_room: bool = False
+
+
+class SlowBooks:
+    """Everything that was told so far."""
+
+    def __init__(self, guarantees: Guarantees) -> None:
+        self.claims = guarantees
+        self.history: list[Happening] = []
+        self.now: int | None = None
+        self.outstanding: dict[int, Message] = {}
+        self.done: set[int] = set()
+        self.keys_of_done: dict[int, set[bytes | None]] = {}
+        self.published: list[int] = []
+        self.told: set[int] = set()  # every offset that was published, delivered or answered
+        self.unpublished: set[int] = set()
+        self.untold: set[int] = set()  # done, and not said to be
+        self.consumers: dict[str, Consumer] = {}
+        self.sessions: list[Consumer] = []
+        self.owned: dict[bytes, list[tuple[int, str | None]]] = {}
+        self.went_to: dict[bytes, tuple[int, str]] = {}
+
+    # --- what was told ------------------------------------------------------------------------------------------
+
+    @property
+    def log_is_told(self) -> bool:
+        return bool(self.published)
+
+    @property
+    def consumers_are_told(self) -> bool:
+        return any(isinstance(earlier, Connected) for earlier in self.history)
+
+    def is_over(self, offset: int) -> bool:
+        """Not outstanding, and not for the reason that it was not told of yet."""
+        return offset in self.done or (self.log_is_told and offset <= self.published[-1])
+
+    def lane(self, offset: int, key: bytes | None) -> list[Message]:
+        """What is outstanding of the key of a message, in order."""
+        message = self.outstanding.get(offset)
+        key = message.key if message is not None else key
+        if self.claims.total_order:
+            lane = list(self.outstanding.values())
+        elif key is None:
+            lane = [] if message is None else [message]
+        else:
+            lane = [each for each in self.outstanding.values() if each.key == key]
+        return sorted(lane, key=lambda each: each.offset)
+
+    def lanes(self) -> list[tuple[bytes | None, list[Message]]]:
+        if self.claims.total_order:
+            return [(b"", self.lane(-1, b""))] if self.outstanding else []
+        keys = {each.key for each in self.outstanding.values()} - {None}
+        keyless = [(None, [each]) for each in self.outstanding.values() if each.key is None]
+        return [*((key, self.lane(-1, key)) for key in keys), *keyless]
+
+    def place(self, offset: int, key: bytes | None) -> bytes | None:
+        """The key by which it is said who owns a message."""
+        message = self.outstanding.get(offset)
+        return b"" if self.claims.total_order else key if message is None else message.key
+
+    def holds_its_key(self, message: Message) -> bool:
+        return self.claims.nack_holds_key or not message.came_back
+
+    def of_its_unit(self, key: bytes | None) -> list[Message]:
+        unit_of = self.claims.unit_of
+        if unit_of is None or key is None:
+            return []
+        return [
+            each for each in self.outstanding.values() if each.key is not None and unit_of(each.key) == unit_of(key)
+        ]
+
+    def names(self, message: Message, answer: Any) -> str:
+        """Which of its deliveries an answer names: the last one, an earlier one, or none that ever was."""
+        same = [
+            delivery.consumer == answer.consumer
+            and (delivery.attempt is None or answer.attempt is None or delivery.attempt == answer.attempt)
+            for delivery in message.deliveries
+        ]
+        return "none" if not any(same) else "last" if same[-1] else "earlier"
+
+    def window_is_full(self) -> bool:
+        loaded = [each for each in self.outstanding.values() if DONE not in each.can_be and not each.is_spilled]
+        return self.claims.window is not None and len(loaded) >= self.claims.window
+
+    def limit(self, consumer: str) -> int | None:
+        member = self.consumers.get(consumer)
+        return self.claims.per_consumer if member is None or member.limit is None else member.limit
+
+    def has_room(self, consumer: Consumer, *, also_for_loads: bool = True) -> bool:
+        limit = self.limit(consumer.name)
+        mine = [each for each in self.outstanding.values() if OPEN in each.can_be and each.consumer == consumer.name]
+        loads = [each for each in self.outstanding.values() if each.held and each.held.reason is HoldReason.LOADING]
+        taken = len(mine) + (len(loads) if also_for_loads else 0)
+        return not consumer.is_suspended and (limit is None or taken < limit)
+
+    def is_held(self, message: Message) -> bool:
+        if message.held is None:
+            return False
+        ends = message.held.until_ms if message.held.reason not in {HoldReason.SPILLED, HoldReason.LOADING} else None
+        return ends is None or self.now is None or self.now < ends
+
+    # --- what it changes ----------------------------------------------------------------------------------------
+
+    def apply(self, happening: Happening) -> None:  # noqa: C901, PLR0912, PLR0915  # one case for each kind
+        message = self.outstanding.get(getattr(happening, "offset", -1))
+        if message is not None and message.is_kept_back and isinstance(happening, Held | Freed | Delivered):
+            message.failures = 0
+        match happening:
+            case Published(offset=offset, key=key):
+                self.unpublished = {other for other in self.unpublished if other > offset}
+                if message is not None:
+                    message.is_published, message.own_key, message.other_keys = True, key, False
+                elif offset not in self.done:
+                    self.outstanding[offset] = Message(offset, key, {WAITS}, True, key, told_in=len(self.history))
+                    self.outstanding[offset].not_before_ms = happening.until_ms
+                self.published.append(offset)
+                self.told.add(offset)
+            case Delivered():
+                self.deliver(happening)
+            case Acked() if message is not None:
+                self.ack(message, happening)
+            case Acked(counted=True, offset=offset):
+                self.end_of_a_stranger(offset)
+            case Nacked() if message is not None and happening.counted is not False:
+                self.end(message, happening)
+            case Expired() | Released() if message is not None:
+                self.end(message, happening)
+            case Settled() | DeadLettered() | Dropped() | Skipped():
+                if message is not None:
+                    self.finish(message)
+                else:
+                    self.end_of_a_stranger(happening.offset)
+            case Done():
+                if message is not None and DONE in message.can_be:
+                    self.finish(message)
+                self.untold.discard(happening.offset)
+            case Held() if message is not None:
+                message.held = happening
+                if happening.reason in {HoldReason.NOT_BEFORE, HoldReason.POSTPONED} and happening.until_ms is None:
+                    message.not_before_ms = None
+            case Freed() if message is not None:
+                message.held = None
+            case Connected(consumer=name, limit=limit):
+                self.consumers[name] = Consumer(name, limit, len(self.history))
+                self.sessions.append(self.consumers[name])
+            case Gone(consumer=name):
+                self.consumers.pop(name, None)
+                for each in self.outstanding.values():
+                    if not happening.drains and each.consumer == name and OPEN in each.can_be:
+                        self.give_back(each)
+            case Suspended(consumer=name) | Resumed(consumer=name) if name in self.consumers:
+                self.consumers[name].is_suspended = isinstance(happening, Suspended)
+            case LimitChanged(consumer=name, limit=limit) if name in self.consumers:
+                self.consumers[name].limit = limit
+            case Owned(key=key, consumer=consumer):
+                self.owned.setdefault(key, []).append((len(self.history), consumer))
+            case Committed(resume_offset=resume):
+                for each in list(self.outstanding.values()):
+                    if each.offset < resume and DONE in each.can_be:
+                        self.finish(each)
+            case Quiet() | AtRest():
+                self.untold = set()
+                if isinstance(happening, AtRest) and self.log_is_told:
+                    self.unpublished = set()
+                for each in self.outstanding.values():
+                    if EXPIRED in each.can_be:
+                        each.can_be -= {OPEN}
+            case _:
+                pass  # it is about nothing that is outstanding, or nobody who is there
+
+    def deliver(self, happening: Delivered) -> None:
+        offset = happening.offset
+        message = self.outstanding.get(offset)
+        if message is None:
+            if self.is_over(offset):
+                return
+            message = self.outstanding[offset] = Message(
+                offset, happening.key, set(), False, happening.key, told_in=len(self.history)
+            )
+            self.not_published_yet(offset)
+        elif not self.log_is_told and message.key != happening.key:
+            message.other_keys = True
+        message.can_be = {OPEN}
+        message.deliveries.append(happening)
+        message.held = None
+        message.not_before_ms = None
+        timeout = self.claims.ack_timeout_ms
+        message.due_ms = None if timeout is None or self.now is None else self.now + timeout
+        place = self.place(offset, happening.key)
+        if place is not None:
+            self.went_to[place] = (len(self.history), happening.consumer)
+
+    def not_published_yet(self, offset: int) -> None:
+        self.told.add(offset)
+        if self.log_is_told:
+            self.unpublished.add(offset)
+
+    def ack(self, message: Message, happening: Acked) -> None:
+        named = self.names(message, happening)
+        if happening.counted:
+            self.finish(message)
+            return
+        if named != "none" and not (named == "last" and message.is_surely(OPEN)):
+            message.has_late_ack = True
+        if happening.counted is False or named == "none":
+            return
+        fenced = Promise.FENCE in self.claims.promises
+        if named == "last":
+            becomes = {OPEN: {DONE}, WAITS: {WAITS, DONE}, EXPIRED: {WAITS, DONE}, DONE: {DONE}}
+        else:
+            becomes = {
+                OPEN: {OPEN} if fenced else {OPEN, DONE},
+                WAITS: {WAITS, DONE},
+                EXPIRED: {EXPIRED, DONE},
+                DONE: {DONE},
+            }
+        message.can_be = set().union(*(becomes[state] for state in message.can_be))
+        if message.is_surely(DONE):
+            self.finish(message)
+
+    def end(self, message: Message, happening: Nacked | Expired | Released) -> None:
+        if self.names(message, happening) == "last" and message.can_be & {OPEN, EXPIRED}:
+            if isinstance(happening, Released) and happening.until_ms is not None:
+                message.not_before_ms = happening.until_ms
+            if isinstance(happening, Nacked) and happening.reason is not None:
+                message.said = happening.reason
+        if self.names(message, happening) == "last":
+            message.failures += message.is_surely(OPEN) and not isinstance(happening, Released)
+            self.give_back(message)
+
+    def give_back(self, message: Message) -> None:
+        if message.can_be & {OPEN, EXPIRED}:
+            message.can_be = (message.can_be - {OPEN, EXPIRED}) | {WAITS}
+            message.came_back = True
+
+    def finish(self, message: Message) -> None:
+        del self.outstanding[message.offset]
+        self.done.add(message.offset)
+        self.untold.add(message.offset)
+        if not message.is_published:
+            self.keys_of_done[message.offset] = (
+                {delivery.key for delivery in message.deliveries} if message.other_keys else {message.key}
+            )
+
+    def end_of_a_stranger(self, offset: int) -> None:
+        if not self.is_over(offset):
+            self.done.add(offset)
+            self.untold.add(offset)
+            self.not_published_yet(offset)
