@@ -3,7 +3,7 @@
 VENV ?= .venv
 ARGS ?=
 # Of each property in a nightly run; tests with a budget of their own (broken variants, tiny histories) keep it.
-EXAMPLES ?= 10000
+EXAMPLES ?= 2000
 BIN := $(abspath $(VENV))/bin
 # One file stays in one worker: the blocks of a document share a namespace.
 XDIST ?= --numprocesses=auto --maxprocesses=8 --dist=loadfile
@@ -148,8 +148,8 @@ bench-spark: $(DEV) $(SPARK) java ## what columns, jobs, audit and streams cost 
 
 # ARGS may select tests of one half only: pytest's 5, nothing selected, is an error only if both halves say so.
 .PHONY: nightly
-nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with EXAMPLES=10000 each, the slow ones, and real subjects
-	@echo "nightly: $(EXAMPLES) examples of each property (EXAMPLES=300 for a short night)"
+nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with EXAMPLES=2000 each, the slow ones, and real subjects
+	@echo "nightly: $(EXAMPLES) examples of each property (EXAMPLES=10000 for a weekend)"
 	$(MAKE) test-kafka ARGS='-m "slow or not slow"'
 	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" --hypothesis-profile=nightly $(ARGS); \
 	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \

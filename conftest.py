@@ -34,7 +34,7 @@ LONGEST = {
 settings.register_profile("ci", max_examples=200, derandomize=True, deadline=None)
 # Other dice each night: what fails prints the line that replays it.
 settings.register_profile(
-    "nightly", max_examples=int(os.environ.get("EXAMPLES", "10000")), deadline=None, print_blob=True
+    "nightly", max_examples=int(os.environ.get("EXAMPLES", "2000")), deadline=None, print_blob=True
 )
 settings.load_profile("ci")
 

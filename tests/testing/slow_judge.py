@@ -372,7 +372,7 @@ class SlowJudge(SlowBooks):
             return
         if self.claims.cursor_keeps_up and self.cursor_lags():
             yield Promise.SAFE_CURSOR
-        self.forget_who_was_not_ready()
+        self.forget_what_was_unsure()
         if any(self.could_go_out(key, lane) for key, lane in self.lanes()):
             yield Promise.PROGRESS
         if self.waits_too_full():
@@ -383,8 +383,8 @@ class SlowJudge(SlowBooks):
             if any(self.is_stuck(key, lane) for key, lane in self.lanes()):
                 yield Promise.NO_LOSS
 
-    def forget_who_was_not_ready(self) -> None:
-        """What only this row makes sure of has been ready since now."""
+    def forget_what_was_unsure(self) -> None:
+        """What only a moment of quiet makes sure of has been ready since that moment."""
         for key, lane in self.lanes():
             if key is not None and self.readiness(key, lane) is None:
                 self.ready.pop(key, None)

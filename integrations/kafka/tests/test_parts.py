@@ -134,16 +134,53 @@ def test_a_commit_that_will_not_pass_stops_the_consumer() -> None:
         commits.answered(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), [])
 
 
-def test_the_last_commit_is_tried_again_and_given_up_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_last_commit_is_tried_again() -> None:
     busy = KafkaError.REBALANCE_IN_PROGRESS
     commits, stay = Commits(0), Stay("orders", 0, 0)
     commits.want(stay, 1, "one")
     client = Client(busy, busy)
-    commits.store(client, [stay], 5)  # type: ignore[arg-type]
+    assert commits.store(client, [stay], 5)  # type: ignore[arg-type]
     assert (client.commits, stay.committed) == ([(1, "one")], 1)
     commits.want(stay, 2, "two")
-    commits.store(Client(busy), [stay], 0)  # type: ignore[arg-type]
+    assert not commits.store(Client(busy), [stay], 0)  # type: ignore[arg-type]
+
+
+def refused(position: int, token: str) -> Commits:
+    """What is left of a partition whose last commit was refused."""
+    commits, stay = Commits(0), Stay("orders", 0, 0)
+    commits.want(stay, position, token)
+    assert not commits.store(Client(KafkaError.REBALANCE_IN_PROGRESS), [stay], 0)  # type: ignore[arg-type]
+    commits.keep(stay)
+    stay.is_gone = True
+    return commits
+
+
+@pytest.mark.parametrize(
+    ("committed", "token", "begins"),
+    [
+        (2, "abc", (5, "abcd")),
+        (5, "abc", (5, "abcd")),
+        (5, "abcdef", (5, "abcdef")),  # whoever had it in between has done more
+        (6, None, (6, None)),
+        (None, None, (5, "abcd")),
+    ],
+)
+def test_a_partition_that_comes_back_goes_on_behind_the_commit_that_was_refused(
+    committed: int | None, token: str | None, begins: tuple[int, str | None]
+) -> None:
+    commits, client = refused(5, "abcd"), Client()
+    stay = Stay("orders", 0, committed)
+    assert (commits.take_back(stay, token), stay.next_offset) == (begins[1], begins[0])
+    commits.store(client, [stay], 0)  # type: ignore[arg-type]
+    assert client.commits == ([begins] if begins[1] == "abcd" else [])
+
+
+def test_what_was_refused_for_a_partition_that_does_not_come_back_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    commits = refused(5, "abcd")
+    commits.give_up()
     assert "comes again" in caplog.text
+    assert not commits.waits_for_partitions
+    assert commits.take_back(Stay("orders", 0, 2), None) is None
 
 
 def test_a_token_that_is_too_long_for_the_broker_is_left_out() -> None:

@@ -267,9 +267,9 @@ def test_a_history_goes_on_after_a_restart() -> None:
     mine.offer(2, "k", "payload 2", now_ms=0)
     mine.ack(0, "a", 1)
     assert [
-        Acked(offset=0, consumer="a", attempt=1, counted=True, at_ms=0),
-        Delivered(offset=1, key=K, consumer="a", attempt=1, at_ms=0),
-        Committed(resume_offset=1, at_ms=0),
+        Acked(offset=0, consumer="a", attempt=1, counted=True, at_ms=2),
+        Delivered(offset=1, key=K, consumer="a", attempt=1, at_ms=2),
+        Committed(resume_offset=1, at_ms=2),
     ] == since(mine, start)
     assert [] == check_history(mine.history, guarantees_of(mine.config))
 
@@ -335,3 +335,28 @@ def test_what_no_clock_ends_is_told_once_over_a_restart() -> None:
     first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0))
 
     assert [] == first.history[start:]
+
+
+def test_a_history_goes_on_where_it_was_when_the_clock_of_a_restart_stands_behind() -> None:
+    first = recorder()
+    first.offer(0, "k", now_ms=50)
+    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=10))
+    start = len(first.history)
+
+    first.offer(1, "other", not_before_ms=13, now_ms=11)
+
+    told = first.history[start:]
+    assert {50} == {happening.at_ms for happening in told}
+    assert Published(at_ms=50, offset=1, key=b"other", until_ms=52) in told
+    assert Held(at_ms=50, offset=1, reason=HoldReason.NOT_BEFORE, until_ms=52) in told
+    assert [] == check_history(first.history, guarantees_of(first.config, first.placement.ranges.slot_of))
+
+
+def test_a_clock_that_stands_ahead_after_a_restart_is_believed() -> None:
+    first = recorder()
+    first.offer(0, "k", now_ms=50)
+    for now_ms in (10, 80):
+        first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=now_ms))
+        first.offer(now_ms, "k", now_ms=now_ms)
+
+    assert Published(at_ms=80, offset=80, key=b"k") in first.history

@@ -32,6 +32,7 @@ class Commits:
         self._due_at = 0.0
         self._wanted: dict[Stay, tuple[int, str]] = {}
         self._sent: dict[str, tuple[Stay, int, str]] | None = None
+        self._kept: dict[str, tuple[int, str]] = {}  # by partition: what was refused when it left
 
     def want(self, stay: Stay, position: int, token: str) -> None:
         """Note what the next request has to say of a partition. May be called by any thread."""
@@ -59,25 +60,52 @@ class Commits:
             if not stay.is_gone:
                 self._wanted.setdefault(stay, (position, token))
 
-    def store(self, consumer: Consumer, stays: Iterable[Stay], within_s: float) -> None:
-        """Send what is wanted of these partitions, and wait for the answer: they leave."""
+    def store(self, consumer: Consumer, stays: Iterable[Stay], within_s: float) -> bool:
+        """Send what is wanted of these partitions, and wait for the answer; return whether nothing was refused."""
         until = monotonic() + within_s
-        sent = self._take([stay for stay in stays if stay in self._wanted])
-        while sent:
+        stays = list(stays)
+        while sent := self._take([stay for stay in stays if stay in self._wanted]):
             error, places = None, []
             try:
                 places = consumer.commit(offsets=_places(sent), asynchronous=False) or []
             except KafkaException as raised:
                 error = raised.args[0]
             refused = self._look(sent, error, places)
-            if not refused:
-                return
-            if monotonic() >= until:
-                names = [stay.name for stay, _, _ in refused]
-                logger.warning("%s: the last commit was refused; what it holds comes again", names)
-                return
-            sleep(_AGAIN_S)
-            sent = {stay.name: (stay, position, token) for stay, position, token in refused}
+            for stay, position, token in refused:
+                self._wanted.setdefault(stay, (position, token))
+            if refused:
+                if monotonic() >= until:
+                    return False
+                sleep(_AGAIN_S)
+        return True
+
+    def keep(self, stay: Stay) -> None:
+        """Remember the commit of a partition that leaves, if it was refused: the partition may come back at once."""
+        if stay in self._wanted:
+            self._kept[stay.name] = self._wanted.pop(stay)
+
+    def take_back(self, stay: Stay, token: str | None) -> str | None:
+        """Return the token to begin a stay with: what the group has, or what it refused from us, if that says more.
+
+        What was done once stays done, whoever had the partition in between.
+        """
+        position, kept = self._kept.pop(stay.name, (-1, ""))
+        if (position, len(kept)) <= (stay.committed, len(token or "")):
+            return token
+        stay.next_offset = position
+        self.want(stay, position, kept)
+        return kept or None
+
+    def give_up(self) -> None:
+        """Forget what was refused for partitions that have not come back. Later, their logs may be others."""
+        if self._kept:
+            logger.warning("%s: the last commit was refused; what it holds comes again", sorted(self._kept))
+            self._kept.clear()
+
+    @property
+    def waits_for_partitions(self) -> bool:
+        """Whether something was refused for a partition that may come back."""
+        return bool(self._kept)
 
     def _take(self, stays: Iterable[Stay]) -> dict[str, tuple[Stay, int, str]]:
         taken = {}

@@ -26,7 +26,7 @@ _ROOM_S: Final = 0.02  # how long messages wait for room before their partition 
 _ASK_S: Final = 10  # how long the broker may take for an answer
 _ASKS: Final = 6
 _REFUSED_LEAVING_S: Final = 0.4  # a group that rebalances takes no commit until its members come again
-_REFUSED_STOPPING_S: Final = 2.0
+_REFUSED_STOPPING_S: Final = 10.0  # likewise, and these members are we
 
 
 class Member:
@@ -50,6 +50,7 @@ class Member:
         self._theirs = options.get("on_commit")
         self._consumer = Consumer({**options, "on_commit": self._on_commit})
         self._engine: Engine | None = None
+        self._is_leaving = False
 
     def commit(self, log: str, position: int, token: str) -> None:
         """Commit for the runner; called by its threads. The next turn does it, or the last one."""
@@ -70,10 +71,22 @@ class Member:
             try:
                 if not engine.stop(drain_ms):
                     logger.warning("handlers work on after %d ms; their messages come again", drain_ms)
-                self._commits.store(self._consumer, self._stays.values(), _REFUSED_STOPPING_S)
+                self._store_all()
             finally:
+                self._commits.give_up()
                 self._gone(list(self._stays))
                 self._consumer.close()
+
+    def _store_all(self) -> None:
+        """Commit for the last time. A group that rebalances may take no commit: stay in it until it is at rest."""
+        self._is_leaving = True
+        until = monotonic() + _REFUSED_STOPPING_S
+        while not self._commits.store(self._consumer, self._stays.values(), 0) or self._commits.waits_for_partitions:
+            if monotonic() >= until:
+                for stay in self._stays.values():
+                    self._commits.keep(stay)
+                return
+            self._consumer.consume(_BATCH, _HELD_S)  # rebalances happen in it; what it reads comes again, at others
 
     # polls
 
@@ -170,22 +183,29 @@ class Member:
     def _on_assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         """Begin with partitions where the group left them. The client begins to read them there by itself."""
         if self._engine is None or not places:
+            self._commits.give_up()
             return
         for place in self._committed(consumer, places):
             is_known = place.offset >= 0
             stay = Stay(place.topic, place.partition, place.offset if is_known else None)
             self._stays[stay.name] = stay
-            self._fresh.append(stay)
-            self._engine.add(stay.name, stay.next_offset, token_of(place) if is_known else None)
+            token = self._commits.take_back(stay, token_of(place) if is_known else None)
+            if not self._is_leaving:
+                self._fresh.append(stay)
+                self._engine.add(stay.name, stay.next_offset, token)
+        self._commits.give_up()
 
     def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         """Start nothing more of these partitions, let their handlers finish, commit, and forget them."""
         names = self._here(places)
         if self._engine is None or not names:
             return
-        if not self._engine.remove(names, self._drain_ms):
+        if not self._is_leaving and not self._engine.remove(names, self._drain_ms):
             logger.warning("%s: handlers work on after %d ms; their messages come again", names, self._drain_ms)
-        self._commits.store(consumer, [self._stays[name] for name in names], _REFUSED_LEAVING_S)
+        stays = [self._stays[name] for name in names]
+        self._commits.store(consumer, stays, _REFUSED_LEAVING_S)
+        for stay in stays:
+            self._commits.keep(stay)
         self._gone(names)
 
     def _on_lost(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -195,7 +215,8 @@ class Member:
             return
         logger.warning("%s: lost; what was done since the last commit comes again, at others", names)
         self._gone(names)
-        self._engine.lose(names)
+        if not self._is_leaving:
+            self._engine.lose(names)
 
     def _on_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
         self._commits.answered(error, places)

@@ -115,7 +115,9 @@ class Recorder:
         self._dispatcher = dispatcher
         self._config = dispatcher.config
         self.history: list[Happening] = []
-        self._now = 0
+        self._now = 0  # by the dispatcher's clock
+        self._ahead = 0  # of it the history's clock is, which never goes back
+        self._clock_is_new = False
         self._start = dispatcher.resume_offset
         self._settled_before = dispatcher.acked_ranges()
         self._last_offset: int | None = None
@@ -168,6 +170,7 @@ class Recorder:
         for offset, reason in self._holds.items():
             if reason in _TIMED:  # its clock may have started anew
                 self._tell(past.Held, offset=offset, reason=reason)
+        self._clock_is_new = True
 
     def at_rest(self) -> None:
         """Write down that nothing will happen any more: no work is under way, and no deadline is left."""
@@ -179,7 +182,7 @@ class Recorder:
         self._open_before = [effect.receipt for effect in self._open_now() if name == "ack_through"]
         effects = call(*args, **kwargs)
         now_ms = kwargs.pop("now_ms", None)
-        self._now = self._now if now_ms is None else now_ms
+        self._read_the_clock(now_ms)
         self._answered.clear()
         self._retries.clear()
         self._recalled.clear()
@@ -206,8 +209,18 @@ class Recorder:
             self._tell(past.Quiet)  # otherwise the host has still to say that time has passed
         return effects
 
-    def _tell(self, kind: type[Happening], **fields: object) -> None:
-        self.history.append(kind(at_ms=self._now, **fields))  # type: ignore[arg-type]  # each call names its own
+    def _read_the_clock(self, now_ms: int | None) -> None:
+        if now_ms is None:
+            return
+        if self._clock_is_new:
+            self._ahead = max(0, self._now + self._ahead - now_ms)
+            self._clock_is_new = False
+        self._now = now_ms
+
+    def _tell(self, kind: type[Happening], *, until_ms: int | None = None, **fields: object) -> None:
+        if until_ms is not None:
+            fields["until_ms"] = until_ms + self._ahead
+        self.history.append(kind(at_ms=self._now + self._ahead, **fields))  # type: ignore[arg-type]  # each call names its own
 
     # --- what the calls say -----------------------------------------------------------------------------------------
 
