@@ -126,7 +126,9 @@ def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RA
     redeliveries = config.retry.max_redeliveries
     batches = config.batch_per_key > 1
     return Guarantees(
-        promises=JUDGED if batches else JUDGED - {Promise.WHOLE_BATCH},
+        promises=JUDGED
+        - (set() if batches else {Promise.WHOLE_BATCH})
+        - (set() if config.sessions else {Promise.ONE_SESSION}),
         per_key=max(config.max_in_flight_per_key, config.batch_per_key),
         batches=batches,
         per_consumer=config.max_in_flight_per_consumer,
@@ -141,6 +143,8 @@ def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RA
         max_attempts=None if redeliveries is None else redeliveries + 1,
         cursor_keeps_up=True,
         tells_done=config.tell_settled,
+        sessions=config.sessions is not None,
+        linger_ms=None if config.sessions is None else config.sessions.linger_ms,
         may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,
         may_skip=True,  # whatever the policy for unmatched ones: schedules say of some that they are gone
         may_dead_letter=config.poison in {Poison.DEAD_LETTER, Poison.QUARANTINE},

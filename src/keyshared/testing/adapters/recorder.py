@@ -42,7 +42,7 @@ _Receipt: TypeAlias = tuple[int, str, int]
 
 INPUTS: Final = frozenset(
     {
-        *("offer", "offer_many", "loaded", "gone", "truncate", "dead_lettered", "unblock", "unblock_offset"),
+        *("offer", "offer_many", "loaded", "flushed", "gone", "truncate", "dead_lettered", "unblock", "unblock_offset"),
         *("ack", "ack_many", "ack_through", "nack", "reject", "release", "extend", "handle_timeout", "park", "pull"),
         *("add_consumer", "remove_consumer", "set_active", "set_inactive"),
         *("set_filters", "set_limit", "set_placement", "set_weight"),
@@ -63,6 +63,7 @@ _HOLDS: Final[Mapping[str, HoldReason]] = {
 _TIMED: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED, HoldReason.RETRY})
 _ELSEWHERE: Final = frozenset({HoldReason.FLUSHING, HoldReason.NOT_BEFORE, HoldReason.OTHER})
 _GIVEN_BACK: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
+_SEVERAL: Final = frozenset({"ack_many", "ack_through"})
 _BY_HAND: Final = frozenset({"set_filters", "set_placement", "set_weight"})
 _WHOLE_LOG: Final = b""
 _ASKED: Final = ("config", "owner", "why_blocked", "outstanding_effects", "next_deadline_ms")
@@ -133,7 +134,9 @@ class Recorder:
         self._letters: dict[int, str | None] = {}  # what the dead letters say that are being written
         self._befores: dict[int, int] = {}  # before when messages shall not be delivered first, by this clock
         self._until: int | None = None  # before when the message that the call gives back shall not come again
-        self._open_before: list[_Receipt] = []  # for ack_through, of which the effects do not tell all
+        self._open_before: list[_Receipt] = []  # for acks of several, of which the effects do not tell all
+        self._early: list[Effect] = []  # what was told of sessions before its turn
+        self._gone: list[str] = []  # who has left at once: what it had open is released one by one before that is told
         self._inputs: dict[str, Callable[..., None]] = {
             "offer": self._offer,
             "offer_many": self._offer_many,
@@ -179,13 +182,14 @@ class Recorder:
     # --- a call -----------------------------------------------------------------------------------------------------
 
     def _call(self, name: str, call: Callable[..., list[Effect]], *args: Any, **kwargs: Any) -> list[Effect]:  # noqa: ANN401  # as the dispatcher's; one step after the other
-        self._open_before = [effect.receipt for effect in self._open_now() if name == "ack_through"]
+        self._open_before = [effect.receipt for effect in self._open_now() if name in _SEVERAL]
         effects = call(*args, **kwargs)
         now_ms = kwargs.pop("now_ms", None)
         self._read_the_clock(now_ms)
         self._answered.clear()
         self._retries.clear()
         self._recalled.clear()
+        self._early.clear()
         self._until = None
         if name in _BY_HAND:
             self._tell(past.PlacementChanged)
@@ -193,8 +197,12 @@ class Recorder:
             self._inputs[name](effects, *args, **kwargs)
         obligations = [effect for effect in effects if isinstance(effect, DeadLetter | Load | Deliver)]
         for effect in effects:
-            if not isinstance(effect, CursorAdvanced | Done | DeadLetter | Load | Deliver):
+            if (
+                not isinstance(effect, CursorAdvanced | Done | DeadLetter | Load | Deliver)
+                and effect not in self._early
+            ):
                 self._see(effect)
+        self._tell_who_is_gone()
         self._tell_owners()
         for obligation in obligations:
             self._see(obligation)
@@ -259,8 +267,10 @@ class Recorder:
         for receipt in dict.fromkeys(receipts):
             counted = _ignored(effects, receipt) < receipts.count(receipt)
             if counted:
-                self._tell_if_named_in_advance(*receipt)
+                self._tell_if_named_in_advance(effects, *receipt)
             self._tell_ack(receipt, counted=counted)
+            if counted and receipt in self._open_before:
+                self._open_before.remove(receipt)
 
     def _ack_through(self, effects: Sequence[Effect], *receipt: Any) -> None:  # noqa: ANN401  # as the dispatcher's
         """Whatever was open of its key, and is not newer, is acked with it."""
@@ -278,11 +288,23 @@ class Recorder:
     def _open_now(self) -> list[Deliver]:
         return [effect for effect in self._dispatcher.outstanding_effects() if isinstance(effect, Deliver)]
 
-    def _tell_if_named_in_advance(self, offset: int, consumer: str, attempt: int) -> None:
+    def _tell_if_named_in_advance(self, effects: Sequence[Effect], offset: int, consumer: str, attempt: int) -> None:
         """Write down a delivery that the batch both made and acked: no effect of the call speaks of it."""
         if offset in self._keys and attempt > self._attempts.get(offset, 0):
+            if not any(self._are_in_one_lane(each[0], offset) for each in self._open_before):
+                self._tell_session_in_advance(effects, offset, consumer)
             self._tell_owners()
             self._see(Deliver(offset, self._keys[offset], consumer, attempt, 0, None))
+
+    def _tell_session_in_advance(self, effects: Sequence[Effect], offset: int, consumer: str) -> None:
+        """Write down the session in which such a delivery was made, if it began in this call."""
+        key = _WHOLE_LOG if self._config.ordering_required else self._keys[offset]
+        told = [effect for effect in effects if isinstance(effect, KeyBegun | KeyEnding | KeyEnded)]
+        of_key = [effect for effect in told if effect.key == key and effect not in self._early]
+        begun = next((at for at, each in enumerate(of_key) if type(each) is KeyBegun and each[1] == consumer), -1)
+        for effect in of_key[: begun + 1]:
+            self._see(effect)
+            self._early.append(effect)
 
     def _tell_ack(self, receipt: tuple[Any, ...], *, counted: bool) -> None:
         offset, consumer, attempt = receipt
@@ -321,8 +343,11 @@ class Recorder:
         self._members[name] = limit
         self._tell(past.Connected, consumer=name, limit=limit)
 
-    def _remove_consumer(self, effects: Sequence[Effect], name: str, **others: object) -> None:  # noqa: ARG002  # as above
-        self._leave(name)
+    def _remove_consumer(self, effects: Sequence[Effect], name: str, drain_ms: int | None = 0) -> None:  # noqa: ARG002  # as above
+        if drain_ms == 0:
+            self._gone.append(name)
+        else:
+            self._leave(name, drains=True)
 
     def _set_inactive(self, effects: Sequence[Effect], name: str) -> None:  # noqa: ARG002  # as above
         if name in self._members:
@@ -342,10 +367,15 @@ class Recorder:
         before = sum(effect.consumer == name for effect in now_open) - sum(effect.consumer == name for effect in pulled)
         self._tell(past.LimitChanged, consumer=name, limit=before + most)
 
-    def _leave(self, name: str) -> None:
+    def _leave(self, name: str, *, drains: bool) -> None:
         if name in self._members:
             del self._members[name]
-            self._tell(past.Gone, consumer=name, drains=True)  # what it has open is released one by one
+            self._tell(past.Gone, consumer=name, drains=drains)
+
+    def _tell_who_is_gone(self) -> None:
+        for name in self._gone:
+            self._leave(name, drains=False)
+        self._gone.clear()
 
     # --- what the effects say ---------------------------------------------------------------------------------------
 
@@ -381,7 +411,7 @@ class Recorder:
             case Blocked(offset):
                 self._hold(offset, HoldReason.BLOCKED)
             case Evicted(consumer):
-                self._leave(consumer)
+                self._gone.append(consumer)
             case KeyBegun() | KeyEnding() | KeyEnded():
                 self._see_session(effect)
             case CursorAdvanced(safe_cursor):
@@ -392,7 +422,7 @@ class Recorder:
                 assert_never(effect)
 
     def _see_session(self, effect: KeyBegun | KeyEnding | KeyEnded) -> None:
-        told = {"key": effect.key, "consumer": effect.consumer, "session": effect.session}
+        told: dict[str, Any] = {"key": effect.key, "consumer": effect.consumer, "session": effect.session}
         match effect:
             case KeyBegun():
                 self._tell(past.SessionBegun, **told)
