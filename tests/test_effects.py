@@ -76,6 +76,7 @@ def test_the_union_names_every_effect_in_the_order_of_a_call() -> None:
 
 def test_every_public_name_is_an_effect_a_reason_or_the_union() -> None:
     reasons = {"IgnoredReason", "BlockReason", "DropReason", "ReleaseReason", "SettleReason", "SkipReason", "Ending"}
+    reasons |= {"KeyEnd"}
     assert {*NAMES, *reasons, "Call", "Effect"} == set(effects.__all__)
 
 

@@ -14,6 +14,8 @@ class BeginsBeforeTheEnd(Broken):
     """Of a key that has moved the next session begins, and then the one before it ends."""
 
     class _Fault(Sessions):
+        __slots__ = ()
+
         def opened(self, entry: Entry, holder: Consumer) -> None:
             place = len(self._told)
             super().opened(entry, holder)
@@ -24,6 +26,8 @@ class EndsWhileOpen(Broken):
     """A session ends with the first of its deliveries that does."""
 
     class _Fault(Sessions):
+        __slots__ = ()
+
         def closed(self, entry: Entry) -> None:
             super().closed(entry)
             session = self._by_key.get(key_of(entry) or b"")
@@ -35,6 +39,8 @@ class DeliversWhileFlushing(Broken):
     """A consumer that was asked to flush is handed more of the key."""
 
     class _Fault(Sessions):
+        __slots__ = ()
+
         def refuses(self, entry: Entry, owner: Consumer) -> bool:
             session = self._by_key.get(key_of(entry) or b"")
             return super().refuses(entry, owner) and (session is None or session.consumer is not owner)
@@ -44,6 +50,8 @@ class LingerForgotten(Broken):
     """A session ends with its last delivery, however long it should linger."""
 
     class _Fault(Sessions):
+        __slots__ = ()
+
         def _look(self, session: Session, now: int) -> None:
             super()._look(session, now)
             if session.deadline is not None and session.ending is None:
@@ -54,6 +62,8 @@ class LostSessionStaysOpen(Broken):
     """Who is gone is asked to flush like everybody else."""
 
     class _Fault(Sessions):
+        __slots__ = ()
+
         def lose(self, consumer: Consumer) -> None:
             pass
 
@@ -62,6 +72,8 @@ class SessionNumberComesAgain(Broken):
     """The first session is number 1, and so are all others."""
 
     class _Fault(Sessions):
+        __slots__ = ()
+
         def _begin(self, key: bytes, consumer: Consumer) -> Session:
             self._last = 0
             return super()._begin(key, consumer)
