@@ -35,10 +35,12 @@ from keyshared.testing.history import (
     Owned,
     Published,
     Quiet,
+    SessionBegun,
+    SessionEnded,
     Settled,
     SettledBy,
 )
-from keyshared.testing.judges import early
+from keyshared.testing.judges import early, one_session
 
 CALLS = 60
 SEEDS = range(4_000, 6_000)  # a search ends with the first that shows what is looked for
@@ -479,6 +481,8 @@ TURNS = Guarantees(promises={"fairness"}, fairness=0)
             [],
             "the history never says Quiet or AtRest, so what is done may still be told",
         ),
+        (Guarantees(promises={"one-session"}), [], "the guarantees claim no sessions"),
+        (Guarantees(promises={"one-session"}, sessions=True), [], "the history tells of no Delivered"),
         (Guarantees(promises={"not-early"}), [], "the history tells of no Delivered"),
         (
             Guarantees(promises={"not-early"}),
@@ -494,6 +498,21 @@ def test_turns_and_attempts_say_what_they_need(claims: Guarantees, history: list
     checker = Checker(claims)
     list(checker.violations(history))
     assert [reason] == [unjudged.reason for unjudged in checker.unjudged()]
+
+
+def test_numbers_of_sessions_are_remembered_of_so_many_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_session, "_REMEMBERED_NUMBERS", 2)
+    checker = Checker(Guarantees(promises={"one-session"}, sessions=True))
+    for key in (b"a", b"b", b"a", b"c"):
+        number = checker.entries() + 1
+        list(checker.violations([SessionBegun(key=key, consumer="a", session=number), _ended(key, number)]))
+    assert 2 == checker.entries()
+    assert [] == checker.feed(SessionBegun(key=b"b", consumer="a", session=1))  # of the longest ago nobody knows
+    assert [] != checker.feed(SessionBegun(key=b"c", consumer="a", session=1))
+
+
+def _ended(key: bytes, number: int) -> SessionEnded:
+    return SessionEnded(key=key, consumer="a", session=number)
 
 
 def test_a_queue_that_is_passed_over_again_and_again_costs_no_memory() -> None:
