@@ -22,6 +22,7 @@ class Members:
         self._arguments = [cluster.bootstrap, "crashes-" + topic, topic, str(diary), strategy]
         self._diary = diary
         self._running: list[subprocess.Popen[bytes]] = []
+        self._leaving: list[subprocess.Popen[bytes]] = []
         paths = [str(HERE / "src"), str(HERE.parent.parent / "src"), os.environ.get("PYTHONPATH", "")]
         self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
@@ -45,11 +46,12 @@ class Members:
     def leave(self) -> None:
         """Ask the oldest to leave, and do not wait for it."""
         self._running[0].send_signal(signal.SIGTERM)
-        self._running.append(self._running.pop(0))
+        self._leaving.append(self._running.pop(0))
 
     def end(self, *, but: int = 0) -> list[int]:
         """Stop one after the other: while a group rebalances, the mock takes no commit (a broker does)."""
-        codes = []
+        codes = [member.wait(30) for member in self._leaving]
+        self._leaving.clear()
         while len(self._running) > but:
             member = self._running.pop(0)
             member.send_signal(signal.SIGTERM)
@@ -57,7 +59,7 @@ class Members:
         return codes
 
     def kill_all(self) -> None:
-        for member in self._running:
+        for member in self._running + self._leaving:
             member.send_signal(signal.SIGABRT)  # one that hangs says where
             member.wait()
 
