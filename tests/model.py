@@ -445,8 +445,7 @@ class ModelDispatcher:
             wanted = as_key(key)
             if wanted is None:
                 raise ArgumentError("key", key, "be a key")
-            if type(session) is not int:
-                raise ArgumentError("session", session, "be an int")
+            require_int("session", session, 1)
             known = self._sessions.flushing(wanted, session)
             if known and known.ending:
                 self._sessions.end(known, known.ending)
@@ -685,10 +684,9 @@ class ModelDispatcher:
             case Deliver():
                 open_now = [(each.offset, each.consumer, each.attempt) for each in self._all(State.IN_FLIGHT)]
                 return effect.receipt in open_now
-            case DeadLetter():
-                return any(message.offset == effect.offset for message in self._all(State.DEAD_LETTERING))
-            case Load():
-                return any(message.offset == effect.offset for message in self._all(State.LOADING))
+            case DeadLetter() | Load():
+                state = State.LOADING if isinstance(effect, Load) else State.DEAD_LETTERING
+                return any(message.offset == effect.offset for message in self._all(state))
             case KeyEnding():
                 return self._sessions.flushing(effect.key, effect.session) is not None
             case CursorAdvanced():

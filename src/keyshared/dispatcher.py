@@ -704,7 +704,7 @@ class KeySharedDispatcher(Generic[Item]):
 
         Raises:
             KeyTypeError: The key is of another type.
-            ArgumentError: The key is None, or the session is no int.
+            ArgumentError: The key is None, or the session is no int of at least 1.
 
         Example:
             >>> from keyshared import DispatcherConfig, HashRing
@@ -724,8 +724,7 @@ class KeySharedDispatcher(Generic[Item]):
         data = key_bytes(key)
         if data is None:
             raise ArgumentError("key", key, "be a key: messages without one have no session")
-        if type(session) is not int:
-            raise ArgumentError("session", session, "be an int")
+        check_int("session", session, 1)
         self._now = now
         if self._sessions is None or not self._sessions.flush_ends(data, session):
             return [Ignored(None, None, session, Call.FLUSHED, IgnoredReason.NOT_FLUSHING)]

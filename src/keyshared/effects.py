@@ -385,7 +385,7 @@ class KeyBegun(NamedTuple):
 
 @_equal_by_class
 class KeyEnding(NamedTuple):
-    """Let the consumer flush what it keeps for a key, then say so with ``flushed(key, session)``.
+    """Flush what the consumer keeps for a key, then confirm with ``flushed(key, session)``.
 
     Until then, or until its time is over, the key waits.
 

@@ -38,6 +38,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "ordering_required": False,
         "unit": "key",
         "start": None,
+        "sessions": None,
         "tell_settled": False,
         "spill": True,
         "max_waiting_per_key": None,

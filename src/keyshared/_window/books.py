@@ -352,7 +352,7 @@ class WindowBooks:
         return lane
 
     def touch_key(self, key: bytes) -> None:
-        """Let `wake` look at the lane of a key: its gate has opened or closed."""
+        """Look at the lane of a key in the next `wake`: its gate has opened or closed."""
         lane = self.lanes.get(key)
         if isinstance(lane, Lane):  # else nothing of it waits
             self._touched[lane] = None

@@ -9,7 +9,7 @@ __all__ = ["KeySessions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySessions:
-    """Lets consumers keep something for each key: a session of the key begins and ends at one consumer at a time.
+    """How long sessions of keys last: what a consumer may keep for a key begins and ends at one consumer at a time.
 
     Args:
         linger_ms: How long nothing of a key is open at its consumer before the session ends.

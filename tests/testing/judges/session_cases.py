@@ -37,7 +37,7 @@ SESSION_CASES = [
     Case(
         "messages without a key have none",
         Promise.ONE_SESSION,
-        [A, published(0), delivered(0, key=None)],
+        [A, published(0, None), delivered(0, key=None)],
         None,
         SESSIONS,
     ),

@@ -43,7 +43,7 @@ from keyshared.testing.history import (
 from keyshared.testing.judges import early, one_session
 
 CALLS = 60
-SEEDS = range(4_000, 6_000)  # a search ends with the first that shows what is looked for
+SEEDS = range(7_400, 9_400)  # a search ends with the first that shows what is looked for
 # A history does not tell of runs, which change with the placement; that a key waits for its unit is taken on trust; and
 # that one end frees a whole slot is too rare in these schedules: `test_promises` has it as a small history.
 OF_UNITS = {"UnitFreedByItsFirstEnd", "UnitEndWakesOnlyItsKey", "UnitOfTheMapBefore"}
@@ -434,7 +434,7 @@ def test_something_else_than_a_happening_is_refused_and_changes_nothing() -> Non
 
 def test_the_guarantees_of_a_dispatcher_follow_its_configuration() -> None:
     assert Guarantees(
-        promises=JUDGED - {Promise.WHOLE_BATCH},
+        promises=JUDGED - {Promise.ONE_SESSION, Promise.WHOLE_BATCH},
         per_consumer=1_000,
         window=10_000,
         max_tracked=1_000_000,
