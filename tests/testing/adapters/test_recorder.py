@@ -9,7 +9,7 @@ from tests.properties.driving import Factory, Fast, outcome
 from tests.properties.schedules import CALLS, guarantees_of, random_world
 
 from keyshared import DispatcherConfig, HashRange, HashRing, KeySharedDispatcher, Poison, RetryPolicy
-from keyshared.config import DrainUnit
+from keyshared.config import DrainUnit, KeySessions
 from keyshared.errors import UnknownConsumerError
 from keyshared.placement import AssignedRanges
 from keyshared.testing import Guarantees, check_history
@@ -24,6 +24,7 @@ from keyshared.testing.history import (
     Done,
     Expired,
     Freed,
+    Gone,
     Happening,
     Held,
     HoldReason,
@@ -34,6 +35,10 @@ from keyshared.testing.history import (
     Published,
     Quiet,
     Released,
+    SessionBegun,
+    SessionEnded,
+    SessionEnding,
+    SessionEnds,
     Settled,
     SettledBy,
 )
@@ -102,6 +107,49 @@ def test_what_an_earlier_life_has_settled_is_done_when_it_is_published() -> None
     told = [type(happening) for happening in after.history if getattr(happening, "offset", None) == 1]
     assert [Settled, Published, Done] == told
     assert [] == check_history(after.history, Guarantees(promises={"settled-once"}, tells_done=True))
+
+
+def test_a_session_stands_before_the_deliveries_in_it_and_behind_those_of_the_one_before() -> None:
+    mine = recorder(sessions=KeySessions(flush_ms=5))
+    start = len(mine.history)
+    mine.offer(0, "k", now_ms=0)
+    mine.ack(0, "a", 1)
+    mine.offer(1, "k")
+    mine.flushed("k", 1)
+    told = [happening for happening in mine.history[start:] if not isinstance(happening, Owned | Quiet | Published)]
+    assert [
+        SessionBegun(key=K, consumer="a", session=1, at_ms=0),
+        Delivered(offset=0, key=K, consumer="a", attempt=1, at_ms=0),
+        Acked(offset=0, consumer="a", attempt=1, counted=True, at_ms=0),
+        SessionEnding(key=K, consumer="a", session=1, at_ms=0),
+        Committed(resume_offset=1, at_ms=0),
+        Held(offset=1, reason=HoldReason.FLUSHING, at_ms=0),
+        SessionEnded(key=K, consumer="a", session=1, reason=SessionEnds.IDLE, at_ms=0),
+        SessionBegun(key=K, consumer="a", session=2, at_ms=0),
+        Delivered(offset=1, key=K, consumer="a", attempt=1, at_ms=0),
+    ] == told
+
+
+def test_a_delivery_that_an_ack_names_in_advance_stands_in_its_session() -> None:
+    mine = recorder(sessions=KeySessions(), max_in_flight_per_consumer=1)
+    mine.offer_many([(0, "k", None), (1, "l", None), (2, "k", None)])
+    start = len(mine.history)
+    mine.ack_many([(0, "a", 1), (1, "a", 1)])  # the second one goes out, and is done, within the call
+    kinds = [type(happening) for happening in mine.history[start:] if not isinstance(happening, Owned | Quiet)]
+    both = [SessionBegun, Delivered, Acked]
+    assert [Acked, *both, SessionEnded, SessionBegun, SessionEnded, Delivered, Committed] == kinds
+    claims = Guarantees(promises={"one-session"}, sessions=True, linger_ms=0)
+    assert [] == check_history(mine.history, claims)
+
+
+def test_who_leaves_at_once_has_given_everything_back_before() -> None:
+    mine = recorder()
+    mine.offer(0, "k")
+    start = len(mine.history)
+    mine.remove_consumer("a")
+    kinds = [type(happening) for happening in mine.history[start:]]
+    assert kinds.index(Released) < kinds.index(Gone)
+    assert Gone(consumer="a", drains=False, at_ms=0) in mine.history
 
 
 def test_a_call_that_raises_leaves_no_trace() -> None:
