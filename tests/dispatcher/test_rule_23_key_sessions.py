@@ -23,6 +23,7 @@ from keyshared.effects import (
     Spilled,
 )
 from keyshared.errors import ArgumentError, ConfigError, InvariantError, KeyTypeError, SnapshotError
+from keyshared.journal.commands import Command, call, fields_of
 
 AT_ONCE = RetryPolicy(max_redeliveries=2, base_delay_ms=0)
 NOT_FLUSHING = Ignored(None, None, 1, Call.FLUSHED, IgnoredReason.NOT_FLUSHING)
@@ -187,6 +188,14 @@ class TestEnding:
         effects = dispatcher.ack(1, "ann", 1)
         assert [ended("a2", "ann", KeyEnd.LEFT, 2), begun("a2", "bob", 3)] == of_sessions(effects)
 
+    def test_who_finishes_at_the_last_moment_has_left_and_lost_nothing(self) -> None:
+        dispatcher = sessions("ann", "bob", drain_timeout_ms=5, ack_timeout_ms=None)
+        fill(dispatcher, "a1", "a1")
+        dispatcher.remove_consumer("ann", drain_ms=5, now_ms=0)
+        effects = dispatcher.handle_timeout(now_ms=5)
+        assert [ended("a1", "ann", KeyEnd.LEFT), begun("a1", "bob", 2)] == of_sessions(effects)
+        assert ["bob"] == list(dispatcher.stats().consumers)
+
 
 class TestLosing:
     """Who is gone flushes nothing."""
@@ -336,6 +345,13 @@ class TestFlushing:
             effect for effect in dispatcher.ack(1, "bob", 1) if isinstance(effect, KeyBegun)
         ]
 
+    def test_a_new_key_waits_for_its_unit_as_well(self) -> None:
+        dispatcher = sessions("bob", flush_ms=None, unit=DrainUnit.HASH)
+        fill(dispatcher, "a1")
+        dispatcher.add_consumer("ann")
+        assert [] == dispatcher.offer(1, "a2")
+        assert [ending("a1", "bob"), begun("a2", "ann", 2)] == of_sessions(dispatcher.ack(0, "bob", 1))[::-1]
+
     def test_a_drain_of_a_unit_is_over_before_the_flush_of_a_key(self) -> None:
         dispatcher = sessions("bob", flush_ms=None, unit=DrainUnit.HASH)
         fill(dispatcher, "a1", "a2", "a1")
@@ -457,6 +473,25 @@ class TestSnapshot:
         fill(dispatcher, "a1")
         with pytest.raises(SnapshotError, match=refusal):
             self.restored(dispatcher, sessions=rows)
+
+
+def test_what_is_open_at_nobody_is_refused() -> None:
+    dispatcher = sessions("ann")
+    dispatcher.offer(0, "a1")
+    state: Any = dispatcher.snapshot()
+    state["messages"][0][5] = None
+    with pytest.raises(SnapshotError, match="has a holder"):
+        Watched.restore(state, AlphabetRing(), dispatcher.config, now_ms=0)
+
+
+def test_a_row_of_a_log_can_say_that_it_is_flushed() -> None:
+    dispatcher = flushing()
+    effects = call(dispatcher, Command(0, 5, "flushed", key="a1", attempt=1), now_ms=5)
+    rows = [fields_of(effect) for effect in effects[:2]]
+    assert [
+        ("key_ended", None, b"a1", "ann", 1, None, None, None, "idle"),
+        ("key_begun", None, b"a1", "ann", 2, None, None, None, None),
+    ] == rows
 
 
 def test_what_lingers_has_to_end_some_time() -> None:

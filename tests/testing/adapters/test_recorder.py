@@ -142,6 +142,15 @@ def test_a_delivery_that_an_ack_names_in_advance_stands_in_its_session() -> None
     assert [] == check_history(mine.history, claims)
 
 
+def test_such_a_delivery_beside_another_of_its_key_is_in_the_session_of_that_one() -> None:
+    mine = recorder(sessions=KeySessions(), max_in_flight_per_key=2)
+    mine.offer_many([(0, "k", None), (1, "k", None), (2, "k", None)])
+    start = len(mine.history)
+    mine.ack_many([(0, "a", 1), (2, "a", 1), (1, "a", 1)])
+    kinds = [type(happening) for happening in mine.history[start:] if not isinstance(happening, Owned | Quiet)]
+    assert [Acked, Delivered, Acked, Acked, SessionEnded, Committed] == kinds
+
+
 def test_who_leaves_at_once_has_given_everything_back_before() -> None:
     mine = recorder()
     mine.offer(0, "k")

@@ -423,13 +423,10 @@ class Recorder:
 
     def _see_session(self, effect: KeyBegun | KeyEnding | KeyEnded) -> None:
         told: dict[str, Any] = {"key": effect.key, "consumer": effect.consumer, "session": effect.session}
-        match effect:
-            case KeyBegun():
-                self._tell(past.SessionBegun, **told)
-            case KeyEnding():
-                self._tell(past.SessionEnding, **told)
-            case KeyEnded():
-                self._tell(past.SessionEnded, **told, reason=SessionEnds(effect.reason.value))
+        if isinstance(effect, KeyEnded):
+            self._tell(past.SessionEnded, **told, reason=SessionEnds(effect.reason.value))
+        else:
+            self._tell(past.SessionBegun if isinstance(effect, KeyBegun) else past.SessionEnding, **told)
 
     def _see_released(self, effect: Released) -> None:
         offset, consumer, attempt, reason, _, self._retries[offset] = effect
