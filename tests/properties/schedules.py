@@ -24,6 +24,7 @@ __all__ = [
     "any_mix",
     "guarantees_of",
     "observe",
+    "place_of",
     "random_world",
 ]
 
@@ -201,7 +202,7 @@ class World:
         gone = [args[0]] if name == "remove_consumer" else []
         for left in [*gone, *(effect.consumer for effect in step.effects if isinstance(effect, Evicted))]:
             self.connected.pop(left, None)
-        self.obligations = sorted(step.after.obligations, key=_place_of)
+        self.obligations = sorted(step.after.obligations, key=place_of)
         known = {offset for offset, reason in step.after.reasons.items() if reason is not None}
         self.outstanding = known | {effect.offset for effect in self._open()}
         self.free_slots = step.after.free_slots
@@ -558,7 +559,7 @@ def random_world(seed: int, make_placement: MakePlacement = RankedPlacement) -> 
     return World(any_config(choose), choose, make_placement)
 
 
-def _place_of(effect: Effect) -> tuple[bool, int]:
+def place_of(effect: Effect) -> tuple[bool, int]:
     """Obligations by offset, then those to flush by session."""
     if isinstance(effect, KeyEnding):
         return True, effect.session
