@@ -1,15 +1,16 @@
 """The reliable Key-Shared dispatcher: takes facts and the time, returns effects.
 
 It composes the window (order, limits, memory), membership and routing (who owns a key), timers, and the policies of a
-configuration. Here are the inputs, one method each; nothing else decides what a host is told.
+configuration. Here are the inputs, one method each; nothing else decides what a host is told. The queries are those of
+`DispatcherReading`.
 
 Why lists of effects, and not callbacks or something to poll: cause and effect stay together in a log, a call that
 raises has emitted nothing, and the state can be asked, copied and stored between any two calls.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared._dispatch.admission import Admission, Message, limits_for
@@ -22,14 +23,11 @@ from keyshared._dispatch.explain import (
     Outstanding,
     RestartMark,
     SessionPhase,
-    describe,
-    gather_stats,
-    why_blocked,
 )
 from keyshared._dispatch.members import Member, MemberState
-from keyshared._dispatch.membership import Membership, held_by
-from keyshared._dispatch.outbox import delivery
+from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.outboxes import outbox_for
+from keyshared._dispatch.reading import DispatcherReading
 from keyshared._dispatch.receipts import (
     Receipt,
     check_length,
@@ -56,10 +54,8 @@ from keyshared._dispatch.timers import Duties, Duty, Stage, Timers, due_order
 from keyshared._dispatch.unit_gate import window_for
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
 from keyshared.config import DispatcherConfig
-from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
     Call,
-    Deliver,
     Effect,
     Ending,
     Ignored,
@@ -107,7 +103,7 @@ _WAITS_FOR: Final = {
 """The state of a message that waits for a call of the host, and why the call is ignored in any other."""
 
 
-class KeySharedDispatcher(Generic[Item]):
+class KeySharedDispatcher(DispatcherReading[Item]):
     """Hands messages of one key to one consumer at a time, in order, and different keys to different consumers at once.
 
     Every input returns the effects that the host has to apply, in order: see `keyshared.effects`. ``now_ms`` is a
@@ -298,21 +294,8 @@ class KeySharedDispatcher(Generic[Item]):
             raise ClockError(now_ms, self._now)
         if type(key) is not bytes:
             key = key_bytes(key)
-        if not_before_ms is not None:
-            check_not_before(not_before_ms)
-        if self._membership.picky or self._admission.asks:
-            if self._admission.is_known(offset):
-                self._now = now_ms
-                self._admission.remember(offset, item)
-                return self._outbox.known(offset, key)
-            if self._admission.take_settled(offset):
-                return self._pass_over(offset, key, Ending.EARLIER, [], now_ms)
-            if not self._admission.admit(offset, key):
-                return self._pass_over(
-                    offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now_ms
-                )
-        if not_before_ms is not None and not_before_ms > now_ms:
-            return self._offer_later(offset, key, item, not_before_ms, now_ms)
+        if not_before_ms is not None or self._admission.asks:
+            return self._offer_asked(offset, key, item, not_before_ms, now_ms)
         granted = self._window.offer(offset, key, item)
         self._now = now_ms
         return self._outbox.finish_offer(granted, now_ms)
@@ -825,155 +808,7 @@ class KeySharedDispatcher(Generic[Item]):
             duty.act(timed, notices, now)
         return self._outbox.wake(notices, now)
 
-    # queries
-
-    @property
-    def config(self) -> DispatcherConfig:
-        """The configuration it was made with."""
-        return self._config
-
-    @property
-    def safe_cursor(self) -> int | None:
-        """Greatest offered offset below the lowest outstanding one; None before any. Never moves back."""
-        return self._window.cursor.safe_cursor
-
-    @property
-    def resume_offset(self) -> int | None:
-        """Where a restart that has only the cursor reads on: lowest outstanding offset, else the next one."""
-        return self._window.cursor.resume_offset
-
-    @property
-    def restart_mark(self) -> RestartMark:
-        """What a restart would redo, as a mark that is equal until something is settled or offered. O(1).
-
-        Example:
-            >>> from keyshared import HashRing
-            >>> d = KeySharedDispatcher(HashRing())
-            >>> _ = d.add_consumer("c1"), d.offer(7, "slow"), d.offer(8, "b")
-            >>> mark = d.restart_mark
-            >>> d.ack(8, "c1", 1), d.restart_mark == mark       # no CursorAdvanced, and yet a token to commit
-            ([], False)
-        """
-        cursor = self._window.cursor
-        return RestartMark(cursor.last, cursor.outstanding)
-
-    @property
-    def free_slots(self) -> int:
-        """How many messages may be offered now; at 0 stop reading until `Resumed`."""
-        return self._window.free_slots
-
-    def room_for(self, key: Key) -> int:
-        """How many messages of a key may be offered now, the limits of what waits included. O(log vnodes).
-
-        No `Resumed` tells when there is room again: ask after a delivery of the key, or of its consumer, has ended.
-
-        Example:
-            >>> from keyshared.config import DispatcherConfig
-            >>> from keyshared.ring import HashRing
-            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(window=9, spill=False, max_waiting_per_key=1))
-            >>> _ = d.add_consumer("c1"), d.offer_many([(0, "busy", None)]), d.offer_many([(1, "busy", None)])
-            >>> d.free_slots, d.room_for("busy"), d.room_for("idle")
-            (7, 0, 1)
-        """
-        data = key_bytes(key)
-        return self._window.free_slots if self._waiting is None else self._waiting.room_for(data)
-
-    def acked_ranges(self) -> list[tuple[int, int]]:
-        """Half-open stretches above the cursor in which everything offered is settled. O(n)."""
-        return self._window.cursor.acked_ranges()
-
-    def cursor_token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
-        """The position and what is acked above it as a short text, for a restart that has no snapshot. O(n).
-
-        ``KeySharedDispatcher(..., resume_from=token.text)`` goes on from it, any number of times: what one life
-        does not read again stays settled for the next.
-
-        Args:
-            max_bytes: Length that the text may have; the default fits the metadata of a Kafka commit.
-
-        Returns:
-            The text, and what of the acked stretches did not fit.
-
-        Raises:
-            ArgumentError: Not even the position fits.
-
-        Example:
-            >>> from keyshared import HashRing
-            >>> d = KeySharedDispatcher(HashRing())
-            >>> _ = d.add_consumer("c1")
-            >>> first, second = d.offer_many([(7, "a", None), (8, "b", None)])
-            >>> d.ack(*second.receipt)
-            []
-            >>> again = KeySharedDispatcher(HashRing(), resume_from=d.cursor_token().text)
-            >>> _ = again.add_consumer("c1")
-            >>> effects = again.offer_many([(7, "a", None), (8, "b", None), (9, "c", None)])
-            >>> [effect.offset for effect in effects]
-            [7, 9]
-        """
-        return self._window.cursor.to_token(max_bytes)
-
-    @property
-    def placement(self) -> Placement:
-        """A copy of the placement as it is now, with everybody who joined.
-
-        Keep it beside a snapshot where it is history or was made by hand (`AutoSplit`, `ExclusiveRanges`,
-        `AssignedRanges`), or change it and give it to `set_placement`.
-        """
-        return self._routing.placement_copy()
-
-    def owner(self, key: Key) -> str | None:
-        """Name of the consumer that a key belongs to now; None if nobody, or if there is no key."""
-        data = key_bytes(key)
-        if data is None and not self._config.ordering_required:
-            return None
-        return self._routing.owner(b"" if data is None else data)
-
-    def why_blocked(self, offset: int) -> Blocking | None:
-        """What an outstanding message waits for; None if it is in flight, or not outstanding. O(log n).
-
-        Example:
-            >>> from keyshared.ring import HashRing
-            >>> d = KeySharedDispatcher(HashRing())
-            >>> d.offer(0, "k"), d.why_blocked(0).reason.value
-            ([], 'no_consumer')
-        """
-        entry = self._window.find(offset)
-        return None if entry is None else why_blocked(self._window, self._membership, self._endings, entry)
-
-    def describe(self, offset: int) -> Outstanding | None:
-        """What is known of an outstanding message; None if it is not outstanding. O(log n)."""
-        entry = self._window.find(offset)
-        return None if entry is None else describe(self._window, self._membership, self._endings, entry)
-
-    def outstanding(self) -> Iterator[Outstanding]:
-        """All outstanding messages in offset order, lazily; make no calls meanwhile. O(log n) each."""
-        return (
-            describe(self._window, self._membership, self._endings, entry)
-            for entry in self._window.cursor
-            if isinstance(entry, Entry)
-        )
-
-    def in_flight(self, consumer: str | None = None) -> list[Deliver[Item]]:
-        """Open deliveries of one consumer, or of all in the order of joining, each in offset order. O(result)."""
-        names = self._members if consumer is None else [consumer]
-        chosen = [self._members[name] for name in names if name in self._members]
-        return [delivery(entry) for member in chosen for entry in held_by(member)]
-
-    def outstanding_effects(self) -> list[Effect[Item]]:
-        """Every obligation that is not met: `KeyEnding`, `DeadLetter`, `Load`, then `Deliver`, each by age. O(n)."""
-        return self._outbox.outstanding()
-
-    def is_current(self, effect: Effect) -> bool:
-        """Whether an effect still holds; ask just before acting on an obligation. Notices always do."""
-        return self._outbox.is_current(effect)
-
-    def sessions(self) -> list[KeySession]:
-        """Every session of a key that has not ended, in the order of beginning; ``[]`` without sessions. O(result)."""
-        return [] if self._sessions is None else self._sessions.all()
-
-    def stats(self) -> DispatcherStats:
-        """Figures of this moment, all read from the one state there is. O(consumers)."""
-        return gather_stats(self._window, self._members)
+    # the whole of it
 
     def snapshot(self) -> dict[str, object]:
         """The whole state as plain data that survives JSON: deadlines as what remains of them, no passengers. O(n)."""
@@ -1022,13 +857,28 @@ class KeySharedDispatcher(Generic[Item]):
         self._window.cursor.skip(offset)
         return self._outbox.finish(notices, [], now)
 
-    def _offer_later(
-        self, offset: int, key: bytes | None, item: object, not_before_ms: int, now: int
+    def _offer_asked(
+        self, offset: int, key: bytes | None, item: Item, not_before_ms: int | None, now: int
     ) -> list[Effect[Item]]:
-        entry = self._window.offer_later(offset, key, item, not_before_ms)
+        """Take a message that may be known already, not wanted, or not wanted yet."""
+        check_not_before(not_before_ms)
+        if self._admission.asks:
+            if self._admission.is_known(offset):
+                self._now = now
+                self._admission.remember(offset, item)
+                return self._outbox.known(offset, key)
+            if self._admission.take_settled(offset):
+                return self._pass_over(offset, key, Ending.EARLIER, [], now)
+            if not self._admission.admit(offset, key):
+                return self._pass_over(offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now)
+        if not_before_ms is None or not_before_ms <= now:
+            granted = self._window.offer(offset, key, item)
+        else:
+            entry = self._window.offer_later(offset, key, item, not_before_ms)
+            self._timers.start(entry, not_before_ms)
+            granted = [entry] if entry.state == SPILLED else []
         self._now = now
-        self._timers.start(entry, not_before_ms)
-        return self._outbox.finish([], [entry] if entry.state == SPILLED else [], now)
+        return self._outbox.finish_offer(granted, now)
 
     def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
         """Find the delivery that a receipt names, if it is current, and take the time of the call."""

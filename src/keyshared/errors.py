@@ -8,7 +8,6 @@ and never raise, because values are shown by `shown` only. The fields keep the v
 pickling: ``args`` are the constructor's arguments, and a value that cannot be pickled travels as its text.
 """
 
-import pickle
 import reprlib
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
@@ -632,6 +631,8 @@ def _field_names(value: object) -> tuple[str, ...]:
 
 def _carried(value: object) -> object:
     """Return what travels in a pickle: the value, or its text if it cannot."""
+    import pickle  # noqa: PLC0415  # only who copies or pickles an error needs it
+
     try:
         pickle.dumps(value)
     except Exception:  # noqa: BLE001 - as in shown()

@@ -29,7 +29,8 @@ class Admission:
     """Decides the rare cases of an offer.
 
     Attributes:
-        asks: Whether an offer may be known already, or more than `check_offer` may stand against it.
+        asks: Whether an offer may be known already, or more than `check_offer` may stand against it. One flag for all
+            reasons, kept up to date, because every offer reads it.
     """
 
     __slots__ = ("_config", "_known_until", "_limits", "_membership", "_window", "asks")
@@ -43,6 +44,7 @@ class Admission:
         self._membership = membership
         self._known_until: int | None
         self.begin()
+        membership.on_picky = self._look
 
     def begin(self) -> None:
         """Look at the cursor, which was set up or restored: what it knows is not new."""
@@ -54,8 +56,12 @@ class Admission:
     def _reach(self, known_until: int | None) -> None:
         """Take offers up to there for known, until the first one that is above."""
         self._known_until = known_until
-        looks_back = known_until is not None or self._window.cursor.looks_ahead
-        self.asks = looks_back or self._limits is not None
+        self._look()
+
+    def _look(self) -> None:
+        """See whether there is any reason to ask."""
+        looks_back = self._known_until is not None or self._window.cursor.looks_ahead
+        self.asks = looks_back or self._limits is not None or self._membership.picky
 
     def is_known(self, offset: int) -> bool:
         """Whether the offset lies below the start or the position, or a snapshot has seen it."""

@@ -4,7 +4,7 @@ A name is one session. Every method validates first, then changes the books of r
 of the messages that a consumer held is decided by `Endings`, and the window's ``wake`` acts on it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from keyshared._checks import check_int, check_kind
@@ -34,10 +34,22 @@ class Membership:
         members: Everyone who is connected or draining, by name, in join order.
         picky: Whether a message could match nobody: there are consumers but none that accepts every key, or connected
             ones while the policy asks about slots that nobody owns.
+        on_picky: Called when that may have changed.
         sessions: The sessions of keys, if there are any.
     """
 
-    __slots__ = ("_config", "_endings", "_joined", "_routing", "_timers", "_window", "members", "picky", "sessions")
+    __slots__ = (
+        "_config",
+        "_endings",
+        "_joined",
+        "_routing",
+        "_timers",
+        "_window",
+        "members",
+        "on_picky",
+        "picky",
+        "sessions",
+    )
 
     def __init__(
         self,
@@ -58,6 +70,7 @@ class Membership:
         self._joined = 0
         self.members: dict[str, Member] = {}
         self.picky = False
+        self.on_picky: Callable[[], None]
 
     # queries
 
@@ -273,6 +286,7 @@ class Membership:
         asks_about_slots = self._config.unmatched is Unmatched.ERROR and self._anyone_connected()
         nobody_takes_all = bool(self.members) and not any(m.accepts.accepts_all for m in self.members.values())
         self.picky = asks_about_slots or nobody_takes_all
+        self.on_picky()
 
     def _anyone_connected(self) -> bool:
         return any(member.state is not MemberState.DRAINING for member in self.members.values())

@@ -107,25 +107,24 @@ class Outbox:
 
     def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901  # twice a message
         """Add obligations and state to the notices in ``out``: what a call returns. O(granted)."""
-        others: list[Entry] | None = None
-        place = len(out)
-        for entry in granted:
-            if entry.state == IN_FLIGHT:
-                if self._ack_timeout_ms is not None:
-                    self._timers.start_last(entry, now + self._ack_timeout_ms)
-                name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-                out.append(_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)))
-            elif others is None:
-                others = [entry]
-            else:
-                others.append(entry)
-        if others is not None:
-            out[place:place] = self._other_obligations(others)
+        if granted:
+            place, mixed = len(out), False
+            for entry in granted:
+                if entry.state == IN_FLIGHT:
+                    if self._ack_timeout_ms is not None:
+                        self._timers.start_last(entry, now + self._ack_timeout_ms)
+                    name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+                    fields = (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)
+                    out.append(_new(Deliver, fields))
+                else:
+                    mixed = True
+            if mixed:
+                out[place:place] = self._other_obligations(granted)
         window, cursor = self._window, self._cursor
         if window.emptied:
             self._membership.reap()
         if self._rooms:
-            self._look_into_rooms(out, place, now)
+            self._look_into_rooms(out, now)
         if cursor.safe_cursor != self.reported:
             self.reported = cursor.safe_cursor
             out.append(_new(CursorAdvanced, (cursor.safe_cursor,)))
@@ -136,13 +135,14 @@ class Outbox:
             self.paused = True
         return out
 
-    def _look_into_rooms(self, out: list[Effect], place: int, now: int) -> None:
-        """Put what rooms have to tell in front of the obligations, which begin behind the spilled ones."""
+    def _look_into_rooms(self, out: list[Effect], now: int) -> None:
+        """Put what rooms have to tell between the notices and the obligations. O(result)."""
         told: list[Effect] = []
         for room in self._rooms:
             room.refresh(now, told)
         if told:
-            while place < len(out) and type(out[place]) is Spilled:
+            place = 0
+            while place < len(out) and type(out[place]) not in RANKS:
                 place += 1
             out[place:place] = told
 
@@ -151,15 +151,17 @@ class Outbox:
         return []
 
     def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
-        """`finish` for an offer, which can move no cursor and free nothing: the common case is written out."""
-        if self._rooms or len(granted) != 1 or granted[0].state != IN_FLIGHT:
+        """`finish` for an offer, which can move no cursor and free nothing: the two common cases are written out."""
+        if self._rooms or (granted and (len(granted) != 1 or granted[0].state != IN_FLIGHT)):
             return self.finish([], granted, now)
-        entry = granted[0]
-        if self._ack_timeout_ms is not None:
-            self._timers.start_last(entry, now + self._ack_timeout_ms)
         window = self._window
         if window.loaded >= window.capacity or self._cursor.outstanding >= window.max_tracked:
             self.paused = True
+        if not granted:
+            return []
+        entry = granted[0]
+        if self._ack_timeout_ms is not None:
+            self._timers.start_last(entry, now + self._ack_timeout_ms)
         name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
         return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
 
@@ -222,7 +224,7 @@ class Outbox:
         return DeadLetter(entry.offset, entry.key, entry.attempt, entry.failures, entry.item, reason)
 
     def _other_obligations(self, entries: list[Entry]) -> list[Effect[Any]]:
-        """Spill notices, dead letters and loads; a message that was settled within the call is passed over."""
+        """Spill notices, dead letters and loads. Deliveries, and what was settled within the call, are passed over."""
         spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == SPILLED]
         archive: list[Effect] = [self._dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
         return spilled + archive + [load(entry) for entry in entries if entry.state == LOADING]

@@ -133,9 +133,9 @@ class Timers:
         queue: deque[tuple[int, list[Timed]]] = deque()
         self._queued = 0
         for due, records in self._queue:
-            live = list({id(timed): timed for timed in records if timed.deadline == due}.values())
+            live = {id(timed): timed for timed in records if timed.deadline == due}
             if live:
-                queue.append((due, live))
+                queue.append((due, list(live.values())))
                 self._queued += len(live)
         self._queue = queue
         self._latest_due = None
