@@ -114,7 +114,7 @@ class Court:
         self.compare_silent()
         self.model = restored(self.model, self.model.placement, self.world, epoch)
         self.real = restored(self.real, self.model.placement, self.world, epoch)
-        self.watch.restarted(self.real)
+        self.watch.restarted(self.real, self.world.now)
         self.silent = restored(self.silent, self.model.placement, self.world, epoch)
         self.compare()
 

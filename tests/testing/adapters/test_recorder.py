@@ -199,7 +199,7 @@ def test_what_was_postponed_is_held_as_long_as_was_asked_for() -> None:
     start = len(mine.history)
     mine.release(0, "a", 1, delay_ms=50)
     mine.release(0, "a", 1, delay_ms=50)
-    mine.restarted(KeySharedDispatcher.restore(mine.snapshot(), HashRing(), mine.config, now_ms=0))
+    mine.restarted(KeySharedDispatcher.restore(mine.snapshot(), HashRing(), mine.config, now_ms=0), now_ms=0)
     assert [
         Released(offset=0, consumer="a", attempt=1, reason="released", until_ms=50, at_ms=0),
         Held(offset=0, reason=HoldReason.POSTPONED, until_ms=50, at_ms=0),
@@ -319,7 +319,7 @@ def test_a_history_goes_on_after_a_restart() -> None:
     for offset in range(3):
         mine.offer(offset, "k", f"payload {offset}", now_ms=offset)
     state = json.loads(json.dumps(mine.snapshot()))
-    mine.restarted(KeySharedDispatcher.restore(state, HashRing(), mine.config, now_ms=0))
+    mine.restarted(KeySharedDispatcher.restore(state, HashRing(), mine.config, now_ms=0), now_ms=0)
     start = len(mine.history)
     mine.offer(2, "k", "payload 2", now_ms=0)
     mine.ack(0, "a", 1)
@@ -377,7 +377,7 @@ def test_a_retry_is_told_again_after_a_restart_because_its_clock_may_have_starte
     first.nack(0, "a", 1, now_ms=10)
     start = len(first.history)
 
-    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0))
+    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0), now_ms=0)
 
     assert [Held(at_ms=10, offset=0, reason=HoldReason.RETRY)] == first.history[start:]
 
@@ -389,7 +389,7 @@ def test_what_no_clock_ends_is_told_once_over_a_restart() -> None:
     assert Held(at_ms=10, offset=0, reason=HoldReason.DEAD_LETTERING) in first.history
     start = len(first.history)
 
-    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0))
+    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0), now_ms=0)
 
     assert [] == first.history[start:]
 
@@ -397,15 +397,15 @@ def test_what_no_clock_ends_is_told_once_over_a_restart() -> None:
 def test_a_history_goes_on_where_it_was_when_the_clock_of_a_restart_stands_behind() -> None:
     first = recorder()
     first.offer(0, "k", now_ms=50)
-    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=10))
+    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=10), now_ms=10)
     start = len(first.history)
 
     first.offer(1, "other", not_before_ms=13, now_ms=11)
 
     told = first.history[start:]
-    assert {50} == {happening.at_ms for happening in told}
-    assert Published(at_ms=50, offset=1, key=b"other", until_ms=52) in told
-    assert Held(at_ms=50, offset=1, reason=HoldReason.NOT_BEFORE, until_ms=52) in told
+    assert {51} == {happening.at_ms for happening in told}
+    assert Published(at_ms=51, offset=1, key=b"other", until_ms=53) in told
+    assert Held(at_ms=51, offset=1, reason=HoldReason.NOT_BEFORE, until_ms=53) in told
     assert [] == check_history(first.history, guarantees_of(first.config, first.placement.ranges.slot_of))
 
 
@@ -413,7 +413,8 @@ def test_a_clock_that_stands_ahead_after_a_restart_is_believed() -> None:
     first = recorder()
     first.offer(0, "k", now_ms=50)
     for now_ms in (10, 80):
-        first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=now_ms))
+        again = KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=now_ms)
+        first.restarted(again, now_ms=now_ms)
         first.offer(now_ms, "k", now_ms=now_ms)
 
     assert Published(at_ms=80, offset=80, key=b"k") in first.history

@@ -118,7 +118,6 @@ class Recorder:
         self.history: list[Happening] = []
         self._now = 0  # by the dispatcher's clock
         self._ahead = 0  # of it the history's clock is, which never goes back
-        self._clock_is_new = False
         self._start = dispatcher.resume_offset
         self._settled_before = dispatcher.acked_ranges()
         self._last_offset: int | None = None
@@ -161,19 +160,20 @@ class Recorder:
         value = getattr(self._dispatcher, name)
         return partial(self._call, name, value) if name in INPUTS else value
 
-    def restarted(self, dispatcher: Recordable) -> None:
+    def restarted(self, dispatcher: Recordable, *, now_ms: int) -> None:
         """Go on with another dispatcher that was restored from a snapshot of this one: the history is one.
 
         Args:
             dispatcher: What goes on. Offsets that are offered to it again are not published twice.
+            now_ms: What its clock said when it was restored; it may have started anew.
         """
         check_surface("dispatcher", dispatcher, _ASKED)
+        self._now, self._ahead = now_ms, max(0, self._now + self._ahead - now_ms)
         self._dispatcher = dispatcher
         self._befores.clear()
         for offset, reason in self._holds.items():
             if reason in _TIMED:  # its clock may have started anew
                 self._tell(past.Held, offset=offset, reason=reason)
-        self._clock_is_new = True
 
     def at_rest(self) -> None:
         """Write down that nothing will happen any more: no work is under way, and no deadline is left."""
@@ -185,7 +185,7 @@ class Recorder:
         self._open_before = [effect.receipt for effect in self._open_now() if name in _SEVERAL]
         effects = call(*args, **kwargs)
         now_ms = kwargs.pop("now_ms", None)
-        self._read_the_clock(now_ms)
+        self._now = self._now if now_ms is None else now_ms
         self._answered.clear()
         self._retries.clear()
         self._recalled.clear()
@@ -216,14 +216,6 @@ class Recorder:
         if name == "handle_timeout" or deadline is None or deadline > self._now:
             self._tell(past.Quiet)  # otherwise the host has still to say that time has passed
         return effects
-
-    def _read_the_clock(self, now_ms: int | None) -> None:
-        if now_ms is None:
-            return
-        if self._clock_is_new:
-            self._ahead = max(0, self._now + self._ahead - now_ms)
-            self._clock_is_new = False
-        self._now = now_ms
 
     def _tell(self, kind: type[Happening], *, until_ms: int | None = None, **fields: object) -> None:
         if until_ms is not None:
