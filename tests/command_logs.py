@@ -75,6 +75,7 @@ class _Writer:
             self.about_offset,
             self.unblock,
             self.pull,
+            self.redrive,
             self.wait,
             self.nonsense,
         )
@@ -147,6 +148,10 @@ class _Writer:
         limit, per_key = self.rng.choice([1, 2]), self.rng.choice([None, None, 1, 2])
         return self.make("pull", consumer=self.rng.choice(NAMES), limit=limit, offset=only, per_key=per_key)
 
+    def redrive(self) -> Command:
+        letters = tuple((self.rng.choice(range(self.offset + 2)), self.rng.choice([1, 2])) for _ in range(2))
+        return self.make("redrive", key=self.rng.choice(KEYS), letters=letters)
+
     def wait(self) -> Command:
         self.at_ms += self.rng.choice([5, 20, 60])
         return self.make("handle_timeout")
@@ -161,6 +166,7 @@ class _Writer:
                 self.make("set_limit", consumer="nobody", limit=1),
                 self.make("add_consumer"),
                 self.make("loaded", offset=self.offset),
+                self.make("redrive", key="a", letters=((0,), 5)),
                 self.make("snapshot"),
                 self.make("remove_consumer", consumer="x", duration_ms=-1),
             ]

@@ -54,6 +54,7 @@ from keyshared.errors import (
     KeyFullError,
     KeyTypeError,
     OffsetOrderError,
+    RedriveTooEarlyError,
     SnapshotError,
     UnknownConsumerError,
     UnmatchedKeyError,
@@ -182,6 +183,7 @@ class Message:
     ended: tuple[tuple[int, str], ...] = ()  # attempt and consumer of deliveries that were not acked
     acked_late: bool = False
     gone: bool = False
+    redriven: bool = False  # it came back, and the position does not know it
     postponed: bool = False  # what it waits for, while it is delayed: the end of a postponement, or a retry
     reason: str | None = None  # what the last failure that named one said
 
@@ -400,6 +402,11 @@ class ModelDispatcher:
 
         return self._call(now_ms, loaded, Call.LOADED)
 
+    def redrive(
+        self, key: bytes | str | None, letters: Iterable[tuple[int, int, object]], *, now_ms: int | None = None
+    ) -> list[Effect]:
+        return self._call(now_ms, lambda: self._redrive(as_key(key), list(letters)), Call.REDRIVE)
+
     def unblock(self, key: bytes | str | None, *, now_ms: int | None = None) -> list[Effect]:
         def unblock() -> None:
             wanted = as_key(key)
@@ -438,7 +445,7 @@ class ModelDispatcher:
         return self._call(now_ms, lambda: self._gone([offset]))
 
     def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect]:
-        return self._call(now_ms, lambda: self._gone([offset for offset in self.messages if offset < before]))
+        return self._call(now_ms, lambda: self._gone([offset for offset in self._log() if offset < before]))
 
     def flushed(self, key: bytes | str | None, session: int, *, now_ms: int | None = None) -> list[Effect]:
         def flushed() -> None:
@@ -608,13 +615,13 @@ class ModelDispatcher:
 
     @property
     def safe_cursor(self) -> int | None:
-        lowest = min(self.messages, default=None)
+        lowest = min(self._log(), default=None)
         return max((offset for offset in self.offered if lowest is None or offset < lowest), default=None)
 
     @property
     def resume_offset(self) -> int | None:
-        if self.messages:
-            return min(self.messages)
+        if self._log():
+            return min(self._log())
         if not self.offered:
             return self.earlier.resume
         resume = max(self.offered[-1] + 1, self.earlier.resume or 0)
@@ -628,13 +635,13 @@ class ModelDispatcher:
 
     @property
     def restart_mark(self) -> tuple[int | None, int]:
-        return (self.offered[-1] if self.offered else None, len(self.messages))
+        return (self.offered[-1] if self.offered else None, len(self._log()))
 
     def token(self) -> Position:
         """What the next life has to know if there is no snapshot."""
         stretches = [
             (below + 1, 1 + max(offset for offset in self.offered if above is None or offset < above))
-            for below, above in pairwise([*self.messages, None])
+            for below, above in pairwise([*self._log(), None])
             if below is not None
         ]
         return Position(self.resume_offset, self.safe_cursor, (*self.earlier.settled, *stretches))
@@ -1156,8 +1163,12 @@ class ModelDispatcher:
         if message.reserved_by:
             self.freed.append(message.reserved_by)
         del self.messages[message.offset]
-        spilled = [other for other in self._in_lane(self._lane(message)) if other.state == State.SPILLED]
-        if spilled and message.state != State.SPILLED and self._loaded_count() < self.config.window:
+        lane = self._in_lane(self._lane(message))
+        spilled = [other for other in lane if other.state == State.SPILLED]
+        has_room = (
+            self._loaded_count() < self.config.window and len(lane) - len(spilled) < self.config.max_loaded_per_key
+        )
+        if spilled and message.state != State.SPILLED and has_room:
             self._load(spilled[0], None)
 
     def _load(self, message: Message, consumer: str | None) -> None:
@@ -1177,6 +1188,42 @@ class ModelDispatcher:
         self.freed.append(consumer)
         if message is self._candidate(lane) and self._may_go_to(lane, consumer):
             self._send(lane, message, consumer)
+
+    def _redrive(self, key: bytes | None, letters: list[tuple[int, int, object]]) -> None:
+        """Put dead letters back where they always stood, all of them before anything goes out."""
+        if not self.config.redrive:
+            raise ArgumentError("redrive", False, "be True in the DispatcherConfig of whoever redrives")
+        for offset, attempt, _ in letters:
+            if type(offset) is not int:
+                raise ArgumentError("offset", offset, "be an int")
+            require_int("attempt", attempt, 0)
+        start, last = self.earlier.resume, self.offered[-1] if self.offered else None
+        for offset, _, _ in letters:
+            is_below = (start is not None and offset < start) or (last is not None and offset <= last)
+            if not is_below:
+                raise RedriveTooEarlyError(offset, last)
+        new, free, limit = 0, self.free_slots, self._tightest_limit()
+        for offset, attempt, item in sorted(letters, key=lambda letter: letter[0]):
+            if key in self.quarantined or offset in self.messages:
+                why = IgnoredReason.IS_QUARANTINED if key in self.quarantined else IgnoredReason.IS_OUTSTANDING
+                self.out.notices.append(Ignored(offset, None, attempt, self.answered, why))
+                continue
+            new += 1
+            self.messages[offset] = Message(offset, key, item, attempt=attempt, redriven=True)
+            self._touch(self.messages[offset])
+        if new > free:
+            raise WindowFullError(limit)
+        self.messages = dict(sorted(self.messages.items()))
+        self._wake()
+
+    def _tightest_limit(self) -> int:
+        tracked = self.config.max_tracked if self.config.spill else self.config.window
+        by_memory = self.config.window - self._loaded_count() <= tracked - len(self.messages)
+        return self.config.window if by_memory else tracked
+
+    def _log(self) -> list[int]:
+        """The outstanding offsets that hold the position."""
+        return [offset for offset, message in self.messages.items() if not message.redriven]
 
     def _gone(self, offsets: Iterable[int]) -> None:
         for message in [self.messages[offset] for offset in offsets if offset in self.messages]:
@@ -1429,7 +1476,7 @@ class ModelDispatcher:
     def _take_only(self, listing: Listing, message: Message, consumer: Consumer) -> None:
         """Hand out this one message. The lowest one outstanding is loaded whether the window is full or not."""
         could_take = self._could_take(consumer, listing)
-        if message.state == State.SPILLED and message.offset == min(self.messages):
+        if message.state == State.SPILLED and message.offset == min(self._log()):
             if could_take or listing.queue == Queue.LOAD:
                 self._unlist(listing.lane)
                 self._load(message, consumer.name if could_take else None)

@@ -189,7 +189,7 @@ def tree() -> DistributionTree:
 
 def dispatcher() -> KeySharedDispatcher:
     """Something is in flight, something waits, somebody is away."""
-    made = KeySharedDispatcher(HashRing(vnodes=3, slot_bits=4), DispatcherConfig(window=10))
+    made = KeySharedDispatcher(HashRing(vnodes=3, slot_bits=4), DispatcherConfig(window=10, redrive=True))
     for name in ("ann", "bob"):
         made.add_consumer(name, limit=2, now_ms=0)
     made.offer_many([(offset, f"k{offset % 2}", None) for offset in (3, 5, 6)], now_ms=0)
@@ -603,7 +603,12 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "dispatcher.KeySharedDispatcher.add_consumer": {"name": lambda: "new"},
     "dispatcher.KeySharedDispatcher.offer": {"offset": lambda: 9},
     "dispatcher.KeySharedDispatcher.offer_many": {"messages": lambda: [(9, "k", None)]},
-    "dispatcher.KeySharedDispatcher.restore": {"state": lambda: dispatcher().snapshot(), "placement": _same_ring},
+    "dispatcher.KeySharedDispatcher.redrive": {"letters": lambda: [(4, 1, None)]},
+    "dispatcher.KeySharedDispatcher.restore": {
+        "state": lambda: dispatcher().snapshot(),
+        "placement": _same_ring,
+        "config": lambda: DispatcherConfig(redrive=True),
+    },
     "distribution.tree.DistributionTree.propose_add": {"cluster": lambda: "d"},
     "distribution.tree.DistributionTree.propose_move": {"target": lambda: "c"},
     "distribution.distributor.Distributor": {"targets": lambda: ["c"]},

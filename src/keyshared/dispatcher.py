@@ -30,6 +30,7 @@ from keyshared._dispatch.outboxes import outbox_for
 from keyshared._dispatch.reading import DispatcherReading
 from keyshared._dispatch.receipts import (
     Receipt,
+    StoredLetter,
     check_length,
     check_not_before,
     check_reason,
@@ -39,7 +40,7 @@ from keyshared._dispatch.receipts import (
     explain_ignored,
     open_through,
 )
-from keyshared._dispatch.rooms import dump_rooms, load_rooms, rooms_for, sessions_of
+from keyshared._dispatch.rooms import dump_rooms, load_rooms, redriven_of, rooms_for, sessions_of
 from keyshared._dispatch.routing import Routing
 from keyshared._dispatch.snapshot import (
     EPOCH_BITS,
@@ -47,7 +48,8 @@ from keyshared._dispatch.snapshot import (
     dump_members,
     dump_window,
     load_member,
-    load_window,
+    load_messages,
+    load_places,
     placement_mark,
 )
 from keyshared._dispatch.timers import Duties, Duty, Stage, Timers, due_order
@@ -85,6 +87,7 @@ __all__ = [
     "Receipt",
     "RestartMark",
     "SessionPhase",
+    "StoredLetter",
 ]
 
 SNAPSHOT_VERSION: Final = 2
@@ -176,6 +179,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         self._membership = Membership(config, self._routing, self._window, timers, self._endings, sessions=sessions)
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership, limits)
+        self._redriven = redriven_of(self._rooms)
         self._duties: Duties = {
             Entry: Duty(Stage.DELIVERIES, _offset_of, self._endings.due),
             Member: Duty(Stage.CONSUMERS, _order_of, self._membership.deadline_reached),
@@ -556,6 +560,50 @@ class KeySharedDispatcher(DispatcherReading[Item]):
 
         return self._confirm(Call.UNBLOCK_OFFSET, offset, now_ms, unblock)
 
+    def redrive(
+        self, key: Key, letters: Iterable[StoredLetter[Item]], *, now_ms: int | None = None
+    ) -> list[Effect[Item]]:
+        """Deliver dead letters of a key again, each at the place in its key that it always had.
+
+        All of them come back before anything is delivered, under their own offsets: before what is newer of the key and
+        outstanding, behind what is older. What is open of the key stays open. The position and the token do not know
+        them, so until they are settled their dead-letter store has them: after a crash without a snapshot, redrive them
+        again.
+
+        Args:
+            key: The key of all of them.
+            letters: What their `DeadLetter` said, in any order, at most `free_slots` of them.
+
+        Returns:
+            The deliveries that are possible now; `Ignored` for each letter that is outstanding, and for all of them
+            while the key is in quarantine.
+
+        Raises:
+            ArgumentError: One of them is no letter, or the configuration has no ``redrive``.
+            RedriveTooEarlyError: One of them may still be offered, or something older than it.
+            WindowFullError: There are more new ones than free slots.
+
+        Complexity:
+            O(k log k) for k letters, and O(older messages of the key that are outstanding).
+
+        Example:
+            >>> from keyshared import DispatcherConfig, HashRing
+            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(redrive=True))
+            >>> _ = d.add_consumer("c1"), d.offer(0, "order-1", "created"), d.offer(1, "order-1", "paid")
+            >>> letter, = d.reject(0, "c1", 1)[1:]
+            >>> _ = d.dead_lettered(0), d.nack(1, "c1", 1)                      # "paid" before "created" cannot work
+            >>> effects = d.redrive("order-1", [StoredLetter(letter.offset, letter.attempt, letter.item)])
+            >>> [(effect.offset, effect.item, effect.attempt, effect.failures) for effect in effects]
+            [(0, 'created', 2, 0)]
+        """
+        now = checked_now(now_ms, self._now)
+        data = key_bytes(key)
+        if self._redriven is None:
+            raise ArgumentError("redrive", False, "be True in the DispatcherConfig of whoever redrives")
+        ignored = self._redriven.take(data, letters)
+        self._now = now
+        return self._outbox.wake(ignored, now)
+
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle a message that can no longer be read: now, or when its open delivery ends.
 
@@ -842,7 +890,10 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             self._membership.readmit(load_member(consumer, order, self._timers, self._now))
         if data.field("ranges").text() != placement_mark(self._routing.ranges):
             raise data.field("ranges").refuse("belong to the placement that is given: same kind, same settings")
-        load_window(data, self._window, self._endings, self._timers, now=self._now, items=items)
+        load_messages(data, self._window, self._endings, self._timers, now=self._now, items=items)
+        if self._redriven is not None:
+            self._redriven.readmit(data.field("rooms"), self._now, items)
+        load_places(data, self._window)
         load_rooms(data.field("rooms"), self._rooms, self._now)
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()

@@ -80,6 +80,7 @@ class Call(StrEnum):
     DEAD_LETTERED = "dead_lettered"
     LOADED = "loaded"
     PARK = "park"
+    REDRIVE = "redrive"  # each letter of it
     UNBLOCK_OFFSET = "unblock_offset"
 
 
@@ -96,6 +97,8 @@ class IgnoredReason(StrEnum):
     BLOCKED = "blocked"  # poisoned and waiting for unblock or park
     NOT_DEAD_LETTERING = "not_dead_lettering"  # dead_lettered() for a message that is not being archived
     NOT_LOADING = "not_loading"  # loaded() for a message nobody asked for
+    IS_OUTSTANDING = "is_outstanding"  # redrive() of a message that is outstanding: there is no second copy
+    IS_QUARANTINED = "is_quarantined"  # redrive() of a key whose messages all go to the dead-letter store
     NOT_BLOCKED = "not_blocked"  # park() or unblock_offset() for a message that is not blocked
     NOT_FLUSHING = "not_flushing"  # flushed() for a session that nobody asked to flush, or that has ended
 

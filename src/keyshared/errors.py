@@ -33,6 +33,7 @@ __all__ = [
     "OffsetOrderError",
     "QuiesceError",
     "RangeOverlapError",
+    "RedriveTooEarlyError",
     "SegmentBusyError",
     "SegmentOrderError",
     "SegmentSealedError",
@@ -223,6 +224,21 @@ class OffsetOrderError(MisuseError):
         return (
             f"cannot take offset {shown(self.offset)} after {shown(self.last)}; "
             "offsets are ints that grow strictly (gaps are fine)"
+        )
+
+
+class RedriveTooEarlyError(OffsetOrderError):
+    """A dead letter came back before the log was offered up to it.
+
+    Attributes:
+        offset: That of the letter.
+        last: The greatest offset offered so far, or None before the first.
+    """
+
+    def _text(self) -> str:
+        return (
+            f"cannot redrive offset {shown(self.offset)}: the log was offered up to {shown(self.last)}, and what comes "
+            "next may be older messages of its key; redrive it once it was offered"
         )
 
 

@@ -389,7 +389,8 @@ class InFlightWindow(WindowTurns):
             lane.loaded -= 1
             self.loaded -= 1
             self.waiting -= 1
-            if lane.spilled is not None and self.loaded < self.capacity:
+            # The limit of the key binds only where something has come back beside the log: that is loaded beyond it.
+            if lane.spilled is not None and self.loaded < self.capacity and lane.loaded < self.loaded_per_key:
                 self._load(lane, lane.spilled, None, self._granted)
         if lane.head is None:
             self._forget(lane)

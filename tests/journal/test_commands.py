@@ -5,6 +5,7 @@ from typing import get_args, get_origin
 
 import pytest
 
+from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
@@ -93,6 +94,17 @@ def test_no_effect_is_left_out_above() -> None:
     )
 
     assert {get_origin(kind) or kind for kind in get_args(Effect)} == {type(effect) for effect, _ in parameters}
+
+
+def test_letters_are_redriven_together_and_a_wrong_one_is_refused_by_the_dispatcher() -> None:
+    dispatcher = KeySharedDispatcher(HashRing(), DispatcherConfig(redrive=True, start=9))
+    dispatcher.add_consumer("c1")
+    both = Command(0, 0, "redrive", key="k", letters=[[4, 1], (3, 2)])
+    assert [(3, 3)] == [(each.offset, each.attempt) for each in call(dispatcher, both, now_ms=0)]  # type: ignore[union-attr]  # a delivery
+    assert [] == call(dispatcher, Command(0, 0, "redrive", key="k"), now_ms=0)
+    for wrong in ([4], (4, 1, None), 4):
+        with pytest.raises(ArgumentError, match="letter is"):
+            call(dispatcher, Command(0, 0, "redrive", key="k", letters=[wrong]), now_ms=0)  # type: ignore[list-item]  # the point
 
 
 def test_a_command_that_no_method_answers_to_is_refused_with_those_that_do() -> None:

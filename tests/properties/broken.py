@@ -25,6 +25,13 @@ from tests.properties.broken_later import (
     ReasonOfAnotherMessage,
     RipeNeverWakes,
 )
+from tests.properties.broken_redrive import (
+    OldAckSettlesARedriven,
+    RedriveAtTheTail,
+    RedriveMovesTheCursorBack,
+    RedriveOutOfOrder,
+    RedriveTwiceMakesTwo,
+)
 from tests.properties.broken_sessions import BROKEN_SESSIONS
 from tests.properties.broken_settlement import (
     AckNotTold,
@@ -506,7 +513,8 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         NewerPassesThePostponed,
     ),
     Promise.WHOLE_BATCH: BROKEN_BATCHES,
-    Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
+    Promise.REDRIVE_ORDER: (RedriveAtTheTail, RedriveOutOfOrder, RedriveTwiceMakesTwo),
+    Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps, RedriveMovesTheCursorBack),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked, SkipsWhatOthersAccept),
     Promise.SETTLED_ONCE: (AckNotTold, SkipNotTold, ForgetsHowItEnded, ArchiveToldTwice, MarkStandsStill),
     Promise.BOUNDS: (
@@ -541,7 +549,14 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         LoadedForgetsItsTime,
     ),
     Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
-    Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly, EndedObligationsStand),
+    Promise.FENCE: (
+        StaleAckSettles,
+        AttemptsStandStill,
+        BelievesAnybody,
+        ForgetsTooEarly,
+        EndedObligationsStand,
+        OldAckSettlesARedriven,
+    ),
     Promise.RESUME: (
         SnapshotForgetsAckedRanges,
         SnapshotForgetsReadyOrder,

@@ -22,6 +22,7 @@ INPUTS = frozenset(
         *("dead_lettered", "flushed", "loaded", "park", "unblock", "unblock_offset", "gone", "truncate"),
         *("add_consumer", "remove_consumer", "set_inactive", "set_active", "set_limit", "pull"),
         *("set_filters", "set_weight", "set_placement", "handle_timeout"),
+        "redrive",
     }
 )
 """What changes a dispatcher; everything else that can be called is a query."""

@@ -47,6 +47,8 @@ class OwnEffects:
         self.owners = OwnOwners(config)
         self.keys: dict[int, bytes | None] = {}
         self.gone: set[int] = set()
+        self.known: set[int] = set()  # what was outstanding before the call
+        self.redriven: set[int] = set()  # what of that has come back
         self.before: set[Deliver] = set()  # what was open before the call
         self.ended: dict[int, Sequence[tuple[int, str]]] = {}  # of what is outstanding: its ended deliveries
         self.last: dict[int, Deliver] = {}
@@ -87,6 +89,10 @@ class OwnEffects:
         offered = [args] if name == "offer" else args[0] if name == "offer_many" else ()
         for offset, key, *_ in offered:
             self.keys.setdefault(offset, key.encode() if isinstance(key, str) else key)
+        if name == "redrive":
+            key = args[0].encode() if isinstance(args[0], str) else args[0]
+            self.redriven |= {offset for offset, _, _ in args[1]} - self.known
+            self.keys |= dict.fromkeys(self.redriven - self.keys.keys(), key)
         if name == "gone":
             self.gone.add(args[0])
         elif name == "truncate":
@@ -102,6 +108,8 @@ class OwnEffects:
             self._end(offset)
         self.ended = {offset: ended for offset, ended in self.ended.items() if offset in outstanding}
         self.gone &= outstanding
+        self.redriven &= outstanding
+        self.known = outstanding
         self.before = open_now
 
     def _end(self, offset: int) -> None:
@@ -161,7 +169,7 @@ class OwnEffects:
 
     def _marks(self, dispatcher: Any, known: set[int]) -> Iterator[tuple[Promise, str]]:
         """The mark changes with what a restart would redo."""
-        redone = (dispatcher.resume_offset, known)
+        redone = (dispatcher.resume_offset, known - self.redriven)
         mark = dispatcher.restart_mark
         if self.restart is not None and self.restart[0] != redone and self.restart[1] == mark:
             yield Promise.SETTLED_ONCE, f"{mark} stands for {self.restart[0]} and for {redone}"
@@ -236,7 +244,7 @@ class OwnEffects:
         if step.after.free_slots != slots:
             yield Promise.BOUNDS, f"{step.after.free_slots} slots are said to be free, but {slots} are"
         for key in {message.key for message in loaded} - {None}:
-            of_key = sum(message.key == key for message in loaded)
+            of_key = sum(message.key == key and message.offset not in self.redriven for message in loaded)
             if config.spill and of_key > config.max_loaded_per_key:
                 yield Promise.BOUNDS, f"{of_key} messages of {key!r} are loaded"
         loading = sum(reason is BlockReason.LOADING for reason in step.after.reasons.values())

@@ -114,6 +114,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
         ordering_required=ordering,
         start=choose([None, 0]),
         unit=DrainUnit.KEY if ordering else choose([*DrainUnit, DrainUnit.RANGE]),
+        redrive=choose([True, True, False]),
         tell_settled=choose([True, True, False]),
         spill=spill,
         max_waiting_per_key=choose(waits),
@@ -183,6 +184,7 @@ class World:
         self.restarts = choose([0, 0, 1, 8])  # how many of a hundred calls are followed by a crash and a restore
         self.now = 0
         self.offered: list[int] = []
+        self.key_of: dict[int, Any] = {}  # as each was offered last
         self.unread: list[int] = []  # of the log, after a restart without a snapshot
         self.delivered: list[Deliver] = []
         self.obligations: Sequence[Effect] = ()
@@ -196,6 +198,7 @@ class World:
         name, args, _ = step.call
         new = [args[0]] if name == "offer" else [message[0] for message in args[0]] if name == "offer_many" else []
         self.offered += [offset for offset in new if not self.offered or offset > self.offered[-1]]
+        self.key_of |= {message[0]: message[1] for message in ([args] if name == "offer" else args[0] if new else [])}
         self.delivered += [effect for effect in step.effects if isinstance(effect, Deliver)]
         if name == "add_consumer":
             self.connected[args[0]] = None
@@ -264,7 +267,7 @@ class World:
         return self._timed("release", *self._receipt(), delay_ms=self.choose([0, 0, 5, 90]))
 
     def _reason(self) -> dict[str, str]:
-        return self.choose([{}, {}, {"reason": "refused"}, {"reason": "no\nroute \u2192 b"}])
+        return self.choose([{}, {"reason": "refused"}, {"reason": "no\nroute \u2192 b"}])
 
     def extend(self) -> Call:
         return self._timed("extend", *self._receipt(), extend_ms=self.choose([None, 1, 25]))
@@ -295,6 +298,21 @@ class World:
 
     def truncate(self) -> Call:
         return self._timed("truncate", self._some_offset())
+
+    def redrive(self) -> Call:
+        """Some messages of a key come back, most of them done, and perhaps one of them twice."""
+        if not self.offered or not self.config.redrive:
+            return self.choose([World.reject, World.oblige])(self)
+        done = [offset for offset in self.offered if offset not in self.outstanding]
+        chosen = self.choose([done or self.offered, done or self.offered, self.offered])
+        first = self.choose(chosen[-8:])
+        key = self.key_of[first]
+        of_key = [offset for offset in chosen[-12:] if self.key_of[offset] == key]
+        offsets = [first, *(self.choose(of_key) for _ in range(self.choose([0, 0, 1, 1, 3])))]
+        return self._timed("redrive", key, [(offset, self._last_attempt(offset), _item(offset)) for offset in offsets])
+
+    def _last_attempt(self, offset: int) -> int:
+        return max((effect.attempt for effect in self.delivered if effect.offset == offset), default=0)
 
     def unblock(self) -> Call:
         return self._timed("unblock", self.choose(self.keys))
@@ -374,6 +392,9 @@ class World:
                 Call("set_weight", ("nobody", 1), late),
                 Call("set_active", ("nobody",), late),
                 Call("unblock", (5,), late),
+                Call("redrive", (5, []), late),
+                Call("redrive", ("a", [(offset + 3, 1, None)]), late),
+                Call("redrive", ("a", [(0, -1, None)]), late),
             ]
         )
 
@@ -453,7 +474,16 @@ CALLS: tuple[Kind, ...] = (
         World.nack,
     ),
     *(World.reject, World.release, World.extend, World.oblige, World.oblige, World.confirm_anything, World.truncate),
-    *(World.gone, World.unblock, World.add_consumer, World.add_consumer, World.remove_consumer, World.set_inactive),
+    *(
+        World.gone,
+        World.redrive,
+        World.redrive,
+        World.unblock,
+        World.add_consumer,
+        World.add_consumer,
+        World.remove_consumer,
+        World.set_inactive,
+    ),
     *(World.set_active, World.set_limit, World.pull, World.pull, World.set_filters, World.set_weight),
     *(World.set_placement, World.handle_timeout, World.handle_timeout, World.misuse, World.offer_again),
 )
@@ -496,6 +526,7 @@ LONG_DRAINS: Mapping[Kind, int] = {
 """Few answers and many changes: what drains goes on draining while keys move again."""
 
 _SPILLS: Mapping[Kind, int] = {
+    World.redrive: 1,
     World.offer: 8,
     World.offer_many: 3,
     World.ack: 4,
@@ -515,6 +546,7 @@ _SPILLS: Mapping[Kind, int] = {
 }
 _FAILURES: Mapping[Kind, int] = {
     World.offer: 6,
+    World.redrive: 3,
     World.ack: 2,
     World.ack_through: 1,
     World.nack: 4,

@@ -144,7 +144,7 @@ class Court:
 
     def learn(self, call: Call, effects: Sequence[Effect]) -> None:
         now = call.kwargs.get("now_ms", self.world.now)
-        step = Step(call, tuple(effects), observe(self.model, self.model.offered), now)
+        step = Step(call, tuple(effects), observe(self.model, sorted({*self.model.offered, *self.model.messages})), now)
         self.world.learn(step)
         found = self.watch.see(step)
         assert not found, found

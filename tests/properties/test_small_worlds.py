@@ -67,6 +67,16 @@ CONFIGS = {
         on_evict=OnEvict.DROP,
         inactive_grace_ms=4,
     ),
+    "what is done comes back, two of a key": DispatcherConfig(
+        window=3,
+        max_in_flight_per_consumer=2,
+        max_in_flight_per_key=2,
+        max_loaded_per_key=2,
+        ack_timeout_ms=None,
+        retry=RetryPolicy(max_redeliveries=0),
+        inactive_grace_ms=4,
+        redrive=True,
+    ),
     "nothing spills, one may wait": DispatcherConfig(
         window=3,
         max_in_flight_per_consumer=1,
@@ -113,19 +123,21 @@ class Node:
     watch: Watch
     to_offer: tuple[bytes | None, ...]
     offered: tuple[int, ...] = ()
+    keys: tuple[bytes | None, ...] = ()  # of what was offered
     now: int = 0
     path: tuple[Call, ...] = ()
 
     def fork(self) -> "Node":
         """An independent state; what never changes is shared."""
         watch = deepcopy(self.watch, {id(self.dispatcher.config): self.dispatcher.config})
-        return Node(watch.dispatcher, watch, self.to_offer, self.offered, self.now, self.path)
+        return Node(watch.dispatcher, watch, self.to_offer, self.offered, self.keys, self.now, self.path)
 
     def advance(self, call: Call) -> "Node":
         """Make one more call, judged."""
         self.path = (*self.path, call)
         if call.name == "offer":
             self.offered, self.to_offer = (*self.offered, call.args[0]), self.to_offer[1:]
+            self.keys = (*self.keys, call.args[1])
         self.now = call.kwargs.get("now_ms", self.now)
         effects = outcome(self.watch.recorder, call)
         assert not isinstance(effects, type), f"{self.path} raised {effects}"
@@ -145,10 +157,20 @@ class Node:
                     yield Call("ack_through", effect.receipt)
             else:
                 yield fulfil(effect)
+        yield from self.returns()
         if (due := self.dispatcher.next_deadline_ms()) is not None:
             yield Call("handle_timeout", kwargs={"now_ms": max(due, self.now)})
         for name in CONSUMERS:
             yield from self.changes(name)
+
+    def returns(self) -> Iterator[Call]:
+        """Each message that is done comes back once."""
+        if not self.dispatcher.config.redrive or not self.dispatcher.free_slots:
+            return
+        back = {letter[0] for call in self.path if call.name == "redrive" for letter in call.args[1]}
+        for offset, key in zip(self.offered, self.keys, strict=True):
+            if offset not in back and self.dispatcher.describe(offset) is None:
+                yield Call("redrive", (key, [(offset, 1, None)]))
 
     def state_of(self, name: str) -> MemberState | None:
         consumer = self.dispatcher.stats().consumers.get(name)

@@ -24,6 +24,7 @@ from keyshared.testing.history import (
     Owned,
     Published,
     Quiet,
+    Redriven,
     Released,
     Resumed,
     Settled,
@@ -53,6 +54,7 @@ class Message:
     has_late_ack: bool = False
     other_keys: bool = False  # told of before it was told what was published
     told_in: int = 0  # the row that tells of it first
+    redriven: Redriven | None = None  # what brought it back
     failures: int = 0
     not_before_ms: int | None = None  # as somebody asked, since its last delivery
     said: str | None = None  # by the last failure that said anything
@@ -75,6 +77,13 @@ class Message:
     @property
     def consumer(self) -> str | None:
         return self.deliveries[-1].consumer if self.deliveries else None
+
+    @property
+    def last_attempt(self) -> int | None:
+        """Of its last delivery, also of one before it came back."""
+        if self.deliveries:
+            return self.deliveries[-1].attempt
+        return None if self.redriven is None else self.redriven.attempt
 
     @property
     def is_spilled(self) -> bool:
@@ -207,6 +216,8 @@ class SlowBooks:
                     self.outstanding[offset].not_before_ms = happening.until_ms
                 self.published.append(offset)
                 self.told.add(offset)
+            case Redriven():
+                self.redrive(happening)
             case Delivered():
                 self.deliver(happening)
             case Acked() if message is not None:
@@ -248,7 +259,7 @@ class SlowBooks:
                 self.owned.setdefault(key, []).append((len(self.history), consumer))
             case Committed(resume_offset=resume):
                 for each in list(self.outstanding.values()):
-                    if each.offset < resume and DONE in each.can_be:
+                    if each.offset < resume and DONE in each.can_be and each.redriven is None:
                         self.finish(each)
             case Quiet() | AtRest():
                 self.untold = set()
@@ -259,6 +270,16 @@ class SlowBooks:
                         each.can_be -= {OPEN}
             case _:
                 pass  # it is about nothing that is outstanding, or nobody who is there
+
+    def redrive(self, happening: Redriven) -> None:
+        message = self.outstanding.get(happening.offset)
+        if message is not None and DONE in message.can_be:
+            self.finish(message)
+        elif message is not None:
+            return
+        self.outstanding[happening.offset] = Message(
+            happening.offset, happening.key, {WAITS}, True, happening.key, told_in=len(self.history), redriven=happening
+        )
 
     def deliver(self, happening: Delivered) -> None:
         offset = happening.offset

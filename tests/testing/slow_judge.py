@@ -33,6 +33,7 @@ from keyshared.testing.history import (
     PlacementChanged,
     Published,
     Quiet,
+    Redriven,
     Released,
     Settled,
     SettledBy,
@@ -47,9 +48,16 @@ THE_END = -1
 
 
 def contradicts(history: Sequence[Happening]) -> bool:
-    """Whether the offsets of what is published do not grow."""
-    offsets = [happening.offset for happening in history if isinstance(happening, Published)]
-    return sorted(set(offsets)) != offsets
+    """Whether the offsets of what is published do not grow, or something comes back that may still be published."""
+    for row, happening in enumerate(history):
+        before = history[:row]
+        published = [other.offset for other in before if isinstance(other, Published)]
+        redriven = [other.offset for other in before if isinstance(other, Redriven)]
+        if isinstance(happening, Published) and any(happening.offset <= other for other in [*published, *redriven]):
+            return True
+        if isinstance(happening, Redriven) and published and happening.offset > max(published):
+            return True
+    return False
 
 
 def found_in(history: Sequence[Happening], guarantees: Guarantees) -> Found:
@@ -101,6 +109,8 @@ class SlowJudge(SlowBooks):
                 yield from self.delivery(happening)
             case Published():
                 yield from self.publication(happening)
+            case Redriven():
+                yield from self.return_of_a_message(happening)
             case Acked() | Nacked():
                 yield from self.answer(happening)
             case Expired() | Released():
@@ -144,6 +154,9 @@ class SlowJudge(SlowBooks):
         if self.log_is_told and not is_over and any(each.offset < offset for each in waiting):
             yield Promise.KEY_ORDER
 
+        if waiting and waiting[0].redriven is not None and waiting[0].offset < offset:
+            yield Promise.REDRIVE_ORDER
+
         open_of_key = [each for each in others if each.is_surely(OPEN)]
         if self.claims.per_key is not None and len(open_of_key) >= self.claims.per_key:
             yield Promise.BOUNDS
@@ -162,7 +175,7 @@ class SlowJudge(SlowBooks):
 
         yield from self.place_of_a_delivery(happening)
 
-        last = message.deliveries[-1].attempt if message is not None and message.deliveries else None
+        last = None if message is None else message.last_attempt
         if happening.attempt is not None and last is not None and happening.attempt <= last:
             yield Promise.FENCE
 
@@ -187,7 +200,8 @@ class SlowJudge(SlowBooks):
     def is_batch_broken(self, message: Message) -> bool:
         """Whether something older of its key has come back while it stayed open."""
         older = [each for each in self.lane(message.offset, message.key) if each.offset < message.offset]
-        return any(each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each) for each in older)
+        waiting = [each for each in older if each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each)]
+        return bool(waiting) and (waiting[0].redriven is None or bool(waiting[0].deliveries))
 
     def is_spent(self, message: Message) -> bool:
         most = self.claims.max_attempts
@@ -234,9 +248,7 @@ class SlowJudge(SlowBooks):
         if self.keys_of_done.get(offset, set()) - {happening.key}:
             yield Promise.NO_LOSS
         if message is None and offset not in self.done:
-            tracked = [each for each in self.outstanding.values() if DONE not in each.can_be]
-            most = self.claims.max_tracked
-            if (most is not None and len(tracked) >= most) or self.window_is_full():
+            if self.is_full():
                 yield Promise.BOUNDS
             if self.too_many_wait(self.place(offset, happening.key)):
                 yield Promise.BOUNDS
@@ -257,6 +269,18 @@ class SlowJudge(SlowBooks):
         most = self.claims.waiting_per_consumer
         at_owner = [key for key in waiting if owner is not None and key is not None and owners.get(key) == owner]
         return most is not None and len(at_owner) >= most
+
+    def is_full(self) -> bool:
+        tracked = [each for each in self.outstanding.values() if DONE not in each.can_be]
+        most = self.claims.max_tracked
+        return (most is not None and len(tracked) >= most) or self.window_is_full()
+
+    def return_of_a_message(self, happening: Redriven) -> Iterator[Promise]:
+        message = self.outstanding.get(happening.offset)
+        if message is not None and DONE not in message.can_be:
+            yield Promise.REDRIVE_ORDER
+        elif self.is_full():
+            yield Promise.BOUNDS
 
     def answer(self, happening: Acked | Nacked) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
@@ -313,7 +337,7 @@ class SlowJudge(SlowBooks):
 
     def word_of_an_end(self, happening: Done) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
-        may_be_done = happening.offset in self.untold if message is None else DONE in message.can_be
+        may_be_done = happening.offset in self.untold or (message is not None and DONE in message.can_be)
         if self.claims.tells_done and not may_be_done:
             yield Promise.SETTLED_ONCE
 
@@ -341,7 +365,7 @@ class SlowJudge(SlowBooks):
             happening = self.history[at]
             if isinstance(happening, Connected | Gone | PlacementChanged):
                 found.append((at, happening))
-            elif found and isinstance(happening, Owned | Published | Delivered | Quiet | AtRest):
+            elif found and isinstance(happening, Owned | Published | Redriven | Delivered | Quiet | AtRest):
                 break
         return found
 
@@ -349,7 +373,7 @@ class SlowJudge(SlowBooks):
         for happening in reversed(self.history):
             if isinstance(happening, Connected | Gone | PlacementChanged):
                 return True
-            if isinstance(happening, Published | Delivered | Quiet | AtRest):
+            if isinstance(happening, Published | Redriven | Delivered | Quiet | AtRest):
                 return False
         return False
 
@@ -360,7 +384,8 @@ class SlowJudge(SlowBooks):
             yield Promise.SAFE_CURSOR
         if not self.log_is_told:
             return
-        if any(each.offset < resume and DONE not in each.can_be for each in self.outstanding.values()):
+        log = [each for each in self.outstanding.values() if each.redriven is None]
+        if any(each.offset < resume and DONE not in each.can_be for each in log):
             yield Promise.SAFE_CURSOR
         if resume > max(self.told) + 1:
             yield Promise.SAFE_CURSOR
@@ -395,7 +420,8 @@ class SlowJudge(SlowBooks):
     def cursor_lags(self) -> bool:
         if any(DONE in each.can_be for each in self.outstanding.values()):
             return False
-        lowest = min(self.outstanding, default=None)
+        log = [offset for offset, each in self.outstanding.items() if each.redriven is None]
+        lowest = min(log, default=None)
         if lowest is not None and not self.outstanding[lowest].is_published:
             return False
         below = [offset for offset in self.published if lowest is None or offset < lowest]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, Quiet
+from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, Quiet, Redriven
 
 __all__ = ["SlowTurns"]
 
@@ -58,7 +58,7 @@ class SlowTurns:
         if judge.claims.batches and any(each.is_surely("open") for each in lane if each is not message):
             return False  # of a batch only the first one takes a turn
         began = self.began.get(self.name(message), -1)
-        if not message.deliveries:
+        if not message.deliveries and message.redriven is None:
             began = max(began, message.told_in)
         broken = False
         for key, waiting in self.waiting.items():
@@ -71,8 +71,8 @@ class SlowTurns:
     def look(self, happening: Happening) -> None:
         """See after a row what waits, and for whom."""
         judge = self.judge
-        message = judge.outstanding.get(happening.offset) if isinstance(happening, Delivered) else None
-        if message is not None:
+        message = judge.outstanding.get(happening.offset) if isinstance(happening, Delivered | Redriven) else None
+        if message is not None and (isinstance(happening, Delivered) or self.is_alone(message)):
             self.began[self.name(message)] = self.row
         for key, lane in judge.lanes():
             found = None if key is None else self.who_waits(key, lane)
@@ -91,6 +91,9 @@ class SlowTurns:
                     waiting.quiet, waiting.passed = None, []
         for key in self.waiting.keys() - {key for key, _ in judge.lanes()}:
             del self.waiting[key]
+
+    def is_alone(self, message: Any) -> bool:
+        return [each.offset for each in self.judge.lane(message.offset, message.key)] == [message.offset]
 
     def who_waits(self, key: bytes, lane: list[Any]) -> Waiting | None:
         judge = self.judge

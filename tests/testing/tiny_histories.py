@@ -29,6 +29,7 @@ from keyshared.testing.history import (
     PlacementChanged,
     Published,
     Quiet,
+    Redriven,
     Released,
     Resumed,
     SessionBegun,
@@ -70,7 +71,7 @@ class TinyWorld:
         kinds: list[Callable[[], Happening]] = [
             *(self.published, self.delivered, self.acked, self.nacked, self.ended, self.settled, self.given_up),
             *(self.held, self.freed, self.connected, self.gone, self.suspended, self.limit, self.placement, self.owned),
-            *(self.committed, self.quiet, self.at_rest, self.done),
+            *(self.committed, self.quiet, self.at_rest, self.redriven, self.done),
             *(self.session_begun, self.session_ending, self.session_ended),
         ]
         self.begins: list[Happening] = []
@@ -213,6 +214,11 @@ class TinyWorld:
     def done(self) -> Happening:
         return Done(offset=self.offset(), at_ms=self.at_ms)
 
+    def redriven(self) -> Happening:
+        offset = self.random.randrange(max(1, min(self.next_offset, self.offsets)))
+        attempt = self.random.choice([None, 0, self.attempts.get(offset, 0)])
+        return Redriven(offset=offset, key=self.key(offset), attempt=attempt, at_ms=self.at_ms)
+
     def held(self) -> Happening:
         until_ms = self.random.choice([None, self.now + 1, self.now + 8])
         reason = self.random.choice(list(HoldReason))
@@ -252,7 +258,7 @@ class TinyWorld:
         return SessionEnding(**self.session(), at_ms=self.at_ms)
 
     def session_ended(self) -> Happening:
-        return SessionEnded(**self.session(), reason=self.random.choice([None, *SessionEnds]), at_ms=self.at_ms)
+        return SessionEnded(**self.session(), reason=self.random.choice(list(SessionEnds)), at_ms=self.at_ms)
 
     def session(self) -> dict[str, Any]:
         key = self.known_key()

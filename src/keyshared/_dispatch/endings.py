@@ -174,6 +174,11 @@ class Endings:
         notices.append(Settled(entry.offset, entry.key, SettleReason.PARKED))
         self.settle(entry, Ending.PARKED)
 
+    def came_back(self, key: bytes | None) -> None:
+        """A message of the key that was settled waits again."""
+        if self._counts is not None:
+            self._counts.begin(key)
+
     def gone(self, entry: Entry, notices: list[Effect]) -> None:
         """The message can no longer be read: settle it, now or when the delivery that is open has ended."""
         if entry.state == IN_FLIGHT:

@@ -247,8 +247,10 @@ class DispatcherStats:
 
 
 def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> DispatcherStats:
-    """Read the figures. O(consumers)."""
-    outstanding = window.cursor.outstanding
+    """Read the figures. O(consumers), and O(what has come back beside the log)."""
+    beside = window.beside
+    outstanding = window.cursor.outstanding + len(beside)
+    lowest = [window.cursor.resume_offset] if window.cursor.outstanding else []
     return DispatcherStats(
         outstanding=outstanding,
         in_flight=window.loaded - window.waiting,
@@ -264,7 +266,7 @@ def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> Dispa
         starved_keys=len(window.starved),
         keyless_waiting=len(window.shared),
         free_slots=window.free_slots,
-        oldest_outstanding=window.cursor.resume_offset if outstanding else None,
+        oldest_outstanding=min((offset for offset in (*lowest, *beside) if offset is not None), default=None),
         consumers={
             name: ConsumerStats(
                 state=member.state,

@@ -23,13 +23,15 @@ class Ledger:
     """Turns what a cursor notes into one `Done` for each message.
 
     Args:
-        window: A new one: it gets a cursor that notes what is settled.
+        window: A new one: it gets a cursor that notes what is settled, unless it has one.
     """
 
     __slots__ = ("_said", "cursor")
 
     def __init__(self, window: InFlightWindow) -> None:
-        self.cursor = window.cursor = WatchedCursor(window.cursor.start)
+        if not isinstance(window.cursor, WatchedCursor):
+            window.cursor = WatchedCursor(window.cursor.start)
+        self.cursor = window.cursor
         self._said: dict[int, Done] = {}
 
     def say(self, offset: int, key: bytes | None, how: Ending) -> None:

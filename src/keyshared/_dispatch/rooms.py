@@ -14,11 +14,12 @@ from keyshared.config import DispatcherConfig
 from keyshared.effects import Effect
 from keyshared.window import InFlightWindow
 
-if TYPE_CHECKING:  # only where they are used
+if TYPE_CHECKING:  # loaded only where they are used
     from keyshared._dispatch.gates import Gates
+    from keyshared._dispatch.redrive import Redriven
     from keyshared._dispatch.sessions import Sessions
 
-__all__ = ["Room", "dump_rooms", "load_rooms", "rooms_for", "sessions_of"]
+__all__ = ["Room", "dump_rooms", "load_rooms", "redriven_of", "rooms_for", "sessions_of"]
 
 
 class Room(Protocol):
@@ -55,6 +56,10 @@ def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, 
         from keyshared._dispatch.drain_deadlines import DrainDeadlines  # noqa: PLC0415  # only where it is used
 
         rooms.append(DrainDeadlines(window, timers, endings, config.drain_timeout_ms))
+    if config.redrive:
+        from keyshared._dispatch.redrive import Redriven  # noqa: PLC0415  # only where it is used
+
+        rooms.append(Redriven(window, timers, endings, told=config.tell_settled))
     if config.sessions is not None:
         from keyshared._dispatch.sessions import Sessions  # noqa: PLC0415  # as above
 
@@ -62,6 +67,11 @@ def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, 
         cast("Gates", window.gate).gates.append(sessions)
         rooms.append(sessions)
     return tuple(rooms)
+
+
+def redriven_of(rooms: Iterable[Room]) -> "Redriven | None":
+    """Return the room of dead letters that come back, if it is in use."""
+    return cast("Redriven | None", next((room for room in rooms if room.name == "redriven"), None))
 
 
 def sessions_of(rooms: Iterable[Room]) -> "Sessions | None":

@@ -160,7 +160,7 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow
         from keyshared._dispatch.gates import Gates  # noqa: PLC0415  # only where it is used
 
         gate = Gates(KeyGate() if gate is None else gate)
-    return window(
+    made = window(
         owners,
         gate=gate,
         capacity=config.window,
@@ -172,6 +172,11 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow
         draining=None if config.drain_timeout_ms is None else WatchedList(),
         start=config.start,
     )
+    if config.redrive:
+        from keyshared._window.beside import SideCursor  # noqa: PLC0415  # only where it is used
+
+        made.cursor = SideCursor(config.start)
+    return made
 
 
 def _key(lane: Lane) -> bytes:

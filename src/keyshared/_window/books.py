@@ -4,8 +4,9 @@ Every method here is one step that keeps the books consistent; `InFlightWindow` 
 """
 
 from collections import OrderedDict
-from collections.abc import ItemsView
+from collections.abc import ItemsView, Mapping
 from itertools import chain, takewhile
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from keyshared._checks import check_int, check_kind, check_offset
@@ -22,9 +23,10 @@ from keyshared._window.lanes import (
     State,
     WatchedList,
     WorkList,
+    spilled_from,
 )
 from keyshared._window.room_index import RoomIndex
-from keyshared.cursor import ContiguousCursor
+from keyshared.cursor import Cell, ContiguousCursor
 from keyshared.errors import (
     ConsumerExistsError,
     EntryStateError,
@@ -35,6 +37,7 @@ from keyshared.errors import (
 
 __all__ = ["Owners", "WindowBooks"]
 
+_NOTHING: Final[Mapping[int, Cell]] = MappingProxyType({})
 _NEVER_REACHED: Final = 1 << 63  # of a key; the limit of windows that spill nothing
 
 
@@ -271,7 +274,7 @@ class WindowBooks:
     def tightest_limit(self) -> int:
         """Which of the two limits leaves less room."""
         by_memory = self.capacity - self.loaded <= self.max_tracked - self.cursor.outstanding
-        return self.capacity if by_memory else self.max_tracked
+        return self.capacity if by_memory else self.max_tracked + len(self.beside)
 
     def check_offer(self, offset: int) -> None:
         """Raise what `offer` would raise for this offset."""
@@ -282,7 +285,7 @@ class WindowBooks:
         if self.loaded >= self.capacity:
             raise WindowFullError(self.capacity)
         if cursor.outstanding >= self.max_tracked:
-            raise WindowFullError(self.max_tracked)
+            raise WindowFullError(self.max_tracked + len(self.beside))
 
     def find(self, offset: int) -> Entry | None:
         """The outstanding message of that offset, or None. O(log n)."""
@@ -293,9 +296,16 @@ class WindowBooks:
         """Everything outstanding, in offset order. O(n)."""
         return [cell for cell in self.cursor if isinstance(cell, Entry)]
 
+    @property
+    def beside(self) -> Mapping[int, Cell]:
+        """What has come back beside the log, by offset. The cursor's count of what is outstanding is without it."""
+        beside: Mapping[int, Cell] = getattr(self.cursor, "beside", _NOTHING)
+        return beside
+
     def older_than(self, offset: int) -> list[Entry]:
-        """Everything outstanding below an offset, in offset order. O(result)."""
-        return [cell for cell in takewhile(lambda cell: cell.offset < offset, self.cursor) if isinstance(cell, Entry)]
+        """Everything of the log that is outstanding below an offset, in offset order. O(result)."""
+        older = takewhile(lambda cell: cell.offset < offset, self.cursor)
+        return [cell for cell in older if isinstance(cell, Entry) and cell.offset not in self.beside]
 
     def owner_of(self, lane: Lane) -> Consumer | None:
         """Who would get the next message of a lane: for a keyless one, whoever has most room; O(consumers) then."""
@@ -421,7 +431,7 @@ class WindowBooks:
 
         O(open deliveries), O(1) if everything is open.
         """
-        if self.cursor.outstanding == self.loaded - self.waiting:
+        if self.cursor.outstanding + len(self.beside) == self.loaded - self.waiting:
             return {}
         opened = chain.from_iterable(consumer.open.values() for consumer in self.consumers.values())
         lanes = {entry.lane: None for entry in opened if entry.lane is not ALONE}
@@ -480,7 +490,7 @@ class WindowBooks:
             granted.append(entry)
 
     def _load(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> None:
-        lane.spilled = entry.after
+        lane.spilled = spilled_from(entry.after)
         lane.loaded += 1
         self.loaded += 1
         self.waiting += 1

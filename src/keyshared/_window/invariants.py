@@ -55,17 +55,20 @@ def _check_lane(window: WindowBooks, lane: Lane) -> None:
     require(all(entry.state in _DELIVERED_STATES for entry in delivered), f"{name} delivers from the front")
     require(all(entry.state in _FRESH_STATES for entry in waiting), f"{name} has nothing in flight behind fresh")
     require([e for e in delivered if e.state != State.IN_FLIGHT] == (lane.back or []), f"{name} knows what came back")
-    require(len(delivered) <= window.most_of_key, f"{name} never had more open than the per-key limit")
+    of_log = [entry for entry in entries if entry.offset not in window.beside]
+    went_out = [entry for entry in delivered if entry.offset not in window.beside]
+    require(len(went_out) <= window.most_of_key, f"{name} never had more open than the per-key limit")
     spilled = [entry for entry in entries if entry.state == State.SPILLED]
     require(lane.spilled is (spilled[0] if spilled else None), f"{name} knows its oldest spilled message")
-    require(not spilled or entries[-len(spilled) :] == spilled, f"{name} spills from the end")
+    require(not spilled or of_log[-len(spilled) :] == spilled, f"{name} spills from the end")
     opened = [entry for entry in entries if entry.state == State.IN_FLIGHT]
     require(len(opened) == lane.open, f"{name} counts its open deliveries")
     holders = {id(entry.consumer) for entry in opened}
     require(holders == ({id(lane.holder)} if opened else set()), f"{name} has one holder")
     connected = lane.holder is not None and window.consumers.get(lane.holder.name) is lane.holder
     require(connected if opened else lane.holder is None, f"{name} has a holder while something of it is open")
-    require(len(entries) - len(spilled) == lane.loaded <= window.loaded_per_key, f"{name} counts what is loaded")
+    require(len(entries) - len(spilled) == lane.loaded, f"{name} counts what is loaded")
+    require(len(of_log) - len(spilled) <= window.loaded_per_key, f"{name} is not loaded beyond its limit")
 
 
 def _check_consumer(window: WindowBooks, consumer: Consumer, entries: list[Entry]) -> None:
@@ -83,10 +86,11 @@ def _check_counts(window: WindowBooks, entries: list[Entry]) -> None:
     loaded = sum(entry.state != State.SPILLED for entry in entries)
     opened = sum(entry.state == State.IN_FLIGHT for entry in entries)
     require(loaded == window.loaded, "loaded messages are counted")
-    spare = bool(entries) and entries[0].state != State.SPILLED  # the lowest one may have a slot beyond the window
+    of_log = [entry for entry in entries if entry.offset not in window.beside]
+    spare = bool(of_log) and of_log[0].state != State.SPILLED  # the lowest one may have a slot beyond the window
     require(loaded <= window.capacity + spare, "loaded messages fit the window")
     require(loaded - opened == window.waiting, "waiting messages are counted")
-    require(len(entries) <= window.max_tracked, "tracked messages fit")
+    require(len(of_log) <= window.max_tracked, "tracked messages fit")
     for state in (State.DELAYED, State.DEAD_LETTERING, State.BLOCKED):
         require(sum(entry.state == state for entry in entries) == window.held[state], f"{state.name} is counted")
 

@@ -91,6 +91,7 @@ class DispatcherConfig:
         inactive_grace_ms: How long an inactive consumer keeps its keys; None for ever.
         drain_timeout_ms: How long a key that moved waits for the previous owner's deliveries; None for ever.
         ordering_required: The whole subscription is one lane.
+        redrive: Whether dead letters may come back with ``redrive``.
         unit: What a consumer has to finish before anything of it goes to the next owner. Units above a key know no
             filters: with them two keys of one slot may rightly be at two consumers.
         start: What ``resume_offset`` answers before the first offer.
@@ -125,6 +126,7 @@ class DispatcherConfig:
     inactive_grace_ms: int | None = DEFAULT_INACTIVE_GRACE_MS
     drain_timeout_ms: int | None = None
     ordering_required: bool = False
+    redrive: bool = False
     unit: DrainUnit = DrainUnit.KEY
     start: int | None = None
     tell_settled: bool = False
@@ -240,6 +242,7 @@ class DispatcherConfig:
         check_enum("on_evict", self.on_evict, OnEvict)
         check_enum("unmatched", self.unmatched, Unmatched)
         check_bool("ordering_required", self.ordering_required)
+        check_bool("redrive", self.redrive)
         check_bool("tell_settled", self.tell_settled)
         check_enum("unit", self.unit, DrainUnit)
         if self.sessions is not None:

@@ -4,7 +4,7 @@ A command is named after the method of `KeySharedDispatcher` that it calls, and 
 None in a field is None for the argument. An outcome is one effect, with the fields of all effects side by side.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from keyshared._checks import check_kind
@@ -51,7 +51,7 @@ class Command(NamedTuple):
         at_ms: When, in whole milliseconds. One before the instant that has been reached acts at that instant.
         command: What to do, one of `COMMANDS`.
         offset: The message; of ``truncate`` where the log now begins, of ``pull`` the only message wanted, or None.
-        key: Its key; of ``unblock`` which key.
+        key: Its key; of ``unblock`` and ``redrive`` which key.
         consumer: Who.
         attempt: Which delivery is answered; of ``flushed`` which session of the key.
         duration_ms: Of an offer how long after ``at_ms`` the message may be delivered first; ``delay_ms`` of a nack or
@@ -64,6 +64,7 @@ class Command(NamedTuple):
         resumed: Whether a consumer that is back still has what it held.
         reason: Why a delivery failed, of a nack or a reject.
         per_key: Of ``pull`` how many messages of one key a batch may have.
+        letters: Of ``redrive`` the offset and attempt of each dead letter.
 
     Example:
         >>> Command(7, 1_200, "ack", offset=3, consumer="c1", attempt=1).command
@@ -84,6 +85,7 @@ class Command(NamedTuple):
     resumed: bool | None = None
     reason: str | None = None
     per_key: int | None = None
+    letters: Iterable[Sequence[int]] | None = None
 
 
 class OutcomeRow(NamedTuple):
@@ -145,6 +147,7 @@ _CALLS: Final[Mapping[str, _Call]] = {
     "dead_lettered": lambda d, c, now: d.dead_lettered(c.offset, now_ms=now),
     "flushed": lambda d, c, now: d.flushed(c.key, c.attempt, now_ms=now),
     "park": lambda d, c, now: d.park(c.offset, now_ms=now),
+    "redrive": lambda d, c, now: d.redrive(c.key, _letters(c.letters), now_ms=now),
     "unblock": lambda d, c, now: d.unblock(c.key, now_ms=now),
     "unblock_offset": lambda d, c, now: d.unblock_offset(c.offset, now_ms=now),
     "gone": lambda d, c, now: d.gone(c.offset, now_ms=now),
@@ -161,6 +164,12 @@ _CALLS: Final[Mapping[str, _Call]] = {
     "pull": lambda d, c, now: d.pull(c.consumer, c.limit, only=c.offset, per_key=c.per_key, now_ms=now),
     "handle_timeout": lambda d, _, now: d.handle_timeout(now_ms=now),
 }
+
+
+def _letters(rows: Any) -> list[Any]:  # noqa: ANN401  # whatever was written down
+    """Letters as a dispatcher takes them; what cannot be one stays as it is, and the dispatcher says so."""
+    return [(*row, None) if isinstance(row, list | tuple) else row for row in rows or ()]
+
 
 COMMANDS: Final = (OFFER, *_CALLS)
 """What a command may be: methods of the dispatcher, except those that need more than a row can hold."""

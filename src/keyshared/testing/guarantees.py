@@ -22,6 +22,7 @@ class Promise(StrEnum):
     BOUNDS = "bounds"
     WHOLE_BATCH = "whole-batch"
     ONE_SESSION = "one-session"
+    REDRIVE_ORDER = "redrive-order"
     AFFINITY = "affinity"
     MINIMAL_MOVE = "minimal-move"
     ISOLATION = "isolation"

@@ -32,6 +32,7 @@ __all__ = [
     "PlacementChanged",
     "Published",
     "Quiet",
+    "Redriven",
     "Released",
     "Resumed",
     "SessionBegun",
@@ -252,6 +253,25 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Redriven:
+    """A message that was done has come back from the dead-letter store: it is outstanding again, at its old place.
+
+    The cursor does not wait for it. Its failures begin anew.
+
+    Attributes:
+        offset: The message. What is published after this has greater offsets.
+        key: Its key, or None if it has none.
+        attempt: Number of its last delivery, or None in a system that does not number them.
+        at_ms: When.
+    """
+
+    offset: int
+    key: bytes | None = None
+    attempt: int | None = None
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """The system said of a message that it is done: to whoever keeps the log, or its transport.
 
@@ -439,14 +459,14 @@ class SessionEnded:
         key: The key.
         consumer: Who.
         session: Number of the session.
-        reason: Why, or None.
+        reason: Why.
         at_ms: When.
     """
 
     key: bytes
     consumer: str
     session: int
-    reason: SessionEnds | None = None
+    reason: SessionEnds
     at_ms: int | None = None
 
 
@@ -497,6 +517,7 @@ Happening: TypeAlias = (
     | DeadLettered
     | Dropped
     | Skipped
+    | Redriven
     | Done
     | Held
     | Freed

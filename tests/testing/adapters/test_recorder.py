@@ -34,6 +34,7 @@ from keyshared.testing.history import (
     PlacementChanged,
     Published,
     Quiet,
+    Redriven,
     Released,
     SessionBegun,
     SessionEnded,
@@ -159,6 +160,19 @@ def test_who_leaves_at_once_has_given_everything_back_before() -> None:
     kinds = [type(happening) for happening in mine.history[start:]]
     assert kinds.index(Released) < kinds.index(Gone)
     assert Gone(consumer="a", drains=False, at_ms=0) in mine.history
+
+
+def test_what_comes_back_is_told_and_what_is_ignored_is_not() -> None:
+    mine = recorder(redrive=True, start=3)
+    start = len(mine.history)
+    mine.redrive("k", [(1, 4, None), (0, 1, None), (1, 2, None)])
+    mine.redrive(b"k", [(0, 1, None)])
+    assert [
+        Redriven(offset=1, key=b"k", attempt=4, at_ms=0),
+        Redriven(offset=0, key=b"k", attempt=1, at_ms=0),
+        Owned(key=b"k", consumer="a", at_ms=0),
+        Delivered(offset=0, key=b"k", consumer="a", attempt=2, at_ms=0),
+    ] == since(mine, start)
 
 
 def test_a_call_that_raises_leaves_no_trace() -> None:

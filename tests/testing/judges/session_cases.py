@@ -20,7 +20,7 @@ def ending(session: int = 1, consumer: str = "a") -> SessionEnding:
 
 
 def ended(
-    session: int = 1, consumer: str = "a", reason: SessionEnds | None = None, at_ms: int | None = None
+    session: int = 1, consumer: str = "a", reason: SessionEnds = SessionEnds.MOVED, at_ms: int | None = None
 ) -> SessionEnded:
     return SessionEnded(key=K, consumer=consumer, session=session, reason=reason, at_ms=at_ms)
 

@@ -37,13 +37,14 @@ from keyshared.testing.history import (
     Quiet,
     SessionBegun,
     SessionEnded,
+    SessionEnds,
     Settled,
     SettledBy,
 )
 from keyshared.testing.judges import early, one_session
 
 CALLS = 60
-SEEDS = range(7_400, 9_400)  # a search ends with the first that shows what is looked for
+SEEDS = range(4_000, 8_000)  # a search ends with the first that shows what is looked for
 # A history does not tell of runs, which change with the placement; that a key waits for its unit is taken on trust; and
 # that one end frees a whole slot is too rare in these schedules: `test_promises` has it as a small history.
 OF_UNITS = {"UnitFreedByItsFirstEnd", "UnitEndWakesOnlyItsKey", "UnitOfTheMapBefore"}
@@ -112,14 +113,13 @@ def test_the_checker_agrees_with_the_slow_judge_on_histories_with_mistakes() -> 
     found = Counter[Promise]()
     for guarantees, history in cases(range(900, 1_100)):
         if contradicts(history):
-            with pytest.raises(HistoryError, match=r"offset of happening \d+ is -?\d+; it must be greater than"):
+            with pytest.raises(HistoryError, match=r"offset of happening \d+ is -?\d+; it must be (greater|at most)"):
                 check_history(history, guarantees)
         else:
             assert difference(history, guarantees) is None, shortest(history, guarantees)
             found.update(promise for promise, _ in found_in(history, guarantees))
-    assert set(found) >= JUDGED - {Promise.ISOLATION, Promise.MINIMAL_MOVE, Promise.ATTEMPTS, Promise.REASON_TRAVELS}, (
-        "mistakes of most kinds were among them"
-    )
+    rare = {Promise.ISOLATION, Promise.MINIMAL_MOVE, Promise.ATTEMPTS, Promise.NOT_EARLY, Promise.REASON_TRAVELS}
+    assert set(found) >= JUDGED - rare, "mistakes of most kinds were among them"
 
 
 def test_a_proof_is_in_order_and_ends_where_the_fault_shows() -> None:
@@ -512,7 +512,7 @@ def test_numbers_of_sessions_are_remembered_of_so_many_keys(monkeypatch: pytest.
 
 
 def _ended(key: bytes, number: int) -> SessionEnded:
-    return SessionEnded(key=key, consumer="a", session=number)
+    return SessionEnded(key=key, consumer="a", session=number, reason=SessionEnds.IDLE)
 
 
 def test_a_queue_that_is_passed_over_again_and_again_costs_no_memory() -> None:

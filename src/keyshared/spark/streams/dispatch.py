@@ -63,6 +63,7 @@ COMMAND_SCHEMA: Final = StructType(
         StructField("resumed", BooleanType()),
         StructField("reason", StringType()),
         StructField("per_key", LongType()),
+        StructField("letters", ArrayType(ArrayType(LongType()))),  # offset and attempt of each
     ]
 )
 """The columns that are read, the fields of `keyshared.journal.Command`; all but the first four may be missing."""

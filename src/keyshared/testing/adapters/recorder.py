@@ -3,6 +3,7 @@
 This is the one module of the kit that knows the dispatcher's effects; the checker sees only what it has written.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, assert_never
@@ -44,6 +45,7 @@ INPUTS: Final = frozenset(
     {
         *("offer", "offer_many", "loaded", "flushed", "gone", "truncate", "dead_lettered", "unblock", "unblock_offset"),
         *("ack", "ack_many", "ack_through", "nack", "reject", "release", "extend", "handle_timeout", "park", "pull"),
+        "redrive",
         *("add_consumer", "remove_consumer", "set_active", "set_inactive"),
         *("set_filters", "set_limit", "set_placement", "set_weight"),
     }
@@ -153,6 +155,7 @@ class Recorder:
             "set_active": self._set_active,
             "set_limit": self._set_limit,
             "pull": self._pull,
+            "redrive": self._redrive,
         }
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever the dispatcher has
@@ -358,6 +361,20 @@ class Recorder:
         pulled = [effect for effect in effects if isinstance(effect, Deliver)]
         before = sum(effect.consumer == name for effect in now_open) - sum(effect.consumer == name for effect in pulled)
         self._tell(past.LimitChanged, consumer=name, limit=before + most)
+
+    def _redrive(
+        self,
+        effects: Sequence[Effect],
+        key: str | bytes | None,
+        letters: Sequence[tuple[int, int, object]],
+    ) -> None:
+        """Write down what came back: what was ignored is as it was."""
+        ignored = Counter(effect.offset for effect in effects if isinstance(effect, Ignored))
+        given = Counter(offset for offset, _, _ in letters)
+        for offset, attempt, _ in letters:
+            if given.pop(offset, 0) > ignored[offset]:
+                self._keys[offset] = data = key.encode() if isinstance(key, str) else key
+                self._tell(past.Redriven, offset=offset, key=data, attempt=attempt)
 
     def _leave(self, name: str, *, drains: bool) -> None:
         if name in self._members:

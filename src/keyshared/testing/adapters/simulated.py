@@ -219,7 +219,7 @@ def _key_ending(row: SimulatedRow) -> Iterator[Happening]:
 
 def _key_ended(row: SimulatedRow) -> Iterator[Happening]:
     key, consumer, session = row.key or b"", row.consumer or "", _int(row.attempt)
-    reason = SessionEnds(row.reason) if row.reason in set(SessionEnds) else None
+    reason = SessionEnds(row.reason) if row.reason in set(SessionEnds) else SessionEnds.MOVED
     yield SessionEnded(key=key, consumer=consumer, session=session, reason=reason, at_ms=row.at_ms)
 
 

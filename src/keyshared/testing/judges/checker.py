@@ -13,6 +13,7 @@ from keyshared.testing.judges.fairness import Fairness
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.one_session import OneSession
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
+from keyshared.testing.judges.redrive import RedriveOrder
 from keyshared.testing.judges.settlement import SettledOnce
 from keyshared.testing.judges.waiting_promises import Isolation, Progress
 from keyshared.testing.judges.whole_batch import WholeBatch
@@ -34,6 +35,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         Bounds,
         WholeBatch,
         OneSession,
+        RedriveOrder,
         SafeCursor,
         Isolation,
         Attempts,

@@ -106,6 +106,7 @@ class Message:
         "presumed",
         "previous",
         "published",
+        "redriven",
         "since",
         "unsure",
     )
@@ -114,7 +115,8 @@ class Message:
         self.offset = offset
         self.key = key  # its own: as it was published, or as it was told first until then
         self.lane = lane
-        self.published = seen  # or its first delivery, until the history tells of its publication
+        self.published = seen  # or its first delivery, until the history tells of its publication; or what redrove it
+        self.redriven = False  # it holds its key, and not the cursor
         self.previous = previous  # what was published before it, if anything
         self.since = seen  # what made it wait, or opened it
         self.is_open = False  # surely

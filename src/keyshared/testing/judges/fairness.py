@@ -150,4 +150,5 @@ class Fairness(Judge):
 def _turn_of(message: Message) -> int:
     """How many happenings there were at most when the turn of a message began."""
     lane = message.lane
-    return lane.turn if message.delivered is not None else max(lane.turn, message.published.position + 1)
+    has_turn = message.delivered is not None or message.redriven  # what comes back takes the turn of its key
+    return lane.turn if has_turn else max(lane.turn, message.published.position + 1)
