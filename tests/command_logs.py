@@ -166,7 +166,7 @@ class _Writer:
                 self.make("set_limit", consumer="nobody", limit=1),
                 self.make("add_consumer"),
                 self.make("loaded", offset=self.offset),
-                self.make("redrive", key="a", letters=((0,), 5)),
+                self.make("redrive", key="a", letters=((0,), (1, 2, 3))),
                 self.make("snapshot"),
                 self.make("remove_consumer", consumer="x", duration_ms=-1),
             ]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 from tests.model_sessions import Session, SessionRule
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
-from keyshared.dispatcher import KeySession
+from keyshared.dispatcher import Health, KeySession
 from keyshared.effects import (
     Blocked,
     BlockReason,
@@ -186,6 +186,7 @@ class Message:
     redriven: bool = False  # it came back, and the position does not know it
     postponed: bool = False  # what it waits for, while it is delayed: the end of a postponement, or a retry
     reason: str | None = None  # what the last failure that named one said
+    since: int | None = None  # when it was offered, to within a second
 
 
 @dataclass
@@ -267,6 +268,10 @@ class ModelDispatcher:
         self.drain_deadlines: dict[Lane, int] = {}
         self.turn = self.config.batch_per_key  # how many messages of a key go out at once
         self.quarantined: set[bytes] = set()
+        self.settled: dict[Ending, int] = {}
+        self.delivered = self.failed = 0
+        self.noted: int | None = None  # when the last offer of which the time was noted came
+        self.noted_last: int | None = None
         self.earlier = resume_from or Position(None, None)  # what is known of earlier lives
         if self.earlier.resume is None:
             self.earlier = Position(self.config.start, None)
@@ -675,6 +680,26 @@ class ModelDispatcher:
         held = {other.consumer for other in self._awaited(self._lane(message))}
         return Why(reason, next(consumer.name for consumer in self.consumers if consumer.name in held))
 
+    def health(self, *, busiest: int = 10) -> Health:
+        keys = [message.key for message in self.messages.values() if message.key is not None]
+        counted = sorted({(-keys.count(key), key) for key in keys})
+        of_log = [message for message in self.messages.values() if not message.redriven]
+        blocked = [message for message in of_log if message.state != State.IN_FLIGHT]
+        measures = self.config.measure
+        ages = [
+            self.now - first.since if measures and first is not None and first.since is not None else None
+            for first in (next(iter(of_log), None), next(iter(blocked), None))
+        ]
+        return Health(
+            oldest_ms=ages[0],
+            longest_blocked_ms=ages[1],
+            blocked_offset=blocked[0].offset if blocked else None,
+            busiest=tuple((key, -number) for number, key in counted[:busiest]),
+            ended=self.settled if measures else None,
+            delivered=self.delivered if measures else None,
+            failed=self.failed if measures else None,
+        )
+
     def outstanding_effects(self) -> list[Effect]:
         archive = [self._dead_letter(message) for message in self._all(State.DEAD_LETTERING)]
         loads = [Load(message.offset, message.key) for message in self._all(State.LOADING)]
@@ -741,6 +766,8 @@ class ModelDispatcher:
             "reported_cursor": self.reported_cursor,
             "paused": self.paused,
             "epoch": self.epoch,
+            "counts": [self.settled, self.delivered, self.failed],
+            "noted": None if self.noted is None else self.now - self.noted,
         }
 
     @classmethod
@@ -782,13 +809,18 @@ class ModelDispatcher:
         new.earlier = Position(resume, safe, tuple((start, stop) for start, stop in settled))
         new.reported_cursor = state["reported_cursor"]
         new.paused = state["paused"]
+        settled, new.delivered, new.failed = state["counts"]
+        new.settled = {Ending(how): number for how, number in settled.items()}
+        new.noted = None if state["noted"] is None else now_ms - state["noted"]
+        new.noted_last = new.offered[-1] if new.offered else None
         new.replaying = True
         new._join_placement()
         return new
 
     def _frozen(self, message: Message) -> dict[str, Any]:
         key = None if message.key is None else message.key.hex()
-        stored = asdict(message) | {"key": key, "deadline": self._remaining(message.deadline)}
+        age = None if message.since is None else self.now - message.since
+        stored = asdict(message) | {"key": key, "deadline": self._remaining(message.deadline), "since": age}
         del stored["item"]
         return stored
 
@@ -802,6 +834,7 @@ class ModelDispatcher:
                 "item": item,
                 "state": State(stored["state"]),
                 "deadline": self._restored(stored["deadline"]),
+                "since": None if stored["since"] is None else self.now - stored["since"],
                 "ended": tuple((attempt, consumer) for attempt, consumer in stored["ended"]),
             }
         )
@@ -829,6 +862,7 @@ class ModelDispatcher:
             self.now = self.now if now_ms is None else now_ms
             action()
             self._sessions.look()
+            self._note_times()
         except BaseException:
             self.__dict__.update(before)
             raise
@@ -850,8 +884,21 @@ class ModelDispatcher:
         copied["out"] = Outbox()
         return copied
 
+    def _note_times(self) -> None:
+        """Note when messages were offered: once in a second is enough."""
+        last = self.offered[-1] if self.offered else None
+        of_log = [message for message in self.messages.values() if not message.redriven]
+        if not of_log:
+            self.noted = None
+        elif self.noted is None or (last != self.noted_last and self.now - self.noted >= 1_000):
+            self.noted = self.now
+        self.noted_last = last
+        for message in of_log:
+            message.since = self.noted if message.since is None else message.since
+
     def _effects(self) -> list[Effect]:
         out = self.out
+        self.delivered += len(out.deliveries)
         done = out.done if self.config.tell_settled else []
         obligations = self._unmet([*out.dead_letters, *out.loads, *out.deliveries])
         effects = [*out.notices, *done, *out.sessions, *obligations]
@@ -884,7 +931,7 @@ class ModelDispatcher:
                 raise OffsetOrderError(offset, last)
             known = self.messages.get(offset)
             if known is None:
-                self._tell_done(Message(offset, key, item), Ending.EARLIER)
+                self.out.done.append(Done(offset, key, Ending.EARLIER))
             elif known.item is None:
                 known.item = item
             return
@@ -975,6 +1022,10 @@ class ModelDispatcher:
         return not strangers and not any(self._accepts(consumer, key) for consumer in connected)
 
     def _track(self, message: Message) -> None:
+        overtaken = self._overtaken(message)
+        if overtaken:
+            self._supersede(overtaken, message)
+            return
         lane = self._lane(message)
         loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
         spilled = len(loaded) < len(self._in_lane(lane))
@@ -987,9 +1038,46 @@ class ModelDispatcher:
         if message.deadline is not None:
             message.state = State.DELAYED
         self._examine_fully(lane)
+        self._spill_if_crowded(message)
+
+    def _overtaken(self, message: Message) -> list[Message]:
+        """What waits for its first delivery and makes way for this one."""
+        if not self.config.latest_only or message.key is None:
+            return []
+        waits = {State.QUEUED, State.SPILLED, State.LOADING, State.DELAYED}
+        new = [other for other in self._in_lane(message.key) if other.attempt == 0 and not other.redriven]
+        return [other for other in new if other.state in waits]
+
+    def _supersede(self, older: Sequence[Message], message: Message) -> None:
+        """Settle what waits for its first delivery; a newer one has the slot of the oldest, and stands where it did."""
+        lane, first = self._lane(message), older[0]
+        for other in older:
+            self.out.notices.append(Skipped(other.offset, other.key, SkipReason.SUPERSEDED))
+            self._tell_done(other, Ending.SUPERSEDED)
+            del self.messages[other.offset]
+        loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
+        self.messages[message.offset] = message
+        needs_slot = first.state == State.SPILLED
+        if needs_slot and self.config.spill and len(loaded) >= self.config.max_loaded_per_key:
+            self._spill(message)
+        elif message.deadline is not None:
+            message.state = State.DELAYED
+            self._spill_if_crowded(message, needs_slot)
+        if first.reserved_by:
+            self.freed.append(first.reserved_by)
+        keeps_its_place = message.deadline is None and self._listing(lane)
+        if message is self._candidate(lane) and not keeps_its_place:
+            if first.reserved_by and message.state == State.QUEUED and self._may_go_to(lane, first.reserved_by):
+                self._open(message, first.reserved_by)
+            self._touch(message)
+        self._wake()
+        self._spill_if_crowded(message, needs_slot)
+
+    def _spill_if_crowded(self, message: Message, is_asked: bool = True) -> None:
+        """Drop the payload of what has to wait while others that wait take half the window."""
         others_waiting = self._loaded_count() - 1 - len(self._all(State.IN_FLIGHT))
         waits = message.state in {State.QUEUED, State.DELAYED}
-        if self.config.spill and waits and 2 * others_waiting >= self.config.window:
+        if is_asked and self.config.spill and waits and 2 * others_waiting >= self.config.window:
             self._spill(message)
 
     def _spill(self, message: Message) -> None:
@@ -1104,6 +1192,7 @@ class ModelDispatcher:
             self._settle(message, Ending.GONE)
             return False
         message.failures += reason in FAILURES
+        self.failed += reason in FAILURES
         return True
 
     def _go_on(self, message: Message, reason: ReleaseReason, delay_ms: int | None) -> int | None:
@@ -1154,6 +1243,7 @@ class ModelDispatcher:
         self.out.notices.append(Blocked(message.offset, message.key, message.failures, message.reason))
 
     def _tell_done(self, message: Message, how: Ending) -> None:
+        self.settled[how] = self.settled.get(how, 0) + 1
         self.out.done.append(Done(message.offset, message.key, how))
 
     def _settle(self, message: Message, how: Ending) -> None:

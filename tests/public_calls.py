@@ -103,6 +103,7 @@ PRIVATE = frozenset(
         "distribution.shape",
         "errors",
         "leases.ack_holes",
+        "leases.answers",
         "leases.book",
         "leases.ledger",
         "leases.obligations",

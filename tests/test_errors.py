@@ -31,6 +31,7 @@ from keyshared.errors import (
     OffsetOrderError,
     QuiesceError,
     RangeOverlapError,
+    RedriveTooEarlyError,
     SegmentBusyError,
     SegmentOrderError,
     SegmentSealedError,
@@ -109,6 +110,14 @@ RENDERED = [
         WindowFullError(100),
         {"capacity": 100},
         "cannot offer: all 100 slots are taken; stop reading while free_slots is 0",
+    ),
+    (
+        RedriveTooEarlyError(9, 5),
+        {"offset": 9, "last": 5},
+        (
+            "cannot redrive offset 9: the log was offered up to 5, and what comes next may be older messages of its "
+            "key; redrive it once it was offered"
+        ),
     ),
     (
         KeyFullError(b"k" * 65, 3),
@@ -235,6 +244,7 @@ BASES = {
     SegmentSealedError: MisuseError,
     SequenceOrderError: MisuseError,
     RangeOverlapError: MisuseError,
+    RedriveTooEarlyError: OffsetOrderError,
     SegmentBusyError: MisuseError,
     QuiesceError: MisuseError,
     SnapshotError: ArgumentError,

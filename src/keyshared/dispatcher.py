@@ -10,7 +10,7 @@ raises has emitted nothing, and the state can be asked, copied and stored betwee
 
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared._dispatch.admission import Admission, Message, limits_for
@@ -24,9 +24,10 @@ from keyshared._dispatch.explain import (
     RestartMark,
     SessionPhase,
 )
+from keyshared._dispatch.health import Health
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.membership import Membership
-from keyshared._dispatch.outboxes import outbox_for
+from keyshared._dispatch.outboxes import ledger_for, outbox_for
 from keyshared._dispatch.reading import DispatcherReading
 from keyshared._dispatch.receipts import (
     Receipt,
@@ -40,7 +41,7 @@ from keyshared._dispatch.receipts import (
     explain_ignored,
     open_through,
 )
-from keyshared._dispatch.rooms import dump_rooms, load_rooms, redriven_of, rooms_for, sessions_of
+from keyshared._dispatch.rooms import dump_rooms, health_of, load_rooms, redriven_of, rooms_for, sessions_of
 from keyshared._dispatch.routing import Routing
 from keyshared._dispatch.snapshot import (
     EPOCH_BITS,
@@ -73,12 +74,13 @@ from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
 
 if TYPE_CHECKING:
-    from keyshared._dispatch.ledger import Ledger
+    from keyshared._dispatch.latest import LatestWindow
 
 __all__ = [
     "Blocking",
     "ConsumerStats",
     "DispatcherStats",
+    "Health",
     "KeySession",
     "KeySharedDispatcher",
     "MemberState",
@@ -162,30 +164,28 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         self._config = config
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
         self._window = window_for(config, self._routing)
-        self._ledger: Ledger | None = None
-        if config.tell_settled:
-            from keyshared._dispatch import ledger  # noqa: PLC0415  # only those who ask load it
-
-            self._ledger = ledger.Ledger(self._window)
+        ledger = self._ledger = ledger_for(config, self._window)
+        self._latest = cast("LatestWindow", self._window) if config.latest_only else None
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
         limits = self._waiting = limits_for(config, self._routing, self._window)
         counts = None if limits is None else limits.counts
-        self._endings = endings_for(config, self._window, timers, self._ledger, counts)
+        self._endings = endings_for(config, self._window, timers, ledger, counts)
         self._notes = self._endings.notes
-        self._rooms = rooms_for(config, self._window, timers, self._endings)
+        self._rooms = rooms_for(config, self._window, timers, self._endings, ledger)
         sessions = self._sessions = sessions_of(self._rooms)
         self._membership = Membership(config, self._routing, self._window, timers, self._endings, sessions=sessions)
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership, limits)
+        self._health = health_of(self._rooms)
         self._redriven = redriven_of(self._rooms)
         self._duties: Duties = {
             Entry: Duty(Stage.DELIVERIES, _offset_of, self._endings.due),
             Member: Duty(Stage.CONSUMERS, _order_of, self._membership.deadline_reached),
             **{kind: duty for room in self._rooms for kind, duty in room.duties.items()},
         }
-        make_outbox = outbox_for(self._ledger, counts)
+        make_outbox = outbox_for(ledger if config.tell_settled else None, counts, self._health)
         self._outbox = make_outbox(
             self._window, self._membership, self._endings, timers, self._rooms, ack_timeout_ms=config.ack_timeout_ms
         )
@@ -279,8 +279,9 @@ class KeySharedDispatcher(DispatcherReading[Item]):
 
         Returns:
             `Deliver` if it goes out at once; `Spilled` if its payload is not wanted now; `Skipped` if no consumer
-            accepts its key and the policy says so; ``[]`` if it waits, or was known before a restart. One that was
-            settled above the position of a token can let the cursor pass: `CursorAdvanced`.
+            accepts its key and the policy says so; ``[]`` if it waits, or was known before a restart. With
+            ``latest_only`` also `Skipped` of an older message of its key, which it supersedes. That, and one that was
+            settled above the position of a token, can let the cursor pass: `CursorAdvanced`.
 
         Raises:
             KeyTypeError: The key is of another type.
@@ -321,7 +322,8 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         now = checked_now(now_ms, self._now)
         batch = self._admission.check_batch(messages)
         self._now = now
-        return self._outbox.merge([self.offer(*message, not_before_ms=until) for *message, until in batch])
+        calls = [self.offer(*message, not_before_ms=until) for *message, until in batch]
+        return self._outbox.merge(calls, () if self._latest is None else _skipped_in(calls))
 
     # answers
 
@@ -894,9 +896,27 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         if self._redriven is not None:
             self._redriven.readmit(data.field("rooms"), self._now, items)
         load_places(data, self._window)
+        if self._ledger is not None:
+            self._ledger.forget()
         load_rooms(data.field("rooms"), self._rooms, self._now)
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
+
+    def _admit(
+        self, offset: int, key: bytes | None, item: object, not_before_ms: int | None, now: int
+    ) -> list[Effect[Item]] | None:
+        """Answer an offer of what need not be tracked, or takes the place of something; None for any other."""
+        if self._admission.is_known(offset):
+            self._now = now
+            self._admission.remember(offset, item)
+            return self._outbox.known(offset, key)
+        if self._admission.take_settled(offset):
+            return self._pass_over(offset, key, Ending.EARLIER, [], now)
+        if not self._admission.admit(offset, key):
+            return self._pass_over(offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now)
+        if self._latest is not None and (older := self._latest.overtaken(key)):
+            return self._supersede(older, offset, item, not_before_ms, now)
+        return None
 
     def _pass_over(
         self, offset: int, key: bytes | None, how: Ending, notices: list[Effect], now: int
@@ -914,14 +934,9 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         """Take a message that may be known already, not wanted, or not wanted yet."""
         check_not_before(not_before_ms)
         if self._admission.asks:
-            if self._admission.is_known(offset):
-                self._now = now
-                self._admission.remember(offset, item)
-                return self._outbox.known(offset, key)
-            if self._admission.take_settled(offset):
-                return self._pass_over(offset, key, Ending.EARLIER, [], now)
-            if not self._admission.admit(offset, key):
-                return self._pass_over(offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now)
+            answer = self._admit(offset, key, item, not_before_ms, now)
+            if answer is not None:
+                return answer
         if not_before_ms is None or not_before_ms <= now:
             granted = self._window.offer(offset, key, item)
         else:
@@ -930,6 +945,20 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             granted = [entry] if entry.state == SPILLED else []
         self._now = now
         return self._outbox.finish_offer(granted, now)
+
+    def _supersede(
+        self, older: list[Entry], offset: int, item: object, not_before_ms: int | None, now: int
+    ) -> list[Effect[Item]]:
+        """Take a message in the place of those of its key that wait for their first delivery."""
+        window = cast("LatestWindow", self._latest)
+        self._now = now
+        notices: list[Effect] = []
+        self._endings.supersede(older, notices)
+        deadline = not_before_ms if not_before_ms is not None and not_before_ms > now else None
+        granted = window.replace(older, offset, cast("bytes", older[0].key), item, deadline)
+        if deadline is not None:
+            self._timers.start(cast("Entry", window.find(offset)), deadline)
+        return self._outbox.finish(notices, granted, now)
 
     def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
         """Find the delivery that a receipt names, if it is current, and take the time of the call."""
@@ -988,3 +1017,8 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         notices: list[Effect] = []
         act(entry, notices)
         return self._outbox.wake(notices, now)
+
+
+def _skipped_in(calls: Iterable[Iterable[Effect[Any]]]) -> set[int]:
+    """Return what was settled by calls without a delivery that counted."""
+    return {effect.offset for call in calls for effect in call if isinstance(effect, Skipped)}

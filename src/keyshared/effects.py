@@ -129,6 +129,7 @@ class SkipReason(StrEnum):
 
     UNMATCHED = "unmatched"
     GONE = "gone"
+    SUPERSEDED = "superseded"  # by a newer message of its key, before its first delivery
 
 
 class KeyEnd(StrEnum):
@@ -158,6 +159,7 @@ class Ending(StrEnum):
     DROPPED = "dropped"
     UNMATCHED = "unmatched"
     GONE = "gone"
+    SUPERSEDED = "superseded"
     EARLIER = "earlier"  # in an earlier life: it was offered again, and is known
 
 

@@ -38,6 +38,8 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "ordering_required": False,
         "redrive": False,
         "unit": "key",
+        "latest_only": False,
+        "measure": False,
         "start": None,
         "sessions": None,
         "tell_settled": False,

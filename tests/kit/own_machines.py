@@ -85,6 +85,19 @@ class KeepingMachine(DispatcherMachine):
     guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.ONE_SESSION}, sessions=True)
 
 
+class LatestDriver(DispatcherDriver):
+    """Of each key only the latest message."""
+
+    config = replace(DispatcherDriver.config, latest_only=True)
+
+
+class LatestMachine(DispatcherMachine):
+    """The dispatcher for which only the latest message of a key counts."""
+
+    driver_class = LatestDriver
+    guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.LATEST_ONLY}, latest_only=True)
+
+
 class TotalOrderDriver(DispatcherDriver):
     """One lane for everything."""
 
@@ -147,6 +160,32 @@ class LineMachine(LeaseQueueMachine):
     )
 
 
+class TellingQueueDriver(LeaseQueueDriver):
+    """Says of each message that it is done."""
+
+    config = replace(LeaseQueueDriver.config, tell_settled=True)
+
+
+class TellingQueueMachine(LeaseQueueMachine):
+    """The lease queue that tells its transport how each message ended."""
+
+    driver_class = TellingQueueDriver
+    guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.SETTLED_ONCE}, tells_done=True)
+
+
+class BatchingQueueDriver(LeaseQueueDriver):
+    """Two of a key as a batch."""
+
+    config = replace(LeaseQueueDriver.config, batch_per_key=2)
+
+
+class BatchingQueueMachine(LeaseQueueMachine):
+    """The lease queue with batches of a key."""
+
+    driver_class = BatchingQueueDriver
+    guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
+
+
 class WindowMachine(DispatcherMachine):
     """The bare window, with retries around it and nothing stored but its cursor."""
 
@@ -174,11 +213,14 @@ MACHINES = (
     TellingMachine,
     BatchingMachine,
     KeepingMachine,
+    LatestMachine,
     TotalOrderMachine,
     RouterMachine,
     LeaseQueueMachine,
     AbortingMachine,
     LineMachine,
+    TellingQueueMachine,
+    BatchingQueueMachine,
     WindowMachine,
     PipelinedWindowMachine,
 )

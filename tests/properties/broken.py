@@ -14,6 +14,7 @@ from tests.properties.broken_admission import (
     WaitsBeyondTheKeyLimit,
 )
 from tests.properties.broken_batches import BROKEN_BATCHES
+from tests.properties.broken_health import AgeOfTheNewest, CountsOnlyAcks
 from tests.properties.broken_later import (
     FirstDeliveryIsEarly,
     LoadedForgetsItsTime,
@@ -24,6 +25,11 @@ from tests.properties.broken_later import (
     ReasonIsLost,
     ReasonOfAnotherMessage,
     RipeNeverWakes,
+)
+from tests.properties.broken_latest import (
+    KeepsTheOlder,
+    SupersededHoldsTheCursor,
+    SupersedesADelivered,
 )
 from tests.properties.broken_redrive import (
     OldAckSettlesARedriven,
@@ -513,8 +519,15 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         NewerPassesThePostponed,
     ),
     Promise.WHOLE_BATCH: BROKEN_BATCHES,
+    Promise.LATEST_ONLY: (KeepsTheOlder, SupersedesADelivered),
     Promise.REDRIVE_ORDER: (RedriveAtTheTail, RedriveOutOfOrder, RedriveTwiceMakesTwo),
-    Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps, RedriveMovesTheCursorBack),
+    Promise.SAFE_CURSOR: (
+        CursorOneTooFar,
+        CursorJumpsToTheAck,
+        CursorStallsAtGaps,
+        RedriveMovesTheCursorBack,
+        SupersededHoldsTheCursor,
+    ),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked, SkipsWhatOthersAccept),
     Promise.SETTLED_ONCE: (AckNotTold, SkipNotTold, ForgetsHowItEnded, ArchiveToldTwice, MarkStandsStill),
     Promise.BOUNDS: (
@@ -549,6 +562,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         LoadedForgetsItsTime,
     ),
     Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
+    Promise.HEALTH_ADDS_UP: (CountsOnlyAcks, AgeOfTheNewest),
     Promise.FENCE: (
         StaleAckSettles,
         AttemptsStandStill,

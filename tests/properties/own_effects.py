@@ -54,6 +54,7 @@ class OwnEffects:
         self.last: dict[int, Deliver] = {}
         self.restart: Any = None  # what a restart would redo, after the call before, and its mark
         self.said: dict[int, str] = {}  # by the last failure that named a reason
+        self.offered_at: dict[int, int | None] = {}  # None: by the clock of an earlier life
 
     def see(self, step: Step, dispatcher: Any) -> list[Violation]:
         """What the latest call breaks."""
@@ -70,6 +71,7 @@ class OwnEffects:
                 *self._marks(dispatcher, known),
                 *self._late_acks(step),
                 *self._reasons(step),
+                *self._health(step, dispatcher),
                 *self._pulled(step),
                 *self._batches(step, open_now),
                 *self._figures(step),
@@ -82,6 +84,10 @@ class OwnEffects:
         ]
         self._remember(step, open_now, known)
         return found
+
+    def restarted(self) -> None:
+        """The clock may have started anew."""
+        self.offered_at = dict.fromkeys(self.keys)
 
     def _note(self, step: Step, known: set[int]) -> None:
         """What the host has said: which key a message has, and what can no longer be read."""
@@ -107,6 +113,7 @@ class OwnEffects:
         for offset in [offset for offset, delivery in self.last.items() if delivery not in open_now]:
             self._end(offset)
         self.ended = {offset: ended for offset, ended in self.ended.items() if offset in outstanding}
+        self.said = {offset: reason for offset, reason in self.said.items() if offset in outstanding}
         self.gone &= outstanding
         self.redriven &= outstanding
         self.known = outstanding
@@ -137,6 +144,9 @@ class OwnEffects:
                     is_right = step.call.name == "park"
                 case Skipped(offset, _, SkipReason.GONE):
                     is_right = offset in self.gone
+                case Skipped(offset, key, SkipReason.SUPERSEDED):
+                    newer = [other for other, its_key in self.keys.items() if other > offset and its_key == key]
+                    is_right = config.latest_only and key is not None and bool(newer)
                 case Skipped():
                     is_right = config.unmatched is Unmatched.SKIP and step.call.name in {"offer", "offer_many"}
                 case _:
@@ -215,6 +225,26 @@ class OwnEffects:
         for effect in step.effects:
             if isinstance(effect, Blocked | DeadLetter) and effect.reason != self.said.get(effect.offset):
                 yield Promise.REASON_TRAVELS, f"{effect} says something else than the last failure"
+
+    def _health(self, step: Step, dispatcher: Any) -> Iterator[tuple[Promise, str]]:
+        """The ages are those of the oldest messages, to within a second."""
+        for offset in self.keys:
+            self.offered_at.setdefault(offset, step.now)
+        if not self.config.measure:
+            return
+        health = dispatcher.health()
+        reasons = step.after.reasons
+        of_log = {offset: reason for offset, reason in reasons.items() if offset not in self.redriven}
+        waiting = [offset for offset, reason in of_log.items() if reason is not None]
+        open_now = {effect.offset for effect in step.after.obligations if isinstance(effect, Deliver)} - self.redriven
+        for said, offsets in ((health.oldest_ms, [*waiting, *open_now]), (health.longest_blocked_ms, waiting)):
+            since = self.offered_at[min(offsets)] if offsets else None
+            if offsets and since is None:
+                continue
+            age = None if since is None else step.now - since
+            right = said is None if age is None else said is not None and age <= said < age + 1_000
+            if not right:
+                yield Promise.HEALTH_ADDS_UP, f"{said} ms are said to be the age of what is {age} ms old"
 
     def _pulled(self, step: Step) -> Iterator[tuple[Promise, str]]:
         if step.call.name != "pull":

@@ -104,7 +104,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
             max_redeliveries=choose([0, 1, 2, None]),
             base_delay_ms=choose([0, 5, 5]),
             max_delay_ms=choose([60_000, 60_000, 60_000, 6, 0]),
-            backoff=choose(list(Backoff)),
+            backoff=(backoff := choose(list(Backoff))),
         ),
         poison=choose(poisons),
         on_evict=OnEvict.REDELIVER if ordering else choose(list(OnEvict)),
@@ -112,10 +112,13 @@ def any_config(choose: Choose) -> DispatcherConfig:
         inactive_grace_ms=choose([3, 4, 12, None]),
         drain_timeout_ms=choose([None, 4, 4, 9]),
         ordering_required=ordering,
-        start=choose([None, 0]),
+        start=(start := choose([None, 0])),
         unit=DrainUnit.KEY if ordering else choose([*DrainUnit, DrainUnit.RANGE]),
         redrive=choose([True, True, False]),
         tell_settled=choose([True, True, False]),
+        # Drawn with something that has nothing to do with it: a draw of its own would change all schedules.
+        measure=start == 0,
+        latest_only=batch == 1 and not ordering and backoff is Backoff.FIXED,
         spill=spill,
         max_waiting_per_key=choose(waits),
         max_waiting_per_consumer=choose(waits),
@@ -127,12 +130,17 @@ def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RA
     """What a dispatcher with this configuration claims, over a placement with these slots."""
     redeliveries = config.retry.max_redeliveries
     batches = config.batch_per_key > 1
+    unclaimed = {
+        *(() if batches else (Promise.WHOLE_BATCH,)),
+        *(() if config.latest_only else (Promise.LATEST_ONLY,)),
+        *(() if config.measure else (Promise.HEALTH_ADDS_UP,)),
+        *(() if config.sessions else (Promise.ONE_SESSION,)),
+    }
     return Guarantees(
-        promises=JUDGED
-        - (set() if batches else {Promise.WHOLE_BATCH})
-        - (set() if config.sessions else {Promise.ONE_SESSION}),
+        promises=JUDGED - unclaimed,
         per_key=max(config.max_in_flight_per_key, config.batch_per_key),
         batches=batches,
+        latest_only=config.latest_only,
         per_consumer=config.max_in_flight_per_consumer,
         window=config.window,
         max_tracked=config.max_tracked,
@@ -145,6 +153,7 @@ def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RA
         max_attempts=None if redeliveries is None else redeliveries + 1,
         cursor_keeps_up=True,
         tells_done=config.tell_settled,
+        measures=config.measure,
         sessions=config.sessions is not None,
         linger_ms=None if config.sessions is None else config.sessions.linger_ms,
         may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,
@@ -177,7 +186,7 @@ class World:
         self.filters = choose([FILTERS, FILTERS[2:], FILTERS[:1]])
         self.limits: Sequence[int | None] = choose([(None,), (None,), (None, None, 0, 0, 1, 2)])
         self.crowd = choose([2, 2, 4])  # about as many are connected: of few, each leave moves much
-        self.late_ms = choose([0, 6, 20])  # how late the host is at most when it comes to the clock
+        self.late_ms = choose([0, 6, 700])  # how late the host is at most when it comes to the clock
         self.joining = choose([0, 2, 3])  # how many consumers join before anything else happens
         self.calls = any_mix(choose)
         self.keys = tuple(choose(KEYS) for _ in range(choose([1, 2, 3, 12])))

@@ -50,6 +50,7 @@ def answers(dispatcher: Any, offered: Sequence[int]) -> tuple[object, ...]:  # m
         dispatcher.safe_cursor,
         dispatcher.resume_offset,
         dispatcher.restart_mark,
+        dispatcher.health(busiest=2),
         dispatcher.sessions(),
         seen.free_slots,
         seen.next_deadline,

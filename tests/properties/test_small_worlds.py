@@ -57,6 +57,15 @@ CONFIGS = {
         inactive_grace_ms=4,
         sessions=KeySessions(flush_ms=None),
     ),
+    "only the latest, retries wait": DispatcherConfig(
+        window=3,
+        max_in_flight_per_consumer=1,
+        max_loaded_per_key=1,
+        ack_timeout_ms=10,
+        retry=LATER,
+        inactive_grace_ms=4,
+        latest_only=True,
+    ),
     "spilling, quarantine": DispatcherConfig(
         window=2,
         max_in_flight_per_consumer=1,

@@ -51,3 +51,4 @@ class Watch:
         """Go on with what was restored from a snapshot."""
         self.dispatcher = dispatcher
         self.recorder.restarted(dispatcher, now_ms=now_ms)
+        self.own.restarted()

@@ -113,6 +113,7 @@ class SlowBooks:
         self.done: set[int] = set()
         self.keys_of_done: dict[int, set[bytes | None]] = {}
         self.published: list[int] = []
+        self.newest: dict[tuple[str, bytes | int], int] = {}  # what was published last, by lane
         self.told: set[int] = set()  # every offset that was published, delivered or answered
         self.unpublished: set[int] = set()
         self.untold: set[int] = set()  # done, and not said to be
@@ -146,6 +147,17 @@ class SlowBooks:
         else:
             lane = [each for each in self.outstanding.values() if each.key == key]
         return sorted(lane, key=lambda each: each.offset)
+
+    def lane_name(self, message: Message) -> tuple[str, bytes | int]:
+        if self.claims.total_order:
+            return "key", b""
+        return ("offset", message.offset) if message.key is None else ("key", message.key)
+
+    def heir_of(self, message: Message) -> Message | None:
+        """What was published last of its key, if that is a newer message and outstanding."""
+        newest = self.newest.get(self.lane_name(message), -1)
+        heir = self.outstanding.get(newest)
+        return heir if heir is not None and newest > message.offset and heir.redriven is None else None
 
     def lanes(self) -> list[tuple[bytes | None, list[Message]]]:
         if self.claims.total_order:
@@ -215,6 +227,8 @@ class SlowBooks:
                     self.outstanding[offset] = Message(offset, key, {WAITS}, True, key, told_in=len(self.history))
                     self.outstanding[offset].not_before_ms = happening.until_ms
                 self.published.append(offset)
+                if offset in self.outstanding:
+                    self.newest[self.lane_name(self.outstanding[offset])] = offset
                 self.told.add(offset)
             case Redriven():
                 self.redrive(happening)

@@ -28,6 +28,7 @@ from keyshared.testing.history import (
     Happening,
     Held,
     HoldReason,
+    Measured,
     Nacked,
     Owned,
     PlacementChanged,
@@ -75,6 +76,8 @@ class SlowJudge(SlowBooks):
         super().__init__(guarantees)
         self.ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
         self.looked_ms: int | None = None
+        self.measured: tuple[int, int, int] | None = None  # what was counted last, was done then, and may have been
+        self.not_given_up: set[int] = set()  # what was blamed for that
         self.turns = SlowTurns(self)
         self.key_sessions = SlowSessions(self)
 
@@ -95,6 +98,10 @@ class SlowJudge(SlowBooks):
         if isinstance(happening, Delivered) and self.turns.pass_over(happening):
             broken.add(Promise.FAIRNESS)
         open_before = self.turns.surely_open()
+        if isinstance(happening, Settled) and happening.reason is SettledBy.SUPERSEDED:
+            superseded = self.outstanding.get(happening.offset)
+            if superseded is not None:
+                self.turns.hand_on(superseded)
         self.apply(happening)
         self.turns.note_ends(open_before)
         self.turns.look(happening)
@@ -127,12 +134,15 @@ class SlowJudge(SlowBooks):
                 spilling = {HoldReason.SPILLED, HoldReason.LOADING}
                 if isinstance(happening, Held) and happening.reason in spilling and not self.claims.spills:
                     yield Promise.BOUNDS
+            case Measured():
+                yield from self.count_of_what_is_done(happening)
             case Owned():
                 yield from self.owner(happening)
             case Committed():
                 yield from self.cursor(happening)
             case Quiet() | AtRest():
                 yield from self.quiet(happening)
+                yield from self.not_superseded()
             case _:
                 pass  # it only changes what is judged later
 
@@ -324,10 +334,8 @@ class SlowJudge(SlowBooks):
         if message is None and self.is_over(happening.offset):
             yield Promise.NO_LOSS
         match happening:
-            case Settled(reason=SettledBy.NOBODY):
-                yield Promise.NO_LOSS
-            case Settled(reason=SettledBy.LATE_ACK) if message is not None and not message.has_late_ack:
-                yield Promise.NO_LOSS
+            case Settled(reason=how):
+                yield from self.settlement(how, message)
             case DeadLettered() if not self.claims.may_dead_letter:
                 yield Promise.NO_LOSS
             case Dropped() if not self.claims.may_drop:
@@ -335,11 +343,32 @@ class SlowJudge(SlowBooks):
             case Skipped() if not self.claims.may_skip:
                 yield Promise.NO_LOSS
 
+    def settlement(self, how: SettledBy, message: Message | None) -> Iterator[Promise]:
+        if how is SettledBy.NOBODY or (how is SettledBy.SUPERSEDED and not self.claims.latest_only):
+            yield Promise.NO_LOSS
+        elif message is None:
+            return
+        elif how is SettledBy.LATE_ACK and not message.has_late_ack:
+            yield Promise.NO_LOSS
+        elif how is SettledBy.SUPERSEDED and (
+            message.deliveries or message.redriven is not None or self.heir_of(message) is None
+        ):
+            yield Promise.LATEST_ONLY
+
     def word_of_an_end(self, happening: Done) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
         may_be_done = happening.offset in self.untold or (message is not None and DONE in message.can_be)
         if self.claims.tells_done and not may_be_done:
             yield Promise.SETTLED_ONCE
+
+    def count_of_what_is_done(self, happening: Measured) -> Iterator[Promise]:
+        doubtful = sum(DONE in each.can_be for each in self.outstanding.values())
+        before, self.measured = self.measured, (happening.count, len(self.done), doubtful)
+        if before is None or not self.claims.measures:
+            return
+        more, ended = happening.count - before[0], len(self.done) - before[1]
+        if not ended - before[2] <= more <= ended + doubtful:
+            yield Promise.HEALTH_ADDS_UP
 
     def owner(self, happening: Owned) -> Iterator[Promise]:
         """The changes since the key had its owner that stand together, before the last `Owned` or just before this."""
@@ -410,6 +439,17 @@ class SlowJudge(SlowBooks):
                 yield Promise.NO_LOSS
             if any(self.is_stuck(key, lane) for key, lane in self.lanes()):
                 yield Promise.NO_LOSS
+
+    def not_superseded(self) -> Iterator[Promise]:
+        """What waits for its first delivery, as a newer one of its key does: said once of each."""
+        on_its_way = {HoldReason.DEAD_LETTERING, HoldReason.BLOCKED}
+        for key, lane in self.lanes():
+            undelivered = [each for each in lane if not each.deliveries and each.redriven is None]
+            waiting = [each for each in undelivered if each.held is None or each.held.reason not in on_its_way]
+            older = {each.offset for each in waiting[:-1]} if key is not None else set()
+            if self.claims.latest_only and not older <= self.not_given_up:
+                yield Promise.LATEST_ONLY
+            self.not_given_up |= older
 
     def forget_what_was_unsure(self) -> None:
         """What only a moment of quiet makes sure of has been ready since that moment."""

@@ -24,6 +24,7 @@ from keyshared.testing.history import (
     Held,
     HoldReason,
     LimitChanged,
+    Measured,
     Nacked,
     Owned,
     PlacementChanged,
@@ -71,7 +72,7 @@ class TinyWorld:
         kinds: list[Callable[[], Happening]] = [
             *(self.published, self.delivered, self.acked, self.nacked, self.ended, self.settled, self.given_up),
             *(self.held, self.freed, self.connected, self.gone, self.suspended, self.limit, self.placement, self.owned),
-            *(self.committed, self.quiet, self.at_rest, self.redriven, self.done),
+            *(self.committed, self.quiet, self.at_rest, self.redriven, self.done, self.measured),
             *(self.session_begun, self.session_ending, self.session_ended),
         ]
         self.begins: list[Happening] = []
@@ -202,7 +203,8 @@ class TinyWorld:
         return Released(until_ms=until_ms, **self.delivery())
 
     def settled(self) -> Happening:
-        return Settled(offset=self.offset(), reason=self.random.choice(list(SettledBy)), at_ms=self.at_ms)
+        reason = self.random.choice([*SettledBy, SettledBy.SUPERSEDED])
+        return Settled(offset=self.offset(), reason=reason, at_ms=self.at_ms)
 
     def given_up(self) -> Happening:
         if self.random.random() < 0.4:
@@ -271,6 +273,9 @@ class TinyWorld:
     def committed(self) -> Happening:
         return Committed(resume_offset=self.random.randrange(self.offsets + 2), at_ms=self.at_ms)
 
+    def measured(self) -> Happening:
+        return Measured(count=self.random.choice([0, 1, 1, 2]), at_ms=self.at_ms)
+
     def quiet(self) -> Happening:
         return Quiet(at_ms=self.at_ms)
 
@@ -286,6 +291,7 @@ def claimed(random: Random) -> Guarantees:
         promises=random.choice([JUDGED, JUDGED - {Promise.FENCE}, some]),
         per_key=random.choice([1, 1, 2, None]),
         batches=random.random() < 0.3,
+        latest_only=random.random() < 0.4,
         per_consumer=random.choice([None, None, 0, 1, 2]),
         window=random.choice([None, 1, 2, 3]),
         max_tracked=random.choice([None, None, 1, 2]),
@@ -301,6 +307,7 @@ def claimed(random: Random) -> Guarantees:
         progress_ms=random.choice([None, 0, 3]),
         cursor_keeps_up=random.random() < 0.5,
         tells_done=random.random() < 0.7,
+        measures=random.random() < 0.7,
         sessions=random.random() < 0.5,
         linger_ms=random.choice([None, 0, 5]),
         may_drop=random.random() < 0.5,

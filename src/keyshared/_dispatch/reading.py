@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic
 
+from keyshared._checks import check_int
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.explain import (
     Blocking,
@@ -14,6 +15,7 @@ from keyshared._dispatch.explain import (
     gather_stats,
     why_blocked,
 )
+from keyshared._dispatch.health import Health, gather_health
 from keyshared._dispatch.members import Member
 from keyshared._dispatch.membership import Membership, held_by
 from keyshared._dispatch.outbox import Outbox, delivery
@@ -26,7 +28,9 @@ from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.window import InFlightWindow
 
-if TYPE_CHECKING:  # a dispatcher that does not use them does not load them
+if TYPE_CHECKING:  # a dispatcher that does not ask for them loads none of them
+    from keyshared._dispatch.measure import HealthRoom
+    from keyshared._dispatch.redrive import Redriven
     from keyshared._dispatch.sessions import Sessions
     from keyshared._dispatch.waiting import WaitingLimits
 
@@ -38,9 +42,12 @@ class DispatcherReading(Generic[Item]):
 
     _config: DispatcherConfig
     _endings: Endings
+    _health: "HealthRoom | None"
     _members: dict[str, Member]
     _membership: Membership
+    _now: int
     _outbox: Outbox
+    _redriven: "Redriven | None"
     _routing: Routing
     _sessions: "Sessions | None"
     _waiting: "WaitingLimits | None"
@@ -185,6 +192,32 @@ class DispatcherReading(Generic[Item]):
     def is_current(self, effect: Effect) -> bool:
         """Whether an effect still holds; ask just before acting on an obligation. Notices always do."""
         return self._outbox.is_current(effect)
+
+    def health(self, *, busiest: int = 10) -> Health:
+        """Ages, busiest keys and counts, at the instant of the last call; changes nothing.
+
+        Args:
+            busiest: How many keys to name at most.
+
+        Returns:
+            The figures. Without ``DispatcherConfig(measure=True)`` those are None that somebody had to keep.
+
+        Raises:
+            ArgumentError: ``busiest`` is not an int of at least 0.
+
+        Complexity:
+            O(outstanding + keys log keys).
+
+        Example:
+            >>> from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
+            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(measure=True))
+            >>> _ = d.offer(0, "a", now_ms=0), d.offer(1, "a", now_ms=5_000)
+            >>> d.health().oldest_ms, d.health().busiest
+            (5000, ((b'a', 2),))
+        """
+        check_int("busiest", busiest, 0)
+        back = () if self._redriven is None else self._redriven.offsets
+        return gather_health(self._window, self._health, back, busiest=busiest, now=self._now)
 
     def sessions(self) -> list[KeySession]:
         """Every session of a key that has not ended, in the order of beginning; ``[]`` without sessions. O(result)."""

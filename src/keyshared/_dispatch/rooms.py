@@ -16,10 +16,12 @@ from keyshared.window import InFlightWindow
 
 if TYPE_CHECKING:  # loaded only where they are used
     from keyshared._dispatch.gates import Gates
+    from keyshared._dispatch.ledger import Ledger
+    from keyshared._dispatch.measure import HealthRoom
     from keyshared._dispatch.redrive import Redriven
     from keyshared._dispatch.sessions import Sessions
 
-__all__ = ["Room", "dump_rooms", "load_rooms", "redriven_of", "rooms_for", "sessions_of"]
+__all__ = ["Room", "dump_rooms", "health_of", "load_rooms", "redriven_of", "rooms_for", "sessions_of"]
 
 
 class Room(Protocol):
@@ -49,7 +51,9 @@ class Room(Protocol):
         """Raise `InvariantError` if the room contradicts itself or the window. For tests."""
 
 
-def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, endings: Endings) -> tuple[Room, ...]:
+def rooms_for(
+    config: DispatcherConfig, window: InFlightWindow, timers: Timers, endings: Endings, ledger: "Ledger | None"
+) -> tuple[Room, ...]:
     """Return the rooms that a configuration asks for; the modules of others are not loaded."""
     rooms: list[Room] = []
     if config.drain_timeout_ms is not None:
@@ -59,7 +63,11 @@ def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, 
     if config.redrive:
         from keyshared._dispatch.redrive import Redriven  # noqa: PLC0415  # only where it is used
 
-        rooms.append(Redriven(window, timers, endings, told=config.tell_settled))
+        rooms.append(Redriven(window, timers, endings, told=config.tell_settled or config.measure))
+    if config.measure:
+        from keyshared._dispatch.measure import HealthRoom, MeasuringLedger  # noqa: PLC0415  # as above
+
+        rooms.append(HealthRoom(window, cast("MeasuringLedger", ledger), tells=config.tell_settled))
     if config.sessions is not None:
         from keyshared._dispatch.sessions import Sessions  # noqa: PLC0415  # as above
 
@@ -67,6 +75,11 @@ def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, 
         cast("Gates", window.gate).gates.append(sessions)
         rooms.append(sessions)
     return tuple(rooms)
+
+
+def health_of(rooms: Iterable[Room]) -> "HealthRoom | None":
+    """Return the room that measures, if it is in use."""
+    return cast("HealthRoom | None", next((room for room in rooms if room.name == "health"), None))
 
 
 def redriven_of(rooms: Iterable[Room]) -> "Redriven | None":

@@ -374,6 +374,8 @@ def _load_entry(
     if not window.spills and state in _SPILLING:
         raise row.state.refuse("be one whose payload is at hand where spill is False; go on with spill until it is")
     delivered = row.delivered.flag()
+    if state is State.IN_FLIGHT and not delivered:
+        raise row.delivered.refuse("be True: it is in flight")
     holder = row.holder.maybe(lambda name: name.one_of(window.consumers))
     if holder is not None and state not in _HELD:
         raise row.holder.refuse("be None: nobody has it")

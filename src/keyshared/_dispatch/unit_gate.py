@@ -155,6 +155,10 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners) -> InFlightWindow
         from keyshared._dispatch.batches import BatchWindow  # noqa: PLC0415  # only where it is used
 
         window = partial(BatchWindow, batch=config.batch_per_key)
+    if config.latest_only:
+        from keyshared._dispatch.latest import LatestWindow  # noqa: PLC0415  # as above
+
+        window = LatestWindow
     gate: DrainGate | None = None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners)
     if config.sessions is not None:
         from keyshared._dispatch.gates import Gates  # noqa: PLC0415  # only where it is used

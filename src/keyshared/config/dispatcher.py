@@ -94,6 +94,8 @@ class DispatcherConfig:
         redrive: Whether dead letters may come back with ``redrive``.
         unit: What a consumer has to finish before anything of it goes to the next owner. Units above a key know no
             filters: with them two keys of one slot may rightly be at two consumers.
+        latest_only: Whether a message that waits for its first delivery is given up when a newer one of its key comes.
+        measure: Whether ages and counts are kept for `health`.
         start: What ``resume_offset`` answers before the first offer.
         tell_settled: Whether each offered message gets one `Done` when it is settled.
         spill: Whether the payload of what has to wait may be dropped and loaded again. False: every payload is the
@@ -128,6 +130,8 @@ class DispatcherConfig:
     ordering_required: bool = False
     redrive: bool = False
     unit: DrainUnit = DrainUnit.KEY
+    latest_only: bool = False
+    measure: bool = False
     start: int | None = None
     tell_settled: bool = False
     spill: bool = True
@@ -214,6 +218,9 @@ class DispatcherConfig:
         if self.batch_per_key > 1 and self.max_in_flight_per_key > 1:
             requirement = "be 1 with max_in_flight_per_key above 1: a key is worked on in batches or in a pipeline"
             raise ArgumentError("batch_per_key", self.batch_per_key, requirement)
+        if self.batch_per_key > 1 and self.latest_only:
+            requirement = "be 1 with latest_only: there would never be two messages for a batch"
+            raise ArgumentError("batch_per_key", self.batch_per_key, requirement)
         for name in ("max_in_flight_per_key", "batch_per_key"):
             if self.spill and self.max_loaded_per_key < getattr(self, name):
                 requirement = f"be at least {name}, {shown(getattr(self, name))}: what is in flight is loaded"
@@ -241,6 +248,8 @@ class DispatcherConfig:
         check_kind("poison", self.poison, Poison)
         check_enum("on_evict", self.on_evict, OnEvict)
         check_enum("unmatched", self.unmatched, Unmatched)
+        check_bool("latest_only", self.latest_only)
+        check_bool("measure", self.measure)
         check_bool("ordering_required", self.ordering_required)
         check_bool("redrive", self.redrive)
         check_bool("tell_settled", self.tell_settled)
@@ -258,6 +267,8 @@ class DispatcherConfig:
             raise ArgumentError("on_evict", self.on_evict, "be REDELIVER with ordering_required")
         if self.poison not in {Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER}:
             raise ArgumentError("poison", self.poison, "be BLOCK or BLOCK_AND_DEAD_LETTER with ordering_required")
+        if self.latest_only:
+            raise ArgumentError("latest_only", self.latest_only, "be False with ordering_required")
         if self.unit is not DrainUnit.KEY:
             raise ArgumentError(
                 "unit", self.unit, "be KEY with ordering_required: its one lane is all there is to drain"

@@ -21,6 +21,7 @@ class Promise(StrEnum):
     SETTLED_ONCE = "settled-once"
     BOUNDS = "bounds"
     WHOLE_BATCH = "whole-batch"
+    LATEST_ONLY = "latest-only"
     ONE_SESSION = "one-session"
     REDRIVE_ORDER = "redrive-order"
     AFFINITY = "affinity"
@@ -32,6 +33,7 @@ class Promise(StrEnum):
     ATTEMPTS = "attempts"
     NOT_EARLY = "not-early"
     REASON_TRAVELS = "reason-travels"
+    HEALTH_ADDS_UP = "health-adds-up"
     RESUME = "resume"
     DETERMINISM = "determinism"
 
@@ -49,6 +51,7 @@ class Guarantees:
         per_key: How many deliveries of a key may be open at once; None: any number.
         batches: Whether the open deliveries of a key are a batch: made in one turn, and followed by the next one when
             all of it has ended. ``per_key`` is then how many messages a batch may have.
+        latest_only: Whether a message that was never delivered is given up when a newer one of its key is published.
         per_consumer: The same of a consumer for which the history tells no limit.
         window: How many outstanding messages may be in memory at once (those that are not spilled); None: any number,
             for instance because `Published` tells of the whole log.
@@ -71,6 +74,7 @@ class Guarantees:
             history says `Quiet`.
         cursor_keeps_up: Whether the cursor is always committed as far as it can be when the history says `Quiet`.
         tells_done: Whether the system says of each message once that it is done, at the latest when it is quiet.
+        measures: Whether the system counts how many messages are done, also over a restart.
         sessions: Whether consumers keep something for keys, so that nothing of a key goes out but in a session of it.
         linger_ms: For how long nothing of a key is open before its session ends as idle; None: that is not judged.
         may_drop: Whether a policy that gives messages up was chosen.
@@ -91,6 +95,7 @@ class Guarantees:
     promises: frozenset[Promise] | frozenset[str] | set[str] = JUDGED
     per_key: int | None = 1
     batches: bool = False
+    latest_only: bool = False
     per_consumer: int | None = None
     window: int | None = None
     max_tracked: int | None = None
@@ -106,6 +111,7 @@ class Guarantees:
     progress_ms: int | None = None
     cursor_keeps_up: bool = False
     tells_done: bool = False
+    measures: bool = False
     sessions: bool = False
     linger_ms: int | None = None
     may_drop: bool = False

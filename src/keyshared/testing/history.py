@@ -27,6 +27,7 @@ __all__ = [
     "Held",
     "HoldReason",
     "LimitChanged",
+    "Measured",
     "Nacked",
     "Owned",
     "PlacementChanged",
@@ -75,6 +76,7 @@ class SettledBy(StrEnum):
 
     LATE_ACK = "late_ack"  # an ack of an earlier delivery, noted when it came
     OPERATOR = "operator"  # somebody outside decided so
+    SUPERSEDED = "superseded"  # a newer message of its key, before its first delivery
     NOBODY = "nobody"  # the system treats it as settled and does not say why: always a loss
 
 
@@ -485,6 +487,19 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The system said how many messages of this log are done, by its own count.
+
+    Attributes:
+        count: How many, since whenever it began to count.
+        at_ms: When.
+    """
+
+    count: int
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quiet:
     """The system had time to act: what it could deliver at this moment, it has delivered before.
 
@@ -532,6 +547,7 @@ Happening: TypeAlias = (
     | SessionEnding
     | SessionEnded
     | Committed
+    | Measured
     | Quiet
     | AtRest
 )

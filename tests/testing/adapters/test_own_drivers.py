@@ -173,6 +173,13 @@ def test_what_nobody_wants_is_told() -> None:
     assert Skipped(offset=0) in driver.notices()
 
 
+def test_what_a_newer_message_supersedes_is_told() -> None:
+    driver = driver_with(latest_only=True)
+    driver.publish(b"a")
+    driver.publish(b"a")
+    assert Settled(offset=0, reason=SettledBy.SUPERSEDED) in driver.notices()
+
+
 def test_after_a_restart_nobody_is_connected_and_nothing_is_forgotten() -> None:
     driver = driver_with()
     driver.connect("c1")

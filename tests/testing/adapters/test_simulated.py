@@ -67,6 +67,17 @@ def test_a_simulation_tells_of_each_message_that_it_is_done() -> None:
     assert "settled-once: offset 1 is done, and nobody was told" == str(violation).partition("\n")[0]
 
 
+def test_a_simulation_tells_which_messages_a_newer_one_superseded() -> None:
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10))], config=DispatcherConfig(latest_only=True))
+    arrivals = [Arrival(offset, "k", at_ms=offset) for offset in range(4)]
+    history = [*from_simulation(Simulation(plan, arrivals)), Quiet()]
+    assert [1, 2] == [each.offset for each in history if isinstance(each, Settled)]
+    claims = Guarantees(promises={"latest-only", "no-loss"}, latest_only=True)
+    assert [] == check_history(history, claims)
+    unclaimed = Guarantees(promises={"no-loss"})
+    assert 2 == len(check_history(history, unclaimed))
+
+
 def test_a_simulation_is_read_row_by_row() -> None:
     plan = Plan(
         consumers=[ConsumerPlan("a", Fixed(10))],

@@ -54,10 +54,11 @@ OF_UNITS = {"UnitFreedByItsFirstEnd", "UnitEndWakesOnlyItsKey", "UnitOfTheMapBef
 # How a message ended is in the words of the system, and what a mark stands for is between it and its host.
 # So is what was refused: a message that is not let in is not in the history.
 # So is whether what came back with its batch has failed, and what is settled by an ack of several.
+# How old a message is, by its own word, is not in the history.
 # And what is spilled is held back on purpose, as a history sees it.
 OF_OURS = {
     *("ForgetsTooEarly", "EndedObligationsStand", "ForgetsHowItEnded", "MarkStandsStill", "OpenCountsAsWaiting"),
-    *("BrokenBatchCountsFailures", "AckThroughSkipsOne", "RipeNeverWakes"),
+    *("BrokenBatchCountsFailures", "AckThroughSkipsOne", "AgeOfTheNewest", "RipeNeverWakes"),
 }
 # Who owns a key and who accepts it is told by the dispatcher, and a history takes its word for it.
 TRUSTED = {"FilterOfBefore", "SkipsWhatOthersAccept"}
@@ -178,6 +179,16 @@ def test_a_message_that_comes_back_again_and_again_costs_no_memory() -> None:
         checker.feed(Delivered(offset=1, key=b"k", consumer="a", attempt=attempt))
         checker.feed(Nacked(offset=1, consumer="a", attempt=attempt))
     assert checker.entries() < 20
+
+
+def test_what_does_not_make_way_costs_no_memory_once_it_is_done() -> None:
+    checker = Checker(Guarantees(promises={"latest-only"}, latest_only=True))
+    for older in range(0, 1_000, 2):
+        pair = (older, older + 1)
+        published = [Published(offset=offset, key=b"%d" % older) for offset in pair]
+        assert 1 == len(list(checker.violations([*published, Quiet()])))
+        list(checker.violations(Settled(offset=offset, reason=SettledBy.OPERATOR) for offset in pair))
+    assert checker.entries() < 70
 
 
 def test_owners_of_idle_keys_are_forgotten_and_those_of_others_are_not() -> None:
@@ -436,7 +447,7 @@ def test_something_else_than_a_happening_is_refused_and_changes_nothing() -> Non
 
 def test_the_guarantees_of_a_dispatcher_follow_its_configuration() -> None:
     assert Guarantees(
-        promises=JUDGED - {Promise.ONE_SESSION, Promise.WHOLE_BATCH},
+        promises=JUDGED - {Promise.HEALTH_ADDS_UP, Promise.LATEST_ONLY, Promise.ONE_SESSION, Promise.WHOLE_BATCH},
         per_consumer=1_000,
         window=10_000,
         max_tracked=1_000_000,
@@ -482,6 +493,19 @@ TURNS = Guarantees(promises={"fairness"}, fairness=0)
             Guarantees(promises={"settled-once"}, tells_done=True),
             [],
             "the history never says Quiet or AtRest, so what is done may still be told",
+        ),
+        (Guarantees(promises={"health-adds-up"}), [], "the guarantees do not claim measures"),
+        (Guarantees(promises={"health-adds-up"}, measures=True), [], "the history tells of no Measured"),
+        (Guarantees(promises={"latest-only"}), [], "the guarantees do not claim latest_only"),
+        (
+            Guarantees(promises={"latest-only"}, latest_only=True),
+            [],
+            "the history tells of no Published, so it does not say what was outstanding",
+        ),
+        (
+            Guarantees(promises={"latest-only"}, latest_only=True),
+            [Published(offset=0)],
+            "the history never says Quiet, so what waits may still be given up",
         ),
         (Guarantees(promises={"one-session"}), [], "the guarantees claim no sessions"),
         (Guarantees(promises={"one-session"}, sessions=True), [], "the history tells of no Delivered"),

@@ -26,6 +26,7 @@ from keyshared.effects import (
     Settled,
     SettleReason,
     Skipped,
+    SkipReason,
 )
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
@@ -228,8 +229,10 @@ def told_of(effect: Effect) -> list[Happening]:
     match effect:
         case Dropped(offset):
             return [past.Dropped(offset=offset)]
-        case Skipped(offset):
-            return [past.Skipped(offset=offset)]
+        case Skipped(offset, _, reason):
+            made_way = reason is SkipReason.SUPERSEDED
+            superseded = past.Settled(offset=offset, reason=SettledBy.SUPERSEDED)
+            return [superseded if made_way else past.Skipped(offset=offset)]
         case Settled(offset, _, reason):
             how = SettledBy.LATE_ACK if reason is SettleReason.LATE_ACK else SettledBy.OPERATOR
             return [past.Settled(offset=offset, reason=how)]

@@ -31,6 +31,7 @@ from keyshared.effects import (
     Settled,
     SettleReason,
     Skipped,
+    SkipReason,
     Spilled,
 )
 from keyshared.testing import history as past
@@ -83,6 +84,7 @@ class Recordable(Protocol):
     def why_blocked(self, offset: int, /) -> Any: ...  # noqa: ANN401  # any object with a reason
     def outstanding_effects(self) -> Sequence[Effect]: ...
     def next_deadline_ms(self) -> int | None: ...
+    def health(self) -> Any: ...  # noqa: ANN401  # any object with what has ended, if the configuration says measure
 
 
 class Recorder:
@@ -215,10 +217,16 @@ class Recorder:
         for effect in effects:
             if isinstance(effect, CursorAdvanced | Done):
                 self._see(effect)
+        self._tell_end(name)
+        return effects
+
+    def _tell_end(self, name: str) -> None:
+        """Write down what can be said between two calls."""
+        if self._config.measure:
+            self._tell(past.Measured, count=sum(self._dispatcher.health().ended.values()))
         deadline = self._dispatcher.next_deadline_ms()
         if name == "handle_timeout" or deadline is None or deadline > self._now:
             self._tell(past.Quiet)  # otherwise the host has still to say that time has passed
-        return effects
 
     def _tell(self, kind: type[Happening], *, until_ms: int | None = None, **fields: object) -> None:
         if until_ms is not None:
@@ -404,6 +412,9 @@ class Recorder:
             case Dropped(offset, _, reason):
                 self._answered.add(offset)
                 self._tell(past.Dropped, offset=offset, reason=str(reason))
+            case Skipped(offset, reason=SkipReason.SUPERSEDED):
+                self._answered.add(offset)
+                self._tell(past.Settled, offset=offset, reason=SettledBy.SUPERSEDED)
             case Skipped(offset, _, reason):
                 self._answered.add(offset)
                 self._tell(past.Skipped, offset=offset, reason=str(reason))

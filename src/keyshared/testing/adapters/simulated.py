@@ -174,7 +174,10 @@ def _dropped(row: SimulatedRow) -> Iterator[Happening]:
 
 
 def _skipped(row: SimulatedRow) -> Iterator[Happening]:
-    yield Skipped(offset=_int(row.offset), reason=row.reason, at_ms=row.at_ms)
+    if row.reason == SettledBy.SUPERSEDED:
+        yield Settled(offset=_int(row.offset), reason=SettledBy.SUPERSEDED, at_ms=row.at_ms)
+    else:
+        yield Skipped(offset=_int(row.offset), reason=row.reason, at_ms=row.at_ms)
 
 
 def _done(row: SimulatedRow) -> Iterator[Happening]:

@@ -26,6 +26,7 @@ from keyshared.testing.history import (
     Held,
     HoldReason,
     LimitChanged,
+    Measured,
     Nacked,
     Owned,
     PlacementChanged,
@@ -123,6 +124,7 @@ class Books:
             SessionEnding: _pass,
             SessionEnded: _pass,
             Committed: self._commit,
+            Measured: self._pass,
             Quiet: self._end_block,
             AtRest: self._end_block,
         }
@@ -252,6 +254,8 @@ class Books:
             message = self._add(seen, offset, happening.key, previous)
             message.asked = None if happening.until_ms is None else seen
             self._list(message)
+        if message is not None:
+            message.lane.newest = message
         if self.early.told:
             self.early.published(offset)
         self.last_published = seen
@@ -623,6 +627,9 @@ class Books:
             member.room_since = None
         elif member.room_since is None:
             member.room_since = seen
+
+    def _pass(self, seen: Seen, happening: Measured) -> None:
+        """It changes nothing."""
 
     def _change_placement(self, seen: Seen, happening: PlacementChanged) -> None:  # noqa: ARG002  # as all of them
         self.changes.change_by_hand(seen)

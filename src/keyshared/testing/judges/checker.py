@@ -10,7 +10,9 @@ from keyshared.testing.judges.asked_promises import NotEarly, ReasonTravels
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import Affinity, Bounds, Fence, KeyOrder, MinimalMove, OneHolder
 from keyshared.testing.judges.fairness import Fairness
+from keyshared.testing.judges.health import HealthAddsUp
 from keyshared.testing.judges.judge import Judge, Judgement
+from keyshared.testing.judges.latest_only import LatestOnly
 from keyshared.testing.judges.one_session import OneSession
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
 from keyshared.testing.judges.redrive import RedriveOrder
@@ -34,6 +36,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         MinimalMove,
         Bounds,
         WholeBatch,
+        LatestOnly,
         OneSession,
         RedriveOrder,
         SafeCursor,
@@ -41,7 +44,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         Attempts,
         Fairness,
     ),
-    *(NotEarly, ReasonTravels, Progress),
+    *(NotEarly, ReasonTravels, HealthAddsUp, Progress),
 )
 _NEVER_JUDGED: Final = {
     Promise.RESUME: "it shows only where the history after a restart is compared with the one without",
