@@ -27,6 +27,7 @@ CONFIGURATIONS = frozenset(
             "leases.config.LeaseConfig",
             "config.retry.RetryPolicy",
             "config.retry.Poison",
+            "config.sessions.KeySessions",
         ),
         *("config.retry.Poison.from_name", "buckets.batcher.BatchLimits", "segments.autoscale.AutoScale"),
         *("copyflags.BigEndian", "copyflags.FlagsHeader", "distribution.distributor.Distributor"),

@@ -38,6 +38,7 @@ from tests.properties.broken_redrive import (
     RedriveOutOfOrder,
     RedriveTwiceMakesTwo,
 )
+from tests.properties.broken_sessions import BROKEN_SESSIONS
 from tests.properties.broken_settlement import (
     AckNotTold,
     ArchiveToldTwice,
@@ -538,6 +539,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         OpenCountsAsWaiting,
         JoinRecountsNothing,
     ),
+    Promise.ONE_SESSION: BROKEN_SESSIONS,
     Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed, FilterOfBefore),
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
     Promise.ISOLATION: (HotKeyFillsTheWindow,),

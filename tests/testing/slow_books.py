@@ -66,6 +66,7 @@ class Message:
             HoldReason.NOT_BEFORE,
             HoldReason.POSTPONED,
             HoldReason.SPILLED,
+            HoldReason.FLUSHING,
             HoldReason.LOADING,
         }
         return self.held is not None and self.held.reason not in own_way

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from tests.testing.slow_books import DONE, EXPIRED, OPEN, WAITS, Consumer, Message, SlowBooks
+from tests.testing.slow_sessions import SlowSessions
 from tests.testing.slow_turns import SlowTurns
 
 from keyshared.testing.guarantees import Guarantees, Promise
@@ -78,6 +79,7 @@ class SlowJudge(SlowBooks):
         self.measured: tuple[int, int, int] | None = None  # what was counted last, was done then, and may have been
         self.not_given_up: set[int] = set()  # what was blamed for that
         self.turns = SlowTurns(self)
+        self.key_sessions = SlowSessions(self)
 
     # --- one row ------------------------------------------------------------------------------------------------
 
@@ -92,7 +94,7 @@ class SlowJudge(SlowBooks):
                     message.can_be |= {EXPIRED}
                     message.came_back = True
         self.turns.note_ends(open_before)
-        broken = set(self.judged(happening))
+        broken = {*self.judged(happening), *self.key_sessions.judged(happening)}
         if isinstance(happening, Delivered) and self.turns.pass_over(happening):
             broken.add(Promise.FAIRNESS)
         open_before = self.turns.surely_open()
@@ -104,6 +106,7 @@ class SlowJudge(SlowBooks):
         self.turns.note_ends(open_before)
         self.turns.look(happening)
         self.history.append(happening)
+        self.key_sessions.look()
         broken |= set(self.overdue())
         return broken
 

@@ -22,6 +22,7 @@ from keyshared.config.retry import (
     RetryPolicy,
     Then,
 )
+from keyshared.config.sessions import KeySessions
 
 __all__ = [
     "DEFAULT_ACK_TIMEOUT_MS",
@@ -37,6 +38,7 @@ __all__ = [
     "Backoff",
     "DispatcherConfig",
     "DrainUnit",
+    "KeySessions",
     "OnEvict",
     "Poison",
     "RetryPolicy",

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_position, configuration
 from keyshared.config.retry import Backoff, Poison, RetryPolicy
+from keyshared.config.sessions import KeySessions
 from keyshared.errors import ArgumentError, SnapshotError, shown
 
 __all__ = [
@@ -103,6 +104,7 @@ class DispatcherConfig:
         max_waiting_per_key: Messages of one key that may wait, those that are open not counted; beyond that an offer of
             the key is refused. Needs ``spill=False``; None for no limit.
         max_waiting_per_consumer: The same of all keys that one consumer owns.
+        sessions: Whether consumers are told when a key begins and ends at them, and how long that may take.
 
     Raises:
         ConfigError: A field is out of range, or two of them contradict each other.
@@ -135,6 +137,7 @@ class DispatcherConfig:
     spill: bool = True
     max_waiting_per_key: int | None = None
     max_waiting_per_consumer: int | None = None
+    sessions: KeySessions | None = None
 
     @configuration()
     def __post_init__(self) -> None:
@@ -157,6 +160,8 @@ class DispatcherConfig:
         """
         plain: dict[str, object] = {name: getattr(self, name) for name in _names(DispatcherConfig)}
         retry: dict[str, object] = {name: getattr(self.retry, name) for name in _names(RetryPolicy)}
+        if self.sessions is not None:
+            plain["sessions"] = {name: getattr(self.sessions, name) for name in _names(KeySessions)}
         plain["retry"] = retry | {"backoff": self.retry.backoff.value}
         plain["poison"] = self.poison.name
         plain["on_evict"] = self.on_evict.value
@@ -191,6 +196,8 @@ class DispatcherConfig:
             values["on_evict"] = _member(OnEvict, "on_evict", values["on_evict"])
             values["unmatched"] = _member(Unmatched, "unmatched", values["unmatched"])
             values["unit"] = _member(DrainUnit, "unit", values["unit"])
+            if values["sessions"] is not None:
+                values["sessions"] = KeySessions(**_exact_fields("config.sessions", values["sessions"], KeySessions))
             return cls(**values)
         except ArgumentError as error:
             parameter = f"config: {error.parameter}"
@@ -247,6 +254,8 @@ class DispatcherConfig:
         check_bool("redrive", self.redrive)
         check_bool("tell_settled", self.tell_settled)
         check_enum("unit", self.unit, DrainUnit)
+        if self.sessions is not None:
+            check_kind("sessions", self.sessions, KeySessions)
         if self.start is not None:
             check_position("start", self.start, "be None or an int")
 
@@ -266,11 +275,14 @@ class DispatcherConfig:
             )
 
 
-def _names(kind: type[DispatcherConfig | RetryPolicy]) -> list[str]:
+_Fields: TypeAlias = DispatcherConfig | KeySessions | RetryPolicy
+
+
+def _names(kind: type[_Fields]) -> list[str]:
     return [each.name for each in fields(kind)]
 
 
-def _exact_fields(parameter: str, data: object, kind: type[DispatcherConfig | RetryPolicy]) -> dict[str, Any]:
+def _exact_fields(parameter: str, data: object, kind: type[_Fields]) -> dict[str, Any]:
     """A copy of the data if it has just the fields of that class; their values are not checked yet."""
     names = _names(kind)
     if not isinstance(data, dict) or set(data) != set(names):

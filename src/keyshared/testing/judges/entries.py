@@ -29,7 +29,14 @@ LaneId: TypeAlias = bytes | int
 SLACK: Final = 16  # a list with dead entries may be this much longer than twice what lives in it
 _REMEMBERED_DELIVERIES: Final = 8  # of a message, beside the last one
 _ITS_OWN_WAY: Final = frozenset(
-    {HoldReason.RETRY, HoldReason.NOT_BEFORE, HoldReason.POSTPONED, HoldReason.SPILLED, HoldReason.LOADING}
+    {
+        HoldReason.RETRY,
+        HoldReason.NOT_BEFORE,
+        HoldReason.POSTPONED,
+        HoldReason.SPILLED,
+        HoldReason.FLUSHING,
+        HoldReason.LOADING,
+    }
 )
 
 
