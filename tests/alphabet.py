@@ -20,7 +20,7 @@ __all__ = ["AlphabetRing", "Watched", "advanced", "deliver", "delivered", "fill"
 
 _INPUTS: Final = (
     "offer", "offer_many", "ack", "ack_many", "nack", "reject", "release", "extend", "handle_timeout",
-    "dead_lettered", "loaded", "unblock", "unblock_offset", "park", "gone", "truncate",
+    "dead_lettered", "flushed", "loaded", "unblock", "unblock_offset", "park", "gone", "truncate",
     "add_consumer", "remove_consumer", "set_inactive", "set_active", "set_limit", "pull", "set_filters", "set_weight",
     "set_placement", "redrive",
 )  # fmt: skip

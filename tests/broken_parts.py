@@ -9,6 +9,7 @@ from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.outbox import Outbox
 from keyshared._dispatch.routing import Routing
+from keyshared._dispatch.sessions import Sessions
 from keyshared._dispatch.timers import Duty
 from keyshared._dispatch.units import SlotUnits
 from keyshared._window.gate import DrainGate
@@ -29,6 +30,7 @@ _PARTS: Final[Mapping[type, str]] = {
     Endings: "_endings",
     Membership: "_membership",
     Outbox: "_outbox",
+    Sessions: "_sessions",
 }
 
 

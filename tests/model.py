@@ -15,10 +15,11 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
+from tests.model_sessions import Session, SessionRule
 from tests.model_token import token_length
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
-from keyshared.dispatcher import Health
+from keyshared.dispatcher import Health, KeySession
 from keyshared.effects import (
     Blocked,
     BlockReason,
@@ -34,6 +35,8 @@ from keyshared.effects import (
     Evicted,
     Ignored,
     IgnoredReason,
+    KeyEnd,
+    KeyEnding,
     Load,
     Released,
     ReleaseReason,
@@ -135,6 +138,7 @@ class Queue(StrEnum):
     SHARED = "shared"  # keyless: for room at anybody
     OWNERLESS = "ownerless"
     DRAINING = "draining"
+    KEPT_BACK = "kept_back"  # for the end of a session of its key
     LOAD = "load"  # for a slot of the window
 
 
@@ -205,6 +209,7 @@ class Outbox:
 
     notices: list[Effect] = field(default_factory=list)
     done: list[Effect] = field(default_factory=list)
+    sessions: list[Effect] = field(default_factory=list)
     dead_letters: list[Effect] = field(default_factory=list)
     loads: list[Effect] = field(default_factory=list)
     deliveries: list[Effect] = field(default_factory=list)
@@ -275,6 +280,8 @@ class ModelDispatcher:
         self.reported_cursor: int | None = self.earlier.safe
         self.offered: list[int] = [] if self.reported_cursor is None else [self.reported_cursor]
         self.paused = False
+        self.sessions_of_lanes: dict[Lane, Session] = {}
+        self.last_session = 0
         self.replaying = self.earlier.resume is not None  # until the first offset that is not known already
         self.token_full = False
         self._weigh()
@@ -310,6 +317,7 @@ class ModelDispatcher:
         def ack_each() -> None:
             for receipt in receipts:
                 self._ack(*receipt)
+                self._sessions.look()  # as after a call of its own
                 self.paused = self.paused or self.free_slots == 0  # as after a call of its own
 
         return self._call(now_ms, ack_each, Call.ACK)
@@ -449,6 +457,21 @@ class ModelDispatcher:
     def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect]:
         return self._call(now_ms, lambda: self._gone([offset for offset in self._log() if offset < before]))
 
+    def flushed(self, key: bytes | str | None, session: int, *, now_ms: int | None = None) -> list[Effect]:
+        def flushed() -> None:
+            wanted = as_key(key)
+            if wanted is None:
+                raise ArgumentError("key", key, "be a key")
+            require_int("session", session, 1)
+            known = self._sessions.flushing(wanted, session)
+            if known and known.ending:
+                self._sessions.end(known, known.ending)
+            else:
+                self.out.notices.append(Ignored(None, None, session, Call.FLUSHED, IgnoredReason.NOT_FLUSHING))
+            self._wake()
+
+        return self._call(now_ms, flushed)
+
     # --- inputs: consumers ------------------------------------------------------------------------------------------
 
     def add_consumer(
@@ -482,8 +505,10 @@ class ModelDispatcher:
             if consumer := self._find(name):
                 moved = consumer.status != Status.DRAINING
                 self._leave_placement(consumer)
-                if drain_ms == 0 or not self._open_of(name):
+                if drain_ms == 0:
                     self._forget(consumer, ReleaseReason.REMOVED)
+                elif not self._open_of(name) and not self._sessions.holds(name):
+                    self.consumers.remove(consumer)
                 else:
                     consumer.status = Status.DRAINING
                     consumer.deadline = None if drain_ms is None else self.now + drain_ms
@@ -507,6 +532,7 @@ class ModelDispatcher:
             if not resumed:
                 for message in self._open_of(name):
                     self._release(message, ReleaseReason.SESSION_LOST)
+                self._sessions.lose(name)
             consumer.status = Status.ACTIVE
             consumer.deadline = None
             self.freed.append(name)
@@ -582,6 +608,7 @@ class ModelDispatcher:
     def handle_timeout(self, *, now_ms: int) -> list[Effect]:
         def handle_timeout() -> None:
             self._end_what_is_due()
+            self._sessions.end_what_is_due()
             evicted = self._end_consumers_that_are_due()
             self._wake(moved=evicted)
 
@@ -590,7 +617,8 @@ class ModelDispatcher:
     def next_deadline_ms(self) -> int | None:
         of_messages = [message.deadline for message in self.messages.values()]
         of_consumers = [consumer.deadline for consumer in self.consumers]
-        deadlines = [*of_messages, *of_consumers, *self.drain_deadlines.values()]
+        of_sessions = [session.deadline for session in self.sessions_of_lanes.values()]
+        deadlines = [*of_messages, *of_consumers, *of_sessions, *self.drain_deadlines.values()]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     # --- queries ----------------------------------------------------------------------------------------------------
@@ -662,11 +690,21 @@ class ModelDispatcher:
         wanted = as_key(key)
         return None if wanted is None and not self.config.ordering_required else self._owner(wanted)
 
+    def sessions(self) -> list[KeySession]:
+        return self._sessions.told()
+
+    @property
+    def _sessions(self) -> SessionRule:
+        return SessionRule(self)
+
     def why_blocked(self, offset: int) -> Why | None:
         message = self.messages.get(offset)
         if message is None or message.state == State.IN_FLIGHT:
             return None
         reason = self._reason(message)
+        session = self._sessions.of(self._lane(message))
+        if reason == BlockReason.FLUSHING and session:
+            return Why(reason, session.consumer)
         if reason != BlockReason.DRAINING:
             return Why(reason)
         held = {other.consumer for other in self._awaited(self._lane(message))}
@@ -696,17 +734,23 @@ class ModelDispatcher:
         archive = [self._dead_letter(message) for message in self._all(State.DEAD_LETTERING)]
         loads = [Load(message.offset, message.key) for message in self._all(State.LOADING)]
         deliveries = [self._deliver(message) for message in self._all(State.IN_FLIGHT)]
-        return [*archive, *loads, *deliveries]
+        flushes = [
+            KeyEnding(self._sessions.key(session.lane), session.consumer, session.number)
+            for session in self._sessions.all
+            if session.ending is not None
+        ]
+        return [*flushes, *archive, *loads, *deliveries]
 
     def is_current(self, effect: Effect) -> bool:
         match effect:
             case Deliver():
                 open_now = [(each.offset, each.consumer, each.attempt) for each in self._all(State.IN_FLIGHT)]
                 return effect.receipt in open_now
-            case DeadLetter():
-                return any(message.offset == effect.offset for message in self._all(State.DEAD_LETTERING))
-            case Load():
-                return any(message.offset == effect.offset for message in self._all(State.LOADING))
+            case DeadLetter() | Load():
+                state = State.LOADING if isinstance(effect, Load) else State.DEAD_LETTERING
+                return any(message.offset == effect.offset for message in self._all(state))
+            case KeyEnding():
+                return self._sessions.flushing(effect.key, effect.session) is not None
             case CursorAdvanced():
                 return effect.safe_cursor == self.safe_cursor
             case Resumed():
@@ -739,6 +783,11 @@ class ModelDispatcher:
                 asdict(consumer) | {"deadline": self._remaining(consumer.deadline)} for consumer in self.consumers
             ],
             "listings": [[_lane_to_json(lane), queue, consumer] for lane, queue, consumer in self.listings],
+            "sessions": [
+                [_lane_to_json(each.lane), each.consumer, each.number, each.ending, self._remaining(each.deadline)]
+                for each in self._sessions.all
+            ],
+            "last_session": self.last_session,
             "drain_deadlines": [
                 [_lane_to_json(lane), self._remaining(deadline)] for lane, deadline in self.drain_deadlines.items()
             ],
@@ -780,6 +829,11 @@ class ModelDispatcher:
         new.listings = [
             Listing(_lane_from_json(lane), Queue(queue), consumer) for lane, queue, consumer in state["listings"]
         ]
+        for stored_lane, name, number, ending, left in state["sessions"]:
+            lane = _lane_from_json(stored_lane)
+            why = None if ending is None else KeyEnd(ending)
+            new.sessions_of_lanes[lane] = Session(lane, name, number, why, new._restored(left))
+        new.last_session = state["last_session"]
         new.drain_deadlines = {_lane_from_json(lane): now_ms + left for lane, left in state["drain_deadlines"]}
         new.quarantined = {bytes.fromhex(key) for key in state["quarantined"]}
         new.offered = list(state["offered"])
@@ -841,6 +895,7 @@ class ModelDispatcher:
             self._check_clock(now_ms)
             self.now = self.now if now_ms is None else now_ms
             action()
+            self._sessions.look()
             self._note_times()
         except BaseException:
             self.__dict__.update(before)
@@ -858,6 +913,7 @@ class ModelDispatcher:
         copied = {name: copy(value) for name, value in self.__dict__.items()}
         copied["messages"] = {offset: copy(message) for offset, message in self.messages.items()}
         copied["consumers"] = [copy(consumer) for consumer in self.consumers]
+        copied["sessions_of_lanes"] = {lane: copy(session) for lane, session in self.sessions_of_lanes.items()}
         copied["placement"] = self.placement.copy()
         copied["out"] = Outbox()
         return copied
@@ -878,7 +934,8 @@ class ModelDispatcher:
         out = self.out
         self.delivered += len(out.deliveries)
         done = out.done if self.config.tell_settled else []
-        effects = [*out.notices, *done, *self._unmet([*out.dead_letters, *out.loads, *out.deliveries])]
+        obligations = self._unmet([*out.dead_letters, *out.loads, *out.deliveries])
+        effects = [*out.notices, *done, *out.sessions, *obligations]
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
             self.reported_cursor = self.safe_cursor
             effects.append(CursorAdvanced(self.safe_cursor))
@@ -1131,6 +1188,7 @@ class ModelDispatcher:
         message.state = State.IN_FLIGHT
         message.attempt = max(message.attempt, self.epoch << 32) + 1
         message.consumer = consumer
+        self._sessions.opened(self._lane(message), consumer)
         timeout = self.config.ack_timeout_ms
         message.deadline = None if timeout is None else self.now + timeout
         self.out.deliveries.append(self._deliver(message))
@@ -1144,8 +1202,12 @@ class ModelDispatcher:
         self.freed.append(message.consumer)
         if message.key is not None:
             self.ended.append(message.key)
-        holder = self._find(message.consumer)
-        if holder and holder.status == Status.DRAINING and not self._open_of(holder.name):
+        self._let_go_if_done(message.consumer)
+
+    def _let_go_if_done(self, name: str) -> None:
+        """Forget a draining consumer that has nothing open and nothing to flush."""
+        holder = self._find(name)
+        if holder and holder.status == Status.DRAINING and not (self._open_of(name) or self._sessions.holds(name)):
             self.consumers.remove(holder)
 
     def _release(self, message: Message, reason: ReleaseReason, delay_ms: int | None = None) -> None:
@@ -1353,6 +1415,7 @@ class ModelDispatcher:
         """Put back what the consumer holds, count no failure, and forget it."""
         for message in self._open_of(consumer.name):
             self._release(message, reason)
+        self._sessions.lose(consumer.name)
         if consumer in self.consumers:  # a draining one has gone with its last delivery
             self.consumers.remove(consumer)
 
@@ -1361,6 +1424,7 @@ class ModelDispatcher:
         self._leave_placement(consumer)
         for message in self._open_of(consumer.name):
             self._release(message, ReleaseReason.EVICTED)
+        self._sessions.lose(consumer.name)
         self.consumers.remove(consumer)
 
     # --- time -------------------------------------------------------------------------------------------------------
@@ -1503,6 +1567,8 @@ class ModelDispatcher:
                 self.drain_deadlines.setdefault(lane, self.now + self.config.drain_timeout_ms)
         elif len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
             self._unlist(lane)
+        elif self._sessions.refuses(lane, owner):
+            self._list(lane, Queue.KEPT_BACK)
         elif self._has_room(owner) and not self._somebody_waits_for(self._connected(owner)):
             return self._send(lane, message, owner)
         else:
@@ -1631,6 +1697,7 @@ class ModelDispatcher:
         return (
             self._owner_of(lane) == consumer
             and not self._awaited(lane)
+            and not self._sessions.refuses(lane, consumer)
             and len(self._open_in(lane)) < self.config.max_in_flight_per_key
         )
 
@@ -1674,8 +1741,8 @@ class ModelDispatcher:
             return BlockReason.DRAINING
         if len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
             return BlockReason.KEY_IN_FLIGHT
-        if self._is_held(self._candidate(lane)):
-            return BlockReason.TOKEN_FULL
+        if self._sessions.refuses(lane, owner) or self._is_held(self._candidate(lane)):
+            return BlockReason.FLUSHING if self._sessions.refuses(lane, owner) else BlockReason.TOKEN_FULL
         if self._connected(owner).status != Status.ACTIVE:
             return BlockReason.CONSUMER_INACTIVE
         return self._reason_of_room(lane, self._has_room(owner))

@@ -552,6 +552,7 @@ BY_NAME: dict[str, Make] = {
     "segments": segment_map,
     "sequence_id": lambda: 1,
     "service": lambda: Fixed(1),
+    "session": lambda: 1,
     "since_ms": lambda: 0,
     "slot": lambda: 5,
     "slot_bits": lambda: 16,

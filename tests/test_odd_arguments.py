@@ -28,6 +28,7 @@ CONFIGURATIONS = frozenset(
             "config.look_ahead.LookAhead",
             "config.retry.RetryPolicy",
             "config.retry.Poison",
+            "config.sessions.KeySessions",
         ),
         *("config.retry.Poison.from_name", "buckets.batcher.BatchLimits", "segments.autoscale.AutoScale"),
         *("copyflags.BigEndian", "copyflags.FlagsHeader", "distribution.distributor.Distributor"),

@@ -21,6 +21,8 @@ NOT_AT_THE_DOOR = (
     *(
         f"keyshared.{name}"
         for name in (
+            "_dispatch.gates",
+            "_dispatch.sessions",
             "buckets",
             "copyflags",
             "distribution",

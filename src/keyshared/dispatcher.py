@@ -19,8 +19,10 @@ from keyshared._dispatch.explain import (
     Blocking,
     ConsumerStats,
     DispatcherStats,
+    KeySession,
     Outstanding,
     RestartMark,
+    SessionPhase,
 )
 from keyshared._dispatch.health import Health
 from keyshared._dispatch.members import Member, MemberState
@@ -39,7 +41,7 @@ from keyshared._dispatch.receipts import (
     explain_ignored,
     open_through,
 )
-from keyshared._dispatch.rooms import dump_rooms, health_of, load_rooms, redriven_of, rooms_for
+from keyshared._dispatch.rooms import dump_rooms, health_of, load_rooms, redriven_of, rooms_for, sessions_of
 from keyshared._dispatch.routing import Routing
 from keyshared._dispatch.snapshot import (
     EPOCH_BITS,
@@ -79,12 +81,14 @@ __all__ = [
     "ConsumerStats",
     "DispatcherStats",
     "Health",
+    "KeySession",
     "KeySharedDispatcher",
     "MemberState",
     "Message",
     "Outstanding",
     "Receipt",
     "RestartMark",
+    "SessionPhase",
     "StoredLetter",
 ]
 
@@ -169,10 +173,11 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         counts = None if limits is None else limits.counts
         self._endings = endings_for(config, self._window, timers, ledger, counts)
         self._notes = self._endings.notes
-        self._membership = Membership(config, self._routing, self._window, timers, self._endings)
+        self._rooms = rooms_for(config, self._window, timers, self._endings, ledger)
+        sessions = self._sessions = sessions_of(self._rooms)
+        self._membership = Membership(config, self._routing, self._window, timers, self._endings, sessions=sessions)
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership, limits)
-        self._rooms = rooms_for(config, self._window, timers, self._endings, ledger)
         self._health = health_of(self._rooms)
         self._redriven = redriven_of(self._rooms)
         self._duties: Duties = {
@@ -718,6 +723,44 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         now = checked_now(now_ms, self._now)
         self._membership.set_limit(name, limit)
         self._now = now
+        return self._outbox.wake([], now)
+
+    def flushed(self, key: Key, session: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
+        """Confirm that a consumer has flushed what it kept for a key, as a `KeyEnding` asked: the session has ended.
+
+        Args:
+            key: The key of the session.
+            session: Its number.
+
+        Returns:
+            `KeyEnded`, and what its key may deliver now; `Ignored` if that session is not to be flushed.
+
+        Raises:
+            KeyTypeError: The key is of another type.
+            ArgumentError: The key is None, or the session is no int of at least 1.
+
+        Example:
+            >>> from keyshared import DispatcherConfig, HashRing
+            >>> from keyshared.config import KeySessions
+            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(sessions=KeySessions(flush_ms=None)))
+            >>> _ = d.add_consumer("c1")
+            >>> begun, delivered = d.offer(0, "order-1")
+            >>> begun
+            KeyBegun(key=b'order-1', consumer='c1', session=1)
+            >>> ending, _ = d.ack(*delivered.receipt)
+            >>> d.offer(1, "order-1"), d.why_blocked(1).reason.value
+            ([], 'flushing')
+            >>> [type(effect).__name__ for effect in d.flushed(ending.key, ending.session)]
+            ['KeyEnded', 'KeyBegun', 'Deliver']
+        """
+        now = checked_now(now_ms, self._now)
+        data = key_bytes(key)
+        if data is None:
+            raise ArgumentError("key", key, "be a key: messages without one have no session")
+        check_int("session", session, 1)
+        self._now = now
+        if self._sessions is None or not self._sessions.flush_ends(data, session):
+            return [Ignored(None, None, session, Call.FLUSHED, IgnoredReason.NOT_FLUSHING)]
         return self._outbox.wake([], now)
 
     def pull(

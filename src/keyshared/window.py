@@ -17,8 +17,8 @@ What is granted is a list of entries, in order, and the state of each says what 
 forget its payload; anything else: it was changed once more before `wake`, and nothing is to be done.
 
 Why nothing is ever scanned: a lane that could go on stands in exactly one work list (its owner's ready list, or one of
-the four lists for lanes that wait for an owner, for the end of a drain, for a keyless-capable consumer or for memory),
-and whatever could make it move on touches that lane or serves that list.
+the lists for lanes that wait for an owner, for the end of a drain, for another gate, for a keyless-capable consumer or
+for memory), and whatever could make it move on touches that lane or serves that list.
 """
 
 from collections.abc import Mapping, Sequence
@@ -404,14 +404,14 @@ class InFlightWindow(WindowTurns):
     def quarantine(self, key: bytes) -> None:
         """Send the messages of a key to the dead-letter store, one at a time and in order, instead of to a consumer."""
         self.quarantined[key] = None
-        self._touch_key(key)
+        self.touch_key(key)
 
     def lift_quarantine(self, key: bytes) -> None:
         """End the quarantine of a key; nothing if it has none."""
         if key not in self.quarantined:
             return
         del self.quarantined[key]
-        self._touch_key(key)
+        self.touch_key(key)
 
     def reassign(self) -> None:
         """Note that owners may have changed; `wake` then asks again for every lane that waits."""
@@ -491,7 +491,7 @@ class InFlightWindow(WindowTurns):
 
     def _no_more_kept(self, draining: Sequence[Lane], touched: Mapping[Lane, None]) -> list[Lane]:
         """Those of these lanes whose owner may go on now, and that are not touched anyway, longest waiting first."""
-        freed = [lane for lane in draining if lane not in touched and not self._is_kept(lane)]
+        freed = [lane for lane in draining if lane not in touched and not self._still_drains(lane)]
         return sorted(freed, key=self.draining.__getitem__)
 
 

@@ -41,6 +41,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "latest_only": False,
         "measure": False,
         "start": None,
+        "sessions": None,
         "tell_settled": False,
         "spill": True,
         "max_waiting_per_key": None,

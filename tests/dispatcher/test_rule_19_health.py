@@ -234,7 +234,7 @@ def test_counts_that_do_not_survive_a_restart_are_found(broken: type[Any], found
     recorder.add_consumer("ann")
     fill(recorder, "a1", "a2")  # type: ignore[arg-type]  # it has any call
     recorder.ack(1, "ann", 1)
-    recorder.restarted(broken.restore(recorder.snapshot(), AlphabetRing(), config, now_ms=0))
+    recorder.restarted(broken.restore(recorder.snapshot(), AlphabetRing(), config, now_ms=0), now_ms=0)
     fill(recorder, "a1", "a2", "a3")  # type: ignore[arg-type]  # as above
     claims = Guarantees(promises={Promise.HEALTH_ADDS_UP}, measures=True)
     assert found == [violation.promise for violation in check_history(recorder.history, claims)]

@@ -7,7 +7,7 @@ from typing import ClassVar
 from tests.kit.later_broker import LaterMachine
 from tests.kit.small_broker import SmallMachine
 
-from keyshared.config import OnEvict, Poison
+from keyshared.config import KeySessions, OnEvict, Poison
 from keyshared.leases import LeaseAnswer, Reservation
 from keyshared.testing import Delivery, Guarantees, Promise
 from keyshared.testing.adapters.dispatcher import DispatcherDriver, RouterDriver
@@ -78,6 +78,19 @@ class BatchingMachine(DispatcherMachine):
 
     driver_class = BatchingDriver
     guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
+
+
+class KeepingDriver(DispatcherDriver):
+    """Keeps something for each key, and flushes it when it is asked to."""
+
+    config = replace(DispatcherDriver.config, sessions=KeySessions(flush_ms=None))
+
+
+class KeepingMachine(DispatcherMachine):
+    """The dispatcher with sessions of keys."""
+
+    driver_class = KeepingDriver
+    guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.ONE_SESSION}, sessions=True)
 
 
 class LatestDriver(DispatcherDriver):
@@ -208,6 +221,7 @@ MACHINES = (
     PipelinedMachine,
     TellingMachine,
     BatchingMachine,
+    KeepingMachine,
     LatestMachine,
     TotalOrderMachine,
     RouterMachine,

@@ -49,6 +49,7 @@ from tests.properties.broken_redrive import (
     RedriveOutOfOrder,
     RedriveTwiceMakesTwo,
 )
+from tests.properties.broken_sessions import BROKEN_SESSIONS
 from tests.properties.broken_settlement import (
     AckNotTold,
     ArchiveToldTwice,
@@ -551,6 +552,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         LookAheadForgetsTheCap,
         LookAheadOfTheLeft,
     ),
+    Promise.ONE_SESSION: BROKEN_SESSIONS,
     Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed, FilterOfBefore),
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
     Promise.ISOLATION: (HotKeyFillsTheWindow,),

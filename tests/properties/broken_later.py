@@ -149,8 +149,8 @@ class RipeNeverWakes(KeySharedDispatcher[object]):
 class SpilledForgetsItsTime(KeySharedDispatcher[object]):
     """What is spilled when it is offered for later keeps its place, and not its time."""
 
-    def _offer_later(self, offset: int, *args: Any) -> _Effects:
-        effects = super()._offer_later(offset, *args)
+    def _offer_asked(self, offset: int, *args: Any) -> _Effects:
+        effects: _Effects = super()._offer_asked(offset, *args)
         entry = self._window.find(offset)
         if entry is not None and entry.state == SPILLED:
             entry.deadline = None

@@ -11,8 +11,18 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from tests.placements import RankedPlacement
 from tests.properties.calls import Call, Queries, Step
 
-from keyshared.config import Backoff, DispatcherConfig, DrainUnit, LookAhead, OnEvict, Poison, RetryPolicy, Unmatched
-from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, Load
+from keyshared.config import (
+    Backoff,
+    DispatcherConfig,
+    DrainUnit,
+    KeySessions,
+    LookAhead,
+    OnEvict,
+    Poison,
+    RetryPolicy,
+    Unmatched,
+)
+from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, KeyEnding, Load
 from keyshared.testing import Guarantees, Promise
 from keyshared.testing.guarantees import JUDGED
 
@@ -25,6 +35,7 @@ __all__ = [
     "any_mix",
     "guarantees_of",
     "observe",
+    "place_of",
     "random_world",
 ]
 
@@ -133,6 +144,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
         max_waiting_per_consumer=choose(waits),
         look_ahead=choose([*[None] * 8, *LOOK_AHEADS]),
         token_bytes=token_bytes,
+        sessions=choose([None, None, KeySessions(linger_ms=choose([0, 0, 5]), flush_ms=choose([0, 4, 9, None]))]),
     )
 
 
@@ -145,6 +157,7 @@ def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RA
         *(() if config.latest_only else (Promise.LATEST_ONLY,)),
         *(() if config.measure else (Promise.HEALTH_ADDS_UP,)),
         *(() if config.token_bytes is not None else (Promise.TOKEN_BUDGET,)),
+        *(() if config.sessions else (Promise.ONE_SESSION,)),
     }
     return Guarantees(
         promises=JUDGED - unclaimed,
@@ -166,6 +179,8 @@ def guarantees_of(config: DispatcherConfig, slot_of: Callable[[bytes], int] = RA
         cursor_keeps_up=True,
         tells_done=config.tell_settled,
         measures=config.measure,
+        sessions=config.sessions is not None,
+        linger_ms=None if config.sessions is None else config.sessions.linger_ms,
         may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,
         may_skip=True,  # whatever the policy for unmatched ones: schedules say of some that they are gone
         may_dead_letter=config.poison in {Poison.DEAD_LETTER, Poison.QUARANTINE},
@@ -227,7 +242,7 @@ class World:
         gone = [args[0]] if name == "remove_consumer" else []
         for left in [*gone, *(effect.consumer for effect in step.effects if isinstance(effect, Evicted))]:
             self.connected.pop(left, None)
-        self.obligations = sorted(step.after.obligations, key=lambda effect: effect[0])
+        self.obligations = sorted(step.after.obligations, key=place_of)
         known = {offset for offset, reason in step.after.reasons.items() if reason is not None}
         self.outstanding = known | {effect.offset for effect in self._open()}
         self.free_slots = step.after.free_slots
@@ -296,16 +311,20 @@ class World:
 
     def oblige(self) -> Call:
         """Do what the dispatcher has asked for."""
-        asked = [effect for effect in self.obligations if isinstance(effect, Load | DeadLetter)]
+        asked = [effect for effect in self.obligations if isinstance(effect, Load | DeadLetter | KeyEnding)]
         if not asked:
             return self.ack()
         effect = self.choose(asked)
+        if isinstance(effect, KeyEnding):
+            return self._timed("flushed", effect.key, effect.session)
         if isinstance(effect, DeadLetter):
             return self._timed("dead_lettered", effect.offset)
         return self._timed("loaded", effect.offset, _item(effect.offset))
 
     def confirm_anything(self) -> Call:
         offset = self._some_offset()
+        if self.config.sessions is not None and self.choose([True, False]):
+            return self._timed("flushed", self.choose(self.keys), self.choose([1, 2, 3, 5, 8]))
         name = self.choose(["dead_lettered", "loaded", "park", "unblock_offset"])
         if name == "unblock_offset":
             return self._timed(name, offset, reset_failures=self.choose([False, True]))
@@ -624,6 +643,14 @@ def random_world(seed: int, make_placement: MakePlacement = RankedPlacement) -> 
     """A world whose choices follow from a number."""
     choose: Choose = Random(seed).choice  # reproducible, not secret
     return World(any_config(choose), choose, make_placement)
+
+
+def place_of(effect: Effect) -> tuple[bool, int]:
+    """Obligations by offset, then those to flush by session."""
+    if isinstance(effect, KeyEnding):
+        return True, effect.session
+    assert isinstance(effect, DeadLetter | Load | Deliver)
+    return False, effect.offset
 
 
 def _item(offset: int) -> str:

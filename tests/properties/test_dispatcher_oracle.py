@@ -28,7 +28,7 @@ from tests.properties.watch import Watch
 from keyshared._dispatch import timers
 from keyshared._window.lanes import Entry
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Load
+from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, KeyEnding, Load
 from keyshared.errors import InvariantError, KeySharedError, WindowFullError
 from keyshared.testing import Promise
 
@@ -53,6 +53,7 @@ def answers(dispatcher: Any, offered: Sequence[int]) -> tuple[object, ...]:  # m
         dispatcher.resume_offset,
         dispatcher.restart_mark,
         dispatcher.health(busiest=2),
+        dispatcher.sessions(),
         seen.free_slots,
         seen.next_deadline,
     )
@@ -116,7 +117,7 @@ class Court:
         self.compare_silent()
         self.model = restored(self.model, self.model.placement, self.world, epoch)
         self.real = restored(self.real, self.model.placement, self.world, epoch)
-        self.watch.restarted(self.real)
+        self.watch.restarted(self.real, self.world.now)
         self.silent = restored(self.silent, self.model.placement, self.world, epoch)
         self.compare()
 
@@ -157,10 +158,10 @@ class Court:
         assert answers(self.model, offered) == self.answered
         for offset in offered:
             why = self.model.why_blocked(offset)
-            if why is not None and why.reason is BlockReason.DRAINING:
+            if why is not None and why.reason in {BlockReason.DRAINING, BlockReason.FLUSHING}:
                 assert why.holder == self.real.why_blocked(offset).consumer
         for effect in [*self.world.delivered[-5:], *self.model.outstanding_effects()]:
-            if isinstance(effect, Deliver | DeadLetter | Load):
+            if isinstance(effect, Deliver | DeadLetter | KeyEnding | Load):
                 assert self.model.is_current(effect) == self.real.is_current(effect), effect
         self.model.check_invariants()
         ask_everything(self.real, questions(self.world), INPUTS)

@@ -275,7 +275,7 @@ CHANGES_OWNERS = inputs("add", "remove", "set_weight")
 CHANGES_WINDOW = inputs(
     *("add", "discard", "set_limit", "set_keyless", "cancel_reservations", "reassign", "wake", "pull"),
     *("offer", "settle", "move", "provide", "remove", "quarantine", "lift_quarantine", "readmit", "enlist"),
-    *("offer_later", "ripen"),
+    *("offer_later", "ripen", "touch_key"),
 )
 SLOTS: Mapping[str, Sequence[Any]] = {"hash_": [0, 3], "consumer": [*NAMES, "nobody"]}
 SUBJECTS = {

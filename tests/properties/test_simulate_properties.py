@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.histories import HistoryJudge
 
-from keyshared.config import DispatcherConfig, OnEvict, Poison, RetryPolicy
+from keyshared.config import DispatcherConfig, KeySessions, OnEvict, Poison, RetryPolicy
 from keyshared.simulate import (
     Answer,
     Arrival,
@@ -86,6 +86,9 @@ def changes(draw: st.DrawFn, state: dict[str, str]) -> list[Change]:
     return found
 
 
+SESSIONS = (None, None, KeySessions(), KeySessions(linger_ms=9, flush_ms=6), KeySessions(flush_ms=None))
+
+
 @st.composite
 def configs(draw: st.DrawFn) -> DispatcherConfig:
     window = draw(st.integers(1, 6))
@@ -107,6 +110,7 @@ def configs(draw: st.DrawFn) -> DispatcherConfig:
         on_evict=draw(st.sampled_from(OnEvict)),
         inactive_grace_ms=draw(st.sampled_from([None, 0, 80])),
         drain_timeout_ms=draw(st.sampled_from([None, 0, 15])),
+        sessions=draw(st.sampled_from(SESSIONS)),
     )
 
 
@@ -128,6 +132,7 @@ def plans(draw: st.DrawFn) -> Plan:
         pace=draw(st.sampled_from(Pace)),
         archive_ms=draw(millis),
         load_ms=draw(millis),
+        flush_ms=draw(millis),
         until_ms=draw(st.sampled_from([None, None, 200])),
         max_attempts=30,
     )

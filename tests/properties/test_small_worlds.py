@@ -11,12 +11,12 @@ import pytest
 from tests.placements import RankedPlacement
 from tests.properties.calls import Call, Step
 from tests.properties.driving import Fast, outcome
-from tests.properties.schedules import observe
+from tests.properties.schedules import observe, place_of
 from tests.properties.watch import Watch
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy
+from keyshared.config import DispatcherConfig, DrainUnit, KeySessions, OnEvict, Poison, RetryPolicy
 from keyshared.dispatcher import MemberState
-from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Load
+from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, KeyEnding, Load
 
 CONSUMERS = ("x", "y")
 ENOUGH = 60  # calls of a fair host: three messages with every retry, load and dead letter need fewer
@@ -48,6 +48,14 @@ CONFIGS = {
         ack_timeout_ms=10,
         retry=LATER,
         inactive_grace_ms=4,
+    ),
+    "keys are flushed": DispatcherConfig(
+        window=3,
+        max_in_flight_per_consumer=1,
+        ack_timeout_ms=10,
+        retry=AT_ONCE,
+        inactive_grace_ms=4,
+        sessions=KeySessions(flush_ms=None),
     ),
     "only the latest, retries wait": DispatcherConfig(
         window=3,
@@ -91,7 +99,7 @@ CONFIGS = {
 }
 
 HAND_OVERS = {
-    unit: DispatcherConfig(
+    name: DispatcherConfig(
         window=4,
         max_in_flight_per_consumer=2,
         ack_timeout_ms=10,
@@ -99,8 +107,13 @@ HAND_OVERS = {
         inactive_grace_ms=4,
         drain_timeout_ms=6 if unit is DrainUnit.RANGE else None,
         unit=unit,
+        sessions=sessions,
     )
-    for unit in (DrainUnit.HASH, DrainUnit.RANGE)
+    for name, unit, sessions in (
+        ("hash", DrainUnit.HASH, None),
+        ("range", DrainUnit.RANGE, None),
+        ("hash, keys are flushed", DrainUnit.HASH, KeySessions(linger_ms=2, flush_ms=3)),
+    )
 }
 
 
@@ -132,8 +145,7 @@ class Node:
         """Make one more call, judged."""
         self.path = (*self.path, call)
         if call.name == "offer":
-            self.note_offer(call.args[0])
-            self.keys = (*self.keys, call.args[1])
+            self.note_offer(*call.args)
         self.now = call.kwargs.get("now_ms", self.now)
         effects = outcome(self.watch.recorder, call)
         assert not isinstance(effects, type), f"{self.path} raised {effects}"
@@ -142,9 +154,9 @@ class Node:
         assert not found, f"{self.path}: {found}"
         return self
 
-    def note_offer(self, offset: int) -> None:
+    def note_offer(self, offset: int, key: bytes | None) -> None:
         """A message is offered."""
-        self.offered, self.to_offer = (*self.offered, offset), self.to_offer[1:]
+        self.offered, self.keys, self.to_offer = (*self.offered, offset), (*self.keys, key), self.to_offer[1:]
 
     def compare(self, call: Call, effects: Sequence[Effect]) -> None:
         """What a call returns is as somebody else says; here there is nobody."""
@@ -206,6 +218,8 @@ def fulfil(effect: object) -> Call:
             return Call("loaded", (effect.offset, "again"))
         case DeadLetter():
             return Call("dead_lettered", (effect.offset,))
+        case KeyEnding(key, _, session):
+            return Call("flushed", (key, session))
         case _:
             raise AssertionError(effect)
 
@@ -220,7 +234,7 @@ def drain(node: Node) -> None:
     elif state is MemberState.INACTIVE:
         node.advance(Call("set_active", ("x",), {"resumed": True}))
     for _ in range(ENOUGH):
-        if obligations := sorted(node.dispatcher.outstanding_effects(), key=lambda effect: effect.offset):
+        if obligations := sorted(node.dispatcher.outstanding_effects(), key=place_of):
             node.advance(fulfil(obligations[0]))
         elif list(node.dispatcher.outstanding()):
             node.advance(next(way_on(node)))
@@ -271,11 +285,11 @@ def test_every_state_of_a_small_world_keeps_all_promises_and_can_be_drained(name
     assert explore(begun(CONFIGS[name], keys), CALLS_AFTER_START) > 250
 
 
-@pytest.mark.parametrize("unit", HAND_OVERS)
-def test_every_hand_over_of_two_keys_of_one_slot_keeps_all_promises_and_can_be_drained(unit: DrainUnit) -> None:
+@pytest.mark.parametrize("name", HAND_OVERS)
+def test_every_hand_over_of_two_keys_of_one_slot_keeps_all_promises_and_can_be_drained(name: str) -> None:
     ranges = RankedPlacement(CONSUMERS).ranges
     _, of_y = keys_of_both()
     twin = next(
         key for key in map(bytes, product(range(97, 123), repeat=2)) if ranges.slot_of(key) == ranges.slot_of(of_y)
     )
-    assert explore(begun(HAND_OVERS[unit], (of_y, twin, of_y)), CALLS_AFTER_START) > 250
+    assert explore(begun(HAND_OVERS[name], (of_y, twin, of_y)), CALLS_AFTER_START) > 250

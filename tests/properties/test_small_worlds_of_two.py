@@ -31,20 +31,19 @@ class Both(Node):
     model: Any = None
     more: "More" = lambda _: ()
     unread: tuple[int, ...] = ()  # of the log, after a crash
-    keys: tuple[bytes, ...] = ()  # of the whole log
     healing: Sequence[Call] = ()
 
     def fork(self) -> "Both":
         shared = {id(self.dispatcher.config): self.dispatcher.config}
         watch, model = deepcopy(self.watch, shared), deepcopy(self.model, shared)
-        known = (self.to_offer, self.offered, self.now, self.path)
-        return Both(watch.dispatcher, watch, *known, model, self.more, self.unread, self.keys, self.healing)
+        known = (self.to_offer, self.offered, self.keys, self.now, self.path)
+        return Both(watch.dispatcher, watch, *known, model, self.more, self.unread, self.healing)
 
-    def note_offer(self, offset: int) -> None:
+    def note_offer(self, offset: int, key: bytes | None) -> None:
         if offset in self.unread:
             self.unread = self.unread[1:]
         else:
-            super().note_offer(offset)
+            super().note_offer(offset, key)
 
     def compare(self, call: Call, effects: Sequence[Effect]) -> None:
         expected = outcome(self.model, call)
@@ -70,7 +69,7 @@ class Both(Node):
             old = getattr(self, name)
             state = json.loads(json.dumps(old.snapshot()))
             setattr(self, name, type(old).restore(state, old.placement, config, now_ms=self.now, items=items))
-        self.watch.restarted(self.dispatcher)
+        self.watch.restarted(self.dispatcher, self.now)
 
     def restart_from_the_token(self) -> None:
         """Nobody is connected, and nothing is known but what was settled."""
@@ -188,7 +187,6 @@ class Meeting:
             keys,
             model=model,
             more=lambda node: (call for each in more for call in each(node)),
-            keys=keys,
             healing=self.healing,
         )
         for call in self.begins:

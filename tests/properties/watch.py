@@ -50,8 +50,8 @@ class Watch:
             found = [violation for violation in found if violation.promise is not Promise.FAIRNESS]
         return found + self.own.see(step, self.dispatcher)
 
-    def restarted(self, dispatcher: Any) -> None:
+    def restarted(self, dispatcher: Any, now_ms: int) -> None:
         """Go on with what was restored from a snapshot."""
         self.dispatcher = dispatcher
-        self.recorder.restarted(dispatcher)
+        self.recorder.restarted(dispatcher, now_ms=now_ms)
         self.own.restarted()

@@ -66,6 +66,7 @@ class Message:
             HoldReason.NOT_BEFORE,
             HoldReason.POSTPONED,
             HoldReason.SPILLED,
+            HoldReason.FLUSHING,
             HoldReason.LOADING,
             HoldReason.TOKEN_FULL,
         }
@@ -111,6 +112,7 @@ class SlowBooks:
         self.now: int | None = None
         self.outstanding: dict[int, Message] = {}
         self.done: set[int] = set()
+        self.ends = 0  # of messages: what is redriven ends again
         self.keys_of_done: dict[int, set[bytes | None]] = {}
         self.published: list[int] = []
         self.newest: dict[tuple[str, bytes | int], int] = {}  # what was published last, by lane
@@ -363,6 +365,7 @@ class SlowBooks:
     def finish(self, message: Message) -> None:
         del self.outstanding[message.offset]
         self.done.add(message.offset)
+        self.ends += 1
         self.untold.add(message.offset)
         if not message.is_published:
             self.keys_of_done[message.offset] = (
@@ -372,5 +375,6 @@ class SlowBooks:
     def end_of_a_stranger(self, offset: int) -> None:
         if not self.is_over(offset):
             self.done.add(offset)
+            self.ends += 1
             self.untold.add(offset)
             self.not_published_yet(offset)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from tests.testing.slow_books import DONE, EXPIRED, OPEN, WAITS, Consumer, Message, SlowBooks
+from tests.testing.slow_sessions import SlowSessions
 from tests.testing.slow_turns import SlowTurns
 
 from keyshared.cursor.token import Position, write_token
@@ -81,6 +82,7 @@ class SlowJudge(SlowBooks):
         self.not_given_up: set[int] = set()  # what was blamed for that
         self.turns = SlowTurns(self)
         self.token_is_full = False  # since a moment of quiet: the token was above three quarters, and never at one half
+        self.key_sessions = SlowSessions(self)
 
     # --- one row ------------------------------------------------------------------------------------------------
 
@@ -95,7 +97,7 @@ class SlowJudge(SlowBooks):
                     message.can_be |= {EXPIRED}
                     message.came_back = True
         self.turns.note_ends(open_before)
-        broken = set(self.judged(happening))
+        broken = {*self.judged(happening), *self.key_sessions.judged(happening)}
         if isinstance(happening, Delivered) and self.turns.pass_over(happening):
             broken.add(Promise.FAIRNESS)
         open_before = self.turns.surely_open()
@@ -108,6 +110,7 @@ class SlowJudge(SlowBooks):
         self.turns.look(happening)
         self.history.append(happening)
         self.weigh(happening)
+        self.key_sessions.look()
         broken |= set(self.overdue())
         return broken
 
@@ -371,10 +374,10 @@ class SlowJudge(SlowBooks):
 
     def count_of_what_is_done(self, happening: Measured) -> Iterator[Promise]:
         doubtful = sum(DONE in each.can_be for each in self.outstanding.values())
-        before, self.measured = self.measured, (happening.count, len(self.done), doubtful)
+        before, self.measured = self.measured, (happening.count, self.ends, doubtful)
         if before is None or not self.claims.measures:
             return
-        more, ended = happening.count - before[0], len(self.done) - before[1]
+        more, ended = happening.count - before[0], self.ends - before[1]
         if not ended - before[2] <= more <= ended + doubtful:
             yield Promise.HEALTH_ADDS_UP
 

@@ -48,7 +48,7 @@ class SlowTurns:
         heir = self.judge.heir_of(message)
         if heir is None or heir.deliveries or message.deliveries or message.redriven is not None:
             return
-        heir.told_in = message.told_in
+        heir.told_in = min(heir.told_in, message.told_in)
         for waiting in self.waiting.values():
             if waiting.offset == message.offset:
                 waiting.offset = heir.offset

@@ -33,6 +33,10 @@ from keyshared.testing.history import (
     Redriven,
     Released,
     Resumed,
+    SessionBegun,
+    SessionEnded,
+    SessionEnding,
+    SessionEnds,
     Settled,
     SettledBy,
     Skipped,
@@ -69,8 +73,10 @@ class TinyWorld:
             *(self.published, self.delivered, self.acked, self.nacked, self.ended, self.settled, self.given_up),
             *(self.held, self.freed, self.connected, self.gone, self.suspended, self.limit, self.placement, self.owned),
             *(self.committed, self.quiet, self.at_rest, self.redriven, self.done, self.measured),
+            *(self.session_begun, self.session_ending, self.session_ended),
         ]
         self.begins: list[Happening] = []
+        self.sessions: dict[bytes, tuple[str, int]] = {}
         # a mix of its own for each: some kinds never come, others come all the time
         self.kinds = kinds
         self.weights: list[float] = [random.choice([0, 1, 1, 3, 9]) for _ in kinds]
@@ -84,6 +90,7 @@ class TinyWorld:
                 self.queueing,
                 self.queueing,
                 self.wishing,
+                self.keeping,
             ]
         )
         for kind in often():
@@ -107,6 +114,11 @@ class TinyWorld:
 
     def failing(self) -> Sequence[Callable[[], Happening]]:
         return (self.published, self.delivered, self.delivered, self.random.choice([self.nacked, self.ended]))
+
+    def keeping(self) -> Sequence[Callable[[], Happening]]:
+        self.timed = self.timed or self.random.random() < 0.5
+        self.names, self.keys = NAMES[:2], KEYS[:1]
+        return (self.delivered, self.session_begun, self.session_ended, self.random.choice([self.acked, self.gone]))
 
     def wishing(self) -> Sequence[Callable[[], Happening]]:
         self.timed = True
@@ -238,6 +250,26 @@ class TinyWorld:
         key = self.random.choice([key for key in (*self.keys, b"") if key is not None])
         return Owned(key=key, consumer=self.random.choice([*self.names, None]), at_ms=self.at_ms)
 
+    def session_begun(self) -> Happening:
+        key, consumer = self.known_key(), self.name()
+        number = self.sessions.get(key, ("", 0))[1] + (1 if self.random.random() > self.wrong else 0)
+        self.sessions[key] = consumer, number
+        return SessionBegun(key=key, consumer=consumer, session=number, at_ms=self.at_ms)
+
+    def session_ending(self) -> Happening:
+        return SessionEnding(**self.session(), at_ms=self.at_ms)
+
+    def session_ended(self) -> Happening:
+        return SessionEnded(**self.session(), reason=self.random.choice(list(SessionEnds)), at_ms=self.at_ms)
+
+    def session(self) -> dict[str, Any]:
+        key = self.known_key()
+        consumer, number = self.sessions.get(key, (self.name(), 1))
+        return {"key": key, "consumer": consumer, "session": number - (self.random.random() < self.wrong)}
+
+    def known_key(self) -> bytes:
+        return self.random.choice([key for key in (*self.keys, *self.keys, b"") if key is not None])
+
     def committed(self) -> Happening:
         return Committed(resume_offset=self.random.randrange(self.offsets + 2), at_ms=self.at_ms)
 
@@ -283,6 +315,8 @@ def claimed(random: Random) -> Guarantees:
         cursor_keeps_up=random.random() < 0.5,
         tells_done=random.random() < 0.7,
         measures=random.random() < 0.7,
+        sessions=random.random() < 0.5,
+        linger_ms=random.choice([None, 0, 5]),
         may_drop=random.random() < 0.5,
         may_skip=random.random() < 0.5,
         may_dead_letter=random.random() < 0.5,

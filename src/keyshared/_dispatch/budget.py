@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from keyshared._dispatch.snapshot import Reader
 from keyshared._window.holes import MeasuringCursor
 from keyshared._window.lanes import SPILLED, Consumer, Entry, Lane
+from keyshared.effects import Effect
 from keyshared.window import InFlightWindow
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class TokenRoom:
         self._cursor = cast("MeasuringCursor", window.cursor)
         self.duties: Duties = {}
 
-    def refresh(self, now: int) -> None:
+    def refresh(self, now: int, notices: list[Effect]) -> None:
         """Do nothing: the cursor knows at any time."""
 
     def dump(self, now: int) -> object:  # noqa: ARG002  # one shape for all rooms

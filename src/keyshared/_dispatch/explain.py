@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from keyshared._dispatch.endings import Ended, Endings
 from keyshared._dispatch.members import Member, MemberState
@@ -17,8 +17,10 @@ __all__ = [
     "ConsumerStats",
     "DispatcherStats",
     "Full",
+    "KeySession",
     "Outstanding",
     "RestartMark",
+    "SessionPhase",
     "describe",
     "gather_stats",
     "why_blocked",
@@ -45,6 +47,32 @@ class Blocking(NamedTuple):
     reason: BlockReason
     consumer: str | None = None
     behind: int | None = None
+
+
+class SessionPhase(StrEnum):
+    """What a session of a key does now."""
+
+    WORKING = "working"  # something of the key is open
+    LINGERING = "lingering"  # nothing is, and its consumer keeps the key for a while
+    FLUSHING = "flushing"  # it has to end, and its consumer was asked to flush
+
+
+class KeySession(NamedTuple):
+    """A session of a key that has not ended.
+
+    Attributes:
+        key: The key; b"" for all messages with ``ordering_required``.
+        consumer: Who keeps something for it.
+        session: Its number.
+        phase: What it does now.
+        deadline_ms: When it has lingered, or flushed, for long enough; None if time does not end it.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+    phase: SessionPhase
+    deadline_ms: int | None
 
 
 class Outstanding(NamedTuple):
@@ -119,6 +147,9 @@ def why_blocked(  # noqa: C901, PLR0911  # one return for each reason
     elsewhere = window.holder_elsewhere(lane, owner)
     if elsewhere is not None:
         return Blocking(BlockReason.DRAINING, elsewhere.name)
+    refused = window.gate.why(lane, owner)
+    if refused is not None:
+        return cast("Blocking", refused)
     if window.is_held(entry):
         return Blocking(BlockReason.TOKEN_FULL, behind=window.cursor.resume_offset)
     return _why_not_now(window, entry, owner)

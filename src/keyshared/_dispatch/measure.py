@@ -92,7 +92,7 @@ class HealthRoom:
         """Return how long ago an outstanding message was offered, at most a second more. O(log n)."""
         return now - self._marks[bisect_right(self._marks, offset, key=_offset_of) - 1][1]
 
-    def refresh(self, now: int) -> None:
+    def refresh(self, now: int, notices: list[Effect]) -> None:  # noqa: ARG002  # it tells nothing
         """Count what was settled in a call, and note the time of what was offered in it. O(1) amortised."""
         if not self._tells:
             self._ledger.take()

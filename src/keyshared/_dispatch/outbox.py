@@ -9,12 +9,32 @@ from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.rooms import Room
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
-from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Load, Resumed, Spilled
+from keyshared.effects import (
+    CursorAdvanced,
+    DeadLetter,
+    Deliver,
+    Done,
+    Effect,
+    KeyBegun,
+    KeyEnded,
+    KeyEnding,
+    Load,
+    Resumed,
+    Spilled,
+)
 from keyshared.window import InFlightWindow
 
 __all__ = ["RANKS", "STATES", "Outbox", "delivery", "load"]
 
-RANKS: Final[dict[type[Effect], int]] = {Done: 1, DeadLetter: 2, Load: 3, Deliver: 4}
+RANKS: Final[dict[type[Effect], int]] = {
+    Done: 1,
+    KeyBegun: 2,
+    KeyEnded: 2,
+    KeyEnding: 2,
+    DeadLetter: 3,
+    Load: 4,
+    Deliver: 5,
+}
 STATES: Final = frozenset({CursorAdvanced, Resumed})
 _new: Final = tuple.__new__  # builds an effect in half the time that its own constructor takes
 
@@ -42,6 +62,7 @@ class Outbox:
         "_membership",
         "_resume_at",
         "_rooms",
+        "_sessions",
         "_timers",
         "_window",
         "paused",
@@ -64,6 +85,7 @@ class Outbox:
         self._endings = endings
         self._timers = timers
         self._rooms = rooms
+        self._sessions = membership.sessions
         self._ack_timeout_ms = ack_timeout_ms
         self._resume_at = window.capacity - max(1, window.capacity // 4)
         self.reported: int | None = None
@@ -83,7 +105,7 @@ class Outbox:
         """Run the window on all that has changed, and add what comes of it to the notices."""
         return self.finish(notices, self._window.wake(), now)
 
-    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901, PLR0912  # twice a message
+    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901  # twice a message
         """Add obligations and state to the notices in ``out``: what a call returns. O(granted)."""
         if granted:
             place, mixed = len(out), False
@@ -102,8 +124,7 @@ class Outbox:
         if window.emptied:
             self._membership.reap()
         if self._rooms:
-            for room in self._rooms:
-                room.refresh(now)
+            self._look_into_rooms(out, now)
         if cursor.safe_cursor != self.reported:
             self.reported = cursor.safe_cursor
             out.append(_new(CursorAdvanced, (cursor.safe_cursor,)))
@@ -113,6 +134,17 @@ class Outbox:
         elif window.loaded >= window.capacity or cursor.outstanding >= window.max_tracked:
             self.paused = True
         return out
+
+    def _look_into_rooms(self, out: list[Effect], now: int) -> None:
+        """Put what rooms have to tell between the notices and the obligations. O(result)."""
+        told: list[Effect] = []
+        for room in self._rooms:
+            room.refresh(now, told)
+        if told:
+            place = 0
+            while place < len(out) and type(out[place]) not in RANKS:
+                place += 1
+            out[place:place] = told
 
     def known(self, offset: int, key: bytes | None) -> list[Effect[Any]]:  # noqa: ARG002  # for those who tell
         """Answer an offer that is no news."""
@@ -153,17 +185,20 @@ class Outbox:
         return merged
 
     def outstanding(self) -> list[Effect[Any]]:
-        """Every obligation that is not met: dead letters, loads, deliveries, each in offset order. O(n)."""
+        """Every obligation that is not met: flushes, dead letters, loads, deliveries, each in offset order. O(n)."""
         entries = self._window.outstanding()
         archive = [self._dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
         loads = [load(entry) for entry in entries if entry.state == LOADING]
-        return [*archive, *loads, *(delivery(entry) for entry in entries if entry.state == IN_FLIGHT)]
+        flushes = [] if self._sessions is None else self._sessions.outstanding()
+        return [*flushes, *archive, *loads, *(delivery(entry) for entry in entries if entry.state == IN_FLIGHT)]
 
     def is_current(self, effect: Effect) -> bool:
         """Whether an effect still holds. O(log n)."""
         match effect:
             case CursorAdvanced(safe_cursor):
                 return safe_cursor == self._cursor.safe_cursor
+            case KeyEnding(key, _, session):
+                return self._sessions is not None and self._sessions.is_flushing(key, session)
             case Resumed():
                 return self._window.free_slots > 0
             case Deliver(offset, _, consumer, attempt):

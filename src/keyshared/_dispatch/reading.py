@@ -8,6 +8,7 @@ from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.explain import (
     Blocking,
     DispatcherStats,
+    KeySession,
     Outstanding,
     RestartMark,
     describe,
@@ -27,9 +28,10 @@ from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.window import InFlightWindow
 
-if TYPE_CHECKING:  # a dispatcher that does not ask for them loads neither
+if TYPE_CHECKING:  # a dispatcher that does not ask for them loads none of them
     from keyshared._dispatch.measure import HealthRoom
     from keyshared._dispatch.redrive import Redriven
+    from keyshared._dispatch.sessions import Sessions
     from keyshared._dispatch.waiting import WaitingLimits
 
 __all__ = ["DispatcherReading"]
@@ -47,6 +49,7 @@ class DispatcherReading(Generic[Item]):
     _outbox: Outbox
     _redriven: "Redriven | None"
     _routing: Routing
+    _sessions: "Sessions | None"
     _waiting: "WaitingLimits | None"
     _window: InFlightWindow
 
@@ -183,7 +186,7 @@ class DispatcherReading(Generic[Item]):
         return [delivery(entry) for member in chosen for entry in held_by(member)]
 
     def outstanding_effects(self) -> list[Effect[Item]]:
-        """Every obligation that is not met: `DeadLetter`, then `Load`, then `Deliver`, each by offset. O(n)."""
+        """Every obligation that is not met: `KeyEnding`, `DeadLetter`, `Load`, then `Deliver`, each by age. O(n)."""
         return self._outbox.outstanding()
 
     def is_current(self, effect: Effect) -> bool:
@@ -215,6 +218,10 @@ class DispatcherReading(Generic[Item]):
         check_int("busiest", busiest, 0)
         back = () if self._redriven is None else self._redriven.offsets
         return gather_health(self._window, self._health, back, busiest=busiest, now=self._now)
+
+    def sessions(self) -> list[KeySession]:
+        """Every session of a key that has not ended, in the order of beginning; ``[]`` without sessions. O(result)."""
+        return [] if self._sessions is None else self._sessions.all()
 
     def stats(self) -> DispatcherStats:
         """Figures of this moment, all read from the one state there is. O(consumers)."""

@@ -94,7 +94,7 @@ class Redriven:
     def load(self, data: Reader, now: int) -> None:
         """Do nothing: see `readmit`."""
 
-    def refresh(self, now: int) -> None:  # noqa: ARG002  # it has no deadlines
+    def refresh(self, now: int, notices: list[Effect]) -> None:  # noqa: ARG002  # it has no deadlines
         """Leave to the log what may be tracked beside the letters that are back."""
         self._window.max_tracked = self._max_tracked - len(self._cursor.beside)
         if not self._told:

@@ -11,14 +11,17 @@ from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.snapshot import Reader
 from keyshared._dispatch.timers import Duties, Timers
 from keyshared.config import DispatcherConfig
+from keyshared.effects import Effect
 from keyshared.window import InFlightWindow
 
-if TYPE_CHECKING:  # loaded only where it is used
+if TYPE_CHECKING:  # loaded only where they are used
+    from keyshared._dispatch.gates import Gates
     from keyshared._dispatch.ledger import Ledger
     from keyshared._dispatch.measure import HealthRoom
     from keyshared._dispatch.redrive import Redriven
+    from keyshared._dispatch.sessions import Sessions
 
-__all__ = ["Room", "dump_rooms", "health_of", "load_rooms", "redriven_of", "rooms_for"]
+__all__ = ["Room", "dump_rooms", "health_of", "load_rooms", "redriven_of", "rooms_for", "sessions_of"]
 
 
 class Room(Protocol):
@@ -35,8 +38,8 @@ class Room(Protocol):
     @property
     def duties(self) -> Duties: ...
 
-    def refresh(self, now: int) -> None:
-        """Look at what has changed in a call, at its end."""
+    def refresh(self, now: int, notices: list[Effect]) -> None:
+        """Look at what has changed in a call, at its end, and add what there is to tell."""
 
     def dump(self, now: int) -> object:
         """Return the state as plain data; None if there is nothing to keep."""
@@ -65,6 +68,12 @@ def rooms_for(
         from keyshared._dispatch.measure import HealthRoom, MeasuringLedger  # noqa: PLC0415  # as above
 
         rooms.append(HealthRoom(window, cast("MeasuringLedger", ledger), tells=config.tell_settled))
+    if config.sessions is not None:
+        from keyshared._dispatch.sessions import Sessions  # noqa: PLC0415  # as above
+
+        sessions = Sessions(window, timers, config.sessions)
+        cast("Gates", window.gate).gates.append(sessions)
+        rooms.append(sessions)
     if config.token_bytes is not None:
         from keyshared._dispatch.budget import TokenRoom  # noqa: PLC0415  # as above
 
@@ -82,6 +91,11 @@ def redriven_of(rooms: Iterable[Room]) -> "Redriven | None":
     return cast("Redriven | None", next((room for room in rooms if room.name == "redriven"), None))
 
 
+def sessions_of(rooms: Iterable[Room]) -> "Sessions | None":
+    """Return the room of sessions, if it is in use."""
+    return next((cast("Sessions", room) for room in rooms if room.name == "sessions"), None)
+
+
 def dump_rooms(rooms: Iterable[Room], now: int) -> dict[str, object]:
     """Return what the rooms have to keep, by name."""
     kept = {room.name: room.dump(now) for room in rooms}
@@ -96,4 +110,4 @@ def load_rooms(data: Reader, rooms: Iterable[Room], now: int) -> None:
             raise kept.refuse("be absent: the configuration does not ask for it")
         by_name[name].load(kept, now)
     for room in by_name.values():
-        room.refresh(now)
+        room.refresh(now, [])  # the host asks for what is so

@@ -197,6 +197,8 @@ def placement_mark(ranges: RangeMap) -> str:
 def dump_window(window: InFlightWindow, endings: Endings, now: int) -> dict[str, object]:
     """Messages, their order of waiting, and quarantined keys."""
     places: dict[int, tuple[str, str | None]] = {id(getattr(window, name)): (name, None) for name in _LISTS}
+    if window.kept_back is not None:
+        places[id(window.kept_back)] = ("kept_back", None)
     places |= {id(consumer.ready): ("ready", consumer.name) for consumer in window.consumers.values()}
     of_log = [entry for entry in window.outstanding() if entry.offset not in window.beside]
     return {
@@ -385,7 +387,8 @@ def _load_entry(
 
 
 def _load_place(row: _PlaceRow[Reader], window: InFlightWindow) -> None:
-    name = row.where.one_of({name: name for name in (*_LISTS, "ready")})
+    gated = () if window.kept_back is None else ("kept_back",)
+    name = row.where.one_of({name: name for name in (*_LISTS, *gated, "ready")})
     entry = window.find(row.first.integer())
     consumer = row.consumer.maybe(lambda name: name.one_of(window.consumers))
     if (name == "ready") != (consumer is not None):

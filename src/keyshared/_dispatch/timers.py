@@ -39,7 +39,8 @@ class Stage(IntEnum):
     """Which kinds of things act before which others, however long they are due."""
 
     DELIVERIES = 0  # what ends or retries single deliveries
-    CONSUMERS = 1
+    SESSIONS = 1
+    CONSUMERS = 2
 
 
 class Duty(NamedTuple):

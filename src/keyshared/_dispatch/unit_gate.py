@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from keyshared._checks import require
 from keyshared._dispatch.units import Placed, units_of
 from keyshared._window.books import Owners
-from keyshared._window.gate import CountingGate
+from keyshared._window.gate import CountingGate, DrainGate, KeyGate
 from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, WatchedList
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.window import InFlightWindow
@@ -169,6 +169,11 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners, connected: Sized 
         from keyshared._dispatch.latest import LatestWindow  # noqa: PLC0415  # as above
 
         kinds.append(LatestWindow)
+    gate: DrainGate | None = None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners)
+    if config.sessions is not None:
+        from keyshared._dispatch.gates import Gates  # noqa: PLC0415  # only where it is used
+
+        gate = Gates(KeyGate() if gate is None else gate)
     make: Callable[..., InFlightWindow] = InFlightWindow
     if kinds:
         from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
@@ -176,7 +181,7 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners, connected: Sized 
         make = one_kind(*kinds)
     window = make(
         owners,
-        gate=None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners),
+        gate=gate,
         capacity=config.window,
         max_tracked=config.max_tracked if config.spill else config.window,
         per_key=config.max_in_flight_per_key,

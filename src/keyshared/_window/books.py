@@ -318,6 +318,16 @@ class WindowBooks:
         name = self._owners.owner(key)
         return None if name is None else self.consumers.get(name)
 
+    @property
+    def gate(self) -> DrainGate:
+        """What is asked before a lane with a key may go on."""
+        return self._gate
+
+    @property
+    def kept_back(self) -> WorkList | None:
+        """Lanes that a gate keeps back though nobody holds anything of their drain unit; None without such gates."""
+        return self._gate.kept_back
+
     def unit_of(self, key: bytes) -> bytes | int:
         """The drain unit that a key is in now: the key itself, a slot, or the first slot of a run."""
         return self._gate.unit_of(key)
@@ -348,17 +358,24 @@ class WindowBooks:
     def _work_lists(self) -> list[WorkList]:
         """Every list that a lane can wait in; each lane stands in one at most. O(consumers)."""
         ready = [consumer.ready for consumer in self.consumers.values()]
-        return [self.shared, self.ownerless, self.draining, self.starved, self._orphaned, *ready]
+        kept_back = self._gate.kept_back
+        lists = [self.shared, self.ownerless, self.draining, self.starved, self._orphaned, *ready]
+        return lists if kept_back is None else [*lists, kept_back]
 
     def _follow(self) -> None:
         self._version += 1
         if self._counts is not None:
             self._counts.follow(self._version)
 
-    def _is_kept(self, lane: Lane) -> bool:
+    def _still_drains(self, lane: Lane) -> bool:
         """Whether a lane that has a key has an owner, and somebody else holds something of its unit."""
         owner = self._owner_now(lane)
-        return owner is not None and self._gate.keeps(lane, owner)
+        return owner is not None and self._gate.drains(lane, owner)
+
+    def _keep(self, lane: Lane, owner: Consumer) -> None:
+        """Put a lane that the gate keeps into the list of what it waits for."""
+        kept_back = self._gate.kept_back
+        self._list(lane, self.draining if kept_back is None or self._gate.drains(lane, owner) else kept_back)
 
     def _owner_now(self, lane: Lane) -> Consumer | None:
         """As `owner_of`, and remembered: for changes, never for queries."""
@@ -385,7 +402,8 @@ class WindowBooks:
         lane.open = lane.loaded = 1
         return lane
 
-    def _touch_key(self, key: bytes) -> None:
+    def touch_key(self, key: bytes) -> None:
+        """Look at the lane of a key in the next `wake`: its gate has opened or closed."""
         lane = self.lanes.get(key)
         if isinstance(lane, Lane):  # else nothing of it waits
             self._touched[lane] = None

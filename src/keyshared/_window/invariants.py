@@ -130,7 +130,12 @@ def _check_places(window: WindowBooks, lanes: dict[Lane, None], entries: list[En
         require(
             (lane.listed is window.draining) == drains, f"lane {lane.key!r} drains exactly while others are at work"
         )
-        if waits and not drains:
+        gate = window._gate
+        refused = waits and not drains and not at_limit and owner is not None and gate.refuses(lane, owner)
+        if gate.kept_back is not None:
+            kept_back = lane.listed is gate.kept_back
+            require(kept_back == refused, f"lane {lane.key!r} is kept back exactly while a gate is closed")
+        if waits and not drains and not refused:
             homes = [window.ownerless] if owner is None else [None] if at_limit else [owner.ready, window.starved]
             require(any(lane.listed is home for home in homes), f"lane {lane.key!r} waits for what it needs")
 

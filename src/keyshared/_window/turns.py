@@ -50,7 +50,7 @@ class WindowTurns(WindowBooks):
                 self._unlist(lane)
             return False
         if (lane.open or self._counts is not None) and self._gate.keeps(lane, owner):  # a key is kept while it is open
-            self._list(lane, self.draining)
+            self._keep(lane, owner)
             return False
         if owner.free <= 0 or owner.ready or (owner.keyless and self.shared):
             self._list(lane, owner.ready)

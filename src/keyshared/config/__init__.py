@@ -28,6 +28,7 @@ from keyshared.config.retry import (
     RetryPolicy,
     Then,
 )
+from keyshared.config.sessions import KeySessions
 
 __all__ = [
     "DEFAULT_ACK_TIMEOUT_MS",
@@ -45,6 +46,7 @@ __all__ = [
     "Backoff",
     "DispatcherConfig",
     "DrainUnit",
+    "KeySessions",
     "LookAhead",
     "OnEvict",
     "Poison",

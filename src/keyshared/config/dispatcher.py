@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_position, configuration
 from keyshared.config.look_ahead import LookAhead
 from keyshared.config.retry import Backoff, Poison, RetryPolicy
+from keyshared.config.sessions import KeySessions
 from keyshared.cursor import LEAST_TOKEN_BUDGET
 from keyshared.errors import ArgumentError, SnapshotError, shown
 
@@ -109,6 +110,7 @@ class DispatcherConfig:
             for no such limit.
         token_bytes: How long the text of `cursor_token` should be at most: above three quarters of that only the lowest
             outstanding message goes out, until one half. At least 74; None for no such budget, and with ``redrive``.
+        sessions: Whether consumers are told when a key begins and ends at them, and how long that may take.
 
     Raises:
         ConfigError: A field is out of range, or two of them contradict each other.
@@ -143,6 +145,7 @@ class DispatcherConfig:
     max_waiting_per_consumer: int | None = None
     look_ahead: LookAhead | None = None
     token_bytes: int | None = None
+    sessions: KeySessions | None = None
 
     @configuration()
     def __post_init__(self) -> None:
@@ -165,6 +168,8 @@ class DispatcherConfig:
         """
         plain: dict[str, object] = {name: getattr(self, name) for name in _names(DispatcherConfig)}
         retry: dict[str, object] = {name: getattr(self.retry, name) for name in _names(RetryPolicy)}
+        if self.sessions is not None:
+            plain["sessions"] = {name: getattr(self.sessions, name) for name in _names(KeySessions)}
         plain["retry"] = retry | {"backoff": self.retry.backoff.value}
         if self.look_ahead is not None:
             plain["look_ahead"] = {name: getattr(self.look_ahead, name) for name in _names(LookAhead)}
@@ -203,6 +208,8 @@ class DispatcherConfig:
             values["unit"] = _member(DrainUnit, "unit", values["unit"])
             if values["look_ahead"] is not None:
                 values["look_ahead"] = LookAhead(**_exact_fields("config.look_ahead", values["look_ahead"], LookAhead))
+            if values["sessions"] is not None:
+                values["sessions"] = KeySessions(**_exact_fields("config.sessions", values["sessions"], KeySessions))
             return cls(**values)
         except ArgumentError as error:
             parameter = f"config: {error.parameter}"
@@ -268,6 +275,8 @@ class DispatcherConfig:
         check_bool("redrive", self.redrive)
         check_bool("tell_settled", self.tell_settled)
         check_enum("unit", self.unit, DrainUnit)
+        if self.sessions is not None:
+            check_kind("sessions", self.sessions, KeySessions)
         if self.start is not None:
             check_position("start", self.start, "be None or an int")
 
@@ -287,13 +296,14 @@ class DispatcherConfig:
             )
 
 
-def _names(kind: type[DispatcherConfig | LookAhead | RetryPolicy]) -> list[str]:
+_Fields: TypeAlias = DispatcherConfig | KeySessions | LookAhead | RetryPolicy
+
+
+def _names(kind: type[_Fields]) -> list[str]:
     return [each.name for each in fields(kind)]
 
 
-def _exact_fields(
-    parameter: str, data: object, kind: type[DispatcherConfig | LookAhead | RetryPolicy]
-) -> dict[str, Any]:
+def _exact_fields(parameter: str, data: object, kind: type[_Fields]) -> dict[str, Any]:
     """A copy of the data if it has just the fields of that class; their values are not checked yet."""
     names = _names(kind)
     if not isinstance(data, dict) or set(data) != set(names):

@@ -19,6 +19,9 @@ from keyshared.effects import (
     Effect,
     Evicted,
     Ignored,
+    KeyBegun,
+    KeyEnded,
+    KeyEnding,
     Released,
     Settled,
     Skipped,
@@ -50,7 +53,7 @@ class Command(NamedTuple):
         offset: The message; of ``truncate`` where the log now begins, of ``pull`` the only message wanted, or None.
         key: Its key; of ``unblock`` and ``redrive`` which key.
         consumer: Who.
-        attempt: Which delivery is answered.
+        attempt: Which delivery is answered; of ``flushed`` which session of the key.
         duration_ms: Of an offer how long after ``at_ms`` the message may be delivered first; ``delay_ms`` of a nack or
             release, ``extend_ms``, or ``drain_ms`` of a consumer that leaves. None is the None of the call, not its
             default: the consumer drains as long as it takes; with 0 it leaves at once. A release, which knows no None,
@@ -96,7 +99,7 @@ class OutcomeRow(NamedTuple):
         offset: The message; of "cursor_advanced" the safe cursor.
         key: Its key, where the effect names it.
         consumer: Who.
-        attempt: Which delivery.
+        attempt: Which delivery; of "key_begun", "key_ending" and "key_ended" the number of the session.
         failures: How often the message had failed; of "released" this time included.
         retry_at_ms: From when on a released message may go out again; None if it is given up or settled.
         call: The command that was ignored.
@@ -142,6 +145,7 @@ _CALLS: Final[Mapping[str, _Call]] = {
     ),
     "extend": lambda d, c, now: d.extend(c.offset, c.consumer, c.attempt, extend_ms=c.duration_ms, now_ms=now),
     "dead_lettered": lambda d, c, now: d.dead_lettered(c.offset, now_ms=now),
+    "flushed": lambda d, c, now: d.flushed(c.key, c.attempt, now_ms=now),
     "park": lambda d, c, now: d.park(c.offset, now_ms=now),
     "redrive": lambda d, c, now: d.redrive(c.key, _letters(c.letters), now_ms=now),
     "unblock": lambda d, c, now: d.unblock(c.key, now_ms=now),
@@ -221,6 +225,9 @@ _FIELDS: Final[Mapping[type[Effect], Callable[[Any], Fields]]] = {
     Skipped: lambda e: ("skipped", e.offset, e.key, None, None, None, None, None, e.reason.value),
     Settled: lambda e: ("settled", e.offset, e.key, None, None, None, None, None, e.reason.value),
     Done: lambda e: ("done", e.offset, e.key, None, None, None, None, None, e.how.value),
+    KeyBegun: lambda e: ("key_begun", None, e.key, e.consumer, e.session, None, None, None, None),
+    KeyEnding: lambda e: ("key_ending", None, e.key, e.consumer, e.session, None, None, None, None),
+    KeyEnded: lambda e: ("key_ended", None, e.key, e.consumer, e.session, None, None, None, e.reason.value),
     DeadLetter: lambda e: ("dead_letter", e.offset, e.key, None, e.attempt, e.failures, None, None, e.reason),
     Deliver: lambda e: ("deliver", e.offset, e.key, e.consumer, e.attempt, e.failures, None, None, None),
     CursorAdvanced: lambda e: ("cursor_advanced", e.safe_cursor, None, None, None, None, None, None, None),

@@ -32,6 +32,9 @@ class Event(StrEnum):
     LOADING = "loading"
     LOADED = "loaded"
     DONE = "done"  # settled, however it was: ``reason`` says how. With ``tell_settled`` only
+    KEY_BEGUN = "key_begun"  # ``attempt`` is the number of the session
+    KEY_ENDING = "key_ending"
+    KEY_ENDED = "key_ended"
     CURSOR = "cursor"  # the safe cursor is at ``offset``
     PAUSED = "paused"  # a message could not be offered: there was no room
     RESUMED = "resumed"

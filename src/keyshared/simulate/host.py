@@ -17,6 +17,9 @@ from keyshared.effects import (
     Effect,
     Evicted,
     Ignored,
+    KeyBegun,
+    KeyEnded,
+    KeyEnding,
     Load,
     Released,
     ReleaseReason,
@@ -34,10 +37,23 @@ __all__ = ["Host", "Passenger", "Worker"]
 
 Passenger: TypeAlias = tuple[int, int | None]
 """What travels with a message: since when it is available, and its own service time."""
+_OfSession: TypeAlias = KeyBegun | KeyEnding | KeyEnded
 _Rare: TypeAlias = (
-    Ignored | Evicted | Released | Blocked | Dropped | Skipped | Settled | Spilled | Done | DeadLetter | Load | Resumed
+    Ignored
+    | Evicted
+    | Released
+    | Blocked
+    | Dropped
+    | Skipped
+    | Settled
+    | Spilled
+    | Done
+    | _OfSession
+    | DeadLetter
+    | Load
+    | Resumed
 )
-_Work: TypeAlias = tuple[int, int, int, "Worker | None", Deliver | DeadLetter | Load]
+_Work: TypeAlias = tuple[int, int, int, "Worker | None", Deliver | DeadLetter | KeyEnding | Load]
 """When it ends, a number that decides ties, how long it took, whose it is (None: the host's), and what it is about."""
 
 _new: Final = tuple.__new__  # builds a Row in half the time that its own constructor takes
@@ -180,7 +196,7 @@ class Host:
         service_ms = worker.service.duration_ms(delivery.offset, delivery.attempt, passenger[1])
         self._schedule(service_ms, worker, delivery)
 
-    def _schedule(self, delay_ms: int, worker: Worker | None, subject: Deliver | DeadLetter | Load) -> None:
+    def _schedule(self, delay_ms: int, worker: Worker | None, subject: Deliver | DeadLetter | KeyEnding | Load) -> None:
         heappush(self.work, (self.now + delay_ms, next(self._begun), delay_ms, worker, subject))
 
     def finish(self) -> None:
@@ -189,6 +205,8 @@ class Host:
         if worker is None:
             if isinstance(subject, Load):
                 self._loaded(subject)
+            elif isinstance(subject, KeyEnding):
+                self._flushed(subject)
             else:
                 self._archived(cast("DeadLetter", subject))
         elif worker.alive:
@@ -293,6 +311,10 @@ class Host:
         self.tell(Event.LOADED, offset=load.offset, key=load.key)
         self.apply(effects)
 
+    def _flushed(self, ending: KeyEnding) -> None:
+        if self.workers[ending.consumer].alive and self.dispatcher.is_current(ending):
+            self.apply(self.dispatcher.flushed(ending.key, ending.session, now_ms=self.now))
+
     # effects that are rarer than deliveries and cursors
 
     def _see(self, effect: _Rare) -> None:  # noqa: C901  # one case for each effect
@@ -310,6 +332,8 @@ class Host:
                 self._see_settled(effect)
             case Done(offset, key, how):
                 self.tell(Event.DONE, offset=offset, key=key, reason=how)
+            case KeyBegun() | KeyEnding() | KeyEnded():
+                self._see_session(effect)
             case DeadLetter():
                 self._see_dead_letter(effect)
             case Load():
@@ -357,6 +381,13 @@ class Host:
         offset, key, attempt, failures, _, reason = effect
         self.tell(Event.DEAD_LETTERING, offset=offset, key=key, attempt=attempt, failures=failures, reason=reason)
         self._schedule(self._plan.archive_ms, None, effect)
+
+    def _see_session(self, effect: _OfSession) -> None:
+        reason = effect.reason if isinstance(effect, KeyEnded) else None
+        key, consumer, session = effect[:3]
+        self.tell(_OF_SESSIONS[type(effect)], key=key, consumer=consumer, attempt=session, reason=reason)
+        if isinstance(effect, KeyEnding):
+            self._schedule(self._plan.flush_ms, None, effect)
 
     def _see_load(self, effect: Load) -> None:
         self.tell(Event.LOADING, offset=effect.offset, key=effect.key)
@@ -414,6 +445,11 @@ _ENDINGS: Final[Mapping[ReleaseReason, Event]] = {
     ReleaseReason.NACKED: Event.NACKED,
     ReleaseReason.REJECTED: Event.REJECTED,
     ReleaseReason.ACK_TIMEOUT: Event.TIMED_OUT,
+}
+_OF_SESSIONS: Final[Mapping[type[Effect], Event]] = {
+    KeyBegun: Event.KEY_BEGUN,
+    KeyEnding: Event.KEY_ENDING,
+    KeyEnded: Event.KEY_ENDED,
 }
 _SETTLING: Final[Mapping[type[Effect], Event]] = {
     Settled: Event.SETTLED,

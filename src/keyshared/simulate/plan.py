@@ -241,6 +241,7 @@ class Plan:
         pace: When messages arrive.
         archive_ms: How long a dead letter takes to be written.
         load_ms: How long a spilled message takes to be read again.
+        flush_ms: How long a consumer takes to flush what it keeps for a key.
         start_ms: When it begins; None for the first arrival or change, whichever is earlier, or with
             `Pace.BACKLOG` for 0.
         until_ms: Nothing later than this happens; None for no end.
@@ -268,6 +269,7 @@ class Plan:
     pace: Pace = Pace.ARRIVALS
     archive_ms: int = 0
     load_ms: int = 0
+    flush_ms: int = 0
     start_ms: int | None = None
     until_ms: int | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
@@ -288,7 +290,7 @@ class Plan:
         if not callable(getattr(self.placement, "copy", None)) or not hasattr(self.placement, "ranges"):
             raise ArgumentError("placement", self.placement, "be a placement such as HashRing()")
         check_enum("pace", self.pace, Pace)
-        for name, least in (("archive_ms", 0), ("load_ms", 0), ("max_attempts", 1)):
+        for name, least in (("archive_ms", 0), ("load_ms", 0), ("flush_ms", 0), ("max_attempts", 1)):
             check_int(name, getattr(self, name), least)
         for name in ("start_ms", "until_ms"):
             if getattr(self, name) is not None:

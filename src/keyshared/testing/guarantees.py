@@ -22,6 +22,7 @@ class Promise(StrEnum):
     BOUNDS = "bounds"
     WHOLE_BATCH = "whole-batch"
     LATEST_ONLY = "latest-only"
+    ONE_SESSION = "one-session"
     REDRIVE_ORDER = "redrive-order"
     AFFINITY = "affinity"
     MINIMAL_MOVE = "minimal-move"
@@ -79,6 +80,8 @@ class Guarantees:
         cursor_keeps_up: Whether the cursor is always committed as far as it can be when the history says `Quiet`.
         tells_done: Whether the system says of each message once that it is done, at the latest when it is quiet.
         measures: Whether the system counts how many messages are done, also over a restart.
+        sessions: Whether consumers keep something for keys, so that nothing of a key goes out but in a session of it.
+        linger_ms: For how long nothing of a key is open before its session ends as idle; None: that is not judged.
         may_drop: Whether a policy that gives messages up was chosen.
         may_skip: Whether messages that nobody can get may be skipped.
         may_dead_letter: Whether messages may end in a dead-letter store.
@@ -116,6 +119,8 @@ class Guarantees:
     cursor_keeps_up: bool = False
     tells_done: bool = False
     measures: bool = False
+    sessions: bool = False
+    linger_ms: int | None = None
     may_drop: bool = False
     may_skip: bool = False
     may_dead_letter: bool = False
@@ -154,6 +159,7 @@ _LEAST: Final = {
     "max_attempts": 1,
     "ack_timeout_ms": 1,
     "progress_ms": 0,
+    "linger_ms": 0,
 }
 
 

@@ -36,6 +36,10 @@ __all__ = [
     "Redriven",
     "Released",
     "Resumed",
+    "SessionBegun",
+    "SessionEnded",
+    "SessionEnding",
+    "SessionEnds",
     "Settled",
     "SettledBy",
     "Skipped",
@@ -52,9 +56,20 @@ class HoldReason(StrEnum):
     BLOCKED = "blocked"  # poisoned, until somebody decides
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
     SPILLED = "spilled"  # its payload is not in memory: it does not count for the window
+    FLUSHING = "flushing"  # somebody has still to flush what it keeps for its key
     LOADING = "loading"  # its payload is being read again; a slot at a consumer may be reserved for it
     TOKEN_FULL = "token_full"  # noqa: S105  # what a restart has to know would not fit what it may have
     OTHER = "other"
+
+
+class SessionEnds(StrEnum):
+    """Why a session of a key has ended."""
+
+    IDLE = "idle"  # nothing of the key was open for long enough
+    MOVED = "moved"  # the key belongs to somebody else, or to nobody
+    LEFT = "left"  # its consumer leaves
+    LOST = "lost"  # its consumer is gone, or came back without what it had
+    FLUSH_TIMEOUT = "flush_timeout"  # its consumer did not flush in time
 
 
 class SettledBy(StrEnum):
@@ -406,6 +421,59 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionBegun:
+    """A consumer begins to keep something for a key.
+
+    Attributes:
+        key: The key.
+        consumer: Who.
+        session: Number of the session.
+        at_ms: When.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnding:
+    """A session has to end: its consumer was asked to flush what it keeps for the key.
+
+    Attributes:
+        key: The key.
+        consumer: Who.
+        session: Number of the session.
+        at_ms: When.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnded:
+    """A consumer keeps nothing for a key any more.
+
+    Attributes:
+        key: The key.
+        consumer: Who.
+        session: Number of the session.
+        reason: Why.
+        at_ms: When.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+    reason: SessionEnds
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
     """The cursor is safe: after a crash the system would read on from here.
 
@@ -476,6 +544,9 @@ Happening: TypeAlias = (
     | LimitChanged
     | PlacementChanged
     | Owned
+    | SessionBegun
+    | SessionEnding
+    | SessionEnded
     | Committed
     | Measured
     | Quiet

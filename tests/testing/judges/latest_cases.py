@@ -87,6 +87,16 @@ LATEST_CASES = [
         TURNS,
     ),
     Case(
+        "the last of several that came at once has the place of the first",
+        Promise.FAIRNESS,
+        [
+            *(A, owned("a"), owned("a", key=L), published(0), published(1, key=L), Quiet()),
+            *(published(2), published(3), superseded(0), superseded(2), Quiet(), delivered(3)),
+        ],
+        None,
+        TURNS,
+    ),
+    Case(
         "a newer one has lost the place of the older one",
         Promise.FAIRNESS,
         [

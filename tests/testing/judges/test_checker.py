@@ -36,10 +36,13 @@ from keyshared.testing.history import (
     Published,
     Quiet,
     Redriven,
+    SessionBegun,
+    SessionEnded,
+    SessionEnds,
     Settled,
     SettledBy,
 )
-from keyshared.testing.judges import early
+from keyshared.testing.judges import early, one_session
 
 CALLS = 60
 SEEDS = range(4_000, 8_000)  # a search ends with the first that shows what is looked for
@@ -288,8 +291,9 @@ def test_everything_is_judged_in_a_full_history() -> None:
         claims, full = recorded(Fast, seed, CALLS)
         kinds = {type(happening) for happening in full}
         has_numbers = None not in {claims.fairness, claims.max_attempts}
-        claims_all = has_numbers and claims.tells_done and claims.spills
-        if claims_all and {Delivered, Committed, Owned, Quiet, Connected, Redriven} <= kinds:
+        redrives = Promise.REDRIVE_ORDER not in claims.promises or Redriven in kinds
+        claims_all = has_numbers and claims.tells_done and claims.spills and redrives
+        if claims_all and {Delivered, Committed, Owned, Quiet, Connected} <= kinds:
             break
     checker = Checker(claims)
     assert [] == list(checker.violations(full))
@@ -443,7 +447,8 @@ def test_something_else_than_a_happening_is_refused_and_changes_nothing() -> Non
 
 def test_the_guarantees_of_a_dispatcher_follow_its_configuration() -> None:
     assert Guarantees(
-        promises=JUDGED - {Promise.HEALTH_ADDS_UP, Promise.LATEST_ONLY, Promise.TOKEN_BUDGET, Promise.WHOLE_BATCH},
+        promises=JUDGED
+        - {Promise.HEALTH_ADDS_UP, Promise.LATEST_ONLY, Promise.ONE_SESSION, Promise.TOKEN_BUDGET, Promise.WHOLE_BATCH},
         per_consumer=1_000,
         window=10_000,
         max_tracked=1_000_000,
@@ -514,6 +519,8 @@ TURNS = Guarantees(promises={"fairness"}, fairness=0)
             [Published(offset=0)],
             "the history never says Quiet, so what waits may still be given up",
         ),
+        (Guarantees(promises={"one-session"}), [], "the guarantees claim no sessions"),
+        (Guarantees(promises={"one-session"}, sessions=True), [], "the history tells of no Delivered"),
         (Guarantees(promises={"not-early"}), [], "the history tells of no Delivered"),
         (
             Guarantees(promises={"not-early"}),
@@ -529,6 +536,21 @@ def test_turns_and_attempts_say_what_they_need(claims: Guarantees, history: list
     checker = Checker(claims)
     list(checker.violations(history))
     assert [reason] == [unjudged.reason for unjudged in checker.unjudged()]
+
+
+def test_numbers_of_sessions_are_remembered_of_so_many_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_session, "_REMEMBERED_NUMBERS", 2)
+    checker = Checker(Guarantees(promises={"one-session"}, sessions=True))
+    for key in (b"a", b"b", b"a", b"c"):
+        number = checker.entries() + 1
+        list(checker.violations([SessionBegun(key=key, consumer="a", session=number), _ended(key, number)]))
+    assert 2 == checker.entries()
+    assert [] == checker.feed(SessionBegun(key=b"b", consumer="a", session=1))  # of the longest ago nobody knows
+    assert [] != checker.feed(SessionBegun(key=b"c", consumer="a", session=1))
+
+
+def _ended(key: bytes, number: int) -> SessionEnded:
+    return SessionEnded(key=key, consumer="a", session=number, reason=SessionEnds.IDLE)
 
 
 def test_a_queue_that_is_passed_over_again_and_again_costs_no_memory() -> None:

@@ -17,6 +17,9 @@ from keyshared.effects import (
     Dropped,
     Effect,
     Ignored,
+    KeyBegun,
+    KeyEnded,
+    KeyEnding,
     Load,
     Released,
     ReleaseReason,
@@ -178,6 +181,14 @@ class DispatcherDriver(Driver):
             case DeadLetter(offset):
                 self.told.append(past.DeadLettered(offset=offset))  # written; and now it may say that it is settled
                 self.todo += self.dispatcher.dead_lettered(offset)
+            case KeyBegun(key, consumer, session):
+                self.told.append(past.SessionBegun(key=key, consumer=consumer, session=session))
+            case KeyEnding(key, consumer, session):
+                self.told.append(past.SessionEnding(key=key, consumer=consumer, session=session))
+                self.todo += self.dispatcher.flushed(key, session)
+            case KeyEnded(key, consumer, session, why):
+                ends = past.SessionEnds(why.value)
+                self.told.append(past.SessionEnded(key=key, consumer=consumer, session=session, reason=ends))
             case Released(offset, consumer, attempt, reason):
                 kind = past.Expired if reason is ReleaseReason.ACK_TIMEOUT else past.Released
                 self.told.append(kind(offset=offset, consumer=consumer, attempt=attempt))

@@ -26,6 +26,10 @@ from keyshared.testing.history import (
     Published,
     Released,
     Resumed,
+    SessionBegun,
+    SessionEnded,
+    SessionEnding,
+    SessionEnds,
     Settled,
     SettledBy,
     Skipped,
@@ -233,6 +237,20 @@ def _committed(row: SimulatedRow) -> Iterator[Happening]:
     yield Committed(resume_offset=_int(row.offset) + 1, at_ms=row.at_ms)
 
 
+def _key_begun(row: SimulatedRow) -> Iterator[Happening]:
+    yield SessionBegun(key=row.key or b"", consumer=row.consumer or "", session=_int(row.attempt), at_ms=row.at_ms)
+
+
+def _key_ending(row: SimulatedRow) -> Iterator[Happening]:
+    yield SessionEnding(key=row.key or b"", consumer=row.consumer or "", session=_int(row.attempt), at_ms=row.at_ms)
+
+
+def _key_ended(row: SimulatedRow) -> Iterator[Happening]:
+    key, consumer, session = row.key or b"", row.consumer or "", _int(row.attempt)
+    reason = SessionEnds(row.reason) if row.reason in set(SessionEnds) else SessionEnds.MOVED
+    yield SessionEnded(key=key, consumer=consumer, session=session, reason=reason, at_ms=row.at_ms)
+
+
 def _int(value: int | None) -> int:
     assert value is not None, "this kind of row has it"
     return value
@@ -259,6 +277,9 @@ _READERS: Final[dict[str, Callable[[SimulatedRow], Iterator[Happening]]]] = {
     "spilled": _held(HoldReason.SPILLED),
     "loading": _held(HoldReason.LOADING),
     "loaded": _freed,
+    "key_begun": _key_begun,
+    "key_ending": _key_ending,
+    "key_ended": _key_ended,
     "cursor": _committed,
     "joined": _joined,
     "left": _left,

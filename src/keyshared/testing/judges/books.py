@@ -35,6 +35,9 @@ from keyshared.testing.history import (
     Redriven,
     Released,
     Resumed,
+    SessionBegun,
+    SessionEnded,
+    SessionEnding,
     Settled,
     Skipped,
     Suspended,
@@ -117,6 +120,9 @@ class Books:
             LimitChanged: self._limit,
             PlacementChanged: self._change_placement,
             Owned: self._own,
+            SessionBegun: _pass,
+            SessionEnding: _pass,
+            SessionEnded: _pass,
             Committed: self._commit,
             Measured: self._pass,
             Quiet: self._end_block,
@@ -661,3 +667,7 @@ class Books:
     def _holds_the_cursor(self, offset: int) -> bool:
         message = self.messages.get(offset)
         return message is not None and not (message.doubtful or message.redriven)
+
+
+def _pass(seen: Seen, happening: Happening) -> None:
+    """Sessions of keys are the business of one judge."""

@@ -13,6 +13,7 @@ from keyshared.testing.judges.fairness import Fairness
 from keyshared.testing.judges.health import HealthAddsUp
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.latest_only import LatestOnly
+from keyshared.testing.judges.one_session import OneSession
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
 from keyshared.testing.judges.redrive import RedriveOrder
 from keyshared.testing.judges.settlement import SettledOnce
@@ -37,6 +38,7 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         Bounds,
         WholeBatch,
         LatestOnly,
+        OneSession,
         RedriveOrder,
         SafeCursor,
         Isolation,

@@ -34,6 +34,7 @@ _ITS_OWN_WAY: Final = frozenset(
         HoldReason.NOT_BEFORE,
         HoldReason.POSTPONED,
         HoldReason.SPILLED,
+        HoldReason.FLUSHING,
         HoldReason.LOADING,
         HoldReason.TOKEN_FULL,
     }

@@ -96,7 +96,7 @@ class Fairness(Judge):
         heir = heir_of(message, self.books.messages)
         if heir is None or heir.delivered is not None:
             return ()
-        self.inherited[heir.offset] = self._began(message)
+        self.inherited[heir.offset] = min(self._began(heir), self._began(message))
         turn = self.known.get(message.lane.id)
         if turn is not None and turn.message is message:
             turn.message = heir
