@@ -17,6 +17,9 @@ from keyshared.effects import (
     Effect,
     Evicted,
     Ignored,
+    KeyBegun,
+    KeyEnded,
+    KeyEnding,
     Load,
     Released,
     Resumed,
@@ -34,11 +37,12 @@ class Host:
     dead_letters: list[int] = field(default_factory=list)
     to_read_again: list[int] = field(default_factory=list)
     payloads: dict[int, object] = field(default_factory=dict)
+    to_flush: list[tuple[bytes, int]] = field(default_factory=list)
     notices: list[Effect] = field(default_factory=list)
     committed: int | None = None
     paused: bool = False
 
-    def apply(self, effects: Iterable[Effect]) -> None:
+    def apply(self, effects: Iterable[Effect]) -> None:  # noqa: C901  # one case for each effect
         for effect in effects:
             match effect:
                 case Deliver(consumer=consumer, item=item):
@@ -53,6 +57,10 @@ class Host:
                     self.committed = offset
                 case Resumed():
                     self.paused = False
+                case KeyEnding(key=key, session=session):
+                    self.to_flush.append((key, session))  # then: dispatcher.flushed(key, session)
+                case KeyBegun() | KeyEnded():
+                    self.notices.append(effect)  # for the consumer: load what it keeps for the key, or forget it
                 case Ignored() | Evicted() | Released() | Blocked() | Dropped() | Skipped() | Settled() | Done():
                     self.notices.append(effect)  # for logs and metrics; correctness never needs them
                 case _:

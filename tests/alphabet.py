@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Final, Self
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, Rules
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Deliver, Effect, Released
 from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
 from keyshared.hashing import KeyHash
 from keyshared.placement import Moved, RangeMap, Weight
-from keyshared.rules import Rules
 
 __all__ = ["AlphabetRing", "Watched", "advanced", "deliver", "delivered", "fill", "subscription", "then"]
 
 _INPUTS: Final = (
     "offer", "offer_many", "ack", "ack_many", "nack", "reject", "release", "extend", "handle_timeout",
-    "dead_lettered", "loaded", "unblock", "unblock_offset", "park", "gone", "truncate",
+    "dead_lettered", "flushed", "loaded", "unblock", "unblock_offset", "park", "gone", "truncate",
     "add_consumer", "remove_consumer", "set_inactive", "set_active", "set_limit", "pull", "set_filters", "set_weight",
-    "set_placement", "set_group", "pause_group", "resume_group",
+    "set_placement", "redrive", "set_group", "pause_group", "resume_group",
 )  # fmt: skip
 
 

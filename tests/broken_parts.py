@@ -9,9 +9,11 @@ from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.outbox import Outbox
 from keyshared._dispatch.routing import Routing
+from keyshared._dispatch.sessions import Sessions
 from keyshared._dispatch.timers import Duty
 from keyshared._dispatch.units import SlotUnits
 from keyshared._window.gate import DrainGate
+from keyshared._window.holes import MeasuringCursor
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
@@ -28,6 +30,7 @@ _PARTS: Final[Mapping[type, str]] = {
     Endings: "_endings",
     Membership: "_membership",
     Outbox: "_outbox",
+    Sessions: "_sessions",
 }
 
 
@@ -48,9 +51,9 @@ class Broken(KeySharedDispatcher[object]):
         owner: Any = attrgetter(".".join(whole))(self) if whole else self
         part = getattr(owner, name, None)
         if part is not None:  # the gate of a key counts no units
-            part.__class__ = new_class(
-                self._Fault.__name__, (self._Fault, type(part)), {}, lambda names: names.update(__slots__=())
-            )
+            # A cursor that measures passes on what it overrides, and has fields that a fault cannot stand before.
+            kinds = (type(part), self._Fault) if isinstance(part, MeasuringCursor) else (self._Fault, type(part))
+            part.__class__ = new_class(self._Fault.__name__, kinds, {}, lambda names: names.update(__slots__=()))
             self._duties = {kind: _of_its_class_now(duty) for kind, duty in self._duties.items()}
 
 

@@ -76,6 +76,7 @@ class _Writer:
             self.unblock,
             self.group,
             self.pull,
+            self.redrive,
             self.wait,
             self.nonsense,
         )
@@ -92,7 +93,8 @@ class _Writer:
 
     def offer(self) -> Command:
         self.offset += self.rng.choice([1, 1, 1, 4, 0])  # now and then one that was there before
-        return self.make("offer", offset=self.offset, key=self.rng.choice(KEYS))
+        later = self.rng.choice([None, None, None, None, 0, 3, 40])
+        return self.make("offer", offset=self.offset, key=self.rng.choice(KEYS), duration_ms=later)
 
     def answer(self) -> Command:
         how = self.rng.choice(["ack", "ack", "ack", "ack", "ack_through", "nack", "reject", "release", "extend"])
@@ -152,6 +154,10 @@ class _Writer:
         limit, per_key = self.rng.choice([1, 2]), self.rng.choice([None, None, 1, 2])
         return self.make("pull", consumer=self.rng.choice(NAMES), limit=limit, offset=only, per_key=per_key)
 
+    def redrive(self) -> Command:
+        letters = tuple((self.rng.choice(range(self.offset + 2)), self.rng.choice([1, 2])) for _ in range(2))
+        return self.make("redrive", key=self.rng.choice(KEYS), letters=letters)
+
     def wait(self) -> Command:
         self.at_ms += self.rng.choice([5, 20, 60])
         return self.make("handle_timeout")
@@ -166,6 +172,7 @@ class _Writer:
                 self.make("set_limit", consumer="nobody", limit=1),
                 self.make("add_consumer"),
                 self.make("loaded", offset=self.offset),
+                self.make("redrive", key="a", letters=((0,), (1, 2, 3))),
                 self.make("snapshot"),
                 self.make("remove_consumer", consumer="x", duration_ms=-1),
             ]

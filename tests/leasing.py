@@ -14,7 +14,7 @@ __all__ = ["WatchedQueue", "assigned", "fill", "lease", "letters", "queue", "res
 
 _INPUTS: Final = (
     "offer", "add_consumer", "remove_consumer", "set_placement", "reserve", "commit", "abort", "consume", "ack",
-    "ack_many", "nack", "release",
+    "ack_many", "ack_through", "nack", "reject", "release",
     "extend", "dead_lettered", "loaded", "park", "unblock_offset", "unblock", "gone", "truncate",
     "handle_timeout",
 )  # fmt: skip

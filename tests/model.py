@@ -16,8 +16,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 from tests.model_groups import ALL, GroupRow, ModelScopes
+from tests.model_sessions import Session, SessionRule
+from tests.model_token import token_length
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
+from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Rules, Unmatched
+from keyshared.dispatcher import Health, KeySession
 from keyshared.effects import (
     Blocked,
     BlockReason,
@@ -33,6 +36,8 @@ from keyshared.effects import (
     Evicted,
     Ignored,
     IgnoredReason,
+    KeyEnd,
+    KeyEnding,
     Load,
     Released,
     ReleaseReason,
@@ -50,13 +55,14 @@ from keyshared.errors import (
     ConsumerFullError,
     KeyFullError,
     KeyTypeError,
+    LookAheadFullError,
     OffsetOrderError,
+    RedriveTooEarlyError,
     SnapshotError,
     UnknownConsumerError,
     UnmatchedKeyError,
     WindowFullError,
 )
-from keyshared.rules import Rules
 
 __all__ = ["ModelDispatcher", "Placement", "Position", "Unit", "Why"]
 
@@ -133,6 +139,7 @@ class Queue(StrEnum):
     SHARED = "shared"  # keyless: for room at anybody
     OWNERLESS = "ownerless"
     DRAINING = "draining"
+    KEPT_BACK = "kept_back"  # for the end of a session of its key
     LOAD = "load"  # for a slot of the window
 
 
@@ -180,8 +187,10 @@ class Message:
     ended: tuple[tuple[int, str], ...] = ()  # attempt and consumer of deliveries that were not acked
     acked_late: bool = False
     gone: bool = False
+    redriven: bool = False  # it came back, and the position does not know it
     postponed: bool = False  # what it waits for, while it is delayed: the end of a postponement, or a retry
     reason: str | None = None  # what the last failure that named one said
+    since: int | None = None  # when it was offered, to within a second
 
 
 @dataclass
@@ -202,6 +211,7 @@ class Outbox:
 
     notices: list[Effect] = field(default_factory=list)
     done: list[Effect] = field(default_factory=list)
+    sessions: list[Effect] = field(default_factory=list)
     dead_letters: list[Effect] = field(default_factory=list)
     loads: list[Effect] = field(default_factory=list)
     deliveries: list[Effect] = field(default_factory=list)
@@ -266,13 +276,22 @@ class ModelDispatcher:
         self.drain_deadlines: dict[Lane, int] = {}
         self.turn = self.config.batch_per_key  # how many messages of a key go out at once
         self.quarantined: set[bytes] = set()
+        self.settled: dict[Ending, int] = {}
+        self.delivered = self.failed = 0
+        self.noted: int | None = None  # when the last offer of which the time was noted came
+        self.noted_last: int | None = None
         self.earlier = resume_from or Position(None, None)  # what is known of earlier lives
         if self.earlier.resume is None:
             self.earlier = Position(self.config.start, None)
         self.reported_cursor: int | None = self.earlier.safe
         self.offered: list[int] = [] if self.reported_cursor is None else [self.reported_cursor]
         self.paused = False
+        self.sessions_of_lanes: dict[Lane, Session] = {}
+        self.last_session = 0
         self.replaying = self.earlier.resume is not None  # until the first offset that is not known already
+        self.token_full = False
+        self._weigh()
+        self.paused = self.free_slots == 0
         self._begin()
 
     # --- inputs: messages -------------------------------------------------------------------------------------------
@@ -304,6 +323,7 @@ class ModelDispatcher:
         def ack_each() -> None:
             for receipt in receipts:
                 self._ack(*receipt)
+                self._sessions.look()  # as after a call of its own
                 self.paused = self.paused or self.free_slots == 0  # as after a call of its own
 
         return self._call(now_ms, ack_each, Call.ACK)
@@ -398,6 +418,11 @@ class ModelDispatcher:
 
         return self._call(now_ms, loaded, Call.LOADED)
 
+    def redrive(
+        self, key: bytes | str | None, letters: Iterable[tuple[int, int, object]], *, now_ms: int | None = None
+    ) -> list[Effect]:
+        return self._call(now_ms, lambda: self._redrive(as_key(key), list(letters)), Call.REDRIVE)
+
     def unblock(self, key: bytes | str | None, *, now_ms: int | None = None) -> list[Effect]:
         def unblock() -> None:
             wanted = as_key(key)
@@ -436,7 +461,22 @@ class ModelDispatcher:
         return self._call(now_ms, lambda: self._gone([offset]))
 
     def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect]:
-        return self._call(now_ms, lambda: self._gone([offset for offset in self.messages if offset < before]))
+        return self._call(now_ms, lambda: self._gone([offset for offset in self._log() if offset < before]))
+
+    def flushed(self, key: bytes | str | None, session: int, *, now_ms: int | None = None) -> list[Effect]:
+        def flushed() -> None:
+            wanted = as_key(key)
+            if wanted is None:
+                raise ArgumentError("key", key, "be a key")
+            require_int("session", session, 1)
+            known = self._sessions.flushing(wanted, session)
+            if known and known.ending:
+                self._sessions.end(known, known.ending)
+            else:
+                self.out.notices.append(Ignored(None, None, session, Call.FLUSHED, IgnoredReason.NOT_FLUSHING))
+            self._wake()
+
+        return self._call(now_ms, flushed)
 
     # --- inputs: consumers ------------------------------------------------------------------------------------------
 
@@ -472,8 +512,10 @@ class ModelDispatcher:
             if consumer := self._find(name):
                 moved = consumer.status != Status.DRAINING
                 self._leave_placement(consumer)
-                if drain_ms == 0 or not self._open_of(name):
+                if drain_ms == 0:
                     self._forget(consumer, ReleaseReason.REMOVED)
+                elif not self._open_of(name) and not self._sessions.holds(name):
+                    self.consumers.remove(consumer)
                 else:
                     consumer.status = Status.DRAINING
                     consumer.deadline = None if drain_ms is None else self.now + drain_ms
@@ -497,6 +539,7 @@ class ModelDispatcher:
             if not resumed:
                 for message in self._open_of(name):
                     self._release(message, ReleaseReason.SESSION_LOST)
+                self._sessions.lose(name)
             consumer.status = Status.ACTIVE
             consumer.deadline = None
             self.freed.append(name)
@@ -610,39 +653,49 @@ class ModelDispatcher:
         def handle_timeout() -> None:
             self.scopes.pass_time(self.now, [self._group(self._lane(each)) for each in self.messages.values()])
             self._end_what_is_due()
+            self._sessions.end_what_is_due()
             evicted = self._end_consumers_that_are_due()
             self._wake(moved=evicted)
-            self.scopes.account(self.now)
-            while any(deadline <= self.now for deadline in self.scopes.deadlines()):
+            while self._has_tokens_due():
                 self.paused = self.paused or self.free_slots == 0  # as after a call of its own
                 self.scopes.fill_due(self.now)
                 self._wake()
-                self.scopes.account(self.now)
 
         return self._call(now_ms, handle_timeout)
+
+    def _has_tokens_due(self) -> bool:
+        """Whether time has brought tokens that somebody waits for, after the end of a call."""
+        if not self.has_scopes:
+            return False
+        self._sessions.look()
+        self.scopes.account(self.now)
+        return any(deadline <= self.now for deadline in self.scopes.deadlines())
 
     def next_deadline_ms(self) -> int | None:
         of_messages = [message.deadline for message in self.messages.values()]
         of_consumers = [consumer.deadline for consumer in self.consumers]
-        deadlines = [*of_messages, *of_consumers, *self.drain_deadlines.values(), *self.scopes.deadlines()]
+        of_sessions = [session.deadline for session in self.sessions_of_lanes.values()]
+        of_all = [*self.drain_deadlines.values(), *self.scopes.deadlines()]
+        deadlines = [*of_messages, *of_consumers, *of_sessions, *of_all]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
     @property
     def safe_cursor(self) -> int | None:
-        lowest = min(self.messages, default=None)
+        lowest = min(self._log(), default=None)
         return max((offset for offset in self.offered if lowest is None or offset < lowest), default=None)
 
     @property
     def resume_offset(self) -> int | None:
-        if self.messages:
-            return min(self.messages)
+        if self._log():
+            return min(self._log())
         if not self.offered:
             return self.earlier.resume
         resume = max(self.offered[-1] + 1, self.earlier.resume or 0)
-        while self.earlier.knows(resume):
-            resume += 1
+        for start, stop in sorted(self.earlier.settled):
+            if start <= resume < stop:
+                resume = stop
         return resume
 
     def acked_ranges(self) -> list[tuple[int, int]]:
@@ -651,25 +704,56 @@ class ModelDispatcher:
 
     @property
     def restart_mark(self) -> tuple[int | None, int]:
-        return (self.offered[-1] if self.offered else None, len(self.messages))
+        return (self.offered[-1] if self.offered else None, len(self._log()))
 
     def token(self) -> Position:
         """What the next life has to know if there is no snapshot."""
         stretches = [
             (below + 1, 1 + max(offset for offset in self.offered if above is None or offset < above))
-            for below, above in pairwise([*self.messages, None])
+            for below, above in pairwise([*self._log(), None])
             if below is not None
         ]
         return Position(self.resume_offset, self.safe_cursor, (*self.earlier.settled, *stretches))
 
     @property
     def free_slots(self) -> int:
+        return max(0, min(self._slots, self._may_wait))
+
+    @property
+    def _slots(self) -> int:
         tracked = self.config.max_tracked if self.config.spill else self.config.window
-        return max(0, min(self.config.window - self._loaded_count(), tracked - len(self.messages)))
+        return min(self.config.window - self._loaded_count(), tracked - len(self.messages))
+
+    @property
+    def _look_ahead(self) -> int:
+        """How many messages may wait for as many consumers as are connected."""
+        look_ahead, consumers = self.config.look_ahead, len(self._not_draining())
+        if look_ahead is None:
+            return 1 << 40
+        per_consumer, most = look_ahead.per_consumer, look_ahead.per_subscription
+        if not per_consumer and not most:
+            per_consumer, most = self.config.max_in_flight_per_consumer, look_ahead.max_unacked_per_subscription
+        limits = [per_consumer * consumers if per_consumer else 1 << 40, most or 1 << 40]
+        return min(limits)
+
+    @property
+    def _may_wait(self) -> int:
+        return self._look_ahead - (len(self.messages) - len(self._all(State.IN_FLIGHT)))
+
+    def _is_roomy(self) -> bool:
+        """Whether a quarter of the window is free, and of what may wait."""
+        return self._slots >= max(1, self.config.window // 4) and self._may_wait >= max(1, self._look_ahead // 4)
 
     def owner(self, key: bytes | str | None) -> str | None:
         wanted = as_key(key)
         return None if wanted is None and not self.config.ordering_required else self._owner(wanted)
+
+    def sessions(self) -> list[KeySession]:
+        return self._sessions.told()
+
+    @property
+    def _sessions(self) -> SessionRule:
+        return SessionRule(self)
 
     def why_blocked(self, offset: int) -> Why | None:
         message = self.messages.get(offset)
@@ -678,26 +762,55 @@ class ModelDispatcher:
         reason = self._reason(message)
         if reason in {BlockReason.GROUP_FULL, BlockReason.GROUP_PAUSED, BlockReason.GROUP_RATE}:
             return Why(reason, group=self._group(self._lane(message)))
+        session = self._sessions.of(self._lane(message))
+        if reason == BlockReason.FLUSHING and session:
+            return Why(reason, session.consumer)
         if reason != BlockReason.DRAINING:
             return Why(reason)
         held = {other.consumer for other in self._awaited(self._lane(message))}
         return Why(reason, next(consumer.name for consumer in self.consumers if consumer.name in held))
 
+    def health(self, *, busiest: int = 10) -> Health:
+        keys = [message.key for message in self.messages.values() if message.key is not None]
+        counted = sorted({(-keys.count(key), key) for key in keys})
+        of_log = [message for message in self.messages.values() if not message.redriven]
+        blocked = [message for message in of_log if message.state != State.IN_FLIGHT]
+        measures = self.config.measure
+        ages = [
+            self.now - first.since if measures and first is not None and first.since is not None else None
+            for first in (next(iter(of_log), None), next(iter(blocked), None))
+        ]
+        return Health(
+            oldest_ms=ages[0],
+            longest_blocked_ms=ages[1],
+            blocked_offset=blocked[0].offset if blocked else None,
+            busiest=tuple((key, -number) for number, key in counted[:busiest]),
+            ended=self.settled if measures else None,
+            delivered=self.delivered if measures else None,
+            failed=self.failed if measures else None,
+        )
+
     def outstanding_effects(self) -> list[Effect]:
         archive = [self._dead_letter(message) for message in self._all(State.DEAD_LETTERING)]
         loads = [Load(message.offset, message.key) for message in self._all(State.LOADING)]
         deliveries = [self._deliver(message) for message in self._all(State.IN_FLIGHT)]
-        return [*archive, *loads, *deliveries]
+        flushes = [
+            KeyEnding(self._sessions.key(session.lane), session.consumer, session.number)
+            for session in self._sessions.all
+            if session.ending is not None
+        ]
+        return [*flushes, *archive, *loads, *deliveries]
 
     def is_current(self, effect: Effect) -> bool:
         match effect:
             case Deliver():
                 open_now = [(each.offset, each.consumer, each.attempt) for each in self._all(State.IN_FLIGHT)]
                 return effect.receipt in open_now
-            case DeadLetter():
-                return any(message.offset == effect.offset for message in self._all(State.DEAD_LETTERING))
-            case Load():
-                return any(message.offset == effect.offset for message in self._all(State.LOADING))
+            case DeadLetter() | Load():
+                state = State.LOADING if isinstance(effect, Load) else State.DEAD_LETTERING
+                return any(message.offset == effect.offset for message in self._all(state))
+            case KeyEnding():
+                return self._sessions.flushing(effect.key, effect.session) is not None
             case CursorAdvanced():
                 return effect.safe_cursor == self.safe_cursor
             case Resumed():
@@ -710,7 +823,8 @@ class ModelDispatcher:
         assert self.free_slots >= 0
         assert len({listing.lane for listing in self.listings}) == len(self.listings)
         for consumer in self.consumers:
-            ready = [each for each in self.listings if self._could_take(consumer, each) and self._is_awake(each)]
+            could_take = [each for each in self.listings if self._could_take(consumer, each) and self._is_awake(each)]
+            ready = [listing for listing in could_take if not self._is_held(self._candidate(listing.lane))]
             assert not (ready and self._has_room(consumer.name)), f"{consumer} has room for {ready}"
         if self._loaded_count() < self.config.window:
             assert not [listing for listing in self.listings if listing.queue == Queue.LOAD]
@@ -729,6 +843,11 @@ class ModelDispatcher:
                 asdict(consumer) | {"deadline": self._remaining(consumer.deadline)} for consumer in self.consumers
             ],
             "listings": [[_lane_to_json(lane), queue, consumer] for lane, queue, consumer in self.listings],
+            "sessions": [
+                [_lane_to_json(each.lane), each.consumer, each.number, each.ending, self._remaining(each.deadline)]
+                for each in self._sessions.all
+            ],
+            "last_session": self.last_session,
             "drain_deadlines": [
                 [_lane_to_json(lane), self._remaining(deadline)] for lane, deadline in self.drain_deadlines.items()
             ],
@@ -738,7 +857,10 @@ class ModelDispatcher:
             "earlier": list(self.earlier),
             "reported_cursor": self.reported_cursor,
             "paused": self.paused,
+            "token_full": self.token_full,
             "epoch": self.epoch,
+            "counts": [self.settled, self.delivered, self.failed],
+            "noted": None if self.noted is None else self.now - self.noted,
         }
 
     @classmethod
@@ -770,6 +892,11 @@ class ModelDispatcher:
         new.listings = [
             Listing(_lane_from_json(lane), Queue(queue), consumer) for lane, queue, consumer in state["listings"]
         ]
+        for stored_lane, name, number, ending, left in state["sessions"]:
+            lane = _lane_from_json(stored_lane)
+            why = None if ending is None else KeyEnd(ending)
+            new.sessions_of_lanes[lane] = Session(lane, name, number, why, new._restored(left))
+        new.last_session = state["last_session"]
         new.drain_deadlines = {_lane_from_json(lane): now_ms + left for lane, left in state["drain_deadlines"]}
         new.quarantined = {bytes.fromhex(key) for key in state["quarantined"]}
         new.offered = list(state["offered"])
@@ -777,13 +904,20 @@ class ModelDispatcher:
         new.earlier = Position(resume, safe, tuple((start, stop) for start, stop in settled))
         new.reported_cursor = state["reported_cursor"]
         new.paused = state["paused"]
+        settled, new.delivered, new.failed = state["counts"]
+        new.settled = {Ending(how): number for how, number in settled.items()}
+        new.noted = None if state["noted"] is None else now_ms - state["noted"]
+        new.noted_last = new.offered[-1] if new.offered else None
         new.replaying = True
+        new.token_full = state["token_full"]
+        new._weigh()
         new._join_placement()
         return new
 
     def _frozen(self, message: Message) -> dict[str, Any]:
         key = None if message.key is None else message.key.hex()
-        stored = asdict(message) | {"key": key, "deadline": self._remaining(message.deadline)}
+        age = None if message.since is None else self.now - message.since
+        stored = asdict(message) | {"key": key, "deadline": self._remaining(message.deadline), "since": age}
         del stored["item"]
         return stored
 
@@ -797,6 +931,7 @@ class ModelDispatcher:
                 "item": item,
                 "state": State(stored["state"]),
                 "deadline": self._restored(stored["deadline"]),
+                "since": None if stored["since"] is None else self.now - stored["since"],
                 "ended": tuple((attempt, consumer) for attempt, consumer in stored["ended"]),
             }
         )
@@ -823,6 +958,8 @@ class ModelDispatcher:
             self._check_clock(now_ms)
             self.now = self.now if now_ms is None else now_ms
             action()
+            self._sessions.look()
+            self._note_times()
         except BaseException:
             self.__dict__.update(before)
             raise
@@ -839,20 +976,35 @@ class ModelDispatcher:
         copied = {name: copy(value) for name, value in self.__dict__.items()}
         copied["messages"] = {offset: copy(message) for offset, message in self.messages.items()}
         copied["consumers"] = [copy(consumer) for consumer in self.consumers]
+        copied["sessions_of_lanes"] = {lane: copy(session) for lane, session in self.sessions_of_lanes.items()}
         copied["placement"] = self.placement.copy()
         copied["scopes"] = deepcopy(self.scopes)
         copied["out"] = Outbox()
         return copied
 
+    def _note_times(self) -> None:
+        """Note when messages were offered: once in a second is enough."""
+        last = self.offered[-1] if self.offered else None
+        of_log = [message for message in self.messages.values() if not message.redriven]
+        if not of_log:
+            self.noted = None
+        elif self.noted is None or (last != self.noted_last and self.now - self.noted >= 1_000):
+            self.noted = self.now
+        self.noted_last = last
+        for message in of_log:
+            message.since = self.noted if message.since is None else message.since
+
     def _effects(self) -> list[Effect]:
         self.scopes.account(self.now)
         out = self.out
+        self.delivered += len(out.deliveries)
         done = out.done if self.config.tell_settled else []
-        effects = [*out.notices, *done, *self._unmet([*out.dead_letters, *out.loads, *out.deliveries])]
+        obligations = self._unmet([*out.dead_letters, *out.loads, *out.deliveries])
+        effects = [*out.notices, *done, *out.sessions, *obligations]
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
             self.reported_cursor = self.safe_cursor
             effects.append(CursorAdvanced(self.safe_cursor))
-        if self.paused and self.free_slots >= max(1, self.config.window // 4):
+        if self.paused and self._is_roomy():
             self.paused = False
             effects.append(Resumed(self.free_slots))
         self.paused = self.paused or self.free_slots == 0
@@ -878,18 +1030,17 @@ class ModelDispatcher:
                 raise OffsetOrderError(offset, last)
             known = self.messages.get(offset)
             if known is None:
-                self._tell_done(Message(offset, key, item), Ending.EARLIER)
+                self.out.done.append(Done(offset, key, Ending.EARLIER))
             elif known.item is None:
                 known.item = item
             return
         if self.earlier.knows(offset):
             self.replaying = False
             self.offered.append(offset)
+            self._weigh()
             self._tell_done(Message(offset, key, item), Ending.EARLIER)
             return
-        if self.free_slots == 0:
-            window_is_full = self._loaded_count() >= self.config.window
-            raise WindowFullError(self.config.window if window_is_full else self.config.max_tracked)
+        self._check_room()
         message = Message(offset, key, item)
         self._check_waiting([message])
         if self.config.unmatched == Unmatched.ERROR and (self._is_unmatched(message) or self._nobody_can_own(message)):
@@ -897,12 +1048,20 @@ class ModelDispatcher:
         self.replaying = False
         self.offered.append(offset)
         if self._is_unmatched(message) and self.config.unmatched == Unmatched.SKIP:
+            self._weigh()
             self.out.notices.append(Skipped(offset, key, SkipReason.UNMATCHED))
             self._tell_done(message, Ending.UNMATCHED)
         else:
             if not_before_ms is not None and not_before_ms > self.now:
                 message.deadline = not_before_ms
             self._track(message)
+
+    def _check_room(self) -> None:
+        if self._slots <= 0:
+            window_is_full = self._loaded_count() >= self.config.window
+            raise WindowFullError(self.config.window if window_is_full else self.config.max_tracked)
+        if self._may_wait <= 0:
+            raise LookAheadFullError(self._look_ahead)
 
     def _is_new(self, offset: object) -> bool:
         """Whether an offset is neither known nor settled in an earlier life."""
@@ -969,12 +1128,16 @@ class ModelDispatcher:
         return not strangers and not any(self._accepts(consumer, key) for consumer in connected)
 
     def _track(self, message: Message) -> None:
+        overtaken = self._overtaken(message)
+        if overtaken:
+            self._supersede(overtaken, message)
+            return
         lane = self._lane(message)
         loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
         spilled = len(loaded) < len(self._in_lane(lane))
         self.messages[message.offset] = message
-        if (group := self._group(lane)) is not None:
-            self.scopes.group(group)
+        self._note_groups([lane])
+        self._weigh()
         if self.config.spill and (spilled or len(loaded) >= self.config.max_loaded_per_key):
             self._spill(message)
             if self._candidate(lane) is message:
@@ -984,9 +1147,52 @@ class ModelDispatcher:
             message.state = State.DELAYED
         else:
             self._examine_fully(lane)
+        self._spill_if_crowded(message)
+
+    def _note_groups(self, lanes: Sequence[Lane]) -> None:
+        """Keep the groups of new messages, or raise because nobody knows them."""
+        for lane in lanes:
+            if (group := self._group(lane)) is not None:
+                self.scopes.group(group)
+
+    def _overtaken(self, message: Message) -> list[Message]:
+        """What waits for its first delivery and makes way for this one."""
+        if not self.config.latest_only or message.key is None:
+            return []
+        waits = {State.QUEUED, State.SPILLED, State.LOADING, State.DELAYED}
+        new = [other for other in self._in_lane(message.key) if other.attempt == 0 and not other.redriven]
+        return [other for other in new if other.state in waits]
+
+    def _supersede(self, older: Sequence[Message], message: Message) -> None:
+        """Settle what waits for its first delivery; a newer one has the slot of the oldest, and stands where it did."""
+        lane, first = self._lane(message), older[0]
+        for other in older:
+            self.out.notices.append(Skipped(other.offset, other.key, SkipReason.SUPERSEDED))
+            self._tell_done(other, Ending.SUPERSEDED)
+            del self.messages[other.offset]
+        loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
+        self.messages[message.offset] = message
+        needs_slot = first.state == State.SPILLED
+        if needs_slot and self.config.spill and len(loaded) >= self.config.max_loaded_per_key:
+            self._spill(message)
+        elif message.deadline is not None:
+            message.state = State.DELAYED
+            self._spill_if_crowded(message, needs_slot)
+        if first.reserved_by:
+            self.freed.append(first.reserved_by)
+        keeps_its_place = message.deadline is None and self._listing(lane)
+        if message is self._candidate(lane) and not keeps_its_place:
+            if first.reserved_by and message.state == State.QUEUED and self._may_go_to(lane, first.reserved_by):
+                self._open(message, first.reserved_by)
+            self._touch(message)
+        self._wake()
+        self._spill_if_crowded(message, needs_slot)
+
+    def _spill_if_crowded(self, message: Message, is_asked: bool = True) -> None:
+        """Drop the payload of what has to wait while others that wait take half the window."""
         others_waiting = self._loaded_count() - 1 - len(self._all(State.IN_FLIGHT))
         waits = message.state in {State.QUEUED, State.DELAYED}
-        if self.config.spill and waits and 2 * others_waiting >= self.config.window:
+        if is_asked and self.config.spill and waits and 2 * others_waiting >= self.config.window:
             self._spill(message)
 
     def _spill(self, message: Message) -> None:
@@ -1057,6 +1263,7 @@ class ModelDispatcher:
         if (group := self._group(self._lane(message))) is not None:
             self.scopes.use(group)
         message.consumer = consumer
+        self._sessions.opened(self._lane(message), consumer)
         timeout = self.config.ack_timeout_ms
         message.deadline = None if timeout is None else self.now + timeout
         self.out.deliveries.append(self._deliver(message))
@@ -1070,8 +1277,12 @@ class ModelDispatcher:
         self.freed.append(message.consumer)
         if message.key is not None:
             self.ended.append(message.key)
-        holder = self._find(message.consumer)
-        if holder and holder.status == Status.DRAINING and not self._open_of(holder.name):
+        self._let_go_if_done(message.consumer)
+
+    def _let_go_if_done(self, name: str) -> None:
+        """Forget a draining consumer that has nothing open and nothing to flush."""
+        holder = self._find(name)
+        if holder and holder.status == Status.DRAINING and not (self._open_of(name) or self._sessions.holds(name)):
             self._remove(holder)
 
     def _release(self, message: Message, reason: ReleaseReason, delay_ms: int | None = None) -> None:
@@ -1098,6 +1309,7 @@ class ModelDispatcher:
             self._settle(message, Ending.GONE)
             return False
         message.failures += reason in FAILURES
+        self.failed += reason in FAILURES
         return True
 
     def _go_on(self, message: Message, reason: ReleaseReason, delay_ms: int | None) -> int | None:
@@ -1148,6 +1360,7 @@ class ModelDispatcher:
         self.out.notices.append(Blocked(message.offset, message.key, message.failures, message.reason))
 
     def _tell_done(self, message: Message, how: Ending) -> None:
+        self.settled[how] = self.settled.get(how, 0) + 1
         self.out.done.append(Done(message.offset, message.key, how))
 
     def _settle(self, message: Message, how: Ending) -> None:
@@ -1157,8 +1370,13 @@ class ModelDispatcher:
         if message.reserved_by:
             self.freed.append(message.reserved_by)
         del self.messages[message.offset]
-        spilled = [other for other in self._in_lane(self._lane(message)) if other.state == State.SPILLED]
-        if spilled and message.state != State.SPILLED and self._loaded_count() < self.config.window:
+        self._weigh(opens=True)
+        lane = self._in_lane(self._lane(message))
+        spilled = [other for other in lane if other.state == State.SPILLED]
+        has_room = (
+            self._loaded_count() < self.config.window and len(lane) - len(spilled) < self.config.max_loaded_per_key
+        )
+        if spilled and message.state != State.SPILLED and has_room:
             self._load(spilled[0], None)
 
     def _load(self, message: Message, consumer: str | None) -> None:
@@ -1178,6 +1396,46 @@ class ModelDispatcher:
         self.freed.append(consumer)
         if message is self._candidate(lane) and self._may_go_to(lane, consumer):
             self._send(lane, message, consumer)
+
+    def _redrive(self, key: bytes | None, letters: list[tuple[int, int, object]]) -> None:
+        """Put dead letters back where they always stood, all of them before anything goes out."""
+        if not self.config.redrive:
+            raise ArgumentError("redrive", False, "be True in the DispatcherConfig of whoever redrives")
+        for offset, attempt, _ in letters:
+            if type(offset) is not int:
+                raise ArgumentError("offset", offset, "be an int")
+            require_int("attempt", attempt, 0)
+        start, last = self.earlier.resume, self.offered[-1] if self.offered else None
+        for offset, _, _ in letters:
+            is_below = (start is not None and offset < start) or (last is not None and offset <= last)
+            if not is_below:
+                raise RedriveTooEarlyError(offset, last)
+        new, free, full = 0, self.free_slots, self._full_error()
+        for offset, attempt, item in sorted(letters, key=lambda letter: letter[0]):
+            if key in self.quarantined or offset in self.messages:
+                why = IgnoredReason.IS_QUARANTINED if key in self.quarantined else IgnoredReason.IS_OUTSTANDING
+                self.out.notices.append(Ignored(offset, None, attempt, self.answered, why))
+                continue
+            new += 1
+            self.messages[offset] = Message(offset, key, item, attempt=attempt, redriven=True)
+            self._touch(self.messages[offset])
+        if new > free:
+            raise full
+        self._note_groups(self.touched)
+        self.messages = dict(sorted(self.messages.items()))
+        self._wake()
+
+    def _full_error(self) -> WindowFullError:
+        """What to raise for more messages than there are free slots: it names the limit that leaves least room."""
+        if self._may_wait < max(0, self._slots):
+            return LookAheadFullError(self._look_ahead)
+        tracked = self.config.max_tracked if self.config.spill else self.config.window
+        by_memory = self.config.window - self._loaded_count() <= tracked - len(self.messages)
+        return WindowFullError(self.config.window if by_memory else tracked)
+
+    def _log(self) -> list[int]:
+        """The outstanding offsets that hold the position."""
+        return [offset for offset, message in self.messages.items() if not message.redriven]
 
     def _gone(self, offsets: Iterable[int]) -> None:
         for message in [self.messages[offset] for offset in offsets if offset in self.messages]:
@@ -1233,6 +1491,7 @@ class ModelDispatcher:
         """Put back what the consumer holds, count no failure, and forget it."""
         for message in self._open_of(consumer.name):
             self._release(message, reason)
+        self._sessions.lose(consumer.name)
         if consumer in self.consumers:  # a draining one has gone with its last delivery
             self._remove(consumer)
 
@@ -1245,6 +1504,7 @@ class ModelDispatcher:
         self._leave_placement(consumer)
         for message in self._open_of(consumer.name):
             self._release(message, ReleaseReason.EVICTED)
+        self._sessions.lose(consumer.name)
         self._remove(consumer)
 
     # --- time -------------------------------------------------------------------------------------------------------
@@ -1306,12 +1566,15 @@ class ModelDispatcher:
         if moved:
             self._examine_all_listed()
         for consumer in self.consumers:
-            if consumer.name in self.freed:
+            may_have_room = self.config.token_bytes is not None and not self.token_full  # it may have been full before
+            if consumer.name in self.freed or may_have_room:
                 self._serve(consumer)
-        self._serve_shared()
+        if not self.token_full:
+            self._serve_shared()
         self._fill_slots()
         if self.has_scopes:
             self._serve_what_scopes_remember()
+        self._send_lowest()
         self.touched.clear()
         self.freed.clear()
         self.ended.clear()
@@ -1429,6 +1692,8 @@ class ModelDispatcher:
                 self.drain_deadlines.setdefault(lane, self.now + self.config.drain_timeout_ms)
         elif len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
             self._unlist(lane)
+        elif self._sessions.refuses(lane, owner):
+            self._list(lane, Queue.KEPT_BACK)
         elif self._has_room(owner) and not self._somebody_waits_for(self._connected(owner)):
             return self._send(lane, message, owner)
         else:
@@ -1438,6 +1703,9 @@ class ModelDispatcher:
 
     def _send(self, lane: Lane, message: Message, consumer: str) -> bool:
         """Open the candidate at this consumer, or ask for its payload; whether it was opened."""
+        if self._is_held(message):
+            self._list(lane, *((Queue.SHARED, None) if self._is_keyless(lane) else (Queue.READY, consumer)))
+            return False
         if self.has_scopes and self._is_passed_over(lane, consumer):
             return False
         opened = self._send_at_once(lane, message, consumer)
@@ -1454,7 +1722,7 @@ class ModelDispatcher:
         for scope in self._scopes_of(lane):
             if self.scopes.admits(scope, consumer, self._open_groups()):
                 continue
-            self._list(lane, *((Queue.SHARED,) if self._is_keyless(lane) else (Queue.READY, consumer)))
+            self._list(lane, *((Queue.SHARED, None) if self._is_keyless(lane) else (Queue.READY, consumer)))
             if scope is ALL:
                 self.scopes.remember(ALL, consumer)
             else:
@@ -1468,7 +1736,7 @@ class ModelDispatcher:
             return False
         self._unlist(lane)
         self._open(message, consumer)
-        for _ in range(self.turn - 1):
+        for _ in range(0 if self.token_full else self.turn - 1):
             following = self._candidate(lane)
             if following and following.state == State.QUEUED and self._has_room(consumer) and self._is_open(lane):
                 self._open(following, consumer)
@@ -1486,6 +1754,11 @@ class ModelDispatcher:
         """Give the consumer the lanes that wait for it, longest wait first, one message each."""
         if self.has_scopes:
             self._serve_by_groups(consumer)
+            return
+        if self.token_full:
+            listing = self._listing_of_lowest()
+            if listing and self._has_room(consumer.name):
+                self._take_only(listing, self.messages[min(self.messages)], consumer)
             return
         while self._has_room(consumer.name):
             listing = next((listing for listing in self.listings if self._could_take(consumer, listing)), None)
@@ -1534,14 +1807,48 @@ class ModelDispatcher:
     def _take_only(self, listing: Listing, message: Message, consumer: Consumer) -> None:
         """Hand out this one message. The lowest one outstanding is loaded whether the window is full or not."""
         could_take = self._could_take(consumer, listing)
-        if not self._is_admitted(listing.lane, consumer.name):
+        if self._is_held(message) or not self._is_admitted(listing.lane, consumer.name):
             return
-        if message.state == State.SPILLED and message.offset == min(self.messages):
+        if message.state == State.SPILLED and message.offset == min(self._log()):
             if could_take or listing.queue == Queue.LOAD:
                 self._unlist(listing.lane)
                 self._load(message, consumer.name if could_take else None)
         elif could_take:
             self._take_turn(listing.lane, message, consumer)
+
+    def _send_lowest(self) -> None:
+        """While the token is full, the lowest message goes out past all others; it may have a slot of its own."""
+        listing = self._listing_of_lowest() if self.token_full else None
+        if listing is None:
+            return
+        lowest, taker = self.messages[min(self.messages)], self._taker(listing.lane)
+        if listing.queue == Queue.LOAD:
+            self._unlist(listing.lane)
+            self._load(lowest, None)
+        elif taker:
+            self._take_only(listing, lowest, self._connected(taker))
+
+    def _listing_of_lowest(self) -> Listing | None:
+        """Where the lane of the lowest message waits, if it waits with that."""
+        lowest = self.messages[min(self.messages)] if self.messages else None
+        if lowest is None or self._candidate(self._lane(lowest)) is not lowest:
+            return None
+        return self._listing(self._lane(lowest))
+
+    def _is_held(self, message: Message | None) -> bool:
+        """Whether a message has to wait until the token is shorter, or until it is the lowest one."""
+        return self.token_full and message is not None and message.offset != min(self.messages)
+
+    def _weigh(self, *, opens: bool = False) -> None:
+        """See how long the token is: above three quarters it is full, and not when it is settled down to one half."""
+        budget = self.config.token_bytes
+        if budget is None:
+            return
+        length = token_length(*self.token())
+        if 4 * length > 3 * budget:
+            self.token_full = True
+        elif opens and 2 * length <= budget:
+            self.token_full = False
 
     def _fill_slots(self) -> None:
         """Load the lanes that wait for a slot of the window."""
@@ -1577,6 +1884,7 @@ class ModelDispatcher:
         return (
             self._owner_of(lane) == consumer
             and not self._awaited(lane)
+            and not self._sessions.refuses(lane, consumer)
             and len(self._open_in(lane)) < self.config.max_in_flight_per_key
         )
 
@@ -1604,6 +1912,8 @@ class ModelDispatcher:
         eligible = [consumer for consumer in self._not_draining() if self._accepts(consumer, None)]
         if not eligible:
             return BlockReason.NO_CONSUMER
+        if self._is_held(self._candidate(lane)):
+            return BlockReason.TOKEN_FULL
         if all(consumer.status != Status.ACTIVE for consumer in eligible):
             return BlockReason.CONSUMER_INACTIVE
         return self._reason_of_room(lane, any(self._has_room(consumer.name) for consumer in eligible))
@@ -1626,6 +1936,11 @@ class ModelDispatcher:
             return BlockReason.DRAINING
         if len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
             return BlockReason.KEY_IN_FLIGHT
+        if self._sessions.refuses(lane, owner) or self._is_held(self._candidate(lane)):
+            return BlockReason.FLUSHING if self._sessions.refuses(lane, owner) else BlockReason.TOKEN_FULL
+        return self._reason_beside_key(lane, owner)
+
+    def _reason_beside_key(self, lane: Lane, owner: str) -> BlockReason:
         if self.has_scopes and not self.scopes.is_open(self._group(lane), self._open_groups()):
             return self._reason_of_group(lane)
         if self._connected(owner).status != Status.ACTIVE:

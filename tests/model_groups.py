@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
-from keyshared.config import GroupLimits
+from keyshared.config import GroupLimits, Rules
 from keyshared.errors import ArgumentError, ConfigError
-from keyshared.rules import Rules
 
 __all__ = ["ALL", "GroupRow", "ModelScopes"]
 

@@ -22,7 +22,7 @@ from keyshared.buckets import (
     BucketPlacement,
     EntryBatch,
 )
-from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Then
+from keyshared.config import DispatcherConfig, LookAhead, Poison, RetryPolicy, Rules, Then
 from keyshared.copyflags import BigEndian, CopyFlags, FlagsHeader
 from keyshared.cursor import Cell, ContiguousCursor, CursorToken
 from keyshared.dispatcher import KeySharedDispatcher
@@ -59,7 +59,6 @@ from keyshared.offsets import (
 from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap, SoleOwner
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
-from keyshared.rules import Rules
 from keyshared.segments import AutoScale, Rates, SegmentLoad, SegmentMap, SegmentProducer, SegmentProgress, Split
 from keyshared.segments import Reason as ScaleReason
 from keyshared.simulate import (
@@ -104,6 +103,7 @@ PRIVATE = frozenset(
         "distribution.shape",
         "errors",
         "leases.ack_holes",
+        "leases.answers",
         "leases.book",
         "leases.ledger",
         "leases.obligations",
@@ -137,9 +137,11 @@ UNCHECKED = frozenset(
     for name in [
         "add",
         "awaited",
+        "can_serve",
         "cancel_reservations",
         "enlist",
         "holder_elsewhere",
+        "is_held",
         "move",
         "offer_later",
         "owner_of",
@@ -193,7 +195,7 @@ RULES = Rules(mark="v1", group_of=bytes.hex)
 
 def dispatcher(rules: Rules | None = None) -> KeySharedDispatcher:
     """Something is in flight, something waits, somebody is away."""
-    made = KeySharedDispatcher(HashRing(vnodes=3, slot_bits=4), DispatcherConfig(window=10), rules=rules)
+    made = KeySharedDispatcher(HashRing(vnodes=3, slot_bits=4), DispatcherConfig(window=10, redrive=True), rules=rules)
     for name in ("ann", "bob"):
         made.add_consumer(name, limit=2, now_ms=0)
     made.offer_many([(offset, f"k{offset % 2}", None) for offset in (3, 5, 6)], now_ms=0)
@@ -398,6 +400,7 @@ BUILD: dict[str, Make] = {
     "distribution.replication.Replication": replication,
     "distribution.arrivals.Report": lambda: ReplicationReport(0, 0, (), (), (), (), 0),
     "config.retry.Poison": lambda: Poison.DEAD_LETTER,
+    "config.look_ahead.LookAhead": LookAhead,
     "config.retry.RetryPolicy": RetryPolicy,
     "ring.HashRing": lambda: asked(HashRing(["ann", "bob"], vnodes=3)),
     "segments.rollover.SegmentProgress": progress,
@@ -553,6 +556,7 @@ BY_NAME: dict[str, Make] = {
     "segments": segment_map,
     "sequence_id": lambda: 1,
     "service": lambda: Fixed(1),
+    "session": lambda: 1,
     "since_ms": lambda: 0,
     "slot": lambda: 5,
     "slot_bits": lambda: 16,
@@ -608,9 +612,11 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "dispatcher.KeySharedDispatcher.add_consumer": {"name": lambda: "new"},
     "dispatcher.KeySharedDispatcher.offer": {"offset": lambda: 9},
     "dispatcher.KeySharedDispatcher.offer_many": {"messages": lambda: [(9, "k", None)]},
+    "dispatcher.KeySharedDispatcher.redrive": {"letters": lambda: [(4, 1, None)]},
     "dispatcher.KeySharedDispatcher.restore": {
         "state": lambda: dispatcher(RULES).snapshot(),
         "placement": _same_ring,
+        "config": lambda: DispatcherConfig(redrive=True),
         "rules": lambda: RULES,
     },
     "distribution.tree.DistributionTree.propose_add": {"cluster": lambda: "d"},
@@ -647,6 +653,12 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "distribution.arrivals.judge": {"arrivals": lambda: [SEEN]},
     "config.retry.Poison.from_name": {"name": lambda: "DROP"},
     "ring.HashRing.add": {"name": lambda: "new"},
+    "config.look_ahead.LookAhead.limit": {"consumers": lambda: 2, "max_unacked_per_consumer": lambda: 2},
+    "config.look_ahead.look_ahead_limit": {
+        "consumers": lambda: 2,
+        "per_consumer": lambda: 2,
+        "per_subscription": lambda: 2,
+    },
     "segments.rollover.SegmentProgress.restore": {"state": lambda: progress().snapshot()},
     "router.KeyRouter.add_consumer": {"name": lambda: "new"},
     "segments.map.SegmentMap": {"segments": lambda: segment_map().segments},

@@ -158,7 +158,7 @@ BY_HAND = {
     ("buckets/batcher.py", "sequence_id"),
     ("buckets/batcher.py", "size"),
     ("buckets/batcher.py", "bucket_hash"),
-    ("leases/queue.py", "lease_id"),
+    ("leases/answers.py", "lease_id"),
     ("buckets/layout.py", "bucket hash"),
     ("draining.py", "consumer"),
     ("draining.py", "count"),

@@ -69,6 +69,16 @@ def test_every_promise_names_the_faults_that_prove_it_is_checked(promise: Promis
     assert sorted(variant.__name__ for variant in BROKEN[promise]) == sorted(re.findall(r"`(\w+)`", named))
 
 
+def test_every_twin_of_a_verb_that_is_built_is_one_that_is_caught() -> None:
+    sections = _sections((ROOT / "docs" / "verbs.md").read_text("utf-8")).items()
+    built = [body for head, body in sections if re.match(r"\d", head) and re.search(r"\b[Bb]uilt\b", body)]
+    points = [point for body in built for point in re.split(r"^- ", body, flags=re.MULTILINE) if "wins" in point]
+    named = {name for point in points for name in re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]*)+)`", point)}
+    known = {variant.__name__ for variants in BROKEN.values() for variant in variants} | {"BatchWithAHole"}
+    assert len(named) > 20
+    assert named - known == set()
+
+
 @pytest.mark.parametrize("promise", Promise)
 def test_every_promise_has_an_example_that_runs(promise: Promise) -> None:
     section = _sections((ROOT / "docs" / "contract.md").read_text("utf-8"))[promise]

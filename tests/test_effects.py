@@ -20,6 +20,10 @@ from keyshared.effects import (
     Evicted,
     Ignored,
     IgnoredReason,
+    KeyBegun,
+    KeyEnd,
+    KeyEnded,
+    KeyEnding,
     Load,
     Released,
     ReleaseReason,
@@ -48,6 +52,9 @@ EFFECTS: list[tuple[Effect, tuple[str, ...]]] = [
     (Settled(7, b"k", SettleReason.LATE_ACK), ("offset", "key", "reason")),
     (Spilled(7), ("offset",)),
     (Done(7, b"k", Ending.ACKED), ("offset", "key", "how")),
+    (KeyBegun(b"k", "c1", 3), ("key", "consumer", "session")),
+    (KeyEnding(b"k", "c1", 3), ("key", "consumer", "session")),
+    (KeyEnded(b"k", "c1", 3, KeyEnd.IDLE), ("key", "consumer", "session", "reason")),
     (
         DeadLetter(7, b"k", 2, 3, "item", "no route"),
         ("offset", "key", "attempt", "failures", "item", "reason"),
@@ -69,6 +76,7 @@ def test_the_union_names_every_effect_in_the_order_of_a_call() -> None:
 
 def test_every_public_name_is_an_effect_a_reason_or_the_union() -> None:
     reasons = {"IgnoredReason", "BlockReason", "DropReason", "ReleaseReason", "SettleReason", "SkipReason", "Ending"}
+    reasons |= {"KeyEnd"}
     assert {*NAMES, *reasons, "Call", "Effect"} == set(effects.__all__)
 
 
@@ -132,7 +140,7 @@ def test_the_receipt_names_one_delivery() -> None:
 
 @pytest.mark.parametrize(
     "reasons",
-    [IgnoredReason, BlockReason, DropReason, ReleaseReason, SettleReason, SkipReason, Ending],
+    [IgnoredReason, BlockReason, DropReason, ReleaseReason, SettleReason, SkipReason, Ending, KeyEnd],
     ids=lambda kind: kind.__name__,
 )
 def test_a_reason_is_its_own_name_in_lower_case(reasons: type[IgnoredReason]) -> None:
@@ -161,6 +169,12 @@ def _taken_apart(effect: Effect) -> tuple[str, object]:  # noqa: C901, PLR0911, 
             return "Spilled", first
         case Done(offset=first):
             return "Done", first
+        case KeyBegun(key=first):
+            return "KeyBegun", first
+        case KeyEnding(key=first):
+            return "KeyEnding", first
+        case KeyEnded(key=first):
+            return "KeyEnded", first
         case DeadLetter(offset=first):
             return "DeadLetter", first
         case Load(offset=first):

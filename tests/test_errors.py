@@ -25,12 +25,14 @@ from keyshared.errors import (
     KeySharedError,
     KeyTypeError,
     LayoutMismatchError,
+    LookAheadFullError,
     MissingExtraError,
     MisuseError,
     NoRangeLeftError,
     OffsetOrderError,
     QuiesceError,
     RangeOverlapError,
+    RedriveTooEarlyError,
     SegmentBusyError,
     SegmentOrderError,
     SegmentSealedError,
@@ -111,9 +113,22 @@ RENDERED = [
         "cannot offer: all 100 slots are taken; stop reading while free_slots is 0",
     ),
     (
+        RedriveTooEarlyError(9, 5),
+        {"offset": 9, "last": 5},
+        (
+            "cannot redrive offset 9: the log was offered up to 5, and what comes next may be older messages of its "
+            "key; redrive it once it was offered"
+        ),
+    ),
+    (
         KeyFullError(b"k" * 65, 3),
         {"key": b"k" * 65, "capacity": 3},
         f"cannot offer: 3 messages of key {b'k' * 64!r} may wait; ask room_for(key) first",
+    ),
+    (
+        LookAheadFullError(3),
+        {"capacity": 3},
+        "cannot offer: 3 messages may wait for the consumers that are connected; stop reading while free_slots is 0",
     ),
     (
         ConsumerFullError("c1", 3),
@@ -235,6 +250,7 @@ BASES = {
     SegmentSealedError: MisuseError,
     SequenceOrderError: MisuseError,
     RangeOverlapError: MisuseError,
+    RedriveTooEarlyError: OffsetOrderError,
     SegmentBusyError: MisuseError,
     QuiesceError: MisuseError,
     SnapshotError: ArgumentError,
@@ -245,6 +261,7 @@ BASES = {
     UnownedSlotError: MisuseError,
     KeyFullError: WindowFullError,
     ConsumerFullError: WindowFullError,
+    LookAheadFullError: WindowFullError,
     WindowFullError: MisuseError,
 }
 

@@ -17,7 +17,7 @@ from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.journal import Command, Journal
-from keyshared.leases import LeaseQueue
+from keyshared.leases import Lease, LeaseConfig, LeaseQueue
 from keyshared.offsets import ProvenanceVector
 from keyshared.placement import HashRange, RangeMap
 from keyshared.ring import HashRing
@@ -88,6 +88,26 @@ def held() -> KeySharedDispatcher:
     made.ack(2, "ann", 1, now_ms=1)
     made.remove_consumer("ann", drain_ms=9, now_ms=2)
     made.add_consumer("bob", filters=["?"], now_ms=2)
+    return made
+
+
+BATCHES = LeaseConfig(batch_per_key=2, tell_settled=True, max_delivery_attempts=1, poison=Poison.BLOCK)
+
+
+def batches() -> LeaseQueue:
+    """Who drains has leased one batch and reserved another; something was rejected, and something is for later."""
+    made = LeaseQueue(ring(), BATCHES)
+    made.add_consumer("ann", now_ms=0)
+    for offset, key in enumerate(["a", "a", "b", "b", "c"]):
+        made.offer(offset, key, now_ms=0)
+    made.offer(5, "d", not_before_ms=9, now_ms=0)
+    lease, _ = made.consume("ann", 2, now_ms=0)
+    assert isinstance(lease, Lease)
+    made.reserve("ann", 2, now_ms=1)
+    refused, _ = made.consume("ann", now_ms=1)
+    assert isinstance(refused, Lease)
+    made.reject(4, refused.id, reason="refused", now_ms=2)
+    made.remove_consumer("ann", drain_ms=7, now_ms=2)
     return made
 
 
@@ -167,6 +187,11 @@ STORED = {
     "leases": Stored(
         lambda: queue().snapshot(),
         lambda state: LeaseQueue.restore(state, ring(), now_ms=0),
+        lambda made: made.snapshot(),
+    ),
+    "leased batches": Stored(
+        lambda: batches().snapshot(),
+        lambda state: LeaseQueue.restore(state, ring(), BATCHES, now_ms=0),
         lambda made: made.snapshot(),
     ),
     "config": Stored(DispatcherConfig().to_json, DispatcherConfig.from_json, DispatcherConfig.to_json),
@@ -268,6 +293,11 @@ def test_an_active_consumer_has_no_deadline_of_absence() -> None:
 def test_a_message_follows_the_one_before_it(before: int | None) -> None:
     with pytest.raises(SnapshotError, match=r"messages\[1\]\[1\] is .*; it must be 3, the offset before it"):
         STORED["dispatcher"].restore(changed(dispatcher().snapshot(), ("messages", 1, 1), before))
+
+
+def test_what_is_in_flight_was_delivered_although_another_of_its_batch_says_so_too() -> None:
+    with pytest.raises(SnapshotError, match=r"messages\[0\]\[4\] is False; it must be True: it is in flight"):
+        STORED["leased batches"].restore(changed(batches().snapshot(), ("dispatcher", "messages", 0, 4), False))
 
 
 def test_a_line_of_a_queue_without_one_is_refused() -> None:

@@ -152,7 +152,7 @@ class TestOffering:
         desk.offer(b"a1", b"a2")
         before = books(desk.window)
 
-        assert (0, 2) == (desk.window.free_slots, desk.window.tightest_limit)
+        assert (0, 2) == (desk.window.free_slots, desk.window.full_error().capacity)
         with pytest.raises(WindowFullError, match="all 2 slots"):
             desk.offer(b"b1")
         assert before == books(desk.window)
@@ -162,7 +162,7 @@ class TestOffering:
         desk.offer(b"a1", b"a1", b"a1")
         before = books(desk.window)
 
-        assert (0, 3) == (desk.window.free_slots, desk.window.tightest_limit)
+        assert (0, 3) == (desk.window.free_slots, desk.window.full_error().capacity)
         with pytest.raises(WindowFullError, match="all 3 slots"):
             desk.offer(b"b1")
         assert before == books(desk.window)

@@ -4,18 +4,21 @@ Here is what a first program needs. Everything else stands in its package: `keys
 `keyshared.effects`, `keyshared.errors`, ...
 """
 
+from typing import TYPE_CHECKING
+
 from keyshared.config import Backoff, DispatcherConfig, Poison, RetryPolicy
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load, Resumed
 from keyshared.errors import KeySharedError
 from keyshared.glob import KeyFilter
-from keyshared.leases.config import LeaseConfig
-from keyshared.leases.queue import LeaseQueue
 from keyshared.placement.ranges import HashRange, RangeMap
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.window import InFlightWindow
+
+if TYPE_CHECKING:
+    from keyshared.leases import LeaseConfig, LeaseQueue
 
 __version__ = "0.1.0"
 
@@ -42,3 +45,12 @@ __all__ = [
     "Resumed",
     "RetryPolicy",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name in {"LeaseConfig", "LeaseQueue"}:  # who leases nothing saves a seventh of the import
+            from keyshared import leases  # noqa: PLC0415
+
+            return getattr(leases, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

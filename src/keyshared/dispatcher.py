@@ -1,15 +1,16 @@
 """The reliable Key-Shared dispatcher: takes facts and the time, returns effects.
 
 It composes the window (order, limits, memory), membership and routing (who owns a key), timers, and the policies of a
-configuration. Here are the inputs, one method each; nothing else decides what a host is told.
+configuration. Here are the inputs, one method each; nothing else decides what a host is told. The queries are those of
+`DispatcherReading`.
 
 Why lists of effects, and not callbacks or something to poll: cause and effect stay together in a log, a call that
 raises has emitted nothing, and the state can be asked, copied and stored between any two calls.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
 from keyshared._dispatch.admission import Admission, Message, limits_for
@@ -19,18 +20,19 @@ from keyshared._dispatch.explain import (
     ConsumerStats,
     DispatcherStats,
     GroupStats,
+    KeySession,
     Outstanding,
     RestartMark,
-    describe,
-    gather_stats,
-    why_blocked,
+    SessionPhase,
 )
+from keyshared._dispatch.health import Health
 from keyshared._dispatch.members import Member, MemberState
-from keyshared._dispatch.membership import Membership, held_by
-from keyshared._dispatch.outbox import delivery
-from keyshared._dispatch.outboxes import outbox_for
+from keyshared._dispatch.membership import Membership
+from keyshared._dispatch.outboxes import ledger_for, outbox_for
+from keyshared._dispatch.reading import DispatcherReading
 from keyshared._dispatch.receipts import (
     Receipt,
+    StoredLetter,
     check_length,
     check_not_before,
     check_reason,
@@ -40,7 +42,7 @@ from keyshared._dispatch.receipts import (
     explain_ignored,
     open_through,
 )
-from keyshared._dispatch.rooms import dump_rooms, load_rooms, rooms_for
+from keyshared._dispatch.rooms import dump_rooms, groups_of, health_of, load_rooms, redriven_of, rooms_for, sessions_of
 from keyshared._dispatch.routing import Routing
 from keyshared._dispatch.snapshot import (
     EPOCH_BITS,
@@ -48,18 +50,17 @@ from keyshared._dispatch.snapshot import (
     dump_members,
     dump_window,
     load_member,
-    load_window,
+    load_messages,
+    load_places,
     placement_mark,
 )
 from keyshared._dispatch.timers import Duties, Duty, Stage, Timers, due_order
 from keyshared._dispatch.unit_gate import check_rules, window_for
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
-from keyshared.config import DispatcherConfig, GroupLimits
+from keyshared.config import DispatcherConfig, GroupLimits, Rules
 from keyshared.config.groups import check_group_limits
-from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import (
     Call,
-    Deliver,
     Effect,
     Ending,
     Ignored,
@@ -73,23 +74,26 @@ from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, Inv
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
-from keyshared.rules import Rules
 
 if TYPE_CHECKING:
     from keyshared._dispatch.groups import Groups
-    from keyshared._dispatch.ledger import Ledger
+    from keyshared._dispatch.latest import LatestWindow
 
 __all__ = [
     "Blocking",
     "ConsumerStats",
     "DispatcherStats",
     "GroupStats",
+    "Health",
+    "KeySession",
     "KeySharedDispatcher",
     "MemberState",
     "Message",
     "Outstanding",
     "Receipt",
     "RestartMark",
+    "SessionPhase",
+    "StoredLetter",
 ]
 
 SNAPSHOT_VERSION: Final = 2
@@ -108,7 +112,7 @@ _WAITS_FOR: Final = {
 """The state of a message that waits for a call of the host, and why the call is ignored in any other."""
 
 
-class KeySharedDispatcher(Generic[Item]):
+class KeySharedDispatcher(DispatcherReading[Item]):
     """Hands messages of one key to one consumer at a time, in order, and different keys to different consumers at once.
 
     Every input returns the effects that the host has to apply, in order: see `keyshared.effects`. ``now_ms`` is a
@@ -171,31 +175,30 @@ class KeySharedDispatcher(Generic[Item]):
         self._config = config
         self._rules = None if rules is None else check_rules(rules, config)
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
-        self._window = window_for(config, self._routing, rules)
-        self._ledger: Ledger | None = None
-        if config.tell_settled:
-            from keyshared._dispatch import ledger  # noqa: PLC0415  # only those who ask load it
-
-            self._ledger = ledger.Ledger(self._window)
+        self._window = window_for(config, self._routing, self._routing.filters, rules)
+        ledger = self._ledger = ledger_for(config, self._window)
+        self._latest = cast("LatestWindow", self._window) if config.latest_only else None
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()
         limits = self._waiting = limits_for(config, self._routing, self._window)
         counts = None if limits is None else limits.counts
-        self._endings = endings_for(config, self._window, timers, self._ledger, counts)
+        self._endings = endings_for(config, self._window, timers, ledger, counts)
         self._notes = self._endings.notes
-        self._membership = Membership(config, self._routing, self._window, timers, self._endings)
+        self._rooms = rooms_for(config, self._window, timers, self._endings, ledger)
+        sessions = self._sessions = sessions_of(self._rooms)
+        self._membership = Membership(config, self._routing, self._window, timers, self._endings, sessions=sessions)
         self._members = self._membership.members
         self._admission = Admission(config, self._window, self._membership, limits)
-        self._rooms = rooms_for(config, self._window, timers, self._endings)
-        scopes = next((room for room in self._rooms if room.name == "scopes"), None)
-        self._groups = cast("Groups | None", scopes)
+        self._health = health_of(self._rooms)
+        self._redriven = redriven_of(self._rooms)
+        self._groups = groups_of(self._rooms)
         self._duties: Duties = {
             Entry: Duty(Stage.DELIVERIES, _offset_of, self._endings.due),
             Member: Duty(Stage.CONSUMERS, _order_of, self._membership.deadline_reached),
             **{kind: duty for room in self._rooms for kind, duty in room.duties.items()},
         }
-        make_outbox = outbox_for(self._ledger, counts)
+        make_outbox = outbox_for(config, ledger if config.tell_settled else None, counts, self._health)
         self._outbox = make_outbox(
             self._window, self._membership, self._endings, timers, self._rooms, ack_timeout_ms=config.ack_timeout_ms
         )
@@ -293,8 +296,9 @@ class KeySharedDispatcher(Generic[Item]):
 
         Returns:
             `Deliver` if it goes out at once; `Spilled` if its payload is not wanted now; `Skipped` if no consumer
-            accepts its key and the policy says so; ``[]`` if it waits, or was known before a restart. One that was
-            settled above the position of a token can let the cursor pass: `CursorAdvanced`.
+            accepts its key and the policy says so; ``[]`` if it waits, or was known before a restart. With
+            ``latest_only`` also `Skipped` of an older message of its key, which it supersedes. That, and one that was
+            settled above the position of a token, can let the cursor pass: `CursorAdvanced`.
 
         Raises:
             KeyTypeError: The key is of another type.
@@ -313,21 +317,8 @@ class KeySharedDispatcher(Generic[Item]):
             raise ClockError(now_ms, self._now)
         if type(key) is not bytes:
             key = key_bytes(key)
-        if not_before_ms is not None:
-            check_not_before(not_before_ms)
-        if self._membership.picky or self._admission.asks:
-            if self._admission.is_known(offset):
-                self._now = now_ms
-                self._admission.remember(offset, item)
-                return self._outbox.known(offset, key)
-            if self._admission.take_settled(offset):
-                return self._pass_over(offset, key, Ending.EARLIER, [], now_ms)
-            if not self._admission.admit(offset, key):
-                return self._pass_over(
-                    offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now_ms
-                )
-        if not_before_ms is not None and not_before_ms > now_ms:
-            return self._offer_later(offset, key, item, not_before_ms, now_ms)
+        if not_before_ms is not None or self._admission.asks:
+            return self._offer_asked(offset, key, item, not_before_ms, now_ms)
         granted = self._window.offer(offset, key, item)
         self._now = now_ms
         return self._outbox.finish_offer(granted, now_ms)
@@ -349,7 +340,8 @@ class KeySharedDispatcher(Generic[Item]):
         now = checked_now(now_ms, self._now)
         batch = self._admission.check_batch(messages)
         self._now = now
-        return self._outbox.merge([self.offer(*message, not_before_ms=until) for *message, until in batch])
+        calls = [self.offer(*message, not_before_ms=until) for *message, until in batch]
+        return self._outbox.merge(calls, () if self._latest is None else _skipped_in(calls))
 
     # answers
 
@@ -588,6 +580,50 @@ class KeySharedDispatcher(Generic[Item]):
 
         return self._confirm(Call.UNBLOCK_OFFSET, offset, now_ms, unblock)
 
+    def redrive(
+        self, key: Key, letters: Iterable[StoredLetter[Item]], *, now_ms: int | None = None
+    ) -> list[Effect[Item]]:
+        """Deliver dead letters of a key again, each at the place in its key that it always had.
+
+        All of them come back before anything is delivered, under their own offsets: before what is newer of the key and
+        outstanding, behind what is older. What is open of the key stays open. The position and the token do not know
+        them, so until they are settled their dead-letter store has them: after a crash without a snapshot, redrive them
+        again.
+
+        Args:
+            key: The key of all of them.
+            letters: What their `DeadLetter` said, in any order, at most `free_slots` of them.
+
+        Returns:
+            The deliveries that are possible now; `Ignored` for each letter that is outstanding, and for all of them
+            while the key is in quarantine.
+
+        Raises:
+            ArgumentError: One of them is no letter, or the configuration has no ``redrive``.
+            RedriveTooEarlyError: One of them may still be offered, or something older than it.
+            WindowFullError: There are more new ones than free slots.
+
+        Complexity:
+            O(k log k) for k letters, and O(older messages of the key that are outstanding).
+
+        Example:
+            >>> from keyshared import DispatcherConfig, HashRing
+            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(redrive=True))
+            >>> _ = d.add_consumer("c1"), d.offer(0, "order-1", "created"), d.offer(1, "order-1", "paid")
+            >>> letter, = d.reject(0, "c1", 1)[1:]
+            >>> _ = d.dead_lettered(0), d.nack(1, "c1", 1)                      # "paid" before "created" cannot work
+            >>> effects = d.redrive("order-1", [StoredLetter(letter.offset, letter.attempt, letter.item)])
+            >>> [(effect.offset, effect.item, effect.attempt, effect.failures) for effect in effects]
+            [(0, 'created', 2, 0)]
+        """
+        now = checked_now(now_ms, self._now)
+        data = key_bytes(key)
+        if self._redriven is None:
+            raise ArgumentError("redrive", False, "be True in the DispatcherConfig of whoever redrives")
+        ignored = self._redriven.take(data, letters)
+        self._now = now
+        return self._outbox.wake(ignored, now)
+
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle a message that can no longer be read: now, or when its open delivery ends.
 
@@ -707,6 +743,44 @@ class KeySharedDispatcher(Generic[Item]):
         self._now = now
         return self._outbox.wake([], now)
 
+    def flushed(self, key: Key, session: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
+        """Confirm that a consumer has flushed what it kept for a key, as a `KeyEnding` asked: the session has ended.
+
+        Args:
+            key: The key of the session.
+            session: Its number.
+
+        Returns:
+            `KeyEnded`, and what its key may deliver now; `Ignored` if that session is not to be flushed.
+
+        Raises:
+            KeyTypeError: The key is of another type.
+            ArgumentError: The key is None, or the session is no int of at least 1.
+
+        Example:
+            >>> from keyshared import DispatcherConfig, HashRing
+            >>> from keyshared.config import KeySessions
+            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(sessions=KeySessions(flush_ms=None)))
+            >>> _ = d.add_consumer("c1")
+            >>> begun, delivered = d.offer(0, "order-1")
+            >>> begun
+            KeyBegun(key=b'order-1', consumer='c1', session=1)
+            >>> ending, _ = d.ack(*delivered.receipt)
+            >>> d.offer(1, "order-1"), d.why_blocked(1).reason.value
+            ([], 'flushing')
+            >>> [type(effect).__name__ for effect in d.flushed(ending.key, ending.session)]
+            ['KeyEnded', 'KeyBegun', 'Deliver']
+        """
+        now = checked_now(now_ms, self._now)
+        data = key_bytes(key)
+        if data is None:
+            raise ArgumentError("key", key, "be a key: messages without one have no session")
+        check_int("session", session, 1)
+        self._now = now
+        if self._sessions is None or not self._sessions.flush_ends(data, session):
+            return [Ignored(None, None, session, Call.FLUSHED, IgnoredReason.NOT_FLUSHING)]
+        return self._outbox.wake([], now)
+
     def pull(
         self,
         name: str,
@@ -799,7 +873,7 @@ class KeySharedDispatcher(Generic[Item]):
 
         Example:
             >>> from keyshared import HashRing
-            >>> from keyshared.rules import Rules
+            >>> from keyshared.config import Rules
             >>> rules = Rules(mark="tenants-1", group_of=lambda key: key.partition(b"/")[0].decode())
             >>> d = KeySharedDispatcher(HashRing(), rules=rules)
             >>> _ = d.add_consumer("c1"), d.set_group("acme", max_in_flight=1)
@@ -863,160 +937,7 @@ class KeySharedDispatcher(Generic[Item]):
             calls.append(self._act(now))  # a group has used its tokens up, and time has brought more
         return calls[0] if len(calls) == 1 else self._outbox.merge(calls)
 
-    # queries
-
-    @property
-    def config(self) -> DispatcherConfig:
-        """The configuration it was made with."""
-        return self._config
-
-    @property
-    def rules(self) -> Rules | None:
-        """The rules it was made with."""
-        return self._rules
-
-    def groups(self) -> list[GroupStats]:
-        """What every group is like at this moment that has a message or a limit of its own, by name. O(ready keys)."""
-        return [] if self._groups is None else self._groups.stats()
-
-    @property
-    def safe_cursor(self) -> int | None:
-        """Greatest offered offset below the lowest outstanding one; None before any. Never moves back."""
-        return self._window.cursor.safe_cursor
-
-    @property
-    def resume_offset(self) -> int | None:
-        """Where a restart that has only the cursor reads on: lowest outstanding offset, else the next one."""
-        return self._window.cursor.resume_offset
-
-    @property
-    def restart_mark(self) -> RestartMark:
-        """What a restart would redo, as a mark that is equal until something is settled or offered. O(1).
-
-        Example:
-            >>> from keyshared import HashRing
-            >>> d = KeySharedDispatcher(HashRing())
-            >>> _ = d.add_consumer("c1"), d.offer(7, "slow"), d.offer(8, "b")
-            >>> mark = d.restart_mark
-            >>> d.ack(8, "c1", 1), d.restart_mark == mark       # no CursorAdvanced, and yet a token to commit
-            ([], False)
-        """
-        cursor = self._window.cursor
-        return RestartMark(cursor.last, cursor.outstanding)
-
-    @property
-    def free_slots(self) -> int:
-        """How many messages may be offered now; at 0 stop reading until `Resumed`."""
-        return self._window.free_slots
-
-    def room_for(self, key: Key) -> int:
-        """How many messages of a key may be offered now, the limits of what waits included. O(log vnodes).
-
-        No `Resumed` tells when there is room again: ask after a delivery of the key, or of its consumer, has ended.
-
-        Example:
-            >>> from keyshared.config import DispatcherConfig
-            >>> from keyshared.ring import HashRing
-            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(window=9, spill=False, max_waiting_per_key=1))
-            >>> _ = d.add_consumer("c1"), d.offer_many([(0, "busy", None)]), d.offer_many([(1, "busy", None)])
-            >>> d.free_slots, d.room_for("busy"), d.room_for("idle")
-            (7, 0, 1)
-        """
-        data = key_bytes(key)
-        return self._window.free_slots if self._waiting is None else self._waiting.room_for(data)
-
-    def acked_ranges(self) -> list[tuple[int, int]]:
-        """Half-open stretches above the cursor in which everything offered is settled. O(n)."""
-        return self._window.cursor.acked_ranges()
-
-    def cursor_token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
-        """The position and what is acked above it as a short text, for a restart that has no snapshot. O(n).
-
-        ``KeySharedDispatcher(..., resume_from=token.text)`` goes on from it, any number of times: what one life
-        does not read again stays settled for the next.
-
-        Args:
-            max_bytes: Length that the text may have; the default fits the metadata of a Kafka commit.
-
-        Returns:
-            The text, and what of the acked stretches did not fit.
-
-        Raises:
-            ArgumentError: Not even the position fits.
-
-        Example:
-            >>> from keyshared import HashRing
-            >>> d = KeySharedDispatcher(HashRing())
-            >>> _ = d.add_consumer("c1")
-            >>> first, second = d.offer_many([(7, "a", None), (8, "b", None)])
-            >>> d.ack(*second.receipt)
-            []
-            >>> again = KeySharedDispatcher(HashRing(), resume_from=d.cursor_token().text)
-            >>> _ = again.add_consumer("c1")
-            >>> effects = again.offer_many([(7, "a", None), (8, "b", None), (9, "c", None)])
-            >>> [effect.offset for effect in effects]
-            [7, 9]
-        """
-        return self._window.cursor.to_token(max_bytes)
-
-    @property
-    def placement(self) -> Placement:
-        """A copy of the placement as it is now, with everybody who joined.
-
-        Keep it beside a snapshot where it is history or was made by hand (`AutoSplit`, `ExclusiveRanges`,
-        `AssignedRanges`), or change it and give it to `set_placement`.
-        """
-        return self._routing.placement_copy()
-
-    def owner(self, key: Key) -> str | None:
-        """Name of the consumer that a key belongs to now; None if nobody, or if there is no key."""
-        data = key_bytes(key)
-        if data is None and not self._config.ordering_required:
-            return None
-        return self._routing.owner(b"" if data is None else data)
-
-    def why_blocked(self, offset: int) -> Blocking | None:
-        """What an outstanding message waits for; None if it is in flight, or not outstanding. O(log n).
-
-        Example:
-            >>> from keyshared.ring import HashRing
-            >>> d = KeySharedDispatcher(HashRing())
-            >>> d.offer(0, "k"), d.why_blocked(0).reason.value
-            ([], 'no_consumer')
-        """
-        entry = self._window.find(offset)
-        return None if entry is None else why_blocked(self._window, self._membership, self._endings, entry)
-
-    def describe(self, offset: int) -> Outstanding | None:
-        """What is known of an outstanding message; None if it is not outstanding. O(log n)."""
-        entry = self._window.find(offset)
-        return None if entry is None else describe(self._window, self._membership, self._endings, entry)
-
-    def outstanding(self) -> Iterator[Outstanding]:
-        """All outstanding messages in offset order, lazily; make no calls meanwhile. O(log n) each."""
-        return (
-            describe(self._window, self._membership, self._endings, entry)
-            for entry in self._window.cursor
-            if isinstance(entry, Entry)
-        )
-
-    def in_flight(self, consumer: str | None = None) -> list[Deliver[Item]]:
-        """Open deliveries of one consumer, or of all in the order of joining, each in offset order. O(result)."""
-        names = self._members if consumer is None else [consumer]
-        chosen = [self._members[name] for name in names if name in self._members]
-        return [delivery(entry) for member in chosen for entry in held_by(member)]
-
-    def outstanding_effects(self) -> list[Effect[Item]]:
-        """Every obligation that is not met: `DeadLetter`, then `Load`, then `Deliver`, each by offset. O(n)."""
-        return self._outbox.outstanding()
-
-    def is_current(self, effect: Effect) -> bool:
-        """Whether an effect still holds; ask just before acting on an obligation. Notices always do."""
-        return self._outbox.is_current(effect)
-
-    def stats(self) -> DispatcherStats:
-        """Figures of this moment, all read from the one state there is. O(consumers)."""
-        return gather_stats(self._window, self._members)
+    # the whole of it
 
     def snapshot(self) -> dict[str, object]:
         """The whole state as plain data that survives JSON: deadlines as what remains of them, no passengers. O(n)."""
@@ -1054,10 +975,31 @@ class KeySharedDispatcher(Generic[Item]):
             self._membership.readmit(load_member(consumer, order, self._timers, self._now))
         if data.field("ranges").text() != placement_mark(self._routing.ranges):
             raise data.field("ranges").refuse("belong to the placement that is given: same kind, same settings")
-        load_window(data, self._window, self._endings, self._timers, now=self._now, items=items)
+        load_messages(data, self._window, self._endings, self._timers, now=self._now, items=items)
+        if self._redriven is not None:
+            self._redriven.readmit(data.field("rooms"), self._now, items)
+        load_places(data, self._window)
+        if self._ledger is not None:
+            self._ledger.forget()
         load_rooms(data.field("rooms"), self._rooms, self._now)
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
+
+    def _admit(
+        self, offset: int, key: bytes | None, item: object, not_before_ms: int | None, now: int
+    ) -> list[Effect[Item]] | None:
+        """Answer an offer of what need not be tracked, or takes the place of something; None for any other."""
+        if self._admission.is_known(offset):
+            self._now = now
+            self._admission.remember(offset, item)
+            return self._outbox.known(offset, key)
+        if self._admission.take_settled(offset):
+            return self._pass_over(offset, key, Ending.EARLIER, [], now)
+        if not self._admission.admit(offset, key):
+            return self._pass_over(offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now)
+        if self._latest is not None and (older := self._latest.overtaken(key)):
+            return self._supersede(older, offset, item, not_before_ms, now)
+        return None
 
     def _groups_of(self, name: str) -> "Groups":
         """Return the room of groups, if there are any; the name of one is checked."""
@@ -1076,13 +1018,37 @@ class KeySharedDispatcher(Generic[Item]):
         self._window.cursor.skip(offset)
         return self._outbox.finish(notices, [], now)
 
-    def _offer_later(
-        self, offset: int, key: bytes | None, item: object, not_before_ms: int, now: int
+    def _offer_asked(
+        self, offset: int, key: bytes | None, item: Item, not_before_ms: int | None, now: int
     ) -> list[Effect[Item]]:
-        entry = self._window.offer_later(offset, key, item, not_before_ms)
+        """Take a message that may be known already, not wanted, or not wanted yet."""
+        check_not_before(not_before_ms)
+        if self._admission.asks:
+            answer = self._admit(offset, key, item, not_before_ms, now)
+            if answer is not None:
+                return answer
+        if not_before_ms is None or not_before_ms <= now:
+            granted = self._window.offer(offset, key, item)
+        else:
+            entry = self._window.offer_later(offset, key, item, not_before_ms)
+            self._timers.start(entry, not_before_ms)
+            granted = [entry] if entry.state == SPILLED else []
         self._now = now
-        self._timers.start(entry, not_before_ms)
-        return self._outbox.finish([], [entry] if entry.state == SPILLED else [], now)
+        return self._outbox.finish_offer(granted, now)
+
+    def _supersede(
+        self, older: list[Entry], offset: int, item: object, not_before_ms: int | None, now: int
+    ) -> list[Effect[Item]]:
+        """Take a message in the place of those of its key that wait for their first delivery."""
+        window = cast("LatestWindow", self._latest)
+        self._now = now
+        notices: list[Effect] = []
+        self._endings.supersede(older, notices)
+        deadline = not_before_ms if not_before_ms is not None and not_before_ms > now else None
+        granted = window.replace(older, offset, cast("bytes", older[0].key), item, deadline)
+        if deadline is not None:
+            self._timers.start(cast("Entry", window.find(offset)), deadline)
+        return self._outbox.finish(notices, granted, now)
 
     def _act(self, now: int) -> list[Effect[Item]]:
         """Do what is due, and deliver what that makes possible."""
@@ -1148,3 +1114,8 @@ class KeySharedDispatcher(Generic[Item]):
         notices: list[Effect] = []
         act(entry, notices)
         return self._outbox.wake(notices, now)
+
+
+def _skipped_in(calls: Iterable[Iterable[Effect[Any]]]) -> set[int]:
+    """Return what was settled by calls without a delivery that counted."""
+    return {effect.offset for call in calls for effect in call if isinstance(effect, Skipped)}

@@ -4,9 +4,10 @@ A call of the dispatcher returns a list of effects in this order:
 
 1. *notices*: `Ignored`, `Evicted`, `Released`, `Blocked`, `Dropped`, `Skipped`, `Settled`, `Spilled`, in the order
    they happened; then `Done`, if the configuration asks for it; never needed for correctness;
-2. *obligations*: `DeadLetter`, then `Load`, then `Deliver` in service order; they can be asked for again, and checked
+2. *sessions of keys*: `KeyEnded`, `KeyEnding`, `KeyBegun`, in the order they happened; a `KeyEnding` is an obligation;
+3. *obligations*: `DeadLetter`, then `Load`, then `Deliver` in service order; they can be asked for again, and checked
    just before acting on them;
-3. *state*: at most one `CursorAdvanced`, at most one `Resumed`; of these the last one seen wins.
+4. *state*: at most one `CursorAdvanced`, at most one `Resumed`; of these the last one seen wins.
 
 Every effect is an absolute fact, never a delta: applying it twice does no harm. All are tuples with named fields,
 because building one costs less than a third of a frozen dataclass (benchmarks/bench_effects.py); unlike plain tuples
@@ -47,6 +48,10 @@ __all__ = [
     "Evicted",
     "Ignored",
     "IgnoredReason",
+    "KeyBegun",
+    "KeyEnd",
+    "KeyEnded",
+    "KeyEnding",
     "Load",
     "ReleaseReason",
     "Released",
@@ -71,9 +76,11 @@ class Call(StrEnum):
     REJECT = "reject"
     RELEASE = "release"
     EXTEND = "extend"
+    FLUSHED = "flushed"
     DEAD_LETTERED = "dead_lettered"
     LOADED = "loaded"
     PARK = "park"
+    REDRIVE = "redrive"  # each letter of it
     UNBLOCK_OFFSET = "unblock_offset"
 
 
@@ -90,7 +97,10 @@ class IgnoredReason(StrEnum):
     BLOCKED = "blocked"  # poisoned and waiting for unblock or park
     NOT_DEAD_LETTERING = "not_dead_lettering"  # dead_lettered() for a message that is not being archived
     NOT_LOADING = "not_loading"  # loaded() for a message nobody asked for
+    IS_OUTSTANDING = "is_outstanding"  # redrive() of a message that is outstanding: there is no second copy
+    IS_QUARANTINED = "is_quarantined"  # redrive() of a key whose messages all go to the dead-letter store
     NOT_BLOCKED = "not_blocked"  # park() or unblock_offset() for a message that is not blocked
+    NOT_FLUSHING = "not_flushing"  # flushed() for a session that nobody asked to flush, or that has ended
 
 
 class ReleaseReason(StrEnum):
@@ -119,6 +129,17 @@ class SkipReason(StrEnum):
 
     UNMATCHED = "unmatched"
     GONE = "gone"
+    SUPERSEDED = "superseded"  # by a newer message of its key, before its first delivery
+
+
+class KeyEnd(StrEnum):
+    """Why a session of a key has ended."""
+
+    IDLE = "idle"  # nothing of the key was open for as long as sessions linger
+    MOVED = "moved"  # the key belongs to somebody else, or to nobody
+    LEFT = "left"  # its consumer leaves
+    LOST = "lost"  # its consumer is gone, or came back without what it had
+    FLUSH_TIMEOUT = "flush_timeout"  # its consumer did not flush in time
 
 
 class SettleReason(StrEnum):
@@ -138,6 +159,7 @@ class Ending(StrEnum):
     DROPPED = "dropped"
     UNMATCHED = "unmatched"
     GONE = "gone"
+    SUPERSEDED = "superseded"
     EARLIER = "earlier"  # in an earlier life: it was offered again, and is known
 
 
@@ -157,11 +179,13 @@ class BlockReason(StrEnum):
     UNOWNED = "unowned"  # its slot is a hole, or the connected consumers that accept it own nothing
     CONSUMER_INACTIVE = "consumer_inactive"
     CONSUMER_FULL = "consumer_full"
+    FLUSHING = "flushing"  # its consumer has still to flush what it keeps for the key
     GROUP_FULL = "group_full"  # as much of its group is in flight as may be
     GROUP_PAUSED = "group_paused"
     GROUP_RATE = "group_rate"  # its group has no token now
     LOADING = "loading"
     SUBSCRIPTION_FULL = "subscription_full"  # as much is in flight as may be, at all consumers together
+    TOKEN_FULL = "token_full"  # noqa: S105  # the restart token is near its budget: only the lowest message goes out
     WINDOW_FULL = "window_full"  # spilled, its turn has come, and no slot is free to load it
 
 
@@ -218,14 +242,14 @@ class Ignored(NamedTuple):
     """A call that did not apply. Normal in any system with retries; worth counting, never an error.
 
     Attributes:
-        offset: The offset that was named.
+        offset: The offset that was named, or None where the call names none.
         consumer: Who was named, or None where the call names nobody.
-        attempt: The attempt that was named, or None where the call names none.
+        attempt: The attempt that was named, or the session; None where the call names neither.
         call: Which call this answers.
         reason: Why nothing changed.
     """
 
-    offset: int
+    offset: int | None
     consumer: str | None
     attempt: int | None
     call: Call
@@ -355,6 +379,55 @@ class Done(NamedTuple):
 
 
 @_equal_by_class
+class KeyBegun(NamedTuple):
+    """A consumer will get messages of a key: it may load or allocate what it keeps for the key.
+
+    Attributes:
+        key: The key; b"" for all messages with ``ordering_required``.
+        consumer: Who.
+        session: Number of this session, which never comes again for the key.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+
+
+@_equal_by_class
+class KeyEnding(NamedTuple):
+    """Flush what the consumer keeps for a key, then confirm with ``flushed(key, session)``.
+
+    Until then, or until its time is over, the key waits.
+
+    Attributes:
+        key: The key.
+        consumer: Who.
+        session: Number of the session that has to end.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+
+
+@_equal_by_class
+class KeyEnded(NamedTuple):
+    """A consumer keeps nothing for a key any more; the next session of it may begin anywhere.
+
+    Attributes:
+        key: The key.
+        consumer: Who.
+        session: Number of the session that has ended.
+        reason: Why it had to end, or how: its consumer was lost, or did not flush in time.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+    reason: KeyEnd
+
+
+@_equal_by_class
 @_fields_in_a_tuple
 class DeadLetter(_WithFields, Generic[Item_co]):
     """Write this message to the dead-letter store, then confirm with ``dead_lettered(offset)``.
@@ -458,6 +531,9 @@ Effect: TypeAlias = (
     | Settled
     | Spilled
     | Done
+    | KeyBegun
+    | KeyEnding
+    | KeyEnded
     | DeadLetter[Item_co]
     | Load
     | Deliver[Item_co]

@@ -8,7 +8,6 @@ and never raise, because values are shown by `shown` only. The fields keep the v
 pickling: ``args`` are the constructor's arguments, and a value that cannot be pickled travels as its text.
 """
 
-import pickle
 import reprlib
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
@@ -28,12 +27,14 @@ __all__ = [
     "KeySharedError",
     "KeyTypeError",
     "LayoutMismatchError",
+    "LookAheadFullError",
     "MissingExtraError",
     "MisuseError",
     "NoRangeLeftError",
     "OffsetOrderError",
     "QuiesceError",
     "RangeOverlapError",
+    "RedriveTooEarlyError",
     "SegmentBusyError",
     "SegmentOrderError",
     "SegmentSealedError",
@@ -227,6 +228,21 @@ class OffsetOrderError(MisuseError):
         )
 
 
+class RedriveTooEarlyError(OffsetOrderError):
+    """A dead letter came back before the log was offered up to it.
+
+    Attributes:
+        offset: That of the letter.
+        last: The greatest offset offered so far, or None before the first.
+    """
+
+    def _text(self) -> str:
+        return (
+            f"cannot redrive offset {shown(self.offset)}: the log was offered up to {shown(self.last)}, and what comes "
+            "next may be older messages of its key; redrive it once it was offered"
+        )
+
+
 class WindowFullError(MisuseError):
     """Something was offered although ``free_slots`` was 0.
 
@@ -276,6 +292,18 @@ class ConsumerFullError(WindowFullError):
     def _text(self) -> str:
         waiting = f"{_put(self.capacity)} messages may wait for consumer {shown(self.consumer)}"
         return f"cannot offer: {waiting}; ask room_for(key) first"
+
+
+class LookAheadFullError(WindowFullError):
+    """Something was offered although as many messages wait as ``look_ahead`` allows: ``free_slots`` was 0.
+
+    Attributes:
+        capacity: How many may wait for the consumers that are connected.
+    """
+
+    def _text(self) -> str:
+        waiting = f"{_put(self.capacity)} messages may wait for the consumers that are connected"
+        return f"cannot offer: {waiting}; stop reading while free_slots is 0"
 
 
 class BatchError(MisuseError):
@@ -632,6 +660,8 @@ def _field_names(value: object) -> tuple[str, ...]:
 
 def _carried(value: object) -> object:
     """Return what travels in a pickle: the value, or its text if it cannot."""
+    import pickle  # noqa: PLC0415  # only who copies or pickles an error needs it
+
     try:
         pickle.dumps(value)
     except Exception:  # noqa: BLE001 - as in shown()

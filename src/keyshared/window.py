@@ -17,19 +17,17 @@ What is granted is a list of entries, in order, and the state of each says what 
 forget its payload; anything else: it was changed once more before `wake`, and nothing is to be done.
 
 Why nothing is ever scanned: a lane that could go on stands in exactly one work list (its owner's ready list, or one of
-the four lists for lanes that wait for an owner, for the end of a drain, for a keyless-capable consumer or for memory),
-and whatever could make it move on touches that lane or serves that list.
+the lists for lanes that wait for an owner, for the end of a drain, for another gate, for a keyless-capable consumer or
+for memory), and whatever could make it move on touches that lane or serves that list.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 
 from keyshared._checks import OFFSET_STOP
-from keyshared._window.books import Owners, WindowBooks
+from keyshared._window.books import Owners
 from keyshared._window.invariants import check_window
 from keyshared._window.lanes import (
     ALONE,
-    DEAD_LETTERING,
     DELAYED,
     IN_FLIGHT,
     LEGAL_MOVES,
@@ -42,14 +40,14 @@ from keyshared._window.lanes import (
     Entry,
     Lane,
     State,
-    WorkList,
 )
+from keyshared._window.turns import WindowTurns
 from keyshared.errors import EntryStateError
 
 __all__ = ["NEXT_STATE", "Consumer", "Entry", "InFlightWindow", "Lane", "Owners", "State"]
 
 
-class InFlightWindow(WindowBooks):
+class InFlightWindow(WindowTurns):
     """Outstanding messages in per-key lanes, with limits per key, per consumer and in total.
 
     Not thread-safe. Offsets grow strictly; a key is bytes, or None for a message without order.
@@ -130,7 +128,7 @@ class InFlightWindow(WindowBooks):
         ):
             self.check_offer(offset)
         lane_key = b"" if self._one_lane else key
-        lane = None if lane_key is None else self.lanes.get(lane_key)
+        lane = self.lanes.get(lane_key)  # type: ignore[arg-type]  # None is the key of no lane
         if lane is None:
             return self._offer_first(offset, key, item, lane_key)
         if type(lane) is Entry:
@@ -209,10 +207,12 @@ class InFlightWindow(WindowBooks):
     def _offer_first(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
         """Offer the only message of its key. Mostly it goes out at once and needs no lane: a third of its life less."""
         if lane_key is not None:
-            name = self._owners.owner(lane_key)
-            owner = None if name is None else self.consumers.get(name)
-            crowded = self.shared or self.quarantined or self._one_lane
-            if owner is not None and owner.free > 0 and not owner.ready and not crowded:
+            owner = self.consumers.get(self._owners.owner(lane_key))  # type: ignore[arg-type]  # None is no name
+            if (
+                owner is not None
+                and owner.free > 0
+                and not (owner.ready or self.shared or self.quarantined or self._one_lane)
+            ):
                 entry = Entry(offset, key, item, ALONE)
                 if self._counts is None or self._counts.admits(entry, owner):
                     self.cursor.append(entry)
@@ -226,6 +226,10 @@ class InFlightWindow(WindowBooks):
                     self.loaded += 1
                     self.lanes[lane_key] = entry
                     return [entry]
+        return self._offer_in_lane(offset, key, item, lane_key)
+
+    def _offer_in_lane(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
+        """Offer the only message of its key, which may have to wait."""
         lane = Lane(lane_key)
         entry = Entry(offset, key, item, lane)
         self.cursor.append(entry)
@@ -254,19 +258,16 @@ class InFlightWindow(WindowBooks):
             EntryStateError: The message is settled already.
         """
         lane = entry.lane
-        consumer = entry.consumer
-        easy = lane is ALONE or (lane.head is entry and lane.spilled is None)
-        counts = self._counts
         if (
             entry.state != IN_FLIGHT
-            or consumer is None
-            or not easy
-            or (counts is not None and not counts.releases(entry))
+            or (lane is not ALONE and (lane.head is not entry or lane.spilled is not None))
+            or (self._counts is not None and not self._counts.releases(entry))
         ):
             self.remove(entry)
             return self.wake()
         # The short way: the oldest message of a lane is acked. That is remove() and wake() written out, because every
         # message comes by here: without it a life takes 1.3 to 1.7 times as long (`python -m benchmarks life`).
+        consumer: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has one
         del consumer.open[entry.offset]
         consumer.free += 1
         if not consumer.noted:
@@ -275,10 +276,9 @@ class InFlightWindow(WindowBooks):
         self.loaded -= 1
         entry.item = entry.consumer = None
         granted: list[Entry] = []
-        after = entry.after
         if lane is ALONE:
             del self.lanes[entry.key]  # type: ignore[arg-type]  # a keyless message has a lane of its own
-        elif after is None:
+        elif (after := entry.after) is None:
             lane.head = lane.tail = None
             if lane.key is not None:
                 del self.lanes[lane.key]
@@ -293,7 +293,7 @@ class InFlightWindow(WindowBooks):
                 and lane.version == self._version
                 and consumer.free > 0
                 and not (consumer.ready or self.shared or self.quarantined or self.starved)
-                and (counts is None or counts.admits(after, consumer))
+                and (self._counts is None or self._counts.admits(after, consumer))
             ):
                 # The next one goes where this one was, less what cancels out: a tenth of a life of hot keys.
                 lane.fresh = after.after
@@ -393,7 +393,8 @@ class InFlightWindow(WindowBooks):
             lane.loaded -= 1
             self.loaded -= 1
             self.waiting -= 1
-            if lane.spilled is not None and self.loaded < self.capacity:
+            # The limit of the key binds only where something has come back beside the log: that is loaded beyond it.
+            if lane.spilled is not None and self.loaded < self.capacity and lane.loaded < self.loaded_per_key:
                 self._load(lane, lane.spilled, None, self._granted)
         if lane.head is None:
             self._forget(lane)
@@ -403,14 +404,14 @@ class InFlightWindow(WindowBooks):
     def quarantine(self, key: bytes) -> None:
         """Send the messages of a key to the dead-letter store, one at a time and in order, instead of to a consumer."""
         self.quarantined[key] = None
-        self._touch_key(key)
+        self.touch_key(key)
 
     def lift_quarantine(self, key: bytes) -> None:
         """End the quarantine of a key; nothing if it has none."""
         if key not in self.quarantined:
             return
         del self.quarantined[key]
-        self._touch_key(key)
+        self.touch_key(key)
 
     def reassign(self) -> None:
         """Note that owners may have changed; `wake` then asks again for every lane that waits."""
@@ -445,9 +446,8 @@ class InFlightWindow(WindowBooks):
             freed, self._freed = self._freed, {}
             for consumer in sorted(freed, key=_order_of):
                 self._serve(consumer, granted)
-        # A keyless message may have stood back behind a consumer that then took something older: look for another one.
-        while self.shared and (roomiest := self._rooms.roomiest()) is not None:
-            self._serve(roomiest, granted)
+        if self.shared:
+            self._serve_shared(granted)
         if self.starved:
             self._feed(granted)
         return granted
@@ -489,145 +489,9 @@ class InFlightWindow(WindowBooks):
         """Raise `InvariantError` if the structure contradicts itself. For tests; O(n)."""
         check_window(self)
 
-    # where a lane goes
-
-    def _examine(self, lane: Lane, granted: list[Entry]) -> None:
-        """Send out the lane's next messages, or put the lane into the list of what it waits for."""
-        while self._step(lane, granted):
-            pass
-
-    def _examine_in_turns(self, lanes: list[Lane], granted: list[Entry]) -> None:
-        """The same for several lanes; no key is served twice before every other one had its turn."""
-        turns = deque(lanes)
-        while turns:
-            lane = turns.popleft()
-            if self._step(lane, granted):
-                turns.append(lane)
-
-    def _step(self, lane: Lane, granted: list[Entry]) -> bool:  # noqa: PLR0911  # one return for each place
-        """Send out one message, or list the lane. True if one went out and the lane may have another."""
-        entry = lane.back[0] if lane.back else lane.fresh
-        # What is spilled and has a deadline is not wanted yet.
-        if entry is None or (entry.state >= SPILLED and (entry.state > SPILLED or entry.deadline is not None)):
-            if lane.listed is not None:
-                self._unlist(lane)
-            return False
-        key = lane.key
-        if key is None or (self.quarantined and key in self.quarantined):
-            self._step_special(lane, entry, granted)
-            return False
-        owner = lane.owner if lane.version == self._version else self._ask_owner(lane, key)
-        if owner is None:
-            self._list(lane, self.ownerless)
-            return False
-        if lane.open >= self.per_key and lane.holder is owner:
-            if lane.listed is not None:
-                self._unlist(lane)
-            return False
-        if (lane.open or self._counts is not None) and self._gate.keeps(lane, owner):  # a key is kept while it is open
-            self._list(lane, self.draining)
-            return False
-        if owner.free <= 0 or owner.ready or (owner.keyless and self.shared):
-            self._list(lane, owner.ready)
-            if owner.free > 0:
-                self._freed[owner] = None  # what it stands back behind may yet go to somebody else
-            return False
-        return self._send(lane, entry, owner, granted)
-
-    def _step_special(self, lane: Lane, entry: Entry, granted: list[Entry]) -> None:
-        """Lanes that the placement has no say in: a keyless message, or a quarantined key."""
-        if lane.key is None:
-            consumer = self._rooms.roomiest()
-            if consumer is None or consumer.ready or self.shared:
-                self._list(lane, self.shared)
-            else:
-                self._send(lane, entry, consumer, granted)
-        elif lane.open:  # the end of what is open looks at it again
-            if lane.listed is not None:
-                self._unlist(lane)
-        elif entry.state == SPILLED:
-            self._load_in_turn(lane, entry, None, granted)
-        else:
-            if lane.listed is not None:
-                self._unlist(lane)
-            entry.state = DEAD_LETTERING
-            self.held[DEAD_LETTERING] += 1
-            granted.append(entry)
-
-    def _send(self, lane: Lane, entry: Entry, consumer: Consumer, granted: list[Entry]) -> bool:
-        """Open a delivery, or load the message for it. True if the lane may have more to send."""
-        if entry.state == SPILLED:
-            self._load_in_turn(lane, entry, consumer, granted)
-            return False
-        self._open(lane, entry, consumer, granted)
-        return self.per_key > 1
-
-    def _load_in_turn(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> None:
-        """Load a spilled message, or queue for a slot."""
-        if self.starved or self.loaded >= self.capacity:
-            self._list(lane, self.starved)
-        else:
-            self._unlist(lane)
-            self._load(lane, entry, consumer, granted)
-
-    def _could_get(self, consumer: Consumer, lane: Lane) -> bool:
-        """Whether this consumer may be handed the lane's next message, room aside."""
-        if lane.key is None:
-            return consumer.keyless
-        if lane.key in self.quarantined or self._owner_now(lane) is not consumer:
-            return False
-        return lane.open < self.per_key and not self._gate.keeps(lane, consumer)
-
-    def _serve(self, consumer: Consumer, granted: list[Entry]) -> None:
-        """Hand out what waits for this consumer, one message per lane and turn, while it has room."""
-        ready, shared = consumer.ready, self.shared
-        while consumer.free > 0:
-            turn = ready
-            if shared and consumer.keyless and (not ready or _first(shared) < _first(ready)):
-                turn = shared
-            if not turn:
-                return
-            lane, _ = turn.popitem(last=False)
-            lane.listed = None
-            entry: Entry = lane.candidate  # type: ignore[assignment]  # a listed lane has one
-            if self._send(lane, entry, consumer, granted):
-                self._examine(lane, granted)
-
-    def _hand_out(self, entry: Entry, consumer: Consumer, granted: list[Entry]) -> None:
-        """Hand out one message out of its turn, if it waits for nothing but this consumer, or for a slot."""
-        lane = entry.lane
-        mine = lane.listed is consumer.ready or (consumer.keyless and lane.listed is self.shared)
-        if lane.candidate is not entry or not (mine or lane.listed is self.starved):
-            return
-        if entry.state == SPILLED and entry.offset == self.cursor.resume_offset:
-            # Whoever wants nothing else until this one is settled would wait for ever in a full window: nothing in it
-            # is handed out. One slot beyond is enough, because there is one lowest message, and it gives the slot back.
-            self._unlist(lane)
-            self._load(lane, entry, consumer if mine else None, granted)
-        elif mine:
-            self._unlist(lane)
-            if self._send(lane, entry, consumer, granted):
-                self._examine(lane, granted)
-
-    def _feed(self, granted: list[Entry]) -> None:
-        """Hand free slots of the window to lanes that wait for one."""
-        starved = self.starved
-        while starved and self.loaded < self.capacity:
-            lane, _ = starved.popitem(last=False)
-            lane.listed = None
-            entry: Entry = lane.candidate  # type: ignore[assignment]  # a listed lane has one
-            if lane.key is not None and lane.key in self.quarantined:  # nothing of it is open, or it would not starve
-                self._load(lane, entry, None, granted)
-                continue
-            owner = self._owner_now(lane)
-            if owner is not None and owner.free > 0 and self._could_get(owner, lane):
-                self._load(lane, entry, owner, granted)
-            else:
-                self._examine(lane, granted)
-
     def _no_more_kept(self, draining: Sequence[Lane], touched: Mapping[Lane, None]) -> list[Lane]:
         """Those of these lanes whose owner may go on now, and that are not touched anyway, longest waiting first."""
-        freed = [lane for lane in draining if lane not in touched and not self._is_kept(lane)]
+        freed = [lane for lane in draining if lane not in touched and not self._still_drains(lane)]
         return sorted(freed, key=self.draining.__getitem__)
 
 
@@ -642,7 +506,3 @@ def _lowest_offset(lane: Lane) -> int:
 
 def _order_of(consumer: Consumer) -> int:
     return consumer.order
-
-
-def _first(lanes: WorkList) -> int:
-    return next(iter(lanes.values()))

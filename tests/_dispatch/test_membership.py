@@ -24,6 +24,7 @@ def people() -> tuple[Membership, InFlightWindow]:
     window = InFlightWindow(routing, capacity=10)
     timers = Timers()
     membership = Membership(config, routing, window, timers, Endings(config, window, timers))
+    membership.on_picky = lambda: None
     membership.join("cat", (), None, None, [], now=0)
     window.offer(0, b"k")
     membership.leave("cat", None, [], now=0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.config import Backoff, DispatcherConfig, DrainUnit, OnEvict, Poison, RetryPolicy, Unmatched
+from keyshared.config import Backoff, DispatcherConfig, DrainUnit, LookAhead, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.errors import ConfigError, SnapshotError
 
 LIMITS = ["window", "max_tracked", "max_in_flight_per_consumer", "max_in_flight_per_key", "max_loaded_per_key"]
@@ -37,13 +37,19 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "inactive_grace_ms": 3_000,
         "drain_timeout_ms": None,
         "ordering_required": False,
+        "redrive": False,
         "unit": "key",
+        "latest_only": False,
+        "measure": False,
         "start": None,
         "group": {"weight": 1, "max_in_flight": None, "per_second": None, "burst": 1},
+        "sessions": None,
         "tell_settled": False,
         "spill": True,
         "max_waiting_per_key": None,
         "max_waiting_per_consumer": None,
+        "look_ahead": None,
+        "token_bytes": None,
     }
     assert expected == config.to_json()
 
@@ -93,13 +99,22 @@ def test_what_is_in_flight_of_a_key_is_loaded() -> None:
         ("on_evict", "drop", "be one of OnEvict.REDELIVER, OnEvict.DROP"),
         ("unmatched", "skip", "be one of Unmatched.SKIP, Unmatched.HOLD, Unmatched.ERROR"),
         ("ordering_required", 1, "be a bool"),
+        ("redrive", 1, "be a bool"),
         ("tell_settled", 1, "be a bool"),
         ("unit", "hash", "be one of DrainUnit.KEY, DrainUnit.HASH, DrainUnit.RANGE"),
+        ("look_ahead", 5, "be a LookAhead, or None for no limit"),
+        ("token_bytes", 73, "be an int of at least 74, or None for no budget"),
     ],
 )
 def test_policies_are_values_of_their_type_and_never_text(name: str, value: object, requirement: str) -> None:
     error = refusal(**{name: value})
     assert (name, value, requirement) == (error.parameter, error.value, error.requirement)
+
+
+def test_a_token_budget_and_redriven_messages_could_wait_for_each_other() -> None:
+    error = refusal(token_bytes=80, redrive=True)
+    assert ("token_bytes", 80) == (error.parameter, error.value)
+    assert error.requirement.startswith("be None with redrive")
 
 
 @pytest.mark.parametrize("value", [True, "0", 1.5])
@@ -161,6 +176,7 @@ def test_a_configuration_is_a_value() -> None:
             unit=DrainUnit.RANGE,
             retry=RetryPolicy(max_redeliveries=None, backoff=Backoff.FIXED),
         ),
+        DispatcherConfig(look_ahead=LookAhead(per_consumer=7), token_bytes=80),
     ],
 )
 def test_the_plain_form_survives_json(config: DispatcherConfig) -> None:
@@ -184,6 +200,8 @@ def test_a_plain_form_with_other_fields_is_refused(data: object) -> None:
         ({"on_evict": "keep"}, "on_evict"),
         ({"unmatched": ["skip"]}, "unmatched"),
         ({"unit": "slot"}, "unit"),
+        ({"look_ahead": {"per_consumer": 1}}, "config.look_ahead"),
+        ({"token_bytes": "80"}, "token_bytes"),
         ({"ordering_required": True}, "unmatched"),
         ({"retry": None}, "config.retry"),
         ({"retry": {"backoff": "fixed"}}, "config.retry"),

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription, then
 
-from keyshared.config import DrainUnit, Poison, RetryPolicy
-from keyshared.dispatcher import Blocking
+from keyshared.config import DispatcherConfig, DrainUnit, Poison, RetryPolicy
+from keyshared.dispatcher import Blocking, KeySharedDispatcher
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Evicted, Released, ReleaseReason
 from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.hashing import KeyHash
-from keyshared.placement import RangeMap
+from keyshared.placement import AssignedRanges, HashRange, RangeMap
+from keyshared.ring import HashRing
 
 LARGER = [DrainUnit.HASH, DrainUnit.RANGE]
 larger = pytest.mark.parametrize("unit", LARGER)
@@ -344,6 +345,32 @@ class TestDrainTimeout:
         dispatcher.add_consumer("ann", now_ms=10)
 
         assert 110 == dispatcher.next_deadline_ms()
+
+    def test_a_run_that_grows_in_the_call_in_which_a_drain_is_over_has_a_deadline_again(self) -> None:
+        ranges = HashRing(["x"], slot_bits=2).ranges
+        keys = [[key for key in map(str, range(20)) if ranges.slot_of(key) // 2 == half] for half in (0, 1)]
+        low, high, other_high = keys[0][0], *keys[1][:2]
+        config = DispatcherConfig(unit=DrainUnit.RANGE, drain_timeout_ms=10, inactive_grace_ms=10, ack_timeout_ms=None)
+        before = AssignedRanges([(HashRange(0, 2), "yan"), (HashRange(2, 4), "xia")], slot_bits=2)
+        after = AssignedRanges([(HashRange(0, 2), "eve")], fallback=HashRing(["cat"], slot_bits=2), slot_bits=2)
+        dispatcher = KeySharedDispatcher(before, config)
+        for name in ("xia", "yan"):
+            dispatcher.add_consumer(name, now_ms=0)
+        dispatcher.offer_many([(0, high, None), (1, low, None)])
+        for name in ("xia", "yan"):
+            dispatcher.remove_consumer(name, drain_ms=None)
+        dispatcher.gone(0)  # it is settled when xia is done with it
+        dispatcher.set_placement(after)
+        for name in ("eve", "cat"):
+            dispatcher.add_consumer(name)
+        dispatcher.offer(2, other_high)
+        dispatcher.set_inactive("eve")
+
+        assert Evicted("eve") in dispatcher.handle_timeout(now_ms=10)  # now yan's run is that of offset 2, too
+        again = KeySharedDispatcher.restore(dispatcher.snapshot(), dispatcher.placement, config, now_ms=10)
+        for each in (dispatcher, again):
+            assert (Blocking(BlockReason.DRAINING, "yan"), 20) == (each.why_blocked(2), each.next_deadline_ms())
+            assert [(1, "cat"), (2, "cat")] == delivered(each.handle_timeout(now_ms=20))
 
 
 def _text(effect: Deliver) -> str:

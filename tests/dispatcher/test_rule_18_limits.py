@@ -1,127 +1,239 @@
-"""Rule 18 (a): at most ``max_in_flight`` deliveries are open at once, at all consumers together."""
+"""Rule 18: how much may wait for the consumers that are connected, and how long the restart token may become."""
 
 import json
+from typing import Any
 
 import pytest
-from tests.alphabet import Watched, deliver, delivered, fill, subscription
+from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subscription
 
-from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
+from keyshared.config import DispatcherConfig, LookAhead, Poison
 from keyshared.dispatcher import Blocking, KeySharedDispatcher
-from keyshared.effects import BlockReason
-from keyshared.errors import ConfigError
-from keyshared.testing import Guarantees, Promise, check_history
-from keyshared.testing.history import Delivered, Happening, Published
+from keyshared.effects import BlockReason, DeadLetter, Resumed
+from keyshared.errors import LookAheadFullError, SnapshotError, WindowFullError
+
+BUDGET = 80  # above 60 characters it is full, at 40 no more
 
 
-def offsets(dispatcher: KeySharedDispatcher) -> list[int]:
-    return [each.offset for each in dispatcher.in_flight()]
+def looking(*consumers: str, per_consumer: int = 2, per_subscription: int = 3, **config: Any) -> Watched:
+    look_ahead = LookAhead(per_consumer=per_consumer, per_subscription=per_subscription)
+    dispatcher = subscription(look_ahead=look_ahead, **config)
+    for name in consumers:
+        dispatcher.add_consumer(name)
+    return dispatcher
 
 
-@pytest.mark.parametrize("value", [0, -1, True, 1.5, "3"])
-def test_a_limit_is_at_least_one(value: object) -> None:
-    with pytest.raises(ConfigError, match="max_in_flight is"):
-        DispatcherConfig(max_in_flight=value)  # type: ignore[arg-type]  # the mistake under test
-
-
-def test_no_more_is_open_than_the_subscription_may_have_whoever_has_room() -> None:
-    dispatcher = subscription("ann", "bob", max_in_flight=2)
-    dispatcher.offer_many([(0, "a1", None), (1, "b1", None), (2, "b2", None), (3, "a2", None)])
-    assert [0, 1] == offsets(dispatcher)
-    assert Blocking(BlockReason.SUBSCRIPTION_FULL) == dispatcher.why_blocked(2)
-    assert [deliver(2, "b2", "bob")] == dispatcher.ack(1, "bob", 1)
-
-
-def test_a_retry_counts_as_any_delivery() -> None:
-    dispatcher = subscription("ann", max_in_flight=1, retry=RetryPolicy(base_delay_ms=0))
-    fill(dispatcher, "a1", "a2")
-    assert [(1, "ann")] == delivered(dispatcher.nack(0, "ann", 1))
-
-
-def test_who_was_refused_first_is_served_first_and_then_everybody_in_turns() -> None:
-    dispatcher = subscription("ann", "bob", "cat", max_in_flight=1)
-    fill(dispatcher, "a1", "c1", "b1", "c2", "a2", "b2")
-    order = []
-    while dispatcher.in_flight():
-        (opened,) = dispatcher.in_flight()
-        order.append(opened.offset)
-        dispatcher.ack(*opened.receipt)
-    assert [0, 1, 2, 4, 3, 5] == order
-
-
-def test_messages_without_a_key_count_and_wait_too() -> None:
-    dispatcher = subscription("ann", "bob", max_in_flight=1)
-    fill(dispatcher, "a1", None, "b1", None)
-    assert Blocking(BlockReason.SUBSCRIPTION_FULL) == dispatcher.why_blocked(1)
-    order = []
-    while dispatcher.in_flight():
-        (opened,) = dispatcher.in_flight()
-        order.append(opened.offset)
-        dispatcher.ack(*opened.receipt)
-    assert [0, 1, 3, 2] == order  # bob had most room and was refused first, then ann, then bob again
-
-
-def test_a_message_without_a_key_finds_another_consumer_if_the_one_that_was_to_get_it_has_left() -> None:
-    dispatcher = subscription("ann", "bob", max_in_flight=1)
-    fill(dispatcher, "b1", None)
-    dispatcher.remove_consumer("ann")
-    assert [(1, "bob")] == delivered(dispatcher.ack(0, "bob", 1))
-
-
-def test_several_deliveries_that_end_at_once_are_followed_by_whoever_has_room() -> None:
-    dispatcher = subscription(max_in_flight=2, ack_timeout_ms=10)
-    dispatcher.add_consumer("ann", filters=["a*"])
-    for name in ("bob", "cat"):
-        dispatcher.add_consumer(name, limit=1)
-    fill(dispatcher, "a1", "a2", None, None)
-    assert [(2, "bob"), (3, "cat")] == delivered(dispatcher.handle_timeout(now_ms=10))
-
-
-def test_a_key_that_waits_behind_a_full_subscription_can_be_wanted_alone_when_there_is_room() -> None:
-    dispatcher = subscription("ann", max_in_flight=1)
-    fill(dispatcher, "a1", "a2", "a3")
-    assert [] == dispatcher.pull("ann", 1, only=2)
-    dispatcher.set_limit("ann", 0)
-    dispatcher.ack(0, "ann", 1)
-    assert [(2, "ann")] == delivered(dispatcher.pull("ann", 1, only=2))
-    assert [] == dispatcher.pull("ann", 5)
-
-
-def test_a_total_order_may_have_a_limit() -> None:
-    dispatcher = subscription(
-        "ann",
-        max_in_flight=1,
-        max_in_flight_per_key=2,
-        ordering_required=True,
-        poison=Poison.BLOCK,
-        unmatched=Unmatched.HOLD,
-    )
-    fill(dispatcher, "a1", None, "b1")
-    assert [0] == offsets(dispatcher)
-    assert [(1, "ann")] == delivered(dispatcher.ack(0, "ann", 1))
-
-
-def test_a_change_of_placement_asks_everybody_again() -> None:
-    dispatcher = subscription("ann", max_in_flight=1)
-    fill(dispatcher, "a1", "b1", "b2")
-    dispatcher.add_consumer("bob")
-    assert [(1, "bob")] == delivered(dispatcher.ack(0, "ann", 1))
-
-
-def test_a_restart_keeps_who_is_served_next_and_a_higher_limit_counts_from_the_next_call() -> None:
-    dispatcher = subscription("ann", "bob", "cat", max_in_flight=1)
-    fill(dispatcher, "a1", "c1", "b1", "a2")
+def restored(dispatcher: Any, **config: Any) -> KeySharedDispatcher[object]:
     state = json.loads(json.dumps(dispatcher.snapshot()))
-    for most, expected in ((1, [1]), (2, [1, 2])):
-        again = Watched.restore(state, dispatcher.placement, DispatcherConfig(max_in_flight=most), now_ms=0)
-        effects = again.ack(0, "ann", 1)
-        assert expected == sorted(offset for offset, _ in delivered(effects))
+    return KeySharedDispatcher.restore(state, AlphabetRing(), DispatcherConfig(**config), now_ms=0)
 
 
-def test_the_kit_blames_a_delivery_beyond_the_claim() -> None:
-    history: list[Happening] = [
-        *(Published(offset=0, key=b"k"), Published(offset=1, key=b"l")),
-        *(Delivered(offset=0, key=b"k", consumer="a"), Delivered(offset=1, key=b"l", consumer="b")),
-    ]
-    (found,) = check_history(history, Guarantees(open_at_once=1))
-    assert (Promise.BOUNDS, (2, 3)) == (found.promise, found.proof)
-    assert "offset 1 is open delivery 2 of all, of which 1 may be open" == found.explanation
+class TestLookAhead:
+    """As many messages may wait as the connected consumers are worth."""
+
+    def test_nothing_is_read_while_nobody_is_there(self) -> None:
+        dispatcher = looking()
+
+        assert (0, "look_ahead") == (dispatcher.free_slots, dispatcher.stats().paused_by)
+        with pytest.raises(LookAheadFullError, match="0 messages may wait for the consumers that are connected"):
+            dispatcher.offer(0, "a1")
+        assert [Resumed(2)] == dispatcher.add_consumer("ann")
+
+    def test_what_is_open_does_not_count_and_all_else_does(self) -> None:
+        dispatcher = looking("ann", per_subscription=10)
+        assert [(0, "ann"), (1, "ann")] == delivered(fill(dispatcher, "a1", "a2"))
+
+        assert 2 == dispatcher.free_slots
+        dispatcher.offer(2, "a1")
+        dispatcher.nack(1, "ann", 1)  # a retry waits, too
+        assert 0 == dispatcher.free_slots == dispatcher.room_for("a3")
+        before = dispatcher.snapshot()
+        with pytest.raises(WindowFullError) as caught:
+            dispatcher.offer(3, "a3")
+        assert 2 == caught.value.capacity
+        with pytest.raises(LookAheadFullError):
+            dispatcher.offer_many([(3, "a3", None)])
+        with pytest.raises(LookAheadFullError):
+            dispatcher.offer(3, "a3", not_before_ms=50)
+        assert before == dispatcher.snapshot()
+        assert [Resumed(1)] == dispatcher.ack(0, "ann", 1)[-1:]
+
+    def test_a_join_raises_it_in_that_call_up_to_the_cap_and_a_leave_lowers_it(self) -> None:
+        dispatcher = looking("ann", "bob")
+        fill(dispatcher, "a1", "a1", "a1", "a1")
+        assert (0, "look_ahead") == (dispatcher.free_slots, dispatcher.stats().paused_by)
+        assert [] == dispatcher.remove_consumer("bob")
+        dispatcher.ack(0, "ann", 1)
+        assert 0 == dispatcher.free_slots  # 2 wait, for one consumer
+
+        assert [Resumed(1)] == dispatcher.add_consumer("cat")
+        assert 1 == dispatcher.free_slots  # 3 and not 4 for two
+
+    def test_who_is_inactive_counts_and_who_drains_does_not(self) -> None:
+        dispatcher = looking("ann", "bob", per_subscription=0)
+        fill(dispatcher, "b1")
+        dispatcher.set_inactive("ann")
+        assert 4 == dispatcher.free_slots
+        dispatcher.remove_consumer("bob", drain_ms=None)
+        assert 2 == dispatcher.free_slots
+
+    def test_without_thresholds_as_many_may_wait_as_may_be_open(self) -> None:
+        dispatcher = looking("ann", per_consumer=0, per_subscription=0, max_in_flight_per_consumer=3)
+        assert 3 == dispatcher.free_slots
+
+    def test_the_pause_ends_when_a_quarter_of_the_limit_is_free(self) -> None:
+        dispatcher = looking("ann", per_consumer=8, per_subscription=0)
+        fill(dispatcher, *["a1"] * 9)
+        assert 0 == dispatcher.free_slots
+
+        assert [(1, "ann")] == delivered(dispatcher.ack(0, "ann", 1))
+        assert 1 == dispatcher.free_slots
+        assert [Resumed(2)] == dispatcher.ack(1, "ann", 1)[-1:]
+
+    def test_the_pause_does_not_end_before_a_quarter_of_the_window_is_free(self) -> None:
+        dispatcher = looking("ann", per_consumer=4, per_subscription=0, window=4, spill=False)
+        fill(dispatcher, *["a1"] * 4)
+        assert (0, "window") == (dispatcher.free_slots, dispatcher.stats().paused_by)
+        with pytest.raises(WindowFullError, match="all 4 slots"):
+            dispatcher.offer_many([(4, "a2", None)])
+        assert [Resumed(1)] == dispatcher.ack(0, "ann", 1)[-1:]
+
+    def test_all_that_is_tracked_may_be_the_tighter_limit(self) -> None:
+        dispatcher = looking("ann", per_consumer=9, per_subscription=0, window=2, max_tracked=2, max_loaded_per_key=1)
+        fill(dispatcher, "a1", "a1")
+        assert "tracked" == dispatcher.stats().paused_by
+
+    def test_a_snapshot_needs_nothing_of_it(self) -> None:
+        dispatcher = looking("ann")
+        fill(dispatcher, "a1", "a1", "a1")
+        again = restored(dispatcher, look_ahead=LookAhead(per_consumer=2, per_subscription=3))
+        assert 0 == again.free_slots
+        more = restored(dispatcher, look_ahead=LookAhead(per_consumer=5))
+        assert (3, []) == (more.free_slots, more.offer(3, "a1"))
+
+    def test_it_goes_with_batches_and_settlements_told(self) -> None:
+        dispatcher = looking(per_consumer=9, per_subscription=0, batch_per_key=3, tell_settled=True, token_bytes=BUDGET)
+        dispatcher.add_consumer("ann", limit=0)
+        fill(dispatcher, *["a1"] * 5)
+        assert [(0, "ann"), (1, "ann"), (2, "ann")] == delivered(dispatcher.pull("ann", 4))
+        assert 7 == dispatcher.free_slots
+
+
+def holes(*rest: str | None, **config: Any) -> Watched:
+    """Ann has every second one of 60 messages done; 0 is open, and nothing new goes out."""
+    config = {"token_bytes": BUDGET, "poison": Poison.BLOCK, **config}
+    dispatcher = subscription("ann", max_in_flight_per_consumer=100, **config)
+    fill(dispatcher, *(f"a{number}" for number in range(60)))
+    for offset in range(2, 60, 2):
+        dispatcher.ack(offset, "ann", 1)
+    fill(dispatcher, *rest, start=60)
+    return dispatcher
+
+
+def settle_up_to(dispatcher: Any, offset: int) -> list[tuple[int, str]]:
+    """Settle from below until this one goes out; return what goes out with it."""
+    effects = []
+    while dispatcher.why_blocked(offset) is not None:
+        effects = dispatcher.ack(dispatcher.resume_offset, "ann", 1)
+    return delivered(effects)
+
+
+class TestTheBudgetOfTheToken:
+    """Above three quarters only the lowest outstanding message goes out, until one half."""
+
+    def test_nothing_new_goes_out_and_it_says_why(self) -> None:
+        dispatcher = holes("x", None, "a1")
+
+        assert len(dispatcher.cursor_token().text) > BUDGET * 3 // 4
+        held = Blocking(BlockReason.TOKEN_FULL, behind=0)
+        assert [held, held] == [dispatcher.why_blocked(offset) for offset in (60, 61)]
+        assert Blocking(BlockReason.KEY_IN_FLIGHT, "ann") == dispatcher.why_blocked(62)
+        dispatcher.release(5, "ann", 1)
+        assert held == dispatcher.why_blocked(5)
+
+    def test_all_goes_on_at_one_half_in_its_order(self) -> None:
+        dispatcher = holes("x", None, "y")
+
+        assert [(60, "ann"), (61, "ann"), (62, "ann")] == settle_up_to(dispatcher, 60)
+        assert len(dispatcher.cursor_token().text) <= BUDGET // 2
+        assert [deliver(63, "z", "ann")] == dispatcher.offer(63, "z")
+
+    def test_the_lowest_goes_out_at_any_time(self) -> None:
+        dispatcher = holes("x")
+
+        assert [(0, "ann")] == delivered(dispatcher.release(0, "ann", 1))
+        dispatcher.release(1, "ann", 1)
+        assert [(1, "ann")] == delivered(dispatcher.ack(0, "ann", 2))  # now this is the lowest
+
+    def test_if_the_lowest_is_delayed_the_subscription_waits_for_it(self) -> None:
+        dispatcher = holes("x")
+
+        assert [] == delivered(dispatcher.release(0, "ann", 1, delay_ms=50, now_ms=0))
+        assert BlockReason.POSTPONED is dispatcher.why_blocked(0).reason  # type: ignore[union-attr]  # it waits
+        assert [(0, "ann")] == delivered(dispatcher.handle_timeout(now_ms=50))
+        dispatcher.offer(61, "late", not_before_ms=90)
+        dispatcher.handle_timeout(now_ms=90)
+        assert BlockReason.TOKEN_FULL is dispatcher.why_blocked(61).reason  # type: ignore[union-attr]  # it waits
+
+    def test_what_is_open_may_be_settled_and_what_is_archived_is_not_held_back(self) -> None:
+        dispatcher = holes(poison=Poison.QUARANTINE)
+
+        assert [] == delivered(dispatcher.ack(5, "ann", 1))
+        (letter,) = [each for each in dispatcher.reject(7, "ann", 1) if isinstance(each, DeadLetter)]
+        assert 7 == letter.offset
+
+    def test_pull_hands_out_the_lowest_and_nothing_else(self) -> None:
+        dispatcher = holes("x", "y")
+        dispatcher.set_limit("ann", 0)
+        dispatcher.release(0, "ann", 1)
+
+        assert [] == dispatcher.pull("ann", 5, only=60)
+        assert [(0, "ann")] == delivered(dispatcher.pull("ann", 5))
+        assert [] == dispatcher.pull("ann", 5)
+
+    def test_a_log_that_is_done_in_order_never_fills_it(self) -> None:
+        dispatcher = subscription("ann", token_bytes=74)
+        for offset in range(200):
+            assert [(offset, "ann")] == delivered(dispatcher.offer(offset, "a1"))
+            dispatcher.ack(offset, "ann", 1)
+
+    def test_a_snapshot_remembers_that_it_was_full(self) -> None:
+        dispatcher = holes("x")
+        for offset in (0, *range(1, 25, 2)):  # it comes down, and not to one half
+            dispatcher.ack(offset, "ann", 1)
+        assert BUDGET // 2 < len(dispatcher.cursor_token().text) <= BUDGET * 3 // 4
+        assert dispatcher.snapshot()["rooms"] == {"token": True}
+
+        again = restored(dispatcher, token_bytes=BUDGET)
+        assert BlockReason.TOKEN_FULL is again.why_blocked(60).reason  # type: ignore[union-attr]  # it waits
+        assert [(60, "ann")] == settle_up_to(dispatcher, 60) == settle_up_to(again, 60)
+        assert again.snapshot()["rooms"] == {}
+
+    def test_a_snapshot_without_it_begins_with_the_length_and_one_with_it_needs_the_budget(self) -> None:
+        dispatcher = holes("x")
+        with pytest.raises(SnapshotError, match="the configuration does not ask for it"):
+            restored(dispatcher)
+        state = dispatcher.snapshot()
+        state["rooms"] = {"token": 1}
+        with pytest.raises(SnapshotError, match="token"):
+            KeySharedDispatcher.restore(state, AlphabetRing(), DispatcherConfig(token_bytes=BUDGET), now_ms=0)
+        state["rooms"] = {}
+        again = KeySharedDispatcher.restore(state, AlphabetRing(), DispatcherConfig(token_bytes=BUDGET), now_ms=0)
+        assert again.snapshot()["rooms"] == {"token": True}
+
+    def test_a_life_that_begins_with_a_long_token_begins_full(self) -> None:
+        text = holes().cursor_token().text
+        config = DispatcherConfig(token_bytes=BUDGET)
+        again: KeySharedDispatcher[object] = KeySharedDispatcher(AlphabetRing(), config, resume_from=text)
+        again.add_consumer("ann")
+
+        assert [deliver(0, "a0", "ann")] == again.offer(0, "a0")
+        assert [] == again.offer(1, "a1")
+        assert Blocking(BlockReason.TOKEN_FULL, behind=0) == again.why_blocked(1)
+        assert [(1, "ann")] == delivered(again.ack(0, "ann", 1))
+
+    def test_an_embedder_that_needs_neither_loads_neither(self) -> None:
+        plain: Any = subscription("ann")
+        assert ("InFlightWindow", "ContiguousCursor") == (
+            type(plain._window).__name__,
+            type(plain._window.cursor).__name__,
+        )

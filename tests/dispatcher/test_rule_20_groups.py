@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subscription
 
-from keyshared.config import DispatcherConfig, GroupLimits, Poison, RetryPolicy, Unmatched
+from keyshared.config import DispatcherConfig, GroupLimits, Poison, RetryPolicy, Rules, Unmatched
 from keyshared.dispatcher import Blocking, GroupStats, KeySharedDispatcher
 from keyshared.effects import BlockReason, Effect, Load, Spilled
 from keyshared.errors import ArgumentError, ConfigError, SnapshotError
-from keyshared.rules import Rules
 from keyshared.testing import Guarantees, check_history
 from keyshared.testing.adapters.recorder import Recorder
 

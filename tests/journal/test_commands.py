@@ -5,6 +5,7 @@ from typing import get_args, get_origin
 
 import pytest
 
+from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
@@ -20,6 +21,10 @@ from keyshared.effects import (
     Evicted,
     Ignored,
     IgnoredReason,
+    KeyBegun,
+    KeyEnd,
+    KeyEnded,
+    KeyEnding,
     Load,
     Released,
     ReleaseReason,
@@ -66,6 +71,9 @@ def test_every_input_of_the_dispatcher_is_a_command_unless_a_row_cannot_hold_it(
         (Skipped(1, None, SkipReason.GONE), ("skipped", 1, None, None, None, None, None, None, "gone")),
         (Settled(1, b"k", SettleReason.PARKED), ("settled", 1, b"k", None, None, None, None, None, "parked")),
         (Done(1, b"k", Ending.ACKED), ("done", 1, b"k", None, None, None, None, None, "acked")),
+        (KeyBegun(b"k", "c", 4), ("key_begun", None, b"k", "c", 4, None, None, None, None)),
+        (KeyEnding(b"k", "c", 4), ("key_ending", None, b"k", "c", 4, None, None, None, None)),
+        (KeyEnded(b"k", "c", 4, KeyEnd.IDLE), ("key_ended", None, b"k", "c", 4, None, None, None, "idle")),
         (DeadLetter(1, b"k", 2, 3, "item", "no"), ("dead_letter", 1, b"k", None, 2, 3, None, None, "no")),
         (Deliver(1, b"k", "c", 2, 3, "item"), ("deliver", 1, b"k", "c", 2, 3, None, None, None)),
         (CursorAdvanced(9), ("cursor_advanced", 9, None, None, None, None, None, None, None)),
@@ -86,6 +94,17 @@ def test_no_effect_is_left_out_above() -> None:
     )
 
     assert {get_origin(kind) or kind for kind in get_args(Effect)} == {type(effect) for effect, _ in parameters}
+
+
+def test_letters_are_redriven_together_and_a_wrong_one_is_refused_by_the_dispatcher() -> None:
+    dispatcher = KeySharedDispatcher(HashRing(), DispatcherConfig(redrive=True, start=9))
+    dispatcher.add_consumer("c1")
+    both = Command(0, 0, "redrive", key="k", letters=[[4, 1], (3, 2)])
+    assert [(3, 3)] == [(each.offset, each.attempt) for each in call(dispatcher, both, now_ms=0)]  # type: ignore[union-attr]  # a delivery
+    assert [] == call(dispatcher, Command(0, 0, "redrive", key="k"), now_ms=0)
+    for wrong in ([4], (4, 1, None), 4):
+        with pytest.raises(ArgumentError, match="letter is"):
+            call(dispatcher, Command(0, 0, "redrive", key="k", letters=[wrong]), now_ms=0)  # type: ignore[list-item]  # the point
 
 
 def test_a_command_that_no_method_answers_to_is_refused_with_those_that_do() -> None:

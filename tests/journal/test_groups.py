@@ -2,11 +2,10 @@
 
 import pytest
 
-from keyshared.config import DispatcherConfig, GroupLimits
+from keyshared.config import DispatcherConfig, GroupLimits, Rules
 from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.journal import Command, Journal
 from keyshared.ring import HashRing
-from keyshared.rules import Rules
 from keyshared.simulate import Arrival, ConsumerPlan, Event, Fixed, Plan, Simulation
 
 RULES = Rules(mark="first letter", group_of=lambda key: key[:1].decode())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.config import DispatcherConfig, RetryPolicy, Unmatched
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.errors import ArgumentError, InvariantError, SnapshotError
 from keyshared.journal import Command, Journal, OutcomeRow
 from keyshared.placement import AutoSplit
@@ -435,3 +435,15 @@ def test_a_message_beyond_the_limit_of_its_key_is_refused_and_its_log_goes_on() 
     assert ("refused", 2) == (refused.effect, refused.offset)
     assert "1 messages of key b'k' may wait" in str(refused.reason)
     assert [("deliver", 3)] == seen(journal.apply(offer(4, 3, "other")))
+
+
+def test_what_went_wrong_stands_in_the_outcomes_of_a_dead_letter_and_of_a_blocked_message() -> None:
+    retry = RetryPolicy(max_redeliveries=0)
+    journal = joined(DispatcherConfig(retry=retry, poison=Poison.BLOCK_AND_DEAD_LETTER))
+    journal.apply(offer(1, 0))
+    told = journal.apply(Command(2, 0, "nack", offset=0, consumer="ann", attempt=1, reason="card refused"))
+    told += journal.apply(Command(3, 0, "dead_lettered", offset=0))
+
+    assert [("dead_letter", "card refused"), ("blocked", "card refused")] == [
+        (outcome.effect, outcome.reason) for outcome in told if outcome.reason not in {None, "nacked"}
+    ]

@@ -4,14 +4,24 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tests.kit.own_machines import DispatcherMachine, LeaseQueueMachine, WindowMachine
+from tests.kit.own_machines import (
+    BatchingDriver,
+    BatchingMachine,
+    BatchingQueueMachine,
+    DispatcherMachine,
+    LeaseQueueMachine,
+    TellingQueueMachine,
+    WindowMachine,
+)
+from tests.properties.broken_batches import AckThroughSkipsOne
+from tests.properties.broken_later import FirstDeliveryIsEarly, NewerPassesThePostponed, PostponedGoesAtOnce
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.leases import InvalidHandle, LeaseAnswer, LeaseQueue, NothingToLease, Reservation
+from keyshared.effects import Done, Ignored
+from keyshared.leases import InvalidHandle, LeaseAnswer, LeaseConfig, LeaseQueue, NothingToLease, Reservation
 from keyshared.testing import Promise
 from keyshared.testing.adapters.dispatcher import DispatcherDriver
-from keyshared.testing.adapters.leases import LeaseQueueDriver
 from keyshared.testing.adapters.window import WindowDriver
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.window import Consumer, Entry, InFlightWindow
@@ -40,9 +50,9 @@ class StealsWork(LeaseQueue):
     """Who has nothing to do gets what belongs to another."""
 
     def reserve(
-        self, consumer: str, most: int = 1, *, now_ms: int | None = None
+        self, consumer: str, most: int = 1, *, per_key: int | None = None, now_ms: int | None = None
     ) -> LeaseAnswer[Reservation | NothingToLease, object]:
-        reserved = super().reserve(consumer, most, now_ms=now_ms)
+        reserved = super().reserve(consumer, most, per_key=per_key, now_ms=now_ms)
         for other in self.stats().held if isinstance(reserved.result, NothingToLease) else ():
             stolen = super().reserve(other, most)
             if isinstance(stolen.result, Reservation):
@@ -57,6 +67,22 @@ class TrimsOneTooFar(LeaseQueue):
     def keep_from(self) -> int | None:
         keep_from = super().keep_from
         return None if keep_from is None else keep_from + 1
+
+
+class TellsOnlyOfAnswers(LeaseQueue):
+    """Says of what consumers settle that it is done, and forgets what ends in the dead-letter store."""
+
+    def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[Ignored | None, object]:
+        result, effects = super().dead_lettered(offset, now_ms=now_ms)
+        return LeaseAnswer(result, [effect for effect in effects if not isinstance(effect, Done)])
+
+
+class LeasesASecondBatch(LeaseQueue):
+    """What comes later of a key is leased beside a batch that is not full, or not done."""
+
+    def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[object]) -> None:
+        super()._start(config, dispatcher)
+        dispatcher._window.per_key = config.batch_per_key
 
 
 class SettlesAndWakesNobody(InFlightWindow):
@@ -90,8 +116,10 @@ class NeverGivesUp(KeySharedDispatcher[object]):
         super().__init__(placement, replace(config, retry=replace(config.retry, max_redeliveries=None)), **kwargs)
 
 
-def _queue(broken: type[LeaseQueue], *promises: Promise) -> OwnFault:
-    return _fault(broken, LeaseQueueMachine, LeaseQueueDriver, "queue_class", *promises)
+def _queue(
+    broken: type[LeaseQueue], *promises: Promise, machine: type[KeySharedMachine] = LeaseQueueMachine
+) -> OwnFault:
+    return _fault(broken, machine, machine.driver_class, "queue_class", *promises)
 
 
 def _fault(
@@ -105,11 +133,18 @@ def _fault(
     return OwnFault(type(f"{broken.__name__}Machine", (machine,), {"driver_class": operated}), frozenset(promises))
 
 
+AN_ACK_IS_LOST = (Promise.WHOLE_BATCH, Promise.PROGRESS, Promise.SAFE_CURSOR, Promise.FENCE)
 OWN_FAULTS = (
     _queue(TakesOldLeases, Promise.FENCE),
     _queue(StealsWork, Promise.AFFINITY, Promise.BOUNDS),
     _queue(TrimsOneTooFar, Promise.SAFE_CURSOR),
+    _queue(TellsOnlyOfAnswers, Promise.SETTLED_ONCE, machine=TellingQueueMachine),
+    _queue(LeasesASecondBatch, Promise.WHOLE_BATCH, machine=BatchingQueueMachine),
     _fault(NewestKeyFirst, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.FAIRNESS),
     _fault(NeverGivesUp, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.ATTEMPTS),
+    _fault(PostponedGoesAtOnce, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.NOT_EARLY),
+    _fault(FirstDeliveryIsEarly, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.NOT_EARLY),
+    _fault(NewerPassesThePostponed, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.KEY_ORDER),
+    _fault(AckThroughSkipsOne, BatchingMachine, BatchingDriver, "dispatcher_class", *AN_ACK_IS_LOST),
     _fault(SettlesAndWakesNobody, WindowMachine, WindowDriver, "window_class", Promise.PROGRESS),
 )

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from tests.kit.later_broker import LaterMachine
 from tests.kit.small_broker import SmallMachine
 
-from keyshared.config import OnEvict, Poison
+from keyshared.config import KeySessions, OnEvict, Poison
 from keyshared.leases import LeaseAnswer, Reservation
 from keyshared.testing import Delivery, Guarantees, Promise
 from keyshared.testing.adapters.dispatcher import DispatcherDriver, RouterDriver
@@ -16,7 +17,14 @@ from keyshared.testing.driver import AnyDriver
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.strategies import keys
 
-__all__ = ["MACHINES", "DispatcherMachine", "LeaseQueueMachine", "WindowMachine"]
+__all__ = [
+    "MACHINES",
+    "BatchingDriver",
+    "BatchingMachine",
+    "DispatcherMachine",
+    "LeaseQueueMachine",
+    "WindowMachine",
+]
 
 SHOWN = SmallMachine.guarantees.promises | {Promise.FAIRNESS, Promise.ATTEMPTS}
 
@@ -70,6 +78,32 @@ class BatchingMachine(DispatcherMachine):
 
     driver_class = BatchingDriver
     guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
+
+
+class KeepingDriver(DispatcherDriver):
+    """Keeps something for each key, and flushes it when it is asked to."""
+
+    config = replace(DispatcherDriver.config, sessions=KeySessions(flush_ms=None))
+
+
+class KeepingMachine(DispatcherMachine):
+    """The dispatcher with sessions of keys."""
+
+    driver_class = KeepingDriver
+    guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.ONE_SESSION}, sessions=True)
+
+
+class LatestDriver(DispatcherDriver):
+    """Of each key only the latest message."""
+
+    config = replace(DispatcherDriver.config, latest_only=True)
+
+
+class LatestMachine(DispatcherMachine):
+    """The dispatcher for which only the latest message of a key counts."""
+
+    driver_class = LatestDriver
+    guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.LATEST_ONLY}, latest_only=True)
 
 
 class TotalOrderDriver(DispatcherDriver):
@@ -134,6 +168,32 @@ class LineMachine(LeaseQueueMachine):
     )
 
 
+class TellingQueueDriver(LeaseQueueDriver):
+    """Says of each message that it is done."""
+
+    config = replace(LeaseQueueDriver.config, tell_settled=True)
+
+
+class TellingQueueMachine(LeaseQueueMachine):
+    """The lease queue that tells its transport how each message ended."""
+
+    driver_class = TellingQueueDriver
+    guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.SETTLED_ONCE}, tells_done=True)
+
+
+class BatchingQueueDriver(LeaseQueueDriver):
+    """Two of a key as a batch."""
+
+    config = replace(LeaseQueueDriver.config, batch_per_key=2)
+
+
+class BatchingQueueMachine(LeaseQueueMachine):
+    """The lease queue with batches of a key."""
+
+    driver_class = BatchingQueueDriver
+    guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
+
+
 class WindowMachine(DispatcherMachine):
     """The bare window, with retries around it and nothing stored but its cursor."""
 
@@ -156,15 +216,20 @@ class PipelinedWindowMachine(WindowMachine):
 
 MACHINES = (
     SmallMachine,
+    LaterMachine,
     DispatcherMachine,
     PipelinedMachine,
     TellingMachine,
     BatchingMachine,
+    KeepingMachine,
+    LatestMachine,
     TotalOrderMachine,
     RouterMachine,
     LeaseQueueMachine,
     AbortingMachine,
     LineMachine,
+    TellingQueueMachine,
+    BatchingQueueMachine,
     WindowMachine,
     PipelinedWindowMachine,
 )

@@ -314,6 +314,42 @@ class TestRelease:
         assert [DeadLetter(0, b"a1", 1, 1, None, "refused")] == then(answer.effects)
 
 
+class TestReject:
+    """What nobody can do is poison at once."""
+
+    def test_the_deliveries_that_are_left_are_not_made(self) -> None:
+        made = two_of_one_key(max_delivery_attempts=9)
+
+        answer = made.reject(0, lease(made, "ann", 1).id, reason="no such account")
+        released = Released(0, "ann", 1, ReleaseReason.REJECTED, 1, None)
+        assert [released, DeadLetter(0, b"a1", 1, 1, None, "no such account")] == answer.effects
+        assert [CursorAdvanced(0)] == made.dead_lettered(0).effects
+        assert {1, 2} == {*lease(made, "ann").offsets}
+
+    def test_a_reason_is_kept_while_it_is_blocked_and_over_a_restart(self) -> None:
+        made = two_of_one_key(poison=Poison.BLOCK)
+        made.nack(0, lease(made, "ann", 1).id, reason="refused")
+        held = lease(made, "ann")
+
+        again = LeaseQueue.restore(made.snapshot(), letters({"a-z": "ann"}), made.config, now_ms=0)
+        assert Blocked(0, b"a1", 2, "refused") == again.reject(0, held.id).effects[-1]
+
+    def test_a_lease_that_has_ended_rejects_nothing(self) -> None:
+        made = two_of_one_key()
+        held = lease(made, "ann", 1)
+        made.release(0, held.id)
+
+        assert invalid(0, held.id, InvalidHandleReason.NOT_LEASED) == made.reject(0, held.id)
+
+    def test_a_reason_that_is_none_is_refused(self) -> None:
+        made = two_of_one_key()
+        held = lease(made, "ann", 1)
+
+        with pytest.raises(ArgumentError, match="reason"):
+            made.reject(0, held.id, reason="x" * 501)
+        assert (0,) == made.leases()[0].offsets
+
+
 class TestNotBefore:
     """A message that is offered for later is not leased before."""
 

@@ -16,17 +16,42 @@ from tests.properties.broken_admission import (
 )
 from tests.properties.broken_batches import BROKEN_BATCHES
 from tests.properties.broken_groups import BROKEN_GROUPS, SubscriptionLimitOffByOne
+from tests.properties.broken_health import AgeOfTheNewest, CountsOnlyAcks
 from tests.properties.broken_later import (
+    DelayHoldsOtherKeys,
     FirstDeliveryIsEarly,
     LoadedForgetsItsTime,
     NewerPassesThePostponed,
     PostponedForNoLongerThanARetry,
     PostponedGoesAtOnce,
     PostponedNeverWakes,
+    PostponingCounts,
     ReasonIsLost,
     ReasonOfAnotherMessage,
+    RestartForgetsTheTime,
     RipeNeverWakes,
+    SpilledForgetsItsTime,
 )
+from tests.properties.broken_latest import (
+    KeepsTheOlder,
+    SupersededHoldsTheCursor,
+    SupersedesADelivered,
+)
+from tests.properties.broken_limits import (
+    BudgetHoldsTheLowest,
+    BudgetNeverCloses,
+    BudgetNeverOpens,
+    LookAheadForgetsTheCap,
+    LookAheadOfTheLeft,
+)
+from tests.properties.broken_redrive import (
+    OldAckSettlesARedriven,
+    RedriveAtTheTail,
+    RedriveMovesTheCursorBack,
+    RedriveOutOfOrder,
+    RedriveTwiceMakesTwo,
+)
+from tests.properties.broken_sessions import BROKEN_SESSIONS
 from tests.properties.broken_settlement import (
     AckNotTold,
     ArchiveToldTwice,
@@ -508,7 +533,15 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         NewerPassesThePostponed,
     ),
     Promise.WHOLE_BATCH: BROKEN_BATCHES,
-    Promise.SAFE_CURSOR: (CursorOneTooFar, CursorJumpsToTheAck, CursorStallsAtGaps),
+    Promise.LATEST_ONLY: (KeepsTheOlder, SupersedesADelivered),
+    Promise.REDRIVE_ORDER: (RedriveAtTheTail, RedriveOutOfOrder, RedriveTwiceMakesTwo),
+    Promise.SAFE_CURSOR: (
+        CursorOneTooFar,
+        CursorJumpsToTheAck,
+        CursorStallsAtGaps,
+        RedriveMovesTheCursorBack,
+        SupersededHoldsTheCursor,
+    ),
     Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked, SkipsWhatOthersAccept),
     Promise.SETTLED_ONCE: (AckNotTold, SkipNotTold, ForgetsHowItEnded, ArchiveToldTwice, MarkStandsStill),
     Promise.BOUNDS: (
@@ -520,13 +553,16 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         WaitsBeyondTheKeyLimit,
         OpenCountsAsWaiting,
         JoinRecountsNothing,
+        LookAheadForgetsTheCap,
+        LookAheadOfTheLeft,
     ),
+    Promise.ONE_SESSION: BROKEN_SESSIONS,
     Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed, FilterOfBefore),
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
     Promise.ISOLATION: (HotKeyFillsTheWindow,),
     Promise.GROUP_FAIRNESS: BROKEN_GROUPS,
     Promise.FAIRNESS: (SameKeyTwiceInARow, NewestKeyFirst),
-    Promise.ATTEMPTS: (NeverGivesUp,),
+    Promise.ATTEMPTS: (NeverGivesUp, PostponingCounts),
     Promise.PROGRESS: (
         RaisedLimitWakesNobody,
         JoinWakesNobody,
@@ -536,20 +572,32 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         RetryNeverWakes,
         PostponedNeverWakes,
         RipeNeverWakes,
+        DelayHoldsOtherKeys,
     ),
     Promise.NOT_EARLY: (
         PostponedGoesAtOnce,
         PostponedForNoLongerThanARetry,
         FirstDeliveryIsEarly,
         LoadedForgetsItsTime,
+        SpilledForgetsItsTime,
     ),
+    Promise.TOKEN_BUDGET: (BudgetNeverCloses, BudgetNeverOpens, BudgetHoldsTheLowest),
     Promise.REASON_TRAVELS: (ReasonIsLost, ReasonOfAnotherMessage),
-    Promise.FENCE: (StaleAckSettles, AttemptsStandStill, BelievesAnybody, ForgetsTooEarly, EndedObligationsStand),
+    Promise.HEALTH_ADDS_UP: (CountsOnlyAcks, AgeOfTheNewest),
+    Promise.FENCE: (
+        StaleAckSettles,
+        AttemptsStandStill,
+        BelievesAnybody,
+        ForgetsTooEarly,
+        EndedObligationsStand,
+        OldAckSettlesARedriven,
+    ),
     Promise.RESUME: (
         SnapshotForgetsAckedRanges,
         SnapshotForgetsReadyOrder,
         SnapshotForgetsFailures,
         SnapshotForgetsEndedDeliveries,
+        RestartForgetsTheTime,
     ),
     Promise.DETERMINISM: (OrderOfASet,),
 }

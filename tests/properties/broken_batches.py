@@ -10,7 +10,7 @@ from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Effect, ReleaseReason
 
-__all__ = ["BROKEN_BATCHES", "BatchWithAHole"]
+__all__ = ["BROKEN_BATCHES", "AckThroughSkipsOne", "BatchWithAHole"]
 
 
 class _KeepsNewerOpen(BatchEndings):

@@ -2,20 +2,30 @@
 
 from typing import Any
 
-from keyshared._window.lanes import DELAYED, LOADING, Entry
+from tests.broken_parts import Broken
+
+from keyshared._dispatch.endings import Endings
+from keyshared._dispatch.snapshot import _MessageRow
+from keyshared._window.lanes import DELAYED, LOADING, SPILLED, Consumer, Entry, State
+from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import Effect
+from keyshared.effects import Effect, ReleaseReason
+from keyshared.window import InFlightWindow
 
 __all__ = [
+    "DelayHoldsOtherKeys",
     "FirstDeliveryIsEarly",
     "LoadedForgetsItsTime",
     "NewerPassesThePostponed",
     "PostponedForNoLongerThanARetry",
     "PostponedGoesAtOnce",
     "PostponedNeverWakes",
+    "PostponingCounts",
     "ReasonIsLost",
     "ReasonOfAnotherMessage",
+    "RestartForgetsTheTime",
     "RipeNeverWakes",
+    "SpilledForgetsItsTime",
 ]
 
 _Effects = list[Effect[object]]
@@ -34,6 +44,38 @@ class PostponedForNoLongerThanARetry(KeySharedDispatcher[object]):
     def release(self, *receipt: Any, delay_ms: int = 0, now_ms: int | None = None) -> _Effects:
         most = self.config.retry.max_delay_ms
         return super().release(*receipt, delay_ms=min(delay_ms, most), now_ms=now_ms)
+
+
+class PostponingCounts(Broken):
+    """What is given back for later has failed once more."""
+
+    class _Fault(Endings):
+        __slots__ = ()
+
+        def _delay_after(self, reason: ReleaseReason, entry: Entry, delay_ms: int | None) -> int | None:
+            entry.failures += reason is ReleaseReason.RELEASED and bool(delay_ms)
+            return super()._delay_after(reason, entry, delay_ms)
+
+
+class DelayHoldsOtherKeys(Broken):
+    """What waits for its time keeps its place at the consumer that gave it back, and other keys wait for that."""
+
+    class _Fault(InFlightWindow):
+        kept: dict[int, Consumer]
+
+        def move(self, entry: Entry, to: State) -> None:
+            holder = entry.consumer
+            super().move(entry, to)
+            before = self.kept.pop(entry.offset, None)
+            if before is not None:
+                self._free(before)
+            if to is State.DELAYED and holder is not None:
+                self.kept[entry.offset] = holder
+                holder.free -= 1
+
+    def __init__(self, placement: Any, config: DispatcherConfig | None = None, **kwargs: Any) -> None:
+        super().__init__(placement, config, **kwargs)
+        vars(self._window)["kept"] = {}
 
 
 class NewerPassesThePostponed(KeySharedDispatcher[object]):
@@ -102,3 +144,26 @@ class RipeNeverWakes(KeySharedDispatcher[object]):
         super().__init__(*args, **kwargs)
         ripen = self._window.ripen
         self._window.ripen = lambda entry: ripen(entry) if entry.state == DELAYED else None  # type: ignore[method-assign]
+
+
+class SpilledForgetsItsTime(KeySharedDispatcher[object]):
+    """What is spilled when it is offered for later keeps its place, and not its time."""
+
+    def _offer_asked(self, offset: int, *args: Any) -> _Effects:
+        effects: _Effects = super()._offer_asked(offset, *args)
+        entry = self._window.find(offset)
+        if entry is not None and entry.state == SPILLED:
+            entry.deadline = None
+        return effects
+
+
+class RestartForgetsTheTime(KeySharedDispatcher[object]):
+    """After a crash nothing waits for its time any more."""
+
+    def snapshot(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().snapshot()
+        rows = [_MessageRow(*row) for row in state["messages"]]
+        return {
+            **state,
+            "messages": [list(row._replace(remaining_ms=0) if row.state == "delayed" else row) for row in rows],
+        }

@@ -18,10 +18,11 @@ __all__ = ["INPUTS", "Factory", "Fast", "drive", "offered_by", "outcome", "quest
 INPUTS = frozenset(
     {
         *("offer", "offer_many", "ack", "ack_many", "ack_through", "nack", "reject", "release", "extend"),
-        *("dead_lettered", "loaded", "park", "unblock", "unblock_offset", "gone", "truncate"),
+        *("dead_lettered", "flushed", "loaded", "park", "unblock", "unblock_offset", "gone", "truncate"),
         *("add_consumer", "remove_consumer", "set_inactive", "set_active", "set_limit", "pull"),
         *("set_filters", "set_weight", "set_placement", "handle_timeout"),
         *("pause_group", "resume_group", "set_group"),
+        "redrive",
     }
 )
 """What changes a dispatcher; everything else that can be called is a query."""

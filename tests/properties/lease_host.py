@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from tests.leasing import assigned, letters
 
-from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load, Resumed
+from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Ending, Load, Resumed
 from keyshared.leases import Lease, LeaseAnswer, LeaseConfig, LeaseQueue, Reservation
 from keyshared.placement import AssignedRanges
 
 __all__ = ["RANKS", "Call", "Host", "bring_to_an_end"]
 
-RANKS = {DeadLetter: 1, Load: 2, Deliver: 3, CursorAdvanced: 4, Resumed: 5}
+RANKS = {Done: 1, DeadLetter: 2, Load: 3, Deliver: 4, CursorAdvanced: 5, Resumed: 6}
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Host:
         self.epoch = 0
         self.now = 0
         self.told: tuple[Call, ...] = ()
+        self.done: set[int] = set()
 
     def fork(self) -> "Host":
         """An independent host in the same state; what never changes is shared."""
@@ -110,7 +111,7 @@ class Host:
 
     def only_one_allowed(self) -> int | None:
         """With too many holes, the message that closes them."""
-        self.queue.handle_timeout(now_ms=self.now)
+        self.look_at(self.queue.handle_timeout(now_ms=self.now).effects)
         most = self.config.max_ack_holes
         return self.queue.keep_from if most is not None and self.queue.stats().ack_holes > most else None
 
@@ -123,6 +124,17 @@ class Host:
         assert len(states) == len(set(states)), f"{self.told}: {effects} repeat a state"
         ended = [effect for effect in effects if RANKS.get(type(effect), 0) and not self.queue.is_current(effect)]
         assert not ended, f"{self.told}: {ended} are over already"
+        if self.config.tell_settled:
+            self.count_the_done([effect for effect in effects if isinstance(effect, Done)])
+
+    def count_the_done(self, told: Sequence[Done]) -> None:
+        """Everything that was offered is outstanding, or was told once that it is done."""
+        now = [done.offset for done in told if done.how is not Ending.EARLIER]
+        assert len(now) == len(set(now) - self.done), f"{self.told}: {told} are told again"
+        self.done.update(now)
+        waiting = {offset for offset, _ in self.messages()}
+        assert self.done | waiting == set(range(self.offered)), f"{self.told}: not all that is settled is told"
+        assert not self.done & waiting, f"{self.told}: {self.done & waiting} are not done"
 
     def crash(self) -> LeaseAnswer[None, object]:
         """Go on from what JSON keeps, in the next epoch."""
@@ -133,7 +145,16 @@ class Host:
         self.queue = type(self.queue).restore(state, ranges, self.config, now_ms=self.now, epoch=self.epoch)
         assert before == (self.queue.outstanding_effects(), self.queue.stats()), f"{self.told} forgets"
         self.queue.check_invariants()
+        if self.config.tell_settled:
+            self.read_again()
         return LeaseAnswer(None, [])
+
+    def read_again(self) -> None:
+        """Offer the log once more, for a source that may have missed what is done."""
+        for call in [call for call in self.told if call.name == "offer"]:
+            effects = self.queue.offer(*call.args, now_ms=self.now).effects
+            earlier = [] if call.args[0] not in self.done else [Ending.EARLIER]
+            assert earlier == [effect.how for effect in effects], f"{self.told}: {effects}"
 
 
 def fulfil(effect: Effect) -> Call:

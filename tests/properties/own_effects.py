@@ -38,6 +38,13 @@ from keyshared.testing import Promise, Violation
 __all__ = ["OwnEffects"]
 
 REMEMBERED_DELIVERIES = 8
+NO_FAILURES = {
+    ReleaseReason.BATCH_BROKEN: Promise.WHOLE_BATCH,
+    ReleaseReason.DRAIN_TIMEOUT: Promise.ATTEMPTS,
+    ReleaseReason.RELEASED: Promise.ATTEMPTS,
+    ReleaseReason.REMOVED: Promise.ATTEMPTS,
+}
+"""Ends that count no failure, and the promise that says so."""
 
 
 class OwnEffects:
@@ -49,11 +56,14 @@ class OwnEffects:
         self.owners = OwnOwners(config)
         self.keys: dict[int, bytes | None] = {}
         self.gone: set[int] = set()
+        self.known: set[int] = set()  # what was outstanding before the call
+        self.redriven: set[int] = set()  # what of that has come back
         self.before: set[Deliver] = set()  # what was open before the call
         self.ended: dict[int, Sequence[tuple[int, str]]] = {}  # of what is outstanding: its ended deliveries
         self.last: dict[int, Deliver] = {}
         self.restart: Any = None  # what a restart would redo, after the call before, and its mark
         self.said: dict[int, str] = {}  # by the last failure that named a reason
+        self.offered_at: dict[int, int | None] = {}  # None: by the clock of an earlier life
 
     def see(self, step: Step, dispatcher: Any) -> list[Violation]:
         """What the latest call breaks."""
@@ -70,7 +80,9 @@ class OwnEffects:
                 *self._marks(dispatcher, known),
                 *self._late_acks(step),
                 *self._reasons(step),
+                *self._health(step, dispatcher),
                 *self._pulled(step),
+                *self._failures(step),
                 *self._batches(step, open_now),
                 *self._figures(step),
                 *self._loads_and_room(step, dispatcher),
@@ -84,12 +96,21 @@ class OwnEffects:
         self._remember(step, open_now, known)
         return found
 
+    def restarted(self) -> None:
+        """The clock may have started anew."""
+        self.offered_at = dict.fromkeys(self.keys)
+        self.groups.begin_anew()
+
     def _note(self, step: Step, known: set[int]) -> None:
         """What the host has said: which key a message has, and what can no longer be read."""
         name, args, _ = step.call
         offered = [args] if name == "offer" else args[0] if name == "offer_many" else ()
         for offset, key, *_ in offered:
             self.keys.setdefault(offset, key.encode() if isinstance(key, str) else key)
+        if name == "redrive":
+            key = args[0].encode() if isinstance(args[0], str) else args[0]
+            self.redriven |= {offset for offset, _, _ in args[1]} - self.known
+            self.keys |= dict.fromkeys(self.redriven - self.keys.keys(), key)
         if name == "gone":
             self.gone.add(args[0])
         elif name == "truncate":
@@ -104,7 +125,10 @@ class OwnEffects:
         for offset in [offset for offset, delivery in self.last.items() if delivery not in open_now]:
             self._end(offset)
         self.ended = {offset: ended for offset, ended in self.ended.items() if offset in outstanding}
+        self.said = {offset: reason for offset, reason in self.said.items() if offset in outstanding}
         self.gone &= outstanding
+        self.redriven &= outstanding
+        self.known = outstanding
         self.before = open_now
 
     def _end(self, offset: int) -> None:
@@ -132,6 +156,9 @@ class OwnEffects:
                     is_right = step.call.name == "park"
                 case Skipped(offset, _, SkipReason.GONE):
                     is_right = offset in self.gone
+                case Skipped(offset, key, SkipReason.SUPERSEDED):
+                    newer = [other for other, its_key in self.keys.items() if other > offset and its_key == key]
+                    is_right = config.latest_only and key is not None and bool(newer)
                 case Skipped():
                     is_right = config.unmatched is Unmatched.SKIP and step.call.name in {"offer", "offer_many"}
                 case _:
@@ -164,19 +191,22 @@ class OwnEffects:
 
     def _marks(self, dispatcher: Any, known: set[int]) -> Iterator[tuple[Promise, str]]:
         """The mark changes with what a restart would redo."""
-        redone = (dispatcher.resume_offset, known)
+        redone = (dispatcher.resume_offset, known - self.redriven)
         mark = dispatcher.restart_mark
         if self.restart is not None and self.restart[0] != redone and self.restart[1] == mark:
             yield Promise.SETTLED_ONCE, f"{mark} stands for {self.restart[0]} and for {redone}"
         self.restart = redone, mark
 
-    def _batches(self, step: Step, open_now: set[Deliver]) -> Iterator[tuple[Promise, str]]:
-        """What comes back with a batch has not failed; what is acked up to a point is acked."""
+    def _failures(self, step: Step) -> Iterator[tuple[Promise, str]]:
+        """What was given back, or comes back with others, has not failed."""
         for effect in step.effects:
-            if isinstance(effect, Released) and effect.reason is ReleaseReason.BATCH_BROKEN:
+            if isinstance(effect, Released) and effect.reason in NO_FAILURES:
                 delivery = self.last.get(effect.offset)
                 if delivery is not None and delivery.failures != effect.failures:
-                    yield Promise.WHOLE_BATCH, f"{effect} counts as a failure"
+                    yield NO_FAILURES[effect.reason], f"{effect} counts as a failure"
+
+    def _batches(self, step: Step, open_now: set[Deliver]) -> Iterator[tuple[Promise, str]]:
+        """What is acked up to a point is acked."""
         if step.call.name != "ack_through":
             return
         offset, consumer, attempt = step.call.args
@@ -211,6 +241,26 @@ class OwnEffects:
             if isinstance(effect, Blocked | DeadLetter) and effect.reason != self.said.get(effect.offset):
                 yield Promise.REASON_TRAVELS, f"{effect} says something else than the last failure"
 
+    def _health(self, step: Step, dispatcher: Any) -> Iterator[tuple[Promise, str]]:
+        """The ages are those of the oldest messages, to within a second."""
+        for offset in self.keys:
+            self.offered_at.setdefault(offset, step.now)
+        if not self.config.measure:
+            return
+        health = dispatcher.health()
+        reasons = step.after.reasons
+        of_log = {offset: reason for offset, reason in reasons.items() if offset not in self.redriven}
+        waiting = [offset for offset, reason in of_log.items() if reason is not None]
+        open_now = {effect.offset for effect in step.after.obligations if isinstance(effect, Deliver)} - self.redriven
+        for said, offsets in ((health.oldest_ms, [*waiting, *open_now]), (health.longest_blocked_ms, waiting)):
+            since = self.offered_at[min(offsets)] if offsets else None
+            if offsets and since is None:
+                continue
+            age = None if since is None else step.now - since
+            right = said is None if age is None else said is not None and age <= said < age + 1_000
+            if not right:
+                yield Promise.HEALTH_ADDS_UP, f"{said} ms are said to be the age of what is {age} ms old"
+
     def _pulled(self, step: Step) -> Iterator[tuple[Promise, str]]:
         if step.call.name != "pull":
             return
@@ -235,11 +285,17 @@ class OwnEffects:
         config, outstanding = self.config, list(dispatcher.outstanding())
         loaded = [message for message in outstanding if message.loaded]
         tracked = config.max_tracked if config.spill else config.window
-        slots = max(0, min(config.window - len(loaded), tracked - len(outstanding)))
+        slots = min(config.window - len(loaded), tracked - len(outstanding))
+        if config.look_ahead is not None:
+            states = [each.state for each in dispatcher.stats().consumers.values()]
+            connected = sum(state is not MemberState.DRAINING for state in states)
+            most = config.look_ahead.limit(connected, max_unacked_per_consumer=config.max_in_flight_per_consumer)
+            slots = min(slots, most - sum(message.blocking is not None for message in outstanding))
+        slots = max(0, slots)
         if step.after.free_slots != slots:
             yield Promise.BOUNDS, f"{step.after.free_slots} slots are said to be free, but {slots} are"
         for key in {message.key for message in loaded} - {None}:
-            of_key = sum(message.key == key for message in loaded)
+            of_key = sum(message.key == key and message.offset not in self.redriven for message in loaded)
             if config.spill and of_key > config.max_loaded_per_key:
                 yield Promise.BOUNDS, f"{of_key} messages of {key!r} are loaded"
         loading = sum(reason is BlockReason.LOADING for reason in step.after.reasons.values())

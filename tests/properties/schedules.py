@@ -5,15 +5,27 @@ Whoever drives it brings `choose`, so Hypothesis draws and shrinks the very sche
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tests.placements import RankedPlacement
 from tests.properties.calls import Call, Queries, Step
 
-from keyshared.config import Backoff, DispatcherConfig, DrainUnit, GroupLimits, OnEvict, Poison, RetryPolicy, Unmatched
-from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, Load
-from keyshared.rules import Rules
+from keyshared.config import (
+    Backoff,
+    DispatcherConfig,
+    DrainUnit,
+    GroupLimits,
+    KeySessions,
+    LookAhead,
+    OnEvict,
+    Poison,
+    RetryPolicy,
+    Rules,
+    Unmatched,
+)
+from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, KeyEnding, Load
 from keyshared.testing import Guarantees, Promise
 from keyshared.testing.guarantees import JUDGED
 
@@ -26,6 +38,7 @@ __all__ = [
     "any_mix",
     "guarantees_of",
     "observe",
+    "place_of",
     "random_world",
 ]
 
@@ -94,6 +107,14 @@ class Dispatcher(Protocol):
     def check_invariants(self) -> None: ...
 
 
+LOOK_AHEADS = (
+    LookAhead(per_consumer=2, per_subscription=5),
+    LookAhead(per_consumer=8, per_subscription=0),
+    LookAhead(per_consumer=0, per_subscription=4),
+    LookAhead(per_consumer=0, per_subscription=0, max_unacked_per_subscription=6),
+)
+
+
 def any_config(choose: Choose) -> DispatcherConfig:
     """A configuration so small that every limit is reached within a few calls."""
     ordering = choose([False, False, False, False, False, True])
@@ -104,12 +125,12 @@ def any_config(choose: Choose) -> DispatcherConfig:
     per_key, batch = choose([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 3)])
     spill = choose([True, True, True, True, False])
     waits: Sequence[int | None] = [None] if spill else [None, 1, 2, 4]
+    token_bytes = choose([*[None] * 6, 74, 80])
     return DispatcherConfig(
         window=window,
         max_tracked=window + choose([0, 2, 6]),
-        max_in_flight_per_consumer=choose([1, 2, 3, 8]),
+        max_in_flight_per_consumer=(per_consumer := choose([1, 2, 3, 8])),
         max_in_flight_per_key=per_key,
-        max_in_flight=choose([*[None] * 9, 1, 2, 4]),
         batch_per_key=batch,
         max_loaded_per_key=max(per_key, batch) + choose([0, 1, 3, 20]),
         ack_timeout_ms=choose([10, 30, None, None]),
@@ -117,20 +138,28 @@ def any_config(choose: Choose) -> DispatcherConfig:
             max_redeliveries=choose([0, 1, 2, None]),
             base_delay_ms=choose([0, 5, 5]),
             max_delay_ms=choose([60_000, 60_000, 60_000, 6, 0]),
-            backoff=choose(list(Backoff)),
+            backoff=(backoff := choose(list(Backoff))),
         ),
         poison=choose(poisons),
         on_evict=OnEvict.REDELIVER if ordering else choose(list(OnEvict)),
         unmatched=choose([Unmatched.HOLD, Unmatched.ERROR] + ([] if ordering else [Unmatched.SKIP])),
-        inactive_grace_ms=choose([3, 4, 12, None]),
+        inactive_grace_ms=(grace_ms := choose([3, 4, 12, None])),
         drain_timeout_ms=choose([None, 4, 4, 9]),
         ordering_required=ordering,
-        start=choose([None, 0]),
+        start=(start := choose([None, 0])),
         unit=DrainUnit.KEY if ordering else choose([*DrainUnit, DrainUnit.RANGE]),
+        redrive=token_bytes is None and choose([True, True, False]),
         tell_settled=choose([True, True, False]),
+        # Drawn with something that has nothing to do with it: a draw of its own would change all schedules.
+        max_in_flight={2: 1, 3: 2, 8: 4}.get(per_consumer) if grace_ms == 12 and token_bytes is None else None,
+        measure=start == 0,
+        latest_only=batch == 1 and not ordering and backoff is Backoff.FIXED,
         spill=spill,
         max_waiting_per_key=choose(waits),
         max_waiting_per_consumer=choose(waits),
+        look_ahead=choose([*[None] * 8, *LOOK_AHEADS]),
+        token_bytes=token_bytes,
+        sessions=choose([None, None, KeySessions(linger_ms=choose([0, 0, 5]), flush_ms=choose([0, 4, 9, None]))]),
     )
 
 
@@ -143,14 +172,21 @@ def guarantees_of(
     config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF, rules: Rules | None = None
 ) -> Guarantees:
     """What a dispatcher with this configuration claims, over a placement with these slots."""
-    redeliveries = config.retry.max_redeliveries
-    batches = config.batch_per_key > 1
-    unclaimed = set() if batches else {Promise.WHOLE_BATCH}
-    unclaimed |= set() if rules is not None else {Promise.GROUP_FAIRNESS}
+    redeliveries, look_ahead = config.retry.max_redeliveries, config.look_ahead
+    per_consumer, batches = config.max_in_flight_per_consumer, config.batch_per_key > 1
+    unclaimed = {
+        *(() if batches else (Promise.WHOLE_BATCH,)),
+        *(() if rules is not None else (Promise.GROUP_FAIRNESS,)),
+        *(() if config.latest_only else (Promise.LATEST_ONLY,)),
+        *(() if config.measure else (Promise.HEALTH_ADDS_UP,)),
+        *(() if config.token_bytes is not None else (Promise.TOKEN_BUDGET,)),
+        *(() if config.sessions else (Promise.ONE_SESSION,)),
+    }
     return Guarantees(
         promises=JUDGED - unclaimed,
         per_key=max(config.max_in_flight_per_key, config.batch_per_key),
         batches=batches,
+        latest_only=config.latest_only,
         per_consumer=config.max_in_flight_per_consumer,
         window=config.window,
         max_tracked=config.max_tracked,
@@ -158,6 +194,8 @@ def guarantees_of(
         spills=config.spill,
         waiting_per_key=config.max_waiting_per_key,
         waiting_per_consumer=config.max_waiting_per_consumer,
+        look_ahead=None if look_ahead is None else partial(look_ahead.limit, max_unacked_per_consumer=per_consumer),
+        token_bytes=config.token_bytes,
         total_order=config.ordering_required,
         open_at_once=config.max_in_flight,
         group_of=None if rules is None else group_of,
@@ -166,6 +204,9 @@ def guarantees_of(
         max_attempts=None if redeliveries is None else redeliveries + 1,
         cursor_keeps_up=True,
         tells_done=config.tell_settled,
+        measures=config.measure,
+        sessions=config.sessions is not None,
+        linger_ms=None if config.sessions is None else config.sessions.linger_ms,
         may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,
         may_skip=True,  # whatever the policy for unmatched ones: schedules say of some that they are gone
         may_dead_letter=config.poison in {Poison.DEAD_LETTER, Poison.QUARANTINE},
@@ -196,14 +237,18 @@ class World:
         self.filters = choose([FILTERS, FILTERS[2:], FILTERS[:1]])
         self.limits: Sequence[int | None] = choose([(None,), (None,), (None, None, 0, 0, 1, 2)])
         self.crowd = choose([2, 2, 4])  # about as many are connected: of few, each leave moves much
-        self.late_ms = choose([0, 6, 20])  # how late the host is at most when it comes to the clock
+        self.late_ms = choose([0, 6, 700])  # how late the host is at most when it comes to the clock
         self.joining = choose([0, 2, 3])  # how many consumers join before anything else happens
-        self.calls = any_mix(choose)
-        self.keys = tuple(choose(KEYS) for _ in range(choose([1, 2, 3, 12])))
         self.rules: Rules | None = None
+        makes_holes = config.token_bytes is not None and choose([True, True, False])
+        self.calls = mixed(_HOLES, choose) if makes_holes else any_mix(choose)
+        self.keys = tuple(choose(KEYS) for _ in range(choose([12, 24] if makes_holes else [1, 2, 3, 12])))
         self.restarts = choose([0, 0, 1, 8])  # how many of a hundred calls are followed by a crash and a restore
+        # far apart the offsets make a token long with few holes
+        self.strides = (1 << 33, 1 << 40) if makes_holes else (1, 1, 1, 4)
         self.now = 0
         self.offered: list[int] = []
+        self.key_of: dict[int, Any] = {}  # as each was offered last
         self.unread: list[int] = []  # of the log, after a restart without a snapshot
         self.delivered: list[Deliver] = []
         self.obligations: Sequence[Effect] = ()
@@ -215,9 +260,10 @@ class World:
     def take_groups(self) -> None:
         """Let keys be in groups in some schedules: many keys, few slots, and limits that change."""
         choose = self.choose
-        if self.config.ordering_required or choose([True, True, False]):
+        if self.config.ordering_required or self.config.token_bytes is not None or choose([True, True, False]):
             return
         self.rules = RULES
+        self.calls += (World.change_group,)
         limits: Mapping[str, int] = choose([{}, {}, {}, {"max_in_flight": 1}, {"per_second": 100, "burst": 2}])
         self.config = replace(self.config, group=GroupLimits(**limits))
         if choose([True, True, False]):
@@ -246,13 +292,14 @@ class World:
         name, args, _ = step.call
         new = [args[0]] if name == "offer" else [message[0] for message in args[0]] if name == "offer_many" else []
         self.offered += [offset for offset in new if not self.offered or offset > self.offered[-1]]
+        self.key_of |= {message[0]: message[1] for message in ([args] if name == "offer" else args[0] if new else [])}
         self.delivered += [effect for effect in step.effects if isinstance(effect, Deliver)]
         if name == "add_consumer":
             self.connected[args[0]] = None
         gone = [args[0]] if name == "remove_consumer" else []
         for left in [*gone, *(effect.consumer for effect in step.effects if isinstance(effect, Evicted))]:
             self.connected.pop(left, None)
-        self.obligations = sorted(step.after.obligations, key=lambda effect: effect[0])
+        self.obligations = sorted(step.after.obligations, key=place_of)
         known = {offset for offset, reason in step.after.reasons.items() if reason is not None}
         self.outstanding = known | {effect.offset for effect in self._open()}
         self.free_slots = step.after.free_slots
@@ -292,7 +339,7 @@ class World:
         most = 0 if self.config.unmatched == Unmatched.ERROR else min(self.free_slots, 4)
         for _ in range(self.choose(range(most + 1))):
             messages.append((offset, self.choose(self.keys), _item(offset), *self._not_before().values()))
-            offset += self.choose([1, 1, 3])
+            offset += self.choose(self.strides)
         return self._timed("offer_many", messages)
 
     def ack(self) -> Call:
@@ -314,23 +361,27 @@ class World:
         return self._timed("release", *self._receipt(), delay_ms=self.choose([0, 0, 5, 90]))
 
     def _reason(self) -> dict[str, str]:
-        return self.choose([{}, {}, {"reason": "refused"}, {"reason": "no\nroute \u2192 b"}])
+        return self.choose([{}, {"reason": "refused"}, {"reason": "no\nroute \u2192 b"}])
 
     def extend(self) -> Call:
         return self._timed("extend", *self._receipt(), extend_ms=self.choose([None, 1, 25]))
 
     def oblige(self) -> Call:
         """Do what the dispatcher has asked for."""
-        asked = [effect for effect in self.obligations if isinstance(effect, Load | DeadLetter)]
+        asked = [effect for effect in self.obligations if isinstance(effect, Load | DeadLetter | KeyEnding)]
         if not asked:
             return self.ack()
         effect = self.choose(asked)
+        if isinstance(effect, KeyEnding):
+            return self._timed("flushed", effect.key, effect.session)
         if isinstance(effect, DeadLetter):
             return self._timed("dead_lettered", effect.offset)
         return self._timed("loaded", effect.offset, _item(effect.offset))
 
     def confirm_anything(self) -> Call:
         offset = self._some_offset()
+        if self.config.sessions is not None and self.choose([True, False]):
+            return self._timed("flushed", self.choose(self.keys), self.choose([1, 2, 3, 5, 8]))
         name = self.choose(["dead_lettered", "loaded", "park", "unblock_offset"])
         if name == "unblock_offset":
             return self._timed(name, offset, reset_failures=self.choose([False, True]))
@@ -341,6 +392,21 @@ class World:
 
     def truncate(self) -> Call:
         return self._timed("truncate", self._some_offset())
+
+    def redrive(self) -> Call:
+        """Some messages of a key come back, most of them done, and perhaps one of them twice."""
+        if not self.offered or not self.config.redrive:
+            return self.choose([World.reject, World.oblige])(self)
+        done = [offset for offset in self.offered if offset not in self.outstanding]
+        chosen = self.choose([done or self.offered, done or self.offered, self.offered])
+        first = self.choose(chosen[-8:])
+        key = self.key_of[first]
+        of_key = [offset for offset in chosen[-12:] if self.key_of[offset] == key]
+        offsets = [first, *(self.choose(of_key) for _ in range(self.choose([0, 0, 1, 1, 3])))]
+        return self._timed("redrive", key, [(offset, self._last_attempt(offset), _item(offset)) for offset in offsets])
+
+    def _last_attempt(self, offset: int) -> int:
+        return max((effect.attempt for effect in self.delivered if effect.offset == offset), default=0)
 
     def unblock(self) -> Call:
         return self._timed("unblock", self.choose(self.keys))
@@ -383,8 +449,6 @@ class World:
         return self._timed("set_weight", self._name(), self.choose([1, 2, 3]))
 
     def change_group(self) -> Call:
-        if self.rules is None:
-            return self.ack()
         group = self.choose(list(WEIGHTS)[:4])
         name = self.choose(["set_group", "set_group", "pause_group", "resume_group", "resume_group"])
         if name != "set_group":
@@ -431,6 +495,9 @@ class World:
                 Call("set_weight", ("nobody", 1), late),
                 Call("set_active", ("nobody",), late),
                 Call("unblock", (5,), late),
+                Call("redrive", (5, []), late),
+                Call("redrive", ("a", [(offset + 3, 1, None)]), late),
+                Call("redrive", ("a", [(0, -1, None)]), late),
             ]
         )
 
@@ -470,7 +537,7 @@ class World:
         reads_on: bool = bool(ahead) and self.choose([True, True, True, False])
         if reads_on:
             return ahead[0]
-        return (self.offered[-1] if self.offered else -1) + self.choose([1, 1, 1, 4])
+        return (self.offered[-1] if self.offered else -1) + self.choose(self.strides)
 
     def _some_offset(self) -> int:
         """Mostly of one of the last messages."""
@@ -510,16 +577,18 @@ CALLS: tuple[Kind, ...] = (
         World.nack,
     ),
     *(World.reject, World.release, World.extend, World.oblige, World.oblige, World.confirm_anything, World.truncate),
-    *(World.gone, World.unblock, World.add_consumer, World.add_consumer, World.remove_consumer, World.set_inactive),
-    *(World.set_active, World.set_limit, World.pull, World.pull, World.set_filters, World.set_weight),
     *(
-        World.set_placement,
-        World.change_group,
-        World.handle_timeout,
-        World.handle_timeout,
-        World.misuse,
-        World.offer_again,
+        World.gone,
+        World.redrive,
+        World.redrive,
+        World.unblock,
+        World.add_consumer,
+        World.add_consumer,
+        World.remove_consumer,
+        World.set_inactive,
     ),
+    *(World.set_active, World.set_limit, World.pull, World.pull, World.set_filters, World.set_weight),
+    *(World.set_placement, World.handle_timeout, World.handle_timeout, World.misuse, World.offer_again),
 )
 """A little of everything, in the same proportions always."""
 
@@ -560,6 +629,7 @@ LONG_DRAINS: Mapping[Kind, int] = {
 """Few answers and many changes: what drains goes on draining while keys move again."""
 
 _SPILLS: Mapping[Kind, int] = {
+    World.redrive: 1,
     World.offer: 8,
     World.offer_many: 3,
     World.ack: 4,
@@ -579,6 +649,7 @@ _SPILLS: Mapping[Kind, int] = {
 }
 _FAILURES: Mapping[Kind, int] = {
     World.offer: 6,
+    World.redrive: 3,
     World.ack: 2,
     World.ack_through: 1,
     World.nack: 4,
@@ -607,6 +678,25 @@ _GROUPS: Mapping[Kind, int] = {
     World.oblige: 2,
     World.release: 1,
 }
+"""Several keys of several groups wait at few consumers."""
+
+_HOLES: Mapping[Kind, int] = {
+    World.offer: 12,
+    World.offer_many: 4,
+    World.ack: 9,
+    World.ack_many: 1,
+    World.oblige: 5,
+    World.release: 1,
+    World.nack: 1,
+    World.gone: 1,
+    World.add_consumer: 3,
+    World.leave: 1,
+    World.pull: 2,
+    World.set_limit: 1,
+    World.handle_timeout: 3,
+}
+"""Much is done, and of some keys nothing."""
+
 _EVERYTHING: Mapping[Kind, int] = {kind: CALLS.count(kind) for kind in CALLS}
 _NEVER_LEFT_OUT = (World.offer, World.add_consumer, World.ack)
 
@@ -634,6 +724,14 @@ def random_world(seed: int, make_placement: MakePlacement = RankedPlacement, *, 
     if with_groups:
         world.take_groups()
     return world
+
+
+def place_of(effect: Effect) -> tuple[bool, int]:
+    """Obligations by offset, then those to flush by session."""
+    if isinstance(effect, KeyEnding):
+        return True, effect.session
+    assert isinstance(effect, DeadLetter | Load | Deliver)
+    return False, effect.offset
 
 
 def _item(offset: int) -> str:

@@ -13,7 +13,7 @@ from keyshared.config import DrainUnit, Poison
 from keyshared.leases import LeaseConfig
 from keyshared.placement import AssignedRanges
 
-__all__ = ["BROKEN", "ForbiddenError", "SlowLeases"]
+__all__ = ["BROKEN", "ForbiddenError", "RemovalBreaksBatches", "SlowLeases"]
 
 
 class ForbiddenError(AssertionError):
@@ -27,9 +27,10 @@ class Message:
     offset: int
     key: str | None
     state: str = "ready"  # or blocked, dead_lettering
-    until: int = 0  # end of the nack delay
+    until: int = 0  # end of the delay that was asked for
     count: int = 0  # committed leases that have covered it
     gone: bool = False
+    reason: str | None = None  # what the last failure that named one said
 
 
 @dataclass
@@ -60,9 +61,13 @@ class SlowLeases:
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
-    def offer(self, offset: int, key: str | None) -> None:
+    def offer(self, offset: int, key: str | None, *, not_before_ms: int = 0) -> None:
+        if self.offered and offset <= self.offered[-1]:  # read again after a restart
+            if offset not in self.messages:
+                self.tell(offset, key, "earlier")
+            return
         self.offered.append(offset)
-        self.messages[offset] = Message(offset, key)
+        self.messages[offset] = Message(offset, key, until=not_before_ms)
 
     def add_consumer(self, name: str) -> None:
         self.consumers.append(name)
@@ -84,17 +89,23 @@ class SlowLeases:
         for hold in list(self.holds.values()):
             for offset in list(hold.deadlines) if hold.consumer == name else []:
                 if hold.committed:
-                    self.fail(offset)
+                    self.fail_alone(offset)
                 else:
                     self.let_go(offset)
 
-    def reserve(self, consumer: str, most: int, picks: Sequence[int] | None = None) -> tuple[Any, ...]:
-        return self.hand_out(consumer, most, picks, committed=False)
+    def reserve(
+        self, consumer: str, most: int, picks: Sequence[int] | None = None, *, per_key: int | None = None
+    ) -> tuple[Any, ...]:
+        return self.hand_out(consumer, most, picks, per_key, committed=False)
 
-    def consume(self, consumer: str, most: int, picks: Sequence[int] | None = None) -> tuple[Any, ...]:
-        return self.hand_out(consumer, most, picks, committed=True)
+    def consume(
+        self, consumer: str, most: int, picks: Sequence[int] | None = None, *, per_key: int | None = None
+    ) -> tuple[Any, ...]:
+        return self.hand_out(consumer, most, picks, per_key, committed=True)
 
-    def hand_out(self, consumer: str, most: int, picks: Sequence[int] | None, *, committed: bool) -> tuple[Any, ...]:
+    def hand_out(
+        self, consumer: str, most: int, picks: Sequence[int] | None, per_key: int | None, *, committed: bool
+    ) -> tuple[Any, ...]:
         cap = self.cap(consumer)
         if cap:
             self.require(not picks, f"{picks} in spite of {cap}")
@@ -104,7 +115,8 @@ class SlowLeases:
         self.holds[hold.id] = hold
         taken: list[int] = []
         for _ in range(most):
-            able = [] if self.cap(consumer) else self.deliverable(consumer)
+            turn = self.rest_of_turn(taken, per_key or self.config.batch_per_key)
+            able = [] if self.cap(consumer) else turn or self.deliverable(consumer)
             if picks is not None:
                 self.require(len(taken) < len(picks) or not able, f"{able} held back from {consumer}")
                 self.require(len(taken) == len(picks) or picks[len(taken)] in able, f"{picks} where {able} may go")
@@ -140,18 +152,47 @@ class SlowLeases:
         if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)
         self.end(offset)
-        del self.messages[offset]
+        self.settle(offset, "acked")
         return None
 
-    def nack(self, offset: int, lease_id: int, *, delay_ms: int) -> tuple[Any, ...] | None:
+    def ack_through(self, offset: int, lease_id: int) -> tuple[Any, ...] | None:
         if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)
+        for other in self.covered_through(offset):
+            self.end(other)
+            self.settle(other, "acked")
+        return None
+
+    def covered_through(self, offset: int) -> list[int]:
+        """The message, and what is older of its lane in the same lease."""
+        lane = [other for other in self.lane_held(offset) if self.covering(other) is self.covering(offset)]
+        return [other for other in lane if other <= offset]
+
+    def nack(self, offset: int, lease_id: int, *, delay_ms: int, reason: str | None) -> tuple[Any, ...] | None:
+        if problem := self.no_lease(offset, lease_id):
+            return ("invalid", problem)
+        self.messages[offset].reason = reason or self.messages[offset].reason
         self.fail(offset, delay_ms)
+        return None
+
+    def reject(self, offset: int, lease_id: int, *, reason: str | None) -> tuple[Any, ...] | None:
+        if problem := self.no_lease(offset, lease_id):
+            return ("invalid", problem)
+        self.messages[offset].reason = reason or self.messages[offset].reason
+        self.fail(offset, is_last=True)
         return None
 
     def release(self, offset: int, lease_id: int, *, delay_ms: int) -> tuple[Any, ...] | None:
         if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)
+        newer = self.newer_of_batch(offset)
+        self.put_back(offset, delay_ms)
+        for other in newer:
+            self.put_back(other)
+        return None
+
+    def put_back(self, offset: int, delay_ms: int = 0) -> None:
+        """End a lease that never was."""
         hold, message = self.covering(offset), self.messages[offset]
         assert hold is not None
         message.count -= 1
@@ -160,14 +201,14 @@ class SlowLeases:
         if offset in self.messages:
             again = message.until = self.now + delay_ms
         self.events.append(("released", offset, hold.consumer, message.count, again))
-        return None
 
     def extend(self, offset: int, lease_id: int, *, extend_ms: int | None) -> int | tuple[Any, ...]:
         if problem := self.no_lease(offset, lease_id):
             return ("invalid", problem)
         hold = self.covering(offset)
         assert hold is not None
-        hold.deadlines[offset] = self.now + (self.config.visibility_timeout_ms if extend_ms is None else extend_ms)
+        for other in self.lane_held(offset) if self.config.batch_per_key > 1 else [offset]:
+            hold.deadlines[other] = self.now + (self.config.visibility_timeout_ms if extend_ms is None else extend_ms)
         return hold.deadlines[offset]
 
     def dead_lettered(self, offset: int) -> str | None:
@@ -175,17 +216,17 @@ class SlowLeases:
         if message is None or message.state != "dead_lettering":
             return "unknown_offset" if message is None else "not_dead_lettering"
         if self.config.poison == Poison.DEAD_LETTER:
-            del self.messages[offset]
+            self.settle(offset, "dead_lettered")
         else:
             message.state = "blocked"
-            self.events.append(("blocked", offset))
+            self.events.append(("blocked", offset, message.reason))
         return None
 
     def park(self, offset: int) -> str | None:
         message = self.messages.get(offset)
         if message is None or message.state != "blocked":
             return "unknown_offset" if message is None else "not_blocked"
-        del self.messages[offset]
+        self.settle(offset, "parked")
         self.events.append(("settled", offset))
         return None
 
@@ -202,7 +243,7 @@ class SlowLeases:
         if message and self.covering(offset):
             message.gone = True
         elif message:
-            del self.messages[offset]
+            self.settle(offset, "gone")
             self.events.append(("skipped", offset))
 
     def handle_timeout(self) -> None:
@@ -219,7 +260,8 @@ class SlowLeases:
             if not hold.committed:
                 self.let_go(offset)
         for _, offset in self.due():
-            self.fail(offset)
+            if self.covering(offset):  # or it went back with an older one of its batch
+                self.fail(offset)
         self.forget_those_who_hold_nothing()
         for name, until in list(self.draining.items()):
             if until is not None and until <= now:
@@ -234,17 +276,24 @@ class SlowLeases:
     def let_go(self, offset: int) -> None:
         self.end(offset)
         if self.messages[offset].gone:
-            del self.messages[offset]
+            self.settle(offset, "gone")
             self.events.append(("skipped", offset))
 
-    def fail(self, offset: int, delay_ms: int = 0) -> None:
+    def fail(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
+        """End a lease that has failed, and with it what is newer of its batch."""
+        newer = self.newer_of_batch(offset)
+        self.fail_alone(offset, delay_ms, is_last=is_last)
+        for other in newer:
+            self.put_back(other)
+
+    def fail_alone(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
         hold, message = self.covering(offset), self.messages[offset]
         assert hold is not None
         self.let_go(offset)
         failures, again = message.count, None
         if offset not in self.messages:
             failures -= 1  # it is gone: this one was no failure any more
-        elif self.is_exhausted(message):
+        elif is_last or self.is_exhausted(message):
             self.poison(message)
         else:
             again = message.until = self.now + delay_ms
@@ -256,14 +305,21 @@ class SlowLeases:
 
     def poison(self, message: Message) -> None:
         if self.config.poison == Poison.DROP:
-            del self.messages[message.offset]
+            self.settle(message.offset, "dropped")
             self.events.append(("dropped", message.offset))
         elif self.config.poison == Poison.BLOCK:
             message.state = "blocked"
-            self.events.append(("blocked", message.offset))
+            self.events.append(("blocked", message.offset, message.reason))
         else:
             message.state = "dead_lettering"
-            self.events.append(("dead_letter", message.offset))
+            self.events.append(("dead_letter", message.offset, message.reason))
+
+    def settle(self, offset: int, how: str) -> None:
+        self.tell(offset, self.messages.pop(offset).key, how)
+
+    def tell(self, offset: int, key: str | None, how: str) -> None:
+        if self.config.tell_settled:
+            self.events.append(("done", offset, key, how))
 
     def end(self, offset: int) -> None:
         hold = self.covering(offset)
@@ -297,6 +353,24 @@ class SlowLeases:
             and self.one_holder(holders + beside, consumer)
             and len(holders) < self.config.max_in_flight_per_key
         )
+
+    def rest_of_turn(self, taken: list[int], per_key: int) -> list[int]:
+        """The message with which the last batch goes on, if it does."""
+        lane = [offset for offset in taken if self.same_lane(self.messages[taken[-1]], self.messages[offset])]
+        if not taken or len(lane) >= (1 if self.too_many_holes else per_key):
+            return []
+        last = self.messages[taken[-1]]
+        after = [message for message in self.messages.values() if message.offset > last.offset]
+        following = next((message for message in after if self.same_lane(last, message)), None)
+        return [] if following is None or not self.is_ready(following) else [following.offset]
+
+    def lane_held(self, offset: int) -> list[int]:
+        """What is reserved or leased of a message's lane."""
+        lane = [other for other in self.messages.values() if self.same_lane(self.messages[offset], other)]
+        return [message.offset for message in lane if self.covering(message.offset)]
+
+    def newer_of_batch(self, offset: int) -> list[int]:
+        return [other for other in self.lane_held(offset) if other > offset] if self.config.batch_per_key > 1 else []
 
     def is_ready(self, message: Message) -> bool:
         return message.state == "ready" and message.until <= self.now and self.covering(message.offset) is None
@@ -473,6 +547,87 @@ class NackLetsNewerOnesPass(SlowLeases):
         return super().lets_pass(older) or older.until > self.now
 
 
+class RejectedIsTriedAgain(SlowLeases):
+    """What is rejected has the deliveries that are left."""
+
+    def reject(self, offset: int, lease_id: int, *, reason: str | None) -> tuple[Any, ...] | None:
+        return super().nack(offset, lease_id, delay_ms=0, reason=reason)
+
+
+class ReasonsAreForgotten(SlowLeases):
+    """A failure without a reason wipes out the one that was named before."""
+
+    def fail_alone(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
+        if self.messages[offset].count > 1:
+            self.messages[offset].reason = None
+        super().fail_alone(offset, delay_ms, is_last=is_last)
+
+
+class OffersForLaterAreForNow(SlowLeases):
+    """What is offered for later goes out at once."""
+
+    def offer(self, offset: int, key: str | None, *, not_before_ms: int = 0) -> None:  # noqa: ARG002  # the fault
+        super().offer(offset, key)
+
+
+class MiddleFailureGoesOn(SlowLeases):
+    """When one of a batch fails, the newer ones stay leased."""
+
+    def newer_of_batch(self, offset: int) -> list[int]:  # noqa: ARG002  # the fault
+        return []
+
+
+class RemovalBreaksBatches(SlowLeases):
+    """Of a batch whose consumer is removed only the oldest message has failed."""
+
+    def fail_alone(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
+        newer = self.newer_of_batch(offset)
+        super().fail_alone(offset, delay_ms, is_last=is_last)
+        for other in newer:
+            self.put_back(other)
+
+    def fail(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
+        self.fail_alone(offset, delay_ms, is_last=is_last)
+
+    def cut_off(self, name: str) -> None:
+        held = [(hold, offset) for hold, offset, _ in self.everything_held() if hold.consumer == name]
+        for hold, offset in held:
+            if self.covering(offset) is hold:
+                (self.fail if hold.committed else self.let_go)(offset)
+
+
+class SecondBatchBesideTheFirst(SlowLeases):
+    """What comes later of a key is handed out beside a batch that is not done."""
+
+    def may_get(self, consumer: str, message: Message) -> bool:
+        lane = [other for other in self.messages.values() if self.same_lane(message, other)]
+        mine = [hold for hold in (self.covering(other.offset) for other in lane) if hold and hold.consumer == consumer]
+        is_next = all(self.covering(other.offset) for other in lane if other.offset < message.offset)
+        beside = self.config.batch_per_key > 1 and mine and is_next and self.is_ready(message)
+        return bool(beside and self.owns(consumer, message)) or super().may_get(consumer, message)
+
+
+class BatchesAreOneTooShort(SlowLeases):
+    """A batch has one message less than it may have."""
+
+    def rest_of_turn(self, taken: list[int], per_key: int) -> list[int]:
+        return super().rest_of_turn(taken, per_key - 1)
+
+
+class AckThroughSkipsOne(SlowLeases):
+    """Of what is acked together, the oldest is forgotten."""
+
+    def covered_through(self, offset: int) -> list[int]:
+        return super().covered_through(offset)[1:] or [offset]
+
+
+class AckThroughTakesOtherLeases(SlowLeases):
+    """An ack settles what is older of its key in other leases too."""
+
+    def covered_through(self, offset: int) -> list[int]:
+        return [other for other in self.lane_held(offset) if other <= offset]
+
+
 class PoisonLetsNewerOnesPass(SlowLeases):
     """A message that is blocked, or not yet archived, does not hold its key."""
 
@@ -552,6 +707,31 @@ class DrainsNeverEnd(SlowLeases):
         super().remove_consumer(name, drain_ms=0 if drain_ms == 0 else None)
 
 
+class AcksAreNotTold(SlowLeases):
+    """Who has acked knows it, so nobody is told."""
+
+    def tell(self, offset: int, key: str | None, how: str) -> None:
+        if how != "acked":
+            super().tell(offset, key, how)
+
+
+class OutstandingIsTold(SlowLeases):
+    """What is read again after a restart is done, outstanding or not."""
+
+    def offer(self, offset: int, key: str | None, *, not_before_ms: int = 0) -> None:
+        if offset in self.messages:
+            self.tell(offset, key, "earlier")
+        super().offer(offset, key, not_before_ms=not_before_ms)
+
+
+class WhatIsReadAgainIsNotTold(SlowLeases):
+    """A source that lost its ack in the crash never hears of it again."""
+
+    def tell(self, offset: int, key: str | None, how: str) -> None:
+        if how != "earlier":
+            super().tell(offset, key, how)
+
+
 class TrimPassesBlocked(SlowLeases):
     """A blocked message does not pin the trim cursor."""
 
@@ -571,6 +751,14 @@ BROKEN = (
     ExtendAddsToTheDeadline,
     ExtendNeverShortens,
     NackLetsNewerOnesPass,
+    RejectedIsTriedAgain,
+    ReasonsAreForgotten,
+    OffersForLaterAreForNow,
+    MiddleFailureGoesOn,
+    SecondBatchBesideTheFirst,
+    BatchesAreOneTooShort,
+    AckThroughSkipsOne,
+    AckThroughTakesOtherLeases,
     PoisonLetsNewerOnesPass,
     StaleLeasesAck,
     OneDeliveryTooMany,
@@ -581,5 +769,8 @@ BROKEN = (
     HolesStopEverything,
     RemovalCountsNothing,
     DrainsNeverEnd,
+    AcksAreNotTold,
+    OutstandingIsTold,
+    WhatIsReadAgainIsNotTold,
     TrimPassesBlocked,
 )

@@ -70,7 +70,8 @@ def by_hand(log: Log) -> Iterator[tuple[Any, ...]]:
             yield from done(dispatcher.handle_timeout(now_ms=now))
         try:
             if command.command == "offer":
-                effects = dispatcher.offer(command.offset, command.key, now_ms=now)  # type: ignore[arg-type]  # None too
+                later = None if command.duration_ms is None else now + command.duration_ms
+                effects = dispatcher.offer(command.offset, command.key, not_before_ms=later, now_ms=now)  # type: ignore[arg-type]  # None too
             else:
                 effects = call(dispatcher, command, now_ms=now)
         except KeySharedError:
@@ -166,8 +167,17 @@ def forgetting(field: str, value: object) -> type[Journal]:
     return Partial
 
 
+class Timeless(Journal):
+    """Stores the messages that have no room yet without the instant before which they shall not go out."""
+
+    def to_bytes(self) -> bytes:
+        state = json.loads(zlib.decompress(super().to_bytes()))
+        state["unread"] = [[offset, key, None] for offset, key, _ in state["unread"]]
+        return zlib.compress(json.dumps(state).encode())
+
+
 BROKEN: list[type[Journal]] = [
-    *(Forgetful, Credulous, Hasty, Coarse, Rereading),
+    *(Forgetful, Credulous, Hasty, Coarse, Rereading, Timeless),
     *(forgetting("unread", []), forgetting("sequence", None), forgetting("position", 0), forgetting("now_ms", 0)),
 ]
 

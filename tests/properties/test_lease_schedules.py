@@ -21,7 +21,7 @@ def any_config(choose: Random) -> LeaseConfig:
     """Every limit is so low that it is reached within a few calls."""
     ordering = choose.random() < 0.1
     window = choose.choice([1, 2, 2, 3, 4, 8])
-    per_key = choose.choice([1, 1, 2])
+    per_key, batch = choose.choice([(1, 1), (1, 1), (2, 1), (1, 2), (1, 3)])
     return LeaseConfig(
         visibility_timeout_ms=choose.choice([20, 7]),
         reservation_timeout_ms=5,
@@ -32,10 +32,12 @@ def any_config(choose: Random) -> LeaseConfig:
         max_in_flight=choose.choice([None, None, 1, 3]),
         max_in_flight_per_consumer=choose.choice([1, 2, 9]),
         max_in_flight_per_key=per_key,
+        batch_per_key=batch,
         max_depth=window + choose.choice([0, 2, 8]),
         window=window,
-        max_loaded_per_key=per_key + choose.choice([0, 1, 4]),
+        max_loaded_per_key=max(per_key, batch) + choose.choice([0, 1, 4]),
         unit=DrainUnit.KEY if ordering else choose.choice([DrainUnit.KEY, *DrainUnit]),
+        tell_settled=choose.choice([False, True]),
     )
 
 
@@ -55,7 +57,10 @@ class Schedule:
                 self.commit,
                 self.abort,
                 self.ack,
+                self.ack_through,
                 self.nack,
+                self.reject,
+                self.release,
                 self.extend,
                 self.fulfil,
             ),
@@ -77,7 +82,9 @@ class Schedule:
 
     def offer(self) -> Call | None:
         free = self.host.queue.free_slots
-        return Call("offer", (self.host.offered, self.choose.choice(self.keys))) if free else None
+        later = self.choose.choice([None, None, self.host.now + 9])
+        options = () if later is None else (("not_before_ms", later),)
+        return Call("offer", (self.host.offered, self.choose.choice(self.keys)), options=options) if free else None
 
     def ask(self) -> Call | None:
         name = self.some(self.host.consumers)
@@ -102,9 +109,21 @@ class Schedule:
         handle = self.handle()
         return Call("ack", handle) if handle else None
 
+    def ack_through(self) -> Call | None:
+        handle = self.handle()
+        return Call("ack_through", handle) if handle else None
+
     def nack(self) -> Call | None:
         handle = self.handle()
         return Call("nack", handle) if handle else None
+
+    def reject(self) -> Call | None:
+        handle = self.handle()
+        return Call("reject", handle, options=(("reason", "refused"),)) if handle else None
+
+    def release(self) -> Call | None:
+        handle = self.handle()
+        return Call("release", handle, options=(("delay_ms", self.choose.choice([0, 9])),)) if handle else None
 
     def extend(self) -> Call | None:
         handle = self.handle()

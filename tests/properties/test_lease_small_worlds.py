@@ -8,7 +8,7 @@ from tests.leasing import letters
 from tests.properties.lease_host import RANKS, Call, Host, bring_to_an_end, fulfil
 
 from keyshared.config import DrainUnit, Poison
-from keyshared.effects import Effect
+from keyshared.effects import Done, Effect
 from keyshared.leases import LeaseConfig
 from keyshared.leases.ledger import LeaseLedger
 from keyshared.window import InFlightWindow
@@ -23,12 +23,30 @@ def ask(host: Host) -> Iterator[Call]:
         yield Call("consume", (name, 1))
 
 
+def ask_for_more(host: Host) -> Iterator[Call]:
+    for name in host.consumers:
+        yield Call("consume", (name, 3))
+
+
+def through(host: Host) -> Iterator[Call]:
+    for lease in host.leases:
+        for handle in lease.handles:
+            yield Call("ack_through", handle)
+
+
 def answer(host: Host) -> Iterator[Call]:
     yield from map(fulfil, host.obligations)
     for lease in host.leases:
         for handle in lease.handles:
             yield Call("ack", handle)
             yield Call("nack", handle)
+
+
+def later(host: Host) -> Iterator[Call]:
+    for lease in host.leases:
+        for handle in lease.handles:
+            yield Call("release", handle, options=(("delay_ms", 7),))
+            yield Call("reject", handle)
 
 
 def reserve(host: Host) -> Iterator[Call]:
@@ -106,10 +124,27 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
     "an end within the call": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, late, wait, answer)),
     "dead letters": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, answer)),
     "quarantine": ("ababc", config(poison=Poison.QUARANTINE, **LAST), (ask, answer)),
+    "batches": ("aaab", config(batch_per_key=2, max_loaded_per_key=2, window=3), (ask_for_more, answer, through)),
+    "batches that move": (
+        "aab",
+        config(batch_per_key=2, max_loaded_per_key=2),
+        (ask_for_more, reserve, answer, move, leave),
+    ),
+    "batches in one line": (
+        "abcde",
+        config(ordering_required=True, poison=Poison.BLOCK, batch_per_key=2, max_loaded_per_key=2),
+        (ask_for_more, answer, through, wait, crash),
+    ),
+    "later": ("aab", config(poison=Poison.DEAD_LETTER), (ask, answer, later, wait)),
     "blocked": ("abcb", config(poison=Poison.BLOCK_AND_DEAD_LETTER, **LAST), (ask, answer, free)),
     "consumers come and go": ("aob", config(), (ask, answer, leave)),
     "keys move": ("acb", config(), (ask, answer, move)),
     "runs move": ("acb", config(unit=DrainUnit.RANGE), (ask, answer, move)),
+    "settlement": (
+        "abcbd",
+        config(tell_settled=True, poison=Poison.DROP, **LAST),
+        (ask, answer, late, wait, crash),
+    ),
     "crashes": ("abcde", config(), (ask, answer, crash)),
     "one line": (
         "abc",
@@ -117,7 +152,7 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
         (ask, answer, reserve),
     ),
 }
-BIG = {"two consumers", "one hole", "expiry", "quarantine", "consumers come and go", "crashes"}
+BIG = {"two consumers", "one hole", "expiry", "quarantine", "consumers come and go", "crashes", "batches that move"}
 """More than a thousand states each; `test_lease_schedules` meets what they are about by chance every time."""
 
 
@@ -151,6 +186,18 @@ def explore(keys: str, config: LeaseConfig, inputs: tuple[Inputs, ...]) -> int:
 )
 def test_every_state_of_a_small_queue_keeps_its_promises_and_can_be_emptied(world: str) -> None:
     assert explore(*WORLDS[world]) > 150
+
+
+def test_a_settlement_that_a_later_step_of_the_call_loses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    merged = LeaseLedger.merged
+
+    def last_one_wins(ledger: LeaseLedger, *steps: list[Effect]) -> list[Effect]:
+        first, *others = steps or ([],)
+        return merged(ledger, [effect for effect in first if not any(others) or not isinstance(effect, Done)], *others)
+
+    monkeypatch.setattr(LeaseLedger, "merged", last_one_wins)
+    with pytest.raises(AssertionError, match="not all that is settled is told"):
+        explore(*WORLDS["settlement"])
 
 
 def test_a_window_without_a_slot_for_the_lowest_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.leasing import assigned, letters
-from tests.properties.slow_leases import BROKEN, SlowLeases
+from tests.properties.slow_leases import BROKEN, RemovalBreaksBatches, SlowLeases
 
+from keyshared._dispatch import batches
 from keyshared.config import DrainUnit, Poison
 from keyshared.effects import (
     Blocked,
     CursorAdvanced,
     DeadLetter,
+    Done,
     Dropped,
     Effect,
     Ignored,
@@ -35,6 +37,7 @@ from keyshared.leases import (
     Reservation,
 )
 from keyshared.leases.book import LeaseBook
+from keyshared.leases.ledger import LeaseLedger
 from keyshared.placement import AssignedRanges
 
 _Option = TypeVar("_Option")
@@ -45,6 +48,7 @@ KEYS = ("a", "b", "b", "b2", "o", None)
 EVENTS = {
     Released: "released",
     Blocked: "blocked",
+    Done: "done",
     Dropped: "dropped",
     Settled: "settled",
     Skipped: "skipped",
@@ -91,7 +95,7 @@ class Real:
 
     def remember(self, name: str, args: tuple[Any, ...]) -> None:
         if name == "offer":
-            self.offered.append(args[0])
+            self.offered += [args[0]] if args[0] not in self.offered else []
         elif name == "set_placement":
             self.ranges = args[0]
         elif name == "add_consumer":
@@ -134,6 +138,10 @@ def event_of(effect: Effect) -> tuple[Any, ...] | None:
         return None
     if isinstance(effect, Released):
         return (name, effect.offset, effect.consumer, effect.failures, effect.retry_at_ms)
+    if isinstance(effect, Done):
+        return (name, effect.offset, None if effect.key is None else effect.key.decode(), effect.how.value)
+    if isinstance(effect, DeadLetter | Blocked):
+        return (name, effect.offset, effect.reason)
     return (name, effect[0])
 
 
@@ -160,6 +168,7 @@ class Court:
         self.subject, self.judge, self.choose = subject, judge, choose
         self.now = 0
         self.handles: list[tuple[int, int]] = []
+        self.log: list[tuple[int, str | None]] = []
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Make one call of both."""
@@ -182,7 +191,9 @@ class Court:
 
     def offer(self) -> None:
         last = self.judge.offered[-1] if self.judge.offered else -1
-        self.call("offer", last + self.choose([1, 1, 3]), self.choose(KEYS))
+        offset, key = last + self.choose([1, 1, 3]), self.choose(KEYS)
+        self.log.append((offset, key))
+        self.call("offer", offset, key, not_before_ms=self.choose([0, 0, 0, self.now + 6]))
 
     def join(self) -> None:
         absent = [name for name in NAMES if name not in self.judge.everybody]
@@ -200,11 +211,11 @@ class Court:
 
     def reserve(self) -> None:
         if self.judge.consumers:
-            self.call("reserve", self.choose(self.judge.consumers), self.choose([1, 1, 2, 9]))
+            self.call("reserve", self.choose(self.judge.consumers), self.choose([1, 2, 9]), per_key=self.some_size())
 
     def consume(self) -> None:
         if self.judge.consumers:
-            self.call("consume", self.choose(self.judge.consumers), self.choose([1, 1, 2, 9]))
+            self.call("consume", self.choose(self.judge.consumers), self.choose([1, 2, 9]), per_key=self.some_size())
 
     def commit(self) -> None:
         self.call("commit", self.some_id())
@@ -215,8 +226,15 @@ class Court:
     def ack(self) -> None:
         self.call("ack", *self.some_handle())
 
+    def ack_through(self) -> None:
+        self.call("ack_through", *self.some_handle())
+
     def nack(self) -> None:
-        self.call("nack", *self.some_handle(), delay_ms=self.choose([0, 0, 7]))
+        delay_ms, reason = self.choose([0, 0, 7]), self.choose([None, "busy", "refused"])
+        self.call("nack", *self.some_handle(), delay_ms=delay_ms, reason=reason)
+
+    def reject(self) -> None:
+        self.call("reject", *self.some_handle(), reason=self.choose([None, "unknown"]))
 
     def release(self) -> None:
         self.call("release", *self.some_handle(), delay_ms=self.choose([0, 0, 7]))
@@ -239,6 +257,8 @@ class Court:
         for queue in (self.subject, self.judge):
             queue.crash(epoch)
         self.call("handle_timeout")
+        for offset, key in self.log[self.choose([-6, -1, len(self.log)]) :]:  # some of the log is read again
+            self.call("offer", offset, key)
 
     # --- choices ----------------------------------------------------------------------------------------------------
 
@@ -253,6 +273,9 @@ class Court:
         forged = (self.some_offset(), self.judge.last_id)
         return self.choose([*current, *current, *self.handles[-8:], forged])
 
+    def some_size(self) -> int | None:
+        return self.choose([None, None, 1, self.judge.config.batch_per_key])
+
     def some_offset(self) -> int:
         stuck = [offset for offset, message in self.judge.messages.items() if message.state != "ready"]
         return self.choose([*stuck, *stuck, *self.judge.offered[-8:], 99])
@@ -261,13 +284,19 @@ class Court:
 CALLS: tuple[Callable[[Court], None], ...] = (
     *(Court.offer, Court.offer, Court.offer, Court.join, Court.leave, Court.assign, Court.reserve, Court.reserve),
     *(Court.consume, Court.consume, Court.consume, Court.commit, Court.abort, Court.ack, Court.ack, Court.nack),
-    *(Court.nack, Court.release, Court.extend, Court.confirm, Court.unblock_offset, Court.wait, Court.crash),
+    *(Court.nack, Court.reject, Court.release, Court.extend, Court.confirm, Court.unblock_offset, Court.wait),
+    *(Court.ack_through, Court.crash),
 )
+
+
+LEAVING = (*(Court.offer,) * 4, Court.join, Court.leave, Court.assign, *(Court.consume,) * 2, Court.reserve)
+"""Consumers that leave with several messages of a key in hand: rare among all calls."""
 
 
 def any_config(choose: Choose) -> LeaseConfig:
     """A configuration so small that every limit is reached within a few calls."""
     ordering = choose([False, False, True])
+    batch = choose([1, 1, 2, 3])
     loose = [] if ordering else [Poison.DEAD_LETTER, Poison.DEAD_LETTER, Poison.DROP]
     return LeaseConfig(
         visibility_timeout_ms=choose([20, 20, 4]),
@@ -278,8 +307,10 @@ def any_config(choose: Choose) -> LeaseConfig:
         max_ack_holes=choose([None, 0, 1]),
         max_in_flight=choose([None, None, 3]),
         max_in_flight_per_consumer=choose([1, 2, 9]),
-        max_in_flight_per_key=choose([1, 1, 2, 3]),
+        max_in_flight_per_key=choose([1, 1, 2, 3]) if batch == 1 else 1,
+        batch_per_key=batch,
         unit=DrainUnit.KEY if ordering else choose(list(DrainUnit)),
+        tell_settled=choose([False, True]),
     )
 
 
@@ -326,22 +357,29 @@ TestLeaseMachine.settings = settings(
 )
 
 
-def first_fault(make: Callable[[LeaseConfig, AssignedRanges], Any], seeds: range) -> AssertionError | None:
+def first_fault(
+    make: Callable[[LeaseConfig, AssignedRanges], Any],
+    seeds: range,
+    calls: Sequence[Callable[[Court], None]] = CALLS,
+) -> AssertionError | None:
     """Random schedules until the judge finds something."""
     for seed in seeds:
         choose: Choose = Random(seed).choice  # reproducible, not secret
         held = court(make, choose)
         try:
             for _ in range(80):
-                choose(CALLS)(held)
+                choose(calls)(held)
         except AssertionError as fault:
             return fault
     return None
 
 
+@pytest.mark.parametrize("calls", [CALLS, LEAVING])
 @pytest.mark.parametrize("make", [Real, SlowLeases])
-def test_random_schedules_find_nothing(make: Callable[[LeaseConfig, AssignedRanges], Any]) -> None:
-    assert None is first_fault(make, range(40))
+def test_random_schedules_find_nothing(
+    make: Callable[[LeaseConfig, AssignedRanges], Any], calls: Sequence[Callable[[Court], None]]
+) -> None:
+    assert None is first_fault(make, range(40), calls)
 
 
 @pytest.mark.parametrize("broken", BROKEN)
@@ -351,6 +389,46 @@ def test_a_fault_is_found(broken: type[SlowLeases]) -> None:
 
 def test_a_drain_that_nothing_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaseBook, "take_drained", lambda _, now: [])  # noqa: ARG005  # it is never over
+    assert None is not first_fault(Real, range(400))
+
+
+def test_a_reason_that_the_books_keep_to_themselves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    reject = LeaseLedger.reject
+    monkeypatch.setattr(LeaseLedger, "reject", lambda self, delivery, _: reject(self, delivery, None))
+    assert None is not first_fault(Real, range(400))
+
+
+def test_a_postponed_message_that_comes_at_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    postpone = LeaseLedger.postpone
+    monkeypatch.setattr(LeaseLedger, "postpone", lambda self, delivery, _: postpone(self, delivery, 0))
+    assert None is not first_fault(Real, range(400))
+
+
+def test_a_failure_that_leaves_the_rest_of_its_batch_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_BREAKS", frozenset())
+    assert None is not first_fault(Real, range(400))
+
+
+def test_a_slow_queue_whose_removals_break_batches_is_found() -> None:
+    assert None is not first_fault(RemovalBreaksBatches, range(400), LEAVING)
+
+
+def test_a_removal_that_breaks_batches_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def oldest_first(ledger: LeaseLedger, consumer: str, reason: Any) -> list[Effect]:
+        held = ledger.dispatcher.in_flight(consumer)
+        return ledger.merged(*[ledger._lose(each, reason) for each in held if each.offset in ledger.book.by_offset])
+
+    monkeypatch.setattr(LeaseLedger, "leave", oldest_first)
+    assert None is not first_fault(Real, range(400), LEAVING)
+
+
+def test_an_ack_of_what_another_lease_covers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_of_the_key(ledger: LeaseLedger, delivery: Any) -> list[Any]:
+        lane = ledger._lane(delivery)
+        held = [each for each in ledger.dispatcher.in_flight(delivery.consumer) if ledger._lane(each) == lane]
+        return [each for each in held if each.offset <= delivery.offset]
+
+    monkeypatch.setattr(LeaseLedger, "through", all_of_the_key)
     assert None is not first_fault(Real, range(400))
 
 

@@ -75,6 +75,8 @@ def of_leases(choose: Choose, step: int) -> list[Call]:
         *[call("commit", choose(range(1, 6))), call("abort", choose(range(1, 6)))],
         *[call("ack", known, choose(range(1, 9)), **later)] * 2,
         *[call("nack", known, choose(range(1, 9))), call("extend", known, choose(range(1, 9)), extend_ms=50)],
+        *[call("ack_through", known, choose(range(1, 9))), call("reject", known, choose(range(1, 9)))],
+        *[call("release", known, choose(range(1, 9)))],
         *[call("add_consumer", name), call("remove_consumer", name, drain_ms=choose([0, 4, None]))],
         *[call("dead_lettered", known), call("loaded", known), call("park", known), call("unblock_offset", known)],
         *[call("gone", known), call("truncate", known), call("handle_timeout", **later), call("unblock", "a")],
@@ -213,7 +215,9 @@ def of_window(choose: Choose, step: int) -> list[Call]:
 
 def of_a_window(window: Any) -> Mapping[str, Sequence[Any]]:
     """Its lanes and consumers."""
-    return {"lane": window.waiting_lanes()[:3], "owner": list(window.consumers.values())[:2]}
+    consumers = list(window.consumers.values())[:2]
+    entries = window.outstanding()[:3]
+    return {"lane": window.waiting_lanes()[:3], "owner": consumers, "consumer": consumers, "entry": entries}
 
 
 LIMITS: dict[str, Any] = {"capacity": 6, "max_tracked": 12, "per_key": 2, "loaded_per_key": 3}
@@ -271,7 +275,7 @@ CHANGES_OWNERS = inputs("add", "remove", "set_weight")
 CHANGES_WINDOW = inputs(
     *("add", "discard", "set_limit", "set_keyless", "cancel_reservations", "reassign", "wake", "pull"),
     *("offer", "settle", "move", "provide", "remove", "quarantine", "lift_quarantine", "readmit", "enlist"),
-    *("offer_later", "ripen"),
+    *("offer_later", "ripen", "touch_key"),
 )
 SLOTS: Mapping[str, Sequence[Any]] = {"hash_": [0, 3], "consumer": [*NAMES, "nobody"]}
 SUBJECTS = {
@@ -281,8 +285,8 @@ SUBJECTS = {
         ),
         inputs(
             *("offer", "forget_producer", "add_consumer", "remove_consumer", "set_placement", "reserve", "commit"),
-            *("abort", "consume", "ack", "ack_many", "nack", "release", "extend", "dead_lettered", "loaded"),
-            *("park", "unblock", "unblock_offset", "gone", "truncate", "handle_timeout"),
+            *("abort", "consume", "ack", "ack_many", "ack_through", "nack", "reject", "release", "extend"),
+            *("dead_lettered", "loaded", "park", "unblock", "unblock_offset", "gone", "truncate", "handle_timeout"),
         ),
         of_leases,
         {"wanted": [0, 5], "offset": [0, 5, 99], "consumer": NAMES, "effect": [CursorAdvanced(1)], "key": ["a"]},

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.histories import HistoryJudge
 
-from keyshared.config import DispatcherConfig, OnEvict, Poison, RetryPolicy
+from keyshared.config import DispatcherConfig, KeySessions, OnEvict, Poison, RetryPolicy
 from keyshared.simulate import (
     Answer,
     Arrival,
@@ -43,12 +43,15 @@ services = st.one_of(st.builds(Fixed, millis), st.builds(Sampled, st.lists(milli
 
 @st.composite
 def consumers(draw: st.DrawFn, name: str) -> ConsumerPlan:
+    concurrency, takes_batches = draw(st.sampled_from([(1, False), (2, False), (1, True)]))
     return ConsumerPlan(
         name,
         draw(services),
         filters=draw(st.sampled_from([(), (), ("k*",), ("*",)])),
         limit=draw(st.sampled_from([None, 1, 2])),
-        concurrency=draw(st.integers(1, 2)),
+        postpone_ms=draw(st.sampled_from([0, 30])),
+        concurrency=concurrency,
+        takes_batches=takes_batches,
     )
 
 
@@ -83,15 +86,22 @@ def changes(draw: st.DrawFn, state: dict[str, str]) -> list[Change]:
     return found
 
 
+SESSIONS = (None, None, KeySessions(), KeySessions(linger_ms=9, flush_ms=6), KeySessions(flush_ms=None))
+
+
 @st.composite
 def configs(draw: st.DrawFn) -> DispatcherConfig:
     window = draw(st.integers(1, 6))
-    per_key = draw(st.integers(1, 3))
+    per_key, batch = draw(st.sampled_from([(1, 1), (2, 1), (3, 1), (1, 2), (1, 3)]))
+    spill = draw(st.sampled_from([True, True, False]))
     return DispatcherConfig(
         window=window,
         max_tracked=window + draw(st.integers(0, 10)),
         max_in_flight_per_key=per_key,
-        max_loaded_per_key=per_key + draw(st.integers(0, 2)),
+        batch_per_key=batch,
+        max_loaded_per_key=max(per_key, batch) + draw(st.integers(0, 2)),
+        spill=spill,
+        max_waiting_per_key=None if spill else draw(st.sampled_from([None, 1, 2])),
         ack_timeout_ms=draw(st.sampled_from([None, 20, 50])),
         retry=RetryPolicy(
             max_redeliveries=draw(st.sampled_from([None, 0, 1, 3])), base_delay_ms=draw(st.sampled_from([0, 7]))
@@ -100,6 +110,7 @@ def configs(draw: st.DrawFn) -> DispatcherConfig:
         on_evict=draw(st.sampled_from(OnEvict)),
         inactive_grace_ms=draw(st.sampled_from([None, 0, 80])),
         drain_timeout_ms=draw(st.sampled_from([None, 0, 15])),
+        sessions=draw(st.sampled_from(SESSIONS)),
     )
 
 
@@ -107,22 +118,29 @@ def configs(draw: st.DrawFn) -> DispatcherConfig:
 def plans(draw: st.DrawFn) -> Plan:
     present = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=3))
     state: dict[str, Any] = {name: "up" if name in present else "absent" for name in NAMES}
-    replies = st.sampled_from([Answer.ACK, Answer.ACK, Answer.NACK, Answer.REJECT, Answer.SILENT])
+    replies = st.sampled_from([Answer.ACK, Answer.ACK, Answer.NACK, Answer.REJECT, Answer.POSTPONE, Answer.SILENT])
+    reason = draw(st.sampled_from([None, "refused"]))
     return Plan(
         consumers=[draw(consumers(name)) for name in present],
         changes=draw(changes(state)),
         config=draw(configs()),
-        answers=draw(st.sampled_from([(), (Poisoned(["k"]),), (SampledAnswers(draw(st.lists(replies, min_size=1))),)])),
+        answers=draw(
+            st.sampled_from(
+                [(), (Poisoned(["k"]),), (SampledAnswers(draw(st.lists(replies, min_size=1)), reason=reason),)]
+            )
+        ),
         pace=draw(st.sampled_from(Pace)),
         archive_ms=draw(millis),
         load_ms=draw(millis),
+        flush_ms=draw(millis),
         until_ms=draw(st.sampled_from([None, None, 200])),
         max_attempts=30,
     )
 
 
-arrivals = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 300)), max_size=25).map(
-    lambda pairs: [Arrival(2 * index, key, at_ms) for index, (key, at_ms) in enumerate(pairs)]
+laters = st.sampled_from([None, None, None, 100, 400])
+arrivals = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 300), st.none(), laters), max_size=25).map(
+    lambda messages: [Arrival(2 * index, *message) for index, message in enumerate(messages)]
 )
 
 

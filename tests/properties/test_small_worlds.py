@@ -1,7 +1,7 @@
 """All schedules of two keys, two consumers, three messages up to a bound: all promises in all states, and a way out."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
@@ -11,13 +11,12 @@ import pytest
 from tests.placements import RankedPlacement
 from tests.properties.calls import Call, Step
 from tests.properties.driving import Fast, outcome
-from tests.properties.schedules import RULES, observe
+from tests.properties.schedules import RULES, observe, place_of
 from tests.properties.watch import Watch
 
-from keyshared.config import DispatcherConfig, DrainUnit, GroupLimits, OnEvict, Poison, RetryPolicy
+from keyshared.config import DispatcherConfig, DrainUnit, GroupLimits, KeySessions, OnEvict, Poison, RetryPolicy, Rules
 from keyshared.dispatcher import MemberState
-from keyshared.effects import BlockReason, DeadLetter, Deliver, Load
-from keyshared.rules import Rules
+from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, KeyEnding, Load
 
 CONSUMERS = ("x", "y")
 ENOUGH = 60  # calls of a fair host: three messages with every retry, load and dead letter need fewer
@@ -50,6 +49,23 @@ CONFIGS = {
         retry=LATER,
         inactive_grace_ms=4,
     ),
+    "keys are flushed": DispatcherConfig(
+        window=3,
+        max_in_flight_per_consumer=1,
+        ack_timeout_ms=10,
+        retry=AT_ONCE,
+        inactive_grace_ms=4,
+        sessions=KeySessions(flush_ms=None),
+    ),
+    "only the latest, retries wait": DispatcherConfig(
+        window=3,
+        max_in_flight_per_consumer=1,
+        max_loaded_per_key=1,
+        ack_timeout_ms=10,
+        retry=LATER,
+        inactive_grace_ms=4,
+        latest_only=True,
+    ),
     "spilling, quarantine": DispatcherConfig(
         window=2,
         max_in_flight_per_consumer=1,
@@ -59,6 +75,16 @@ CONFIGS = {
         poison=Poison.QUARANTINE,
         on_evict=OnEvict.DROP,
         inactive_grace_ms=4,
+    ),
+    "what is done comes back, two of a key": DispatcherConfig(
+        window=3,
+        max_in_flight_per_consumer=2,
+        max_in_flight_per_key=2,
+        max_loaded_per_key=2,
+        ack_timeout_ms=None,
+        retry=RetryPolicy(max_redeliveries=0),
+        inactive_grace_ms=4,
+        redrive=True,
     ),
     "nothing spills, one may wait": DispatcherConfig(
         window=3,
@@ -87,7 +113,7 @@ GROUPED = {
 }
 
 HAND_OVERS = {
-    unit: DispatcherConfig(
+    name: DispatcherConfig(
         window=4,
         max_in_flight_per_consumer=2,
         ack_timeout_ms=10,
@@ -95,8 +121,13 @@ HAND_OVERS = {
         inactive_grace_ms=4,
         drain_timeout_ms=6 if unit is DrainUnit.RANGE else None,
         unit=unit,
+        sessions=sessions,
     )
-    for unit in (DrainUnit.HASH, DrainUnit.RANGE)
+    for name, unit, sessions in (
+        ("hash", DrainUnit.HASH, None),
+        ("range", DrainUnit.RANGE, None),
+        ("hash, keys are flushed", DrainUnit.HASH, KeySessions(linger_ms=2, flush_ms=3)),
+    )
 }
 
 
@@ -115,25 +146,34 @@ class Node:
     watch: Watch
     to_offer: tuple[bytes | None, ...]
     offered: tuple[int, ...] = ()
+    keys: tuple[bytes | None, ...] = ()  # of what was offered
     now: int = 0
     path: tuple[Call, ...] = ()
 
     def fork(self) -> "Node":
         """An independent state; what never changes is shared."""
         watch = deepcopy(self.watch, {id(self.dispatcher.config): self.dispatcher.config})
-        return Node(watch.dispatcher, watch, self.to_offer, self.offered, self.now, self.path)
+        return Node(watch.dispatcher, watch, self.to_offer, self.offered, self.keys, self.now, self.path)
 
     def advance(self, call: Call) -> "Node":
         """Make one more call, judged."""
         self.path = (*self.path, call)
         if call.name == "offer":
-            self.offered, self.to_offer = (*self.offered, call.args[0]), self.to_offer[1:]
+            self.note_offer(*call.args)
         self.now = call.kwargs.get("now_ms", self.now)
         effects = outcome(self.watch.recorder, call)
         assert not isinstance(effects, type), f"{self.path} raised {effects}"
+        self.compare(call, effects)
         found = self.watch.see(Step(call, tuple(effects), observe(self.dispatcher, self.offered), self.now))
         assert not found, f"{self.path}: {found}"
         return self
+
+    def note_offer(self, offset: int, key: bytes | None) -> None:
+        """A message is offered."""
+        self.offered, self.keys, self.to_offer = (*self.offered, offset), (*self.keys, key), self.to_offer[1:]
+
+    def compare(self, call: Call, effects: Sequence[Effect]) -> None:
+        """What a call returns is as somebody else says; here there is nobody."""
 
     def inputs(self) -> Iterator[Call]:
         """Everything that can happen next."""
@@ -147,12 +187,22 @@ class Node:
                     yield Call("ack_through", effect.receipt)
             else:
                 yield fulfil(effect)
+        yield from self.returns()
         if (due := self.dispatcher.next_deadline_ms()) is not None:
             yield Call("handle_timeout", kwargs={"now_ms": max(due, self.now)})
         for name in CONSUMERS:
             yield from self.changes(name)
             if self.dispatcher.groups() and self.state_of(name) is MemberState.ACTIVE:
                 yield Call("pull", (name, 1))
+
+    def returns(self) -> Iterator[Call]:
+        """Each message that is done comes back once."""
+        if not self.dispatcher.config.redrive or not self.dispatcher.free_slots:
+            return
+        back = {letter[0] for call in self.path if call.name == "redrive" for letter in call.args[1]}
+        for offset, key in zip(self.offered, self.keys, strict=True):
+            if offset not in back and self.dispatcher.describe(offset) is None:
+                yield Call("redrive", (key, [(offset, 1, None)]))
 
     def state_of(self, name: str) -> MemberState | None:
         consumer = self.dispatcher.stats().consumers.get(name)
@@ -167,6 +217,10 @@ class Node:
         yield Call("remove_consumer", (name,), {"drain_ms": 5})
         yield Call("set_inactive" if state is MemberState.ACTIVE else "set_active", (name,))
 
+    def heals(self) -> Sequence[Call]:
+        """What a fair host does first."""
+        return ()
+
     def identity(self) -> str:
         return json.dumps([self.dispatcher.snapshot(), len(self.to_offer)], sort_keys=True)
 
@@ -180,19 +234,23 @@ def fulfil(effect: object) -> Call:
             return Call("loaded", (effect.offset, "again"))
         case DeadLetter():
             return Call("dead_lettered", (effect.offset,))
+        case KeyEnding(key, _, session):
+            return Call("flushed", (key, session))
         case _:
             raise AssertionError(effect)
 
 
 def drain(node: Node) -> None:
     """A fair host gets everything settled from here: one consumer stays, obligations are met, the blocked parked."""
+    for call in node.heals():
+        node.advance(call)
     state = node.state_of("x")
     if state not in {MemberState.ACTIVE, MemberState.INACTIVE}:
         node.advance(Call("add_consumer", ("x",)))
     elif state is MemberState.INACTIVE:
         node.advance(Call("set_active", ("x",), {"resumed": True}))
     for _ in range(ENOUGH):
-        if obligations := sorted(node.dispatcher.outstanding_effects(), key=lambda effect: effect.offset):
+        if obligations := sorted(node.dispatcher.outstanding_effects(), key=place_of):
             node.advance(fulfil(obligations[0]))
         elif list(node.dispatcher.outstanding()):
             node.advance(next(way_on(node)))
@@ -211,12 +269,8 @@ def way_on(node: Node) -> Iterator[Call]:
         yield Call("handle_timeout", kwargs={"now_ms": max(due, node.now)})
 
 
-def explore(config: DispatcherConfig, keys: tuple[bytes | None, ...], calls: int, rules: Rules | None = None) -> int:
+def explore(start: Node, calls: int) -> int:
     """Depth first over all inputs; how many different states there are."""
-    watch = Watch(Fast(RankedPlacement(), config, rules=rules), config)
-    start = Node(watch.dispatcher, watch, keys)
-    for name in CONSUMERS:
-        start.advance(Call("add_consumer", (name,)))
     deepest: dict[str, int] = {}  # with how many calls left a state was explored
     todo = [(start, calls)]
     while todo:
@@ -230,12 +284,21 @@ def explore(config: DispatcherConfig, keys: tuple[bytes | None, ...], calls: int
     return len(deepest)
 
 
+def begun(config: DispatcherConfig, keys: tuple[bytes | None, ...], rules: Rules | None = None) -> Node:
+    """The state in which both consumers are there, and no message is."""
+    watch = Watch(Fast(RankedPlacement(), config, rules=rules), config)
+    start = Node(watch.dispatcher, watch, keys)
+    for name in CONSUMERS:
+        start.advance(Call("add_consumer", (name,)))
+    return start
+
+
 @pytest.mark.parametrize("pattern", ["xxx", "xyx", "xx-"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_state_of_a_small_world_keeps_all_promises_and_can_be_drained(name: str, pattern: str) -> None:
     of_x, of_y = keys_of_both()
     keys = tuple({"x": of_x, "y": of_y, "-": None}[letter] for letter in pattern)
-    assert explore(CONFIGS[name], keys, CALLS_AFTER_START) > 250
+    assert explore(begun(CONFIGS[name], keys), CALLS_AFTER_START) > 250
 
 
 @pytest.mark.parametrize("pattern", ["xyx", "xx-"])
@@ -245,14 +308,14 @@ def test_every_state_of_a_small_world_with_groups_keeps_all_promises_and_can_be_
 ) -> None:
     of_x, of_y = keys_of_both()
     keys = tuple({"x": of_x, "y": of_y, "-": None}[letter] for letter in pattern)
-    assert explore(GROUPED[name], keys, CALLS_AFTER_START, RULES) > 250
+    assert explore(begun(GROUPED[name], keys, RULES), CALLS_AFTER_START) > 250
 
 
-@pytest.mark.parametrize("unit", HAND_OVERS)
-def test_every_hand_over_of_two_keys_of_one_slot_keeps_all_promises_and_can_be_drained(unit: DrainUnit) -> None:
+@pytest.mark.parametrize("name", HAND_OVERS)
+def test_every_hand_over_of_two_keys_of_one_slot_keeps_all_promises_and_can_be_drained(name: str) -> None:
     ranges = RankedPlacement(CONSUMERS).ranges
     _, of_y = keys_of_both()
     twin = next(
         key for key in map(bytes, product(range(97, 123), repeat=2)) if ranges.slot_of(key) == ranges.slot_of(of_y)
     )
-    assert explore(HAND_OVERS[unit], (of_y, twin, of_y), CALLS_AFTER_START) > 250
+    assert explore(begun(HAND_OVERS[name], (of_y, twin, of_y)), CALLS_AFTER_START) > 250

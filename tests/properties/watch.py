@@ -1,6 +1,7 @@
 """Stands before a dispatcher, and has the kit judge everything that happens to it."""
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from tests.properties.calls import Step
@@ -27,6 +28,8 @@ class Watch:
         self.recorder: Any = Recorder(dispatcher)
         rules = getattr(dispatcher, "rules", None)
         self.claims = guarantees_of(config, dispatcher.placement.ranges.slot_of, rules)
+        if dispatcher.acked_ranges():  # by an earlier life, of which this history tells nothing until it is read again
+            self.claims = replace(self.claims, promises=self.claims.promises - {Promise.TOKEN_BUDGET})
         self.checker = Checker(self.claims)
         self.own = OwnEffects(config, rules)
 
@@ -48,8 +51,8 @@ class Watch:
             found = [violation for violation in found if violation.promise is not Promise.FAIRNESS]
         return found + self.own.see(step, self.dispatcher)
 
-    def restarted(self, dispatcher: Any) -> None:
+    def restarted(self, dispatcher: Any, now_ms: int) -> None:
         """Go on with what was restored from a snapshot."""
         self.dispatcher = dispatcher
-        self.recorder.restarted(dispatcher)
-        self.own.groups.begin_anew()
+        self.recorder.restarted(dispatcher, now_ms=now_ms)
+        self.own.restarted()

@@ -10,9 +10,11 @@ from keyshared.config import DispatcherConfig
 from keyshared.errors import ConfigError, KeyTypeError
 from keyshared.ring import HashRing
 from keyshared.simulate import (
+    Answer,
     Arrival,
     ConsumerPlan,
     Crash,
+    FailFirst,
     Fixed,
     Join,
     Leave,
@@ -20,6 +22,7 @@ from keyshared.simulate import (
     Plan,
     Poisoned,
     Return,
+    SampledAnswers,
     SetLimit,
     SetService,
     SetWeight,
@@ -67,7 +70,7 @@ def test_a_plan_keeps_a_placement_of_its_own() -> None:
 
 
 def test_an_arrival_needs_only_an_offset_and_a_key() -> None:
-    assert (3, "k", 0, None) == Arrival(3, "k")
+    assert (3, "k", 0, None, None) == Arrival(3, "k")
 
 
 @pytest.mark.parametrize(
@@ -78,6 +81,9 @@ def test_an_arrival_needs_only_an_offset_and_a_key() -> None:
         (lambda: ConsumerPlan("a", 5), "service"),  # type: ignore[arg-type]
         (lambda: ConsumerPlan("a", limit=-1), "limit"),
         (lambda: ConsumerPlan("a", concurrency=0), "concurrency"),
+        (lambda: ConsumerPlan("a", concurrency=2, takes_batches=True), "concurrency"),
+        (lambda: ConsumerPlan("a", takes_batches=1), "takes_batches"),  # type: ignore[arg-type]
+        (lambda: ConsumerPlan("a", postpone_ms=-1), "postpone_ms"),
         (lambda: Plan(consumers="ab"), "consumers"),  # type: ignore[arg-type]
         (lambda: Plan(consumers=7), "consumers"),  # type: ignore[arg-type]
         (lambda: Plan(consumers=["a"]), "consumers"),  # type: ignore[list-item]
@@ -93,6 +99,9 @@ def test_an_arrival_needs_only_an_offset_and_a_key() -> None:
         (lambda: Plan(max_attempts=0), "max_attempts"),
         (lambda: Plan(count_moved_keys=1), "count_moved_keys"),  # type: ignore[arg-type]
         (lambda: Plan(answers=["nack"]), "answers"),  # type: ignore[list-item]
+        (lambda: Poisoned(["k"], reason="x" * 501), "reason"),
+        (lambda: FailFirst(1, reason=5), "reason"),  # type: ignore[arg-type]
+        (lambda: SampledAnswers([Answer.NACK], reason=b"no"), "reason"),  # type: ignore[arg-type]
         (lambda: Plan(changes=[A]), "changes"),  # type: ignore[list-item]
         (lambda: Plan(changes=[Join(-1, A)]), "at_ms"),
         (lambda: Plan(changes=[Join(0, "a")]), "consumer"),  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from keyshared.testing.history import (
     Owned,
     Published,
     Quiet,
+    Redriven,
     Released,
     Resumed,
     Settled,
@@ -53,6 +54,7 @@ class Message:
     has_late_ack: bool = False
     other_keys: bool = False  # told of before it was told what was published
     told_in: int = 0  # the row that tells of it first
+    redriven: Redriven | None = None  # what brought it back
     failures: int = 0
     not_before_ms: int | None = None  # as somebody asked, since its last delivery
     said: str | None = None  # by the last failure that said anything
@@ -64,8 +66,10 @@ class Message:
             HoldReason.NOT_BEFORE,
             HoldReason.POSTPONED,
             HoldReason.SPILLED,
+            HoldReason.FLUSHING,
             HoldReason.LOADING,
             HoldReason.LIMITED,
+            HoldReason.TOKEN_FULL,
         }
         return self.held is not None and self.held.reason not in own_way
 
@@ -75,6 +79,13 @@ class Message:
     @property
     def consumer(self) -> str | None:
         return self.deliveries[-1].consumer if self.deliveries else None
+
+    @property
+    def last_attempt(self) -> int | None:
+        """Of its last delivery, also of one before it came back."""
+        if self.deliveries:
+            return self.deliveries[-1].attempt
+        return None if self.redriven is None else self.redriven.attempt
 
     @property
     def is_spilled(self) -> bool:
@@ -102,8 +113,10 @@ class SlowBooks:
         self.now: int | None = None
         self.outstanding: dict[int, Message] = {}
         self.done: set[int] = set()
+        self.ends = 0  # of messages: what is redriven ends again
         self.keys_of_done: dict[int, set[bytes | None]] = {}
         self.published: list[int] = []
+        self.newest: dict[tuple[str, bytes | int], int] = {}  # what was published last, by lane
         self.told: set[int] = set()  # every offset that was published, delivered or answered
         self.unpublished: set[int] = set()
         self.untold: set[int] = set()  # done, and not said to be
@@ -137,6 +150,17 @@ class SlowBooks:
         else:
             lane = [each for each in self.outstanding.values() if each.key == key]
         return sorted(lane, key=lambda each: each.offset)
+
+    def lane_name(self, message: Message) -> tuple[str, bytes | int]:
+        if self.claims.total_order:
+            return "key", b""
+        return ("offset", message.offset) if message.key is None else ("key", message.key)
+
+    def heir_of(self, message: Message) -> Message | None:
+        """What was published last of its key, if that is a newer message and outstanding."""
+        newest = self.newest.get(self.lane_name(message), -1)
+        heir = self.outstanding.get(newest)
+        return heir if heir is not None and newest > message.offset and heir.redriven is None else None
 
     def lanes(self) -> list[tuple[bytes | None, list[Message]]]:
         if self.claims.total_order:
@@ -206,7 +230,11 @@ class SlowBooks:
                     self.outstanding[offset] = Message(offset, key, {WAITS}, True, key, told_in=len(self.history))
                     self.outstanding[offset].not_before_ms = happening.until_ms
                 self.published.append(offset)
+                if offset in self.outstanding:
+                    self.newest[self.lane_name(self.outstanding[offset])] = offset
                 self.told.add(offset)
+            case Redriven():
+                self.redrive(happening)
             case Delivered():
                 self.deliver(happening)
             case Acked() if message is not None:
@@ -248,7 +276,7 @@ class SlowBooks:
                 self.owned.setdefault(key, []).append((len(self.history), consumer))
             case Committed(resume_offset=resume):
                 for each in list(self.outstanding.values()):
-                    if each.offset < resume and DONE in each.can_be:
+                    if each.offset < resume and DONE in each.can_be and each.redriven is None:
                         self.finish(each)
             case Quiet() | AtRest():
                 self.untold = set()
@@ -259,6 +287,16 @@ class SlowBooks:
                         each.can_be -= {OPEN}
             case _:
                 pass  # it is about nothing that is outstanding, or nobody who is there
+
+    def redrive(self, happening: Redriven) -> None:
+        message = self.outstanding.get(happening.offset)
+        if message is not None and DONE in message.can_be:
+            self.finish(message)
+        elif message is not None:
+            return
+        self.outstanding[happening.offset] = Message(
+            happening.offset, happening.key, {WAITS}, True, happening.key, told_in=len(self.history), redriven=happening
+        )
 
     def deliver(self, happening: Delivered) -> None:
         offset = happening.offset
@@ -328,6 +366,7 @@ class SlowBooks:
     def finish(self, message: Message) -> None:
         del self.outstanding[message.offset]
         self.done.add(message.offset)
+        self.ends += 1
         self.untold.add(message.offset)
         if not message.is_published:
             self.keys_of_done[message.offset] = (
@@ -337,5 +376,6 @@ class SlowBooks:
     def end_of_a_stranger(self, offset: int) -> None:
         if not self.is_over(offset):
             self.done.add(offset)
+            self.ends += 1
             self.untold.add(offset)
             self.not_published_yet(offset)

@@ -6,12 +6,15 @@ all the possibilities, and says that a promise is broken only if it is whichever
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 from tests.testing.slow_books import DONE, EXPIRED, OPEN, WAITS, Consumer, Message, SlowBooks
 from tests.testing.slow_groups import SlowGroups
+from tests.testing.slow_sessions import SlowSessions
 from tests.testing.slow_turns import SlowTurns
 
+from keyshared.cursor.token import Position, write_token
 from keyshared.testing.guarantees import Guarantees, Promise
 from keyshared.testing.history import (
     Acked,
@@ -28,11 +31,13 @@ from keyshared.testing.history import (
     Happening,
     Held,
     HoldReason,
+    Measured,
     Nacked,
     Owned,
     PlacementChanged,
     Published,
     Quiet,
+    Redriven,
     Released,
     Settled,
     SettledBy,
@@ -47,9 +52,16 @@ THE_END = -1
 
 
 def contradicts(history: Sequence[Happening]) -> bool:
-    """Whether the offsets of what is published do not grow."""
-    offsets = [happening.offset for happening in history if isinstance(happening, Published)]
-    return sorted(set(offsets)) != offsets
+    """Whether the offsets of what is published do not grow, or something comes back that may still be published."""
+    for row, happening in enumerate(history):
+        before = history[:row]
+        published = [other.offset for other in before if isinstance(other, Published)]
+        redriven = [other.offset for other in before if isinstance(other, Redriven)]
+        if isinstance(happening, Published) and any(happening.offset <= other for other in [*published, *redriven]):
+            return True
+        if isinstance(happening, Redriven) and published and happening.offset > max(published):
+            return True
+    return False
 
 
 def found_in(history: Sequence[Happening], guarantees: Guarantees) -> Found:
@@ -67,8 +79,12 @@ class SlowJudge(SlowBooks):
         super().__init__(guarantees)
         self.ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
         self.looked_ms: int | None = None
+        self.measured: tuple[int, int, int] | None = None  # what was counted last, was done then, and may have been
+        self.not_given_up: set[int] = set()  # what was blamed for that
         self.turns = SlowTurns(self)
         self.groups = SlowGroups(self)
+        self.token_is_full = False  # since a moment of quiet: the token was above three quarters, and never at one half
+        self.key_sessions = SlowSessions(self)
 
     # --- one row ------------------------------------------------------------------------------------------------
 
@@ -83,17 +99,23 @@ class SlowJudge(SlowBooks):
                     message.can_be |= {EXPIRED}
                     message.came_back = True
         self.turns.note_ends(open_before)
-        broken = set(self.judged(happening))
+        broken = {*self.judged(happening), *self.key_sessions.judged(happening)}
         if isinstance(happening, Delivered) and self.turns.pass_over(happening):
             broken.add(Promise.FAIRNESS)
         if isinstance(happening, Delivered) and self.groups.pass_over(happening):
             broken.add(Promise.GROUP_FAIRNESS)
         open_before = self.turns.surely_open()
+        if isinstance(happening, Settled) and happening.reason is SettledBy.SUPERSEDED:
+            superseded = self.outstanding.get(happening.offset)
+            if superseded is not None:
+                self.turns.hand_on(superseded)
         self.apply(happening)
         self.turns.note_ends(open_before)
         self.turns.look(happening)
         self.groups.look(happening)
         self.history.append(happening)
+        self.weigh(happening)
+        self.key_sessions.look()
         broken |= set(self.overdue())
         return broken
 
@@ -103,6 +125,8 @@ class SlowJudge(SlowBooks):
                 yield from self.delivery(happening)
             case Published():
                 yield from self.publication(happening)
+            case Redriven():
+                yield from self.return_of_a_message(happening)
             case Acked() | Nacked():
                 yield from self.answer(happening)
             case Expired() | Released():
@@ -119,18 +143,21 @@ class SlowJudge(SlowBooks):
                 spilling = {HoldReason.SPILLED, HoldReason.LOADING}
                 if isinstance(happening, Held) and happening.reason in spilling and not self.claims.spills:
                     yield Promise.BOUNDS
+            case Measured():
+                yield from self.count_of_what_is_done(happening)
             case Owned():
                 yield from self.owner(happening)
             case Committed():
                 yield from self.cursor(happening)
             case Quiet() | AtRest():
                 yield from self.quiet(happening)
+                yield from self.not_superseded()
             case _:
                 pass  # it only changes what is judged later
 
     # --- the judgements -----------------------------------------------------------------------------------------
 
-    def delivery(self, happening: Delivered) -> Iterator[Promise]:  # noqa: C901  # one step for each promise
+    def delivery(self, happening: Delivered) -> Iterator[Promise]:  # noqa: C901, PLR0912  # one step for each promise
         offset, consumer = happening.offset, happening.consumer
         message, lane = self.outstanding.get(offset), self.lane(offset, happening.key)
         others = [each for each in lane if each is not message]
@@ -145,6 +172,9 @@ class SlowJudge(SlowBooks):
         waiting = [each for each in others if each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each)]
         if self.log_is_told and not is_over and any(each.offset < offset for each in waiting):
             yield Promise.KEY_ORDER
+
+        if waiting and waiting[0].redriven is not None and waiting[0].offset < offset:
+            yield Promise.REDRIVE_ORDER
 
         open_of_key = [each for each in others if each.is_surely(OPEN)]
         if self.claims.per_key is not None and len(open_of_key) >= self.claims.per_key:
@@ -167,7 +197,7 @@ class SlowJudge(SlowBooks):
 
         yield from self.place_of_a_delivery(happening)
 
-        last = message.deliveries[-1].attempt if message is not None and message.deliveries else None
+        last = None if message is None else message.last_attempt
         if happening.attempt is not None and last is not None and happening.attempt <= last:
             yield Promise.FENCE
 
@@ -181,6 +211,9 @@ class SlowJudge(SlowBooks):
         if self.log_is_told and (is_over or (message is not None and message.own_key != happening.key)):
             yield Promise.NO_LOSS
 
+        if self.token_is_full and offset in self.outstanding_of_log()[1:]:
+            yield Promise.TOKEN_BUDGET
+
     def is_next_of_a_turn(self, offset: int, key: bytes | None) -> bool:
         """Whether the row before tells of another delivery of the same key."""
         before = self.history[-1]
@@ -192,7 +225,8 @@ class SlowJudge(SlowBooks):
     def is_batch_broken(self, message: Message) -> bool:
         """Whether something older of its key has come back while it stayed open."""
         older = [each for each in self.lane(message.offset, message.key) if each.offset < message.offset]
-        return any(each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each) for each in older)
+        waiting = [each for each in older if each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each)]
+        return bool(waiting) and (waiting[0].redriven is None or bool(waiting[0].deliveries))
 
     def is_spent(self, message: Message) -> bool:
         most = self.claims.max_attempts
@@ -239,11 +273,13 @@ class SlowJudge(SlowBooks):
         if self.keys_of_done.get(offset, set()) - {happening.key}:
             yield Promise.NO_LOSS
         if message is None and offset not in self.done:
-            tracked = [each for each in self.outstanding.values() if DONE not in each.can_be]
-            most = self.claims.max_tracked
-            if (most is not None and len(tracked) >= most) or self.window_is_full():
+            if self.is_full():
                 yield Promise.BOUNDS
             if self.too_many_wait(self.place(offset, happening.key)):
+                yield Promise.BOUNDS
+            waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED)]
+            of_all = self.claims.look_ahead
+            if of_all is not None and self.consumers_are_told and len(waiting) >= of_all(len(self.consumers)):
                 yield Promise.BOUNDS
 
     def too_many_wait(self, place: bytes | None) -> bool:
@@ -262,6 +298,18 @@ class SlowJudge(SlowBooks):
         most = self.claims.waiting_per_consumer
         at_owner = [key for key in waiting if owner is not None and key is not None and owners.get(key) == owner]
         return most is not None and len(at_owner) >= most
+
+    def is_full(self) -> bool:
+        tracked = [each for each in self.outstanding.values() if DONE not in each.can_be]
+        most = self.claims.max_tracked
+        return (most is not None and len(tracked) >= most) or self.window_is_full()
+
+    def return_of_a_message(self, happening: Redriven) -> Iterator[Promise]:
+        message = self.outstanding.get(happening.offset)
+        if message is not None and DONE not in message.can_be:
+            yield Promise.REDRIVE_ORDER
+        elif self.is_full():
+            yield Promise.BOUNDS
 
     def answer(self, happening: Acked | Nacked) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
@@ -305,10 +353,8 @@ class SlowJudge(SlowBooks):
         if message is None and self.is_over(happening.offset):
             yield Promise.NO_LOSS
         match happening:
-            case Settled(reason=SettledBy.NOBODY):
-                yield Promise.NO_LOSS
-            case Settled(reason=SettledBy.LATE_ACK) if message is not None and not message.has_late_ack:
-                yield Promise.NO_LOSS
+            case Settled(reason=how):
+                yield from self.settlement(how, message)
             case DeadLettered() if not self.claims.may_dead_letter:
                 yield Promise.NO_LOSS
             case Dropped() if not self.claims.may_drop:
@@ -316,11 +362,32 @@ class SlowJudge(SlowBooks):
             case Skipped() if not self.claims.may_skip:
                 yield Promise.NO_LOSS
 
+    def settlement(self, how: SettledBy, message: Message | None) -> Iterator[Promise]:
+        if how is SettledBy.NOBODY or (how is SettledBy.SUPERSEDED and not self.claims.latest_only):
+            yield Promise.NO_LOSS
+        elif message is None:
+            return
+        elif how is SettledBy.LATE_ACK and not message.has_late_ack:
+            yield Promise.NO_LOSS
+        elif how is SettledBy.SUPERSEDED and (
+            message.deliveries or message.redriven is not None or self.heir_of(message) is None
+        ):
+            yield Promise.LATEST_ONLY
+
     def word_of_an_end(self, happening: Done) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
-        may_be_done = happening.offset in self.untold if message is None else DONE in message.can_be
+        may_be_done = happening.offset in self.untold or (message is not None and DONE in message.can_be)
         if self.claims.tells_done and not may_be_done:
             yield Promise.SETTLED_ONCE
+
+    def count_of_what_is_done(self, happening: Measured) -> Iterator[Promise]:
+        doubtful = sum(DONE in each.can_be for each in self.outstanding.values())
+        before, self.measured = self.measured, (happening.count, self.ends, doubtful)
+        if before is None or not self.claims.measures:
+            return
+        more, ended = happening.count - before[0], self.ends - before[1]
+        if not ended - before[2] <= more <= ended + doubtful:
+            yield Promise.HEALTH_ADDS_UP
 
     def owner(self, happening: Owned) -> Iterator[Promise]:
         """The changes since the key had its owner that stand together, before the last `Owned` or just before this."""
@@ -346,7 +413,7 @@ class SlowJudge(SlowBooks):
             happening = self.history[at]
             if isinstance(happening, Connected | Gone | PlacementChanged):
                 found.append((at, happening))
-            elif found and isinstance(happening, Owned | Published | Delivered | Quiet | AtRest):
+            elif found and isinstance(happening, Owned | Published | Redriven | Delivered | Quiet | AtRest):
                 break
         return found
 
@@ -354,7 +421,7 @@ class SlowJudge(SlowBooks):
         for happening in reversed(self.history):
             if isinstance(happening, Connected | Gone | PlacementChanged):
                 return True
-            if isinstance(happening, Published | Delivered | Quiet | AtRest):
+            if isinstance(happening, Published | Redriven | Delivered | Quiet | AtRest):
                 return False
         return False
 
@@ -365,12 +432,13 @@ class SlowJudge(SlowBooks):
             yield Promise.SAFE_CURSOR
         if not self.log_is_told:
             return
-        if any(each.offset < resume and DONE not in each.can_be for each in self.outstanding.values()):
+        log = [each for each in self.outstanding.values() if each.redriven is None]
+        if any(each.offset < resume and DONE not in each.can_be for each in log):
             yield Promise.SAFE_CURSOR
         if resume > max(self.told) + 1:
             yield Promise.SAFE_CURSOR
 
-    def quiet(self, happening: Quiet | AtRest) -> Iterator[Promise]:
+    def quiet(self, happening: Quiet | AtRest) -> Iterator[Promise]:  # noqa: C901  # one step for each promise
         waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED) and each.held is None]
         if isinstance(happening, AtRest) and any(self.is_spent(each) for each in waiting):
             yield Promise.ATTEMPTS
@@ -380,6 +448,8 @@ class SlowJudge(SlowBooks):
             return
         if self.claims.cursor_keeps_up and self.cursor_lags():
             yield Promise.SAFE_CURSOR
+        if self.held_for_nothing():
+            yield Promise.TOKEN_BUDGET
         self.forget_what_was_unsure()
         if any(self.could_go_out(key, lane) for key, lane in self.lanes()):
             yield Promise.PROGRESS
@@ -391,6 +461,52 @@ class SlowJudge(SlowBooks):
             if any(self.is_stuck(key, lane) for key, lane in self.lanes()):
                 yield Promise.NO_LOSS
 
+    def not_superseded(self) -> Iterator[Promise]:
+        """What waits for its first delivery, as a newer one of its key does: said once of each."""
+        on_its_way = {HoldReason.DEAD_LETTERING, HoldReason.BLOCKED}
+        for key, lane in self.lanes():
+            undelivered = [each for each in lane if not each.deliveries and each.redriven is None]
+            waiting = [each for each in undelivered if each.held is None or each.held.reason not in on_its_way]
+            older = {each.offset for each in waiting[:-1]} if key is not None else set()
+            if self.claims.latest_only and not older <= self.not_given_up:
+                yield Promise.LATEST_ONLY
+            self.not_given_up |= older
+
+    def outstanding_of_log(self) -> list[int]:
+        of_log = [offset for offset, each in self.outstanding.items() if each.redriven is None]
+        return [offset for offset in self.published if offset in of_log]
+
+    def token_length(self) -> int:
+        """The length of the token that a restart would go on from, if nothing of it were left out."""
+        if not self.published:
+            return 0
+        outstanding = self.outstanding_of_log()
+        resume = outstanding[0] if outstanding else self.published[-1] + 1
+        below = [offset for offset in self.published if offset < resume]
+        settled: list[tuple[int, int]] = []
+        for before, offset in pairwise(self.published):
+            if offset > resume and offset not in outstanding:
+                start = settled.pop()[0] if settled and settled[-1][1] == before + 1 else before + 1
+                settled.append((start, offset + 1))
+        return len(write_token(Position(resume, below[-1] if below else None, settled), 100_000)[0])
+
+    def weigh(self, happening: Happening) -> None:
+        budget, length = self.claims.token_bytes, self.token_length() if self.claims.token_bytes else 0
+        in_doubt = any(DONE in each.can_be for each in self.outstanding.values())
+        if budget is None or in_doubt or 2 * length <= budget:
+            self.token_is_full = False
+        elif isinstance(happening, Quiet | AtRest) and 4 * length > 3 * budget:
+            self.token_is_full = True
+
+    def held_for_nothing(self) -> bool:
+        """Whether something is held back for the token that is the lowest one, or while the token is short."""
+        budget = self.claims.token_bytes
+        held = [each for each in self.outstanding.values() if each.held and each.held.reason is HoldReason.TOKEN_FULL]
+        if budget is None or any(DONE in each.can_be for each in self.outstanding.values()):
+            return False
+        lowest = self.outstanding_of_log()[:1]
+        return any([each.offset] == lowest or 2 * self.token_length() <= budget for each in held)
+
     def forget_what_was_unsure(self) -> None:
         """What only a moment of quiet makes sure of has been ready since that moment."""
         for key, lane in self.lanes():
@@ -400,7 +516,8 @@ class SlowJudge(SlowBooks):
     def cursor_lags(self) -> bool:
         if any(DONE in each.can_be for each in self.outstanding.values()):
             return False
-        lowest = min(self.outstanding, default=None)
+        log = [offset for offset, each in self.outstanding.items() if each.redriven is None]
+        lowest = min(log, default=None)
         if lowest is not None and not self.outstanding[lowest].is_published:
             return False
         below = [offset for offset in self.published if lowest is None or offset < lowest]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, Quiet
+from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, Quiet, Redriven
 
 __all__ = ["SlowTurns"]
 
@@ -32,14 +32,9 @@ class SlowTurns:
     def row(self) -> int:
         return len(self.judge.history)
 
-    def name(self, message: Any) -> LaneName:
-        if self.judge.claims.total_order:
-            return "key", b""
-        return ("offset", message.offset) if message.key is None else ("key", message.key)
-
     def surely_open(self) -> dict[int, LaneName]:
-        outstanding = self.judge.outstanding.values()
-        return {each.offset: self.name(each) for each in outstanding if each.is_surely("open")}
+        judge, outstanding = self.judge, self.judge.outstanding.values()
+        return {each.offset: judge.lane_name(each) for each in outstanding if each.is_surely("open")}
 
     def note_ends(self, before: dict[int, LaneName]) -> None:
         """The turn of a key begins anew when one of as many as may be open has ended."""
@@ -47,6 +42,16 @@ class SlowTurns:
         for offset, name in before.items():
             if offset not in after and limit is not None and list(before.values()).count(name) >= limit:
                 self.began[name] = self.row
+
+    def hand_on(self, message: Any) -> None:
+        """Hand the place of a superseded message on to the one that supersedes it."""
+        heir = self.judge.heir_of(message)
+        if heir is None or heir.deliveries or message.deliveries or message.redriven is not None:
+            return
+        heir.told_in = min(heir.told_in, message.told_in)
+        for waiting in self.waiting.values():
+            if waiting.offset == message.offset:
+                waiting.offset = heir.offset
 
     def pass_over(self, happening: Delivered) -> bool:
         """Whether a delivery is one too many before something that waits for the same consumer."""
@@ -57,15 +62,19 @@ class SlowTurns:
         lane = judge.lane(happening.offset, happening.key)
         if judge.claims.batches and any(each.is_surely("open") for each in lane if each is not message):
             return False  # of a batch only the first one takes a turn
-        began = self.began.get(self.name(message), -1)
-        if not message.deliveries:
+        of_log = [each for each in judge.outstanding.values() if each.redriven is None]
+        surely = [each.offset for each in of_log if "done" not in each.can_be]
+        if judge.claims.token_bytes is not None and surely and message.offset <= min(surely):
+            return False  # the lowest one may go past all others
+        began = self.began.get(judge.lane_name(message), -1)
+        if not message.deliveries and message.redriven is None:
             began = max(began, message.told_in)
         broken = False
         for key, waiting in self.waiting.items():
             waits_longer = waiting.quiet is not None and waiting.quiet < began
             group_of = judge.claims.group_of
             is_beside = group_of is not None and (message.key is None or group_of(key) != group_of(message.key))
-            of_owner = waiting.owner == happening.consumer and self.name(message) != ("key", key)
+            of_owner = waiting.owner == happening.consumer and judge.lane_name(message) != ("key", key)
             if waits_longer and of_owner and not is_beside:
                 waiting.passed.append(self.row)
                 broken |= len(waiting.passed) == judge.claims.fairness + 1
@@ -74,9 +83,9 @@ class SlowTurns:
     def look(self, happening: Happening) -> None:
         """See after a row what waits, and for whom."""
         judge = self.judge
-        message = judge.outstanding.get(happening.offset) if isinstance(happening, Delivered) else None
-        if message is not None:
-            self.began[self.name(message)] = self.row
+        message = judge.outstanding.get(happening.offset) if isinstance(happening, Delivered | Redriven) else None
+        if message is not None and (isinstance(happening, Delivered) or self.is_alone(message)):
+            self.began[judge.lane_name(message)] = self.row
         for key, lane in judge.lanes():
             found = None if key is None else self.who_waits(key, lane)
             if found is None:
@@ -94,6 +103,9 @@ class SlowTurns:
                     waiting.quiet, waiting.passed = None, []
         for key in self.waiting.keys() - {key for key, _ in judge.lanes()}:
             del self.waiting[key]
+
+    def is_alone(self, message: Any) -> bool:
+        return [each.offset for each in self.judge.lane(message.offset, message.key)] == [message.offset]
 
     def who_waits(self, key: bytes, lane: list[Any]) -> Waiting | None:
         judge = self.judge

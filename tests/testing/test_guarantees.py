@@ -16,6 +16,8 @@ from keyshared.testing import Guarantees, GuaranteesError, HistoryError, Promise
         ({"max_tracked": "5"}, "max_tracked is '5'; it must be an int of at least 1, or None"),
         ({"waiting_per_key": 0}, "waiting_per_key is 0; it must be an int of at least 1, or None"),
         ({"waiting_per_consumer": 0}, "waiting_per_consumer is 0; it must be an int of at least 1, or None"),
+        ({"look_ahead": 5}, "look_ahead is 5; it must be a function of a number of consumers, or None"),
+        ({"token_bytes": 0}, "token_bytes is 0; it must be an int of at least 1, or None"),
         ({"fairness": -1}, "fairness is -1; it must be an int of at least 0, or None"),
         ({"max_attempts": 0}, "max_attempts is 0; it must be an int of at least 1, or None"),
         ({"ack_timeout_ms": 0}, "ack_timeout_ms is 0; it must be an int of at least 1, or None"),

@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 import pytest
+from tests.kit.later_broker import LaterBroker, LaterDriver, LaterMachine
+from tests.kit.own_machines import BatchingMachine, DispatcherMachine
 from tests.kit.small_broker import ACK_TIMEOUT_MS, RETRY_MS, SmallBroker, SmallDriver, SmallMachine
 
 from keyshared.testing import Delivery, Driver, Guarantees, Promise
@@ -409,3 +411,86 @@ def test_an_example_that_is_abandoned_is_not_healed() -> None:
         fail_in(machine)
     assert driver.is_closed
     assert [] == machine.bench.history
+
+
+# --- later, and several at once -------------------------------------------------------------------------------------
+
+
+LATER = [LaterMachine, DispatcherMachine]
+
+
+@pytest.mark.parametrize("kind", LATER)
+def test_a_message_for_later_comes_when_its_time_has_come(kind: type[KeySharedMachine]) -> None:
+    machine = kind()
+    machine.connect("c1", ())
+    machine.publish_later(b"a", 50)
+    machine.publish(b"a")
+    machine.advance(49)
+    assert [] == told(machine, Delivered)
+    machine.advance(1)
+    assert Published(offset=0, key=b"a", until_ms=50, at_ms=0) in machine.bench.history
+    assert [Held(offset=0, reason=HoldReason.NOT_BEFORE, until_ms=50, at_ms=0)] == told(machine, Held)
+    assert [(0, 50)] == [(each.offset, each.at_ms) for each in machine.bench.history if isinstance(each, Delivered)]
+
+
+@pytest.mark.parametrize("kind", LATER)
+def test_a_message_that_is_postponed_comes_again_and_holds_its_key(kind: type[KeySharedMachine]) -> None:
+    machine = kind()
+    machine.connect("c1", ())
+    machine.publish_some(b"a", 2)
+    machine.postpone(0, 70)
+    assert [Released(offset=0, consumer="c1", attempt=1, until_ms=70, at_ms=0)] == told(machine, Released)
+    assert [Held(offset=0, reason=HoldReason.POSTPONED, until_ms=70, at_ms=0)] == told(machine, Held)
+    machine.advance(70)
+    assert [0, 0] == [each.offset for each in machine.bench.history if isinstance(each, Delivered)]
+
+
+def test_what_the_broker_does_not_postpone_stays_open() -> None:
+    class Stubborn(LaterDriver):
+        def postpone(self, consumer: str, delivery: Delivery, ms: int) -> bool | None:
+            return False
+
+    machine = type("StubbornMachine", (LaterMachine,), {"driver_class": Stubborn})()
+    machine.connect("c1", ())
+    machine.publish(b"a")
+    machine.postpone(0, 70)
+    assert ([], 1) == (told(machine, Released), len(machine.bench.open))
+
+
+def test_an_ack_of_several_is_one_of_each_older_one_of_the_key() -> None:
+    machine = BatchingMachine()
+    machine.publish_some(b"a", 2)
+    machine.publish(b"b")
+    machine.connect("c1", ())
+    machine.ack_through(1)
+    assert [(0, True), (1, True)] == [
+        (each.offset, each.counted) for each in machine.bench.history if isinstance(each, Acked)
+    ]
+    assert {2} == machine.bench.outstanding
+
+
+def test_in_the_end_there_is_time_for_what_was_wanted_latest() -> None:
+    machine = LaterMachine()
+    machine.publish_later(b"a", 100_000)
+    machine.teardown()
+    assert (set(), 1) == (machine.bench.outstanding, len(told(machine, Acked)))
+
+
+def test_what_is_published_again_after_a_crash_has_its_time_again() -> None:
+    class Forgetful(LaterDriver):
+        """Stores nothing but its log, with the times."""
+
+        remembers_acks = False
+
+        def restart(self) -> None:
+            log, self.broker = self.broker.log, LaterBroker(now=self.broker.now)
+            for key in log:
+                self.broker.append_later(key, 50 - self.broker.now)
+
+    machine = type("ForgetfulMachine", (LaterMachine,), {"driver_class": Forgetful})()
+    machine.connect("c1", ())
+    machine.publish_later(b"a", 50)
+    machine.advance(20)
+    machine.restart()
+    assert Published(offset=0, key=b"a", until_ms=50, at_ms=20) == machine.bench.history[0]
+    machine.teardown()

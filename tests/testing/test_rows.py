@@ -107,7 +107,7 @@ def test_a_key_may_be_a_text() -> None:
         (
             {"version": 1, "happening": "settled", "offset": 0, "reason": "luck"},
             "reason",
-            "be one of 'late_ack', 'operator', 'nobody'",
+            "be one of 'late_ack', 'operator', 'superseded', 'nobody'",
         ),
     ],
 )

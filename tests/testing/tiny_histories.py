@@ -24,13 +24,19 @@ from keyshared.testing.history import (
     Held,
     HoldReason,
     LimitChanged,
+    Measured,
     Nacked,
     Owned,
     PlacementChanged,
     Published,
     Quiet,
+    Redriven,
     Released,
     Resumed,
+    SessionBegun,
+    SessionEnded,
+    SessionEnding,
+    SessionEnds,
     Settled,
     SettledBy,
     Skipped,
@@ -70,9 +76,11 @@ class TinyWorld:
         kinds: list[Callable[[], Happening]] = [
             *(self.published, self.delivered, self.acked, self.nacked, self.ended, self.settled, self.given_up),
             *(self.held, self.freed, self.connected, self.gone, self.suspended, self.limit, self.placement, self.owned),
-            *(self.committed, self.quiet, self.at_rest, self.done),
+            *(self.committed, self.quiet, self.at_rest, self.redriven, self.done, self.measured),
+            *(self.session_begun, self.session_ending, self.session_ended),
         ]
         self.begins: list[Happening] = []
+        self.sessions: dict[bytes, tuple[str, int]] = {}
         # a mix of its own for each: some kinds never come, others come all the time
         self.kinds = kinds
         self.weights: list[float] = [random.choice([0, 1, 1, 3, 9]) for _ in kinds]
@@ -87,6 +95,7 @@ class TinyWorld:
                 self.queueing,
                 self.wishing,
                 self.grouping,
+                self.keeping,
             ]
         )
         self.next_offset = 0
@@ -110,6 +119,11 @@ class TinyWorld:
 
     def failing(self) -> Sequence[Callable[[], Happening]]:
         return (self.published, self.delivered, self.delivered, self.random.choice([self.nacked, self.ended]))
+
+    def keeping(self) -> Sequence[Callable[[], Happening]]:
+        self.timed = self.timed or self.random.random() < 0.5
+        self.names, self.keys = NAMES[:2], KEYS[:1]
+        return (self.delivered, self.session_begun, self.session_ended, self.random.choice([self.acked, self.gone]))
 
     def wishing(self) -> Sequence[Callable[[], Happening]]:
         self.timed = True
@@ -203,7 +217,8 @@ class TinyWorld:
         return Released(until_ms=until_ms, **self.delivery())
 
     def settled(self) -> Happening:
-        return Settled(offset=self.offset(), reason=self.random.choice(list(SettledBy)), at_ms=self.at_ms)
+        reason = self.random.choice([*SettledBy, SettledBy.SUPERSEDED])
+        return Settled(offset=self.offset(), reason=reason, at_ms=self.at_ms)
 
     def given_up(self) -> Happening:
         if self.random.random() < 0.4:
@@ -214,6 +229,11 @@ class TinyWorld:
 
     def done(self) -> Happening:
         return Done(offset=self.offset(), at_ms=self.at_ms)
+
+    def redriven(self) -> Happening:
+        offset = self.random.randrange(max(1, min(self.next_offset, self.offsets)))
+        attempt = self.random.choice([None, 0, self.attempts.get(offset, 0)])
+        return Redriven(offset=offset, key=self.key(offset), attempt=attempt, at_ms=self.at_ms)
 
     def held(self) -> Happening:
         until_ms = self.random.choice([None, self.now + 1, self.now + 8])
@@ -244,14 +264,42 @@ class TinyWorld:
         key = self.random.choice([key for key in (*self.keys, b"") if key is not None])
         return Owned(key=key, consumer=self.random.choice([*self.names, None]), at_ms=self.at_ms)
 
+    def session_begun(self) -> Happening:
+        key, consumer = self.known_key(), self.name()
+        number = self.sessions.get(key, ("", 0))[1] + (1 if self.random.random() > self.wrong else 0)
+        self.sessions[key] = consumer, number
+        return SessionBegun(key=key, consumer=consumer, session=number, at_ms=self.at_ms)
+
+    def session_ending(self) -> Happening:
+        return SessionEnding(**self.session(), at_ms=self.at_ms)
+
+    def session_ended(self) -> Happening:
+        return SessionEnded(**self.session(), reason=self.random.choice(list(SessionEnds)), at_ms=self.at_ms)
+
+    def session(self) -> dict[str, Any]:
+        key = self.known_key()
+        consumer, number = self.sessions.get(key, (self.name(), 1))
+        return {"key": key, "consumer": consumer, "session": number - (self.random.random() < self.wrong)}
+
+    def known_key(self) -> bytes:
+        return self.random.choice([key for key in (*self.keys, *self.keys, b"") if key is not None])
+
     def committed(self) -> Happening:
         return Committed(resume_offset=self.random.randrange(self.offsets + 2), at_ms=self.at_ms)
+
+    def measured(self) -> Happening:
+        return Measured(count=self.random.choice([0, 1, 1, 2]), at_ms=self.at_ms)
 
     def quiet(self) -> Happening:
         return Quiet(at_ms=self.at_ms)
 
     def at_rest(self) -> Happening:
         return AtRest(at_ms=self.at_ms)
+
+
+def twice(consumers: int) -> int:
+    """A look-ahead limit."""
+    return 2 * consumers
 
 
 def claimed(random: Random) -> Guarantees:
@@ -262,12 +310,15 @@ def claimed(random: Random) -> Guarantees:
         promises=random.choice([JUDGED, JUDGED - {Promise.FENCE}, some]),
         per_key=random.choice([1, 1, 2, None]),
         batches=random.random() < 0.3,
+        latest_only=random.random() < 0.4,
         per_consumer=random.choice([None, None, 0, 1, 2]),
         window=random.choice([None, 1, 2, 3]),
         max_tracked=random.choice([None, None, 1, 2]),
         spills=random.random() < 0.8,
         waiting_per_key=random.choice([None, None, 1, 2]),
         waiting_per_consumer=random.choice([None, None, 1, 2]),
+        look_ahead=random.choice([None, None, twice]),
+        token_bytes=random.choice([None, 17, 20, 24, 30]),
         unit_of=first_byte if not total_order and random.random() < 0.3 else None,
         total_order=total_order,
         open_at_once=random.choice([None, None, 1, 2]),
@@ -280,6 +331,9 @@ def claimed(random: Random) -> Guarantees:
         progress_ms=random.choice([None, 0, 3]),
         cursor_keeps_up=random.random() < 0.5,
         tells_done=random.random() < 0.7,
+        measures=random.random() < 0.7,
+        sessions=random.random() < 0.5,
+        linger_ms=random.choice([None, 0, 5]),
         may_drop=random.random() < 0.5,
         may_skip=random.random() < 0.5,
         may_dead_letter=random.random() < 0.5,
@@ -310,7 +364,7 @@ def tiny(seed: int) -> tuple[Guarantees, list[Happening]]:
     return claimed(random), merged(history, random)
 
 
-LAZY = {Promise.PROGRESS, Promise.SAFE_CURSOR}
+LAZY = {Promise.PROGRESS, Promise.SAFE_CURSOR, Promise.TOKEN_BUDGET}
 """What goes on for long is said once, where it shows first: later rows would be right as well."""
 
 

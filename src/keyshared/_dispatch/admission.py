@@ -10,7 +10,7 @@ from keyshared._dispatch.routing import Routing
 from keyshared._window.lanes import SPILLED
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.effects import Item
-from keyshared.errors import ArgumentError, OffsetOrderError, UnmatchedKeyError, WindowFullError
+from keyshared.errors import ArgumentError, OffsetOrderError, UnmatchedKeyError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.window import InFlightWindow
 
@@ -29,7 +29,8 @@ class Admission:
     """Decides the rare cases of an offer.
 
     Attributes:
-        asks: Whether an offer may be known already, or more than `check_offer` may stand against it.
+        asks: Whether an offer may be known already, or more than `check_offer` may stand against it. One flag for all
+            reasons, kept up to date, because every offer reads it.
     """
 
     __slots__ = ("_config", "_known_until", "_limits", "_membership", "_window", "asks")
@@ -43,6 +44,7 @@ class Admission:
         self._membership = membership
         self._known_until: int | None
         self.begin()
+        membership.on_picky = self._look
 
     def begin(self) -> None:
         """Look at the cursor, which was set up or restored: what it knows is not new."""
@@ -54,8 +56,12 @@ class Admission:
     def _reach(self, known_until: int | None) -> None:
         """Take offers up to there for known, until the first one that is above."""
         self._known_until = known_until
-        looks_back = known_until is not None or self._window.cursor.looks_ahead
-        self.asks = looks_back or self._limits is not None
+        self._look()
+
+    def _look(self) -> None:
+        """See whether there is any reason to ask."""
+        looks_back = self._known_until is not None or self._window.cursor.looks_ahead
+        self.asks = looks_back or self._limits is not None or self._membership.picky or self._config.latest_only
 
     def is_known(self, offset: int) -> bool:
         """Whether the offset lies below the start or the position, or a snapshot has seen it."""
@@ -131,7 +137,7 @@ class Admission:
         recalls = self._window.cursor.recalls
         new = [(offset, key) for offset, key, _, _ in messages if not recalls(offset)]
         if len(new) > self._window.free_slots:
-            raise WindowFullError(self._window.tightest_limit)
+            raise self._window.full_error()
         if self._limits is not None:
             self._limits.check([key for _, key in new])
         if self._config.unmatched is Unmatched.ERROR:

@@ -66,7 +66,7 @@ class DrainDeadlines:
         # Of one offset, its own deadline acts before that of a drain.
         self.duties: Duties = {Drain: Duty(Stage.DELIVERIES, Drain.lowest, self.due, is_last=True)}
 
-    def refresh(self, now: int) -> None:
+    def refresh(self, now: int, notices: list[Effect]) -> None:  # noqa: ARG002  # it tells nothing
         """Look at the lanes that entered or left the list since the last call. O(changes)."""
         changed = self._draining.changed
         for lane in changed:

@@ -4,6 +4,7 @@ One place for failures, retries, poison and the marks that a late ack or a lost 
 timeout, an eviction and a lost session cannot treat a message differently by accident.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from keyshared._dispatch.timers import Timers
@@ -174,6 +175,11 @@ class Endings:
         notices.append(Settled(entry.offset, entry.key, SettleReason.PARKED))
         self.settle(entry, Ending.PARKED)
 
+    def came_back(self, key: bytes | None) -> None:
+        """A message of the key that was settled waits again."""
+        if self._counts is not None:
+            self._counts.begin(key)
+
     def gone(self, entry: Entry, notices: list[Effect]) -> None:
         """The message can no longer be read: settle it, now or when the delivery that is open has ended."""
         if entry.state == IN_FLIGHT:
@@ -202,8 +208,19 @@ class Endings:
         note = self.notes.get(entry.offset)
         return note is not None and note.postponed
 
+    def supersede(self, older: Iterable[Entry], notices: list[Effect]) -> None:
+        """Note the end of messages that wait for their first delivery, and that a newer one is about to replace."""
+        for entry in older:
+            notices.append(Skipped(entry.offset, entry.key, SkipReason.SUPERSEDED))
+            self._forget(entry, Ending.SUPERSEDED)
+
     def settle(self, entry: Entry, how: Ending) -> None:
         """Settle a message in any state and forget all that was noted about it."""
+        self._forget(entry, how)
+        self._window.remove(entry)
+
+    def _forget(self, entry: Entry, how: Ending) -> None:
+        """Forget all that was noted about a message that is about to be settled."""
         if self._ledger is not None:
             self._ledger.say(entry.offset, entry.key, how)
         entry.deadline = None
@@ -212,7 +229,6 @@ class Endings:
             self._forget_blocked(entry)
         if self._counts is not None and entry.state != IN_FLIGHT:
             self._counts.end(entry.key)
-        self._window.remove(entry)
 
     def together(self, entry: Entry) -> list[Entry]:
         """The deliveries that time is given to together: this one."""
@@ -233,6 +249,8 @@ class Endings:
         if reason in _NO_FAILURES:
             return delay_ms or 0
         entry.failures += 1
+        if self._ledger is not None:
+            self._ledger.fail()
         if reason is _REJECTED or self._drops(reason):
             return None
         delay = self._config.retry.delay_ms(entry.failures, delay_ms)

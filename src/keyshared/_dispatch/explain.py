@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from keyshared._dispatch.endings import Ended, Endings
 from keyshared._dispatch.members import Member, MemberState
@@ -18,9 +19,12 @@ __all__ = [
     "Blocking",
     "ConsumerStats",
     "DispatcherStats",
+    "Full",
     "GroupStats",
+    "KeySession",
     "Outstanding",
     "RestartMark",
+    "SessionPhase",
     "describe",
     "gather_stats",
     "why_blocked",
@@ -40,7 +44,8 @@ class Blocking(NamedTuple):
         reason: What it waits for first.
         consumer: The consumer that this is about: who holds the key or, while that drains, something of its drain unit;
             or who has no room. None where it is about nobody.
-        behind: The older message of its key that has to move first, if that is the reason.
+        behind: The older message of its key that has to move first, if that is the reason; or the lowest outstanding
+            one of all, if the token is full.
         group: The group that this is about.
     """
 
@@ -48,6 +53,32 @@ class Blocking(NamedTuple):
     consumer: str | None = None
     behind: int | None = None
     group: str | None = None
+
+
+class SessionPhase(StrEnum):
+    """What a session of a key does now."""
+
+    WORKING = "working"  # something of the key is open
+    LINGERING = "lingering"  # nothing is, and its consumer keeps the key for a while
+    FLUSHING = "flushing"  # it has to end, and its consumer was asked to flush
+
+
+class KeySession(NamedTuple):
+    """A session of a key that has not ended.
+
+    Attributes:
+        key: The key; b"" for all messages with ``ordering_required``.
+        consumer: Who keeps something for it.
+        session: Its number.
+        phase: What it does now.
+        deadline_ms: When it has lingered, or flushed, for long enough; None if time does not end it.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+    phase: SessionPhase
+    deadline_ms: int | None
 
 
 class Outstanding(NamedTuple):
@@ -122,6 +153,11 @@ def why_blocked(  # noqa: C901, PLR0911  # one return for each reason
     elsewhere = window.holder_elsewhere(lane, owner)
     if elsewhere is not None:
         return Blocking(BlockReason.DRAINING, elsewhere.name)
+    refused = window.gate.why(lane, owner)
+    if refused is not None:
+        return cast("Blocking", refused)
+    if window.is_held(entry):
+        return Blocking(BlockReason.TOKEN_FULL, behind=window.cursor.resume_offset)
     return _why_not_now(window, entry, owner)
 
 
@@ -129,6 +165,8 @@ def _why_keyless(window: InFlightWindow, entry: Entry) -> Blocking:
     eligible = [consumer for consumer in window.consumers.values() if consumer.keyless]
     if not eligible:
         return Blocking(BlockReason.NO_CONSUMER)
+    if window.is_held(entry):
+        return Blocking(BlockReason.TOKEN_FULL, behind=window.cursor.resume_offset)
     if all(_is_inactive(consumer) for consumer in eligible):
         return Blocking(BlockReason.CONSUMER_INACTIVE)
     if any(consumer.free > 0 for consumer in eligible):
@@ -174,6 +212,14 @@ class RestartMark(NamedTuple):
     outstanding: int
 
 
+class Full(StrEnum):
+    """Which limit leaves no free slot."""
+
+    WINDOW = "window"
+    TRACKED = "tracked"
+    LOOK_AHEAD = "look_ahead"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerStats:
     """What one consumer does now.
@@ -212,6 +258,7 @@ class DispatcherStats:
         starved_keys: Keys whose turn has come but for whom no slot of the window is free.
         keyless_waiting: Messages without a key that no consumer has room for.
         free_slots: Messages that may be offered now.
+        paused_by: Which limit it is that leaves no free slot, None while there is one.
         oldest_outstanding: Lowest outstanding offset, or None.
         consumers: Every consumer by name, in the order of joining.
     """
@@ -230,6 +277,7 @@ class DispatcherStats:
     starved_keys: int
     keyless_waiting: int
     free_slots: int
+    paused_by: Full | None
     oldest_outstanding: int | None
     consumers: dict[str, ConsumerStats]
 
@@ -257,8 +305,10 @@ class GroupStats(NamedTuple):
 
 
 def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> DispatcherStats:
-    """Read the figures. O(consumers)."""
-    outstanding = window.cursor.outstanding
+    """Read the figures. O(consumers), and O(what has come back beside the log)."""
+    beside = window.beside
+    outstanding = window.cursor.outstanding + len(beside)
+    lowest = [window.cursor.resume_offset] if window.cursor.outstanding else []
     return DispatcherStats(
         outstanding=outstanding,
         in_flight=window.loaded - window.waiting,
@@ -274,7 +324,8 @@ def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> Dispa
         starved_keys=len(window.starved),
         keyless_waiting=len(window.shared),
         free_slots=window.free_slots,
-        oldest_outstanding=window.cursor.resume_offset if outstanding else None,
+        paused_by=_full(window),
+        oldest_outstanding=min((offset for offset in (*lowest, *beside) if offset is not None), default=None),
         consumers={
             name: ConsumerStats(
                 state=member.state,
@@ -286,3 +337,11 @@ def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> Dispa
             for name, member in members.items()
         },
     )
+
+
+def _full(window: InFlightWindow) -> Full | None:
+    if window.free_slots:
+        return None
+    if window.loaded >= window.capacity:
+        return Full.WINDOW
+    return Full.TRACKED if window.cursor.outstanding >= window.max_tracked else Full.LOOK_AHEAD

@@ -89,7 +89,7 @@ class Groups:
 
     # the end of each call
 
-    def refresh(self, now: int) -> None:
+    def refresh(self, now: int, notices: list[Effect]) -> None:  # noqa: ARG002  # it tells nothing
         """Look at the scopes that have changed: used tokens, deadlines, groups that nobody needs any more."""
         changed = self._window.changed
         for scope in changed:

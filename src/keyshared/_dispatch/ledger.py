@@ -23,18 +23,27 @@ class Ledger:
     """Turns what a cursor notes into one `Done` for each message.
 
     Args:
-        window: A new one: it gets a cursor that notes what is settled.
+        window: A new one: it gets a cursor that notes what is settled, unless it has one.
     """
 
     __slots__ = ("_said", "cursor")
 
     def __init__(self, window: InFlightWindow) -> None:
-        self.cursor = window.cursor = WatchedCursor(window.cursor.start)
+        if not isinstance(window.cursor, WatchedCursor):
+            window.cursor = WatchedCursor(window.cursor.start)
+        self.cursor = window.cursor
         self._said: dict[int, Done] = {}
 
     def say(self, offset: int, key: bytes | None, how: Ending) -> None:
         """Note how a message ends that is about to be settled: without this, by the ack of its open delivery."""
         self._said[offset] = Done(offset, key, how)
+
+    def fail(self) -> None:
+        """Note that a delivery has failed: only who measures counts it."""
+
+    def forget(self) -> None:
+        """Pass over what was settled since the last time: it was told in an earlier life."""
+        self.cursor.ended.clear()
 
     def take(self) -> list[Done]:
         """Return what was settled since the last time, in that order. O(result)."""
@@ -60,11 +69,6 @@ class TellingOutbox(Outbox):
         super().__init__(*others, **settings)
         self._ledger = ledger
         self._ended = ledger.cursor.ended
-
-    def resume(self, *, paused: bool) -> None:
-        """Begin as an outbox does, with nothing to tell."""
-        super().resume(paused=paused)
-        self._ended.clear()
 
     def known(self, offset: int, key: bytes | None) -> list[Effect[Any]]:
         """Answer an offer that is no news: it is done, unless it is outstanding."""

@@ -4,8 +4,8 @@ A name is one session. Every method validates first, then changes the books of r
 of the messages that a consumer held is decided by `Endings`, and the window's ``wake`` acts on it.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
 from keyshared._checks import check_int, check_kind
 from keyshared._dispatch.endings import Endings
@@ -21,6 +21,9 @@ from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
 from keyshared.window import InFlightWindow
 
+if TYPE_CHECKING:  # a dispatcher without sessions does not load it
+    from keyshared._dispatch.sessions import Sessions
+
 __all__ = ["Membership"]
 
 
@@ -31,13 +34,34 @@ class Membership:
         members: Everyone who is connected or draining, by name, in join order.
         picky: Whether a message could match nobody: there are consumers but none that accepts every key, or connected
             ones while the policy asks about slots that nobody owns.
+        on_picky: Called when that may have changed.
+        sessions: The sessions of keys, if there are any.
     """
 
-    __slots__ = ("_config", "_endings", "_joined", "_routing", "_timers", "_window", "members", "picky")
+    __slots__ = (
+        "_config",
+        "_endings",
+        "_joined",
+        "_routing",
+        "_timers",
+        "_window",
+        "members",
+        "on_picky",
+        "picky",
+        "sessions",
+    )
 
     def __init__(
-        self, config: DispatcherConfig, routing: Routing, window: InFlightWindow, timers: Timers, endings: Endings
+        self,
+        config: DispatcherConfig,
+        routing: Routing,
+        window: InFlightWindow,
+        timers: Timers,
+        endings: Endings,
+        *,
+        sessions: "Sessions | None" = None,
     ) -> None:
+        self.sessions: Final = sessions
         self._config: Final = config
         self._routing: Final = routing
         self._window: Final = window
@@ -46,6 +70,7 @@ class Membership:
         self._joined = 0
         self.members: dict[str, Member] = {}
         self.picky = False
+        self.on_picky: Callable[[], None]
 
     # queries
 
@@ -115,8 +140,9 @@ class Membership:
         if member.state is not MemberState.DRAINING:
             self._routing.leave(name)
             self._placement_changed()
-        if drain_ms == 0 or not member.open:
+        if drain_ms == 0:
             self._end_all(member, ReleaseReason.REMOVED, notices, now)
+        if not self._has_to_drain(member):
             self._forget(member)
             return
         member.state = MemberState.DRAINING
@@ -150,7 +176,8 @@ class Membership:
     def deadline_reached(self, member: Member, notices: list[Effect], now: int) -> None:
         """A grace period or a drain is over."""
         if member.state is MemberState.DRAINING:
-            self._end_all(member, ReleaseReason.DRAIN_TIMEOUT, notices, now)
+            if self._has_to_drain(member):  # else it has just finished
+                self._end_all(member, ReleaseReason.DRAIN_TIMEOUT, notices, now)
         else:
             notices.append(Evicted(member.name))
             self._end_all(member, ReleaseReason.EVICTED, notices, now)
@@ -207,7 +234,7 @@ class Membership:
                 raise InvariantError(f"{name!r} is connected to the window")
             if member.limit != (member.quota if member.state is MemberState.ACTIVE else 0):
                 raise InvariantError(f"{name!r} has its limit while it is active, else none")
-            if member.state is MemberState.DRAINING and not member.open:
+            if member.state is MemberState.DRAINING and not self._has_to_drain(member):
                 raise InvariantError(f"{name!r} drains something")
             if (name in self._routing.filters) != (member.state is not MemberState.DRAINING):
                 raise InvariantError(f"{name!r} takes part in routing unless it drains")
@@ -215,11 +242,11 @@ class Membership:
             raise InvariantError("members are in the order of joining")
 
     def reap(self) -> None:
-        """Forget draining members whose last delivery has ended."""
+        """Forget draining members who have finished."""
         emptied = self._window.emptied
         for consumer in emptied:
             member = self.members.get(consumer.name)
-            if member is consumer and member.state is MemberState.DRAINING and not member.open:
+            if member is consumer and member.state is MemberState.DRAINING and not self._has_to_drain(member):
                 self._forget(member)
         emptied.clear()
 
@@ -238,6 +265,12 @@ class Membership:
     def _end_all(self, member: Member, reason: ReleaseReason, notices: list[Effect], now: int) -> None:
         for entry in held_by(member):
             self._endings.end(entry, reason, notices, now)
+        if self.sessions is not None:
+            self.sessions.lose(member)
+
+    def _has_to_drain(self, member: Member) -> bool:
+        """Whether a consumer that leaves still holds a delivery, or a session of a key that it has to flush."""
+        return bool(member.open) or (self.sessions is not None and self.sessions.holds(member))
 
     def _forget(self, member: Member) -> None:
         member.deadline = None
@@ -253,6 +286,7 @@ class Membership:
         asks_about_slots = self._config.unmatched is Unmatched.ERROR and self._anyone_connected()
         nobody_takes_all = bool(self.members) and not any(m.accepts.accepts_all for m in self.members.values())
         self.picky = asks_about_slots or nobody_takes_all
+        self.on_picky()
 
     def _anyone_connected(self) -> bool:
         return any(member.state is not MemberState.DRAINING for member in self.members.values())

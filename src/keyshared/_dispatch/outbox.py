@@ -9,12 +9,32 @@ from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.rooms import Room
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
-from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Load, Resumed, Spilled
+from keyshared.effects import (
+    CursorAdvanced,
+    DeadLetter,
+    Deliver,
+    Done,
+    Effect,
+    KeyBegun,
+    KeyEnded,
+    KeyEnding,
+    Load,
+    Resumed,
+    Spilled,
+)
 from keyshared.window import InFlightWindow
 
 __all__ = ["RANKS", "STATES", "Outbox", "delivery", "load"]
 
-RANKS: Final[dict[type[Effect], int]] = {Done: 1, DeadLetter: 2, Load: 3, Deliver: 4}
+RANKS: Final[dict[type[Effect], int]] = {
+    Done: 1,
+    KeyBegun: 2,
+    KeyEnded: 2,
+    KeyEnding: 2,
+    DeadLetter: 3,
+    Load: 4,
+    Deliver: 5,
+}
 STATES: Final = frozenset({CursorAdvanced, Resumed})
 _new: Final = tuple.__new__  # builds an effect in half the time that its own constructor takes
 
@@ -42,6 +62,7 @@ class Outbox:
         "_membership",
         "_resume_at",
         "_rooms",
+        "_sessions",
         "_timers",
         "_window",
         "paused",
@@ -64,6 +85,7 @@ class Outbox:
         self._endings = endings
         self._timers = timers
         self._rooms = rooms
+        self._sessions = membership.sessions
         self._ack_timeout_ms = ack_timeout_ms
         self._resume_at = window.capacity - max(1, window.capacity // 4)
         self.reported: int | None = None
@@ -77,34 +99,32 @@ class Outbox:
         """
         self.reported = self._cursor.safe_cursor
         free = self._window.free_slots
-        self.paused = not free or (paused and free < self._window.capacity - self._resume_at)
+        self.paused = not free or (paused and not self._is_roomy())
 
     def wake(self, notices: list[Effect], now: int) -> list[Effect[Any]]:
         """Run the window on all that has changed, and add what comes of it to the notices."""
         return self.finish(notices, self._window.wake(), now)
 
-    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901, PLR0912  # twice a message
+    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901  # twice a message
         """Add obligations and state to the notices in ``out``: what a call returns. O(granted)."""
-        others: list[Entry] | None = None
-        place = len(out)
-        for entry in granted:
-            if entry.state == IN_FLIGHT:
-                if self._ack_timeout_ms is not None:
-                    self._timers.start_last(entry, now + self._ack_timeout_ms)
-                name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-                out.append(_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)))
-            elif others is None:
-                others = [entry]
-            else:
-                others.append(entry)
-        if others is not None:
-            out[place:place] = self._other_obligations(others)
+        if granted:
+            place, mixed = len(out), False
+            for entry in granted:
+                if entry.state == IN_FLIGHT:
+                    if self._ack_timeout_ms is not None:
+                        self._timers.start_last(entry, now + self._ack_timeout_ms)
+                    name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+                    fields = (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)
+                    out.append(_new(Deliver, fields))
+                else:
+                    mixed = True
+            if mixed:
+                out[place:place] = self._other_obligations(granted)
         window, cursor = self._window, self._cursor
         if window.emptied:
             self._membership.reap()
         if self._rooms:
-            for room in self._rooms:
-                room.refresh(now)
+            self._look_into_rooms(out, now)
         if cursor.safe_cursor != self.reported:
             self.reported = cursor.safe_cursor
             out.append(_new(CursorAdvanced, (cursor.safe_cursor,)))
@@ -115,20 +135,33 @@ class Outbox:
             self.paused = True
         return out
 
+    def _look_into_rooms(self, out: list[Effect], now: int) -> None:
+        """Put what rooms have to tell between the notices and the obligations. O(result)."""
+        told: list[Effect] = []
+        for room in self._rooms:
+            room.refresh(now, told)
+        if told:
+            place = 0
+            while place < len(out) and type(out[place]) not in RANKS:
+                place += 1
+            out[place:place] = told
+
     def known(self, offset: int, key: bytes | None) -> list[Effect[Any]]:  # noqa: ARG002  # for those who tell
         """Answer an offer that is no news."""
         return []
 
     def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
-        """`finish` for an offer, which can move no cursor and free nothing: the common case is written out."""
-        if self._rooms or len(granted) != 1 or granted[0].state != IN_FLIGHT:
+        """`finish` for an offer, which can move no cursor and free nothing: the two common cases are written out."""
+        if self._rooms or (granted and (len(granted) != 1 or granted[0].state != IN_FLIGHT)):
             return self.finish([], granted, now)
-        entry = granted[0]
-        if self._ack_timeout_ms is not None:
-            self._timers.start_last(entry, now + self._ack_timeout_ms)
         window = self._window
         if window.loaded >= window.capacity or self._cursor.outstanding >= window.max_tracked:
             self.paused = True
+        if not granted:
+            return []
+        entry = granted[0]
+        if self._ack_timeout_ms is not None:
+            self._timers.start_last(entry, now + self._ack_timeout_ms)
         name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
         return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
 
@@ -152,17 +185,20 @@ class Outbox:
         return merged
 
     def outstanding(self) -> list[Effect[Any]]:
-        """Every obligation that is not met: dead letters, loads, deliveries, each in offset order. O(n)."""
+        """Every obligation that is not met: flushes, dead letters, loads, deliveries, each in offset order. O(n)."""
         entries = self._window.outstanding()
         archive = [self._dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
         loads = [load(entry) for entry in entries if entry.state == LOADING]
-        return [*archive, *loads, *(delivery(entry) for entry in entries if entry.state == IN_FLIGHT)]
+        flushes = [] if self._sessions is None else self._sessions.outstanding()
+        return [*flushes, *archive, *loads, *(delivery(entry) for entry in entries if entry.state == IN_FLIGHT)]
 
     def is_current(self, effect: Effect) -> bool:
         """Whether an effect still holds. O(log n)."""
         match effect:
             case CursorAdvanced(safe_cursor):
                 return safe_cursor == self._cursor.safe_cursor
+            case KeyEnding(key, _, session):
+                return self._sessions is not None and self._sessions.is_flushing(key, session)
             case Resumed():
                 return self._window.free_slots > 0
             case Deliver(offset, _, consumer, attempt):
@@ -181,14 +217,14 @@ class Outbox:
         require(self.reported == self._cursor.safe_cursor, "the cursor that was reported is the cursor")
         free = self._window.free_slots
         require(self.paused or free, "there is a pause while there is no room")
-        require(not self.paused or free < self._window.capacity - self._resume_at, "a pause ends with a quarter free")
+        require(not self.paused or not self._is_roomy(), "a pause ends with a quarter free")
 
     def _dead_letter(self, entry: Entry) -> DeadLetter[Any]:
         reason = self._endings.reason_of(entry.offset)
         return DeadLetter(entry.offset, entry.key, entry.attempt, entry.failures, entry.item, reason)
 
     def _other_obligations(self, entries: list[Entry]) -> list[Effect[Any]]:
-        """Spill notices, dead letters and loads; a message that was settled within the call is passed over."""
+        """Spill notices, dead letters and loads. Deliveries, and what was settled within the call, are passed over."""
         spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == SPILLED]
         archive: list[Effect] = [self._dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
         return spilled + archive + [load(entry) for entry in entries if entry.state == LOADING]
@@ -198,10 +234,13 @@ class Outbox:
         return type(effect) not in RANKS or self.is_current(effect)
 
     def _resume_if_roomy(self, out: list[Effect]) -> None:
-        free = self._window.free_slots
-        if self._window.capacity - self._resume_at <= free:
+        if self._is_roomy():
             self.paused = False
-            out.append(Resumed(free))
+            out.append(Resumed(self._window.free_slots))
+
+    def _is_roomy(self) -> bool:
+        """Whether there is so much room that a pause ends."""
+        return self._window.capacity - self._resume_at <= self._window.free_slots
 
 
 def delivery(entry: Entry) -> Deliver[Any]:

@@ -1,18 +1,19 @@
-"""What a receipt names: the current delivery of a message, an earlier one, or nothing."""
+"""What a host names: by a receipt the current delivery of a message, an earlier one, or nothing; or a dead letter."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Generic, NamedTuple
 
 from keyshared._checks import check_int, check_offset
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
 from keyshared._dispatch.members import Member
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, Entry
-from keyshared.effects import Call, Ignored, IgnoredReason
+from keyshared.effects import Call, Ignored, IgnoredReason, Item_co
 from keyshared.errors import ArgumentError
 
 __all__ = [
     "MAX_REASON",
     "Receipt",
+    "StoredLetter",
     "check_length",
     "check_not_before",
     "check_reason",
@@ -28,6 +29,20 @@ Receipt = tuple[int, str, int]
 
 MAX_REASON: Final = 500
 """Characters that the reason of a failure may have: it is kept and stored for each message that has one."""
+
+
+class StoredLetter(NamedTuple, Generic[Item_co]):
+    """A dead letter that comes back: what its `DeadLetter` said.
+
+    Attributes:
+        offset: The message's offset, under which it comes back.
+        attempt: Its last delivery; what comes now has a higher number.
+        item: A passenger that comes back with its `Deliver`.
+    """
+
+    offset: int
+    attempt: int
+    item: Item_co = None  # type: ignore[assignment]  # what nobody gave is None, whatever type the items have
 
 
 def check_receipt(offset: object, consumer: object, attempt: object) -> None:

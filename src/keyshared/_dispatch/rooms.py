@@ -11,12 +11,19 @@ from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.snapshot import Reader
 from keyshared._dispatch.timers import Duties, Timers
 from keyshared.config import DispatcherConfig
+from keyshared.effects import Effect
 from keyshared.window import InFlightWindow
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded only where they are used
+    from keyshared._dispatch.gates import Gates
+    from keyshared._dispatch.groups import Groups
+    from keyshared._dispatch.ledger import Ledger
+    from keyshared._dispatch.measure import HealthRoom
+    from keyshared._dispatch.redrive import Redriven
     from keyshared._dispatch.scopes import ScopedWindow
+    from keyshared._dispatch.sessions import Sessions
 
-__all__ = ["Room", "dump_rooms", "load_rooms", "rooms_for"]
+__all__ = ["Room", "dump_rooms", "groups_of", "health_of", "load_rooms", "redriven_of", "rooms_for", "sessions_of"]
 
 
 class Room(Protocol):
@@ -33,8 +40,8 @@ class Room(Protocol):
     @property
     def duties(self) -> Duties: ...
 
-    def refresh(self, now: int) -> None:
-        """Look at what has changed in a call, at its end."""
+    def refresh(self, now: int, notices: list[Effect]) -> None:
+        """Look at what has changed in a call, at its end, and add what there is to tell."""
 
     def dump(self, now: int) -> object:
         """Return the state as plain data; None if there is nothing to keep."""
@@ -46,18 +53,58 @@ class Room(Protocol):
         """Raise `InvariantError` if the room contradicts itself or the window. For tests."""
 
 
-def rooms_for(config: DispatcherConfig, window: InFlightWindow, timers: Timers, endings: Endings) -> tuple[Room, ...]:
+def rooms_for(
+    config: DispatcherConfig, window: InFlightWindow, timers: Timers, endings: Endings, ledger: "Ledger | None"
+) -> tuple[Room, ...]:
     """Return the rooms that a configuration asks for; the modules of others are not loaded."""
     rooms: list[Room] = []
     if config.drain_timeout_ms is not None:
         from keyshared._dispatch.drain_deadlines import DrainDeadlines  # noqa: PLC0415  # only where it is used
 
         rooms.append(DrainDeadlines(window, timers, endings, config.drain_timeout_ms))
+    if config.redrive:
+        from keyshared._dispatch.redrive import Redriven  # noqa: PLC0415  # as above
+
+        rooms.append(Redriven(window, timers, endings, told=config.tell_settled or config.measure))
+    if config.measure:
+        from keyshared._dispatch.measure import HealthRoom, MeasuringLedger  # noqa: PLC0415  # as above
+
+        rooms.append(HealthRoom(window, cast("MeasuringLedger", ledger), tells=config.tell_settled))
+    if config.sessions is not None:
+        from keyshared._dispatch.sessions import Sessions  # noqa: PLC0415  # as above
+
+        sessions = Sessions(window, timers, config.sessions)
+        cast("Gates", window.gate).gates.append(sessions)
+        rooms.append(sessions)
+    if config.token_bytes is not None:
+        from keyshared._dispatch.budget import TokenRoom  # noqa: PLC0415  # as above
+
+        rooms.append(TokenRoom(window))
     if window.asks_keys:
         from keyshared._dispatch.groups import Groups  # noqa: PLC0415  # as above
 
-        rooms.append(Groups(cast("ScopedWindow", window), timers))
+        rooms.append(Groups(cast("ScopedWindow", window), timers))  # last: sessions that end take lanes out of lists
     return tuple(rooms)
+
+
+def groups_of(rooms: Iterable[Room]) -> "Groups | None":
+    """Return the room of groups and of the limit of the subscription, if it is in use."""
+    return cast("Groups | None", next((room for room in rooms if room.name == "scopes"), None))
+
+
+def health_of(rooms: Iterable[Room]) -> "HealthRoom | None":
+    """Return the room that measures, if it is in use."""
+    return cast("HealthRoom | None", next((room for room in rooms if room.name == "health"), None))
+
+
+def redriven_of(rooms: Iterable[Room]) -> "Redriven | None":
+    """Return the room of dead letters that come back, if it is in use."""
+    return cast("Redriven | None", next((room for room in rooms if room.name == "redriven"), None))
+
+
+def sessions_of(rooms: Iterable[Room]) -> "Sessions | None":
+    """Return the room of sessions, if it is in use."""
+    return next((cast("Sessions", room) for room in rooms if room.name == "sessions"), None)
 
 
 def dump_rooms(rooms: Iterable[Room], now: int) -> dict[str, object]:
@@ -74,4 +121,4 @@ def load_rooms(data: Reader, rooms: Iterable[Room], now: int) -> None:
             raise kept.refuse("be absent: the configuration does not ask for it")
         by_name[name].load(kept, now)
     for room in by_name.values():
-        room.refresh(now)
+        room.refresh(now, [])  # the host asks for what is so

@@ -4,8 +4,6 @@ What a change makes possible is listed first and then served in the order of tur
 something to do, in order of joining, and then those that the scopes remember that have opened.
 """
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from keyshared._checks import require
@@ -13,10 +11,9 @@ from keyshared._dispatch.batches import BatchWindow
 from keyshared._dispatch.group_book import GroupBook
 from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, Lane
 from keyshared._window.served import Scope, ServedLanes, SharedLanes
-from keyshared.config import DispatcherConfig
 from keyshared.window import InFlightWindow, State
 
-__all__ = ["ScopedBatchWindow", "ScopedWindow", "scoped_window"]
+__all__ = ["ScopedBatchWindow", "ScopedWindow"]
 
 
 class ScopedWindow(InFlightWindow):
@@ -258,7 +255,7 @@ class ScopedWindow(InFlightWindow):
 
     def _recount(self, entry: Entry) -> None:
         lane = entry.lane
-        if lane.head is entry and lane.key is not None:
+        if lane.head is lane.tail and lane.key is not None:  # the first one that it has had: what is back may be older
             self._join(lane, self.book.of(lane.key))
         super()._recount(entry)
         if entry.state == IN_FLIGHT:
@@ -303,16 +300,6 @@ class ScopedBatchWindow(ScopedWindow, BatchWindow):
     def _goes_on(self, lane: Lane, consumer: Consumer) -> bool:
         rooms = [self.everything.room] if lane.key is None else [self.everything.room, lane.group.room]
         return super()._goes_on(lane, consumer) and 0 not in rooms
-
-
-def scoped_window(
-    config: DispatcherConfig, group_of: Callable[[bytes], str | None] | None
-) -> Callable[..., ScopedWindow]:
-    """Return what makes a window with scopes, perhaps with batches."""
-    book, most_open = GroupBook(group_of, config.group), config.max_in_flight
-    if config.batch_per_key == 1:
-        return partial(ScopedWindow, book=book, most_open=most_open)
-    return partial(ScopedBatchWindow, book=book, most_open=most_open, batch=config.batch_per_key)
 
 
 def _oldest(lanes: SharedLanes) -> Lane | None:

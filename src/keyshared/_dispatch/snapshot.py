@@ -7,8 +7,9 @@ it looks.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from json import dumps
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -32,11 +33,14 @@ __all__ = [
     "EPOCH_BITS",
     "Reader",
     "dump_members",
+    "dump_messages",
     "dump_window",
     "first_offset",
     "leads",
+    "load_beside",
     "load_member",
-    "load_window",
+    "load_messages",
+    "load_places",
     "placement_mark",
 ]
 
@@ -193,15 +197,23 @@ def placement_mark(ranges: RangeMap) -> str:
 def dump_window(window: InFlightWindow, endings: Endings, now: int) -> dict[str, object]:
     """Messages, their order of waiting, and quarantined keys."""
     places: dict[int, tuple[str, str | None]] = {id(getattr(window, name)): (name, None) for name in _LISTS}
+    if window.kept_back is not None:
+        places[id(window.kept_back)] = ("kept_back", None)
     places |= {id(consumer.ready): ("ready", consumer.name) for consumer in window.consumers.values()}
+    of_log = [entry for entry in window.outstanding() if entry.offset not in window.beside]
     return {
         "start": window.cursor.start,
         "last": window.cursor.last,
         "settled": [list(stretch) for stretch in window.cursor.remembered()],
-        "messages": [_dump_entry(entry, endings, now) for entry in window.outstanding()],
+        "messages": dump_messages(of_log, endings, now),
         "waiting": [list(_PlaceRow(*places[id(lane.listed)], first_offset(lane))) for lane in window.waiting_lanes()],
         "quarantined": [_text(key) for key in window.quarantined],
     }
+
+
+def dump_messages(entries: Iterable[Entry], endings: Endings, now: int) -> list[object]:
+    """Messages, one row for each."""
+    return [_dump_entry(entry, endings, now) for entry in entries]
 
 
 def dump_members(members: Mapping[str, Member], now: int) -> list[object]:
@@ -242,32 +254,15 @@ def load_member(data: Reader, order: int, timers: Timers, now: int) -> Member:
     return member
 
 
-def load_window(
+def load_messages(
     data: Reader, window: InFlightWindow, endings: Endings, timers: Timers, *, now: int, items: Mapping[int, object]
 ) -> None:
-    """Fill a new window whose consumers are connected already."""
-    _load_messages(data, window, endings, timers, now=now, items=items)
-    for key in data.field("quarantined").items():
-        if key.binary() in window.quarantined:
-            raise key.refuse("be in quarantine once")
-        window.quarantined[key.binary()] = None
-    for place in data.field("waiting").items():
-        _load_place(_PlaceRow(*place.items(len(_PlaceRow._fields))), window)
-
-
-def _load_messages(
-    data: Reader, window: InFlightWindow, endings: Endings, timers: Timers, *, now: int, items: Mapping[int, object]
-) -> None:
+    """Fill a new window whose consumers are connected already with the messages of its log."""
     cursor = window.cursor
     for message in data.field("messages").items():
         row = _MessageRow(*message.items(len(_MessageRow._fields)))
-        offset = row.offset.offset()
         _skip_to(row, cursor)
-        entry = _load_entry(row, window, items)
-        _start(timers, entry, row.remaining_ms, now)
-        _read_note(row, entry, endings)
-        if entry.state == State.BLOCKED:
-            endings.blocked.setdefault(entry.key, {})[offset] = entry
+        _load_message(row, window.readmit, window, endings, timers, now=now, items=items)
     last = data.field("last").maybe(Reader.offset)
     if last is not None and (cursor.last is None or last > cursor.last):
         cursor.skip(last)
@@ -281,6 +276,59 @@ def _load_messages(
         raise data.field("settled").refuse("be empty where there was no start")
     if start is not None or last is not None:
         cursor.recall(start, stretches)
+
+
+def load_beside(  # what a message is restored with
+    data: Reader,
+    readmit: Callable[..., Entry],
+    window: InFlightWindow,
+    endings: Endings,
+    timers: Timers,
+    *,
+    now: int,
+    items: Mapping[int, object],
+) -> None:
+    """Add to a window that has the messages of its log those that have come back beside it."""
+    newest: dict[object, Entry] = {}
+    for message in data.items():
+        row = _MessageRow(*message.items(len(_MessageRow._fields)))
+        if window.find(row.offset.offset()) is not None:
+            raise row.offset.refuse("be of a message that is outstanding once")
+        if row.before.raw is not None:
+            raise row.before.refuse("be None: what has come back stands beside the log")
+        if row.state.one_of(_STATES) in _SPILLING:
+            raise row.state.refuse("be one whose payload is at hand: what has come back is never spilled")
+        key = row.key.maybe(Reader.binary)
+        back = partial(readmit, near=newest.get(key))
+        newest[key] = _load_message(row, back, window, endings, timers, now=now, items=items)
+
+
+def load_places(data: Reader, window: InFlightWindow) -> None:
+    """Put the lanes of a window that has all its messages where they waited."""
+    for key in data.field("quarantined").items():
+        if key.binary() in window.quarantined:
+            raise key.refuse("be in quarantine once")
+        window.quarantined[key.binary()] = None
+    for place in data.field("waiting").items():
+        _load_place(_PlaceRow(*place.items(len(_PlaceRow._fields))), window)
+
+
+def _load_message(
+    row: _MessageRow[Reader],
+    readmit: Callable[..., Entry],
+    window: InFlightWindow,
+    endings: Endings,
+    timers: Timers,
+    *,
+    now: int,
+    items: Mapping[int, object],
+) -> Entry:
+    entry = _load_entry(row, readmit, window, items)
+    _start(timers, entry, row.remaining_ms, now)
+    _read_note(row, entry, endings)
+    if entry.state == State.BLOCKED:
+        endings.blocked.setdefault(entry.key, {})[entry.offset] = entry
+    return entry
 
 
 def _skip_to(row: _MessageRow[Reader], cursor: ContiguousCursor) -> None:
@@ -318,24 +366,29 @@ def _dump_entry(entry: Entry, endings: Endings, now: int) -> list[object]:
     return list(row)
 
 
-def _load_entry(row: _MessageRow[Reader], window: InFlightWindow, items: Mapping[int, object]) -> Entry:
+def _load_entry(
+    row: _MessageRow[Reader], readmit: Callable[..., Entry], window: InFlightWindow, items: Mapping[int, object]
+) -> Entry:
     offset = row.offset.offset()
     state = row.state.one_of(_STATES)
     if not window.spills and state in _SPILLING:
         raise row.state.refuse("be one whose payload is at hand where spill is False; go on with spill until it is")
     delivered = row.delivered.flag()
+    if state is State.IN_FLIGHT and not delivered:
+        raise row.delivered.refuse("be True: it is in flight")
     holder = row.holder.maybe(lambda name: name.one_of(window.consumers))
     if holder is not None and state not in _HELD:
         raise row.holder.refuse("be None: nobody has it")
     item = None if state is State.SPILLED else items.get(offset)
-    entry = window.readmit(offset, row.key.maybe(Reader.binary), item, state, delivered=delivered, consumer=holder)
+    entry = readmit(offset, row.key.maybe(Reader.binary), item, state, delivered=delivered, consumer=holder)
     entry.attempt = row.attempt.count()
     entry.failures = row.failures.count()
     return entry
 
 
 def _load_place(row: _PlaceRow[Reader], window: InFlightWindow) -> None:
-    name = row.where.one_of({name: name for name in (*_LISTS, "ready")})
+    gated = () if window.kept_back is None else ("kept_back",)
+    name = row.where.one_of({name: name for name in (*_LISTS, *gated, "ready")})
     entry = window.find(row.first.integer())
     consumer = row.consumer.maybe(lambda name: name.one_of(window.consumers))
     if (name == "ready") != (consumer is not None):

@@ -39,8 +39,9 @@ class Stage(IntEnum):
     """Which kinds of things act before which others, however long they are due."""
 
     DELIVERIES = 0  # what ends or retries single deliveries
-    GROUPS = 1
-    CONSUMERS = 2
+    SESSIONS = 1
+    GROUPS = 2
+    CONSUMERS = 3
 
 
 class Duty(NamedTuple):
@@ -133,9 +134,9 @@ class Timers:
         queue: deque[tuple[int, list[Timed]]] = deque()
         self._queued = 0
         for due, records in self._queue:
-            live = list({id(timed): timed for timed in records if timed.deadline == due}.values())
+            live = {id(timed): timed for timed in records if timed.deadline == due}
             if live:
-                queue.append((due, live))
+                queue.append((due, list(live.values())))
                 self._queued += len(live)
         self._queue = queue
         self._latest_due = None

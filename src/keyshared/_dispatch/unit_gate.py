@@ -5,18 +5,16 @@ is asked again. From then on only the owner is handed anything of it. So what st
 asked again when its turn comes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence, Sized
+from typing import Any, Protocol
 
 from keyshared._checks import check_kind, configuration, require
 from keyshared._dispatch.units import Placed, units_of
 from keyshared._window.books import Owners
-from keyshared._window.gate import CountingGate
+from keyshared._window.gate import CountingGate, DrainGate, KeyGate
 from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, WatchedList
-from keyshared.config import DispatcherConfig, DrainUnit
+from keyshared.config import DispatcherConfig, DrainUnit, Rules
 from keyshared.errors import ArgumentError
-from keyshared.rules import Rules
 from keyshared.window import InFlightWindow
 
 __all__ = ["PlacedOwners", "UnitGate", "check_rules", "window_for"]
@@ -161,24 +159,56 @@ def check_rules(rules: Rules, config: DispatcherConfig) -> Rules:
     with configuration():
         if config.ordering_required and rules.group_of is not None:
             raise ArgumentError("rules", rules, "have no group_of with ordering_required: its one lane is in one group")
+        if config.token_bytes is not None and rules.group_of is not None:
+            requirement = "have no group_of with token_bytes: the lowest message could wait for a group that is closed"
+            raise ArgumentError("rules", rules, requirement)
     return rules
 
 
-def window_for(config: DispatcherConfig, owners: PlacedOwners, rules: Rules | None = None) -> InFlightWindow:
-    """The window that a configuration and rules ask for."""
-    window: Callable[..., InFlightWindow] = InFlightWindow
+def window_for(
+    config: DispatcherConfig, owners: PlacedOwners, connected: Sized = (), rules: Rules | None = None
+) -> InFlightWindow:
+    """The window that a configuration and rules ask for; ``connected`` is who is connected, at any later moment."""
+    kinds: list[type[InFlightWindow]] = []
+    settings: dict[str, Any] = {}
     group_of = None if rules is None else rules.group_of
+    if config.look_ahead is not None:
+        from keyshared._dispatch.look_ahead import LookAheadWindow, Reach  # noqa: PLC0415  # only where it is used
+
+        kinds.append(LookAheadWindow)
+        settings["reach"] = Reach(config.look_ahead, config.max_in_flight_per_consumer, connected)
+    if config.token_bytes is not None:
+        from keyshared._dispatch.budget import BudgetedWindow  # noqa: PLC0415  # as above
+
+        kinds.append(BudgetedWindow)
     if group_of is not None or config.max_in_flight is not None:
-        from keyshared._dispatch.scopes import scoped_window  # noqa: PLC0415  # only where it is used
+        from keyshared._dispatch.group_book import GroupBook  # noqa: PLC0415  # as above
+        from keyshared._dispatch.scopes import ScopedBatchWindow, ScopedWindow  # noqa: PLC0415  # as above
 
-        window = scoped_window(config, group_of)
-    elif config.batch_per_key > 1:
-        from keyshared._dispatch.batches import BatchWindow  # noqa: PLC0415  # only where it is used
+        kinds.append(ScopedWindow if config.batch_per_key == 1 else ScopedBatchWindow)
+        settings |= {"book": GroupBook(group_of, config.group), "most_open": config.max_in_flight}
+    if config.batch_per_key > 1:
+        from keyshared._dispatch.batches import BatchWindow  # noqa: PLC0415  # as above
 
-        window = partial(BatchWindow, batch=config.batch_per_key)
-    return window(
+        kinds.append(BatchWindow)
+        settings["batch"] = config.batch_per_key
+    if config.latest_only:
+        from keyshared._dispatch.latest import LatestWindow  # noqa: PLC0415  # as above
+
+        kinds.append(LatestWindow)
+    gate: DrainGate | None = None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners)
+    if config.sessions is not None:
+        from keyshared._dispatch.gates import Gates  # noqa: PLC0415  # only where it is used
+
+        gate = Gates(KeyGate() if gate is None else gate)
+    make: Callable[..., InFlightWindow] = InFlightWindow
+    if kinds:
+        from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
+
+        make = one_kind(*kinds)
+    window = make(
         owners,
-        gate=None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners),
+        gate=gate,
         capacity=config.window,
         max_tracked=config.max_tracked if config.spill else config.window,
         per_key=config.max_in_flight_per_key,
@@ -187,7 +217,25 @@ def window_for(config: DispatcherConfig, owners: PlacedOwners, rules: Rules | No
         one_lane=config.ordering_required,
         draining=None if config.drain_timeout_ms is None else WatchedList(),
         start=config.start,
+        **settings,
     )
+    _give_cursor(window, config)
+    return window
+
+
+def _give_cursor(window: InFlightWindow, config: DispatcherConfig) -> None:
+    """Replace the cursor by one of the kind that a configuration asks for, if it asks for any."""
+    if config.token_bytes is not None:
+        from keyshared._window.holes import MeasuringCursor  # noqa: PLC0415  # only where it is used
+        from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
+        from keyshared._window.watched import WatchedCursor  # noqa: PLC0415  # as above
+
+        kinds = [MeasuringCursor, WatchedCursor] if config.tell_settled or config.measure else [MeasuringCursor]
+        window.cursor = one_kind(*kinds)(config.start, budget=config.token_bytes)
+    if config.redrive:
+        from keyshared._window.beside import SideCursor  # noqa: PLC0415  # as above
+
+        window.cursor = SideCursor(config.start)
 
 
 def _key(lane: Lane) -> bytes:

@@ -4,8 +4,9 @@ Every method here is one step that keeps the books consistent; `InFlightWindow` 
 """
 
 from collections import OrderedDict
-from collections.abc import ItemsView
+from collections.abc import ItemsView, Mapping
 from itertools import chain, takewhile
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from keyshared._checks import check_int, check_kind, check_offset
@@ -22,9 +23,10 @@ from keyshared._window.lanes import (
     State,
     WatchedList,
     WorkList,
+    spilled_from,
 )
 from keyshared._window.room_index import RoomIndex
-from keyshared.cursor import ContiguousCursor
+from keyshared.cursor import Cell, ContiguousCursor
 from keyshared.errors import (
     ConsumerExistsError,
     EntryStateError,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Owners", "WindowBooks"]
 
+_NOTHING: Final[Mapping[int, Cell]] = MappingProxyType({})
 _NEVER_REACHED: Final = 1 << 63  # of a key; the limit of windows that spill nothing
 
 
@@ -51,6 +54,40 @@ class Owners(Protocol):
 
 class WindowBooks:
     """What an `InFlightWindow` knows; its arguments and attributes are described there."""
+
+    # Slots, because Python 3.11 reads the fields of an instance quickly only while there are at most thirty: 2 % of a
+    # message's life. What extends this class may have fields of its own without them.
+    __slots__ = (
+        "_counts",
+        "_freed",
+        "_gate",
+        "_granted",
+        "_one_lane",
+        "_orphaned",
+        "_owners",
+        "_rooms",
+        "_sequence",
+        "_stale",
+        "_touched",
+        "_version",
+        "capacity",
+        "consumers",
+        "cursor",
+        "draining",
+        "emptied",
+        "first_attempt",
+        "held",
+        "lanes",
+        "loaded",
+        "loaded_per_key",
+        "max_tracked",
+        "ownerless",
+        "per_key",
+        "quarantined",
+        "shared",
+        "starved",
+        "waiting",
+    )
 
     asks_keys = False  # whether `check_key` may raise
 
@@ -93,7 +130,7 @@ class WindowBooks:
         self.max_tracked = max_tracked
         self._owners = owners
         self.per_key = per_key
-        # One field for both: an instance with more than thirty is slower by 2 % of a message's life.
+        # One field for both: an offer asks once.
         self.loaded_per_key = min(loaded_per_key, _NEVER_REACHED - 1) if spills else _NEVER_REACHED
         self._one_lane = one_lane
         known = KeyGate() if gate is None else check_kind("gate", gate, DrainGate)  # type: ignore[type-abstract]
@@ -238,11 +275,10 @@ class WindowBooks:
         """How many deliveries of a key may be open."""
         return self.per_key
 
-    @property
-    def tightest_limit(self) -> int:
-        """Which of the two limits leaves less room."""
+    def full_error(self) -> WindowFullError:
+        """Return what to raise for more messages than there are free slots: the limit that leaves least room."""
         by_memory = self.capacity - self.loaded <= self.max_tracked - self.cursor.outstanding
-        return self.capacity if by_memory else self.max_tracked
+        return WindowFullError(self.capacity if by_memory else self.max_tracked + len(self.beside))
 
     def check_offer(self, offset: int) -> None:
         """Raise what `offer` would raise for this offset."""
@@ -253,7 +289,7 @@ class WindowBooks:
         if self.loaded >= self.capacity:
             raise WindowFullError(self.capacity)
         if cursor.outstanding >= self.max_tracked:
-            raise WindowFullError(self.max_tracked)
+            raise WindowFullError(self.max_tracked + len(self.beside))
 
     def check_key(self, key: bytes | None) -> None:
         """Raise what `offer` would raise because of the key; nothing where keys have no rules."""
@@ -267,9 +303,16 @@ class WindowBooks:
         """Everything outstanding, in offset order. O(n)."""
         return [cell for cell in self.cursor if isinstance(cell, Entry)]
 
+    @property
+    def beside(self) -> Mapping[int, Cell]:
+        """What has come back beside the log, by offset. The cursor's count of what is outstanding is without it."""
+        beside: Mapping[int, Cell] = getattr(self.cursor, "beside", _NOTHING)
+        return beside
+
     def older_than(self, offset: int) -> list[Entry]:
-        """Everything outstanding below an offset, in offset order. O(result)."""
-        return [cell for cell in takewhile(lambda cell: cell.offset < offset, self.cursor) if isinstance(cell, Entry)]
+        """Everything of the log that is outstanding below an offset, in offset order. O(result)."""
+        older = takewhile(lambda cell: cell.offset < offset, self.cursor)
+        return [cell for cell in older if isinstance(cell, Entry) and cell.offset not in self.beside]
 
     def owner_of(self, lane: Lane) -> Consumer | None:
         """Who would get the next message of a lane: for a keyless one, whoever has most room; O(consumers) then."""
@@ -282,6 +325,16 @@ class WindowBooks:
         """The connected consumer that a key belongs to now, or None."""
         name = self._owners.owner(key)
         return None if name is None else self.consumers.get(name)
+
+    @property
+    def gate(self) -> DrainGate:
+        """What is asked before a lane with a key may go on."""
+        return self._gate
+
+    @property
+    def kept_back(self) -> WorkList | None:
+        """Lanes that a gate keeps back though nobody holds anything of their drain unit; None without such gates."""
+        return self._gate.kept_back
 
     def unit_of(self, key: bytes) -> bytes | int:
         """The drain unit that a key is in now: the key itself, a slot, or the first slot of a run."""
@@ -305,6 +358,14 @@ class WindowBooks:
         """The group of a lane that has a key, if that is closed; None: there are none."""
         return None
 
+    def can_serve(self, consumer: Consumer) -> bool:
+        """Whether something that is ready may go to a consumer, if that has room."""
+        return bool(consumer.ready or (consumer.keyless and self.shared))
+
+    def is_held(self, entry: Entry) -> bool:  # noqa: ARG002  # for windows with a budget
+        """Whether a message has to wait for what the whole subscription waits for."""
+        return False
+
     def waiting_lanes(self) -> list[Lane]:
         """Lanes of all work lists, longest waiting first. O(n log n) over them."""
         return [lane for lane, _ in sorted(chain.from_iterable(map(_items, self._work_lists())), key=_second)]
@@ -314,17 +375,24 @@ class WindowBooks:
     def _work_lists(self) -> list[WorkList]:
         """Every list that a lane can wait in; each lane stands in one at most. O(consumers)."""
         ready = [consumer.ready for consumer in self.consumers.values()]
-        return [self.shared, self.ownerless, self.draining, self.starved, self._orphaned, *ready]
+        kept_back = self._gate.kept_back
+        lists = [self.shared, self.ownerless, self.draining, self.starved, self._orphaned, *ready]
+        return lists if kept_back is None else [*lists, kept_back]
 
     def _follow(self) -> None:
         self._version += 1
         if self._counts is not None:
             self._counts.follow(self._version)
 
-    def _is_kept(self, lane: Lane) -> bool:
+    def _still_drains(self, lane: Lane) -> bool:
         """Whether a lane that has a key has an owner, and somebody else holds something of its unit."""
         owner = self._owner_now(lane)
-        return owner is not None and self._gate.keeps(lane, owner)
+        return owner is not None and self._gate.drains(lane, owner)
+
+    def _keep(self, lane: Lane, owner: Consumer) -> None:
+        """Put a lane that the gate keeps into the list of what it waits for."""
+        kept_back = self._gate.kept_back
+        self._list(lane, self.draining if kept_back is None or self._gate.drains(lane, owner) else kept_back)
 
     def _owner_now(self, lane: Lane) -> Consumer | None:
         """As `owner_of`, and remembered: for changes, never for queries."""
@@ -351,7 +419,8 @@ class WindowBooks:
         lane.open = lane.loaded = 1
         return lane
 
-    def _touch_key(self, key: bytes) -> None:
+    def touch_key(self, key: bytes) -> None:
+        """Look at the lane of a key in the next `wake`: its gate has opened or closed."""
         lane = self.lanes.get(key)
         if isinstance(lane, Lane):  # else nothing of it waits
             self._touched[lane] = None
@@ -386,7 +455,7 @@ class WindowBooks:
 
         O(open deliveries), O(1) if everything is open.
         """
-        if self.cursor.outstanding == self.loaded - self.waiting:
+        if self.cursor.outstanding + len(self.beside) == self.loaded - self.waiting:
             return {}
         opened = chain.from_iterable(consumer.open.values() for consumer in self.consumers.values())
         lanes = {entry.lane: None for entry in opened if entry.lane is not ALONE}
@@ -445,7 +514,7 @@ class WindowBooks:
             granted.append(entry)
 
     def _load(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> None:
-        lane.spilled = entry.after
+        lane.spilled = spilled_from(entry.after)
         lane.loaded += 1
         self.loaded += 1
         self.waiting += 1

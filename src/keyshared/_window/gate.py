@@ -12,7 +12,7 @@ every delivery that opens or ends.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
-from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, Lane
+from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, Lane, WorkList
 
 __all__ = ["CountingGate", "DrainGate", "KeyGate"]
 
@@ -29,6 +29,23 @@ class DrainGate(ABC):
     @abstractmethod
     def keeps(self, lane: Lane, owner: Consumer) -> bool:
         """Whether a lane has to wait because somebody besides its owner, who was just read, holds its unit."""
+
+    def drains(self, lane: Lane, owner: Consumer) -> bool:
+        """Whether a lane has to wait because of the drain unit alone, as `keeps` is asked."""
+        return self.keeps(lane, owner)
+
+    def refuses(self, lane: Lane, owner: Consumer) -> bool:  # noqa: ARG002  # the plain ones know no other reason
+        """Whether a lane whose unit nobody else holds has to wait all the same, in `kept_back`."""
+        return False
+
+    def why(self, lane: Lane, owner: Consumer) -> object:  # noqa: ARG002  # as above
+        """Return why it refuses a lane, as whoever made it says it; None if it does not."""
+        return None
+
+    @property
+    def kept_back(self) -> WorkList | None:
+        """The list for lanes that it refuses; None if it never does."""
+        return None
 
     @abstractmethod
     def holder_besides(self, lane: Lane, owner: Consumer) -> Consumer | None:

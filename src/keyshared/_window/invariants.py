@@ -55,17 +55,20 @@ def _check_lane(window: WindowBooks, lane: Lane) -> None:
     require(all(entry.state in _DELIVERED_STATES for entry in delivered), f"{name} delivers from the front")
     require(all(entry.state in _FRESH_STATES for entry in waiting), f"{name} has nothing in flight behind fresh")
     require([e for e in delivered if e.state != State.IN_FLIGHT] == (lane.back or []), f"{name} knows what came back")
-    require(len(delivered) <= window.most_of_key, f"{name} never had more open than the per-key limit")
+    of_log = [entry for entry in entries if entry.offset not in window.beside]
+    went_out = [entry for entry in delivered if entry.offset not in window.beside]
+    require(len(went_out) <= window.most_of_key, f"{name} never had more open than the per-key limit")
     spilled = [entry for entry in entries if entry.state == State.SPILLED]
     require(lane.spilled is (spilled[0] if spilled else None), f"{name} knows its oldest spilled message")
-    require(not spilled or entries[-len(spilled) :] == spilled, f"{name} spills from the end")
+    require(not spilled or of_log[-len(spilled) :] == spilled, f"{name} spills from the end")
     opened = [entry for entry in entries if entry.state == State.IN_FLIGHT]
     require(len(opened) == lane.open, f"{name} counts its open deliveries")
     holders = {id(entry.consumer) for entry in opened}
     require(holders == ({id(lane.holder)} if opened else set()), f"{name} has one holder")
     connected = lane.holder is not None and window.consumers.get(lane.holder.name) is lane.holder
     require(connected if opened else lane.holder is None, f"{name} has a holder while something of it is open")
-    require(len(entries) - len(spilled) == lane.loaded <= window.loaded_per_key, f"{name} counts what is loaded")
+    require(len(entries) - len(spilled) == lane.loaded, f"{name} counts what is loaded")
+    require(len(of_log) - len(spilled) <= window.loaded_per_key, f"{name} is not loaded beyond its limit")
 
 
 def _check_consumer(window: WindowBooks, consumer: Consumer, entries: list[Entry]) -> None:
@@ -75,7 +78,7 @@ def _check_consumer(window: WindowBooks, consumer: Consumer, entries: list[Entry
     require(opened == consumer.open, f"{consumer.name!r} knows its open deliveries")
     require(reserved == consumer.reserved, f"{consumer.name!r} knows its reservations")
     require(consumer.limit - len(opened) - len(reserved) == consumer.free, f"{consumer.name!r} counts its room")
-    idle = consumer.free > 0 and (consumer.ready or (consumer.keyless and window.shared))
+    idle = consumer.free > 0 and window.can_serve(consumer)
     require(not idle, f"{consumer.name!r} has room, so nothing that is ready waits for it")
 
 
@@ -83,10 +86,11 @@ def _check_counts(window: WindowBooks, entries: list[Entry]) -> None:
     loaded = sum(entry.state != State.SPILLED for entry in entries)
     opened = sum(entry.state == State.IN_FLIGHT for entry in entries)
     require(loaded == window.loaded, "loaded messages are counted")
-    spare = bool(entries) and entries[0].state != State.SPILLED  # the lowest one may have a slot beyond the window
+    of_log = [entry for entry in entries if entry.offset not in window.beside]
+    spare = bool(of_log) and of_log[0].state != State.SPILLED  # the lowest one may have a slot beyond the window
     require(loaded <= window.capacity + spare, "loaded messages fit the window")
     require(loaded - opened == window.waiting, "waiting messages are counted")
-    require(len(entries) <= window.max_tracked, "tracked messages fit")
+    require(len(of_log) <= window.max_tracked, "tracked messages fit")
     for state in (State.DELAYED, State.DEAD_LETTERING, State.BLOCKED):
         require(sum(entry.state == state for entry in entries) == window.held[state], f"{state.name} is counted")
 
@@ -126,7 +130,12 @@ def _check_places(window: WindowBooks, lanes: dict[Lane, None], entries: list[En
         require(
             (lane.listed is window.draining) == drains, f"lane {lane.key!r} drains exactly while others are at work"
         )
-        if waits and not drains:
+        gate = window._gate
+        refused = waits and not drains and not at_limit and owner is not None and gate.refuses(lane, owner)
+        if gate.kept_back is not None:
+            kept_back = lane.listed is gate.kept_back
+            require(kept_back == refused, f"lane {lane.key!r} is kept back exactly while a gate is closed")
+        if waits and not drains and not refused:
             homes = [window.ownerless] if owner is None else [None] if at_limit else [owner.ready, window.starved]
             require(any(lane.listed is home for home in homes), f"lane {lane.key!r} waits for what it needs")
 

@@ -5,7 +5,8 @@ of its key, so a newer message can never be handed out past an older one that wa
 one is still in front of it.
 
 A message goes out only while every older message of its lane is open. So the messages that were ever delivered are
-always the front part of the lane, at most one per slot of the per-key limit. ``fresh`` points at the first message
+always the front part of the lane, at most one per slot of the per-key limit; what has come back beside the log stands
+there too, unless something older was never delivered. ``fresh`` points at the first message
 behind that part; ``back`` lists, in offset order, those within it that are not open (put back, waiting for a retry,
 dead-lettering, blocked). The next message of a lane is therefore ``back[0]``, or ``fresh`` when nothing came back: no
 scan, however long the lane is.
@@ -43,6 +44,7 @@ __all__ = [
     "Transition",
     "WatchedList",
     "WorkList",
+    "spilled_from",
 ]
 
 
@@ -167,7 +169,7 @@ class Lane:
         tail: The newest message.
         fresh: The oldest message that was never delivered.
         back: Delivered messages that are not open now, oldest first; None or empty when there are none.
-        spilled: The oldest spilled message; everything newer is spilled too.
+        spilled: The oldest spilled message; everything newer is spilled too, but for what has come back beside the log.
         open: How many are in flight.
         loaded: How many have, or will have, their payload in memory.
         holder: The consumer of the open ones.
@@ -226,7 +228,7 @@ class Lane:
         else:
             after.before = before
         if self.spilled is entry:
-            self.spilled = after
+            self.spilled = spilled_from(after)
         if self.fresh is entry:
             self.fresh = after
         elif self.back and entry in self.back:
@@ -243,6 +245,13 @@ class Lane:
             self.back = [entry]
         else:
             insort(self.back, entry, key=_offset_of)
+
+
+def spilled_from(entry: Entry | None) -> Entry | None:
+    """The oldest spilled message of a lane from one on: what has come back beside the log is never spilled."""
+    while entry is not None and entry.state != SPILLED:
+        entry = entry.after
+    return entry
 
 
 class _Alone(Lane):

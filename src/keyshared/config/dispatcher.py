@@ -6,7 +6,10 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_position, configuration
 from keyshared.config.groups import GroupLimits
+from keyshared.config.look_ahead import LookAhead
 from keyshared.config.retry import Backoff, Poison, RetryPolicy
+from keyshared.config.sessions import KeySessions
+from keyshared.cursor import LEAST_TOKEN_BUDGET
 from keyshared.errors import ArgumentError, SnapshotError, shown
 
 __all__ = [
@@ -92,8 +95,11 @@ class DispatcherConfig:
         inactive_grace_ms: How long an inactive consumer keeps its keys; None for ever.
         drain_timeout_ms: How long a key that moved waits for the previous owner's deliveries; None for ever.
         ordering_required: The whole subscription is one lane.
+        redrive: Whether dead letters may come back with ``redrive``.
         unit: What a consumer has to finish before anything of it goes to the next owner. Units above a key know no
             filters: with them two keys of one slot may rightly be at two consumers.
+        latest_only: Whether a message that waits for its first delivery is given up when a newer one of its key comes.
+        measure: Whether ages and counts are kept for `health`.
         start: What ``resume_offset`` answers before the first offer.
         group: The limits of each group of keys for which none are set; groups need `Rules`.
         tell_settled: Whether each offered message gets one `Done` when it is settled.
@@ -103,6 +109,11 @@ class DispatcherConfig:
         max_waiting_per_key: Messages of one key that may wait, those that are open not counted; beyond that an offer of
             the key is refused. Needs ``spill=False``; None for no limit.
         max_waiting_per_consumer: The same of all keys that one consumer owns.
+        look_ahead: How many messages may wait for the consumers that are connected before there is no free slot; None
+            for no such limit.
+        token_bytes: How long the text of `cursor_token` should be at most: above three quarters of that only the lowest
+            outstanding message goes out, until one half. At least 74; None for no such budget, and with ``redrive``.
+        sessions: Whether consumers are told when a key begins and ends at them, and how long that may take.
 
     Raises:
         ConfigError: A field is out of range, or two of them contradict each other.
@@ -127,13 +138,19 @@ class DispatcherConfig:
     inactive_grace_ms: int | None = DEFAULT_INACTIVE_GRACE_MS
     drain_timeout_ms: int | None = None
     ordering_required: bool = False
+    redrive: bool = False
     unit: DrainUnit = DrainUnit.KEY
+    latest_only: bool = False
+    measure: bool = False
     start: int | None = None
     group: GroupLimits = field(default_factory=GroupLimits)
     tell_settled: bool = False
     spill: bool = True
     max_waiting_per_key: int | None = None
     max_waiting_per_consumer: int | None = None
+    look_ahead: LookAhead | None = None
+    token_bytes: int | None = None
+    sessions: KeySessions | None = None
 
     @configuration()
     def __post_init__(self) -> None:
@@ -156,8 +173,12 @@ class DispatcherConfig:
         """
         plain: dict[str, object] = {name: getattr(self, name) for name in _names(DispatcherConfig)}
         retry: dict[str, object] = {name: getattr(self.retry, name) for name in _names(RetryPolicy)}
+        if self.sessions is not None:
+            plain["sessions"] = {name: getattr(self.sessions, name) for name in _names(KeySessions)}
         plain["retry"] = retry | {"backoff": self.retry.backoff.value}
         plain["group"] = {name: getattr(self.group, name) for name in _names(GroupLimits)}
+        if self.look_ahead is not None:
+            plain["look_ahead"] = {name: getattr(self.look_ahead, name) for name in _names(LookAhead)}
         plain["poison"] = self.poison.name
         plain["on_evict"] = self.on_evict.value
         plain["unmatched"] = self.unmatched.value
@@ -193,6 +214,10 @@ class DispatcherConfig:
             values["on_evict"] = _member(OnEvict, "on_evict", values["on_evict"])
             values["unmatched"] = _member(Unmatched, "unmatched", values["unmatched"])
             values["unit"] = _member(DrainUnit, "unit", values["unit"])
+            if values["look_ahead"] is not None:
+                values["look_ahead"] = LookAhead(**_exact_fields("config.look_ahead", values["look_ahead"], LookAhead))
+            if values["sessions"] is not None:
+                values["sessions"] = KeySessions(**_exact_fields("config.sessions", values["sessions"], KeySessions))
             return cls(**values)
         except ArgumentError as error:
             parameter = f"config: {error.parameter}"
@@ -215,6 +240,9 @@ class DispatcherConfig:
         if self.batch_per_key > 1 and self.max_in_flight_per_key > 1:
             requirement = "be 1 with max_in_flight_per_key above 1: a key is worked on in batches or in a pipeline"
             raise ArgumentError("batch_per_key", self.batch_per_key, requirement)
+        if self.batch_per_key > 1 and self.latest_only:
+            requirement = "be 1 with latest_only: there would never be two messages for a batch"
+            raise ArgumentError("batch_per_key", self.batch_per_key, requirement)
         for name in ("max_in_flight_per_key", "batch_per_key"):
             if self.spill and self.max_loaded_per_key < getattr(self, name):
                 requirement = f"be at least {name}, {shown(getattr(self, name))}: what is in flight is loaded"
@@ -230,6 +258,18 @@ class DispatcherConfig:
             if self.spill:
                 requirement = "be None unless spill is False: what is spilled waits without a limit of its own"
                 raise ArgumentError(name, limit, requirement)
+        if self.look_ahead is not None:
+            check_kind("look_ahead", self.look_ahead, LookAhead, ", or None for no limit")
+        if self.token_bytes is not None:
+            check_int("token_bytes", self.token_bytes, LEAST_TOKEN_BUDGET, ", or None for no budget")
+            if self.max_in_flight is not None:
+                requirement = "be None with max_in_flight: the lowest message could wait for room in the subscription"
+                raise ArgumentError("token_bytes", self.token_bytes, requirement)
+            if self.redrive:
+                requirement = (
+                    "be None with redrive: the lowest message could wait for one that has come back and is held"
+                )
+                raise ArgumentError("token_bytes", self.token_bytes, requirement)
 
     def _check_times(self) -> None:
         for name, least in (("ack_timeout_ms", 1), ("inactive_grace_ms", 0), ("drain_timeout_ms", 0)):
@@ -243,9 +283,14 @@ class DispatcherConfig:
         check_kind("poison", self.poison, Poison)
         check_enum("on_evict", self.on_evict, OnEvict)
         check_enum("unmatched", self.unmatched, Unmatched)
+        check_bool("latest_only", self.latest_only)
+        check_bool("measure", self.measure)
         check_bool("ordering_required", self.ordering_required)
+        check_bool("redrive", self.redrive)
         check_bool("tell_settled", self.tell_settled)
         check_enum("unit", self.unit, DrainUnit)
+        if self.sessions is not None:
+            check_kind("sessions", self.sessions, KeySessions)
         if self.start is not None:
             check_position("start", self.start, "be None or an int")
 
@@ -257,20 +302,22 @@ class DispatcherConfig:
             raise ArgumentError("on_evict", self.on_evict, "be REDELIVER with ordering_required")
         if self.poison not in {Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER}:
             raise ArgumentError("poison", self.poison, "be BLOCK or BLOCK_AND_DEAD_LETTER with ordering_required")
+        if self.latest_only:
+            raise ArgumentError("latest_only", self.latest_only, "be False with ordering_required")
         if self.unit is not DrainUnit.KEY:
             raise ArgumentError(
                 "unit", self.unit, "be KEY with ordering_required: its one lane is all there is to drain"
             )
 
 
-_Fields: TypeAlias = type[DispatcherConfig | GroupLimits | RetryPolicy]
+_Fields: TypeAlias = DispatcherConfig | GroupLimits | KeySessions | LookAhead | RetryPolicy
 
 
-def _names(kind: _Fields) -> list[str]:
+def _names(kind: type[_Fields]) -> list[str]:
     return [each.name for each in fields(kind)]
 
 
-def _exact_fields(parameter: str, data: object, kind: _Fields) -> dict[str, Any]:
+def _exact_fields(parameter: str, data: object, kind: type[_Fields]) -> dict[str, Any]:
     """A copy of the data if it has just the fields of that class; their values are not checked yet."""
     names = _names(kind)
     if not isinstance(data, dict) or set(data) != set(names):

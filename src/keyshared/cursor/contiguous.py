@@ -436,6 +436,10 @@ class ContiguousCursor:
 
     def __iter__(self) -> Iterator[Cell]:
         """Outstanding cells in offset order; any of them may be closed meanwhile."""
+        return self._of_log()
+
+    def _of_log(self) -> Iterator[Cell]:
+        """Outstanding cells that hold the position; a subclass may know others beside them."""
         return (cell for cell in islice(self._order, self._head, None) if cell.state)
 
     def acked_ranges(self) -> list[tuple[int, int]]:
@@ -450,7 +454,7 @@ class ContiguousCursor:
         """
         ranges: list[tuple[int, int]] = []
         below: int | None = None
-        for cell in self:
+        for cell in self._of_log():
             if below is not None and cell.prev is not None and below < cell.prev:
                 ranges.append((below + 1, cell.prev + 1))
             below = cell.offset
@@ -494,7 +498,7 @@ class ContiguousCursor:
             O(n), n offsets outstanding.
         """
         order = self._order
-        live = list(self)
+        live = list(self._of_log())
         require(len(live) == self.outstanding, "the count of outstanding cells is what the list holds")
         require(len(order) <= 2 * len(live) + _SLACK, "settled cells are at most as many as live ones, and the slack")
         require(order[self._head : self._head + 1] == live[:1], "the head is the lowest outstanding cell")

@@ -16,7 +16,7 @@ from zlib import crc32
 from keyshared._checks import OFFSET_BITS, OFFSET_STOP
 from keyshared.errors import ArgumentError, SnapshotError
 
-__all__ = ["Position", "read_token", "write_token"]
+__all__ = ["LEAST_TOKEN_BUDGET", "Position", "gap_bytes", "position_bytes", "read_token", "text_length", "write_token"]
 
 _MAGIC: Final = "ksc1."  # keyshared cursor, format 1
 _CHECKSUM_BYTES: Final = 4
@@ -41,6 +41,27 @@ class Position(NamedTuple):
     ranges: list[tuple[int, int]]
 
 
+def text_length(size: int) -> int:
+    """Return how long the text is of so many bytes of varints."""
+    return len(_MAGIC) + -(-4 * (size + _CHECKSUM_BYTES) // 3)
+
+
+def position_bytes(resume: int | None, safe: int | None) -> int:
+    """Return how many bytes a position takes."""
+    if resume is None:
+        return 1
+    return _varint_bytes(1 + _zigzag(resume)) + _varint_bytes(0 if safe is None else resume - safe)
+
+
+def gap_bytes(distance: int) -> int:
+    """Return how many bytes the length of a stretch takes, settled or not."""
+    return _varint_bytes(distance - 1)
+
+
+LEAST_TOKEN_BUDGET: Final = 2 * text_length(2 * _VARINT_BYTES)
+"""Of so many bytes one half holds the position of any log, if nothing above it is settled."""
+
+
 def write_token(position: Position, max_bytes: int) -> tuple[str, list[tuple[int, int]]]:
     """Return the text of a position with as many ranges as fit, lowest first, and the ranges that do not fit."""
     resume, safe, ranges = position
@@ -60,6 +81,10 @@ def write_token(position: Position, max_bytes: int) -> tuple[str, list[tuple[int
 
 def _zigzag(number: int) -> int:
     return 2 * number if number >= 0 else -2 * number - 1
+
+
+def _varint_bytes(number: int) -> int:
+    return max(1, -(-number.bit_length() // 7))
 
 
 def _write(numbers: bytearray, number: int) -> None:

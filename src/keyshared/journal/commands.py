@@ -4,7 +4,7 @@ A command is named after the method of `KeySharedDispatcher` that it calls, and 
 None in a field is None for the argument. An outcome is one effect, with the fields of all effects side by side.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from keyshared._checks import check_kind
@@ -19,6 +19,9 @@ from keyshared.effects import (
     Effect,
     Evicted,
     Ignored,
+    KeyBegun,
+    KeyEnded,
+    KeyEnding,
     Released,
     Settled,
     Skipped,
@@ -48,9 +51,9 @@ class Command(NamedTuple):
         at_ms: When, in whole milliseconds. One before the instant that has been reached acts at that instant.
         command: What to do, one of `COMMANDS`.
         offset: The message; of ``truncate`` where the log now begins, of ``pull`` the only message wanted, or None.
-        key: Its key; of ``unblock`` which key.
+        key: Its key; of ``unblock`` and ``redrive`` which key.
         consumer: Who.
-        attempt: Which delivery is answered.
+        attempt: Which delivery is answered; of ``flushed`` which session of the key.
         duration_ms: Of an offer how long after ``at_ms`` the message may be delivered first; ``delay_ms`` of a nack or
             release, ``extend_ms``, or ``drain_ms`` of a consumer that leaves. None is the None of the call, not its
             default: the consumer drains as long as it takes; with 0 it leaves at once. A release, which knows no None,
@@ -65,6 +68,7 @@ class Command(NamedTuple):
         group: The group of keys whose limits are set, or that is paused or resumed.
         per_second: Of ``set_group`` how many of its deliveries may begin in a second.
         burst: Of ``set_group`` how many of them may begin at once; None is 1.
+        letters: Of ``redrive`` the offset and attempt of each dead letter.
 
     Example:
         >>> Command(7, 1_200, "ack", offset=3, consumer="c1", attempt=1).command
@@ -88,6 +92,7 @@ class Command(NamedTuple):
     group: str | None = None
     per_second: int | None = None
     burst: int | None = None
+    letters: Iterable[Sequence[int]] | None = None
 
 
 class OutcomeRow(NamedTuple):
@@ -101,7 +106,7 @@ class OutcomeRow(NamedTuple):
         offset: The message; of "cursor_advanced" the safe cursor.
         key: Its key, where the effect names it.
         consumer: Who.
-        attempt: Which delivery.
+        attempt: Which delivery; of "key_begun", "key_ending" and "key_ended" the number of the session.
         failures: How often the message had failed; of "released" this time included.
         retry_at_ms: From when on a released message may go out again; None if it is given up or settled.
         call: The command that was ignored.
@@ -147,7 +152,9 @@ _CALLS: Final[Mapping[str, _Call]] = {
     ),
     "extend": lambda d, c, now: d.extend(c.offset, c.consumer, c.attempt, extend_ms=c.duration_ms, now_ms=now),
     "dead_lettered": lambda d, c, now: d.dead_lettered(c.offset, now_ms=now),
+    "flushed": lambda d, c, now: d.flushed(c.key, c.attempt, now_ms=now),
     "park": lambda d, c, now: d.park(c.offset, now_ms=now),
+    "redrive": lambda d, c, now: d.redrive(c.key, _letters(c.letters), now_ms=now),
     "unblock": lambda d, c, now: d.unblock(c.key, now_ms=now),
     "unblock_offset": lambda d, c, now: d.unblock_offset(c.offset, now_ms=now),
     "gone": lambda d, c, now: d.gone(c.offset, now_ms=now),
@@ -174,6 +181,12 @@ _CALLS: Final[Mapping[str, _Call]] = {
     "pull": lambda d, c, now: d.pull(c.consumer, c.limit, only=c.offset, per_key=c.per_key, now_ms=now),
     "handle_timeout": lambda d, _, now: d.handle_timeout(now_ms=now),
 }
+
+
+def _letters(rows: Any) -> list[Any]:  # noqa: ANN401  # whatever was written down
+    """Letters as a dispatcher takes them; what cannot be one stays as it is, and the dispatcher says so."""
+    return [(*row, None) if isinstance(row, list | tuple) else row for row in rows or ()]
+
 
 COMMANDS: Final = (OFFER, *_CALLS)
 """What a command may be: methods of the dispatcher, except those that need more than a row can hold."""
@@ -229,6 +242,9 @@ _FIELDS: Final[Mapping[type[Effect], Callable[[Any], Fields]]] = {
     Skipped: lambda e: ("skipped", e.offset, e.key, None, None, None, None, None, e.reason.value),
     Settled: lambda e: ("settled", e.offset, e.key, None, None, None, None, None, e.reason.value),
     Done: lambda e: ("done", e.offset, e.key, None, None, None, None, None, e.how.value),
+    KeyBegun: lambda e: ("key_begun", None, e.key, e.consumer, e.session, None, None, None, None),
+    KeyEnding: lambda e: ("key_ending", None, e.key, e.consumer, e.session, None, None, None, None),
+    KeyEnded: lambda e: ("key_ended", None, e.key, e.consumer, e.session, None, None, None, e.reason.value),
     DeadLetter: lambda e: ("dead_letter", e.offset, e.key, None, e.attempt, e.failures, None, None, e.reason),
     Deliver: lambda e: ("deliver", e.offset, e.key, e.consumer, e.attempt, e.failures, None, None, None),
     CursorAdvanced: lambda e: ("cursor_advanced", e.safe_cursor, None, None, None, None, None, None, None),

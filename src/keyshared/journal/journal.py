@@ -20,14 +20,13 @@ from typing import Final, Self, cast
 from keyshared._checks import check_int, check_kind, check_offset, checked_kinds
 from keyshared._dispatch.members import MemberState
 from keyshared._dispatch.snapshot import Reader
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, Rules
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Done, Effect, Ending, Load, Skipped, SkipReason
 from keyshared.errors import ArgumentError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError, shown
 from keyshared.hashing.named import key_bytes
 from keyshared.journal.commands import LATE, OFFER, REFUSED, Command, Fields, OutcomeRow, call, fields_of
 from keyshared.ring import HashRing
-from keyshared.rules import Rules
 
 __all__ = ["DEFAULT_MAX_BYTES", "Journal"]
 

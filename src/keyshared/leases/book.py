@@ -111,8 +111,8 @@ class LeaseBook:
         grant.committed = True
         grant.deadline = None
 
-    def end(self, offset: int) -> None:
-        """Remove a message from whatever covers it."""
+    def end(self, offset: int) -> Grant:
+        """Remove a message from whatever covers it, and return that."""
         grant = self.by_offset.pop(offset)
         del grant.deliveries[offset]
         if not grant.deliveries:
@@ -125,6 +125,7 @@ class LeaseBook:
             del self.held[grant.consumer]
             if self._drains:
                 self._stop_drain(grant.consumer)
+        return grant
 
     def drain(self, consumer: str, deadline: int | None) -> None:
         """Note when a consumer that has left is cut off; None for never. One that holds nothing is gone already."""

@@ -43,6 +43,8 @@ class LeaseConfig:
         max_in_flight: Messages that are leased or reserved at once; None for no limit.
         max_in_flight_per_consumer: The same of one consumer.
         max_in_flight_per_key: The same of one key, always at one consumer; with ordering_required, of the whole queue.
+        batch_per_key: Messages of one key that one lease takes together; above 1 they are a batch, and nothing more of
+            the key is handed out until all of it has ended. ``max_in_flight_per_key`` stays 1 then.
         max_depth: Messages that are outstanding at once; without spilling ``window`` bounds them.
         window: Messages whose item is kept at once; with max_ack_holes one more, the lowest outstanding one.
         max_loaded_per_key: The same of one key.
@@ -52,6 +54,7 @@ class LeaseConfig:
         max_waiting_per_consumer: The same of all keys that one consumer owns.
         unit: What a consumer has to finish before anything of it goes to the next owner; ``RANGE`` is Celeriant's.
         start: The first offset that is not settled yet, if the queue does not begin with the first offer.
+        tell_settled: Whether each offered offset gets exactly one `Done`, in the call that settles it.
 
     Raises:
         ConfigError: A field is out of range, or two of them contradict each other.
@@ -75,6 +78,7 @@ class LeaseConfig:
     max_in_flight: int | None = None
     max_in_flight_per_consumer: int = DEFAULT_MAX_IN_FLIGHT_PER_CONSUMER
     max_in_flight_per_key: int = DEFAULT_MAX_IN_FLIGHT_PER_KEY
+    batch_per_key: int = 1
     max_depth: int = DEFAULT_MAX_TRACKED
     window: int = DEFAULT_WINDOW
     max_loaded_per_key: int = DEFAULT_MAX_LOADED_PER_KEY
@@ -83,6 +87,7 @@ class LeaseConfig:
     spill: bool = True
     max_waiting_per_key: int | None = None
     max_waiting_per_consumer: int | None = None
+    tell_settled: bool = False
 
     @configuration()
     def __post_init__(self) -> None:
@@ -113,6 +118,7 @@ class LeaseConfig:
             max_tracked=self.max_depth,
             max_in_flight_per_consumer=self.max_in_flight_per_consumer,
             max_in_flight_per_key=self.max_in_flight_per_key,
+            batch_per_key=self.batch_per_key,
             max_loaded_per_key=self.max_loaded_per_key,
             ack_timeout_ms=self.visibility_timeout_ms,
             retry=RetryPolicy(max_redeliveries=retries, base_delay_ms=0, max_delay_ms=_NO_LIMIT, backoff=Backoff.FIXED),
@@ -125,4 +131,5 @@ class LeaseConfig:
             spill=self.spill,
             max_waiting_per_key=self.max_waiting_per_key,
             max_waiting_per_consumer=self.max_waiting_per_consumer,
+            tell_settled=self.tell_settled,
         )

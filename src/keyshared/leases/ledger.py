@@ -5,7 +5,7 @@ knows is kept a second time: who holds a key, what waits and why, how often a de
 be trimmed are asked of it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from keyshared import placement as placements
@@ -17,6 +17,7 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
     Load,
@@ -105,7 +106,7 @@ _OWN_REASONS: Final = {
     BlockReason.DEAD_LETTERING: InvalidHandleReason.DEAD_LETTERING,
     BlockReason.BLOCKED: InvalidHandleReason.BLOCKED,
 }
-_RANKS: Final[dict[type[Effect], int]] = {DeadLetter: 1, Load: 2, CursorAdvanced: 3}  # notices before them
+_RANKS: Final[dict[type[Effect], int]] = {Done: 1, DeadLetter: 2, Load: 3, CursorAdvanced: 4}  # notices before them
 
 
 class LeaseLedger:
@@ -163,7 +164,9 @@ class LeaseLedger:
         if self.holes is not None:
             self.holes.offered(offset)
 
-    def take(self, consumer: str, most: int) -> tuple[list[Deliver[Any]] | NothingToLease, list[Effect[Any]]]:
+    def take(
+        self, consumer: str, most: int, per_key: int | None
+    ) -> tuple[list[Deliver[Any]] | NothingToLease, list[Effect[Any]]]:
         """Open deliveries for a consumer; nothing covers them yet."""
         room = self.room(consumer)
         if isinstance(room, NothingToLease):
@@ -175,7 +178,7 @@ class LeaseLedger:
         only = self.dispatcher.resume_offset if self._too_many_holes else None
         taken: list[Deliver[Any]] = []
         others: list[Effect[Any]] = []
-        for effect in self.dispatcher.pull(consumer, min(most, room), only=only, now_ms=self.now):
+        for effect in self.dispatcher.pull(consumer, min(most, room), only=only, per_key=per_key, now_ms=self.now):
             if isinstance(effect, Deliver):
                 taken.append(effect)
             else:
@@ -190,22 +193,48 @@ class LeaseLedger:
             self.holes.settled(offset)
 
     def note(self, effects: list[Effect[Any]]) -> list[Effect[Any]]:
-        """Take in what the dispatcher says has ended or was settled; returns the effects."""
+        """Take in what has ended or was settled; returns all but the ends of reservations, which nobody is told of."""
+        untold: set[int] = set()
         for effect in effects:
             if isinstance(effect, Released):
-                self.book.end(effect.offset)
+                if not self.book.end(effect.offset).committed:
+                    untold.add(effect.offset)
             elif self.holes is not None and isinstance(effect, Settled | Skipped | Dropped):
                 self.holes.settled(effect.offset)
-        return effects
+        if not untold:
+            return effects
+        return [effect for effect in effects if not isinstance(effect, Released) or effect.offset not in untold]
 
     def release(self, grant: Grant) -> list[Effect[Any]]:
         """End a reservation; nothing is counted."""
-        return self.merged(*[self._release(delivery) for delivery in list(grant.deliveries.values())])
+        steps = []
+        while grant.deliveries:  # with each one ends what is newer of its batch
+            steps.append(self._release(next(iter(grant.deliveries.values()))))
+        return self.merged(*steps)
+
+    def begin_lease(self, grant: Grant) -> None:
+        """Make a lease of a reservation: its messages get the time of a lease, each batch as one."""
+        deliveries: Iterable[Deliver[Any]] = grant.deliveries.values()
+        if self._config.batch_per_key > 1:
+            deliveries = {self._lane(delivery): delivery for delivery in deliveries}.values()
+        for delivery in deliveries:
+            self.dispatcher.extend(*delivery.receipt, now_ms=self.now)
+        self.book.commit(grant)
+
+    def through(self, delivery: Deliver[Any]) -> list[Deliver[Any]]:
+        """Return a delivery and every older one of its key that the same lease covers. O(what the lease covers)."""
+        lane = self._lane(delivery)
+        covered = self.book.by_offset[delivery.offset].deliveries.values()
+        return [each for each in covered if each.offset <= delivery.offset and self._lane(each) == lane]
 
     def fail(self, delivery: Deliver[Any], delay_ms: int, reason: str | None = None) -> list[Effect[Any]]:
         """End the lease of a message; the delivery has counted."""
         told = self.dispatcher.nack(*delivery.receipt, delay_ms=delay_ms, reason=reason, now_ms=self.now)
         return self.note(told)
+
+    def reject(self, delivery: Deliver[Any], reason: str | None) -> list[Effect[Any]]:
+        """End the lease of a message that is poison now; the delivery has counted."""
+        return self.note(self.dispatcher.reject(*delivery.receipt, reason=reason, now_ms=self.now))
 
     def postpone(self, delivery: Deliver[Any], delay_ms: int) -> list[Effect[Any]]:
         """End the lease of a message; nothing is counted."""
@@ -213,7 +242,9 @@ class LeaseLedger:
 
     def leave(self, consumer: str, reason: ReleaseReason) -> list[Effect[Any]]:
         """End all that a consumer holds: its leases have counted, its reservations have not."""
-        return self.merged(*[self._lose(delivery, reason) for delivery in self.dispatcher.in_flight(consumer)])
+        held = self.dispatcher.in_flight(consumer)
+        steps = {delivery.offset: self._lose(delivery, reason) for delivery in self._newest_first(held)}
+        return self.merged(*[steps[delivery.offset] for delivery in held])
 
     def merged(self, *steps: list[Effect[Any]]) -> list[Effect[Any]]:
         """Merge the effects of several steps: in the order of one step, and without what a later step has ended."""
@@ -232,9 +263,21 @@ class LeaseLedger:
         return [effect._replace(reason=reason) if isinstance(effect, Released) else effect for effect in told]
 
     def _release(self, delivery: Deliver[Any]) -> list[Effect[Any]]:
-        """End the reservation of a message, which was nobody's delivery: nobody is told."""
-        told = self.note(self.dispatcher.release(*delivery.receipt, now_ms=self.now))
-        return [effect for effect in told if not isinstance(effect, Released)]
+        """End the reservation of a message."""
+        return self.note(self.dispatcher.release(*delivery.receipt, now_ms=self.now))
+
+    def _newest_first(self, deliveries: list[Deliver[Any]]) -> list[Deliver[Any]]:
+        """Order deliveries so that the end of none breaks a batch: keys as they come, each from its end."""
+        lanes: dict[object, list[Deliver[Any]]] = {}
+        for delivery in deliveries:
+            lanes.setdefault(self._lane(delivery), []).append(delivery)
+        return [delivery for lane in lanes.values() for delivery in reversed(lane)]
+
+    def _lane(self, delivery: Deliver[Any]) -> object:
+        """What deliveries that wait for one another have in common; a message without a key has only itself."""
+        if self._config.ordering_required:
+            return None
+        return delivery.offset if delivery.key is None else delivery.key
 
     # queries
 

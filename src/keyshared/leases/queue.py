@@ -8,13 +8,13 @@ here remembers that a range was reassigned. What this module adds is what only a
 producers.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, Self
 
 from keyshared import placement as placements
-from keyshared._checks import check_int, check_kind, check_offset
+from keyshared._checks import check_int, check_kind
 from keyshared._dispatch.members import MemberState
-from keyshared._dispatch.receipts import check_not_before, check_reason
+from keyshared._dispatch.receipts import check_not_before
 from keyshared._dispatch.snapshot import Reader
 from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher
 from keyshared.effects import (
@@ -25,15 +25,13 @@ from keyshared.effects import (
 )
 from keyshared.errors import ArgumentError, ConsumerExistsError
 from keyshared.hashing.named import Key
+from keyshared.leases.answers import LeaseAnswers
 from keyshared.leases.book import Grant
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.ledger import LeaseLedger, checked_placement
-from keyshared.leases.obligations import LeaseObligations
 from keyshared.leases.producers import Produced, ProducerSequences
 from keyshared.leases.values import (
     Duplicate,
-    Handle,
-    InvalidHandle,
     InvalidReservation,
     Lease,
     LeaseAnswer,
@@ -48,7 +46,7 @@ __all__ = ["LeaseQueue"]
 SNAPSHOT_VERSION: Final = 1
 
 
-class LeaseQueue(LeaseObligations[Item]):
+class LeaseQueue(LeaseAnswers[Item]):
     """Leases messages of a queue to consumers that ask, key by key in order.
 
     Every call returns a `LeaseAnswer`: the answer to whoever asked, and the effects that the host has to apply, as
@@ -297,21 +295,24 @@ class LeaseQueue(LeaseObligations[Item]):
     # leasing
 
     def reserve(
-        self, consumer: str, most: int = 1, *, now_ms: int | None = None
+        self, consumer: str, most: int = 1, *, per_key: int | None = None, now_ms: int | None = None
     ) -> LeaseAnswer[Reservation[Item] | NothingToLease, Item]:
         """Reserve messages: nobody else gets them until `commit`, `abort` or the reservation's deadline.
 
         The first of two phases, for a host that writes leases down before it hands them out: between the two
         the write can fail, or race with that of another connection. No delivery is counted yet.
 
+        Args:
+            per_key: Messages of one key at most, where that is fewer than `LeaseConfig.batch_per_key`.
+
         Returns:
             `Reservation`, or `NothingToLease` with the reason. A `Load` among the effects stands for a message that has
             to be read again first: hand it in with `loaded`, and ask again.
 
         Raises:
-            ArgumentError: ``most`` is not an int of at least 1.
+            ArgumentError: ``most`` is not an int of at least 1, or ``per_key`` is above the configured batch.
         """
-        effects, taken = self._take(consumer, most, now_ms)
+        effects, taken = self._take(consumer, most, per_key, now_ms)
         if isinstance(taken, NothingToLease):
             return LeaseAnswer(taken, effects)
         # Never beyond the deadline of the deliveries themselves, whose end would count.
@@ -334,9 +335,7 @@ class LeaseQueue(LeaseObligations[Item]):
         effects, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
             return LeaseAnswer(grant, effects)
-        for delivery in grant.deliveries.values():
-            self._dispatcher.extend(*delivery.receipt, now_ms=self._ledger.now)
-        self._book.commit(grant)
+        self._ledger.begin_lease(grant)
         return LeaseAnswer(self._new_lease(grant), effects)
 
     def abort(self, reservation_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidReservation | None, Item]:
@@ -351,139 +350,23 @@ class LeaseQueue(LeaseObligations[Item]):
         return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.release(grant)))
 
     def consume(
-        self, consumer: str, most: int = 1, *, now_ms: int | None = None
+        self, consumer: str, most: int = 1, *, per_key: int | None = None, now_ms: int | None = None
     ) -> LeaseAnswer[Lease[Item] | NothingToLease, Item]:
         """Lease messages at once: `reserve` and `commit` in one, for a host that has nothing to write in between.
+
+        Args:
+            per_key: As of `reserve`.
 
         Returns:
             `Lease`, or `NothingToLease`; as `reserve`.
 
         Raises:
-            ArgumentError: ``most`` is not an int of at least 1.
+            ArgumentError: As `reserve`.
         """
-        effects, taken = self._take(consumer, most, now_ms)
+        effects, taken = self._take(consumer, most, per_key, now_ms)
         if isinstance(taken, NothingToLease):
             return LeaseAnswer(taken, effects)
         return LeaseAnswer(self._new_lease(self._book.lease(consumer, taken)), effects)
-
-    # answers
-
-    def ack(self, offset: int, lease_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidHandle | None, Item]:
-        """Settle a message.
-
-        Args:
-            lease_id: The lease that covers it; the two together are one of `Lease.handles`.
-
-        Returns:
-            None, or `InvalidHandle`: nothing was changed, and a current lease of the message goes on.
-        """
-        effects, delivery = self._leased(offset, lease_id, now_ms)
-        if delivery is None:
-            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        self._ledger.settled(offset)
-        answer = self._dispatcher.ack(*delivery.receipt, now_ms=self._ledger.now)
-        return LeaseAnswer(None, self._ledger.merged(effects, answer))
-
-    def ack_many(
-        self, handles: Iterable[Handle], *, now_ms: int | None = None
-    ) -> LeaseAnswer[list[InvalidHandle], Item]:
-        """Settle several messages at one instant.
-
-        Args:
-            handles: Such as `Lease.handles`.
-
-        Returns:
-            Those that named no current lease.
-
-        Raises:
-            ArgumentError: Something else than handles was given; then nothing was settled.
-        """
-        now = self._ledger.checked_now(now_ms)
-        wanted = [_checked_pair(handle) for handle in handles]
-        effects = self._at(now)
-        receipts, rest = [], []
-        for offset, lease_id in wanted:
-            delivery = self._book.leased(offset, lease_id)
-            if delivery is None:
-                rest.append((offset, lease_id))
-                continue
-            self._ledger.settled(offset)
-            receipts.append(delivery.receipt)
-        effects = self._ledger.merged(effects, self._dispatcher.ack_many(receipts, now_ms=now))
-        return LeaseAnswer([self._ledger.invalid(*handle) for handle in rest], effects)
-
-    def nack(
-        self,
-        offset: int,
-        lease_id: int,
-        *,
-        delay_ms: int = 0,
-        reason: str | None = None,
-        now_ms: int | None = None,
-    ) -> LeaseAnswer[InvalidHandle | None, Item]:
-        """End a delivery that failed: the message comes back after a delay, or is poison by now. Its key waits.
-
-        Args:
-            delay_ms: How long it waits.
-            reason: What went wrong, in at most 500 characters, for `DeadLetter` and `Blocked`. None keeps what was said
-                of the failure before.
-
-        Returns:
-            None, or `InvalidHandle`.
-
-        Raises:
-            ArgumentError: That cannot be a handle, the delay is not an int of at least 0, or the reason is no text of
-                that length.
-        """
-        check_int("delay_ms", delay_ms, 0)
-        check_reason(reason)
-        effects, delivery = self._leased(offset, lease_id, now_ms)
-        if delivery is None:
-            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.fail(delivery, delay_ms, reason)))
-
-    def release(
-        self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
-    ) -> LeaseAnswer[InvalidHandle | None, Item]:
-        """Return a message of a lease untouched: it is leased again, and no delivery is counted. Its key waits.
-
-        Args:
-            delay_ms: How long it waits.
-
-        Returns:
-            None, or `InvalidHandle`.
-
-        Raises:
-            ArgumentError: That cannot be a handle, or the delay is not an int of at least 0.
-        """
-        check_int("delay_ms", delay_ms, 0)
-        effects, delivery = self._leased(offset, lease_id, now_ms)
-        if delivery is None:
-            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        return LeaseAnswer(None, self._ledger.merged(effects, self._ledger.postpone(delivery, delay_ms)))
-
-    def extend(
-        self, offset: int, lease_id: int, *, extend_ms: int | None = None, now_ms: int | None = None
-    ) -> LeaseAnswer[int | InvalidHandle, Item]:
-        """Move the deadline of one message of a lease; no delivery is counted.
-
-        Args:
-            extend_ms: From ``now_ms`` on; at most the visibility timeout, which is the default. The deadline never
-                comes earlier than it was.
-
-        Returns:
-            The deadline that it has now, or `InvalidHandle`.
-
-        Raises:
-            ArgumentError: That cannot be a handle, or the time is not an int of at least 1.
-        """
-        if extend_ms is not None:
-            check_int("extend_ms", extend_ms, 1)
-        effects, delivery = self._leased(offset, lease_id, now_ms)
-        if delivery is None:
-            return LeaseAnswer(self._ledger.invalid(offset, lease_id), effects)
-        self._dispatcher.extend(*delivery.receipt, extend_ms=extend_ms, now_ms=self._ledger.now)
-        return LeaseAnswer(self._ledger.deadline_of(offset), effects)
 
     # time
 
@@ -509,24 +392,20 @@ class LeaseQueue(LeaseObligations[Item]):
     # inside
 
     def _take(
-        self, consumer: str, most: int, now_ms: int | None
+        self, consumer: str, most: int, per_key: int | None, now_ms: int | None
     ) -> tuple[list[Effect[Item]], list[Deliver[Item]] | NothingToLease]:
         """Return what time did, and the deliveries that a consumer gets now."""
         self._check_consumer(consumer)
         check_int("most", most, 1)
+        if per_key is not None:
+            check_int("per_key", per_key, 1, ", the batch_per_key that is configured", most=self._config.batch_per_key)
         effects = self._at(now_ms)
-        taken, others = self._ledger.take(consumer, most)
+        taken, others = self._ledger.take(consumer, most, per_key)
         return self._ledger.merged(effects, others), taken
 
     def _new_lease(self, grant: Grant) -> Lease[Item]:
         deadline = self._ledger.now + self._config.visibility_timeout_ms
         return Lease(grant.id, grant.consumer, grant.messages, deadline)
-
-    def _leased(
-        self, offset: int, lease_id: int, now_ms: int | None
-    ) -> tuple[list[Effect[Item]], Deliver[Item] | None]:
-        _check_handle(offset, lease_id)
-        return self._at(now_ms), self._book.leased(offset, lease_id)
 
     def _reserved(
         self, reservation_id: int, now_ms: int | None
@@ -540,17 +419,3 @@ def _stored_line(data: Reader) -> Placement:
         return placements.SoleOwner(data.maybe(Reader.text))
     except ArgumentError:
         raise data.refuse("be a name or None") from None
-
-
-def _check_handle(offset: object, lease_id: object) -> None:
-    check_offset("offset", offset)
-    if type(lease_id) is not int:
-        raise ArgumentError("lease_id", lease_id, "be an int")
-
-
-def _checked_pair(handle: object) -> Handle:
-    if not isinstance(handle, tuple) or len(handle) != 2:  # noqa: PLR2004  # offset, lease id
-        raise ArgumentError("handle", handle, "be a tuple of offset and lease id")
-    offset, lease_id = handle
-    _check_handle(offset, lease_id)
-    return offset, lease_id

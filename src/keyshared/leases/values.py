@@ -140,7 +140,7 @@ class InvalidHandleReason(StrEnum):
     """Why a handle names no current lease."""
 
     STALE = "stale"  # another lease or reservation covers the message now
-    NOT_LEASED = "not_leased"  # none does: never leased, or nacked, expired, or its consumer was removed
+    NOT_LEASED = "not_leased"  # none does: never leased, or nacked, expired, broken off, or its consumer was removed
     NOT_COMMITTED = "not_committed"  # that id is a reservation still
     DEAD_LETTERING = "dead_lettering"  # poison: its dead letter is being written
     BLOCKED = "blocked"  # poison: waits for unblock or park

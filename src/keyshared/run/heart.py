@@ -404,13 +404,10 @@ class Heart(Generic[Message]):
         self._out.append(run)
 
     def _put_off(self, run: Run[Message], delay_ms: int) -> None:
-        """Start a message again later, without a failure.
-
-        The delivery stays open on the books, so that its key waits, and is handed out anew when the time has come.
-        """
-        run.log.waiting.add(run.delivery.offset)
-        delay_ms = min(delay_ms, self._config.retry.max_delay_ms)
-        self._alarms.at(self._now + delay_ms, partial(self._due.append, Run(run.log, run.delivery)))
+        """Return a message to its log for a while, without a failure; its key waits for it."""
+        log = run.log
+        self._apply(log, log.dispatcher.release(*run.delivery.receipt, delay_ms=delay_ms, now_ms=self._now))
+        self._set_alarm(log)
 
     # ends
 

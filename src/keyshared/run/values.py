@@ -52,7 +52,7 @@ class RetryLater(Exception):  # noqa: N818  # as above
     """Raise it in a handler: the message comes again later, and no failure is counted. Its key waits meanwhile.
 
     Args:
-        delay_ms: How much later; never more than ``max_delay_ms`` of `RunnerConfig.retry`.
+        delay_ms: How much later.
 
     Raises:
         ArgumentError: ``delay_ms`` is not an int of at least 0.
@@ -207,7 +207,7 @@ class RunnerStats(NamedTuple):
 
     Attributes:
         running: Messages at handlers, or on the way to one.
-        held: Messages that wait for a moment (`RetryLater`) or for a handler of a lost log, without a worker.
+        held: Messages that wait for a handler of a lost log to end, without a worker.
         done: Handlers that returned.
         failed: Handlers that raised, or ended after a timeout had cancelled them.
         rejected: Handlers that raised `Reject`.

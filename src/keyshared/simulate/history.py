@@ -18,7 +18,7 @@ class Event(StrEnum):
     NACKED = "nacked"
     REJECTED = "rejected"
     TIMED_OUT = "timed_out"  # no answer came in time
-    RELEASED = "released"  # the delivery was ended for another reason
+    RELEASED = "released"  # the delivery was ended for another reason: ``released`` says that it was postponed
     IGNORED = "ignored"  # an answer that came too late to count at once
     SETTLED = "settled"  # by a late ack
     BLOCKED = "blocked"
@@ -32,6 +32,9 @@ class Event(StrEnum):
     LOADING = "loading"
     LOADED = "loaded"
     DONE = "done"  # settled, however it was: ``reason`` says how. With ``tell_settled`` only
+    KEY_BEGUN = "key_begun"  # ``attempt`` is the number of the session
+    KEY_ENDING = "key_ending"
+    KEY_ENDED = "key_ended"
     CURSOR = "cursor"  # the safe cursor is at ``offset``
     PAUSED = "paused"  # a message could not be offered: there was no room
     RESUMED = "resumed"
@@ -55,9 +58,10 @@ class Row(NamedTuple):
         consumer: Who.
         attempt: Which delivery.
         failures: How often the message has failed, this time included.
-        available_ms: Since when the message is ready for delivery, or from when it will be. Of an offer: its arrival.
+        available_ms: Since when the message is ready for delivery, or from when it will be. Of an offer: its arrival,
+            or the later instant before which it is not delivered.
         service_ms: How long the consumer worked on what it answers here.
-        reason: Why, or what exactly.
+        reason: Why, or what exactly; of a failure, a dead letter and a blocked message what the consumer said.
         moved_keys: How many of the keys seen so far have another owner now. Of several evictions in one instant the
             first counts for all of them.
     """
@@ -84,11 +88,12 @@ class SimulatedDelivery(NamedTuple):
         key: Its key.
         consumer: Who had it.
         attempt: Which delivery of it.
-        available_ms: Since when it could have been delivered: its arrival, or the end of the wait before a retry.
+        available_ms: Since when it could have been delivered: its arrival, or the end of a wait.
         delivered_ms: When it was delivered.
         ended_ms: When that ended, or None if it never did.
-        outcome: How it ended: "acked", "nacked", "rejected", "timed_out", or why it was released ("evicted", "removed",
-            "session_lost", "drain_timeout", "batch_broken"); None if it never did.
+        outcome: How it ended: "acked", "nacked", "rejected", "timed_out", "released" if it was postponed, or why else
+            it was released ("evicted", "removed", "session_lost", "drain_timeout", "batch_broken"); None if it never
+            did.
         wait_ms: How long it waited to be delivered.
         sequence: The row that tells of its delivery.
         end_sequence: The row that tells of its end, or None.

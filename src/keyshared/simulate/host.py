@@ -17,6 +17,9 @@ from keyshared.effects import (
     Effect,
     Evicted,
     Ignored,
+    KeyBegun,
+    KeyEnded,
+    KeyEnding,
     Load,
     Released,
     ReleaseReason,
@@ -34,10 +37,23 @@ __all__ = ["Host", "Passenger", "Worker"]
 
 Passenger: TypeAlias = tuple[int, int | None]
 """What travels with a message: since when it is available, and its own service time."""
+_OfSession: TypeAlias = KeyBegun | KeyEnding | KeyEnded
 _Rare: TypeAlias = (
-    Ignored | Evicted | Released | Blocked | Dropped | Skipped | Settled | Spilled | Done | DeadLetter | Load | Resumed
+    Ignored
+    | Evicted
+    | Released
+    | Blocked
+    | Dropped
+    | Skipped
+    | Settled
+    | Spilled
+    | Done
+    | _OfSession
+    | DeadLetter
+    | Load
+    | Resumed
 )
-_Work: TypeAlias = tuple[int, int, int, "Worker | None", Deliver | DeadLetter | Load]
+_Work: TypeAlias = tuple[int, int, int, "Worker | None", Deliver | DeadLetter | KeyEnding | Load]
 """When it ends, a number that decides ties, how long it took, whose it is (None: the host's), and what it is about."""
 
 _new: Final = tuple.__new__  # builds a Row in half the time that its own constructor takes
@@ -50,15 +66,28 @@ _CURSOR: Final = Event.CURSOR
 class Worker:
     """The process of a consumer: its local queue, and how much it works on."""
 
-    __slots__ = ("alive", "busy", "concurrency", "queue", "service")
+    __slots__ = ("alive", "busy", "concurrency", "postpone_ms", "queue", "service", "takes_batches")
 
     def __init__(self, plan: ConsumerPlan) -> None:
         self.alive = True
         self.busy = 0
         self.concurrency: Final = plan.concurrency
+        self.takes_batches: Final = plan.takes_batches
+        self.postpone_ms: Final = plan.postpone_ms
         self.service = plan.service
         # By offset, because a release may take any of them out; only an ordered dict gives its oldest item in O(1).
         self.queue: OrderedDict[int, Deliver] = OrderedDict()
+
+    def rest_of(self, delivery: Deliver, *, one_lane: bool) -> list[Deliver]:
+        """Take what came with a delivery as one batch out of the local queue, where it is what comes next."""
+        rest: list[Deliver] = []
+        for each in self.queue.values():
+            if not (one_lane or each.key == delivery.key is not None):
+                break
+            rest.append(each)
+        for each in rest:
+            del self.queue[each.offset]
+        return rest
 
     def kill(self) -> None:
         """End the process: it answers nothing any more, whatever it was working on."""
@@ -107,7 +136,7 @@ class Host:
 
     def offer(self, offset: int, key: bytes | None, passenger: Passenger) -> None:
         """Hand a message to the dispatcher."""
-        effects = self.dispatcher.offer(offset, key, passenger, now_ms=self.now)
+        effects = self.dispatcher.offer(offset, key, passenger, not_before_ms=passenger[0], now_ms=self.now)
         if self.owners is not None and key is not None and key not in self.owners:
             self.owners[key] = self.dispatcher.owner(key)
         fields = (next(self.numbers), self.now, _OFFERED, offset, key, None, None, None, passenger[0], None, None, None)
@@ -167,7 +196,7 @@ class Host:
         service_ms = worker.service.duration_ms(delivery.offset, delivery.attempt, passenger[1])
         self._schedule(service_ms, worker, delivery)
 
-    def _schedule(self, delay_ms: int, worker: Worker | None, subject: Deliver | DeadLetter | Load) -> None:
+    def _schedule(self, delay_ms: int, worker: Worker | None, subject: Deliver | DeadLetter | KeyEnding | Load) -> None:
         heappush(self.work, (self.now + delay_ms, next(self._begun), delay_ms, worker, subject))
 
     def finish(self) -> None:
@@ -176,63 +205,104 @@ class Host:
         if worker is None:
             if isinstance(subject, Load):
                 self._loaded(subject)
+            elif isinstance(subject, KeyEnding):
+                self._flushed(subject)
             else:
                 self._archived(cast("DeadLetter", subject))
         elif worker.alive:
+            delivery = cast("Deliver", subject)
             worker.busy -= 1
+            rest: list[Deliver] = []
+            if worker.takes_batches and self._is_open(delivery):
+                rest = worker.rest_of(delivery, one_lane=self._plan.config.ordering_required)
             if worker.queue:
                 self._start(worker, worker.queue.popitem(last=False)[1])
-            self._answer(cast("Deliver", subject), service_ms)
+            if rest:
+                self._answer_batch([delivery, *rest], service_ms)
+            else:
+                self._answer(delivery, service_ms)
+
+    def _is_open(self, delivery: Deliver) -> bool:
+        return self.open.get(delivery.offset) is delivery
+
+    def _refusal(self, delivery: Deliver) -> tuple[Answer, str | None] | None:
+        """What a consumer answers to a delivery, and why, if that is no ack."""
+        for model in self._plan.answers:
+            answer = model.answer(delivery.offset, delivery.key, delivery.attempt)
+            if answer is not Answer.ACK:
+                return answer, model.reason
+        return None
+
+    def _answer_batch(self, batch: list[Deliver], service_ms: int) -> None:
+        """Ack up to the first message that fails, and answer that one."""
+        refusals = [self._refusal(each) for each in batch]
+        done = next((place for place, refusal in enumerate(refusals) if refusal is not None), len(batch))
+        if done:
+            effects = self.dispatcher.ack_through(*batch[done - 1].receipt, now_ms=self.now)
+            for each in batch[:done]:
+                self._see_acked(each, service_ms)
+                service_ms = 0  # all of it was one piece of work
+            self.apply(effects)
+        if done < len(batch):
+            self._refuse(batch[done], service_ms, *cast("tuple[Answer, str | None]", refusals[done]))
+
+    def _see_acked(self, delivery: Deliver, service_ms: int) -> None:
+        offset, key, name, attempt, failures, _ = delivery
+        del self.open[offset]
+        fields = (
+            next(self.numbers),
+            self.now,
+            _ACKED,
+            offset,
+            key,
+            name,
+            attempt,
+            failures,
+            None,
+            service_ms,
+            None,
+            None,
+        )
+        self.rows.append(_new(Row, fields))
 
     def _answer(self, delivery: Deliver, service_ms: int) -> None:
-        offset, key, name, attempt, failures, _ = delivery
-        for model in self._plan.answers:
-            answer = model.answer(offset, key, attempt)
-            if answer is not Answer.ACK:
-                self._refuse(delivery, service_ms, answer)
-                return
+        offset, key, name, attempt, _, _ = delivery
+        refusal = self._refusal(delivery) if self._plan.answers else None
+        if refusal is not None:
+            self._refuse(delivery, service_ms, *refusal)
+            return
         effects = self.dispatcher.ack(offset, name, attempt, now_ms=self.now)
-        if self.open.get(offset) is delivery:
-            del self.open[offset]
-            fields = (
-                next(self.numbers),
-                self.now,
-                _ACKED,
-                offset,
-                key,
-                name,
-                attempt,
-                failures,
-                None,
-                service_ms,
-                None,
-                None,
-            )
-            self.rows.append(_new(Row, fields))
+        if self._is_open(delivery):
+            self._see_acked(delivery, service_ms)
         elif not (effects and type(effects[0]) is Ignored):
             # A late success: the delivery had ended on the books, the message was waiting, and this ack settles it.
             self._see_settled(Settled(offset, key, SettleReason.LATE_ACK))
         self.apply(effects)
 
-    def _refuse(self, delivery: Deliver, service_ms: int, answer: Answer) -> None:
+    def _refuse(self, delivery: Deliver, service_ms: int, answer: Answer, reason: str | None) -> None:
         if answer is Answer.SILENT:
             return
-        refuse = self.dispatcher.nack if answer is Answer.NACK else self.dispatcher.reject
-        first, *others = refuse(*delivery.receipt, now_ms=self.now)
+        if answer is Answer.POSTPONE:
+            delay_ms = self.workers[delivery.consumer].postpone_ms
+            effects = self.dispatcher.release(*delivery.receipt, delay_ms=delay_ms, now_ms=self.now)
+        else:
+            refuse = self.dispatcher.nack if answer is Answer.NACK else self.dispatcher.reject
+            effects = refuse(*delivery.receipt, reason=reason, now_ms=self.now)
+        first, *others = effects
         if isinstance(first, Released):
-            self._see_released(first, service_ms)
+            self._see_released(first, service_ms, reason)
         else:
             others = [first]
         self.apply(others)
 
     def _archived(self, letter: DeadLetter) -> None:
-        offset, key, attempt, failures, _, _ = letter
+        offset, key, attempt, failures, _, reason = letter
         effects = self.dispatcher.dead_lettered(offset, now_ms=self.now)
         stays = any(isinstance(effect, Blocked) and effect.offset == offset for effect in effects)
         event = Event.ARCHIVED if stays else Event.DEAD_LETTERED
         if not stays:
             self.again.pop(offset, None)
-        self.tell(event, offset=offset, key=key, attempt=attempt, failures=failures)
+        self.tell(event, offset=offset, key=key, attempt=attempt, failures=failures, reason=reason)
         self.apply(effects)
 
     def _loaded(self, load: Load) -> None:
@@ -240,6 +310,10 @@ class Host:
         effects = self.dispatcher.loaded(load.offset, passenger, now_ms=self.now)
         self.tell(Event.LOADED, offset=load.offset, key=load.key)
         self.apply(effects)
+
+    def _flushed(self, ending: KeyEnding) -> None:
+        if self.workers[ending.consumer].alive and self.dispatcher.is_current(ending):
+            self.apply(self.dispatcher.flushed(ending.key, ending.session, now_ms=self.now))
 
     # effects that are rarer than deliveries and cursors
 
@@ -258,6 +332,8 @@ class Host:
                 self._see_settled(effect)
             case Done(offset, key, how):
                 self.tell(Event.DONE, offset=offset, key=key, reason=how)
+            case KeyBegun() | KeyEnding() | KeyEnded():
+                self._see_session(effect)
             case DeadLetter():
                 self._see_dead_letter(effect)
             case Load():
@@ -274,7 +350,7 @@ class Host:
         offset, consumer, attempt, _, reason = effect
         self.tell(Event.IGNORED, offset=offset, consumer=consumer, attempt=attempt, reason=reason)
 
-    def _see_released(self, effect: Released, service_ms: int | None = None) -> None:
+    def _see_released(self, effect: Released, service_ms: int | None = None, said: str | None = None) -> None:
         offset, consumer, attempt, reason, failures, retry_at_ms = effect
         key = self.open.pop(offset).key
         self.workers[consumer].queue.pop(offset, None)
@@ -288,13 +364,13 @@ class Host:
             failures=failures,
             available_ms=retry_at_ms,
             service_ms=service_ms,
-            reason=None if reason in _ASKED_FOR else reason,
+            reason=said if reason in _ASKED_FOR else reason,
         )
 
     def _see_blocked(self, effect: Blocked) -> None:
-        offset, key, failures, _ = effect
+        offset, key, failures, reason = effect
         self.blocked.setdefault(key, []).append(offset)
-        self.tell(Event.BLOCKED, offset=offset, key=key, failures=failures)
+        self.tell(Event.BLOCKED, offset=offset, key=key, failures=failures, reason=reason)
 
     def _see_settled(self, effect: Settled | Dropped | Skipped) -> None:
         offset, key, reason = effect
@@ -302,9 +378,16 @@ class Host:
         self.tell(_SETTLING[type(effect)], offset=offset, key=key, reason=reason)
 
     def _see_dead_letter(self, effect: DeadLetter) -> None:
-        offset, key, attempt, failures, _, _ = effect
-        self.tell(Event.DEAD_LETTERING, offset=offset, key=key, attempt=attempt, failures=failures)
+        offset, key, attempt, failures, _, reason = effect
+        self.tell(Event.DEAD_LETTERING, offset=offset, key=key, attempt=attempt, failures=failures, reason=reason)
         self._schedule(self._plan.archive_ms, None, effect)
+
+    def _see_session(self, effect: _OfSession) -> None:
+        reason = effect.reason if isinstance(effect, KeyEnded) else None
+        key, consumer, session = effect[:3]
+        self.tell(_OF_SESSIONS[type(effect)], key=key, consumer=consumer, attempt=session, reason=reason)
+        if isinstance(effect, KeyEnding):
+            self._schedule(self._plan.flush_ms, None, effect)
 
     def _see_load(self, effect: Load) -> None:
         self.tell(Event.LOADING, offset=effect.offset, key=effect.key)
@@ -362,6 +445,11 @@ _ENDINGS: Final[Mapping[ReleaseReason, Event]] = {
     ReleaseReason.NACKED: Event.NACKED,
     ReleaseReason.REJECTED: Event.REJECTED,
     ReleaseReason.ACK_TIMEOUT: Event.TIMED_OUT,
+}
+_OF_SESSIONS: Final[Mapping[type[Effect], Event]] = {
+    KeyBegun: Event.KEY_BEGUN,
+    KeyEnding: Event.KEY_ENDING,
+    KeyEnded: Event.KEY_ENDED,
 }
 _SETTLING: Final[Mapping[type[Effect], Event]] = {
     Settled: Event.SETTLED,

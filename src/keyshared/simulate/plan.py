@@ -7,14 +7,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_several, check_text, configuration
 from keyshared._dispatch.unit_gate import check_rules
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, Rules
 from keyshared.errors import ArgumentError
 from keyshared.glob import KeyFilter
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
 from keyshared.ring import HashRing
-from keyshared.rules import Rules
 from keyshared.simulate.service import AnswerModel, PerMessage, ServiceTime, check_service
 
 __all__ = [
@@ -51,12 +50,14 @@ class Arrival(NamedTuple):
         key: Its key, or None.
         at_ms: When it arrives, with `Pace.ARRIVALS`. One that goes back arrives with the message before it.
         service_ms: How long it takes to work on, for `PerMessage`.
+        not_before_ms: Before when it is not delivered, on the same clock; its key waits behind it. None: at once.
     """
 
     offset: int
     key: Key
     at_ms: int = 0
     service_ms: int | None = None
+    not_before_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,10 @@ class ConsumerPlan:
         weight: Its share of the keys, relative to the others'.
         limit: Deliveries that it may have open, queued ones included; None for the dispatcher's own limit.
         concurrency: Messages that it works on at once.
+        takes_batches: It works on all of a batch of a key at once, for as long as the first message of it takes, and
+            acks it up to the first message that fails. For plans whose ``config.batch_per_key`` is above 1, and with a
+            ``concurrency`` of 1.
+        postpone_ms: For how long it gives back what it answers with `Answer.POSTPONE`.
 
     Raises:
         ConfigError: A field can never work.
@@ -90,6 +95,8 @@ class ConsumerPlan:
     weight: Weight = 1
     limit: int | None = None
     concurrency: int = 1
+    takes_batches: bool = False
+    postpone_ms: int = 1_000
 
     @configuration()
     def __post_init__(self) -> None:
@@ -99,6 +106,10 @@ class ConsumerPlan:
         if self.limit is not None:
             check_int("limit", self.limit, 0)
         check_int("concurrency", self.concurrency, 1)
+        check_bool("takes_batches", self.takes_batches)
+        if self.takes_batches and self.concurrency > 1:
+            raise ArgumentError("concurrency", self.concurrency, "be 1 with takes_batches")
+        check_int("postpone_ms", self.postpone_ms, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +243,7 @@ class Plan:
         pace: When messages arrive.
         archive_ms: How long a dead letter takes to be written.
         load_ms: How long a spilled message takes to be read again.
+        flush_ms: How long a consumer takes to flush what it keeps for a key.
         start_ms: When it begins; None for the first arrival or change, whichever is earlier, or with
             `Pace.BACKLOG` for 0.
         until_ms: Nothing later than this happens; None for no end.
@@ -260,6 +272,7 @@ class Plan:
     pace: Pace = Pace.ARRIVALS
     archive_ms: int = 0
     load_ms: int = 0
+    flush_ms: int = 0
     start_ms: int | None = None
     until_ms: int | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
@@ -282,7 +295,7 @@ class Plan:
         if not callable(getattr(self.placement, "copy", None)) or not hasattr(self.placement, "ranges"):
             raise ArgumentError("placement", self.placement, "be a placement such as HashRing()")
         check_enum("pace", self.pace, Pace)
-        for name, least in (("archive_ms", 0), ("load_ms", 0), ("max_attempts", 1)):
+        for name, least in (("archive_ms", 0), ("load_ms", 0), ("flush_ms", 0), ("max_attempts", 1)):
             check_int(name, getattr(self, name), least)
         for name in ("start_ms", "until_ms"):
             if getattr(self, name) is not None:
@@ -293,8 +306,9 @@ class Plan:
         for consumer in self.consumers:
             check_kind("consumers", consumer, ConsumerPlan)
         for model in self.answers:
-            if not callable(getattr(model, "answer", None)):
-                raise ArgumentError("answers", model, "hold models such as Poisoned(keys), with a method answer")
+            if not callable(getattr(model, "answer", None)) or not hasattr(model, "reason"):
+                requirement = "hold models such as Poisoned(keys), with a method answer and an attribute reason"
+                raise ArgumentError("answers", model, requirement)
         start = 0 if self.start_ms is None else self.start_ms
         for change in self.changes:
             _check_change(change)

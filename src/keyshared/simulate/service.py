@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 from xxhash import xxh64_intdigest
 
 from keyshared._checks import check_enum, check_int, check_number, check_several, configuration
+from keyshared._dispatch.receipts import check_reason
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import required_key_bytes
 
@@ -41,6 +42,7 @@ class Answer(StrEnum):
     ACK = "ack"
     NACK = "nack"
     REJECT = "reject"  # it can never work: poison at once
+    POSTPONE = "postpone"  # not now: given back for the ``postpone_ms`` of the consumer, and no failure
     SILENT = "silent"  # no answer at all: the ack timeout, if there is one, ends the delivery
 
 
@@ -62,7 +64,14 @@ class ServiceTime(Protocol):
 
 
 class AnswerModel(Protocol):
-    """What consumers answer. A value: immutable, and picklable if it is to travel."""
+    """What consumers answer. A value: immutable, and picklable if it is to travel.
+
+    Attributes:
+        reason: What consumers say with a nack or a reject of this model; None for nothing.
+    """
+
+    @property
+    def reason(self) -> str | None: ...  # noqa: D102  # above
 
     def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:
         """Return how one delivery ends.
@@ -245,9 +254,11 @@ class Poisoned:
         keys: Every message with one of these keys; kept as a frozenset of bytes.
         offsets: These messages; kept as a frozenset.
         reply: What consumers answer to them.
+        reason: What they say with it, if it is a nack or a reject.
 
     Raises:
-        ConfigError: ``keys`` is a single text, ``offsets`` holds something that is no int, or the reply is an ack.
+        ConfigError: ``keys`` is a single text, ``offsets`` holds something that is no int, the reply is an ack, or the
+            reason is no text.
         KeyTypeError: One of ``keys`` is no key.
 
     Example:
@@ -258,6 +269,7 @@ class Poisoned:
     keys: Collection[str | bytes] = ()
     offsets: Collection[int] = ()
     reply: Answer = Answer.NACK
+    reason: str | None = None
 
     @configuration()
     def __post_init__(self) -> None:
@@ -266,7 +278,7 @@ class Poisoned:
         object.__setattr__(self, "offsets", frozenset(self.offsets))
         for offset in self.offsets:
             check_int("offsets", offset)
-        _check_reply(self.reply)
+        _check_reply(self.reply, self.reason)
 
     def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:  # noqa: ARG002 - of the protocol
         """See `AnswerModel.answer`."""
@@ -280,9 +292,10 @@ class FailFirst:
     Args:
         attempts: How many.
         reply: What consumers answer to them.
+        reason: What they say with it, if it is a nack or a reject.
 
     Raises:
-        ConfigError: ``attempts`` is negative or no int, or the reply is an ack.
+        ConfigError: ``attempts`` is negative or no int, the reply is an ack, or the reason is no text.
 
     Example:
         >>> [str(FailFirst(1).answer(0, None, attempt)) for attempt in (1, 2)]
@@ -291,11 +304,12 @@ class FailFirst:
 
     attempts: int
     reply: Answer = Answer.NACK
+    reason: str | None = None
 
     @configuration()
     def __post_init__(self) -> None:
         check_int("attempts", self.attempts, 0)
-        _check_reply(self.reply)
+        _check_reply(self.reply, self.reason)
 
     def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:  # noqa: ARG002 - of the protocol
         """See `AnswerModel.answer`."""
@@ -309,9 +323,10 @@ class SampledAnswers:
     Args:
         samples: Such as ``[Answer.ACK] * 99 + [Answer.NACK]``; kept as a tuple.
         seed: Another seed is another draw.
+        reason: What consumers say with each nack and reject.
 
     Raises:
-        ConfigError: There are no samples, one is no `Answer`, or the seed is not one of 64 bits.
+        ConfigError: There are no samples, one is no `Answer`, the seed is not one of 64 bits, or the reason is no text.
 
     Example:
         >>> answers = SampledAnswers([Answer.ACK] * 9 + [Answer.NACK], seed=1)
@@ -321,6 +336,7 @@ class SampledAnswers:
 
     samples: Sequence[Answer]
     seed: int = 0
+    reason: str | None = None
 
     @configuration()
     def __post_init__(self) -> None:
@@ -328,6 +344,7 @@ class SampledAnswers:
         for sample in self.samples:
             check_enum("samples", sample, Answer)
         _check_seed(self.seed)
+        check_reason(self.reason)
 
     def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:  # noqa: ARG002 - of the protocol
         """See `AnswerModel.answer`."""
@@ -346,8 +363,9 @@ def _checked_samples(samples: object) -> tuple[Any, ...]:
     return tuple(samples)
 
 
-def _check_reply(reply: object) -> None:
-    check_enum("reply", reply, Answer, Answer.NACK, Answer.REJECT, Answer.SILENT)
+def _check_reply(reply: object, reason: object) -> None:
+    check_enum("reply", reply, Answer, Answer.NACK, Answer.REJECT, Answer.POSTPONE, Answer.SILENT)
+    check_reason(reason)
 
 
 def _check_ms(parameter: str, value: object) -> None:

@@ -183,11 +183,15 @@ class Simulation:
         if arrival is None:
             return
         check_kind("arrival", arrival, Arrival)
-        _, _, at_ms, service_ms = arrival
+        _, _, at_ms, service_ms, not_before_ms = arrival
         if type(at_ms) is not int or at_ms < 0:
             raise ArgumentError("at_ms", at_ms, f"be an int of at least 0 in {shown(arrival)}")
         if service_ms is not None and (type(service_ms) is not int or service_ms < 0):
             raise ArgumentError("service_ms", service_ms, f"be an int of at least 0, or None, in {shown(arrival)}")
+        if not_before_ms is not None and (type(not_before_ms) is not int or not_before_ms < 0):
+            raise ArgumentError(
+                "not_before_ms", not_before_ms, f"be an int of at least 0, or None, in {shown(arrival)}"
+            )
         if not self._paced:
             self._arrival_ms = self._host.now
         elif at_ms > self._arrival_ms:
@@ -228,7 +232,7 @@ class Simulation:
 
     def _offer(self) -> None:
         host = self._host
-        offset, raw_key, _, service_ms = cast("Arrival", self._arrival)  # called when there is one
+        offset, raw_key, _, service_ms, not_before_ms = cast("Arrival", self._arrival)  # called when there is one
         key = key_bytes(raw_key)
         if not host.dispatcher.room_for(key):
             host.paused = True
@@ -237,7 +241,8 @@ class Simulation:
             return
         if not self._paced:
             self._arrival_ms = host.now
-        host.offer(offset, key, (self._arrival_ms, service_ms))
+        available = self._arrival_ms if not_before_ms is None else max(not_before_ms, self._arrival_ms)
+        host.offer(offset, key, (available, service_ms))
         self._next_arrival()
 
     # the plan's changes

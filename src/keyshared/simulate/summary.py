@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from keyshared._checks import check_int, check_kind
+from keyshared.effects import ReleaseReason
 from keyshared.errors import ArgumentError
 from keyshared.simulate.history import Event, Row
 
@@ -116,6 +117,7 @@ class ConsumerSummary:
         deliveries: Deliveries that it got.
         acked: Those that it acked in time.
         failed: Those that it nacked or rejected in time.
+        postponed: Those that it gave back for later.
         lost: Those that ended without an answer of it: timed out, or released.
         busy_ms: Time that it worked on what it answered in time.
         wait: How long messages waited until they were delivered to it.
@@ -124,6 +126,7 @@ class ConsumerSummary:
     deliveries: int
     acked: int
     failed: int
+    postponed: int
     lost: int
     busy_ms: int
     wait: Waits
@@ -220,6 +223,7 @@ class _ConsumerTally:
     deliveries: int = 0
     acked: int = 0
     failed: int = 0
+    postponed: int = 0
     lost: int = 0
     busy_ms: int = 0
     wait: WaitHistogram = field(default_factory=WaitHistogram)
@@ -229,6 +233,7 @@ class _ConsumerTally:
             deliveries=self.deliveries,
             acked=self.acked,
             failed=self.failed,
+            postponed=self.postponed,
             lost=self.lost,
             busy_ms=self.busy_ms,
             wait=self.wait.waits(),
@@ -407,6 +412,8 @@ class Tally:
             tally.acked += 1
         elif row.event in _FAILED:
             tally.failed += 1
+        elif row.reason == ReleaseReason.RELEASED:
+            tally.postponed += 1
         else:
             tally.lost += 1
 

@@ -36,13 +36,16 @@ from keyshared.testing.judges.checker import Checker
 from keyshared.testing.steps import (
     Ack,
     AckLate,
+    AckThrough,
     Connect,
     Disconnect,
     Fail,
     Flap,
     Nack,
     NackLate,
+    Postpone,
     Publish,
+    PublishLater,
     ReadOn,
     Restart,
     Step,
@@ -134,6 +137,8 @@ class Bench:
         self.over: list[Receipt] = []
         self.owners: dict[bytes, str | None] = {}
         self._log: dict[int, bytes | None] = {}
+        self._earliest: dict[int, int] = {}  # of what was published for later
+        self._latest = 0  # no time that anybody has asked for is later
         self._committed: int | None = None
 
     # --- steps ------------------------------------------------------------------------------------------------------
@@ -166,14 +171,21 @@ class Bench:
                 return bool(self.unread)
             case Publish():
                 return len(self.outstanding) < self._world.max_outstanding
+            case PublishLater():
+                can = {"publish_later", "advance"} <= self.abilities
+                return can and len(self.outstanding) < self._world.max_outstanding
             case Ack():
                 return bool(self.open)
+            case AckThrough():
+                return bool(self.open) and "ack_through" in self.abilities
             case AckLate():
                 return bool(self.over)
             case Nack():
                 return bool(self.open) and "nack" in self.abilities
             case NackLate():
                 return bool(self.over) and "nack" in self.abilities
+            case Postpone():
+                return bool(self.open) and {"postpone", "advance"} <= self.abilities
             case Fail():
                 return bool(self.open) and {"nack", "advance"} <= self.abilities
             case Wait():
@@ -189,6 +201,8 @@ class Bench:
         if self.takes_filters or not self.members:
             self._connect(_HEALER, ())  # somebody who wants everything
             self._look()
+        if self._latest > self.now:
+            self._pass_time(self._latest - self.now)
         for _ in range(4 * len(self._log) + 4):
             answered = list(self.open.values())
             for receipt in answered:
@@ -217,14 +231,20 @@ class Bench:
                 self._read_on()
             case Publish(key, count):
                 self._publish_some(key, count)
+            case PublishLater(key, ms):
+                self._publish_later(key, ms)
             case Ack(which):
                 self._ack(pick(list(self.open.values()), which))
+            case AckThrough(which):
+                self._ack_through(pick(list(self.open.values()), which))
             case AckLate(which):
                 self._ack(pick(self.over[::-1], which))
             case Nack(which):
                 self._nack(pick(list(self.open.values()), which))
             case NackLate(which):
                 self._nack(pick(self.over[::-1], which))
+            case Postpone(which, ms):
+                self._postpone(pick(list(self.open.values()), which), ms)
             case Fail(which, times):
                 self._fail(pick(list(self.open.values()), which).delivery.offset, times)
             case Wait(ms):
@@ -277,14 +297,54 @@ class Bench:
         for position in range(min(count, self._world.max_outstanding - len(self.outstanding))):
             if position:
                 self._look()
-            offset = self.driver.publish(key)
-            self._log[offset] = key
-            self.outstanding.add(offset)
-            self._tell(Published(offset=offset, key=key, at_ms=self.now))
+            self._enter(self.driver.publish(key), key)
+
+    def _publish_later(self, key: bytes | None, ms: int) -> None:
+        offset = self.driver.publish_later(key, ms)
+        self._earliest[offset] = self._asked_for(ms)
+        self._enter(offset, key)
+
+    def _enter(self, offset: int, key: bytes | None) -> None:
+        """A message is in the log."""
+        self._log[offset] = key
+        self.outstanding.add(offset)
+        self._tell_published(offset)
+
+    def _tell_published(self, offset: int) -> None:
+        until_ms = self._earliest.get(offset, self.now)
+        later = None if until_ms <= self.now else until_ms
+        self._tell(Published(offset=offset, key=self._log[offset], until_ms=later, at_ms=self.now))
+        if later is not None:
+            self._tell(Held(offset=offset, reason=HoldReason.NOT_BEFORE, until_ms=later, at_ms=self.now))
+
+    def _asked_for(self, ms: int) -> int:
+        """The instant before which something is not wanted."""
+        until_ms = self.now + ms
+        self._latest = max(self._latest, until_ms)
+        return until_ms
 
     def _ack(self, receipt: Receipt) -> None:
+        self._note_ack(receipt, self.driver.ack(receipt.consumer, receipt.delivery))
+
+    def _ack_through(self, receipt: Receipt) -> None:
         consumer, delivery, _ = receipt
-        counted = self.driver.ack(consumer, delivery)
+        together = [
+            each
+            for each in self.open.values()
+            if each.consumer == consumer
+            and each.delivery.offset < delivery.offset
+            and self._is_same_lane(each, receipt)
+        ]
+        counted = self.driver.ack_through(consumer, delivery)
+        for each in [*sorted(together, key=lambda older: older.delivery.offset), receipt]:
+            self._note_ack(each, counted)
+
+    def _is_same_lane(self, one: Receipt, other: Receipt) -> bool:
+        key = self._log[one.delivery.offset]
+        return self._claimed.total_order or key == self._log[other.delivery.offset] is not None
+
+    def _note_ack(self, receipt: Receipt, counted: bool | None) -> None:
+        consumer, delivery, _ = receipt
         is_open = self.open.get((consumer, delivery.offset)) == receipt
         if is_open:
             self._end(receipt)
@@ -294,11 +354,24 @@ class Bench:
             Acked(offset=delivery.offset, consumer=consumer, attempt=delivery.attempt, counted=counted, at_ms=self.now)
         )
 
-    def _nack(self, receipt: Receipt) -> None:
+    def _before_it_ends(self) -> None:
+        """Read what was sent while a message was open: read after its end, it would look as if it had overtaken it."""
         if self._claimed.per_key != 1:
-            # A newer message of the key may have been sent while this one was open. Read only after the nack, it would
-            # look as if it had overtaken this one.
             self._read_on()
+
+    def _postpone(self, receipt: Receipt, ms: int) -> None:
+        self._before_it_ends()
+        consumer, delivery, _ = receipt
+        offset, until_ms = delivery.offset, self._asked_for(ms)
+        counted = self.driver.postpone(consumer, delivery, ms)
+        if self.open.get((consumer, offset)) == receipt and counted is not False:
+            attempt = delivery.attempt
+            self._tell(Released(offset=offset, consumer=consumer, attempt=attempt, until_ms=until_ms, at_ms=self.now))
+            self._end(receipt)
+            self._tell(Held(offset=offset, reason=HoldReason.POSTPONED, until_ms=until_ms, at_ms=self.now))
+
+    def _nack(self, receipt: Receipt) -> None:
+        self._before_it_ends()
         consumer, delivery, _ = receipt
         counted = self.driver.nack(consumer, delivery)
         is_open = self.open.get((consumer, delivery.offset)) == receipt
@@ -361,7 +434,7 @@ class Bench:
         self.over = []
         self.outstanding = {offset for offset in self._log if offset >= resume}
         for offset in sorted(self.outstanding):
-            self._tell(Published(offset=offset, key=self._log[offset], at_ms=self.now))
+            self._tell_published(offset)
         for key, consumer in self.owners.items():
             self._tell(Owned(key=key, consumer=consumer, at_ms=self.now))  # it is said only when it changes
         self._committed = None

@@ -1,6 +1,6 @@
 """How the kit operates a broker: one small class connects any broker with the machine that tries to break it.
 
-Five methods are needed: connect, disconnect, publish, receive, ack. Five more are abilities that a broker may have;
+Five methods are needed: connect, disconnect, publish, receive, ack. Eight more are abilities that a broker may have;
 what a driver does not override is not tried, and the promises that only it could show are reported as not judged.
 """
 
@@ -134,6 +134,43 @@ class Driver:
         """
         raise UnsupportedError(type(self).__name__, "nack")
 
+    def ack_through(self, consumer: str, delivery: Delivery) -> bool | None:
+        """Report that a message and all older ones of its key that the consumer has are processed. As `ack`.
+
+        Args:
+            consumer: Who has them.
+            delivery: The newest of them.
+
+        Returns:
+            Whether the broker took this as the end of all of them; None: it does not say.
+        """
+        raise UnsupportedError(type(self).__name__, "ack_through")
+
+    def postpone(self, consumer: str, delivery: Delivery, ms: int) -> bool | None:
+        """Hand back a delivery that shall come again later, and that has not failed. As `nack`.
+
+        Args:
+            consumer: Who has it.
+            delivery: What it had got.
+            ms: Before how many milliseconds have passed it shall not come.
+
+        Returns:
+            Whether the broker took this as the end of the delivery; None: it does not say.
+        """
+        raise UnsupportedError(type(self).__name__, "postpone")
+
+    def publish_later(self, key: bytes | None, ms: int) -> int:
+        """Append a message to the log that shall not be delivered yet. As `publish`.
+
+        Args:
+            key: Its key, or None if it has none.
+            ms: Before how many milliseconds have passed it shall not be delivered.
+
+        Returns:
+            Its offset.
+        """
+        raise UnsupportedError(type(self).__name__, "publish_later")
+
     def advance(self, ms: int) -> None:
         """Move time on, all at once, and run what the broker has due then.
 
@@ -200,6 +237,18 @@ class AsyncDriver:
         """See `Driver.nack`."""
         raise UnsupportedError(type(self).__name__, "nack")
 
+    async def ack_through(self, consumer: str, delivery: Delivery) -> bool | None:
+        """See `Driver.ack_through`."""
+        raise UnsupportedError(type(self).__name__, "ack_through")
+
+    async def postpone(self, consumer: str, delivery: Delivery, ms: int) -> bool | None:
+        """See `Driver.postpone`."""
+        raise UnsupportedError(type(self).__name__, "postpone")
+
+    async def publish_later(self, key: bytes | None, ms: int) -> int:
+        """See `Driver.publish_later`."""
+        raise UnsupportedError(type(self).__name__, "publish_later")
+
     async def advance(self, ms: int) -> None:
         """See `Driver.advance`."""
         raise UnsupportedError(type(self).__name__, "advance")
@@ -221,7 +270,7 @@ class AsyncDriver:
 
 
 AnyDriver = Driver | AsyncDriver
-ABILITIES: Final = ("nack", "advance", "cursor", "restart", "notices")
+ABILITIES: Final = ("nack", "advance", "cursor", "restart", "notices", "ack_through", "postpone", "publish_later")
 """The methods that a driver may leave out."""
 
 
@@ -277,6 +326,15 @@ class _InLoop(Driver):
 
     def nack(self, consumer: str, delivery: Delivery) -> bool | None:
         return self._wait(self._driver.nack(consumer, delivery))
+
+    def ack_through(self, consumer: str, delivery: Delivery) -> bool | None:
+        return self._wait(self._driver.ack_through(consumer, delivery))
+
+    def postpone(self, consumer: str, delivery: Delivery, ms: int) -> bool | None:
+        return self._wait(self._driver.postpone(consumer, delivery, ms))
+
+    def publish_later(self, key: bytes | None, ms: int) -> int:
+        return self._wait(self._driver.publish_later(key, ms))
 
     def advance(self, ms: int) -> None:
         self._wait(self._driver.advance(ms))

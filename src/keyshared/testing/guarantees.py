@@ -21,6 +21,9 @@ class Promise(StrEnum):
     SETTLED_ONCE = "settled-once"
     BOUNDS = "bounds"
     WHOLE_BATCH = "whole-batch"
+    LATEST_ONLY = "latest-only"
+    ONE_SESSION = "one-session"
+    REDRIVE_ORDER = "redrive-order"
     AFFINITY = "affinity"
     MINIMAL_MOVE = "minimal-move"
     ISOLATION = "isolation"
@@ -31,6 +34,8 @@ class Promise(StrEnum):
     ATTEMPTS = "attempts"
     NOT_EARLY = "not-early"
     REASON_TRAVELS = "reason-travels"
+    HEALTH_ADDS_UP = "health-adds-up"
+    TOKEN_BUDGET = "token-budget"  # noqa: S105  # no password: the token that a restart goes on from
     RESUME = "resume"
     DETERMINISM = "determinism"
 
@@ -48,6 +53,7 @@ class Guarantees:
         per_key: How many deliveries of a key may be open at once; None: any number.
         batches: Whether the open deliveries of a key are a batch: made in one turn, and followed by the next one when
             all of it has ended. ``per_key`` is then how many messages a batch may have.
+        latest_only: Whether a message that was never delivered is given up when a newer one of its key is published.
         per_consumer: The same of a consumer for which the history tells no limit.
         window: How many outstanding messages may be in memory at once (those that are not spilled); None: any number,
             for instance because `Published` tells of the whole log.
@@ -55,6 +61,10 @@ class Guarantees:
         spills: Whether what has to wait may be without its payload. If not, isolation is not judged: it is given up.
         waiting_per_key: How many messages of a key may wait when another one of it is let in; None: any number.
         waiting_per_consumer: The same of all keys that are owned by one consumer.
+        look_ahead: How many messages may wait in all when another one is let in, by how many consumers are connected;
+            None: any number.
+        token_bytes: How long the text of a restart token should be at most, in the form of `CursorToken`; None: any
+            length.
         unit_of: Which unit a key is in, if several keys are handed over as a whole (those of a slot, say): then
             one-holder is judged for units, and progress where the history says `Quiet`. None: a key. It has to be the
             same for ever; runs of slots, which change with the placement, cannot be told.
@@ -73,6 +83,9 @@ class Guarantees:
             history says `Quiet`.
         cursor_keeps_up: Whether the cursor is always committed as far as it can be when the history says `Quiet`.
         tells_done: Whether the system says of each message once that it is done, at the latest when it is quiet.
+        measures: Whether the system counts how many messages are done, also over a restart.
+        sessions: Whether consumers keep something for keys, so that nothing of a key goes out but in a session of it.
+        linger_ms: For how long nothing of a key is open before its session ends as idle; None: that is not judged.
         may_drop: Whether a policy that gives messages up was chosen.
         may_skip: Whether messages that nobody can get may be skipped.
         may_dead_letter: Whether messages may end in a dead-letter store.
@@ -91,12 +104,15 @@ class Guarantees:
     promises: frozenset[Promise] | frozenset[str] | set[str] = JUDGED
     per_key: int | None = 1
     batches: bool = False
+    latest_only: bool = False
     per_consumer: int | None = None
     window: int | None = None
     max_tracked: int | None = None
     spills: bool = True
     waiting_per_key: int | None = None
     waiting_per_consumer: int | None = None
+    look_ahead: Callable[[int], int] | None = None
+    token_bytes: int | None = None
     unit_of: Callable[[bytes], Hashable] | None = None
     total_order: bool = False
     open_at_once: int | None = None
@@ -109,6 +125,9 @@ class Guarantees:
     progress_ms: int | None = None
     cursor_keeps_up: bool = False
     tells_done: bool = False
+    measures: bool = False
+    sessions: bool = False
+    linger_ms: int | None = None
     may_drop: bool = False
     may_skip: bool = False
     may_dead_letter: bool = False
@@ -122,10 +141,15 @@ class Guarantees:
             value = getattr(self, each.name)
             if each.type is bool and type(value) is not bool:
                 raise GuaranteesError(each.name, value, "be a bool")
-        for name in ("unit_of", "group_of", "weight_of"):
-            function, what = getattr(self, name), "group" if name == "weight_of" else "key"
-            if function is not None and not callable(function):
-                raise GuaranteesError(name, function, f"be a function of a {what}, or None")
+        functions = {
+            "unit_of": "a key",
+            "group_of": "a key",
+            "weight_of": "a group",
+            "look_ahead": "a number of consumers",
+        }
+        for name, of in functions.items():
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise GuaranteesError(name, getattr(self, name), f"be a function of {of}, or None")
         if self.group_of is not None and self.total_order:
             raise GuaranteesError("group_of", self.group_of, "be None with total_order, where everything is one key")
         if self.unit_of is not None and self.total_order:
@@ -146,10 +170,12 @@ _LEAST: Final = {
     "open_at_once": 1,
     "waiting_per_key": 1,
     "waiting_per_consumer": 1,
+    "token_bytes": 1,
     "fairness": 0,
     "max_attempts": 1,
     "ack_timeout_ms": 1,
     "progress_ms": 0,
+    "linger_ms": 0,
 }
 
 

@@ -27,13 +27,19 @@ __all__ = [
     "Held",
     "HoldReason",
     "LimitChanged",
+    "Measured",
     "Nacked",
     "Owned",
     "PlacementChanged",
     "Published",
     "Quiet",
+    "Redriven",
     "Released",
     "Resumed",
+    "SessionBegun",
+    "SessionEnded",
+    "SessionEnding",
+    "SessionEnds",
     "Settled",
     "SettledBy",
     "Skipped",
@@ -50,9 +56,21 @@ class HoldReason(StrEnum):
     BLOCKED = "blocked"  # poisoned, until somebody decides
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
     SPILLED = "spilled"  # its payload is not in memory: it does not count for the window
+    FLUSHING = "flushing"  # somebody has still to flush what it keeps for its key
     LOADING = "loading"  # its payload is being read again; a slot at a consumer may be reserved for it
     LIMITED = "limited"  # its group, or all that is open, has reached a limit, or its group is paused
+    TOKEN_FULL = "token_full"  # noqa: S105  # what a restart has to know would not fit what it may have
     OTHER = "other"
+
+
+class SessionEnds(StrEnum):
+    """Why a session of a key has ended."""
+
+    IDLE = "idle"  # nothing of the key was open for long enough
+    MOVED = "moved"  # the key belongs to somebody else, or to nobody
+    LEFT = "left"  # its consumer leaves
+    LOST = "lost"  # its consumer is gone, or came back without what it had
+    FLUSH_TIMEOUT = "flush_timeout"  # its consumer did not flush in time
 
 
 class SettledBy(StrEnum):
@@ -60,6 +78,7 @@ class SettledBy(StrEnum):
 
     LATE_ACK = "late_ack"  # an ack of an earlier delivery, noted when it came
     OPERATOR = "operator"  # somebody outside decided so
+    SUPERSEDED = "superseded"  # a newer message of its key, before its first delivery
     NOBODY = "nobody"  # the system treats it as settled and does not say why: always a loss
 
 
@@ -238,6 +257,25 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Redriven:
+    """A message that was done has come back from the dead-letter store: it is outstanding again, at its old place.
+
+    The cursor does not wait for it. Its failures begin anew.
+
+    Attributes:
+        offset: The message. What is published after this has greater offsets.
+        key: Its key, or None if it has none.
+        attempt: Number of its last delivery, or None in a system that does not number them.
+        at_ms: When.
+    """
+
+    offset: int
+    key: bytes | None = None
+    attempt: int | None = None
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """The system said of a message that it is done: to whoever keeps the log, or its transport.
 
@@ -384,6 +422,59 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionBegun:
+    """A consumer begins to keep something for a key.
+
+    Attributes:
+        key: The key.
+        consumer: Who.
+        session: Number of the session.
+        at_ms: When.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnding:
+    """A session has to end: its consumer was asked to flush what it keeps for the key.
+
+    Attributes:
+        key: The key.
+        consumer: Who.
+        session: Number of the session.
+        at_ms: When.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnded:
+    """A consumer keeps nothing for a key any more.
+
+    Attributes:
+        key: The key.
+        consumer: Who.
+        session: Number of the session.
+        reason: Why.
+        at_ms: When.
+    """
+
+    key: bytes
+    consumer: str
+    session: int
+    reason: SessionEnds
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
     """The cursor is safe: after a crash the system would read on from here.
 
@@ -394,6 +485,19 @@ class Committed:
     """
 
     resume_offset: int
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The system said how many messages of this log are done, by its own count.
+
+    Attributes:
+        count: How many, since whenever it began to count.
+        at_ms: When.
+    """
+
+    count: int
     at_ms: int | None = None
 
 
@@ -430,6 +534,7 @@ Happening: TypeAlias = (
     | DeadLettered
     | Dropped
     | Skipped
+    | Redriven
     | Done
     | Held
     | Freed
@@ -440,7 +545,11 @@ Happening: TypeAlias = (
     | LimitChanged
     | PlacementChanged
     | Owned
+    | SessionBegun
+    | SessionEnding
+    | SessionEnded
     | Committed
+    | Measured
     | Quiet
     | AtRest
 )

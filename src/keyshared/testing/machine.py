@@ -24,13 +24,16 @@ from keyshared.testing.history import Happening
 from keyshared.testing.steps import (
     Ack,
     AckLate,
+    AckThrough,
     Connect,
     Disconnect,
     Fail,
     Flap,
     Nack,
     NackLate,
+    Postpone,
     Publish,
+    PublishLater,
     ReadOn,
     Restart,
     Schedule,
@@ -168,6 +171,15 @@ class KeySharedMachine(RuleBasedStateMachine):
         """Several messages of a key enter the log one after the other."""
         self.bench.take(Publish(key, count))
 
+    @precondition(lambda self: self.bench.can(PublishLater(None, 1)))
+    @rule(
+        key=st.runner().flatmap(lambda self: self.keys),
+        ms=st.runner().flatmap(lambda self: strategies.delays_ms(*self.world().timeouts)),
+    )
+    def publish_later(self, key: bytes | None, ms: int) -> None:
+        """A message enters the log that shall not be delivered yet."""
+        self.bench.take(PublishLater(key, ms))
+
     @precondition(lambda self: self.bench.open)
     @rule(which=st.integers(0, 7))
     def ack(self, which: int) -> None:
@@ -179,6 +191,18 @@ class KeySharedMachine(RuleBasedStateMachine):
     def ack_late(self, which: int) -> None:
         """A consumer answers for a delivery that is over."""
         self.bench.take(AckLate(which))
+
+    @precondition(lambda self: self.bench.can(AckThrough()))
+    @rule(which=st.integers(0, 7))
+    def ack_through(self, which: int) -> None:
+        """A consumer is done with a message and all older ones of its key that it has."""
+        self.bench.take(AckThrough(which))
+
+    @precondition(lambda self: self.bench.can(Postpone()))
+    @rule(which=st.integers(0, 7), ms=st.runner().flatmap(lambda self: strategies.delays_ms(*self.world().timeouts)))
+    def postpone(self, which: int, ms: int) -> None:
+        """A consumer gives a message back for later."""
+        self.bench.take(Postpone(which, ms))
 
     @precondition(lambda self: self.bench.can(Nack()))
     @rule(which=st.integers(0, 7))

@@ -8,7 +8,20 @@ from keyshared.testing.bench import Bench, World
 from keyshared.testing.driver import AnyDriver
 from keyshared.testing.guarantees import Guarantees, Violation
 from keyshared.testing.history import Happening
-from keyshared.testing.steps import Ack, AckLate, Fail, Nack, NackLate, Publish, Schedule, Step, Wait
+from keyshared.testing.steps import (
+    Ack,
+    AckLate,
+    AckThrough,
+    Fail,
+    Nack,
+    NackLate,
+    Postpone,
+    Publish,
+    PublishLater,
+    Schedule,
+    Step,
+    Wait,
+)
 
 __all__ = ["ScheduleRun", "run_schedule", "shorten"]
 
@@ -153,7 +166,7 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
         shorter = schedule[:left_out] + schedule[left_out + 1 :]
         for position in range(left_out, len(shorter)):
             step = shorter[position]
-            if isinstance(step, Ack | AckLate | Nack | NackLate | Fail):
+            if isinstance(step, Ack | AckLate | AckThrough | Nack | NackLate | Postpone | Fail):
                 for place in _PLACES:
                     yield (*shorter[:position], replace(step, which=place), *shorter[position + 1 :])
 
@@ -163,6 +176,16 @@ def _easier(step: Step) -> Iterator[Step]:
         case Publish(key, count):
             yield from (replace(step, count=fewer) for fewer in range(1, count))
             yield from (replace(step, key=plain) for plain in _earlier(_PLAIN_KEYS, key))
+        case PublishLater(key, ms):
+            yield Publish(key)
+            yield from (replace(step, ms=less) for less in _DELAYS_MS if less < ms)
+            yield from (replace(step, key=plain) for plain in _earlier(_PLAIN_KEYS, key))
+        case Postpone(which, ms):
+            yield from (replace(step, ms=less) for less in _DELAYS_MS if less < ms)
+            yield from (replace(step, which=lower) for lower in range(which))
+        case AckThrough(which):
+            yield Ack(which)
+            yield from (replace(step, which=lower) for lower in range(which))
         case Wait(ms):
             yield from (Wait(less) for less in _DELAYS_MS if less < ms)
         case Fail(which, times):

@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields
 from typing import Final, NamedTuple, get_args
 
 from keyshared.testing.errors import HistoryError
-from keyshared.testing.history import Happening, Held, HoldReason, Settled, SettledBy
+from keyshared.testing.history import Happening, Held, HoldReason, SessionEnded, SessionEnds, Settled, SettledBy
 
 __all__ = ["COLUMNS", "HISTORY_VERSION", "KINDS", "Column", "from_rows", "read_jsonl", "to_rows", "write_jsonl"]
 
@@ -48,6 +48,8 @@ COLUMNS: Final = (
     Column("limit", "int64"),
     Column("drains", "bool"),
     Column("resume_offset", "int64"),
+    Column("session", "int64"),
+    Column("count", "int64"),
 )
 """The columns of a row, in order. What does not apply to a happening is null."""
 
@@ -104,7 +106,11 @@ def _field(cls: type[Happening], name: str, *, required: bool) -> _Field:
     return _Field(name, required, parse, requirement)
 
 
-_REASONS: Final[Mapping[type[Happening], type[HoldReason] | type[SettledBy]]] = {Held: HoldReason, Settled: SettledBy}
+_REASONS: Final[Mapping[type[Happening], type[HoldReason | SessionEnds | SettledBy]]] = {
+    Held: HoldReason,
+    SessionEnded: SessionEnds,
+    Settled: SettledBy,
+}
 _PARSERS: Final[Mapping[str, tuple[Callable[[object], object], str]]] = {
     "int64": (_int64, "be an int of 64 bits"),
     "string": (_text, "be a str"),

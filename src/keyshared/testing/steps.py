@@ -13,13 +13,16 @@ from typing import TypeAlias
 __all__ = [
     "Ack",
     "AckLate",
+    "AckThrough",
     "Connect",
     "Disconnect",
     "Fail",
     "Flap",
     "Nack",
     "NackLate",
+    "Postpone",
     "Publish",
+    "PublishLater",
     "ReadOn",
     "Restart",
     "Schedule",
@@ -94,6 +97,19 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishLater:
+    """A message enters the log that shall not be delivered yet. For drivers that publish for later, and wait.
+
+    Attributes:
+        key: Its key, or None if it has none.
+        ms: For how many milliseconds.
+    """
+
+    key: bytes | None
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ack:
     """A consumer is done with a message.
 
@@ -110,6 +126,17 @@ class AckLate:
 
     Attributes:
         which: Place of the delivery among those that are over, latest first; counted round.
+    """
+
+    which: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AckThrough:
+    """A consumer is done with a message and all older ones of its key that it has, if the driver can say so at once.
+
+    Attributes:
+        which: Place of the newest of these deliveries among the open ones, oldest first; counted round.
     """
 
     which: int = 0
@@ -135,6 +162,19 @@ class NackLate:
     """
 
     which: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Postpone:
+    """A consumer gives a message back for later, which is no failure. For drivers that postpone, and wait.
+
+    Attributes:
+        which: Place of its delivery among the open ones, oldest first; counted round.
+        ms: For how many milliseconds.
+    """
+
+    which: int = 0
+    ms: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +213,13 @@ Step: TypeAlias = (
     | StopReading
     | ReadOn
     | Publish
+    | PublishLater
     | Ack
     | AckLate
+    | AckThrough
     | Nack
     | NackLate
+    | Postpone
     | Fail
     | Wait
     | Restart

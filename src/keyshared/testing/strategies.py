@@ -15,13 +15,16 @@ from keyshared.testing.driver import ABILITIES, AnyDriver, abilities
 from keyshared.testing.steps import (
     Ack,
     AckLate,
+    AckThrough,
     Connect,
     Disconnect,
     Fail,
     Flap,
     Nack,
     NackLate,
+    Postpone,
     Publish,
+    PublishLater,
     ReadOn,
     Restart,
     Schedule,
@@ -164,6 +167,12 @@ def _steps(
         rare += [st.builds(Nack, open_now), st.builds(NackLate, over)]
     if "advance" in can:
         rare.append(st.builds(Wait, delays))
+    if "ack_through" in can:
+        rare.append(st.builds(AckThrough, open_now))
+    if {"postpone", "advance"} <= can:
+        rare.append(st.builds(Postpone, open_now, delays))
+    if {"publish_later", "advance"} <= can:
+        rare.append(st.builds(PublishLater, keys, delays))
     if {"nack", "advance"} <= can:
         rare.append(st.builds(Fail, open_now, st.integers(2, 6)))
     if "restart" in can:

@@ -9,6 +9,7 @@ from hypothesis import Phase, settings
 from tests.kit.all_faults import FAULTS
 from tests.kit.broken_own import OWN_FAULTS, OwnFault
 from tests.kit.fault import Fault
+from tests.kit.later_broker import LATER_FAULTS, LaterFault
 from tests.kit.own_machines import MACHINES
 from tests.kit.small_broker import Message, SmallBroker, SmallDriver, SmallMachine
 
@@ -31,6 +32,13 @@ def test_every_fault_is_caught_and_its_promise_named(fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", OWN_FAULTS, ids=lambda fault: fault.machine.__name__)
 def test_a_fault_in_a_part_of_the_library_is_caught_through_its_driver(fault: OwnFault) -> None:
+    found = find_violation(fault.machine, QUICK)
+    assert found is not None
+    assert found.violation.promise in fault.promises
+
+
+@pytest.mark.parametrize("fault", LATER_FAULTS, ids=lambda fault: fault.broker.__name__)
+def test_a_fault_of_a_broker_with_delays_is_caught_and_its_promise_named(fault: LaterFault) -> None:
     found = find_violation(fault.machine, QUICK)
     assert found is not None
     assert found.violation.promise in fault.promises

@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from tests.kit.all_faults import FAULTS
 from tests.kit.fault import Fault
+from tests.kit.later_broker import LaterDriver
 from tests.kit.own_machines import DispatcherMachine
 from tests.kit.small_broker import SmallDriver, SmallMachine
 
@@ -15,13 +16,16 @@ from keyshared.testing.replay import ScheduleRun, run_schedule
 from keyshared.testing.steps import (
     Ack,
     AckLate,
+    AckThrough,
     Connect,
     Disconnect,
     Fail,
     Flap,
     Nack,
     NackLate,
+    Postpone,
     Publish,
+    PublishLater,
     ReadOn,
     Restart,
     Schedule,
@@ -42,7 +46,8 @@ from keyshared.testing.strategies import (
 )
 
 EVERY_KIND = {
-    *(Connect, Disconnect, Flap, StopReading, ReadOn, Publish, Ack, AckLate, Nack, NackLate, Fail, Wait, Restart),
+    *(Connect, Disconnect, Flap, StopReading, ReadOn, Publish, PublishLater, Ack, AckLate, AckThrough, Nack, NackLate),
+    *(Postpone, Fail, Wait, Restart),
 }
 FOUND_BY_SCHEDULES = ("PutsBackAtTheTail", "EvictionLoses", "MovesWithoutDraining", "CrashForgetsAcks", "SendsTwice")
 
@@ -85,7 +90,7 @@ def test_every_kind_of_step_is_drawn(kind: type) -> None:
     def has(schedule: Schedule) -> bool:
         return any(isinstance(step, kind) for step in schedule[1:])
 
-    assert has(find(schedules(SmallDriver), has, settings=settings(database=None, phases=[Phase.generate])))
+    assert has(find(schedules(LaterDriver), has, settings=settings(database=None, phases=[Phase.generate])))
 
 
 class Bare(SmallDriver):
@@ -99,7 +104,8 @@ class Bare(SmallDriver):
 
 @given(schedules(Bare))
 def test_only_steps_that_the_driver_can_take_are_drawn(schedule: Schedule) -> None:
-    assert not any(isinstance(step, Nack | NackLate | Fail | Wait | Restart) for step in schedule)
+    rare = Nack | NackLate | Fail | Wait | Restart | AckThrough | Postpone | PublishLater
+    assert not any(isinstance(step, rare) for step in schedule)
     assert not any(step.filters for step in schedule if isinstance(step, Connect))
 
 

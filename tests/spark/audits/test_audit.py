@@ -28,6 +28,8 @@ from keyshared.testing.history import (
     HoldReason,
     Published,
     Quiet,
+    SessionEnded,
+    SessionEnds,
     Settled,
     SettledBy,
 )
@@ -64,7 +66,7 @@ BATCH = pa.schema([("topic_partition", pa.string()), ("sequence", pa.int64()), *
 DDL = (
     "topic_partition string, sequence long, version int, happening string, at_ms long, offset long, key binary, "
     "consumer string, attempt long, counted boolean, reason string, until_ms long, limit long, drains boolean, "
-    "resume_offset long"
+    "resume_offset long, session long, count long"
 )
 STRICT = Guarantees(per_consumer=3, window=12, max_tracked=20, cursor_keeps_up=True)
 LOOSE = Guarantees(per_key=None, nack_holds_key=False, ack_timeout_ms=40, progress_ms=30, may_skip=True)
@@ -186,7 +188,7 @@ def by_batches(
 @pytest.fixture(scope="module")
 def many_histories(spark: "SparkSession") -> Iterator[tuple[Histories, "DataFrame"]]:
     """Twenty histories, and their rows in a frame that is kept."""
-    found = random_histories(8, 20)
+    found = random_histories(11, 20)
     log = frame(spark, flat(found, Random(1))).persist()
     yield found, log
     log.unpersist()
@@ -367,7 +369,7 @@ class TestColumns:
         for histories_, empty in (({"p": told["p"]}, {"reason", "until_ms"}), (told, set())):
             log = frame(spark, flat(histories_, Random(0))).drop("version")
             counted = _count(log, _rules("topic_partition", "sequence"))
-            assert {"counted", "limit", "drains"} | empty == set(counted.empty)
+            assert {"counted", "limit", "drains", "count"} | empty == set(counted.empty)
             assert {name: len(history) for name, history in histories_.items()} == counted.sizes
 
     @pytest.mark.parametrize(
@@ -438,8 +440,14 @@ def sample(cls: type[Happening], number: int, *, full: bool) -> Happening:
     """A happening with all of its fields, or with those that it must have."""
     values: dict[str, Any] = {"offset": number, "key": b"k%d" % number, "at_ms": number, "attempt": number}
     values |= {"until_ms": -number, "limit": 1 << 62, "resume_offset": 0, "consumer": f"c{number}"}
+    values |= {"session": number, "count": number}
     values |= {"counted": number % 2 == 0, "drains": number % 3 == 0, "reason": "a word"}
-    values["reason"] = {Held: list(HoldReason)[number % 6], Settled: list(SettledBy)[number % 3]}.get(cls, "a word")
+    reasons: dict[type[Happening], str] = {
+        Held: list(HoldReason)[number % 6],
+        SessionEnded: list(SessionEnds)[number % 5],
+        Settled: list(SettledBy)[number % 4],
+    }
+    values["reason"] = reasons.get(cls, "a word")
     own = [each for each in fields(cls) if full or each.default is MISSING]
     return cls(**{each.name: values[each.name] for each in own})
 

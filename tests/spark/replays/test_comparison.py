@@ -23,7 +23,7 @@ SHORT = Plan(consumers=[ConsumerPlan("a", Fixed(3))], until_ms=20)
 
 
 def messages(name: str, log: list[Arrival]) -> list[Message]:
-    return [Message(name, *arrival) for arrival in log]
+    return [Message(name, *arrival[:4]) for arrival in log]
 
 
 def numbered(count: int, name: str = "p") -> list[Message]:

@@ -38,12 +38,15 @@ CALLS: tuple[Callable[[Driver], object], ...] = (
     lambda driver: driver.cursor(),
     lambda driver: driver.restart(),
     lambda driver: driver.notices(),
+    lambda driver: driver.ack_through("c1", DELIVERY),
+    lambda driver: driver.postpone("c1", DELIVERY, 5),
+    lambda driver: driver.publish_later(b"a", 5),
 )
 
 
 @pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))
 def test_what_a_driver_leaves_out_says_so(call: Callable[[Driver], object]) -> None:
-    with pytest.raises(UnsupportedError, match=r"Driver cannot [a-z]+; override it if the broker can"):
+    with pytest.raises(UnsupportedError, match=r"Driver cannot [a-z_]+; override it if the broker can"):
         call(Driver())
 
 
@@ -133,6 +136,18 @@ class EveryCall(AsyncDriver):
         self.asked.append("notices")
         return [Gone(consumer="c1")]
 
+    async def ack_through(self, consumer: str, delivery: Delivery) -> bool | None:
+        self.asked.append(("ack_through", consumer, delivery))
+        return True
+
+    async def postpone(self, consumer: str, delivery: Delivery, ms: int) -> bool | None:
+        self.asked.append(("postpone", consumer, delivery, ms))
+        return False
+
+    async def publish_later(self, key: bytes | None, ms: int) -> int:
+        self.asked.append(("publish_later", key, ms))
+        return 8
+
 
 def test_every_call_is_waited_for_in_the_loop() -> None:
     inner, loop = EveryCall(), new_event_loop()
@@ -140,12 +155,14 @@ def test_every_call_is_waited_for_in_the_loop() -> None:
     driver.connect("c1")
     driver.connect("c2", ("a",))
     answers = [call(driver) for call in CALLS[1:]]
-    assert [None, 7, [DELIVERY], True, False, None, 3, None, [Gone(consumer="c1")]] == answers
+    assert [None, 7, [DELIVERY], True, False, None, 3, None, [Gone(consumer="c1")], True, False, 8] == answers
     assert [("connect", "c1", ()), ("connect", "c2", ("a",)), ("disconnect", "c1"), ("publish", b"a")] == inner.asked[
         :4
     ]
     assert [("receive", "c1"), ("ack", "c1", DELIVERY), ("nack", "c1", DELIVERY), ("advance", 1)] == inner.asked[4:8]
-    assert ["cursor", "restart", "notices"] == inner.asked[8:]
+    assert ["cursor", "restart", "notices"] == inner.asked[8:11]
+    later = [("ack_through", "c1", DELIVERY), ("postpone", "c1", DELIVERY, 5), ("publish_later", b"a", 5)]
+    assert later == inner.asked[11:]
     driver.close()
     assert loop.is_closed()
     assert inner.task is not None
@@ -172,6 +189,6 @@ def test_the_machine_owns_the_loop_of_an_asynchronous_driver() -> None:
 @pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))
 def test_what_an_asynchronous_driver_leaves_out_says_so(call: Callable[[Driver], object]) -> None:
     driver = in_loop(AsyncDriver(), new_event_loop())
-    with pytest.raises(UnsupportedError, match=r"AsyncDriver cannot [a-z]+; override it if the broker can"):
+    with pytest.raises(UnsupportedError, match=r"AsyncDriver cannot [a-z_]+; override it if the broker can"):
         call(driver)
     driver.close()

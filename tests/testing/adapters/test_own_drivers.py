@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.config import Poison, Unmatched
+from keyshared.config import KeySessions, Poison, Unmatched
 from keyshared.leases import InvalidReservation
 from keyshared.testing.adapters.dispatcher import DispatcherDriver, RouterDriver
 from keyshared.testing.adapters.leases import LeaseQueueDriver
@@ -21,6 +21,10 @@ from keyshared.testing.history import (
     HoldReason,
     Owned,
     Released,
+    SessionBegun,
+    SessionEnded,
+    SessionEnding,
+    SessionEnds,
     Settled,
     SettledBy,
     Skipped,
@@ -51,6 +55,19 @@ def poisoned(driver: DispatcherDriver) -> list[Happening]:
         assert driver.nack("c1", delivery)
         driver.advance(DELAY_MS)
     return [each for each in driver.notices() if not isinstance(each, Owned)]
+
+
+def test_what_is_kept_for_a_key_is_flushed_when_it_is_asked_for() -> None:
+    driver = driver_with(sessions=KeySessions(flush_ms=None))
+    driver.connect("c1")
+    driver.publish(b"a")
+    (delivery,) = driver.receive("c1")
+    assert driver.ack("c1", delivery)
+    assert [
+        SessionBegun(key=b"a", consumer="c1", session=1),
+        SessionEnding(key=b"a", consumer="c1", session=1),
+        SessionEnded(key=b"a", consumer="c1", session=1, reason=SessionEnds.IDLE),
+    ] == [each for each in driver.notices() if not isinstance(each, Owned)]
 
 
 def test_a_message_is_delivered_once_acked_once_and_the_cursor_follows() -> None:
@@ -154,6 +171,13 @@ def test_what_nobody_wants_is_told() -> None:
     driver.connect("c1", ("b",))
     driver.publish(b"a")
     assert Skipped(offset=0) in driver.notices()
+
+
+def test_what_a_newer_message_supersedes_is_told() -> None:
+    driver = driver_with(latest_only=True)
+    driver.publish(b"a")
+    driver.publish(b"a")
+    assert Settled(offset=0, reason=SettledBy.SUPERSEDED) in driver.notices()
 
 
 def test_after_a_restart_nobody_is_connected_and_nothing_is_forgotten() -> None:

@@ -9,7 +9,7 @@ from tests.properties.driving import Factory, Fast, outcome
 from tests.properties.schedules import CALLS, guarantees_of, random_world
 
 from keyshared import DispatcherConfig, HashRange, HashRing, KeySharedDispatcher, Poison, RetryPolicy
-from keyshared.config import DrainUnit
+from keyshared.config import DrainUnit, KeySessions
 from keyshared.errors import UnknownConsumerError
 from keyshared.placement import AssignedRanges
 from keyshared.testing import Guarantees, check_history
@@ -24,6 +24,7 @@ from keyshared.testing.history import (
     Done,
     Expired,
     Freed,
+    Gone,
     Happening,
     Held,
     HoldReason,
@@ -33,7 +34,12 @@ from keyshared.testing.history import (
     PlacementChanged,
     Published,
     Quiet,
+    Redriven,
     Released,
+    SessionBegun,
+    SessionEnded,
+    SessionEnding,
+    SessionEnds,
     Settled,
     SettledBy,
 )
@@ -104,6 +110,71 @@ def test_what_an_earlier_life_has_settled_is_done_when_it_is_published() -> None
     assert [] == check_history(after.history, Guarantees(promises={"settled-once"}, tells_done=True))
 
 
+def test_a_session_stands_before_the_deliveries_in_it_and_behind_those_of_the_one_before() -> None:
+    mine = recorder(sessions=KeySessions(flush_ms=5))
+    start = len(mine.history)
+    mine.offer(0, "k", now_ms=0)
+    mine.ack(0, "a", 1)
+    mine.offer(1, "k")
+    mine.flushed("k", 1)
+    told = [happening for happening in mine.history[start:] if not isinstance(happening, Owned | Quiet | Published)]
+    assert [
+        SessionBegun(key=K, consumer="a", session=1, at_ms=0),
+        Delivered(offset=0, key=K, consumer="a", attempt=1, at_ms=0),
+        Acked(offset=0, consumer="a", attempt=1, counted=True, at_ms=0),
+        SessionEnding(key=K, consumer="a", session=1, at_ms=0),
+        Committed(resume_offset=1, at_ms=0),
+        Held(offset=1, reason=HoldReason.FLUSHING, at_ms=0),
+        SessionEnded(key=K, consumer="a", session=1, reason=SessionEnds.IDLE, at_ms=0),
+        SessionBegun(key=K, consumer="a", session=2, at_ms=0),
+        Delivered(offset=1, key=K, consumer="a", attempt=1, at_ms=0),
+    ] == told
+
+
+def test_a_delivery_that_an_ack_names_in_advance_stands_in_its_session() -> None:
+    mine = recorder(sessions=KeySessions(), max_in_flight_per_consumer=1)
+    mine.offer_many([(0, "k", None), (1, "l", None), (2, "k", None)])
+    start = len(mine.history)
+    mine.ack_many([(0, "a", 1), (1, "a", 1)])  # the second one goes out, and is done, within the call
+    kinds = [type(happening) for happening in mine.history[start:] if not isinstance(happening, Owned | Quiet)]
+    both = [SessionBegun, Delivered, Acked]
+    assert [Acked, *both, SessionEnded, SessionBegun, SessionEnded, Delivered, Committed] == kinds
+    claims = Guarantees(promises={"one-session"}, sessions=True, linger_ms=0)
+    assert [] == check_history(mine.history, claims)
+
+
+def test_such_a_delivery_beside_another_of_its_key_is_in_the_session_of_that_one() -> None:
+    mine = recorder(sessions=KeySessions(), max_in_flight_per_key=2)
+    mine.offer_many([(0, "k", None), (1, "k", None), (2, "k", None)])
+    start = len(mine.history)
+    mine.ack_many([(0, "a", 1), (2, "a", 1), (1, "a", 1)])
+    kinds = [type(happening) for happening in mine.history[start:] if not isinstance(happening, Owned | Quiet)]
+    assert [Acked, Delivered, Acked, Acked, SessionEnded, Committed] == kinds
+
+
+def test_who_leaves_at_once_has_given_everything_back_before() -> None:
+    mine = recorder()
+    mine.offer(0, "k")
+    start = len(mine.history)
+    mine.remove_consumer("a")
+    kinds = [type(happening) for happening in mine.history[start:]]
+    assert kinds.index(Released) < kinds.index(Gone)
+    assert Gone(consumer="a", drains=False, at_ms=0) in mine.history
+
+
+def test_what_comes_back_is_told_and_what_is_ignored_is_not() -> None:
+    mine = recorder(redrive=True, start=3)
+    start = len(mine.history)
+    mine.redrive("k", [(1, 4, None), (0, 1, None), (1, 2, None)])
+    mine.redrive(b"k", [(0, 1, None)])
+    assert [
+        Redriven(offset=1, key=b"k", attempt=4, at_ms=0),
+        Redriven(offset=0, key=b"k", attempt=1, at_ms=0),
+        Owned(key=b"k", consumer="a", at_ms=0),
+        Delivered(offset=0, key=b"k", consumer="a", attempt=2, at_ms=0),
+    ] == since(mine, start)
+
+
 def test_a_call_that_raises_leaves_no_trace() -> None:
     mine = recorder()
     before = list(mine.history)
@@ -142,7 +213,7 @@ def test_what_was_postponed_is_held_as_long_as_was_asked_for() -> None:
     start = len(mine.history)
     mine.release(0, "a", 1, delay_ms=50)
     mine.release(0, "a", 1, delay_ms=50)
-    mine.restarted(KeySharedDispatcher.restore(mine.snapshot(), HashRing(), mine.config, now_ms=0))
+    mine.restarted(KeySharedDispatcher.restore(mine.snapshot(), HashRing(), mine.config, now_ms=0), now_ms=0)
     assert [
         Released(offset=0, consumer="a", attempt=1, reason="released", until_ms=50, at_ms=0),
         Held(offset=0, reason=HoldReason.POSTPONED, until_ms=50, at_ms=0),
@@ -262,7 +333,7 @@ def test_a_history_goes_on_after_a_restart() -> None:
     for offset in range(3):
         mine.offer(offset, "k", f"payload {offset}", now_ms=offset)
     state = json.loads(json.dumps(mine.snapshot()))
-    mine.restarted(KeySharedDispatcher.restore(state, HashRing(), mine.config, now_ms=0))
+    mine.restarted(KeySharedDispatcher.restore(state, HashRing(), mine.config, now_ms=0), now_ms=0)
     start = len(mine.history)
     mine.offer(2, "k", "payload 2", now_ms=0)
     mine.ack(0, "a", 1)
@@ -305,7 +376,7 @@ def test_every_call_with_effects_is_recorded() -> None:
         for name, method in vars(KeySharedDispatcher).items()
         if getattr(method, "__annotations__", {}).get("return") == with_effects and name[0] != "_"
     }
-    assert calls - {"outstanding_effects"} == INPUTS
+    assert calls == INPUTS
 
 
 def test_rest_is_said_by_who_knows_it() -> None:
@@ -320,7 +391,7 @@ def test_a_retry_is_told_again_after_a_restart_because_its_clock_may_have_starte
     first.nack(0, "a", 1, now_ms=10)
     start = len(first.history)
 
-    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0))
+    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0), now_ms=0)
 
     assert [Held(at_ms=10, offset=0, reason=HoldReason.RETRY)] == first.history[start:]
 
@@ -332,7 +403,7 @@ def test_what_no_clock_ends_is_told_once_over_a_restart() -> None:
     assert Held(at_ms=10, offset=0, reason=HoldReason.DEAD_LETTERING) in first.history
     start = len(first.history)
 
-    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0))
+    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=0), now_ms=0)
 
     assert [] == first.history[start:]
 
@@ -340,15 +411,15 @@ def test_what_no_clock_ends_is_told_once_over_a_restart() -> None:
 def test_a_history_goes_on_where_it_was_when_the_clock_of_a_restart_stands_behind() -> None:
     first = recorder()
     first.offer(0, "k", now_ms=50)
-    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=10))
+    first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=10), now_ms=10)
     start = len(first.history)
 
     first.offer(1, "other", not_before_ms=13, now_ms=11)
 
     told = first.history[start:]
-    assert {50} == {happening.at_ms for happening in told}
-    assert Published(at_ms=50, offset=1, key=b"other", until_ms=52) in told
-    assert Held(at_ms=50, offset=1, reason=HoldReason.NOT_BEFORE, until_ms=52) in told
+    assert {51} == {happening.at_ms for happening in told}
+    assert Published(at_ms=51, offset=1, key=b"other", until_ms=53) in told
+    assert Held(at_ms=51, offset=1, reason=HoldReason.NOT_BEFORE, until_ms=53) in told
     assert [] == check_history(first.history, guarantees_of(first.config, first.placement.ranges.slot_of))
 
 
@@ -356,7 +427,8 @@ def test_a_clock_that_stands_ahead_after_a_restart_is_believed() -> None:
     first = recorder()
     first.offer(0, "k", now_ms=50)
     for now_ms in (10, 80):
-        first.restarted(KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=now_ms))
+        again = KeySharedDispatcher.restore(first.snapshot(), HashRing(), first.config, now_ms=now_ms)
+        first.restarted(again, now_ms=now_ms)
         first.offer(now_ms, "k", now_ms=now_ms)
 
     assert Published(at_ms=80, offset=80, key=b"k") in first.history

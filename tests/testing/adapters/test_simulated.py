@@ -9,9 +9,11 @@ from tests.properties.test_simulate_properties import plans
 
 from keyshared.config import DispatcherConfig
 from keyshared.simulate import (
+    Answer,
     Arrival,
     ConsumerPlan,
     Event,
+    FailFirst,
     Fixed,
     Plan,
     Row,
@@ -26,6 +28,7 @@ from keyshared.testing.history import (
     Acked,
     Committed,
     Connected,
+    DeadLettered,
     Delivered,
     Done,
     Happening,
@@ -36,12 +39,14 @@ from keyshared.testing.history import (
     PlacementChanged,
     Published,
     Quiet,
+    Released,
     Settled,
     SettledBy,
 )
 
-messages = st.lists(st.tuples(st.sampled_from(["k", "l", "m", None]), st.integers(0, 200)), max_size=30).map(
-    lambda drawn: [Arrival(offset, key, at_ms=at_ms) for offset, (key, at_ms) in enumerate(drawn)]
+laters = st.sampled_from([None, None, None, 100, 400])
+messages = st.lists(st.tuples(st.sampled_from(["k", "l", "m", None]), st.integers(0, 200), laters), max_size=30).map(
+    lambda drawn: [Arrival(offset, key, at, not_before_ms=later) for offset, (key, at, later) in enumerate(drawn)]
 )
 
 
@@ -65,6 +70,17 @@ def test_a_simulation_tells_of_each_message_that_it_is_done() -> None:
     assert [] == check_history(history, claims)
     (violation,) = check_history([happening for happening in history if happening is not told[1]], claims)
     assert "settled-once: offset 1 is done, and nobody was told" == str(violation).partition("\n")[0]
+
+
+def test_a_simulation_tells_which_messages_a_newer_one_superseded() -> None:
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10))], config=DispatcherConfig(latest_only=True))
+    arrivals = [Arrival(offset, "k", at_ms=offset) for offset in range(4)]
+    history = [*from_simulation(Simulation(plan, arrivals)), Quiet()]
+    assert [1, 2] == [each.offset for each in history if isinstance(each, Settled)]
+    claims = Guarantees(promises={"latest-only", "no-loss"}, latest_only=True)
+    assert [] == check_history(history, claims)
+    unclaimed = Guarantees(promises={"no-loss"})
+    assert 2 == len(check_history(history, unclaimed))
 
 
 def test_a_simulation_is_read_row_by_row() -> None:
@@ -126,3 +142,20 @@ def test_every_event_of_a_simulation_is_known() -> None:
     about: dict[str, object] = {"offset": 0, "key": b"k", "consumer": "a", "attempt": 1, "reason": "limit 1"}
     read = Counter({event: len(list(from_simulation(rows((event, about))))) for event in Event})
     assert {Event.PAUSED, Event.RESUMED} == {event for event in Event if not read[event]}
+
+
+def test_what_is_for_later_is_read_with_its_time_and_what_failed_with_its_reason() -> None:
+    answers = [FailFirst(1, Answer.POSTPONE), FailFirst(2, Answer.REJECT, "card refused")]
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10), postpone_ms=50)], answers=answers)
+    history = list(from_simulation(Simulation(plan, [Arrival(0, "k", not_before_ms=100)])))
+    assert [
+        Published(offset=0, key=b"k", until_ms=100, at_ms=0),
+        Held(offset=0, reason=HoldReason.NOT_BEFORE, until_ms=100, at_ms=0),
+        Delivered(offset=0, key=b"k", consumer="a", attempt=1, at_ms=100),
+        Released(offset=0, consumer="a", attempt=1, reason="released", until_ms=160, at_ms=110),
+        Held(offset=0, reason=HoldReason.POSTPONED, until_ms=160, at_ms=110),
+        Delivered(offset=0, key=b"k", consumer="a", attempt=2, at_ms=160),
+        Nacked(offset=0, consumer="a", attempt=2, counted=True, reason="card refused", at_ms=170),
+        Held(offset=0, reason=HoldReason.DEAD_LETTERING, at_ms=170),
+        DeadLettered(offset=0, reason="card refused", at_ms=170),
+    ] == history[1:-1]

@@ -513,4 +513,32 @@ DELIVERY_CASES = [
         (1,),
         Guarantees(spills=False),
     ),
+    Case(
+        "more wait than the connected consumers are worth",
+        Promise.BOUNDS,
+        [A, published(0), published(1)],
+        (1, 2),
+        Guarantees(look_ahead=lambda consumers: consumers),
+    ),
+    Case(
+        "what is open does not wait for the look-ahead either",
+        Promise.BOUNDS,
+        [A, published(0), delivered(0), acked(0, attempt=9), published(1), B, published(2)],
+        None,
+        Guarantees(look_ahead=lambda consumers: consumers),
+    ),
+    Case(
+        "what may be open does not surely wait for the look-ahead",
+        Promise.BOUNDS,
+        [A, published(0, at_ms=0), delivered(0, at_ms=0), published(1, at_ms=9)],
+        None,
+        Guarantees(look_ahead=lambda consumers: consumers, ack_timeout_ms=5),
+    ),
+    Case(
+        "nobody says who is connected",
+        Promise.BOUNDS,
+        [published(0), published(1)],
+        None,
+        Guarantees(look_ahead=lambda consumers: consumers),
+    ),
 ]

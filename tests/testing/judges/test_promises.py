@@ -6,15 +6,20 @@ from tests.testing.judges.delay_cases import DELAY_CASES
 from tests.testing.judges.delivery_cases import DELIVERY_CASES
 from tests.testing.judges.group_cases import GROUP_CASES
 from tests.testing.judges.happenings import Case, published
+from tests.testing.judges.health_cases import HEALTH_CASES
+from tests.testing.judges.latest_cases import LATEST_CASES
 from tests.testing.judges.outcome_cases import OUTCOME_CASES
+from tests.testing.judges.redrive_cases import REDRIVE_CASES
+from tests.testing.judges.session_cases import SESSION_CASES
 from tests.testing.judges.settlement_cases import SETTLEMENT_CASES
+from tests.testing.judges.token_cases import TOKEN_CASES
 from tests.testing.judges.waiting_cases import WAITING_CASES
 
 from keyshared.testing import Guarantees, Promise, Violation, check_history
 
 CASES = [
-    *(*BATCH_CASES, *DELAY_CASES, *DELIVERY_CASES, *GROUP_CASES, *OUTCOME_CASES, *SETTLEMENT_CASES),
-    *WAITING_CASES,
+    *(*BATCH_CASES, *DELAY_CASES, *DELIVERY_CASES, *GROUP_CASES, *HEALTH_CASES, *LATEST_CASES),
+    *(*OUTCOME_CASES, *REDRIVE_CASES, *SESSION_CASES, *SETTLEMENT_CASES, *TOKEN_CASES, *WAITING_CASES),
 ]
 
 

@@ -75,7 +75,8 @@ VERDICT_SCHEMA: Final = StructType(
 DEFAULT_PROOFS: Final = 3
 
 _ROW: Final = itemgetter(1, 2)
-_SELDOM: Final = ("counted", "reason", "until_ms", "limit", "drains")  # columns that many histories leave empty
+# columns that many histories leave empty
+_SELDOM: Final = ("counted", "reason", "until_ms", "limit", "drains", "count")
 _PACKET_ROWS: Final = 1_000  # an excerpt may have a kilobyte
 _PACKET_SCHEMA: Final = StructType(
     [

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import check_columns, column_names, folding
 from keyshared.testing.errors import HistoryError
-from keyshared.testing.history import Happening, Held, HoldReason, Settled, SettledBy
+from keyshared.testing.history import Happening, Held, HoldReason, SessionEnded, SessionEnds, Settled, SettledBy
 from keyshared.testing.rows import COLUMNS, HISTORY_VERSION, KINDS, from_rows
 
 __all__ = ["Run", "check_history_columns", "decode", "history_columns", "runs"]
@@ -48,7 +48,11 @@ _ARROW_TYPES: Final = {
 _CASTS: Final = {"int32": "int", "int64": "bigint", "string": "string", "binary": "binary", "bool": "boolean"}
 _OWN_PREFIX: Final = "x_"
 _NAMES: Final = tuple(column.name for column in COLUMNS)
-_REASONS: Final[dict[type[Happening], type[StrEnum]]] = {Held: HoldReason, Settled: SettledBy}
+_REASONS: Final[dict[type[Happening], type[StrEnum]]] = {
+    Held: HoldReason,
+    SessionEnded: SessionEnds,
+    Settled: SettledBy,
+}
 _Values: TypeAlias = Sequence[object] | Iterable[object]
 _Places: TypeAlias = np.ndarray[tuple[int], np.dtype[np.intp]]
 

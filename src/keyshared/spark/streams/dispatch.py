@@ -66,6 +66,7 @@ COMMAND_SCHEMA: Final = StructType(
         StructField("group", StringType()),
         StructField("per_second", LongType()),
         StructField("burst", LongType()),
+        StructField("letters", ArrayType(ArrayType(LongType()))),  # offset and attempt of each
     ]
 )
 """The columns that are read, the fields of `keyshared.journal.Command`; all but the first four may be missing."""

@@ -17,12 +17,16 @@ from keyshared.effects import (
     Dropped,
     Effect,
     Ignored,
+    KeyBegun,
+    KeyEnded,
+    KeyEnding,
     Load,
     Released,
     ReleaseReason,
     Settled,
     SettleReason,
     Skipped,
+    SkipReason,
 )
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
@@ -63,6 +67,7 @@ class DispatcherDriver(Driver):
     def __init__(self) -> None:
         self.dispatcher = self.dispatcher_class(self.make_placement(), self.config)
         self.log: list[bytes | None] = []
+        self.earliest: dict[int, int] = {}  # of what was published for later
         self.offered = 0
         self.inboxes: dict[str, list[Delivery]] = {}
         self.told: list[Happening] = []
@@ -93,6 +98,11 @@ class DispatcherDriver(Driver):
         self._apply([])
         return len(self.log) - 1
 
+    def publish_later(self, key: bytes | None, ms: int) -> int:
+        """Append to the log, with the instant before which it is not delivered."""
+        self.earliest[len(self.log)] = self.now + ms
+        return self.publish(key)
+
     def receive(self, consumer: str) -> Sequence[Delivery]:
         """Empty the inbox."""
         inbox = self.inboxes[consumer]
@@ -107,6 +117,14 @@ class DispatcherDriver(Driver):
     def nack(self, consumer: str, delivery: Delivery) -> bool | None:
         """Nack by receipt."""
         return self._answer(self.dispatcher.nack(delivery.offset, consumer, delivery.attempt))
+
+    def ack_through(self, consumer: str, delivery: Delivery) -> bool | None:
+        """Ack by receipt, with all older ones of the key."""
+        return self._answer(self.dispatcher.ack_through(delivery.offset, consumer, delivery.attempt))
+
+    def postpone(self, consumer: str, delivery: Delivery, ms: int) -> bool | None:
+        """Release by receipt, for later."""
+        return self._answer(self.dispatcher.release(delivery.offset, consumer, delivery.attempt, delay_ms=ms))
 
     def advance(self, ms: int) -> None:
         """Move time on in one step."""
@@ -151,7 +169,8 @@ class DispatcherDriver(Driver):
                 continue
             offset = self.offered
             self.offered += 1
-            self.todo += self.dispatcher.offer(offset, self.log[offset], offset)
+            before = self.earliest.get(offset)
+            self.todo += self.dispatcher.offer(offset, self.log[offset], offset, not_before_ms=before)
 
     def _act(self, effect: Effect) -> None:
         match effect:
@@ -162,6 +181,14 @@ class DispatcherDriver(Driver):
             case DeadLetter(offset):
                 self.told.append(past.DeadLettered(offset=offset))  # written; and now it may say that it is settled
                 self.todo += self.dispatcher.dead_lettered(offset)
+            case KeyBegun(key, consumer, session):
+                self.told.append(past.SessionBegun(key=key, consumer=consumer, session=session))
+            case KeyEnding(key, consumer, session):
+                self.told.append(past.SessionEnding(key=key, consumer=consumer, session=session))
+                self.todo += self.dispatcher.flushed(key, session)
+            case KeyEnded(key, consumer, session, why):
+                ends = past.SessionEnds(why.value)
+                self.told.append(past.SessionEnded(key=key, consumer=consumer, session=session, reason=ends))
             case Released(offset, consumer, attempt, reason):
                 kind = past.Expired if reason is ReleaseReason.ACK_TIMEOUT else past.Released
                 self.told.append(kind(offset=offset, consumer=consumer, attempt=attempt))
@@ -217,8 +244,10 @@ def told_of(effect: Effect) -> list[Happening]:
     match effect:
         case Dropped(offset):
             return [past.Dropped(offset=offset)]
-        case Skipped(offset):
-            return [past.Skipped(offset=offset)]
+        case Skipped(offset, _, reason):
+            made_way = reason is SkipReason.SUPERSEDED
+            superseded = past.Settled(offset=offset, reason=SettledBy.SUPERSEDED)
+            return [superseded if made_way else past.Skipped(offset=offset)]
         case Settled(offset, _, reason):
             how = SettledBy.LATE_ACK if reason is SettleReason.LATE_ACK else SettledBy.OPERATOR
             return [past.Settled(offset=offset, reason=how)]

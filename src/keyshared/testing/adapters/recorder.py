@@ -3,6 +3,7 @@
 This is the one module of the kit that knows the dispatcher's effects; the checker sees only what it has written.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, assert_never
@@ -20,6 +21,9 @@ from keyshared.effects import (
     Ending,
     Evicted,
     Ignored,
+    KeyBegun,
+    KeyEnded,
+    KeyEnding,
     Load,
     Released,
     ReleaseReason,
@@ -27,11 +31,12 @@ from keyshared.effects import (
     Settled,
     SettleReason,
     Skipped,
+    SkipReason,
     Spilled,
 )
 from keyshared.testing import history as past
 from keyshared.testing._given import check_surface
-from keyshared.testing.history import Happening, HoldReason, SettledBy
+from keyshared.testing.history import Happening, HoldReason, SessionEnds, SettledBy
 
 __all__ = ["INPUTS", "Recorder"]
 
@@ -39,8 +44,9 @@ _Receipt: TypeAlias = tuple[int, str, int]
 
 INPUTS: Final = frozenset(
     {
-        *("offer", "offer_many", "loaded", "gone", "truncate", "dead_lettered", "unblock", "unblock_offset"),
+        *("offer", "offer_many", "loaded", "flushed", "gone", "truncate", "dead_lettered", "unblock", "unblock_offset"),
         *("ack", "ack_many", "ack_through", "nack", "reject", "release", "extend", "handle_timeout", "park", "pull"),
+        "redrive",
         *("add_consumer", "remove_consumer", "set_active", "set_inactive"),
         *("set_filters", "set_limit", "set_placement", "set_weight"),
         *("pause_group", "resume_group", "set_group"),
@@ -54,16 +60,21 @@ _HOLDS: Final[Mapping[str, HoldReason]] = {
     BlockReason.RETRY_WAIT: HoldReason.RETRY,
     BlockReason.DEAD_LETTERING: HoldReason.DEAD_LETTERING,
     BlockReason.BLOCKED: HoldReason.BLOCKED,
+    BlockReason.FLUSHING: HoldReason.FLUSHING,
     BlockReason.LOADING: HoldReason.LOADING,
     BlockReason.QUARANTINED: HoldReason.OTHER,
     BlockReason.GROUP_FULL: HoldReason.LIMITED,
     BlockReason.GROUP_PAUSED: HoldReason.LIMITED,
     BlockReason.GROUP_RATE: HoldReason.LIMITED,
     BlockReason.SUBSCRIPTION_FULL: HoldReason.LIMITED,
+    BlockReason.TOKEN_FULL: HoldReason.TOKEN_FULL,
 }
 _TIMED: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED, HoldReason.RETRY})
-_ELSEWHERE: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.LIMITED, HoldReason.OTHER})
+_ELSEWHERE: Final = frozenset(
+    {HoldReason.FLUSHING, HoldReason.LIMITED, HoldReason.NOT_BEFORE, HoldReason.OTHER, HoldReason.TOKEN_FULL}
+)
 _GIVEN_BACK: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
+_SEVERAL: Final = frozenset({"ack_many", "ack_through"})
 _BY_HAND: Final = frozenset({"set_filters", "set_placement", "set_weight"})
 _WHOLE_LOG: Final = b""
 _ASKED: Final = ("config", "owner", "why_blocked", "outstanding_effects", "next_deadline_ms")
@@ -81,6 +92,7 @@ class Recordable(Protocol):
     def why_blocked(self, offset: int, /) -> Any: ...  # noqa: ANN401  # any object with a reason
     def outstanding_effects(self) -> Sequence[Effect]: ...
     def next_deadline_ms(self) -> int | None: ...
+    def health(self) -> Any: ...  # noqa: ANN401  # any object with what has ended, if the configuration says measure
 
 
 class Recorder:
@@ -118,7 +130,6 @@ class Recorder:
         self.history: list[Happening] = []
         self._now = 0  # by the dispatcher's clock
         self._ahead = 0  # of it the history's clock is, which never goes back
-        self._clock_is_new = False
         self._start = dispatcher.resume_offset
         self._settled_before = dispatcher.acked_ranges()
         self._last_offset: int | None = None
@@ -134,7 +145,9 @@ class Recorder:
         self._letters: dict[int, str | None] = {}  # what the dead letters say that are being written
         self._befores: dict[int, int] = {}  # before when messages shall not be delivered first, by this clock
         self._until: int | None = None  # before when the message that the call gives back shall not come again
-        self._open_before: list[_Receipt] = []  # for ack_through, of which the effects do not tell all
+        self._open_before: list[_Receipt] = []  # for acks of several, of which the effects do not tell all
+        self._early: list[Effect] = []  # what was told of sessions before its turn
+        self._gone: list[str] = []  # who has left at once: what it had open is released one by one before that is told
         self._inputs: dict[str, Callable[..., None]] = {
             "offer": self._offer,
             "offer_many": self._offer_many,
@@ -152,6 +165,7 @@ class Recorder:
             "set_active": self._set_active,
             "set_limit": self._set_limit,
             "pull": self._pull,
+            "redrive": self._redrive,
         }
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever the dispatcher has
@@ -159,19 +173,20 @@ class Recorder:
         value = getattr(self._dispatcher, name)
         return partial(self._call, name, value) if name in INPUTS else value
 
-    def restarted(self, dispatcher: Recordable) -> None:
+    def restarted(self, dispatcher: Recordable, *, now_ms: int) -> None:
         """Go on with another dispatcher that was restored from a snapshot of this one: the history is one.
 
         Args:
             dispatcher: What goes on. Offsets that are offered to it again are not published twice.
+            now_ms: What its clock said when it was restored; it may have started anew.
         """
         check_surface("dispatcher", dispatcher, _ASKED)
+        self._now, self._ahead = now_ms, max(0, self._now + self._ahead - now_ms)
         self._dispatcher = dispatcher
         self._befores.clear()
         for offset, reason in self._holds.items():
             if reason in _TIMED:  # its clock may have started anew
                 self._tell(past.Held, offset=offset, reason=reason)
-        self._clock_is_new = True
 
     def at_rest(self) -> None:
         """Write down that nothing will happen any more: no work is under way, and no deadline is left."""
@@ -180,13 +195,14 @@ class Recorder:
     # --- a call -----------------------------------------------------------------------------------------------------
 
     def _call(self, name: str, call: Callable[..., list[Effect]], *args: Any, **kwargs: Any) -> list[Effect]:  # noqa: ANN401  # as the dispatcher's; one step after the other
-        self._open_before = [effect.receipt for effect in self._open_now() if name == "ack_through"]
+        self._open_before = [effect.receipt for effect in self._open_now() if name in _SEVERAL]
         effects = call(*args, **kwargs)
         now_ms = kwargs.pop("now_ms", None)
-        self._read_the_clock(now_ms)
+        self._now = self._now if now_ms is None else now_ms
         self._answered.clear()
         self._retries.clear()
         self._recalled.clear()
+        self._early.clear()
         self._until = None
         if name in _BY_HAND:
             self._tell(past.PlacementChanged)
@@ -194,8 +210,12 @@ class Recorder:
             self._inputs[name](effects, *args, **kwargs)
         obligations = [effect for effect in effects if isinstance(effect, DeadLetter | Load | Deliver)]
         for effect in effects:
-            if not isinstance(effect, CursorAdvanced | Done | DeadLetter | Load | Deliver):
+            if (
+                not isinstance(effect, CursorAdvanced | Done | DeadLetter | Load | Deliver)
+                and effect not in self._early
+            ):
                 self._see(effect)
+        self._tell_who_is_gone()
         self._tell_owners()
         for obligation in obligations:
             self._see(obligation)
@@ -205,18 +225,16 @@ class Recorder:
         for effect in effects:
             if isinstance(effect, CursorAdvanced | Done):
                 self._see(effect)
+        self._tell_end(name)
+        return effects
+
+    def _tell_end(self, name: str) -> None:
+        """Write down what can be said between two calls."""
+        if self._config.measure:
+            self._tell(past.Measured, count=sum(self._dispatcher.health().ended.values()))
         deadline = self._dispatcher.next_deadline_ms()
         if name == "handle_timeout" or deadline is None or deadline > self._now:
             self._tell(past.Quiet)  # otherwise the host has still to say that time has passed
-        return effects
-
-    def _read_the_clock(self, now_ms: int | None) -> None:
-        if now_ms is None:
-            return
-        if self._clock_is_new:
-            self._ahead = max(0, self._now + self._ahead - now_ms)
-            self._clock_is_new = False
-        self._now = now_ms
 
     def _tell(self, kind: type[Happening], *, until_ms: int | None = None, **fields: object) -> None:
         if until_ms is not None:
@@ -260,8 +278,10 @@ class Recorder:
         for receipt in dict.fromkeys(receipts):
             counted = _ignored(effects, receipt) < receipts.count(receipt)
             if counted:
-                self._tell_if_named_in_advance(*receipt)
+                self._tell_if_named_in_advance(effects, *receipt)
             self._tell_ack(receipt, counted=counted)
+            if counted and receipt in self._open_before:
+                self._open_before.remove(receipt)
 
     def _ack_through(self, effects: Sequence[Effect], *receipt: Any) -> None:  # noqa: ANN401  # as the dispatcher's
         """Whatever was open of its key, and is not newer, is acked with it."""
@@ -279,11 +299,23 @@ class Recorder:
     def _open_now(self) -> list[Deliver]:
         return [effect for effect in self._dispatcher.outstanding_effects() if isinstance(effect, Deliver)]
 
-    def _tell_if_named_in_advance(self, offset: int, consumer: str, attempt: int) -> None:
+    def _tell_if_named_in_advance(self, effects: Sequence[Effect], offset: int, consumer: str, attempt: int) -> None:
         """Write down a delivery that the batch both made and acked: no effect of the call speaks of it."""
         if offset in self._keys and attempt > self._attempts.get(offset, 0):
+            if not any(self._are_in_one_lane(each[0], offset) for each in self._open_before):
+                self._tell_session_in_advance(effects, offset, consumer)
             self._tell_owners()
             self._see(Deliver(offset, self._keys[offset], consumer, attempt, 0, None))
+
+    def _tell_session_in_advance(self, effects: Sequence[Effect], offset: int, consumer: str) -> None:
+        """Write down the session in which such a delivery was made, if it began in this call."""
+        key = _WHOLE_LOG if self._config.ordering_required else self._keys[offset]
+        told = [effect for effect in effects if isinstance(effect, KeyBegun | KeyEnding | KeyEnded)]
+        of_key = [effect for effect in told if effect.key == key and effect not in self._early]
+        begun = next((at for at, each in enumerate(of_key) if type(each) is KeyBegun and each[1] == consumer), -1)
+        for effect in of_key[: begun + 1]:
+            self._see(effect)
+            self._early.append(effect)
 
     def _tell_ack(self, receipt: tuple[Any, ...], *, counted: bool) -> None:
         offset, consumer, attempt = receipt
@@ -322,8 +354,11 @@ class Recorder:
         self._members[name] = limit
         self._tell(past.Connected, consumer=name, limit=limit)
 
-    def _remove_consumer(self, effects: Sequence[Effect], name: str, **others: object) -> None:  # noqa: ARG002  # as above
-        self._leave(name)
+    def _remove_consumer(self, effects: Sequence[Effect], name: str, drain_ms: int | None = 0) -> None:  # noqa: ARG002  # as above
+        if drain_ms == 0:
+            self._gone.append(name)
+        else:
+            self._leave(name, drains=True)
 
     def _set_inactive(self, effects: Sequence[Effect], name: str) -> None:  # noqa: ARG002  # as above
         if name in self._members:
@@ -343,10 +378,29 @@ class Recorder:
         before = sum(effect.consumer == name for effect in now_open) - sum(effect.consumer == name for effect in pulled)
         self._tell(past.LimitChanged, consumer=name, limit=before + most)
 
-    def _leave(self, name: str) -> None:
+    def _redrive(
+        self,
+        effects: Sequence[Effect],
+        key: str | bytes | None,
+        letters: Sequence[tuple[int, int, object]],
+    ) -> None:
+        """Write down what came back: what was ignored is as it was."""
+        ignored = Counter(effect.offset for effect in effects if isinstance(effect, Ignored))
+        given = Counter(offset for offset, _, _ in letters)
+        for offset, attempt, _ in letters:
+            if given.pop(offset, 0) > ignored[offset]:
+                self._keys[offset] = data = key.encode() if isinstance(key, str) else key
+                self._tell(past.Redriven, offset=offset, key=data, attempt=attempt)
+
+    def _leave(self, name: str, *, drains: bool) -> None:
         if name in self._members:
             del self._members[name]
-            self._tell(past.Gone, consumer=name, drains=True)  # what it has open is released one by one
+            self._tell(past.Gone, consumer=name, drains=drains)
+
+    def _tell_who_is_gone(self) -> None:
+        for name in self._gone:
+            self._leave(name, drains=False)
+        self._gone.clear()
 
     # --- what the effects say ---------------------------------------------------------------------------------------
 
@@ -366,6 +420,9 @@ class Recorder:
             case Dropped(offset, _, reason):
                 self._answered.add(offset)
                 self._tell(past.Dropped, offset=offset, reason=str(reason))
+            case Skipped(offset, reason=SkipReason.SUPERSEDED):
+                self._answered.add(offset)
+                self._tell(past.Settled, offset=offset, reason=SettledBy.SUPERSEDED)
             case Skipped(offset, _, reason):
                 self._answered.add(offset)
                 self._tell(past.Skipped, offset=offset, reason=str(reason))
@@ -382,13 +439,22 @@ class Recorder:
             case Blocked(offset):
                 self._hold(offset, HoldReason.BLOCKED)
             case Evicted(consumer):
-                self._leave(consumer)
+                self._gone.append(consumer)
+            case KeyBegun() | KeyEnding() | KeyEnded():
+                self._see_session(effect)
             case CursorAdvanced(safe_cursor):
                 self._tell(past.Committed, resume_offset=safe_cursor + 1)
             case Ignored() | Resumed():
                 pass
             case _:
                 assert_never(effect)
+
+    def _see_session(self, effect: KeyBegun | KeyEnding | KeyEnded) -> None:
+        told: dict[str, Any] = {"key": effect.key, "consumer": effect.consumer, "session": effect.session}
+        if isinstance(effect, KeyEnded):
+            self._tell(past.SessionEnded, **told, reason=SessionEnds(effect.reason.value))
+        else:
+            self._tell(past.SessionBegun if isinstance(effect, KeyBegun) else past.SessionEnding, **told)
 
     def _see_released(self, effect: Released) -> None:
         offset, consumer, attempt, reason, _, self._retries[offset] = effect

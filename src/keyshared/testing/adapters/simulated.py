@@ -26,6 +26,10 @@ from keyshared.testing.history import (
     Published,
     Released,
     Resumed,
+    SessionBegun,
+    SessionEnded,
+    SessionEnding,
+    SessionEnds,
     Settled,
     SettledBy,
     Skipped,
@@ -85,7 +89,7 @@ def from_simulation(rows: Iterable[SimulatedRow]) -> Iterator[Happening]:
             delivery = last[
                 _int(row.offset)
             ]  # an ack that came while the message waited: no row of its own tells of it
-            yield _answer(Acked, delivery, row.at_ms, counted=True)
+            yield _answer(delivery, row.at_ms, counted=True)
         elif event in _READERS:
             yield from _READERS[event](row)
         if event == "delivered":
@@ -97,41 +101,65 @@ def from_simulation(rows: Iterable[SimulatedRow]) -> Iterator[Happening]:
             noted.discard(_int(row.offset))
 
 
+_POSTPONED: Final = "released"
+"""The reason of a row that tells of a consumer that gave something back."""
+
 _ENDS: Final = frozenset({"acked", "settled", "dead_lettered", "dropped", "skipped"})
 
 
-def _answer(kind: type[Acked | Nacked], row: SimulatedRow, at_ms: int, *, counted: bool) -> Happening:
-    return kind(offset=_int(row.offset), consumer=row.consumer or "", attempt=row.attempt, counted=counted, at_ms=at_ms)
+def _answer(row: SimulatedRow, at_ms: int, *, counted: bool) -> Happening:
+    return Acked(
+        offset=_int(row.offset), consumer=row.consumer or "", attempt=row.attempt, counted=counted, at_ms=at_ms
+    )
 
 
 def _acked(row: SimulatedRow) -> Iterator[Happening]:
-    yield _answer(Acked, row, row.at_ms, counted=True)
+    yield _answer(row, row.at_ms, counted=True)
 
 
 def _ignored(row: SimulatedRow) -> Iterator[Happening]:
     if row.consumer is not None and row.attempt is not None:
-        yield _answer(Acked, row, row.at_ms, counted=False)
+        yield _answer(row, row.at_ms, counted=False)
 
 
 def _nacked(row: SimulatedRow) -> Iterator[Happening]:
-    yield _answer(Nacked, row, row.at_ms, counted=True)
-    yield from _backoff(row)
+    offset, consumer = _int(row.offset), row.consumer or ""
+    yield Nacked(
+        offset=offset, consumer=consumer, attempt=row.attempt, counted=True, reason=row.reason, at_ms=row.at_ms
+    )
+    yield from _wait(row, HoldReason.RETRY)
 
 
 def _expired(row: SimulatedRow) -> Iterator[Happening]:
     yield Expired(offset=_int(row.offset), consumer=row.consumer or "", attempt=row.attempt, at_ms=row.at_ms)
-    yield from _backoff(row)
+    yield from _wait(row, HoldReason.RETRY)
 
 
 def _released(row: SimulatedRow) -> Iterator[Happening]:
     offset, consumer = _int(row.offset), row.consumer or ""
-    yield Released(offset=offset, consumer=consumer, attempt=row.attempt, reason=row.reason, at_ms=row.at_ms)
+    postponed = row.reason == _POSTPONED
+    until_ms = _later(row) if postponed else None
+    yield Released(
+        offset=offset,
+        consumer=consumer,
+        attempt=row.attempt,
+        reason=row.reason,
+        until_ms=until_ms,
+        at_ms=row.at_ms,
+    )
+    if postponed:
+        yield from _wait(row, HoldReason.POSTPONED)
 
 
-def _backoff(row: SimulatedRow) -> Iterator[Happening]:
-    if row.available_ms is not None and row.available_ms > row.at_ms:
-        offset = _int(row.offset)
-        yield Held(offset=offset, reason=HoldReason.RETRY, until_ms=row.available_ms, at_ms=row.at_ms)
+def _later(row: SimulatedRow) -> int | None:
+    """When the message of a row can be delivered, if that is later than the row."""
+    return row.available_ms if row.available_ms is not None and row.available_ms > row.at_ms else None
+
+
+def _wait(row: SimulatedRow, reason: HoldReason) -> Iterator[Happening]:
+    until_ms = _later(row)
+    if until_ms is not None:
+        yield Held(offset=_int(row.offset), reason=reason, until_ms=until_ms, at_ms=row.at_ms)
 
 
 def _held(reason: HoldReason) -> Callable[[SimulatedRow], Iterator[Happening]]:
@@ -147,7 +175,8 @@ def _freed(row: SimulatedRow) -> Iterator[Happening]:
 
 
 def _published(row: SimulatedRow) -> Iterator[Happening]:
-    yield Published(offset=_int(row.offset), key=row.key, at_ms=row.at_ms)
+    yield Published(offset=_int(row.offset), key=row.key, until_ms=_later(row), at_ms=row.at_ms)
+    yield from _wait(row, HoldReason.NOT_BEFORE)
 
 
 def _delivered(row: SimulatedRow) -> Iterator[Happening]:
@@ -162,7 +191,7 @@ def _settled(row: SimulatedRow) -> Iterator[Happening]:
 
 
 def _dead_lettered(row: SimulatedRow) -> Iterator[Happening]:
-    yield DeadLettered(offset=_int(row.offset), at_ms=row.at_ms)
+    yield DeadLettered(offset=_int(row.offset), reason=row.reason, at_ms=row.at_ms)
 
 
 def _dropped(row: SimulatedRow) -> Iterator[Happening]:
@@ -170,7 +199,10 @@ def _dropped(row: SimulatedRow) -> Iterator[Happening]:
 
 
 def _skipped(row: SimulatedRow) -> Iterator[Happening]:
-    yield Skipped(offset=_int(row.offset), reason=row.reason, at_ms=row.at_ms)
+    if row.reason == SettledBy.SUPERSEDED:
+        yield Settled(offset=_int(row.offset), reason=SettledBy.SUPERSEDED, at_ms=row.at_ms)
+    else:
+        yield Skipped(offset=_int(row.offset), reason=row.reason, at_ms=row.at_ms)
 
 
 def _done(row: SimulatedRow) -> Iterator[Happening]:
@@ -205,6 +237,20 @@ def _committed(row: SimulatedRow) -> Iterator[Happening]:
     yield Committed(resume_offset=_int(row.offset) + 1, at_ms=row.at_ms)
 
 
+def _key_begun(row: SimulatedRow) -> Iterator[Happening]:
+    yield SessionBegun(key=row.key or b"", consumer=row.consumer or "", session=_int(row.attempt), at_ms=row.at_ms)
+
+
+def _key_ending(row: SimulatedRow) -> Iterator[Happening]:
+    yield SessionEnding(key=row.key or b"", consumer=row.consumer or "", session=_int(row.attempt), at_ms=row.at_ms)
+
+
+def _key_ended(row: SimulatedRow) -> Iterator[Happening]:
+    key, consumer, session = row.key or b"", row.consumer or "", _int(row.attempt)
+    reason = SessionEnds(row.reason) if row.reason in set(SessionEnds) else SessionEnds.MOVED
+    yield SessionEnded(key=key, consumer=consumer, session=session, reason=reason, at_ms=row.at_ms)
+
+
 def _int(value: int | None) -> int:
     assert value is not None, "this kind of row has it"
     return value
@@ -231,6 +277,9 @@ _READERS: Final[dict[str, Callable[[SimulatedRow], Iterator[Happening]]]] = {
     "spilled": _held(HoldReason.SPILLED),
     "loading": _held(HoldReason.LOADING),
     "loaded": _freed,
+    "key_begun": _key_begun,
+    "key_ending": _key_ending,
+    "key_ended": _key_ended,
     "cursor": _committed,
     "joined": _joined,
     "left": _left,

@@ -54,7 +54,7 @@ class ReasonTravels(Judge):
 
     def _dead_lettered(self, seen: Seen, happening: DeadLettered) -> Iterator[Violation]:
         message = self.books.messages.get(happening.offset)
-        if message is None or (message.named is None and type(message.published.happening) is not Published):
+        if message is None or (message.named is None and type(message.published.happening) is Delivered):
             return  # what was said before the history began it does not tell
         said = None if message.named is None else _reason(message.named)
         if happening.reason != said:

@@ -6,7 +6,7 @@ All promises are judged on these books. They believe the history; whether it may
 from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.guarantees import Guarantees, Promise
@@ -26,13 +26,18 @@ from keyshared.testing.history import (
     Held,
     HoldReason,
     LimitChanged,
+    Measured,
     Nacked,
     Owned,
     PlacementChanged,
     Published,
     Quiet,
+    Redriven,
     Released,
     Resumed,
+    SessionBegun,
+    SessionEnded,
+    SessionEnding,
     Settled,
     Skipped,
     Suspended,
@@ -85,6 +90,7 @@ class Books:
         self.highest: int | None = None  # of the offsets that were published, delivered or answered
         self.open = self.spilled = self.loading = self.doubtful = 0
         self.last_published: Seen | None = None
+        self.redriven_to: int | None = None  # the greatest offset that has come back
         self.log_is_told = False  # what was published, which many promises need
         self.committed: Seen | None = None
         self.changes = Changes()
@@ -103,6 +109,7 @@ class Books:
             DeadLettered: self._answer,
             Dropped: self._answer,
             Skipped: self._answer,
+            Redriven: self._redrive,
             Done: self._done,
             Held: self._hold,
             Freed: self._free,
@@ -113,7 +120,11 @@ class Books:
             LimitChanged: self._limit,
             PlacementChanged: self._change_placement,
             Owned: self._own,
+            SessionBegun: _pass,
+            SessionEnding: _pass,
+            SessionEnded: _pass,
             Committed: self._commit,
+            Measured: self._pass,
             Quiet: self._end_block,
             AtRest: self._end_block,
         }
@@ -141,11 +152,17 @@ class Books:
         if type(happening) not in self._apply:
             requirement = "be a value of keyshared.testing.history"
             raise HistoryError(self.position, "happening", None, happening, requirement)
-        if type(happening) is Published and self.last_published is not None:
-            last = published_offset(self.last_published)
-            if happening.offset <= last:
-                requirement = f"be greater than {last}, which was published before"
-                raise HistoryError(self.position, "happening", "offset", happening.offset, requirement)
+        last = None if self.last_published is None else published_offset(self.last_published)
+        if type(happening) is Published:
+            if last is not None and happening.offset <= last:
+                self._refuse(happening, f"be greater than {last}, which was published before")
+            if self.redriven_to is not None and happening.offset <= self.redriven_to:
+                self._refuse(happening, f"be greater than {self.redriven_to}, which was redriven before")
+        elif type(happening) is Redriven and last is not None and happening.offset > last:
+            self._refuse(happening, f"be at most {last}, up to which everything is published")
+
+    def _refuse(self, happening: Published | Redriven, requirement: str) -> NoReturn:
+        raise HistoryError(self.position, "happening", "offset", happening.offset, requirement)
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
@@ -237,24 +254,46 @@ class Books:
             message = self._add(seen, offset, happening.key, previous)
             message.asked = None if happening.until_ms is None else seen
             self._list(message)
+        if message is not None:
+            message.lane.newest = message
         if self.early.told:
             self.early.published(offset)
         self.last_published = seen
         self.log_is_told = True
 
+    def _redrive(self, seen: Seen, happening: Redriven) -> None:
+        self.changes.in_block = False
+        offset = happening.offset
+        self.redriven_to = offset if self.redriven_to is None else max(self.redriven_to, offset)
+        known = self.messages.get(offset)
+        if known is not None:
+            if not known.doubtful:
+                return  # there is one already
+            self._settle(known, seen)
+        lane = self._lane(self.lane_id(offset, happening.key))
+        message = self.messages[offset] = Message(offset, happening.key, lane, seen, None)
+        message.redriven, message.attempt = True, happening.attempt
+        if not lane.size:
+            lane.turn = self.position
+        lane.size += 1
+        self._list(message)
+
     def _add(self, seen: Seen, offset: int, key: bytes | None, previous: int | None) -> Message:
-        lane_id = self.lane_id(offset, key)
-        lane = self.lanes.get(lane_id)
-        if lane is None:
-            lane = self.lanes[lane_id] = Lane(lane_id)
-            if isinstance(lane_id, bytes):
-                self.places.wake(lane_id)
+        lane = self._lane(self.lane_id(offset, key))
         lane.size += 1
         message = self.messages[offset] = Message(offset, key, lane, seen, previous)
         self._lowest.push(offset, len(self.messages))
         if self.highest is None or offset > self.highest:
             self.highest = offset
         return message
+
+    def _lane(self, lane_id: LaneId) -> Lane:
+        lane = self.lanes.get(lane_id)
+        if lane is None:
+            lane = self.lanes[lane_id] = Lane(lane_id)
+            if isinstance(lane_id, bytes):
+                self.places.wake(lane_id)
+        return lane
 
     def _deliver(self, seen: Seen, happening: Delivered) -> None:
         self.changes.in_block = False
@@ -389,6 +428,8 @@ class Books:
         self.ended.append(message.offset)
         if type(message.published.happening) is Delivered:
             self.early.done(message.offset, message)
+        elif message.redriven and not self.is_over(message.offset):
+            self.early.done(message.offset, None)
         self.changed[lane.id] = lane
         lane.size -= 1
         if not lane.size:
@@ -587,6 +628,9 @@ class Books:
         elif member.room_since is None:
             member.room_since = seen
 
+    def _pass(self, seen: Seen, happening: Measured) -> None:
+        """It changes nothing."""
+
     def _change_placement(self, seen: Seen, happening: PlacementChanged) -> None:  # noqa: ARG002  # as all of them
         self.changes.change_by_hand(seen)
 
@@ -608,7 +652,7 @@ class Books:
             done = [
                 message
                 for message in self.messages.values()
-                if message.doubtful and message.offset < happening.resume_offset
+                if message.doubtful and not message.redriven and message.offset < happening.resume_offset
             ]
             for message in done:
                 self._settle(message, seen)
@@ -622,4 +666,8 @@ class Books:
 
     def _holds_the_cursor(self, offset: int) -> bool:
         message = self.messages.get(offset)
-        return message is not None and not message.doubtful
+        return message is not None and not (message.doubtful or message.redriven)
+
+
+def _pass(seen: Seen, happening: Happening) -> None:
+    """Sessions of keys are the business of one judge."""

@@ -11,9 +11,14 @@ from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import Affinity, Bounds, Fence, KeyOrder, MinimalMove, OneHolder
 from keyshared.testing.judges.fairness import Fairness
 from keyshared.testing.judges.group_fairness import GroupFairness
+from keyshared.testing.judges.health import HealthAddsUp
 from keyshared.testing.judges.judge import Judge, Judgement
+from keyshared.testing.judges.latest_only import LatestOnly
+from keyshared.testing.judges.one_session import OneSession
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
+from keyshared.testing.judges.redrive import RedriveOrder
 from keyshared.testing.judges.settlement import SettledOnce
+from keyshared.testing.judges.token_budget import TokenBudget
 from keyshared.testing.judges.waiting_promises import Isolation, Progress
 from keyshared.testing.judges.whole_batch import WholeBatch
 
@@ -33,13 +38,16 @@ _JUDGES: Final[tuple[type[Judge], ...]] = (
         MinimalMove,
         Bounds,
         WholeBatch,
+        LatestOnly,
+        OneSession,
+        RedriveOrder,
         SafeCursor,
         Isolation,
         Attempts,
         Fairness,
         GroupFairness,
     ),
-    *(NotEarly, ReasonTravels, Progress),
+    *(NotEarly, ReasonTravels, HealthAddsUp, TokenBudget, Progress),
 )
 _NEVER_JUDGED: Final = {
     Promise.RESUME: "it shows only where the history after a restart is compared with the one without",

@@ -18,6 +18,7 @@ from keyshared.testing.history import (
     Nacked,
     Owned,
     Published,
+    Redriven,
     Released,
 )
 from keyshared.testing.judges.books import Books
@@ -113,12 +114,18 @@ class Bounds(Judge):
         return self.waiting.entries()
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
-        return {Delivered: self._delivered, Published: self._published, Held: self._unspilled, Freed: self._unspilled}
+        return {
+            Delivered: self._delivered,
+            Published: self._published,
+            Redriven: self._redriven,
+            Held: self._unspilled,
+            Freed: self._unspilled,
+        }
 
     def missing(self) -> str | None:
         numbers = self.guarantees
         general = (numbers.per_key, numbers.per_consumer, numbers.open_at_once, numbers.window, numbers.max_tracked)
-        waiting = (numbers.waiting_per_key, numbers.waiting_per_consumer)
+        waiting = (numbers.waiting_per_key, numbers.waiting_per_consumer, numbers.look_ahead)
         if (
             all(number is None for number in (*general, *waiting))
             and numbers.spills
@@ -166,16 +173,24 @@ class Bounds(Judge):
         yield self.blame(text, *sinces(others), seen)
 
     def _published(self, seen: Seen, happening: Published) -> Iterator[Violation]:
+        books = self.books
+        if happening.offset not in books.messages and not (books.early.told and happening.offset in books.early):
+            yield from self._one_more(seen, happening)
+            for text, waiting in self.waiting.exceeded(happening):
+                yield self.blame(text, *sinces(waiting), seen)
+
+    def _redriven(self, seen: Seen, happening: Redriven) -> Iterator[Violation]:
+        message = self.books.messages.get(happening.offset)
+        if message is None or message.doubtful:
+            yield from self._one_more(seen, happening)
+
+    def _one_more(self, seen: Seen, happening: Published | Redriven) -> Iterator[Violation]:
         books, most = self.books, self.guarantees.max_tracked
-        if happening.offset in books.messages or (books.early.told and happening.offset in books.early):
-            return
         if most is not None and len(books.messages) - books.doubtful >= most:
             tracked = books.tracked()
             text = f"offset {happening.offset} is outstanding message {len(tracked) + 1}; at most {most} may be"
             yield self.blame(text, *(message.published for message in tracked), seen)
         yield from self._window(seen)
-        for text, waiting in self.waiting.exceeded(happening):
-            yield self.blame(text, *sinces(waiting), seen)
 
     def _unspilled(self, seen: Seen, happening: Held | Freed) -> Iterator[Violation]:
         message = self.books.messages.get(happening.offset)
@@ -317,7 +332,7 @@ class Fence(Judge):
         message = self.books.messages.get(happening.offset)
         if message is not None and message.attempt is not None and happening.attempt <= message.attempt:
             text = f"attempt {happening.attempt} of offset {happening.offset} came after attempt {message.attempt}"
-            yield self.blame(text, message.delivered, seen)
+            yield self.blame(text, message.delivered or message.published, seen)
 
     def _acked(self, seen: Seen, happening: Acked) -> Iterator[Violation]:
         if not happening.counted:

@@ -1,6 +1,6 @@
 """What the books of a history hold: messages, lanes, consumers, places of keys, and where each was seen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from heapq import heappop, heappush
 from typing import Final, NamedTuple, TypeAlias
@@ -30,8 +30,14 @@ SLACK: Final = 16  # a list with dead entries may be this much longer than twice
 _REMEMBERED_DELIVERIES: Final = 8  # of a message, beside the last one
 _ITS_OWN_WAY: Final = frozenset(
     {
-        *(HoldReason.RETRY, HoldReason.NOT_BEFORE, HoldReason.POSTPONED, HoldReason.SPILLED, HoldReason.LOADING),
+        HoldReason.RETRY,
+        HoldReason.NOT_BEFORE,
+        HoldReason.POSTPONED,
+        HoldReason.SPILLED,
+        HoldReason.FLUSHING,
+        HoldReason.LOADING,
         HoldReason.LIMITED,
+        HoldReason.TOKEN_FULL,
     }
 )
 
@@ -58,7 +64,7 @@ class Standing(Enum):
 class Lane:
     """The outstanding messages of one key, or one message that has none."""
 
-    __slots__ = ("doubtful", "holders", "id", "listed", "open", "size", "turn", "unsure")
+    __slots__ = ("doubtful", "holders", "id", "listed", "newest", "open", "size", "turn", "unsure")
 
     def __init__(self, id: LaneId) -> None:  # noqa: A002  # the field's name
         self.id = id
@@ -69,6 +75,7 @@ class Lane:
         self.turn = 0  # how many happenings there were when it was last delivered from, or got below its limit
         self.unsure = 0  # how many may be open, or not
         self.doubtful: dict[int, Message] | None = None  # which may be done, or not; None as long as there was none
+        self.newest: Message | None = None  # of what was published, done or not
 
 
 class Message:
@@ -102,6 +109,7 @@ class Message:
         "presumed",
         "previous",
         "published",
+        "redriven",
         "since",
         "unsure",
     )
@@ -110,7 +118,8 @@ class Message:
         self.offset = offset
         self.key = key  # its own: as it was published, or as it was told first until then
         self.lane = lane
-        self.published = seen  # or its first delivery, until the history tells of its publication
+        self.published = seen  # or its first delivery, until the history tells of its publication; or what redrove it
+        self.redriven = False  # it holds its key, and not the cursor
         self.previous = previous  # what was published before it, if anything
         self.since = seen  # what made it wait, or opened it
         self.is_open = False  # surely
@@ -235,6 +244,19 @@ def standing(message: Message | None, consumer: str, attempt: int | None) -> Sta
 def _same(attempt: int | None, other: int | None) -> bool:
     """Whether two numbers may be of one delivery; systems that number none leave them out."""
     return attempt is None or other is None or attempt == other
+
+
+def was_delivered(message: Message) -> bool:
+    """Whether a message has been at a consumer, or has come back from the dead-letter store."""
+    return message.delivered is not None or message.redriven
+
+
+def heir_of(message: Message, outstanding: Mapping[int, Message]) -> Message | None:
+    """Return the newest message of the key, if that is a newer one and not done."""
+    newest = message.lane.newest
+    if newest is None or newest.offset <= message.offset or outstanding.get(newest.offset) is not newest:
+        return None
+    return newest
 
 
 def is_running(lease: tuple[int, Message, Seen]) -> bool:

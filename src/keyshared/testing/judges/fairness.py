@@ -3,10 +3,21 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from keyshared.testing.guarantees import Promise, Violation
-from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, Owned, Published, Quiet
+from keyshared.testing.history import (
+    AtRest,
+    Connected,
+    Delivered,
+    Gone,
+    Happening,
+    Owned,
+    Published,
+    Quiet,
+    Settled,
+    SettledBy,
+)
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_DELIVERY, NO_PUBLISHED
-from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen, turn_limit
+from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen, heir_of, turn_limit, was_delivered
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["Fairness", "Turn"]
@@ -35,10 +46,11 @@ class Fairness(Judge):
         super().__init__(books)
         self.known: dict[LaneId, Turn] = {}
         self.fresh: dict[LaneId, Turn] = {}  # of these: what was not seen in a moment of quiet yet
+        self.inherited: dict[int, int] = {}  # since when messages wait that have taken the place of others
         self.ready: dict[str, dict[LaneId, Turn]] = {}  # of the others, by owner: oldest first, without the blamed
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
-        return {} if self.guarantees.fairness is None else {Delivered: self._delivered}
+        return {} if self.guarantees.fairness is None else {Delivered: self._delivered, Settled: self._settled}
 
     @property
     def looks(self) -> bool:
@@ -61,11 +73,14 @@ class Fairness(Judge):
     def entries(self) -> int:
         """How much is kept."""
         passed = sum(len(turn.passed) for turn in self.known.values())
-        return len(self.known) + len(self.fresh) + passed + sum(1 + len(turns) for turns in self.ready.values())
+        others = len(self.fresh) + len(self.inherited)
+        return len(self.known) + others + passed + sum(1 + len(turns) for turns in self.ready.values())
 
     def after(self, seen: Seen) -> Iterable[Violation]:
         for lane in self.books.changed.values():
             self._update(lane)
+        for offset in self.books.ended if self.inherited else ():
+            self.inherited.pop(offset, None)
         match seen.happening:
             case Quiet() | AtRest() if self.fresh:
                 self._note_quiet(seen)
@@ -74,6 +89,30 @@ class Fairness(Judge):
             case _:
                 pass
         return ()
+
+    def _settled(self, seen: Seen, happening: Settled) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        """Hand the place of a superseded message on to the one that supersedes it."""
+        message = self.books.messages.get(happening.offset)
+        if happening.reason is not SettledBy.SUPERSEDED or message is None or was_delivered(message):
+            return ()
+        heir = heir_of(message, self.books.messages)
+        if heir is None or heir.delivered is not None:
+            return ()
+        self.inherited[heir.offset] = min(self._began(heir), self._began(message))
+        turn = self.known.get(message.lane.id)
+        if turn is not None and turn.message is message:
+            turn.message = heir
+        return ()
+
+    def _began(self, message: Message) -> int:
+        """How many happenings there were when a message began to wait that was never delivered."""
+        return self.inherited.get(message.offset, message.published.position + 1)
+
+    def _turn_of(self, message: Message) -> int:
+        """How many happenings there were at most when the turn of a message began."""
+        turn = message.lane.turn
+        has_turn = message.delivered is not None or message.redriven  # what comes back takes the turn of its key
+        return turn if has_turn else max(turn, self._began(message))
 
     def _begin_anew(self, consumer: str) -> None:
         """Who comes back under its old name is another session: nothing has waited for it yet."""
@@ -99,7 +138,13 @@ class Fairness(Judge):
             return
         if self.guarantees.batches and message.lane.open > message.is_open:
             return  # it belongs to the turn that the first of its batch had
-        began = _turn_of(message)
+        if (
+            self.guarantees.token_bytes is not None
+            and (lowest := self.books.lowest())
+            and message.offset <= lowest.offset
+        ):
+            return  # while the token is full it goes past all others
+        began = self._turn_of(message)
         for lane_id, turn in list(waiting.items()):
             if turn.since >= began:
                 break  # the later ones began to wait even later
@@ -158,9 +203,3 @@ class Fairness(Judge):
             return None
         message = books.oldest_waiting(lane)
         return message if message is not None and message.held is None else None
-
-
-def _turn_of(message: Message) -> int:
-    """How many happenings there were at most when the turn of a message began."""
-    lane = message.lane
-    return lane.turn if message.delivered is not None else max(lane.turn, message.published.position + 1)

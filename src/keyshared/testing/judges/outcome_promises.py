@@ -180,6 +180,9 @@ class NoLoss(Judge):
         if happening.reason is SettledBy.NOBODY:
             text = f"offset {happening.offset} is done without any answer"
             yield from self._against(text, None if message is None else message.since, seen)
+        elif happening.reason is SettledBy.SUPERSEDED and not self.guarantees.latest_only:
+            text = f"offset {happening.offset} is superseded, which no policy allows"
+            yield from self._against(text, None if message is None else message.published, seen)
         elif happening.reason is SettledBy.LATE_ACK and message is not None and not message.noted:
             text = f"offset {message.offset} is done by a late ack, but no ack of an earlier delivery has come"
             yield from self._against(text, message.since, seen)

@@ -1,8 +1,8 @@
-"""How much may wait for one key or one consumer when a message is let in: a part of the promise about bounds."""
+"""How much may wait for one key, a consumer or in all when a message is let in: a part of the promise about bounds."""
 
 from collections.abc import Iterator
 
-from keyshared.testing.history import Owned, Published
+from keyshared.testing.history import Connected, Owned, Published
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.entries import Lane, LaneId, Message
 
@@ -16,6 +16,7 @@ class WaitingLimits:
         self._books = books
         self._per_key = books.guarantees.waiting_per_key
         self._per_consumer = books.guarantees.waiting_per_consumer
+        self._look_ahead = books.guarantees.look_ahead
         self._places: dict[LaneId, tuple[str, int]] = {}  # whose a lane is, and how much of it is not open
         self._at: dict[str, int] = {}  # the same of all lanes of a consumer
 
@@ -36,6 +37,8 @@ class WaitingLimits:
     def exceeded(self, happening: Published) -> Iterator[tuple[str, list[Message]]]:
         """What is wrong with letting this message in, and the messages that prove it."""
         books = self._books
+        if self._look_ahead is not None and Connected in books.kinds:
+            yield from self._too_many(happening.offset, self._look_ahead(len(books.members)))
         lane_id = books.lane_id(happening.offset, happening.key)
         if not isinstance(lane_id, bytes):
             return
@@ -55,6 +58,16 @@ class WaitingLimits:
                     f"offset {offset} came while {len(waiting)} wait for {owner!r}, of which {self._per_consumer} may"
                 )
                 yield text, waiting
+
+    def _too_many(self, offset: int, most: int) -> Iterator[tuple[str, list[Message]]]:
+        """The same for what waits in all, where more may be outstanding than open."""
+        books = self._books
+        if len(books.messages) - books.open < most:
+            return
+        waiting = [each for each in books.messages.values() if each.waits]
+        if len(waiting) >= most:
+            may = f"{most} may for {len(books.members)} consumers"
+            yield f"offset {offset} came while {len(waiting)} wait, of which {may}", waiting
 
     def _owner(self, lane_id: LaneId) -> str | None:
         place = self._books.place_of(lane_id)

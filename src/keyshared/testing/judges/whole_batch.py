@@ -61,6 +61,7 @@ class WholeBatch(Judge):
         if standing(message, happening.consumer, happening.attempt) is not Standing.CURRENT:
             return
         older = books.oldest_waiting(message.lane)
-        if older is not None and older.offset < message.offset:
+        has_failed = older is not None and not (older.redriven and older.delivered is None)
+        if older is not None and has_failed and older.offset < message.offset:
             text = f"offset {message.offset} stayed open and was acked, although offset {older.offset} came back"
             yield self.blame(text, older.since, seen)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from keyshared._dispatch.answers import group_answer, latest_only_answer, limit_answer
+from keyshared.config import Rules
 from keyshared.errors import ConfigError
-from keyshared.rules import Rules
 
 KEY = b"acme/7"
 
