@@ -138,7 +138,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
         tell_settled=choose([True, True, False]),
         # Drawn with something that has nothing to do with it: a draw of its own would change all schedules.
         measure=start == 0,
-        latest_only=batch == 1 and not ordering and backoff is Backoff.FIXED,
+        latest_only=token_bytes is None and batch == 1 and not ordering and backoff is Backoff.FIXED,
         spill=spill,
         max_waiting_per_key=choose(waits),
         max_waiting_per_consumer=choose(waits),
