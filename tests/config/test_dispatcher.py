@@ -111,10 +111,11 @@ def test_policies_are_values_of_their_type_and_never_text(name: str, value: obje
     assert (name, value, requirement) == (error.parameter, error.value, error.requirement)
 
 
-def test_a_token_budget_and_redriven_messages_could_wait_for_each_other() -> None:
-    error = refusal(token_bytes=80, redrive=True)
+@pytest.mark.parametrize("other", ["redrive", "latest_only"])
+def test_a_token_budget_cannot_be_kept_beside_what_waits_or_is_settled_by_another_rule(other: str) -> None:
+    error = refusal(token_bytes=80, **{other: True})
     assert ("token_bytes", 80) == (error.parameter, error.value)
-    assert error.requirement.startswith("be None with redrive")
+    assert error.requirement.startswith(f"be None with {other}")
 
 
 @pytest.mark.parametrize("value", [True, "0", 1.5])

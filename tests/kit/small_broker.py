@@ -256,7 +256,13 @@ class SmallMachine(KeySharedMachine):
     guarantees = Guarantees(
         promises=JUDGED
         - {Promise.FAIRNESS, Promise.ATTEMPTS, Promise.ISOLATION, Promise.ONE_SESSION, Promise.SETTLED_ONCE}
-        - {Promise.HEALTH_ADDS_UP, Promise.LATEST_ONLY, Promise.REDRIVE_ORDER, Promise.WHOLE_BATCH},
+        - {
+            Promise.HEALTH_ADDS_UP,
+            Promise.LATEST_ONLY,
+            Promise.REDRIVE_ORDER,
+            Promise.TOKEN_BUDGET,
+            Promise.WHOLE_BATCH,
+        },
         per_consumer=LIMIT,
         ack_timeout_ms=ACK_TIMEOUT_MS,
         may_dead_letter=True,

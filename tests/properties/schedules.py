@@ -153,7 +153,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
         # Drawn with something that has nothing to do with it: a draw of its own would change all schedules.
         max_in_flight={2: 1, 3: 2, 8: 4}.get(per_consumer) if grace_ms == 12 and token_bytes is None else None,
         measure=start == 0,
-        latest_only=batch == 1 and not ordering and backoff is Backoff.FIXED,
+        latest_only=token_bytes is None and batch == 1 and not ordering and backoff is Backoff.FIXED,
         spill=spill,
         max_waiting_per_key=choose(waits),
         max_waiting_per_consumer=choose(waits),

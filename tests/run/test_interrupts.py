@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from threading import Event, Thread, current_thread, main_thread
 
@@ -12,6 +13,14 @@ from keyshared.run import AsyncRunner, Hooks, RunnerConfig, StoppedError, Thread
 from keyshared.run.guard import Guard
 
 LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_count() -> Iterator[None]:
+    """A process that a shell has started in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupt_from_elsewhere() -> None:

@@ -112,7 +112,8 @@ class DispatcherConfig:
         look_ahead: How many messages may wait for the consumers that are connected before there is no free slot; None
             for no such limit.
         token_bytes: How long the text of `cursor_token` should be at most: above three quarters of that only the lowest
-            outstanding message goes out, until one half. At least 74; None for no such budget, and with ``redrive``.
+            outstanding message goes out, until one half. At least 74; None for no such budget, and where ``redrive`` or
+            ``latest_only`` is set.
         sessions: Whether consumers are told when a key begins and ends at them, and how long that may take.
 
     Raises:
@@ -269,6 +270,9 @@ class DispatcherConfig:
                 requirement = (
                     "be None with redrive: the lowest message could wait for one that has come back and is held"
                 )
+                raise ArgumentError("token_bytes", self.token_bytes, requirement)
+            if self.latest_only:
+                requirement = "be None with latest_only: what is superseded is settled although nothing goes out"
                 raise ArgumentError("token_bytes", self.token_bytes, requirement)
 
     def _check_times(self) -> None:
