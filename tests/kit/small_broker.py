@@ -257,6 +257,7 @@ class SmallMachine(KeySharedMachine):
         promises=JUDGED
         - {Promise.FAIRNESS, Promise.ATTEMPTS, Promise.ISOLATION, Promise.ONE_SESSION, Promise.SETTLED_ONCE}
         - {
+            Promise.GROUP_FAIRNESS,
             Promise.HEALTH_ADDS_UP,
             Promise.LATEST_ONLY,
             Promise.REDRIVE_ORDER,

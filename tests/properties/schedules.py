@@ -79,6 +79,7 @@ def named_group(key: bytes) -> str | None:
     return GROUPS.get(key, "other")
 
 
+LATE_WITH_GROUPS = 6
 RULES = Rules(mark="groups of the tests", group_of=named_group)
 
 
@@ -237,7 +238,7 @@ class World:
         self.filters = choose([FILTERS, FILTERS[2:], FILTERS[:1]])
         self.limits: Sequence[int | None] = choose([(None,), (None,), (None, None, 0, 0, 1, 2)])
         self.crowd = choose([2, 2, 4])  # about as many are connected: of few, each leave moves much
-        self.late_ms = choose([0, 6, 700])  # how late the host is at most when it comes to the clock
+        self.late_ms = choose([0, LATE_WITH_GROUPS, 700])  # how late the host is at most when it comes to the clock
         self.joining = choose([0, 2, 3])  # how many consumers join before anything else happens
         self.rules: Rules | None = None
         makes_holes = config.token_bytes is not None and choose([True, True, False])
@@ -260,7 +261,8 @@ class World:
     def take_groups(self) -> None:
         """Let keys be in groups in some schedules: many keys, few slots, and limits that change."""
         choose = self.choose
-        if self.config.ordering_required or self.config.token_bytes is not None or choose([True, True, False]):
+        # Every third one, and nothing is drawn to see which: a draw of its own would change all schedules.
+        if self.config.ordering_required or self.config.token_bytes is not None or self.late_ms != LATE_WITH_GROUPS:
             return
         self.rules = RULES
         self.calls += (World.change_group,)
