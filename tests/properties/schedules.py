@@ -676,7 +676,7 @@ _GROUPS: Mapping[Kind, int] = {
     World.ack: 8,
     World.change_group: 3,
     World.handle_timeout: 3,
-    World.nack: 1,
+    World.nack: 3,
     World.oblige: 2,
     World.release: 1,
 }

@@ -308,6 +308,19 @@ def test_what_waits_for_a_handler_of_an_earlier_stay_is_forgotten_with_its_log()
     assert heart.stats().running == 1
 
 
+def test_what_waited_for_a_handler_of_an_earlier_stay_does_not_begin_when_its_log_leaves() -> None:
+    heart = heart_of("log", workers=2)
+    heart.submit("log", 0, "key", 0)
+    (run,) = begun(heart, 0)
+    heart.lose_log("log")
+    heart.add_log("log", start=0)
+    heart.submit("log", 0, "key", 0)
+    assert begun(heart) == []
+    heart.ended(run, None)
+    heart.remove_log("log", until_ms=10)
+    assert begun(heart) == []
+
+
 def test_a_coroutine_of_a_lost_log_is_cancelled_at_once() -> None:
     heart = heart_of("log", cancels=True)
     heart.submit("log", 0, "key", 0)

@@ -32,8 +32,11 @@ class Holes:
         >>> holes.add(13, 14)                       # now three are one
         >>> list(zip(holes.starts, holes.stops))
         [(12, 15), (17, 18)]
-        >>> holes.bytes_above(10), holes.bytes_above(16)
-        (4, 2)
+        >>> holes.bytes_above(10)
+        4
+        >>> holes.drop_below(16)
+        >>> holes.bytes_above(16)
+        2
     """
 
     __slots__ = ("_bytes", "starts", "stops")

@@ -3,7 +3,7 @@
 from tests.testing.judges.happenings import A, B, Case, L, acked, delivered, published
 
 from keyshared.testing import Guarantees, Promise
-from keyshared.testing.history import Committed, DeadLettered, Happening, Quiet, Redriven
+from keyshared.testing.history import Committed, DeadLettered, Expired, Happening, Quiet, Redriven
 
 __all__ = ["REDRIVE_CASES"]
 
@@ -33,6 +33,13 @@ REDRIVE_CASES = [
         "what is newer overtakes it before its publication is told",
         Promise.REDRIVE_ORDER,
         [*BURIED, BACK, delivered(2)],
+        (5, 6),
+        LETTERS,
+    ),
+    Case(
+        "an ack that came late was believed, as it has come back",
+        Promise.REDRIVE_ORDER,
+        [A, published(0), delivered(0), Expired(offset=0, consumer="a", attempt=1), acked(0), BACK, BACK],
         (5, 6),
         LETTERS,
     ),

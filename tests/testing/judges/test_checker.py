@@ -429,6 +429,11 @@ def test_a_number_of_keys_that_makes_no_sense_is_refused(value: Any) -> None:
         Checker(remembered_keys=value)
 
 
+def test_what_is_published_has_a_greater_offset_than_what_has_come_back() -> None:
+    with pytest.raises(HistoryError, match="offset of happening 1 is 5; it must be greater than 5, which was redriven"):
+        check_history([Redriven(offset=5), Published(offset=5)])
+
+
 def test_a_history_that_contradicts_itself_is_refused_and_changes_nothing() -> None:
     checker = Checker()
     checker.feed(Published(offset=5))
