@@ -110,6 +110,12 @@ GROUPED = {
     "a token at a time": DispatcherConfig(
         window=3, ack_timeout_ms=10, retry=LATER, inactive_grace_ms=4, group=GroupLimits(per_second=100)
     ),
+    "one of all, keys are flushed": DispatcherConfig(
+        window=4, max_in_flight=1, retry=AT_ONCE, inactive_grace_ms=4, sessions=KeySessions(flush_ms=None)
+    ),
+    "one of a group, only the latest, what is done comes back": DispatcherConfig(
+        window=3, retry=LATER, latest_only=True, redrive=True, inactive_grace_ms=4, group=GroupLimits(max_in_flight=1)
+    ),
 }
 
 HAND_OVERS = {
