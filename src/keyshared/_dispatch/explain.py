@@ -170,10 +170,8 @@ def _why_keyless(window: InFlightWindow, entry: Entry) -> Blocking:
     if all(_is_inactive(consumer) for consumer in eligible):
         return Blocking(BlockReason.CONSUMER_INACTIVE)
     if any(consumer.free > 0 for consumer in eligible):
-        if entry.lane.listed is window.starved:
-            return Blocking(BlockReason.WINDOW_FULL)
-        if window.is_subscription_full:
-            return Blocking(BlockReason.SUBSCRIPTION_FULL)
+        is_starved = entry.lane.listed is window.starved
+        return Blocking(BlockReason.WINDOW_FULL if is_starved else BlockReason.SUBSCRIPTION_FULL)
     return Blocking(BlockReason.CONSUMER_FULL)
 
 

@@ -112,8 +112,8 @@ class DispatcherConfig:
         look_ahead: How many messages may wait for the consumers that are connected before there is no free slot; None
             for no such limit.
         token_bytes: How long the text of `cursor_token` should be at most: above three quarters of that only the lowest
-            outstanding message goes out, until one half. At least 74; None for no such budget, and where ``redrive`` or
-            ``latest_only`` is set.
+            outstanding message goes out, until one half. At least 74; None for no such budget, and where ``redrive``,
+            ``latest_only`` or ``max_in_flight`` is set or there are groups.
         sessions: Whether consumers are told when a key begins and ends at them, and how long that may take.
 
     Raises:
