@@ -77,6 +77,7 @@ class _Writer:
             self.group,
             self.pull,
             self.redrive,
+            self.flush,
             self.wait,
             self.nonsense,
         )
@@ -118,6 +119,14 @@ class _Writer:
             return self.answer()
         offset = self.rng.choice(waiting)
         return self.make(self.rng.choice(answers[reasons[offset]]), offset=offset)
+
+    def flush(self) -> Command:
+        """Say of a session that its consumer has flushed, mostly of one that there is."""
+        sessions = self.journal.dispatcher.sessions()
+        if not sessions or self.rng.random() < 0.1:
+            return self.make("flushed", key=b"a", attempt=self.rng.choice([0, 1, 2]))
+        session = self.rng.choice(sessions)
+        return self.make("flushed", key=session.key, attempt=session.session)
 
     def join(self) -> Command:
         filters = self.rng.choice([None, None, (), ("a",), ("b", "c*")])

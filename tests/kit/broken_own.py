@@ -116,6 +116,12 @@ class NeverGivesUp(KeySharedDispatcher[object]):
         super().__init__(placement, replace(config, retry=replace(config.retry, max_redeliveries=None)), **kwargs)
 
 
+class _OneLifeMachine(BatchingQueueMachine):
+    """The lease queue with batches of a key, without restarts: a restore refuses what this fault leaves behind."""
+
+    restart = None  # type: ignore[assignment]  # no rule
+
+
 def _queue(
     broken: type[LeaseQueue], *promises: Promise, machine: type[KeySharedMachine] = LeaseQueueMachine
 ) -> OwnFault:
@@ -139,7 +145,7 @@ OWN_FAULTS = (
     _queue(StealsWork, Promise.AFFINITY, Promise.BOUNDS),
     _queue(TrimsOneTooFar, Promise.SAFE_CURSOR),
     _queue(TellsOnlyOfAnswers, Promise.SETTLED_ONCE, machine=TellingQueueMachine),
-    _queue(LeasesASecondBatch, Promise.WHOLE_BATCH, machine=BatchingQueueMachine),
+    _queue(LeasesASecondBatch, Promise.WHOLE_BATCH, machine=_OneLifeMachine),
     _fault(NewestKeyFirst, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.FAIRNESS),
     _fault(NeverGivesUp, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.ATTEMPTS),
     _fault(PostponedGoesAtOnce, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.NOT_EARLY),

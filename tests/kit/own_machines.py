@@ -104,6 +104,8 @@ class LatestMachine(DispatcherMachine):
 
     driver_class = LatestDriver
     guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.LATEST_ONLY}, latest_only=True)
+    # What lies in an inbox is out, and the history cannot know it.
+    stop_reading = None  # type: ignore[assignment]  # no rule
 
 
 class TotalOrderDriver(DispatcherDriver):
