@@ -280,7 +280,8 @@ def refused(heart: Heart[int], offset: int = 0, now_ms: int = 0) -> Run[int]:
     return run
 
 
-def test_a_run_of_a_lost_log_that_is_taken_back_lets_its_key_go_on() -> None:
+def back_while_its_handler_runs() -> tuple[Heart[int], Run[int]]:
+    """A log that was lost and has come back, with a message that waits for the handler of the earlier stay."""
     heart = heart_of("log", workers=2)
     heart.submit("log", 0, "key", 0)
     (run,) = begun(heart, 0)
@@ -288,6 +289,11 @@ def test_a_run_of_a_lost_log_that_is_taken_back_lets_its_key_go_on() -> None:
     heart.add_log("log", start=0)
     heart.submit("log", 0, "key", 0)
     assert begun(heart) == []
+    return heart, run
+
+
+def test_a_run_of_a_lost_log_that_is_taken_back_lets_its_key_go_on() -> None:
+    heart, run = back_while_its_handler_runs()
     heart.withdrawn(run)
     assert places(begun(heart)) == [("log", 0)]
     assert heart.stats().late == 0, "its handler never began"
@@ -309,13 +315,7 @@ def test_what_waits_for_a_handler_of_an_earlier_stay_is_forgotten_with_its_log()
 
 
 def test_what_waited_for_a_handler_of_an_earlier_stay_does_not_begin_when_its_log_leaves() -> None:
-    heart = heart_of("log", workers=2)
-    heart.submit("log", 0, "key", 0)
-    (run,) = begun(heart, 0)
-    heart.lose_log("log")
-    heart.add_log("log", start=0)
-    heart.submit("log", 0, "key", 0)
-    assert begun(heart) == []
+    heart, run = back_while_its_handler_runs()
     heart.ended(run, None)
     heart.remove_log("log", until_ms=10)
     assert begun(heart) == []

@@ -1,7 +1,7 @@
 """How a dispatcher is: figures for whoever watches it, as values and under the names of OpenMetrics."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -83,15 +83,12 @@ class Measured(Protocol):
         """Return how long ago an outstanding message was offered."""
 
 
-def gather_health(
-    window: InFlightWindow, measured: Measured | None, back: Collection[int], *, busiest: int, now: int
-) -> Health:
+def gather_health(window: InFlightWindow, measured: Measured | None, *, busiest: int, now: int) -> Health:
     """Return the figures of this moment; what is back from the dead-letter store has no age. O(outstanding)."""
-    outstanding = window.outstanding()
-    of_log = [entry for entry in outstanding if entry.offset not in back]
+    of_log = window.of_log()
     blocked = next((entry.offset for entry in of_log if entry.state != IN_FLIGHT), None)
     oldest = of_log[0].offset if of_log else None
-    keys = Counter(entry.key for entry in outstanding if entry.key is not None)
+    keys = Counter(entry.key for entry in window.outstanding() if entry.key is not None)
     return Health(
         oldest_ms=None if measured is None or oldest is None else measured.age_of(oldest, now),
         longest_blocked_ms=None if measured is None or blocked is None else measured.age_of(blocked, now),

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from keyshared._window.beside import SideCursor
 from keyshared._window.lanes import DELAYED, LOADING, QUEUED, SPILLED, Consumer, Entry, Lane
 from keyshared.window import InFlightWindow
 
@@ -20,8 +19,7 @@ class LatestWindow(InFlightWindow):
         """Return what the next message of a key takes the place of, oldest first. O(result)."""
         lane = None if key is None else self.lanes.get(key)
         older: list[Entry] = []
-        cursor = self.cursor
-        back = cursor.beside if isinstance(cursor, SideCursor) else ()
+        back = self.beside
         entry = lane.tail if isinstance(lane, Lane) else None  # what has no lane is delivered
         while entry is not None and entry.state in _WAITS and not entry.lane.was_delivered(entry):
             if entry.offset not in back:  # what has come back was delivered long ago

@@ -32,7 +32,6 @@ from keyshared.window import InFlightWindow
 if TYPE_CHECKING:  # a dispatcher that does not ask for them loads none of them
     from keyshared._dispatch.groups import Groups
     from keyshared._dispatch.measure import HealthRoom
-    from keyshared._dispatch.redrive import Redriven
     from keyshared._dispatch.sessions import Sessions
     from keyshared._dispatch.waiting import WaitingLimits
 
@@ -50,7 +49,6 @@ class DispatcherReading(Generic[Item]):
     _membership: Membership
     _now: int
     _outbox: Outbox
-    _redriven: "Redriven | None"
     _routing: Routing
     _rules: Rules | None
     _sessions: "Sessions | None"
@@ -229,8 +227,7 @@ class DispatcherReading(Generic[Item]):
             (5000, ((b'a', 2),))
         """
         check_int("busiest", busiest, 0)
-        back = () if self._redriven is None else self._redriven.offsets
-        return gather_health(self._window, self._health, back, busiest=busiest, now=self._now)
+        return gather_health(self._window, self._health, busiest=busiest, now=self._now)
 
     def sessions(self) -> list[KeySession]:
         """Every session of a key that has not ended, in the order of beginning; ``[]`` without sessions. O(result)."""

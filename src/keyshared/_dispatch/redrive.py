@@ -4,7 +4,7 @@ Nothing of the log changes for that, so the position and the token do not know t
 asks for it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from operator import itemgetter
 from typing import Any, Final
@@ -46,11 +46,6 @@ class Redriven:
         self._timers = timers
         self._told = told
         self._window = window
-
-    @property
-    def offsets(self) -> Collection[int]:
-        """Which messages have come back, and are not settled again."""
-        return self._cursor.beside
 
     def take(self, key: bytes | None, letters: Iterable[StoredLetter[Any]]) -> list[Effect]:
         """Put letters back before anything of them is delivered; return which were ignored.

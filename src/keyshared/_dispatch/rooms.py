@@ -94,17 +94,21 @@ def groups_of(rooms: Iterable[Room]) -> "Groups | None":
 
 def health_of(rooms: Iterable[Room]) -> "HealthRoom | None":
     """Return the room that measures, if it is in use."""
-    return cast("HealthRoom | None", next((room for room in rooms if room.name == "health"), None))
+    return cast("HealthRoom | None", _named("health", rooms))
 
 
 def redriven_of(rooms: Iterable[Room]) -> "Redriven | None":
     """Return the room of dead letters that come back, if it is in use."""
-    return cast("Redriven | None", next((room for room in rooms if room.name == "redriven"), None))
+    return cast("Redriven | None", _named("redriven", rooms))
 
 
 def sessions_of(rooms: Iterable[Room]) -> "Sessions | None":
     """Return the room of sessions, if it is in use."""
-    return next((cast("Sessions", room) for room in rooms if room.name == "sessions"), None)
+    return cast("Sessions | None", _named("sessions", rooms))
+
+
+def _named(name: str, rooms: Iterable[Room]) -> Room | None:
+    return next((room for room in rooms if room.name == name), None)
 
 
 def dump_rooms(rooms: Iterable[Room], now: int) -> dict[str, object]:

@@ -200,12 +200,11 @@ def dump_window(window: InFlightWindow, endings: Endings, now: int) -> dict[str,
     if window.kept_back is not None:
         places[id(window.kept_back)] = ("kept_back", None)
     places |= {id(consumer.ready): ("ready", consumer.name) for consumer in window.consumers.values()}
-    of_log = [entry for entry in window.outstanding() if entry.offset not in window.beside]
     return {
         "start": window.cursor.start,
         "last": window.cursor.last,
         "settled": [list(stretch) for stretch in window.cursor.remembered()],
-        "messages": dump_messages(of_log, endings, now),
+        "messages": dump_messages(window.of_log(), endings, now),
         "waiting": [list(_PlaceRow(*places[id(lane.listed)], first_offset(lane))) for lane in window.waiting_lanes()],
         "quarantined": [_text(key) for key in window.quarantined],
     }

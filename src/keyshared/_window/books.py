@@ -4,7 +4,7 @@ Every method here is one step that keeps the books consistent; `InFlightWindow` 
 """
 
 from collections import OrderedDict
-from collections.abc import ItemsView, Mapping
+from collections.abc import ItemsView, Iterable, Mapping
 from itertools import chain, takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
@@ -309,10 +309,17 @@ class WindowBooks:
         beside: Mapping[int, Cell] = getattr(self.cursor, "beside", _NOTHING)
         return beside
 
+    def of_log(self) -> list[Entry]:
+        """Everything outstanding that has not come back beside the log, in offset order. O(n)."""
+        return self._without_beside(self.cursor)
+
     def older_than(self, offset: int) -> list[Entry]:
         """Everything of the log that is outstanding below an offset, in offset order. O(result)."""
-        older = takewhile(lambda cell: cell.offset < offset, self.cursor)
-        return [cell for cell in older if isinstance(cell, Entry) and cell.offset not in self.beside]
+        return self._without_beside(takewhile(lambda cell: cell.offset < offset, self.cursor))
+
+    def _without_beside(self, cells: Iterable[Cell]) -> list[Entry]:
+        beside = self.beside
+        return [cell for cell in cells if isinstance(cell, Entry) and cell.offset not in beside]
 
     def owner_of(self, lane: Lane) -> Consumer | None:
         """Who would get the next message of a lane: for a keyless one, whoever has most room; O(consumers) then."""

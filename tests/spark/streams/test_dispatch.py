@@ -84,7 +84,7 @@ def files_of(rng: Random, commands: dict[str, list[Command]]) -> list[list[tuple
             reached = max(reached, command.at_ms)
             files[reached * FILES // (latest + 1)].append((name, *command))
     for number in range(FILES - 1, 0, -1):
-        files[number] += rng.sample(files[number - 1], 9)
+        files[number] += rng.sample(files[number - 1], min(9, len(files[number - 1])))
     for rows in files:
         rng.shuffle(rows)
     return files

@@ -434,6 +434,11 @@ def test_what_is_published_has_a_greater_offset_than_what_has_come_back() -> Non
         check_history([Redriven(offset=5), Published(offset=5)])
 
 
+def test_what_comes_back_was_published_before() -> None:
+    with pytest.raises(HistoryError, match="offset of happening 1 is 5; it must be at most 0, up to which everything"):
+        check_history([Published(offset=0), Redriven(offset=5)])
+
+
 def test_a_history_that_contradicts_itself_is_refused_and_changes_nothing() -> None:
     checker = Checker()
     checker.feed(Published(offset=5))
