@@ -136,7 +136,7 @@ format: $(DEV) ## write what `make lint` would ask for
 	"$(BIN)/ruff" format
 
 .PHONY: bench
-bench: $(DEV) ## benchmarks and their targets; ARGS="--help" shows how to run some, briefly, or strictly
+bench: $(DEV) ## benchmarks and their targets; ARGS=--check fails on a missed one, ARGS=--help shows more
 	@"$(BIN)/python" -m benchmarks $(ARGS)
 
 .PHONY: bench-spark

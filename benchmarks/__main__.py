@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from benchmarks import (
     bench_batcher,
@@ -21,6 +22,7 @@ from benchmarks import (
     bench_life,
     bench_memory,
     bench_offsets,
+    bench_peers,
     bench_ring,
     bench_select,
     bench_units,
@@ -43,15 +45,18 @@ BENCHMARKS: dict[str, Callable[[Scale], list[Report]]] = {
     "offsets": bench_offsets.run,
     "leases": bench_leases.run,
     "checker": bench_checker.run,
+    "peers": bench_peers.run,
 }
+
+RESULTS = Path("build", "bench.json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)}; default all")
     parser.add_argument("--quick", action="store_true", help="small numbers: see that everything still runs")
-    parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
-    parser.add_argument("--json", action="store_true", help="print the raw numbers as JSON instead of tables")
+    parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
+    parser.add_argument("--json", type=Path, metavar="FILE", help=f"where the raw numbers go; {RESULTS} if left out")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
@@ -60,13 +65,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.names or BENCHMARKS:
         for report in BENCHMARKS[name](Scale(quick=options.quick)):
             reports.append(report)
-            if not options.json:
-                print(report, end="\n\n", flush=True)
-    if options.json:
-        print(json.dumps({"machine": machine(), "reports": [plain(report) for report in reports]}, indent=1))
-    else:
-        print_verdicts(reports)
-    return int(options.strict and not all(verdict.met for report in reports for verdict in report.verdicts))
+            print(report, end="\n\n", flush=True)
+    print_verdicts(reports)
+    write(options.json or RESULTS, reports)
+    return int(options.check and not all(verdict.met for report in reports for verdict in report.verdicts))
+
+
+def write(file: Path, reports: Sequence[Report]) -> None:
+    """Write the raw numbers as JSON, for whoever compares runs."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"machine": machine(), "reports": [plain(report) for report in reports]}, indent=1)
+    file.write_text(text + "\n", "utf-8")
+    print(f"\nraw numbers: {file}")
 
 
 def print_verdicts(reports: Sequence[Report]) -> None:
