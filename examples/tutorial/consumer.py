@@ -1,0 +1,57 @@
+"""The program of docs/tutorial.md: charges customers from a file of orders, in eight threads; survives ``kill -9``.
+
+``python examples/tutorial/consumer.py FOLDER`` reads ``orders.jsonl`` there, and appends to ``charges.log`` and ``rejected.log``.
+Where it stopped stands in ``position.json``.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from keyshared.run import Letter, Reject, RunnerConfig, ThreadRunner
+
+
+class Shop:
+    def __init__(self, folder: Path) -> None:
+        self.orders = folder / "orders.jsonl"
+        self.stored = folder / "position.json"
+        self.charges = (folder / "charges.log").open("a", buffering=1)
+        self.rejected = (folder / "rejected.log").open("a", buffering=1)
+        self.asked_to_stop = threading.Event()
+
+    def charge(self, order: dict[str, object]) -> None:
+        time.sleep(0.002)  # a slow service
+        if order["amount"] == 0:
+            raise Reject("nothing to charge")
+        self.charges.write(f"{order['customer']} {order['number']}\n")
+
+    def reject(self, letter: Letter[dict[str, object]]) -> None:
+        self.rejected.write(f"{letter.message['number']} {letter.error}\n")
+
+    def commit(self, log: str, position: int, token: str) -> None:
+        new = self.stored.with_suffix(".new")
+        new.write_text(json.dumps({"position": position, "token": token}))
+        os.replace(new, self.stored)  # the old one or the new one, whenever the machine stops
+
+    def run(self) -> None:
+        last = json.loads(self.stored.read_text()) if self.stored.exists() else {"position": 0, "token": None}
+        config = RunnerConfig(workers=8)
+        with ThreadRunner(self.charge, commit=self.commit, dead_letter=self.reject, config=config) as runner:
+            runner.add_log("orders", start=0, resume_from=last["token"])
+            for offset, line in enumerate(self.orders.read_text().splitlines()):
+                if self.asked_to_stop.is_set():
+                    runner.stop()  # handlers finish, the last commit is made
+                    break
+                if offset >= last["position"]:
+                    order = json.loads(line)
+                    runner.submit("orders", offset, order["customer"], order)
+
+
+if __name__ == "__main__":
+    shop = Shop(Path(sys.argv[1]))
+    signal.signal(signal.SIGTERM, lambda *_: shop.asked_to_stop.set())
+    shop.run()
