@@ -18,6 +18,7 @@ GROUP = "workers"
 FRONT = "front"
 LOG = "log-0"
 EPOCH = "epoch"
+LATER = "later"  # by offset: before when it is not delivered
 ATTEMPTS = 1_000  # more than a message ever has in one life of the front
 CLAIM_AFTER_MS = 100
 # The kit's clock stands still between steps, Redis' does not: a millisecond of the kit is a second there, so that what
@@ -158,10 +159,13 @@ class FrontDriver(DispatcherDriver):
 
     def publish(self, key: bytes | None) -> int:
         """XADD; the front reads at once."""
+        offset = len(self.ids)
         self.ids.append(self.redis.xadd(LOG, {"key": key or b""}))
+        if offset in self.earliest:
+            self._later(offset, self.earliest[offset])
         for _, fields in self._read(">"):
             super().publish(fields[b"key"])
-        return len(self.ids) - 1
+        return offset
 
     def receive(self, consumer: str) -> Sequence[Delivery]:
         """Number attempts across crashes."""
@@ -180,18 +184,34 @@ class FrontDriver(DispatcherDriver):
         here = self._here(delivery)
         return False if here is None else super().nack(consumer, here)
 
+    def postpone(self, consumer: str, delivery: Delivery, ms: int) -> bool | None:
+        """Release at the dispatcher, for later; Redis keeps until when."""
+        here = self._here(delivery)
+        if here is None or not super().postpone(consumer, here, ms):
+            return False
+        self._later(delivery.offset, self.now + ms)
+        return True
+
+    def ack_through(self, consumer: str, delivery: Delivery) -> bool | None:
+        """Ack it: nothing else of its key is open."""
+        return self.ack(consumer, delivery)
+
     def cursor(self) -> int | None:
         """Return no cursor: Redis keeps what is pending only."""
         return None
 
     def restart(self) -> None:
-        """Begin with an empty dispatcher and offer it what is pending."""
+        """Begin with an empty dispatcher and offer it what is pending, not before its time."""
         self.epoch = self.redis.incr(EPOCH)
         self.dispatcher = self.dispatcher_class(self.make_placement(), self.config)
         self.inboxes.clear()
         for entry_id, fields in self._read("0"):
             offset = self.ids.index(entry_id)
-            for effect in self.dispatcher.offer(offset, fields[b"key"], offset, now_ms=self.now):
+            before = self.redis.hget(LATER, offset)
+            effects = self.dispatcher.offer(
+                offset, fields[b"key"], offset, not_before_ms=before and int(before), now_ms=self.now
+            )
+            for effect in effects:
                 self._act(effect)
 
     def notices(self) -> Sequence[Happening]:
@@ -218,6 +238,9 @@ class FrontDriver(DispatcherDriver):
             case _:
                 pass  # nothing of it is in Redis
         super()._act(effect)
+
+    def _later(self, offset: int, at_ms: int) -> None:
+        self.redis.hset(LATER, offset, at_ms)
 
     def _done(self, offset: int) -> None:
         self.redis.xack(LOG, GROUP, self.ids[offset])
