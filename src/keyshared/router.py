@@ -118,6 +118,7 @@ class KeyRouter:
         """
         if name in self._members:
             self._routing.leave(name)
+            self._routing.forget(name)
             del self._members[name]
             self._turns.pop(name, None)
 
@@ -269,7 +270,8 @@ class KeyRouter:
             O(consumers).
         """
         self._routing.check_invariants()
-        if {name: member.accepts for name, member in self._members.items()} != self._routing.filters:
+        filters = {name: member.accepts for name, member in self._members.items()}
+        if filters != self._routing.filters or filters != self._routing.acceptance.filters:
             raise InvariantError("routing knows every consumer's filter")
         if set(self._turns) != {name for name, member in self._members.items() if member.takes_keyless}:
             raise InvariantError("whoever may get messages without a key takes turns")
