@@ -43,12 +43,12 @@ class GlobTable:
 
     def __init__(self) -> None:
         # by place: who goes on with a character and with any character, who may stay there with any character, who is
-        # done there whatever follows, and who is at its end
+        # at its end there, and who is whatever follows
         self._rows: list[dict[str, int]] = []
         self._anys: list[int] = []
         self._loops: list[int] = []
-        self._dones: list[int] = []
         self._ends: list[int] = []
+        self._dones: list[int] = []
         self._whose: list[int] = []  # by pattern: its consumer
         self._masks: dict[int, int] = {}  # by consumer: its patterns
         self._globs: dict[int, list[Glob]] = {}  # the same patterns
@@ -111,8 +111,8 @@ class GlobTable:
                     row[character] = row.get(character, 0) | pattern
                 place += 1
                 self._reach(place)
-        # what ends in a star matches as soon as it is there, with whatever follows
-        (self._dones if self._loops[place] & pattern else self._ends)[place] |= pattern
+        self._ends[place] |= pattern
+        self._dones[place] |= pattern & self._loops[place]
         self._whose.append(consumer)
         self._masks[consumer] = self._masks.get(consumer, 0) | pattern
         self._here |= pattern
@@ -124,7 +124,7 @@ class GlobTable:
             for masks in (self._anys, self._loops, self._dones, self._ends):
                 masks.append(0)
 
-    def _accepting(self, key: bytes) -> int | None:
+    def _accepting(self, key: bytes) -> int | None:  # noqa: C901  # written out: it is all that a new key costs
         """Return who accepts the key, found in one pass; None if it is quicker to ask each pattern."""
         text = key.decode(errors="surrogateescape")
         patience = _STEPS_EACH * self.living
@@ -134,6 +134,8 @@ class GlobTable:
         found = 0
         here = {0: self._here}
         for character in text:
+            if not here:
+                break
             patience -= len(here)
             if patience < 0:
                 return None
