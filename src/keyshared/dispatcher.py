@@ -310,7 +310,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             UnmatchedKeyError: Nobody accepts the key or nobody owns its slot, and the policy is to raise.
 
         Complexity:
-            O(log vnodes) for the first message of a key, else O(1).
+            O(log vnodes) for the first message of a key, and one pass over the key where there are filters; else O(1).
         """
         if now_ms is None:
             now_ms = self._now

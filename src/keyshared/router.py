@@ -50,7 +50,7 @@ class KeyRouter:
 
     Complexity:
         A message with a key costs O(log vnodes), plus O(vnodes passed) where filters or inactive consumers are passed
-        over; one without a key O(1).
+        over, plus one pass over the key where there are filters; one without a key O(1).
 
     Source:
         Danube "Key-Shared Dispatch Architecture", Non-Reliable Key-Shared; differs: a consumer that is away loses its
@@ -267,7 +267,7 @@ class KeyRouter:
             InvariantError: They do not; a bug in this library.
 
         Complexity:
-            O(consumers).
+            O(consumers), and O(patterns) for each of some answers that are kept.
         """
         self._routing.check_invariants()
         filters = {name: member.accepts for name, member in self._members.items()}

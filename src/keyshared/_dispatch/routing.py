@@ -23,8 +23,8 @@ class Routing:
     its keys wait. So do the keys of a hole.
 
     Attributes:
-        owner: Gives the name of a key's owner now, or None. O(log vnodes), with filters O(log vnodes + vnodes passed).
-            A new function after every change: look it up each time.
+        owner: Gives the name of a key's owner now, or None. O(log vnodes), with filters O(log vnodes + vnodes passed)
+            and what `Acceptance.of` costs. A new function after every change: look it up each time.
         filters: The filter of everyone who joined.
         acceptance: What the filters say of a key; also those of who has left, until `forget`.
 
