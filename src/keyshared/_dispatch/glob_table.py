@@ -5,8 +5,8 @@ pattern, who goes on there with which character, who goes on with any, where a s
 pass over a key carries for each place the patterns that are there now. A character of the key costs a few operations
 for each place where somebody is, however many patterns are there: usually two or three places.
 
-What a pass costs is bounded by what it would cost to ask the patterns alone: one that takes more steps is given up, and
-each pattern is asked. So a key costs O(len(key)) for given patterns, whatever key and patterns are.
+What a pass costs is bounded by about what it would cost to ask the patterns alone: one that takes more steps is given
+up, and each pattern is asked. So a key costs O(len(key)) for given patterns, whatever key and patterns are.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ MAX_STEPS_KNOWN: Final = 16_384
 MAX_CHARACTERS: Final = 256
 """Of a pattern in the rows; longer ones are asked alone."""
 
-_FEW = 48  # patterns that are quicker asked alone
-_STEPS_EACH = 1  # of a pass, which cost what asking a pattern alone costs
+_FEW = 32  # patterns that are quicker asked alone
+_STEPS_EACH = 2  # of a pass, which cost about what asking a pattern alone costs
 
 
 class GlobTable:
@@ -68,7 +68,7 @@ class GlobTable:
         return len(self._whose) >= MAX_PATTERNS or self._known >= MAX_STEPS_KNOWN
 
     def add(self, glob: Glob, consumer: int) -> None:
-        """Take in a pattern. O(characters)."""
+        """Take in a pattern whose characters are those of UTF-8. O(characters)."""
         chunks = glob.chunks
         if sum(map(len, chunks)) > MAX_CHARACTERS:
             self._alone.setdefault(consumer, []).append(glob)
@@ -128,8 +128,6 @@ class GlobTable:
         """Return who accepts the key, found in one pass; None if it is quicker to ask each pattern."""
         text = key.decode(errors="surrogateescape")
         patience = _STEPS_EACH * self.living
-        if len(text) > patience:
-            return None
         rows, anys, loops, dones = self._rows, self._anys, self._loops, self._dones
         found = 0
         here = {0: self._here}
