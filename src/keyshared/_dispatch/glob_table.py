@@ -124,7 +124,7 @@ class GlobTable:
             for masks in (self._anys, self._loops, self._dones, self._ends):
                 masks.append(0)
 
-    def _accepting(self, key: bytes) -> int | None:  # noqa: C901  # written out: it is all that a new key costs
+    def _accepting(self, key: bytes) -> int | None:
         """Return who accepts the key, found in one pass; None if it is quicker to ask each pattern."""
         text = key.decode(errors="surrogateescape")
         patience = _STEPS_EACH * self.living
