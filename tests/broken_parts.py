@@ -5,6 +5,7 @@ from operator import attrgetter
 from types import new_class
 from typing import Any, ClassVar, Final
 
+from keyshared._dispatch.acceptance import Acceptance
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.outbox import Outbox
@@ -27,6 +28,7 @@ _PARTS: Final[Mapping[type, str]] = {
     DrainGate: "_window._gate",
     SlotUnits: "_window._gate._units",
     Routing: "_routing",
+    Acceptance: "_routing.acceptance",
     Endings: "_endings",
     Membership: "_membership",
     Outbox: "_outbox",

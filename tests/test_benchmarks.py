@@ -33,6 +33,7 @@ TITLES = [
     "heaviest bucket",
     "buckets that a join moves",
     "glob",
+    "filters",
     "long keys",
     "effects",
     "batcher",

@@ -106,6 +106,23 @@ def test_a_glob_is_a_value() -> None:
     assert ("a?*", True) == (glob.pattern, glob.danube_compat)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "chunks"),
+    [
+        ("", [[]]),
+        ("ab", [["a", "b"]]),
+        ("*", [[], []]),
+        (r"a?**\*é", [["a", None], [], ["*", "é"]]),
+    ],
+)
+def test_a_glob_shows_what_stands_between_its_stars(pattern: str, chunks: list[list[str | None]]) -> None:
+    assert chunks == Glob(pattern).chunks
+
+
+def test_for_danube_a_backslash_stands_between_stars_as_itself() -> None:
+    assert [["\\"], [None]] == Glob(r"\*?", danube_compat=True).chunks
+
+
 class _Counted(bytes):
     """A key that counts the characters that are looked at, on the bytes and on the text that they are read as."""
 
@@ -226,6 +243,7 @@ def test_a_filter_is_a_value() -> None:
     assert hash(KeyFilter(["b*", "a"])) == hash(chosen)
     assert chosen not in [KeyFilter(["a"]), KeyFilter(["a", "b*"], danube_compat=True), "a"]
     assert ("a", "b*") == chosen.patterns
+    assert (Glob("a"), Glob("b*")) == chosen.globs
     assert "KeyFilter(['a', 'b*'])" == repr(chosen)
     assert "KeyFilter([], danube_compat=True)" == repr(KeyFilter(danube_compat=True))
     assert chosen == pickle.loads(pickle.dumps(chosen))  # noqa: S301 - our own bytes

@@ -220,6 +220,7 @@ def test_a_mistake_is_named_and_changes_nothing(
     ("breakage", "fact"),
     [
         (lambda r: setattr(r._members["ann"], "accepts", KeyFilter(["x"])), "filter"),
+        (lambda r: r._routing.acceptance.add("zoe", KeyFilter()), "routing knows every consumer's filter"),
         (lambda r: setattr(r._members["ann"], "full", True), "turns"),
         (lambda r: setattr(r._routing, "_selective", 5), "counts"),
     ],

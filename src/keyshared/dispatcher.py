@@ -176,6 +176,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         self._rules = None if rules is None else check_rules(rules, config)
         self._routing = Routing(placement, one_key=b"" if config.ordering_required else None)
         self._window = window_for(config, self._routing, self._routing.filters, rules)
+        self._routing.acceptance.keep_for(self._window.lanes)
         ledger = self._ledger = ledger_for(config, self._window)
         self._latest = cast("LatestWindow", self._window) if config.latest_only else None
         if resume_from is not None:
@@ -309,7 +310,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             UnmatchedKeyError: Nobody accepts the key or nobody owns its slot, and the policy is to raise.
 
         Complexity:
-            O(log vnodes) for the first message of a key, else O(1).
+            O(log vnodes) for the first message of a key, and one pass over the key where there are filters; else O(1).
         """
         if now_ms is None:
             now_ms = self._now

@@ -210,6 +210,11 @@ class Glob:
         """What a key must start with to match, if that is all that is asked; None for other patterns."""
         return self._prefix
 
+    @property
+    def chunks(self) -> list[list[str | None]]:
+        """Its characters, cut at the stars; None is any one character."""
+        return _split(_tokens(self._pattern, escape=not self._danube_compat))
+
     def matches(self, key: str | bytes) -> bool:
         """Return whether the whole key matches.
 
@@ -260,18 +265,19 @@ class KeyFilter:
         [b'payment', b'shipping']
     """
 
-    __slots__ = ("_accepts_all", "_danube_compat", "_exact", "_general", "_patterns", "_prefixes")
+    __slots__ = ("_accepts_all", "_danube_compat", "_exact", "_general", "_globs", "_patterns", "_prefixes")
 
     def __init__(self, patterns: Iterable[str] = (), *, danube_compat: bool = False) -> None:
         check_several("patterns", patterns, "patterns")
-        globs = [Glob(pattern, danube_compat=danube_compat) for pattern in patterns]
-        self._patterns = tuple(dict.fromkeys(glob.pattern for glob in globs))
+        globs = tuple(dict.fromkeys(Glob(pattern, danube_compat=danube_compat) for pattern in patterns))
+        self._globs = globs
+        self._patterns = tuple(glob.pattern for glob in globs)
         self._danube_compat = danube_compat
         self._exact = frozenset(glob.exact for glob in globs if glob.exact is not None)
         self._prefixes = tuple(dict.fromkeys(glob.prefix for glob in globs if glob.prefix is not None))
         self._general = tuple(
             glob._match  # noqa: SLF001 - compiled here and handed nothing but bytes
-            for glob in dict.fromkeys(globs)
+            for glob in globs
             if glob.exact is None and glob.prefix is None
         )
         self._accepts_all = not globs or b"" in self._prefixes
@@ -280,6 +286,11 @@ class KeyFilter:
     def patterns(self) -> tuple[str, ...]:
         """The patterns as they were given, each once."""
         return self._patterns
+
+    @property
+    def globs(self) -> tuple[Glob, ...]:
+        """The patterns, compiled, each once."""
+        return self._globs
 
     @property
     def accepts_all(self) -> bool:

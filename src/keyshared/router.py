@@ -50,7 +50,7 @@ class KeyRouter:
 
     Complexity:
         A message with a key costs O(log vnodes), plus O(vnodes passed) where filters or inactive consumers are passed
-        over; one without a key O(1).
+        over, plus one pass over the key where there are filters; one without a key O(1).
 
     Source:
         Danube "Key-Shared Dispatch Architecture", Non-Reliable Key-Shared; differs: a consumer that is away loses its
@@ -118,6 +118,7 @@ class KeyRouter:
         """
         if name in self._members:
             self._routing.leave(name)
+            self._routing.forget(name)
             del self._members[name]
             self._turns.pop(name, None)
 
@@ -266,10 +267,11 @@ class KeyRouter:
             InvariantError: They do not; a bug in this library.
 
         Complexity:
-            O(consumers).
+            O(consumers), and O(patterns) for each of some answers that are kept.
         """
         self._routing.check_invariants()
-        if {name: member.accepts for name, member in self._members.items()} != self._routing.filters:
+        filters = {name: member.accepts for name, member in self._members.items()}
+        if filters != self._routing.filters or filters != self._routing.acceptance.filters:
             raise InvariantError("routing knows every consumer's filter")
         if set(self._turns) != {name for name, member in self._members.items() if member.takes_keyless}:
             raise InvariantError("whoever may get messages without a key takes turns")

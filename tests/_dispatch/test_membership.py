@@ -64,6 +64,11 @@ def _drains_somebody_who_owns_keys(membership: Membership, window: InFlightWindo
     bob.state = MemberState.DRAINING
 
 
+def _forgets_what_it_accepts(membership: Membership, window: InFlightWindow) -> None:
+    del window
+    membership._routing.acceptance.drop("cat")
+
+
 def _reorders(membership: Membership, window: InFlightWindow) -> None:
     del window
     membership.members["ann"] = membership.members.pop("ann")
@@ -85,6 +90,7 @@ def test_members_and_window_agree() -> None:
         (_lets_an_inactive_one_have_more, "'ann' has its limit while it is active, else none"),
         (_drains_nothing, "'cat' drains something"),
         (_drains_somebody_who_owns_keys, "'bob' takes part in routing unless it drains"),
+        (_forgets_what_it_accepts, "keys are compared with what the members accept"),
         (_reorders, "members are in the order of joining"),
     ],
 )

@@ -101,6 +101,20 @@ def test_one_key_stands_for_all() -> None:
     assert "ann" == routing("ann", "bob", one_key=b"").owner(b"b")
 
 
+def test_what_a_leaver_accepts_is_known_until_it_is_forgotten() -> None:
+    joined = routing("ann")
+    joined.set_filter("ann", KeyFilter(["a?"]))
+    joined.join("bob", KeyFilter(["b?"]), 1)
+
+    joined.leave("bob")
+    joined.forget("ann")  # it is here
+    assert [True, True] == [bool(joined.acceptance.of(key)) for key in (b"a1", b"b1")]
+    assert [True, False] == [joined.anyone_accepts(key) for key in (b"a1", b"b1")]
+    joined.forget("bob")
+    assert [True, False] == [bool(joined.acceptance.of(key)) for key in (b"a1", b"b1")]
+    joined.check_invariants()
+
+
 def test_later_changes_of_the_placement_that_was_given_have_no_effect() -> None:
     mine = AlphabetRing()
     joined = Routing(mine)
@@ -129,7 +143,11 @@ def test_another_placement_takes_over_who_joined_and_keeps_the_order_it_knows() 
 
 @pytest.mark.parametrize(
     ("breakage", "fact"),
-    [(lambda r: setattr(r, "_selective", 1), "counts"), (lambda r: r._away.update(zoe=None), "joined")],
+    [
+        (lambda r: setattr(r, "_selective", 1), "counts"),
+        (lambda r: r._away.update(zoe=None), "joined"),
+        (lambda r: r.acceptance.add("ann", KeyFilter()), "the filters of now"),
+    ],
 )
 def test_a_drift_of_its_books_is_named(breakage: object, fact: str) -> None:
     joined = routing("ann")

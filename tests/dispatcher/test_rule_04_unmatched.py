@@ -3,6 +3,7 @@
 import pytest
 from tests.alphabet import FIRST_LETTER, Watched, advanced, deliver, subscription
 
+from keyshared._dispatch.glob_table import GlobTable
 from keyshared.config import DispatcherConfig, Poison, Unmatched
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Effect, Released, ReleaseReason, Skipped, SkipReason
@@ -227,3 +228,29 @@ def test_with_ordering_required_the_one_lane_is_in_a_hole_or_not() -> None:
     for key in ("zoo", None):
         with pytest.raises(UnmatchedKeyError):
             dispatcher.offer(2, key)
+
+
+@pytest.mark.parametrize("unmatched", Unmatched)
+def test_the_patterns_are_asked_once_of_a_key_however_often_it_comes(
+    unmatched: Unmatched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+    takers = GlobTable.takers
+
+    def counting(table: GlobTable, key: bytes) -> int:
+        asked.append(key)
+        return takers(table, key)
+
+    monkeypatch.setattr(GlobTable, "takers", counting)
+    dispatcher = with_filters(unmatched, ann=["*?a"], bob=["?*", "b?"], cat=["*a*a"])
+    owner = str(dispatcher.owner("xa"))
+
+    asked.clear()
+    dispatcher.set_limit(owner, 0)
+    dispatcher.offer(0, "aba")
+    dispatcher.offer_many([(1, "aba", None), (2, "yb", None), (3, "yb", None)])
+    dispatcher.set_weight("ann", 2)
+    dispatcher.remove_consumer(owner)
+    assert [b"aba", b"yb"] == asked
+    dispatcher.add_consumer("dan", filters=["*?*"])
+    assert [b"aba", b"yb"] == sorted(asked[2:])

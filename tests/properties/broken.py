@@ -60,6 +60,7 @@ from tests.properties.broken_settlement import (
     SkipNotTold,
 )
 
+from keyshared._dispatch.acceptance import Acceptance
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.membership import Membership, held_by
@@ -368,6 +369,18 @@ class FilterOfBefore(Broken):
             super().set_filter(name, self.filters.get(name, accepts))
 
 
+class AnswersOutliveAFilter(Broken):
+    """What is kept of who accepts a key is still said when patterns have been added."""
+
+    class _Fault(Acceptance):
+        __slots__ = ()
+
+        def add(self, name: str, accepts: KeyFilter) -> None:
+            kept = self._kept
+            super().add(name, accepts)
+            self._kept = kept
+
+
 class ModuloRanking(Ranking):
     """The slot modulo the number of consumers says who owns it."""
 
@@ -557,7 +570,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         LookAheadOfTheLeft,
     ),
     Promise.ONE_SESSION: BROKEN_SESSIONS,
-    Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed, FilterOfBefore),
+    Promise.AFFINITY: (AnyoneWithRoom, InactiveStillServed, FilterOfBefore, AnswersOutliveAFilter),
     Promise.MINIMAL_MOVE: (JoinReshuffles,),
     Promise.ISOLATION: (HotKeyFillsTheWindow,),
     Promise.GROUP_FAIRNESS: BROKEN_GROUPS,

@@ -83,10 +83,10 @@ class Membership:
         return member
 
     def accepts(self, key: bytes | None) -> bool:
-        """Whether any consumer, draining ones included, would take the key. O(consumers x patterns) if none does."""
+        """Whether any consumer, draining ones included, would take the key."""
         if key is None:
             return any(member.accepts.takes_keyless for member in self.members.values())
-        return any(member.accepts.accepts(key) for member in self.members.values())
+        return bool(self._routing.acceptance.of(key))
 
     def owns_none_of(self, key: bytes | None) -> bool:
         """Whether consumers are connected and the key belongs to nobody: a hole, or who accepts it owns nothing.
@@ -97,8 +97,7 @@ class Membership:
 
     def is_only_unowned(self, key: bytes) -> bool:
         """Whether somebody connected accepts the key, and it belongs to nobody all the same."""
-        accepting = (m for m in self.members.values() if m.accepts.accepts(key))
-        return any(m.state is not MemberState.DRAINING for m in accepting) and self._routing.is_unowned(key)
+        return self._routing.anyone_accepts(key) and self._routing.is_unowned(key)
 
     # changes
 
@@ -222,6 +221,8 @@ class Membership:
         self._check_filter(member.accepts)
         if member.state is not MemberState.DRAINING:
             self._routing.join(member.name, member.accepts, member.weight)
+        else:
+            self._routing.acceptance.add(member.name, member.accepts)
         self._joined = member.order + 1
         self.members[member.name] = member
         self._window.add(member)
@@ -240,6 +241,10 @@ class Membership:
                 raise InvariantError(f"{name!r} takes part in routing unless it drains")
         if list(self.members) != list(self._window.consumers):
             raise InvariantError("members are in the order of joining")
+        known = self._routing.acceptance.filters
+        if known != {name: member.accepts for name, member in self.members.items()}:
+            raise InvariantError("keys are compared with what the members accept")
+        self._routing.check_invariants()
 
     def reap(self) -> None:
         """Forget draining members who have finished."""
@@ -275,6 +280,7 @@ class Membership:
     def _forget(self, member: Member) -> None:
         member.deadline = None
         del self.members[member.name]
+        self._routing.forget(member.name)
         self._window.discard(member.name)
         self._count_picky()
 

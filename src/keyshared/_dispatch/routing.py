@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from keyshared._checks import check_members
+from keyshared._dispatch.acceptance import Acceptance
 from keyshared.errors import InvariantError
 from keyshared.glob import KeyFilter
 from keyshared.placement.protocol import Placement
@@ -22,19 +23,21 @@ class Routing:
     its keys wait. So do the keys of a hole.
 
     Attributes:
-        owner: Gives the name of a key's owner now, or None. O(log vnodes), with filters O(log vnodes + vnodes passed).
-            A new function after every change: look it up each time.
+        owner: Gives the name of a key's owner now, or None. O(log vnodes), with filters O(log vnodes + vnodes passed)
+            and what `Acceptance.of` costs. A new function after every change: look it up each time.
         filters: The filter of everyone who joined.
+        acceptance: What the filters say of a key; also those of who has left, until `forget`.
 
     Args:
         placement: Where keys go; copied, so that later changes of the caller's object have no effect here.
         one_key: Treat every key as this one.
     """
 
-    __slots__ = ("_away", "_one_key", "_placement", "_ranges", "_selective", "filters", "owner")
+    __slots__ = ("_away", "_one_key", "_placement", "_ranges", "_selective", "acceptance", "filters", "owner")
 
     def __init__(self, placement: Placement, *, one_key: bytes | None = None) -> None:
         self.filters: dict[str, KeyFilter] = {}
+        self.acceptance = Acceptance()
         self._one_key = one_key
         self._away: dict[str, None] = {}
         self._selective = 0  # how many of those who joined do not take every key
@@ -52,6 +55,11 @@ class Routing:
         """The placement as it is now, to be changed or kept by the caller."""
         return self._placement.copy()
 
+    def anyone_accepts(self, key: bytes) -> bool:
+        """Whether anybody who joined accepts the key."""
+        accepting, bits = self.acceptance.of(key), self.acceptance.bits
+        return any(accepting & bits[name] for name in self.filters)
+
     def is_unowned(self, key: bytes) -> bool:
         """Whether the key belongs to nobody, and no stranger is waited for.
 
@@ -68,11 +76,11 @@ class Routing:
         slot = self._ranges.slot_of(key)
         if self._ranges.owner(slot) is None:
             return None
+        accepting, bits = self.acceptance.of(key), self.acceptance.bits
         for name in self._ranges.walk(slot):
-            accepts = self.filters.get(name)
-            if accepts is None:
+            if name not in self.filters:
                 return None
-            if name not in self._away and accepts.accepts(key):
+            if accepting & bits[name] and name not in self._away:
                 return name
         return None
 
@@ -82,17 +90,23 @@ class Routing:
         self.set_filter(name, accepts)
 
     def leave(self, name: str) -> None:
-        """Move a consumer's keys to the others."""
+        """Move a consumer's keys to the others. What it accepts is known until `forget`."""
         self._placement.remove(name)
         self._selective -= self._is_selective(name)
         del self.filters[name]
         self._away.pop(name, None)
         self._refresh()
 
+    def forget(self, name: str) -> None:
+        """Forget what a consumer accepted that has left."""
+        if name not in self.filters:
+            self.acceptance.drop(name)
+
     def set_filter(self, name: str, accepts: KeyFilter) -> None:
         """Replace what a consumer accepts."""
         before = self._is_selective(name)
         self.filters[name] = accepts
+        self.acceptance.add(name, accepts)
         self._selective += self._is_selective(name) - before
         self._refresh()
 
@@ -121,11 +135,14 @@ class Routing:
         self._refresh()
 
     def check_invariants(self) -> None:
-        """Raise `InvariantError` if the count of selective consumers has drifted: keys would go past filters."""
+        """Raise `InvariantError` if the count of selective consumers, or what is kept of filters, has drifted."""
         if self._selective != sum(map(self._is_selective, self.filters)):
             raise InvariantError("routing counts who does not take every key")
         if any(name not in self.filters for name in self._away):
             raise InvariantError("only those who joined can be away")
+        if any(self.acceptance.filters.get(name) is not accepts for name, accepts in self.filters.items()):
+            raise InvariantError("keys are compared with the filters of now")
+        self.acceptance.check_invariants()
 
     def _refresh(self) -> None:
         """Choose how owners are found: where nobody is selective and everybody is here, the placement alone says it."""

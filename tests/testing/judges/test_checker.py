@@ -62,7 +62,7 @@ OF_OURS = {
     *("GroupLimitForgottenOnRetry", "PausedGroupServed", "TokensOutOfNowhere"),
 }
 # Who owns a key and who accepts it is told by the dispatcher, and a history takes its word for it.
-TRUSTED = {"FilterOfBefore", "SkipsWhatOthersAccept"}
+TRUSTED = {"FilterOfBefore", "AnswersOutliveAFilter", "SkipsWhatOthersAccept"}
 VARIANTS = [
     (promise, variant)
     for promise in sorted(JUDGED)
