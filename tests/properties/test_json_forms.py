@@ -115,7 +115,9 @@ def lease_queue(choose: Random) -> Form:
 
     def read(data: Any) -> Any:
         ranges = None if host.config.ordering_required else host.ranges
-        return LeaseQueue.restore(data, ranges, host.config, now_ms=host.now, epoch=host.epoch).snapshot()
+        return LeaseQueue.restore(
+            data, ranges, host.config, now_ms=host.now, epoch=host.epoch, rules=host.rules
+        ).snapshot()
 
     return host.queue.snapshot(), read
 
