@@ -230,8 +230,6 @@ MIXES: dict[str, tuple[str, ...]] = {
 """What is likely in a life, besides offers and those who ask."""
 
 
-@given(
-    st.sampled_from(list(MIXES)), st.integers(0, 1 << 32)
-)  # a seed: some thousand choices are too many for Hypothesis to shrink
+@given(st.sampled_from(list(MIXES)), st.integers(0, 1 << 32))  # a seed: too many choices for Hypothesis to shrink
 def test_whatever_happened_a_fair_host_empties_the_queue(mix: str, seed: int) -> None:
     live_and_end(Random(seed), MIXES[mix])  # reproducible, not secret

@@ -191,7 +191,10 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
         (ask, answer, reserve),
     ),
 }
-BIG = {"two consumers", "one hole", "expiry", "quarantine", "consumers come and go", "crashes", "batches that move"}
+BIG = {
+    *("two consumers", "one hole", "expiry", "quarantine", "consumers come and go", "crashes", "batches that move"),
+    "tenants that reserve",
+}
 """More than a thousand states each; `test_lease_schedules` meets what they are about by chance every time."""
 
 
