@@ -95,7 +95,7 @@ SESSIONS = (None, None, KeySessions(), KeySessions(linger_ms=9, flush_ms=6), Key
 
 
 @st.composite
-def configs(draw: st.DrawFn) -> DispatcherConfig:
+def configs(draw: st.DrawFn, *, redrives: bool) -> DispatcherConfig:
     window = draw(st.integers(1, 6))
     per_key, batch = draw(st.sampled_from([(1, 1), (2, 1), (3, 1), (1, 2), (1, 3)]))
     spill = draw(st.sampled_from([True, True, False]))
@@ -116,17 +116,17 @@ def configs(draw: st.DrawFn) -> DispatcherConfig:
         inactive_grace_ms=draw(st.sampled_from([None, 0, 80])),
         drain_timeout_ms=draw(st.sampled_from([None, 0, 15])),
         sessions=draw(st.sampled_from(SESSIONS)),
-        redrive=draw(st.booleans()),
+        redrive=redrives and draw(st.booleans()),
     )
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
+def plans(draw: st.DrawFn, *, redrives: bool = True) -> Plan:
     present = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=3))
     state: dict[str, Any] = {name: "up" if name in present else "absent" for name in NAMES}
     replies = st.sampled_from([Answer.ACK, Answer.ACK, Answer.NACK, Answer.REJECT, Answer.POSTPONE, Answer.SILENT])
     reason = draw(st.sampled_from([None, "refused"]))
-    config = draw(configs())
+    config = draw(configs(redrives=redrives))
     return Plan(
         consumers=[draw(consumers(name)) for name in present],
         changes=draw(changes(state, redrive=config.redrive)),
