@@ -17,6 +17,7 @@ class HistoryJudge:
     open: dict[int, tuple[str | None, int | None]] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     settled: dict[int, Event] = field(default_factory=dict)
+    beside: set[int] = field(default_factory=set)
     cursor: int = -1
     last: Row | None = None
 
@@ -34,10 +35,15 @@ class HistoryJudge:
         if row.event is Event.OFFERED:
             assert offset not in self.outstanding.keys() | self.settled.keys()
             self.outstanding[offset] = row.key
+        elif row.event is Event.REDRIVEN and row.offset is not None:
+            assert Event.DEAD_LETTERED is self.settled.pop(offset), "only dead letters come back"
+            self.outstanding[offset] = row.key
+            self.beside.add(offset)
         elif row.event is Event.DELIVERED:
             self._judge_delivery(row, offset)
         elif row.event is Event.CURSOR:
-            assert self.cursor < offset < min(self.outstanding, default=offset + 1)
+            of_log = self.outstanding.keys() - self.beside
+            assert self.cursor < offset < min(of_log, default=offset + 1)
             self.cursor = offset
         if row.event in ENDS:
             assert (row.consumer, row.attempt) == self.open.pop(offset)
@@ -45,6 +51,7 @@ class HistoryJudge:
             assert offset not in self.open
             assert row.key == self.outstanding.pop(offset)
             self.settled[offset] = row.event
+            self.beside.discard(offset)
 
     def _judge_delivery(self, row: Row, offset: int) -> None:
         assert row.key == self.outstanding[offset]

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tests.alphabet import FIRST_LETTER
 
+from keyshared.config import Rules
 from keyshared.effects import Effect
 from keyshared.leases import Lease, LeaseAnswer, LeaseConfig, LeaseQueue, Reservation
 from keyshared.placement import AssignedRanges, HashRange
@@ -15,7 +16,8 @@ __all__ = ["WatchedQueue", "assigned", "fill", "lease", "letters", "queue", "res
 _INPUTS: Final = (
     "offer", "add_consumer", "remove_consumer", "set_placement", "reserve", "commit", "abort", "consume", "ack",
     "ack_many", "ack_through", "nack", "reject", "release",
-    "extend", "dead_lettered", "loaded", "park", "unblock_offset", "unblock", "gone", "truncate",
+    "extend", "set_group", "pause_group", "resume_group",
+    "dead_lettered", "loaded", "park", "unblock_offset", "unblock", "redrive", "gone", "truncate",
     "handle_timeout",
 )  # fmt: skip
 
@@ -54,13 +56,15 @@ for _name in _INPUTS:
     setattr(WatchedQueue, _name, _watched(getattr(LeaseQueue, _name)))
 
 
-def queue(*consumers: str, ranges: AssignedRanges | None = None, **config: Any) -> WatchedQueue:
+def queue(
+    *consumers: str, ranges: AssignedRanges | None = None, rules: Rules | None = None, **config: Any
+) -> WatchedQueue:
     """A queue with these consumers; without letters the first one has all. Leases run 100 ms, reservations 10."""
     chosen = LeaseConfig(**{"visibility_timeout_ms": 100, "reservation_timeout_ms": 10, **config})
     if chosen.ordering_required:
-        made = WatchedQueue(None, chosen)
+        made = WatchedQueue(None, chosen, rules=rules)
     else:
-        made = WatchedQueue(letters({"a-z": consumers[0]}) if ranges is None else ranges, chosen)
+        made = WatchedQueue(letters({"a-z": consumers[0]}) if ranges is None else ranges, chosen, rules=rules)
     for name in consumers:
         assert LeaseAnswer(None, []) == made.add_consumer(name)
     return made

@@ -105,6 +105,7 @@ PRIVATE = frozenset(
         "leases.ack_holes",
         "leases.answers",
         "leases.book",
+        "leases.groups",
         "leases.ledger",
         "leases.obligations",
         "leases.producers",
@@ -203,8 +204,8 @@ def dispatcher(rules: Rules | None = None) -> KeySharedDispatcher:
     return made
 
 
-def queue() -> LeaseQueue:
-    made = LeaseQueue(HashRing(vnodes=3, slot_bits=4))
+def queue(rules: Rules | None = None) -> LeaseQueue:
+    made = LeaseQueue(HashRing(vnodes=3, slot_bits=4), LeaseConfig(redrive=True), rules=rules)
     made.add_consumer("ann", now_ms=0)
     made.offer(1, "k", now_ms=0)
     made.offer(2, "l", now_ms=0)
@@ -380,7 +381,7 @@ BUILD: dict[str, Make] = {
     "hashing.named.KeyHash": lambda: KeyHash("length", 32, hash_of),
     "journal.journal.Journal": journal,
     "leases.config.LeaseConfig": LeaseConfig,
-    "leases.queue.LeaseQueue": queue,
+    "leases.queue.LeaseQueue": lambda: queue(RULES),
     "leases.values.Lease": lambda: Lease(1, "ann", (Leased(1, b"k", None, 1),), 9),
     "leases.values.Reservation": lambda: Reservation(1, "ann", (Leased(1, b"k", None, 1),), 9),
     "offsets.index.Bounds": lambda: Bounds(1, 1),
@@ -631,9 +632,12 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "leases.queue.LeaseQueue": {"placement": lambda: HashRing(vnodes=3)},
     "leases.queue.LeaseQueue.add_consumer": {"name": lambda: "new"},
     "leases.queue.LeaseQueue.offer": {"offset": lambda: 9},
+    "leases.queue.LeaseQueue.redrive": {"letters": lambda: [(0, 1, None)]},
     "leases.queue.LeaseQueue.restore": {
-        "state": lambda: queue().snapshot(),
+        "state": lambda: queue(RULES).snapshot(),
         "placement": lambda: HashRing(["ann"], vnodes=3, slot_bits=4),
+        "config": lambda: LeaseConfig(redrive=True),
+        "rules": lambda: RULES,
     },
     "offsets.index.OffsetIndex.append": {"offset": lambda: 99},
     "offsets.translate.GroupCommit": {"position": lambda: GroupPartition("t", 0, "g")},

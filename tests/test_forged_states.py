@@ -14,7 +14,7 @@ from tests.public_calls import checkpoints, dispatcher, progress, queue, segment
 from keyshared.buckets import BucketCheckpoints
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.cursor import ContiguousCursor
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
 from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.journal import Command, Journal
 from keyshared.leases import Lease, LeaseConfig, LeaseQueue
@@ -111,6 +111,25 @@ def batches() -> LeaseQueue:
     return made
 
 
+LETTERS = LeaseConfig(redrive=True, latest_only=True)
+
+
+def letters() -> LeaseQueue:
+    """A dead letter has come back and is reserved, and what is newer of its key waits; something else is leased."""
+    made = LeaseQueue(ring(), LETTERS)
+    made.add_consumer("ann", now_ms=0)
+    made.offer(0, "a", now_ms=0)
+    made.offer(1, "b", now_ms=0)
+    lease, _ = made.consume("ann", 2, now_ms=0)
+    assert isinstance(lease, Lease)
+    made.reject(0, lease.id, now_ms=5)
+    made.dead_lettered(0)
+    made.offer(2, "a")
+    made.redrive("a", [StoredLetter(0, 1)])
+    made.reserve("ann", 3, now_ms=7)
+    return made
+
+
 def a_journal() -> Journal:
     """Commands were late, were forgotten, wait for room."""
     made = Journal(ring(), DispatcherConfig(window=1))
@@ -192,6 +211,11 @@ STORED = {
     "leased batches": Stored(
         lambda: batches().snapshot(),
         lambda state: LeaseQueue.restore(state, ring(), BATCHES, now_ms=0),
+        lambda made: made.snapshot(),
+    ),
+    "leased letters": Stored(
+        lambda: letters().snapshot(),
+        lambda state: LeaseQueue.restore(state, ring(), LETTERS, now_ms=0),
         lambda made: made.snapshot(),
     ),
     "config": Stored(DispatcherConfig().to_json, DispatcherConfig.from_json, DispatcherConfig.to_json),

@@ -9,6 +9,7 @@ from tests.kit.own_machines import (
     BatchingMachine,
     BatchingQueueMachine,
     DispatcherMachine,
+    LatestQueueMachine,
     LeaseQueueMachine,
     TellingQueueMachine,
     WindowMachine,
@@ -85,6 +86,14 @@ class LeasesASecondBatch(LeaseQueue):
         dispatcher._window.per_key = config.batch_per_key
 
 
+class LeasesAllOfThem(LeaseQueue):
+    """Only the latest message of a key counts, and the older ones are leased all the same."""
+
+    def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[object]) -> None:
+        super()._start(config, dispatcher)
+        dispatcher._latest = None
+
+
 class SettlesAndWakesNobody(InFlightWindow):
     """What an ack makes possible waits for the next change."""
 
@@ -146,6 +155,7 @@ OWN_FAULTS = (
     _queue(TrimsOneTooFar, Promise.SAFE_CURSOR),
     _queue(TellsOnlyOfAnswers, Promise.SETTLED_ONCE, machine=TellingQueueMachine),
     _queue(LeasesASecondBatch, Promise.WHOLE_BATCH, machine=_OneLifeMachine),
+    _queue(LeasesAllOfThem, Promise.LATEST_ONLY, machine=LatestQueueMachine),
     _fault(NewestKeyFirst, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.FAIRNESS),
     _fault(NeverGivesUp, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.ATTEMPTS),
     _fault(PostponedGoesAtOnce, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.NOT_EARLY),

@@ -22,6 +22,7 @@ __all__ = [
     "BatchingDriver",
     "BatchingMachine",
     "DispatcherMachine",
+    "LatestQueueMachine",
     "LeaseQueueMachine",
     "WindowMachine",
 ]
@@ -196,6 +197,19 @@ class BatchingQueueMachine(LeaseQueueMachine):
     guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
 
 
+class LatestQueueDriver(LeaseQueueDriver):
+    """Of each key only the latest message."""
+
+    config = replace(LeaseQueueDriver.config, latest_only=True)
+
+
+class LatestQueueMachine(LeaseQueueMachine):
+    """The lease queue for which only the latest message of a key counts."""
+
+    driver_class = LatestQueueDriver
+    guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.LATEST_ONLY}, latest_only=True)
+
+
 class WindowMachine(DispatcherMachine):
     """The bare window, with retries around it and nothing stored but its cursor."""
 
@@ -232,6 +246,7 @@ MACHINES = (
     LineMachine,
     TellingQueueMachine,
     BatchingQueueMachine,
+    LatestQueueMachine,
     WindowMachine,
     PipelinedWindowMachine,
 )

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from tests.leasing import assigned, letters
 
+from keyshared.config import Rules
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Ending, Load, Resumed
 from keyshared.leases import Lease, LeaseAnswer, LeaseConfig, LeaseQueue, Reservation
 from keyshared.placement import AssignedRanges
@@ -37,9 +38,9 @@ class Host:
 
     queue_class: ClassVar[Any] = LeaseQueue
 
-    def __init__(self, config: LeaseConfig, ranges: AssignedRanges) -> None:
-        self.config, self.ranges = config, ranges
-        self.queue: Any = self.queue_class(None if config.ordering_required else ranges, config)
+    def __init__(self, config: LeaseConfig, ranges: AssignedRanges, rules: Rules | None = None) -> None:
+        self.config, self.ranges, self.rules = config, ranges, rules
+        self.queue: Any = self.queue_class(None if config.ordering_required else ranges, config, rules=rules)
         self.offered = 0
         self.epoch = 0
         self.now = 0
@@ -48,7 +49,14 @@ class Host:
 
     def fork(self) -> "Host":
         """An independent host in the same state; what never changes is shared."""
-        shared = self.config, self.ranges, self.told, self.queue.config, self.queue._dispatcher._routing.ranges
+        shared = (
+            self.config,
+            self.ranges,
+            self.told,
+            self.queue.config,
+            self.queue._dispatcher._routing.ranges,
+            self.rules,
+        )
         return deepcopy(self, {id(value): value for value in shared})
 
     # what it sees
@@ -67,8 +75,15 @@ class Host:
 
     def messages(self) -> list[tuple[int, str]]:
         """What is outstanding, and its state."""
-        stored = self.queue.snapshot()["dispatcher"]["messages"]
-        return [(message[0], message[3]) for message in stored]
+        stored = self.queue.snapshot()["dispatcher"]
+        rows = [*stored["messages"], *stored["rooms"].get("redriven", ())]
+        return sorted((message[0], message[3]) for message in rows)
+
+    def settled_with_a_key(self) -> list[tuple[int, Any]]:
+        """Offsets that a dead-letter store could have, each with its key."""
+        waiting = {offset for offset, _ in self.messages()}
+        offered = [call.args for call in self.told if call.name == "offer"]
+        return [(offset, key) for offset, key in offered if offset not in waiting]
 
     def blocked(self) -> list[int]:
         return [offset for offset, state in self.messages() if state == "blocked"]
@@ -76,12 +91,14 @@ class Host:
     def identity(self) -> str:
         """What the future depends on: all but numbers that only rise."""
         state = self.queue.snapshot()
-        for message in state["dispatcher"]["messages"]:
+        rows = [*state["dispatcher"]["messages"], *state["dispatcher"]["rooms"].get("redriven", ())]
+        for message in rows:
             message[6] = 0  # the number of the attempt
             message[10] = []  # those that have ended: this host answers for none of them
             if self.config.max_delivery_attempts is None:
                 message[7] = 0
-        del state["ids"], state["dispatcher"]["epoch"]
+        del state["ids"], state["leased"], state["dispatcher"]["epoch"]
+        state["dispatcher"]["rooms"].pop("health", None)  # figures change nothing
         state["grants"] = [grant[1:] for grant in state["grants"]]
         return json.dumps([state, self.offered, list(self.ranges.ranges.runs)], sort_keys=True)
 
@@ -99,6 +116,8 @@ class Host:
         )
         if call.name == "offer":
             self.offered += 1
+        elif call.name == "redrive":
+            self.done -= {letter[0] for letter in call.args[1]} - {ignored.offset for ignored in outcome.result}
         elif call.name == "set_placement":
             self.ranges = call.args[0]
         elif call.name == "remove_consumer" and call.args[0] in self.ranges.consumers:
@@ -142,7 +161,9 @@ class Host:
         state = json.loads(json.dumps(self.queue.snapshot()))
         ranges = None if self.config.ordering_required else self.ranges
         before = self.queue.outstanding_effects(), self.queue.stats()
-        self.queue = type(self.queue).restore(state, ranges, self.config, now_ms=self.now, epoch=self.epoch)
+        self.queue = type(self.queue).restore(
+            state, ranges, self.config, now_ms=self.now, epoch=self.epoch, rules=self.rules
+        )
         assert before == (self.queue.outstanding_effects(), self.queue.stats()), f"{self.told} forgets"
         self.queue.check_invariants()
         if self.config.tell_settled:
@@ -170,6 +191,7 @@ def next_round(host: Host) -> Iterator[Call]:
     yield from (Call("abort", (reservation.id,)) for reservation in host.queue.reservations())
     yield from (Call("consume", (name, 9)) for name in host.consumers)
     yield from (Call("park", (offset,)) for offset in host.blocked())
+    yield from (Call("resume_group", (group.name,)) for group in host.queue.groups() if group.paused)
     due = host.queue.next_deadline_ms()
     if due is not None:
         yield Call("handle_timeout", (), max(due - host.now, 0))

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from keyshared.config import DrainUnit, Poison
+from tests.properties.slow_groups import SlowGroup, name_of_group
+
+from keyshared.config import DrainUnit, GroupLimits, Poison, Rules
 from keyshared.leases import LeaseConfig
 from keyshared.placement import AssignedRanges
 
-__all__ = ["BROKEN", "ForbiddenError", "RemovalBreaksBatches", "SlowLeases"]
+__all__ = ["ForbiddenError", "Hold", "Message", "SlowLeases"]
 
 
 class ForbiddenError(AssertionError):
@@ -31,6 +33,8 @@ class Message:
     count: int = 0  # committed leases that have covered it
     gone: bool = False
     reason: str | None = None  # what the last failure that named one said
+    was_out: bool = False  # whether it was reserved or leased, ever
+    beside: bool = False  # whether it has come back from the dead-letter store
 
 
 @dataclass
@@ -46,8 +50,10 @@ class Hold:
 class SlowLeases:
     """The slow, obvious lease queue."""
 
-    def __init__(self, config: LeaseConfig, ranges: AssignedRanges) -> None:
+    def __init__(self, config: LeaseConfig, ranges: AssignedRanges, rules: Rules | None = None) -> None:
         self.config = config
+        self.rules = rules
+        self.groups: dict[str, SlowGroup] = {}
         self.ranges = ranges
         self.now = 0
         self.messages: dict[int, Message] = {}  # what is outstanding, by message
@@ -58,6 +64,9 @@ class SlowLeases:
         self.last_id = 0
         self.given: list[int] = []
         self.events: list[tuple[Any, ...]] = []
+        self.ended: dict[str, int] = {}
+        self.delivered = 0
+        self.failed = 0
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
@@ -67,7 +76,28 @@ class SlowLeases:
                 self.tell(offset, key, "earlier")
             return
         self.offered.append(offset)
+        for older in self.superseded_by(key):
+            self.settle(older, "superseded")
+            self.events.append(("skipped", older))
         self.messages[offset] = Message(offset, key, until=not_before_ms)
+
+    def superseded_by(self, key: str | None) -> list[int]:
+        """What a new message of a key takes the place of."""
+        if key is None or not self.config.latest_only:
+            return []
+        of_key = [message for message in self.messages.values() if message.key == key]
+        return [message.offset for message in of_key if not message.was_out and not message.beside]
+
+    def redrive(self, key: str | None, letters: Sequence[tuple[int, int, None]]) -> list[int]:
+        new = [offset for offset, *_ in letters if offset not in self.messages]
+        for offset in new:
+            self.come_back(offset, key)
+        return sorted(offset for offset, *_ in letters if offset not in new)
+
+    def come_back(self, offset: int, key: str | None) -> None:
+        """A message stands where it always stood."""
+        self.messages[offset] = Message(offset, key, beside=True)
+        self.messages = dict(sorted(self.messages.items()))
 
     def add_consumer(self, name: str) -> None:
         self.consumers.append(name)
@@ -84,6 +114,19 @@ class SlowLeases:
 
     def set_placement(self, ranges: AssignedRanges) -> None:
         self.ranges = ranges
+
+    def set_group(self, name: str, **limits: Any) -> None:
+        self.group(name).set(GroupLimits(**limits), self.now)
+
+    def pause_group(self, name: str) -> None:
+        self.group(name).paused = True
+
+    def resume_group(self, name: str) -> None:
+        self.group(name).paused = False
+
+    def group(self, name: str) -> SlowGroup:
+        """The group of that name, perhaps a new one."""
+        return self.groups.setdefault(name, SlowGroup(self.config.group))
 
     def cut_off(self, name: str) -> None:
         for hold in list(self.holds.values()):
@@ -123,6 +166,8 @@ class SlowLeases:
             if not able or (picks is not None and len(taken) == len(picks)):
                 break
             taken.append(able[0] if picks is None else picks[len(taken)])
+            self.messages[taken[-1]].was_out = True
+            self.spend(self.messages[taken[-1]])
             hold.deadlines[taken[-1]] = self.now + self.reservation_ms
         if not taken:
             del self.holds[hold.id]
@@ -291,6 +336,7 @@ class SlowLeases:
         assert hold is not None
         self.let_go(offset)
         failures, again = message.count, None
+        self.failed += offset in self.messages
         if offset not in self.messages:
             failures -= 1  # it is gone: this one was no failure any more
         elif is_last or self.is_exhausted(message):
@@ -316,6 +362,7 @@ class SlowLeases:
 
     def settle(self, offset: int, how: str) -> None:
         self.tell(offset, self.messages.pop(offset).key, how)
+        self.ended[how] = self.ended.get(how, 0) + 1
 
     def tell(self, offset: int, key: str | None, how: str) -> None:
         if self.config.tell_settled:
@@ -333,6 +380,7 @@ class SlowLeases:
         for offset in hold.deadlines:
             hold.deadlines[offset] = self.now + self.config.visibility_timeout_ms
             self.messages[offset].count += 1
+            self.delivered += 1
 
     # --- what may go out --------------------------------------------------------------------------------------------
 
@@ -349,7 +397,8 @@ class SlowLeases:
         beside = [hold.consumer for hold, offset, _ in self.everything_held() if self.same_unit(message, offset)]
         older = [other for other in lane if other.offset < message.offset]
         return (
-            all(self.lets_pass(other) for other in older)
+            self.group_is_open(message)
+            and all(self.lets_pass(other) for other in older)
             and self.one_holder(holders + beside, consumer)
             and len(holders) < self.config.max_in_flight_per_key
         )
@@ -362,7 +411,8 @@ class SlowLeases:
         last = self.messages[taken[-1]]
         after = [message for message in self.messages.values() if message.offset > last.offset]
         following = next((message for message in after if self.same_lane(last, message)), None)
-        return [] if following is None or not self.is_ready(following) else [following.offset]
+        goes_on = following is not None and self.is_ready(following) and self.group_is_open(following)
+        return [following.offset] if following is not None and goes_on else []
 
     def lane_held(self, offset: int) -> list[int]:
         """What is reserved or leased of a message's lane."""
@@ -374,6 +424,21 @@ class SlowLeases:
 
     def is_ready(self, message: Message) -> bool:
         return message.state == "ready" and message.until <= self.now and self.covering(message.offset) is None
+
+    def group_of(self, message: Message) -> str | None:
+        return None if self.rules is None else name_of_group(message.key)
+
+    def group_is_open(self, message: Message) -> bool:
+        name = self.group_of(message)
+        return name is None or self.group(name).is_open(self.held_of(name), self.now)
+
+    def held_of(self, name: str) -> int:
+        return sum(self.group_of(self.messages[offset]) == name for _, offset, _ in self.everything_held())
+
+    def spend(self, message: Message) -> None:
+        name = self.group_of(message)
+        if name is not None:
+            self.group(name).spend(self.now)
 
     def owns(self, consumer: str, message: Message) -> bool:
         if message.key is None or self.config.ordering_required:
@@ -427,11 +492,16 @@ class SlowLeases:
 
     @property
     def keep_from(self) -> int:
-        return min(self.messages, default=self.offered[-1] + 1 if self.offered else -1)
+        return min(self.of_log, default=self.offered[-1] + 1 if self.offered else -1)
+
+    @property
+    def of_log(self) -> list[int]:
+        return [offset for offset, message in self.messages.items() if not message.beside]
 
     @property
     def holes(self) -> int:
-        above = [offset in self.messages for offset in self.offered if offset > self.keep_from]
+        of_log = self.of_log
+        above = [offset in of_log for offset in self.offered if offset > self.keep_from]
         return sum(not here and (index == 0 or above[index - 1]) for index, here in enumerate(above))
 
     @property
@@ -464,6 +534,11 @@ class SlowLeases:
             return "not_offered"
         return "below_trim" if offset < self.keep_from else "settled"
 
+    @property
+    def has_rates(self) -> bool:
+        """Whether there are deadlines that depend on who has asked when."""
+        return any(group.limits.per_second is not None for group in self.groups.values())
+
     def require(self, holds: object, fact: str) -> None:
         if not holds:
             raise ForbiddenError(fact)
@@ -486,291 +561,11 @@ class SlowLeases:
             "holes": self.holes,
             "held": {name: len(self.held_by(name)) for name in self.everybody if self.held_by(name)},
             "counts": {offset: message.count for offset, message in self.messages.items()},
-            "next deadline": min(deadlines + drains, default=None),
+            "next deadline": None if self.has_rates else min(deadlines + drains, default=None),
+            "paused": sorted(name for name, group in self.groups.items() if group.paused),
+            "held of groups": {name: self.held_of(name) for name in self.groups if self.held_of(name)},
+            "ended": self.ended if self.config.measure else None,
+            "delivered": self.delivered if self.config.measure else None,
+            "failed": self.failed if self.config.measure else None,
             "can get": {name: not self.cap(name) and bool(self.deliverable(name)) for name in self.consumers},
         }
-
-
-# --- variants with a fault ------------------------------------------------------------------------------------------
-
-
-class ReservationsNeverExpire(SlowLeases):
-    """A committer that crashes keeps its messages for ever."""
-
-    def due(self) -> list[tuple[Hold, int]]:
-        return [(hold, offset) for hold, offset in super().due() if hold.committed]
-
-
-class ReservationsCount(SlowLeases):
-    """A delivery is counted when it is reserved, committed or not."""
-
-    def let_go(self, offset: int) -> None:
-        hold = self.covering(offset)
-        if hold and not hold.committed:
-            self.messages[offset].count += 1
-        super().let_go(offset)
-
-
-class ExtendCounts(SlowLeases):
-    """More time is taken for another delivery."""
-
-    def extend(self, offset: int, lease_id: int, *, extend_ms: int | None) -> int | tuple[Any, ...]:
-        if not self.no_lease(offset, lease_id):
-            self.messages[offset].count += 1
-        return super().extend(offset, lease_id, extend_ms=extend_ms)
-
-
-class ExtendAddsToTheDeadline(SlowLeases):
-    """The new time is added to what is left."""
-
-    def extend(self, offset: int, lease_id: int, *, extend_ms: int | None) -> int | tuple[Any, ...]:
-        hold = self.covering(offset)
-        if hold and extend_ms and not self.no_lease(offset, lease_id):
-            extend_ms += hold.deadlines[offset] - self.now
-        return super().extend(offset, lease_id, extend_ms=extend_ms)
-
-
-class ExtendNeverShortens(SlowLeases):
-    """The old deadline stays if it is later than the new one."""
-
-    def extend(self, offset: int, lease_id: int, *, extend_ms: int | None) -> int | tuple[Any, ...]:
-        hold = self.covering(offset)
-        if hold and extend_ms and not self.no_lease(offset, lease_id):
-            extend_ms = max(extend_ms, hold.deadlines[offset] - self.now)
-        return super().extend(offset, lease_id, extend_ms=extend_ms)
-
-
-class NackLetsNewerOnesPass(SlowLeases):
-    """A message in its nack delay does not hold its key (Celeriant)."""
-
-    def lets_pass(self, older: Message) -> bool:
-        return super().lets_pass(older) or older.until > self.now
-
-
-class RejectedIsTriedAgain(SlowLeases):
-    """What is rejected has the deliveries that are left."""
-
-    def reject(self, offset: int, lease_id: int, *, reason: str | None) -> tuple[Any, ...] | None:
-        return super().nack(offset, lease_id, delay_ms=0, reason=reason)
-
-
-class ReasonsAreForgotten(SlowLeases):
-    """A failure without a reason wipes out the one that was named before."""
-
-    def fail_alone(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
-        if self.messages[offset].count > 1:
-            self.messages[offset].reason = None
-        super().fail_alone(offset, delay_ms, is_last=is_last)
-
-
-class OffersForLaterAreForNow(SlowLeases):
-    """What is offered for later goes out at once."""
-
-    def offer(self, offset: int, key: str | None, *, not_before_ms: int = 0) -> None:  # noqa: ARG002  # the fault
-        super().offer(offset, key)
-
-
-class MiddleFailureGoesOn(SlowLeases):
-    """When one of a batch fails, the newer ones stay leased."""
-
-    def newer_of_batch(self, offset: int) -> list[int]:  # noqa: ARG002  # the fault
-        return []
-
-
-class RemovalBreaksBatches(SlowLeases):
-    """Of a batch whose consumer is removed only the oldest message has failed."""
-
-    def fail_alone(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
-        newer = self.newer_of_batch(offset)
-        super().fail_alone(offset, delay_ms, is_last=is_last)
-        for other in newer:
-            self.put_back(other)
-
-    def fail(self, offset: int, delay_ms: int = 0, *, is_last: bool = False) -> None:
-        self.fail_alone(offset, delay_ms, is_last=is_last)
-
-    def cut_off(self, name: str) -> None:
-        held = [(hold, offset) for hold, offset, _ in self.everything_held() if hold.consumer == name]
-        for hold, offset in held:
-            if self.covering(offset) is hold:
-                (self.fail if hold.committed else self.let_go)(offset)
-
-
-class SecondBatchBesideTheFirst(SlowLeases):
-    """What comes later of a key is handed out beside a batch that is not done."""
-
-    def may_get(self, consumer: str, message: Message) -> bool:
-        lane = [other for other in self.messages.values() if self.same_lane(message, other)]
-        mine = [hold for hold in (self.covering(other.offset) for other in lane) if hold and hold.consumer == consumer]
-        is_next = all(self.covering(other.offset) for other in lane if other.offset < message.offset)
-        beside = self.config.batch_per_key > 1 and mine and is_next and self.is_ready(message)
-        return bool(beside and self.owns(consumer, message)) or super().may_get(consumer, message)
-
-
-class BatchesAreOneTooShort(SlowLeases):
-    """A batch has one message less than it may have."""
-
-    def rest_of_turn(self, taken: list[int], per_key: int) -> list[int]:
-        return super().rest_of_turn(taken, per_key - 1)
-
-
-class AckThroughSkipsOne(SlowLeases):
-    """Of what is acked together, the oldest is forgotten."""
-
-    def covered_through(self, offset: int) -> list[int]:
-        return super().covered_through(offset)[1:] or [offset]
-
-
-class AckThroughTakesOtherLeases(SlowLeases):
-    """An ack settles what is older of its key in other leases too."""
-
-    def covered_through(self, offset: int) -> list[int]:
-        return [other for other in self.lane_held(offset) if other <= offset]
-
-
-class PoisonLetsNewerOnesPass(SlowLeases):
-    """A message that is blocked, or not yet archived, does not hold its key."""
-
-    def lets_pass(self, older: Message) -> bool:
-        return super().lets_pass(older) or older.state != "ready"
-
-
-class StaleLeasesAck(SlowLeases):
-    """An ack settles whatever lease it names."""
-
-    def ack(self, offset: int, lease_id: int) -> tuple[Any, ...] | None:
-        hold = self.covering(offset)
-        return super().ack(offset, hold.id if hold and hold.committed else lease_id)
-
-
-class OneDeliveryTooMany(SlowLeases):
-    """Poison is what has been delivered more than the maximum (Celeriant, read literally)."""
-
-    def is_exhausted(self, message: Message) -> bool:
-        most = self.config.max_delivery_attempts
-        return most is not None and message.count > most
-
-
-class MovesWithoutDraining(SlowLeases):
-    """A key goes to its new owner while the old one still holds a lease of it."""
-
-    def one_holder(self, holders: Sequence[str], consumer: str) -> bool:  # noqa: ARG002  # the fault
-        return True
-
-
-class UnitsAreKeys(SlowLeases):
-    """A range is handed over key by key whatever the configuration says."""
-
-    def same_unit(self, one: Message, offset: int) -> bool:
-        return one.key is not None and one.key == self.messages[offset].key
-
-
-class OnlyLeasesHoldTheLine(SlowLeases):
-    """Two reservations before either commit both pass."""
-
-    def cap(self, consumer: str) -> str | None:
-        cap = super().cap(consumer)
-        others = [hold for hold in self.holds.values() if hold.consumer != consumer and hold.committed]
-        return None if cap == "line_held" and not others else cap
-
-
-class HolesAreNotCapped(SlowLeases):
-    """Acks may leave as many holes as they like."""
-
-    @property
-    def too_many_holes(self) -> bool:
-        return False
-
-
-class HolesStopEverything(SlowLeases):
-    """With too many holes nothing at all is handed out: nobody can ever close them."""
-
-    def deliverable(self, consumer: str) -> list[int]:
-        return [] if self.too_many_holes else super().deliverable(consumer)
-
-
-class RemovalCountsNothing(SlowLeases):
-    """The leases of a consumer that is removed never were."""
-
-    def cut_off(self, name: str) -> None:
-        for hold in self.holds.values():
-            if hold.consumer == name and hold.committed:
-                for offset in hold.deadlines:
-                    self.messages[offset].count -= 1
-        super().cut_off(name)
-
-
-class DrainsNeverEnd(SlowLeases):
-    """A consumer that has left keeps what it holds as long as its leases last, whatever it was granted."""
-
-    def remove_consumer(self, name: str, *, drain_ms: int | None) -> None:
-        super().remove_consumer(name, drain_ms=0 if drain_ms == 0 else None)
-
-
-class AcksAreNotTold(SlowLeases):
-    """Who has acked knows it, so nobody is told."""
-
-    def tell(self, offset: int, key: str | None, how: str) -> None:
-        if how != "acked":
-            super().tell(offset, key, how)
-
-
-class OutstandingIsTold(SlowLeases):
-    """What is read again after a restart is done, outstanding or not."""
-
-    def offer(self, offset: int, key: str | None, *, not_before_ms: int = 0) -> None:
-        if offset in self.messages:
-            self.tell(offset, key, "earlier")
-        super().offer(offset, key, not_before_ms=not_before_ms)
-
-
-class WhatIsReadAgainIsNotTold(SlowLeases):
-    """A source that lost its ack in the crash never hears of it again."""
-
-    def tell(self, offset: int, key: str | None, how: str) -> None:
-        if how != "earlier":
-            super().tell(offset, key, how)
-
-
-class TrimPassesBlocked(SlowLeases):
-    """A blocked message does not pin the trim cursor."""
-
-    @property
-    def keep_from(self) -> int:
-        pinning = [offset for offset, message in self.messages.items() if message.state != "blocked"]
-        return min(pinning, default=self.offered[-1] + 1 if self.offered else -1)
-
-    def deliverable(self, consumer: str) -> list[int]:
-        return [offset for offset, message in self.messages.items() if self.may_get(consumer, message)]
-
-
-BROKEN = (
-    ReservationsNeverExpire,
-    ReservationsCount,
-    ExtendCounts,
-    ExtendAddsToTheDeadline,
-    ExtendNeverShortens,
-    NackLetsNewerOnesPass,
-    RejectedIsTriedAgain,
-    ReasonsAreForgotten,
-    OffersForLaterAreForNow,
-    MiddleFailureGoesOn,
-    SecondBatchBesideTheFirst,
-    BatchesAreOneTooShort,
-    AckThroughSkipsOne,
-    AckThroughTakesOtherLeases,
-    PoisonLetsNewerOnesPass,
-    StaleLeasesAck,
-    OneDeliveryTooMany,
-    MovesWithoutDraining,
-    UnitsAreKeys,
-    OnlyLeasesHoldTheLine,
-    HolesAreNotCapped,
-    HolesStopEverything,
-    RemovalCountsNothing,
-    DrainsNeverEnd,
-    AcksAreNotTold,
-    OutstandingIsTold,
-    WhatIsReadAgainIsNotTold,
-    TrimPassesBlocked,
-)

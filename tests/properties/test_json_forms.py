@@ -110,12 +110,15 @@ def lease_queue(choose: Random) -> Form:
         schedule.one()
         if not sequence % 20 and host.queue.free_slots:
             producer = (choose.choice(["p", "q"]), sequence)
-            host.queue.offer(host.offered, "a", producer=producer)
+            effects = host.queue.offer(host.offered, "a", producer=producer).effects
             host.offered += 1
+            host.look_at(effects)
 
     def read(data: Any) -> Any:
         ranges = None if host.config.ordering_required else host.ranges
-        return LeaseQueue.restore(data, ranges, host.config, now_ms=host.now, epoch=host.epoch).snapshot()
+        return LeaseQueue.restore(
+            data, ranges, host.config, now_ms=host.now, epoch=host.epoch, rules=host.rules
+        ).snapshot()
 
     return host.queue.snapshot(), read
 

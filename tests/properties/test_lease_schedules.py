@@ -1,6 +1,6 @@
 """Random lives of larger lease queues: whatever happened, each answer holds, and a fair host empties the queue."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -9,26 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.leasing import letters
 from tests.properties.lease_host import Call, Host, bring_to_an_end, fulfil
+from tests.properties.slow_groups import GROUP_RULES
 
-from keyshared.config import DrainUnit, Poison
+from keyshared.config import DrainUnit, GroupLimits, Poison
 from keyshared.leases import LeaseConfig
 
 KEYS = ("a", "b", "c", "d", "o", "p", "q", None)
+GROUPS = ("", "b", "o")
 LENGTH = 250
 
 
-def any_config(choose: Random) -> LeaseConfig:
+def any_config(choose: Random, *, redrive: bool, grouped: bool, latest: bool) -> LeaseConfig:
     """Every limit is so low that it is reached within a few calls."""
-    ordering = choose.random() < 0.1
+    ordering = not grouped and not latest and choose.random() < 0.1
     window = choose.choice([1, 2, 2, 3, 4, 8])
-    per_key, batch = choose.choice([(1, 1), (1, 1), (2, 1), (1, 2), (1, 3)])
+    per_key, batch = choose.choice([(1, 1), (1, 1), (2, 1)] if latest else [(1, 1), (1, 1), (2, 1), (1, 2), (1, 3)])
     return LeaseConfig(
         visibility_timeout_ms=choose.choice([20, 7]),
         reservation_timeout_ms=5,
         max_delivery_attempts=choose.choice([1, 2, 3, None]),
         poison=choose.choice([Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER] if ordering else list(POISONS)),
         ordering_required=ordering,
-        max_ack_holes=choose.choice([None, 0, 0, 1, 2]),
+        max_ack_holes=None if redrive or grouped else choose.choice([None, 0, 0, 1, 2]),
         max_in_flight=choose.choice([None, None, 1, 3]),
         max_in_flight_per_consumer=choose.choice([1, 2, 9]),
         max_in_flight_per_key=per_key,
@@ -38,6 +40,10 @@ def any_config(choose: Random) -> LeaseConfig:
         max_loaded_per_key=max(per_key, batch) + choose.choice([0, 1, 4]),
         unit=DrainUnit.KEY if ordering else choose.choice([DrainUnit.KEY, *DrainUnit]),
         tell_settled=choose.choice([False, True]),
+        latest_only=latest,
+        measure=choose.choice([False, True]),
+        redrive=redrive,
+        group=GroupLimits(max_in_flight=choose.choice([None, 1])),
     )
 
 
@@ -47,7 +53,7 @@ POISONS = (Poison.DROP, Poison.DEAD_LETTER, Poison.BLOCK, Poison.BLOCK_AND_DEAD_
 class Schedule:
     """Calls of one life. How likely each kind is, is drawn once for each schedule: most are rare, some are common."""
 
-    def __init__(self, host: Host, choose: Random) -> None:
+    def __init__(self, host: Host, choose: Random, often: Collection[str] = ()) -> None:
         self.host, self.choose = host, choose
         self.kinds: list[Callable[[], Call | None]] = [
             *(
@@ -65,9 +71,13 @@ class Schedule:
                 self.fulfil,
             ),
             *(self.free, self.gone, self.truncate, self.wait, self.leave, self.join, self.move, self.crash),
+            *(self.redrive, self.pause, self.set_group),
         ]
         self.weights = [choose.choice([0, 0, 0.1, 1, 4]) for _ in self.kinds]
-        self.weights[:2] = [choose.choice([1, 4]), choose.choice([1, 4])]
+        often = {"offer", "ask", *often}
+        for place, kind in enumerate(self.kinds):
+            if kind.__name__ in often:
+                self.weights[place] = choose.choice([1, 4])
         self.keys = choose.sample(KEYS, choose.choice([1, 3, 5, 8]))
 
     def one(self) -> None:
@@ -166,21 +176,44 @@ class Schedule:
             "set_placement", (self.choose.choice([letters({"a-c": one, "d-z": other}), letters({"a-z": one})]),)
         )
 
+    def redrive(self) -> Call | None:
+        letter = self.some(self.host.settled_with_a_key())
+        if letter is None or not (self.host.config.redrive and self.host.queue.free_slots):
+            return None
+        return Call("redrive", (letter[1], [(letter[0], 0, None)]))
+
+    def pause(self) -> Call | None:
+        call = self.choose.choice(["pause_group", "resume_group"])
+        return Call(call, (self.choose.choice(GROUPS),)) if self.host.rules else None
+
+    def set_group(self) -> Call | None:
+        limits = {
+            "weight": self.choose.choice([1, 3]),
+            "max_in_flight": self.choose.choice([None, 1, 2]),
+            "per_second": self.choose.choice([None, 100, 1_000]),
+            "burst": self.choose.choice([1, 2]),
+        }
+        return (
+            Call("set_group", (self.choose.choice(GROUPS),), options=tuple(limits.items())) if self.host.rules else None
+        )
+
     def crash(self) -> Call:
         return Call("crash")
 
 
-def a_host(choose: Random) -> Host:
-    host = Host(any_config(choose), letters({"a-m": "x", "n-z": "y"}))
+def a_host(choose: Random, often: Collection[str] = ()) -> Host:
+    redrive, grouped = (verb in often or choose.random() < 0.2 for verb in ("redrive", "pause"))
+    config = any_config(choose, redrive=redrive, grouped=grouped, latest="latest" in often or choose.random() < 0.2)
+    host = Host(config, letters({"a-m": "x", "n-z": "y"}), GROUP_RULES if grouped else None)
     host.make(Call("add_consumer", ("x",)))
     host.make(Call("add_consumer", ("y",)))
     return host
 
 
-def live_and_end(choose: Random) -> None:
+def live_and_end(choose: Random, often: Collection[str] = ()) -> None:
     """One life; from several places in it a fair host empties the queue."""
-    host = a_host(choose)
-    schedule = Schedule(host, choose)
+    host = a_host(choose, often)
+    schedule = Schedule(host, choose, often)
     for _ in range(LENGTH):
         schedule.one()
         if choose.random() < 0.05:
@@ -188,6 +221,15 @@ def live_and_end(choose: Random) -> None:
     bring_to_an_end(host)
 
 
-@given(st.integers(0, 1 << 32))  # a seed: some thousand choices are too many for Hypothesis to shrink
-def test_whatever_happened_a_fair_host_empties_the_queue(seed: int) -> None:
-    live_and_end(Random(seed))  # reproducible, not secret
+MIXES: dict[str, tuple[str, ...]] = {
+    "anything": (),
+    "letters and leases that expire": ("redrive", "wait", "reject", "fulfil", "crash"),
+    "pauses and reservations": ("pause", "set_group", "reserve", "commit", "abort", "wait"),
+    "the latest and leases that end": ("latest", "nack", "release", "wait", "reserve", "abort"),
+}
+"""What is likely in a life, besides offers and those who ask."""
+
+
+@given(st.sampled_from(list(MIXES)), st.integers(0, 1 << 32))  # a seed: too many choices for Hypothesis to shrink
+def test_whatever_happened_a_fair_host_empties_the_queue(mix: str, seed: int) -> None:
+    live_and_end(Random(seed), MIXES[mix])  # reproducible, not secret

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from tests.leasing import letters
 from tests.properties.lease_host import RANKS, Call, Host, bring_to_an_end, fulfil
+from tests.properties.slow_groups import GROUP_RULES
 
-from keyshared.config import DrainUnit, Poison
+from keyshared._dispatch.scopes import ScopedWindow
+from keyshared.config import DrainUnit, GroupLimits, Poison
 from keyshared.effects import Done, Effect
 from keyshared.leases import LeaseConfig
 from keyshared.leases.ledger import LeaseLedger
@@ -93,6 +95,16 @@ def move(host: Host) -> Iterator[Call]:
         yield Call("set_placement", (MOVED if host.ranges is RANGES else RANGES,))
 
 
+def redrive(host: Host) -> Iterator[Call]:
+    for offset, key in host.settled_with_a_key() if host.queue.free_slots else []:
+        yield Call("redrive", (key, [(offset, 0, None)]))
+
+
+def pause(host: Host) -> Iterator[Call]:
+    paused = {group.name for group in host.queue.groups() if group.paused}
+    yield Call("resume_group" if "" in paused else "pause_group", ("",))
+
+
 def crash(_: Host) -> Iterator[Call]:
     yield Call("crash")
 
@@ -146,19 +158,49 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
         (ask, answer, late, wait, crash),
     ),
     "crashes": ("abcde", config(), (ask, answer, crash)),
+    "letters": (
+        "aab",
+        config(redrive=True, poison=Poison.DEAD_LETTER, tell_settled=True, max_ack_holes=None, **LAST),
+        (ask, answer, redrive),
+    ),
+    "letters behind reservations": (
+        "aa",
+        config(redrive=True, max_ack_holes=None, max_in_flight_per_key=2, max_loaded_per_key=2),
+        (ask, reserve, answer, wait, redrive),
+    ),
+    "letters and crashes": ("aab", config(redrive=True, max_ack_holes=None), (ask, answer, crash, redrive)),
+    "only the latest": (
+        "aabaa",
+        config(latest_only=True, tell_settled=True, max_loaded_per_key=1),
+        (ask, reserve, answer, wait),
+    ),
+    "the latest and letters": (
+        "aaba",
+        config(latest_only=True, redrive=True, max_ack_holes=None, poison=Poison.DEAD_LETTER, **LAST),
+        (ask, answer, redrive),
+    ),
+    "tenants": (
+        "aco",
+        config(max_ack_holes=None, group=GroupLimits(max_in_flight=1)),
+        (ask, answer, pause),
+    ),
+    "tenants that reserve": ("acb", config(max_ack_holes=None), (reserve, answer, pause, wait, crash)),
     "one line": (
         "abc",
         config(ordering_required=True, poison=Poison.BLOCK, max_in_flight_per_key=2),
         (ask, answer, reserve),
     ),
 }
-BIG = {"two consumers", "one hole", "expiry", "quarantine", "consumers come and go", "crashes", "batches that move"}
+BIG = {
+    *("two consumers", "one hole", "expiry", "quarantine", "consumers come and go", "crashes", "batches that move"),
+    "tenants that reserve",
+}
 """More than a thousand states each; `test_lease_schedules` meets what they are about by chance every time."""
 
 
 def explore(keys: str, config: LeaseConfig, inputs: tuple[Inputs, ...]) -> int:
     """Depth first over all inputs until there is no new state; how many there are."""
-    start = Host(config, RANGES)
+    start = Host(config, RANGES, GROUP_RULES if pause in inputs else None)
     for name in ("x", "y"):
         start.make(Call("add_consumer", (name,)))
     seen = {start.identity()}
@@ -220,3 +262,10 @@ def test_an_answer_that_asks_for_what_has_ended_is_found(monkeypatch: pytest.Mon
     monkeypatch.setattr(LeaseLedger, "merged", in_order)
     with pytest.raises(AssertionError, match="are over already"):
         explore(*WORLDS["an end within the call"])
+
+
+def test_a_group_that_opens_and_wakes_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ScopedWindow, "_serve_scope", lambda *_: None)
+    monkeypatch.setattr(ScopedWindow, "check_invariants", lambda _: None)
+    with pytest.raises(AssertionError, match="for ever"):
+        explore(*WORLDS["tenants"])

@@ -3,17 +3,27 @@
 import json
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.leasing import assigned, letters
-from tests.properties.slow_leases import BROKEN, RemovalBreaksBatches, SlowLeases
+from tests.properties.broken_groups import GroupLimitForgottenOnRetry, PausedGroupServed, TokensOutOfNowhere
+from tests.properties.broken_latest import SupersedesADelivered
+from tests.properties.broken_leases import BROKEN, RemovalBreaksBatches, TokensAreForgotten
+from tests.properties.broken_redrive import (
+    RedriveAtTheTail,
+    RedriveMovesTheCursorBack,
+    RedriveOutOfOrder,
+    RedriveTwiceMakesTwo,
+)
+from tests.properties.slow_groups import GROUP_RULES
+from tests.properties.slow_leases import SlowLeases
 
 from keyshared._dispatch import batches
-from keyshared.config import DrainUnit, Poison
+from keyshared.config import DrainUnit, GroupLimits, Poison, Rules
 from keyshared.effects import (
     Blocked,
     CursorAdvanced,
@@ -35,7 +45,9 @@ from keyshared.leases import (
     LeaseQueue,
     NothingToLease,
     Reservation,
+    ledger,
 )
+from keyshared.leases import queue as leases
 from keyshared.leases.book import LeaseBook
 from keyshared.leases.ledger import LeaseLedger
 from keyshared.placement import AssignedRanges
@@ -56,6 +68,9 @@ EVENTS = {
 }
 
 
+Make: TypeAlias = Callable[[LeaseConfig, AssignedRanges, Rules | None], Any]
+
+
 class Choose(Protocol):
     """Picks one of several."""
 
@@ -65,9 +80,9 @@ class Choose(Protocol):
 class Real:
     """The real queue, its answers in the words of the slow one."""
 
-    def __init__(self, config: LeaseConfig, ranges: AssignedRanges) -> None:
-        self.config, self.ranges = config, ranges
-        self.queue = LeaseQueue(None if config.ordering_required else ranges, config)
+    def __init__(self, config: LeaseConfig, ranges: AssignedRanges, rules: Rules | None = None) -> None:
+        self.config, self.ranges, self.rules = config, ranges, rules
+        self.queue = LeaseQueue(None if config.ordering_required else ranges, config, rules=rules)
         self.now = 0
         self.offered: list[int] = []
         self.consumers: list[str] = []
@@ -80,7 +95,7 @@ class Real:
     def crash(self, epoch: int) -> None:
         state = json.loads(json.dumps(self.queue.snapshot()))
         ranges = None if self.config.ordering_required else self.ranges
-        self.queue = LeaseQueue.restore(state, ranges, self.config, now_ms=self.now, epoch=epoch)
+        self.queue = LeaseQueue.restore(state, ranges, self.config, now_ms=self.now, epoch=epoch, rules=self.rules)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -115,6 +130,9 @@ class Real:
     def facts(self) -> dict[str, object]:
         stats = self.queue.stats()
         counts = {offset: self.queue.delivery_count(offset) for offset in self.offered}
+        health = self.queue.health()
+        groups = self.queue.groups()
+        has_rates = any(group.tokens is not None for group in groups)
         return {
             "keep_from": self.queue.keep_from,
             "depth": stats.depth,
@@ -126,7 +144,12 @@ class Real:
             "holes": stats.ack_holes,
             "held": {name: held for name, held in stats.held.items() if held},
             "counts": {offset: count for offset, count in counts.items() if count is not None},
-            "next deadline": self.queue.next_deadline_ms(),
+            "next deadline": None if has_rates else self.queue.next_deadline_ms(),
+            "paused": [group.name for group in groups if group.paused],
+            "held of groups": {group.name: group.open for group in groups if group.open},
+            "ended": None if health.ended is None else {how.value: number for how, number in health.ended.items()},
+            "delivered": health.delivered,
+            "failed": health.failed,
             "can get": {name: self.queue.why_empty(name) is None for name in self.consumers},
         }
 
@@ -157,6 +180,8 @@ def in_plain_words(result: object) -> object:
             return ("invalid", result.reason.value)
         case Ignored():
             return result.reason.value
+        case list():
+            return sorted(ignored.offset for ignored in result)
         case _:
             return result
 
@@ -248,6 +273,26 @@ class Court:
     def unblock_offset(self) -> None:
         self.call("unblock_offset", self.some_offset(), reset_failures=self.choose([False, True]))
 
+    def redrive(self) -> None:
+        if not self.judge.config.redrive or not self.log:
+            return
+        self.call("handle_timeout")  # what is over by now ends before it, and not within it
+        key = self.choose(self.log)[1]
+        of_key = [offset for offset, other in self.log if other == key]
+        letters = {self.choose(of_key) for _ in range(self.choose([1, 2, 3]))}
+        self.call("redrive", key, [(offset, 0, None) for offset in letters])
+
+    def group(self) -> None:
+        if self.judge.rules is None:
+            return
+        name, call = self.choose(["", "b", "o"]), self.choose(["set_group", "pause_group", "resume_group"])
+        limits: dict[str, Any] = {}
+        if call == "set_group":
+            limits = {"weight": self.choose([1, 2]), "max_in_flight": self.choose([None, None, 1, 2])}
+            if self.judge.config.batch_per_key == 1:  # with a rate a batch is as long as what was handed out lasts
+                limits |= {"per_second": self.choose([None, 100, 400]), "burst": self.choose([1, 2])}
+        self.call(call, name, **limits)
+
     def wait(self) -> None:
         self.now += self.choose([1, 5, 6, 20])
         self.call("handle_timeout")
@@ -285,39 +330,61 @@ CALLS: tuple[Callable[[Court], None], ...] = (
     *(Court.offer, Court.offer, Court.offer, Court.join, Court.leave, Court.assign, Court.reserve, Court.reserve),
     *(Court.consume, Court.consume, Court.consume, Court.commit, Court.abort, Court.ack, Court.ack, Court.nack),
     *(Court.nack, Court.reject, Court.release, Court.extend, Court.confirm, Court.unblock_offset, Court.wait),
-    *(Court.ack_through, Court.crash),
+    *(Court.ack_through, Court.crash, Court.redrive, Court.group),
 )
 
+
+TENANTS = (
+    *(*(Court.offer,) * 3, *(Court.consume,) * 3, *(Court.reserve,) * 2, Court.commit, Court.abort, Court.ack),
+    *(Court.nack, Court.wait, Court.wait, *(Court.group,) * 2, Court.crash, Court.assign, Court.redrive),
+)
+"""Groups that are closed while something of them is reserved, and tokens that come back: rare among all calls."""
+
+HOLDING = (*(Court.offer,) * 4, *(Court.consume,) * 3, *(Court.ack_through,) * 2, Court.wait, Court.leave, Court.join)
+"""Several leases of one key, and consumers that leave with them."""
+
+REDRIVING = (
+    *(*(Court.offer,) * 3, Court.consume, Court.consume, Court.reserve, Court.ack, Court.ack, Court.reject, Court.nack),
+    *(Court.confirm, Court.abort, Court.wait, *(Court.redrive,) * 3, Court.crash, Court.leave, Court.join),
+    Court.assign,
+)
+"""Dead letters that come back while others of their keys are held, and again: rare among all calls."""
 
 LEAVING = (*(Court.offer,) * 4, Court.join, Court.leave, Court.assign, *(Court.consume,) * 2, Court.reserve)
 """Consumers that leave with several messages of a key in hand: rare among all calls."""
 
 
-def any_config(choose: Choose) -> LeaseConfig:
-    """A configuration so small that every limit is reached within a few calls."""
+def any_config(choose: Choose) -> tuple[LeaseConfig, Rules | None]:
+    """A configuration so small that every limit is reached within a few calls, and perhaps groups."""
     ordering = choose([False, False, True])
     batch = choose([1, 1, 2, 3])
     loose = [] if ordering else [Poison.DEAD_LETTER, Poison.DEAD_LETTER, Poison.DROP]
-    return LeaseConfig(
+    redrive, grouped = choose([False, False, True]), not ordering and choose([False, False, True])
+    config = LeaseConfig(
         visibility_timeout_ms=choose([20, 20, 4]),
         reservation_timeout_ms=5,
         max_delivery_attempts=choose([1, 2, 3, None]),
         poison=choose([Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER, *loose]),
         ordering_required=ordering,
-        max_ack_holes=choose([None, 0, 1]),
+        max_ack_holes=None if redrive or grouped else choose([None, 0, 1]),
         max_in_flight=choose([None, None, 3]),
         max_in_flight_per_consumer=choose([1, 2, 9]),
-        max_in_flight_per_key=choose([1, 1, 2, 3]) if batch == 1 else 1,
+        max_in_flight_per_key=choose([1, 2, 3]) if batch == 1 else 1,
         batch_per_key=batch,
         unit=DrainUnit.KEY if ordering else choose(list(DrainUnit)),
         tell_settled=choose([False, True]),
+        latest_only=batch == 1 and not ordering and choose([False, False, False, True]),
+        measure=choose([False, True]),
+        redrive=redrive,
+        group=GroupLimits(max_in_flight=choose([None, 1])),
     )
+    return config, GROUP_RULES if grouped else None
 
 
-def court(make: Callable[[LeaseConfig, AssignedRanges], Any], choose: Choose) -> Court:
+def court(make: Make, choose: Choose) -> Court:
     """A queue and its judge, with two consumers and everything assigned."""
-    config, ranges = any_config(choose), letters({"a-m": "ann", "n-z": "bob"})
-    held = Court(make(config, ranges), SlowLeases(config, ranges), choose)
+    (config, rules), ranges = any_config(choose), letters({"a-m": "ann", "n-z": "bob"})
+    held = Court(make(config, ranges, rules), SlowLeases(config, ranges, rules), choose)
     held.call("add_consumer", "ann")
     held.call("add_consumer", "bob")
     return held
@@ -358,7 +425,7 @@ TestLeaseMachine.settings = settings(
 
 
 def first_fault(
-    make: Callable[[LeaseConfig, AssignedRanges], Any],
+    make: Make,
     seeds: range,
     calls: Sequence[Callable[[Court], None]] = CALLS,
 ) -> AssertionError | None:
@@ -374,11 +441,9 @@ def first_fault(
     return None
 
 
-@pytest.mark.parametrize("calls", [CALLS, LEAVING])
+@pytest.mark.parametrize("calls", [CALLS, LEAVING, REDRIVING, TENANTS])
 @pytest.mark.parametrize("make", [Real, SlowLeases])
-def test_random_schedules_find_nothing(
-    make: Callable[[LeaseConfig, AssignedRanges], Any], calls: Sequence[Callable[[Court], None]]
-) -> None:
+def test_random_schedules_find_nothing(make: Make, calls: Sequence[Callable[[Court], None]]) -> None:
     assert None is first_fault(make, range(40), calls)
 
 
@@ -389,7 +454,7 @@ def test_a_fault_is_found(broken: type[SlowLeases]) -> None:
 
 def test_a_drain_that_nothing_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaseBook, "take_drained", lambda _, now: [])  # noqa: ARG005  # it is never over
-    assert None is not first_fault(Real, range(400))
+    assert None is not first_fault(Real, range(400), HOLDING)
 
 
 def test_a_reason_that_the_books_keep_to_themselves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,6 +472,47 @@ def test_a_postponed_message_that_comes_at_once_is_found(monkeypatch: pytest.Mon
 def test_a_failure_that_leaves_the_rest_of_its_batch_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "_BREAKS", frozenset())
     assert None is not first_fault(Real, range(400))
+
+
+@pytest.mark.parametrize(
+    ("broken", "calls"),
+    [
+        *((broken, REDRIVING) for broken in (RedriveAtTheTail, RedriveOutOfOrder, RedriveTwiceMakesTwo)),
+        *((broken, REDRIVING) for broken in (RedriveMovesTheCursorBack, SupersedesADelivered)),
+        *((broken, TENANTS) for broken in (GroupLimitForgottenOnRetry, PausedGroupServed, TokensOutOfNowhere)),
+    ],
+)
+def test_a_fault_of_the_dispatcher_below_is_found(
+    broken: type[Any], calls: Sequence[Callable[[Court], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "KeySharedDispatcher", broken)
+    assert None is not first_fault(Real, range(400), calls)
+
+
+def test_tokens_that_only_a_timer_hands_out_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a dispatcher has them: who asks a group that had no token gets none, whatever time has brought."""
+    monkeypatch.setattr(LeaseLedger, "_is_due", lambda _: False)
+    assert None is not first_fault(Real, range(400), TENANTS)
+
+
+def test_who_asks_why_and_hears_of_tokens_that_were_missing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "_belongs_to", lambda *_: False)
+    assert None is not first_fault(Real, range(400), TENANTS)
+
+
+def test_a_reservation_that_figures_count_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LeaseQueue, "health", lambda made: made._dispatcher.health())
+    assert None is not first_fault(Real, range(400))
+
+
+def test_a_letter_that_is_outstanding_and_taken_for_new_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive = LeaseQueue.redrive
+    monkeypatch.setattr(LeaseQueue, "redrive", lambda *args, **late: redrive(*args, **late)._replace(result=[]))
+    assert None is not first_fault(Real, range(400), REDRIVING)
+
+
+def test_a_slow_queue_that_forgets_tokens_is_found() -> None:
+    assert None is not first_fault(TokensAreForgotten, range(400), TENANTS)
 
 
 def test_a_slow_queue_whose_removals_break_batches_is_found() -> None:
@@ -429,7 +535,7 @@ def test_an_ack_of_what_another_lease_covers_is_found(monkeypatch: pytest.Monkey
         return [each for each in held if each.offset <= delivery.offset]
 
     monkeypatch.setattr(LeaseLedger, "through", all_of_the_key)
-    assert None is not first_fault(Real, range(400))
+    assert None is not first_fault(Real, range(400), HOLDING)
 
 
 def test_an_id_that_was_never_given_and_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

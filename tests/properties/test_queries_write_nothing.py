@@ -26,7 +26,7 @@ from keyshared.buckets import (
     BucketLayout,
     BucketPlacement,
 )
-from keyshared.config import DrainUnit
+from keyshared.config import DrainUnit, Rules
 from keyshared.cursor import ContiguousCursor, OfferAnswer
 from keyshared.draining import DrainingHashes
 from keyshared.draintracker import DrainTracker, PendingAcks
@@ -80,6 +80,8 @@ def of_leases(choose: Choose, step: int) -> list[Call]:
         *[call("add_consumer", name), call("remove_consumer", name, drain_ms=choose([0, 4, None]))],
         *[call("dead_lettered", known), call("loaded", known), call("park", known), call("unblock_offset", known)],
         *[call("gone", known), call("truncate", known), call("handle_timeout", **later), call("unblock", "a")],
+        *[call("redrive", "a", [(known, 1, None)]), call("pause_group", "a"), call("resume_group", "a")],
+        call("set_group", "a", per_second=choose([None, 100]), max_in_flight=choose([None, 1])),
     ]
 
 
@@ -281,15 +283,21 @@ SLOTS: Mapping[str, Sequence[Any]] = {"hash_": [0, 3], "consumer": [*NAMES, "nob
 SUBJECTS = {
     "LeaseQueue": Subject(
         lambda: LeaseQueue(
-            HashRing(), LeaseConfig(visibility_timeout_ms=20, reservation_timeout_ms=10, window=16)
+            HashRing(),
+            LeaseConfig(visibility_timeout_ms=20, reservation_timeout_ms=10, window=16, redrive=True, measure=True),
+            rules=Rules(mark="keys", group_of=bytes.decode),
         ),
         inputs(
             *("offer", "forget_producer", "add_consumer", "remove_consumer", "set_placement", "reserve", "commit"),
             *("abort", "consume", "ack", "ack_many", "ack_through", "nack", "reject", "release", "extend"),
             *("dead_lettered", "loaded", "park", "unblock", "unblock_offset", "gone", "truncate", "handle_timeout"),
+            *("redrive", "set_group", "pause_group", "resume_group"),
         ),
         of_leases,
-        {"wanted": [0, 5], "offset": [0, 5, 99], "consumer": NAMES, "effect": [CursorAdvanced(1)], "key": ["a"]},
+        {
+            "busiest": [0, 9], "wanted": [0, 5], "offset": [0, 5, 99], "consumer": NAMES,
+            "effect": [CursorAdvanced(1)], "key": ["a"],
+        },
     ),
     "ContiguousCursor": Subject(
         ContiguousCursor,

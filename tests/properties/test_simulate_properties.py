@@ -21,6 +21,7 @@ from keyshared.simulate import (
     Pace,
     Plan,
     Poisoned,
+    Redrive,
     Return,
     Sampled,
     SampledAnswers,
@@ -76,8 +77,12 @@ AFTER: dict[type, str] = {Join: "up", Leave: "absent", Crash: "down", Return: "u
 
 
 @st.composite
-def changes(draw: st.DrawFn, state: dict[str, str]) -> list[Change]:
+def changes(draw: st.DrawFn, state: dict[str, str], *, redrive: bool) -> list[Change]:
     found: list[Change] = []
+    if redrive:
+        found += [
+            Redrive(at_ms, draw(st.sampled_from(KEYS))) for at_ms in draw(st.lists(st.integers(0, 500), max_size=5))
+        ]
     for at_ms in sorted(draw(st.lists(st.integers(0, 500), max_size=8))):
         name = draw(st.sampled_from(NAMES))
         change = draw(st.sampled_from(CHANGES[state[name]]))(draw, at_ms, name)
@@ -90,7 +95,7 @@ SESSIONS = (None, None, KeySessions(), KeySessions(linger_ms=9, flush_ms=6), Key
 
 
 @st.composite
-def configs(draw: st.DrawFn) -> DispatcherConfig:
+def configs(draw: st.DrawFn, *, redrives: bool) -> DispatcherConfig:
     window = draw(st.integers(1, 6))
     per_key, batch = draw(st.sampled_from([(1, 1), (2, 1), (3, 1), (1, 2), (1, 3)]))
     spill = draw(st.sampled_from([True, True, False]))
@@ -111,19 +116,21 @@ def configs(draw: st.DrawFn) -> DispatcherConfig:
         inactive_grace_ms=draw(st.sampled_from([None, 0, 80])),
         drain_timeout_ms=draw(st.sampled_from([None, 0, 15])),
         sessions=draw(st.sampled_from(SESSIONS)),
+        redrive=redrives and draw(st.booleans()),
     )
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
+def plans(draw: st.DrawFn, *, redrives: bool = True) -> Plan:
     present = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=3))
     state: dict[str, Any] = {name: "up" if name in present else "absent" for name in NAMES}
     replies = st.sampled_from([Answer.ACK, Answer.ACK, Answer.NACK, Answer.REJECT, Answer.POSTPONE, Answer.SILENT])
     reason = draw(st.sampled_from([None, "refused"]))
+    config = draw(configs(redrives=redrives))
     return Plan(
         consumers=[draw(consumers(name)) for name in present],
-        changes=draw(changes(state)),
-        config=draw(configs()),
+        changes=draw(changes(state, redrive=config.redrive)),
+        config=config,
         answers=draw(
             st.sampled_from(
                 [(), (Poisoned(["k"]),), (SampledAnswers(draw(st.lists(replies, min_size=1)), reason=reason),)]
@@ -164,9 +171,8 @@ def test_every_history_keeps_the_promises_and_adds_up(plan: Plan, messages: list
     told = list(deliveries(rows))
     assert summary.deliveries == len(told)
     assert len(judge.open) == sum(each.outcome is None for each in told)
-    assert len(judge.settled) == (
-        summary.acked + summary.late_acked + summary.dead_lettered + summary.dropped + summary.skipped
-    )
+    settled = summary.acked + summary.late_acked + summary.dead_lettered + summary.dropped + summary.skipped
+    assert len(judge.settled) == settled - summary.redriven
     assert (len(offered), judge.cursor if judge.cursor >= 0 else None) == (summary.messages, summary.safe_cursor)
 
 

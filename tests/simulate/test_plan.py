@@ -21,6 +21,7 @@ from keyshared.simulate import (
     Pace,
     Plan,
     Poisoned,
+    Redrive,
     Return,
     SampledAnswers,
     SetLimit,
@@ -34,6 +35,7 @@ EVERYTHING = Plan(
     consumers=[A],
     changes=[
         Unblock(9, "k"),
+        Redrive(10, "k"),
         Join(1, ConsumerPlan("b", Fixed(2), filters=["x*"], weight=2, limit=0, concurrency=3)),
         Crash(2, "a"),
         Return(3, "a", resumed=True),
@@ -45,12 +47,12 @@ EVERYTHING = Plan(
     ],
     answers=[Poisoned(["k"])],
     pace=Pace.BACKLOG,
-    config=DispatcherConfig(window=7),
+    config=DispatcherConfig(window=7, redrive=True),
 )
 
 
 def test_changes_are_kept_in_order_of_time() -> None:
-    assert list(range(1, 10)) == [change.at_ms for change in EVERYTHING.changes]
+    assert list(range(1, 11)) == [change.at_ms for change in EVERYTHING.changes]
 
 
 def test_changes_at_one_instant_keep_their_order() -> None:
@@ -118,9 +120,15 @@ def test_values_that_can_never_work_are_refused(build: Any, parameter: str) -> N
     assert parameter == caught.value.parameter
 
 
-def test_the_key_to_unblock_must_be_a_key() -> None:
+@pytest.mark.parametrize("change", [Redrive, Unblock])
+def test_the_key_to_unblock_or_to_redrive_must_be_a_key(change: Any) -> None:
     with pytest.raises(KeyTypeError):
-        Plan(changes=[Unblock(0, 7)])  # type: ignore[arg-type]
+        Plan(changes=[change(0, 7)], config=DispatcherConfig(redrive=True))
+
+
+def test_a_subscription_that_redrives_says_so() -> None:
+    with pytest.raises(ConfigError, match="redrive=True"):
+        Plan(changes=[Redrive(0, "k")])
 
 
 @pytest.mark.parametrize(

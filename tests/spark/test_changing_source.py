@@ -224,7 +224,7 @@ def test_rows_of_a_topic_partition_that_nobody_counted_stand_together_and_in_ord
     source = growing(spark, tmp_path / "source", LOG, [later[:2], later])
     packed = packed_messages(
         source, topic_partition="topic_partition", key="key", offset="offset", at_ms="at_ms", service_ms=None,
-        partitions=partitions,
+        not_before_ms=None, partitions=partitions,
     )  # fmt: skip
     found: list[tuple[int, str, int]] = []
     for at, name, offset in packed.selectExpr("spark_partition_id()", "topic_partition", "offset").collect():

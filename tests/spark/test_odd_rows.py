@@ -50,7 +50,15 @@ def text(value: str) -> str:
     return f"'{value}'"
 
 
-LOG = {"topic_partition": text("p"), "offset": "id", "key": text("k"), "at_ms": "id", "service_ms": "1L"}
+LOG = {
+    "topic_partition": text("p"),
+    "offset": "id",
+    "key": text("k"),
+    "at_ms": "id",
+    "service_ms": "1L",
+    "not_before_ms": "9L",
+}
+TIMES: Any = {"service_ms": "service_ms", "not_before_ms": "not_before_ms"}
 DELIVERY = {
     "topic_partition": text("p"),
     "offset": "id",
@@ -134,12 +142,12 @@ RECORDS, COMMITS, DELIVERIES = beside(RECORD), beside(COMMIT), beside(DELIVERY)
 
 ENTRIES = {
     "replay": Entry(
-        LOG, lambda log: ks.replay(log, PLAN, service_ms="service_ms").deliveries,
-        nullable="key service_ms", numbers="at_ms service_ms",
+        LOG, lambda log: ks.replay(log, PLAN, **TIMES).deliveries,
+        nullable="key service_ms not_before_ms", numbers="at_ms service_ms not_before_ms",
     ),
     "what_if": Entry(
-        LOG, lambda log: ks.what_if(log, {"one": PLAN}, service_ms="service_ms").summaries,
-        nullable="key service_ms", numbers="at_ms service_ms",
+        LOG, lambda log: ks.what_if(log, {"one": PLAN}, **TIMES).summaries,
+        nullable="key service_ms not_before_ms", numbers="at_ms service_ms not_before_ms",
     ),
     "audit": Entry(
         HISTORY, lambda history: ks.audit(history).verdicts,

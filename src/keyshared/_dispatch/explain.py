@@ -291,6 +291,7 @@ class GroupStats(NamedTuple):
         ready: Keys that wait for their turn, for room, or for the group to open.
         tokens: How many of its deliveries may begin before `handle_timeout` brings more; None without a rate.
         paused: Whether `pause_group` holds it.
+        next_token_ms: When time has brought it another token; None while it has one, or without a rate.
     """
 
     name: str
@@ -300,6 +301,7 @@ class GroupStats(NamedTuple):
     ready: int
     tokens: int | None
     paused: bool
+    next_token_ms: int | None = None
 
 
 def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> DispatcherStats:

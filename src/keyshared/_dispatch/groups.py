@@ -83,7 +83,16 @@ class Groups:
                 ready[lane.group.name] += 1
         known = [group for group in self._book.groups.values() if not group.is_as_new]
         return [
-            GroupStats(each.name, each.weight, each.limit, each.open, ready[each.name], each.tokens, each.paused)
+            GroupStats(
+                each.name,
+                each.weight,
+                each.limit,
+                each.open,
+                ready[each.name],
+                each.tokens,
+                each.paused,
+                each.bucket.next_token_at if each.bucket is not None and each.tokens == 0 else None,
+            )
             for each in sorted(known, key=_name)
         ]
 

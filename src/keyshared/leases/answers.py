@@ -6,13 +6,13 @@ from keyshared._checks import check_int, check_offset
 from keyshared._dispatch.receipts import check_reason
 from keyshared.effects import Deliver, Effect, Item
 from keyshared.errors import ArgumentError
-from keyshared.leases.obligations import LeaseObligations
+from keyshared.leases.groups import LeaseGroups
 from keyshared.leases.values import Handle, InvalidHandle, LeaseAnswer
 
 __all__ = ["LeaseAnswers"]
 
 
-class LeaseAnswers(LeaseObligations[Item]):
+class LeaseAnswers(LeaseGroups[Item]):
     """The calls of `LeaseQueue` that settle, return or prolong what is leased."""
 
     def ack(self, offset: int, lease_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidHandle | None, Item]:

@@ -1,6 +1,6 @@
 """Every knob of a lease queue, checked once, and what the dispatcher below is told of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from keyshared._checks import check_int, configuration
@@ -14,6 +14,7 @@ from keyshared.config import (
     Backoff,
     DispatcherConfig,
     DrainUnit,
+    GroupLimits,
     Poison,
     RetryPolicy,
     Unmatched,
@@ -39,7 +40,7 @@ class LeaseConfig:
         poison: What becomes of a poison message.
         ordering_required: At most one consumer holds anything, and gets it in the order of the queue.
         max_ack_holes: Above so many acked stretches behind the lowest outstanding message, only that one is handed out;
-            None for no limit.
+            None for no limit, and where ``redrive`` is set or there are groups.
         max_in_flight: Messages that are leased or reserved at once; None for no limit.
         max_in_flight_per_consumer: The same of one consumer.
         max_in_flight_per_key: The same of one key, always at one consumer; with ordering_required, of the whole queue.
@@ -55,6 +56,11 @@ class LeaseConfig:
         unit: What a consumer has to finish before anything of it goes to the next owner; ``RANGE`` is Celeriant's.
         start: The first offset that is not settled yet, if the queue does not begin with the first offer.
         tell_settled: Whether each offered offset gets exactly one `Done`, in the call that settles it.
+        latest_only: Whether a message that was neither leased nor reserved yet is given up when a newer one of its key
+            comes.
+        measure: Whether ages and counts are kept for `health`.
+        group: The limits of each group of keys for which none are set; groups need `Rules`.
+        redrive: Whether dead letters may come back with ``redrive``.
 
     Raises:
         ConfigError: A field is out of range, or two of them contradict each other.
@@ -88,6 +94,10 @@ class LeaseConfig:
     max_waiting_per_key: int | None = None
     max_waiting_per_consumer: int | None = None
     tell_settled: bool = False
+    latest_only: bool = False
+    measure: bool = False
+    group: GroupLimits = field(default_factory=GroupLimits)
+    redrive: bool = False
 
     @configuration()
     def __post_init__(self) -> None:
@@ -100,6 +110,9 @@ class LeaseConfig:
         check_int("max_depth", self.max_depth, 1)
         if self.spill is True and self.max_depth < self.window:
             raise ArgumentError("max_depth", self.max_depth, f"be at least window, {shown(self.window)}")
+        if self.redrive and self.max_ack_holes is not None:
+            requirement = "be None with redrive: the lowest message could wait for one that has come back and is held"
+            raise ArgumentError("max_ack_holes", self.max_ack_holes, requirement)
         self.for_dispatcher()
 
     def for_dispatcher(self) -> DispatcherConfig:
@@ -132,4 +145,8 @@ class LeaseConfig:
             max_waiting_per_key=self.max_waiting_per_key,
             max_waiting_per_consumer=self.max_waiting_per_consumer,
             tell_settled=self.tell_settled,
+            latest_only=self.latest_only,
+            measure=self.measure,
+            group=self.group,
+            redrive=self.redrive,
         )

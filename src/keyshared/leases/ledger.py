@@ -6,7 +6,7 @@ be trimmed are asked of it.
 """
 
 from collections.abc import Collection, Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from keyshared import placement as placements
 from keyshared._dispatch.explain import Blocking, Outstanding
@@ -40,16 +40,24 @@ __all__ = ["LeaseLedger", "checked_placement", "explain_empty", "explain_lowest"
 _NOBODY: Final = frozenset({BlockReason.NO_CONSUMER, BlockReason.UNOWNED})
 
 
-def explain_empty(dispatcher: KeySharedDispatcher[Any], consumer: str) -> NothingToLease | None:
+def explain_empty(dispatcher: KeySharedDispatcher[Any], consumer: str, now: int) -> NothingToLease | None:
     """Find the first message that this consumer waits for; None if one can go to it now. O(n)."""
     mine = ownerless = None
+    tokens = {group.name: group.next_token_ms for group in dispatcher.groups()}
+
+    def timed(message: Outstanding) -> Outstanding:
+        why = message.blocking
+        if why is None or why.reason is not BlockReason.GROUP_RATE:
+            return message
+        return message._replace(deadline_ms=tokens[cast("str", why.group)])
+
     nothing = NothingToLease(EmptyReason.EMPTY)
-    for message in dispatcher.outstanding():
+    for message in map(timed, dispatcher.outstanding()):
         nothing = NothingToLease(EmptyReason.OTHERS)
         why = message.blocking
         if why is None or why.reason is BlockReason.OLDER_WAITS:
             continue  # leased; or it is the older one that says why
-        if _asks_only(dispatcher, message, consumer):
+        if _asks_only(dispatcher, message, consumer, now):
             if message.loaded:
                 return None
             mine = mine or _unread(message, BlockReason.WINDOW_FULL if _is_full(dispatcher) else BlockReason.LOADING)
@@ -61,10 +69,10 @@ def explain_empty(dispatcher: KeySharedDispatcher[Any], consumer: str) -> Nothin
     return nothing if found is None else _waiting(found, EmptyReason.WAITING)
 
 
-def explain_lowest(dispatcher: KeySharedDispatcher[Any], consumer: str) -> NothingToLease | None:
+def explain_lowest(dispatcher: KeySharedDispatcher[Any], consumer: str, now: int) -> NothingToLease | None:
     """Return what the lowest message waits for; None if it can go to this consumer now. There is one. O(1)."""
     message = next(dispatcher.outstanding())
-    if _asks_only(dispatcher, message, consumer):
+    if _asks_only(dispatcher, message, consumer, now):
         if message.loaded:
             return None
         message = _unread(message, BlockReason.LOADING)  # it has a slot of its own
@@ -76,11 +84,13 @@ def _waiting(message: Outstanding, reason: EmptyReason) -> NothingToLease:
     return NothingToLease(reason, message.offset, None if why is None else why.consumer, message.deadline_ms, why)
 
 
-def _asks_only(dispatcher: KeySharedDispatcher[Any], message: Outstanding, consumer: str) -> bool:
+def _asks_only(dispatcher: KeySharedDispatcher[Any], message: Outstanding, consumer: str, now: int) -> bool:
     """Whether the message waits for nothing but that this consumer asks."""
     why = message.blocking
     if why is None:
         return False
+    if why.reason is BlockReason.GROUP_RATE and message.deadline_ms is not None and message.deadline_ms <= now:
+        return _belongs_to(dispatcher, message, consumer)  # time has brought a token, which is handed out to who asks
     if dispatcher.config.ordering_required and why.reason in _NOBODY:
         return True  # nobody holds the line, so whoever asks is next
     in_line = dispatcher.config.ordering_required or why.consumer in {None, consumer}
@@ -116,17 +126,19 @@ class LeaseLedger:
         dispatcher: Who may get what. All its consumers have a limit of 0.
         book: What covers its open deliveries.
         holes: Counts what is settled above the cursor, if that is limited.
+        leased: How many messages were leased since the start, if that is measured.
         tail: The greatest offset offered.
         now: The time of the last call.
     """
 
-    __slots__ = ("_config", "book", "dispatcher", "holes", "now", "tail")
+    __slots__ = ("_config", "book", "dispatcher", "holes", "leased", "now", "tail")
 
     def __init__(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[Any]) -> None:
         self._config = config
         self.dispatcher = dispatcher
         self.book = LeaseBook()
         self.holes = None if config.max_ack_holes is None else AckHoles()
+        self.leased = 0
         self.tail = None if config.start is None else config.start - 1
         self.now = 0
 
@@ -146,11 +158,14 @@ class LeaseLedger:
             return []  # it has acted, and nothing that was started since is due yet
         self.now = now
         steps = [self.release(grant) for grant in self.book.take_due(now)]
-        deadline = self.dispatcher.next_deadline_ms()
-        if deadline is not None and deadline <= now:
+        if self._is_due() or self._config.measure:  # ages are of the last call
             steps.append(self.note(self.dispatcher.handle_timeout(now_ms=now)))
         steps += [self.leave(consumer, ReleaseReason.DRAIN_TIMEOUT) for consumer in self.book.take_drained(now)]
         return self.merged(*steps)
+
+    def _is_due(self) -> bool:
+        deadline = self.dispatcher.next_deadline_ms()
+        return deadline is not None and deadline <= self.now
 
     # what begins and ends
 
@@ -178,13 +193,34 @@ class LeaseLedger:
         only = self.dispatcher.resume_offset if self._too_many_holes else None
         taken: list[Deliver[Any]] = []
         others: list[Effect[Any]] = []
-        for effect in self.dispatcher.pull(consumer, min(most, room), only=only, per_key=per_key, now_ms=self.now):
+        room = min(most, room)
+        self._pull(consumer, room, taken, others, only=only, per_key=per_key)
+        steps = [moved, others]
+        while self.dispatcher.rules is not None and self._is_due():
+            # Somebody has asked a group that had no token, and time has brought one.
+            more = self.note(self.dispatcher.handle_timeout(now_ms=self.now))
+            if len(taken) < room:
+                self._pull(consumer, room - len(taken), taken, more, only=None, per_key=per_key)
+            steps.append(more)
+        reason = EmptyReason.NOT_READY if only is None else EmptyReason.ACK_HOLES
+        return taken or NothingToLease(reason, only), self.merged(*steps)
+
+    def _pull(
+        self,
+        consumer: str,
+        most: int,
+        taken: list[Deliver[Any]],
+        others: list[Effect[Any]],
+        *,
+        only: int | None,
+        per_key: int | None,
+    ) -> None:
+        """Open deliveries, and put what comes of it where it belongs."""
+        for effect in self.dispatcher.pull(consumer, most, only=only, per_key=per_key, now_ms=self.now):
             if isinstance(effect, Deliver):
                 taken.append(effect)
             else:
                 others.append(effect)
-        reason = EmptyReason.NOT_READY if only is None else EmptyReason.ACK_HOLES
-        return taken or NothingToLease(reason, only), self.merged(moved, others)
 
     def settled(self, offset: int) -> None:
         """The lease of a message ends because it was acked."""
@@ -220,6 +256,18 @@ class LeaseLedger:
         for delivery in deliveries:
             self.dispatcher.extend(*delivery.receipt, now_ms=self.now)
         self.book.commit(grant)
+        self._count(grant)
+
+    def lease(self, consumer: str, taken: list[Deliver[Any]]) -> Grant:
+        """Cover open deliveries by a new lease."""
+        grant = self.book.lease(consumer, taken)
+        self._count(grant)
+        return grant
+
+    def _count(self, grant: Grant) -> None:
+        """Count a lease for `health`: the dispatcher counts reservations too, which are nobody's deliveries."""
+        if self._config.measure:
+            self.leased += len(grant.deliveries)
 
     def through(self, delivery: Deliver[Any]) -> list[Deliver[Any]]:
         """Return a delivery and every older one of its key that the same lease covers. O(what the lease covers)."""
@@ -305,7 +353,7 @@ class LeaseLedger:
         room = self.room(consumer)
         if isinstance(room, NothingToLease):
             return room
-        return (explain_lowest if self._too_many_holes else explain_empty)(self.dispatcher, consumer)
+        return (explain_lowest if self._too_many_holes else explain_empty)(self.dispatcher, consumer, self.now)
 
     def deadline_of(self, offset: int) -> int:
         """Return when the lease of a message expires."""
@@ -345,6 +393,7 @@ class LeaseLedger:
             "dispatcher": self.dispatcher.snapshot(),
             "line": self.line,
             "tail": self.tail,
+            "leased": self.leased,
             **self.book.dump(self.now),
         }
 
@@ -352,6 +401,9 @@ class LeaseLedger:
         """Take over what is not the dispatcher's, which is restored already."""
         self.now = now
         self.tail = data.field("tail").maybe(Reader.integer)
+        self.leased = data.field("leased").count()
+        if self.leased and not self._config.measure:
+            raise data.field("leased").refuse("be 0: the configuration does not ask for it")
         in_flight = {delivery.offset: delivery for delivery in self.dispatcher.in_flight()}
         self.book.load(data, in_flight, draining, now=now, epoch=epoch)
         if self.holes is not None:

@@ -1,9 +1,10 @@
 """What a host hands in to a lease queue besides answers: obligations that are met, and messages that are given up."""
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from keyshared._checks import check_offset
-from keyshared.dispatcher import NO_ITEM
+from keyshared.dispatcher import NO_ITEM, StoredLetter
 from keyshared.effects import Blocked, Effect, Ignored, Item
 from keyshared.hashing.named import Key
 from keyshared.leases.reading import LeaseReading
@@ -75,6 +76,44 @@ class LeaseObligations(LeaseReading[Item]):
         now = self._ledger.checked_now(now_ms)
         effects = self._dispatcher.unblock(key, now_ms=now)
         return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
+
+    def redrive(
+        self, key: Key, letters: Iterable[StoredLetter[Item]], *, now_ms: int | None = None
+    ) -> LeaseAnswer[list[Ignored], Item]:
+        """Lease dead letters of a key again, each at the place in its key that it always had.
+
+        What is leased or reserved of the key stays so. A handle from before the dead letter is `InvalidHandle`, also
+        when the message is leased again. The trim cursor does not know them: each carries its item.
+
+        Args:
+            key: The key of all of them.
+            letters: What their `DeadLetter` said, in any order, at most `free_slots` of them.
+
+        Returns:
+            Those that were not taken: what is outstanding, and all of them while the key is in quarantine.
+
+        Raises:
+            ArgumentError: One of them is no letter, or the configuration has no ``redrive``.
+            RedriveTooEarlyError: One of them may still be offered, or something older than it.
+            WindowFullError: There are more new ones than free slots.
+
+        Example:
+            >>> from keyshared import HashRing, LeaseConfig, LeaseQueue
+            >>> from keyshared.dispatcher import StoredLetter
+            >>> queue = LeaseQueue(HashRing(), LeaseConfig(redrive=True))
+            >>> _ = queue.add_consumer("c1"), queue.offer(0, "order-1", "created"), queue.offer(1, "order-1", "paid")
+            >>> lease, _ = queue.consume("c1")
+            >>> letter = queue.reject(0, lease.id).effects[-1]
+            >>> _ = queue.dead_lettered(0)
+            >>> queue.redrive("order-1", [StoredLetter(letter.offset, letter.attempt, letter.item)]).result
+            []
+            >>> [message.item for message in queue.consume("c1").result]
+            ['created']
+        """
+        now = self._ledger.checked_now(now_ms)
+        answer = self._dispatcher.redrive(key, letters, now_ms=now)
+        ignored = [effect for effect in answer if isinstance(effect, Ignored)]
+        return LeaseAnswer(ignored, self._ledger.merged(answer[len(ignored) :], self._at(now)))
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Settle a message that has expired: now, or when the lease that covers it ends.

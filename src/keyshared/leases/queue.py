@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from typing import Final, Self
 
 from keyshared import placement as placements
-from keyshared._checks import check_int, check_kind
+from keyshared._checks import check_int, check_kind, configuration
 from keyshared._dispatch.members import MemberState
 from keyshared._dispatch.receipts import check_not_before
 from keyshared._dispatch.snapshot import Reader
+from keyshared.config import Rules
 from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher
 from keyshared.effects import (
     Deliver,
@@ -64,9 +65,11 @@ class LeaseQueue(LeaseAnswers[Item]):
     Args:
         placement: Where keys go; copied. None with ``ordering_required``, where whoever asks first gets everything.
         config: Limits, times and policies.
+        rules: Functions of a key, such as the one that answers with its group.
 
     Raises:
         ArgumentError: A placement together with ``ordering_required``, or none without.
+        ConfigError: ``rules`` and ``config`` contradict each other.
 
     Complexity:
         O(1) amortised for each message and answer, O(log n) where a deadline or an owner is searched.
@@ -90,10 +93,14 @@ class LeaseQueue(LeaseAnswers[Item]):
         'below_trim'
     """
 
-    def __init__(self, placement: Placement | None = None, config: LeaseConfig | None = None) -> None:
+    def __init__(
+        self, placement: Placement | None = None, config: LeaseConfig | None = None, *, rules: Rules | None = None
+    ) -> None:
         config = LeaseConfig() if config is None else check_kind("config", config, LeaseConfig)
         placement = checked_placement(placement, config)
-        self._start(config, KeySharedDispatcher(placement, config.for_dispatcher()))
+        dispatcher: KeySharedDispatcher[Item] = KeySharedDispatcher(placement, config.for_dispatcher(), rules=rules)
+        _check_rules(rules, config)
+        self._start(config, dispatcher)
 
     def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[Item]) -> None:
         self._config = config
@@ -113,6 +120,7 @@ class LeaseQueue(LeaseAnswers[Item]):
         now_ms: int,
         epoch: int = 0,
         items: Mapping[int, Item] | None = None,
+        rules: Rules | None = None,
     ) -> Self:
         """Rebuild a queue from a `snapshot`; leases and reservations go on for the time they had left.
 
@@ -125,12 +133,14 @@ class LeaseQueue(LeaseAnswers[Item]):
             epoch: Raise it by one after every crash: leases get ids above ``epoch << 32``, so that those given out
                 after the snapshot stay fenced.
             items: Items by offset, which are not part of a snapshot.
+            rules: Of the same mark as the original's.
 
         Returns:
             The queue; `outstanding_effects` says what is to be done at once, `leases` what goes on.
 
         Raises:
-            SnapshotError: The state is truncated, forged, of another version or of another placement.
+            SnapshotError: The state is truncated, forged, of another version, of another placement, or of rules of
+                another mark.
             ClockError: ``now_ms`` is not an int of at least 0.
             ArgumentError: ``epoch`` is not an int of at least 0, or as the constructor.
 
@@ -147,7 +157,7 @@ class LeaseQueue(LeaseAnswers[Item]):
             True
         """
         config = LeaseConfig() if config is None else check_kind("config", config, LeaseConfig)
-        new = cls(placement, config)
+        new = cls(placement, config, rules=rules)
         data = Reader(state)
         if data.field("version").integer() != SNAPSHOT_VERSION:
             raise data.field("version").refuse(f"be {SNAPSHOT_VERSION}, the version that this release writes")
@@ -162,6 +172,7 @@ class LeaseQueue(LeaseAnswers[Item]):
             now_ms=now_ms,
             epoch=epoch,
             items=items,
+            rules=rules,
         )
         new._start(config, dispatcher)
         consumers = dispatcher.stats().consumers
@@ -171,7 +182,7 @@ class LeaseQueue(LeaseAnswers[Item]):
             if consumer.state is MemberState.ACTIVE:
                 new._consumers[name] = None
         deadline = dispatcher.next_deadline_ms()
-        if deadline is not None and deadline <= now_ms:
+        if deadline is not None and deadline <= now_ms and deadline not in _next_tokens(dispatcher):
             raise below.refuse("have deadlines ahead: what was due has ended before it was stored")
         new._ledger.load(data, consumers.keys() - new._consumers, now=now_ms, epoch=epoch)
         new._producers = ProducerSequences.restore(data.field("producers").raw)
@@ -201,7 +212,7 @@ class LeaseQueue(LeaseAnswers[Item]):
 
         Returns:
             None, or `Duplicate`: the offset was not used. `Spilled` is among the effects if the item is not wanted
-            now.
+            now; with ``latest_only`` also `Skipped` of an older message of its key.
 
         Raises:
             KeyTypeError: The key is of another type.
@@ -218,6 +229,8 @@ class LeaseQueue(LeaseAnswers[Item]):
         effects = self._dispatcher.offer(offset, key, item, not_before_ms=not_before_ms, now_ms=now)
         if is_new:
             self._ledger.offered(offset)
+            if effects:
+                effects = self._ledger.note(effects)
             if producer is not None:
                 self._producers.take(producer)
         return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
@@ -366,7 +379,7 @@ class LeaseQueue(LeaseAnswers[Item]):
         effects, taken = self._take(consumer, most, per_key, now_ms)
         if isinstance(taken, NothingToLease):
             return LeaseAnswer(taken, effects)
-        return LeaseAnswer(self._new_lease(self._book.lease(consumer, taken)), effects)
+        return LeaseAnswer(self._new_lease(self._ledger.lease(consumer, taken)), effects)
 
     # time
 
@@ -412,6 +425,18 @@ class LeaseQueue(LeaseAnswers[Item]):
     ) -> tuple[list[Effect[Item]], Grant | InvalidReservation]:
         check_int("reservation_id", reservation_id)
         return self._at(now_ms), self._book.reserved(reservation_id)
+
+
+def _check_rules(rules: Rules | None, config: LeaseConfig) -> None:
+    with configuration():
+        if rules is not None and rules.group_of is not None and config.max_ack_holes is not None:
+            requirement = "be None with groups: the lowest message could wait for a group that is closed"
+            raise ArgumentError("max_ack_holes", config.max_ack_holes, requirement)
+
+
+def _next_tokens(dispatcher: KeySharedDispatcher[Item]) -> set[int | None]:
+    """When groups have a token again: at a rate that is faster than it was, that may be over already."""
+    return {group.next_token_ms for group in dispatcher.groups()}
 
 
 def _stored_line(data: Reader) -> Placement:

@@ -1,9 +1,10 @@
 """What a lease queue answers about itself, without letting time act and without changing anything."""
 
+from dataclasses import replace
 from typing import Generic
 
 from keyshared._checks import check_kind, check_position
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.dispatcher import Health, KeySharedDispatcher
 from keyshared.effects import DeadLetter, Effect, Item, Load
 from keyshared.errors import UnknownConsumerError
 from keyshared.hashing.named import Key
@@ -49,7 +50,7 @@ class LeaseReading(Generic[Item]):
 
     @property
     def keep_from(self) -> int | None:
-        """The trim cursor: everything below is settled, and neither leased, blocked nor delayed. Never moves back."""
+        """The trim cursor: everything below is settled, or has come back with its item. Never moves back."""
         return self._dispatcher.resume_offset
 
     def trimmable(self, wanted: int) -> int:
@@ -69,7 +70,7 @@ class LeaseReading(Generic[Item]):
         return wanted if keep_from is None else min(wanted, keep_from)
 
     def delivery_count(self, offset: int) -> int | None:
-        """Return how many leases have covered a message since it was last unblocked; None if not outstanding."""
+        """Return how many leases covered a message since it was unblocked or came back; None if not outstanding."""
         message = self._dispatcher.describe(offset)
         if message is None:
             return None
@@ -121,6 +122,32 @@ class LeaseReading(Generic[Item]):
     def is_current(self, effect: Effect) -> bool:
         """Return whether an effect still holds; ask just before acting on a `DeadLetter` or `Load`."""
         return self._dispatcher.is_current(effect)
+
+    def health(self, *, busiest: int = 10) -> Health:
+        """Return ages, busiest keys and counts, at the instant of the last call; changes nothing.
+
+        Args:
+            busiest: How many keys to name at most.
+
+        Returns:
+            The figures; ``delivered`` counts messages of leases. Without ``LeaseConfig(measure=True)`` those are None
+            that somebody had to keep.
+
+        Raises:
+            ArgumentError: ``busiest`` is not an int of at least 0.
+
+        Complexity:
+            O(outstanding + keys log keys).
+
+        Example:
+            >>> from keyshared import HashRing, LeaseConfig, LeaseQueue
+            >>> queue = LeaseQueue(HashRing(), LeaseConfig(measure=True))
+            >>> _ = queue.add_consumer("c1"), queue.offer(0, "a"), queue.reserve("c1", now_ms=2_000)
+            >>> queue.health().oldest_ms, queue.health().delivered       # nobody has been handed anything
+            (2000, 0)
+        """
+        below = self._dispatcher.health(busiest=busiest)
+        return below if below.delivered is None else replace(below, delivered=self._ledger.leased)
 
     def stats(self) -> LeaseStats:
         """Return figures of this moment. O(consumers + n), with ``max_ack_holes`` O(consumers + leases)."""

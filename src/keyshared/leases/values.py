@@ -50,7 +50,7 @@ class Leased(Generic[Item_co]):
         offset: Its number, and so its place in the queue.
         key: Its key as bytes, or None.
         item: What was offered with it.
-        delivery_count: How many leases have covered it since it was last unblocked, this one included.
+        delivery_count: How many leases have covered it since it was unblocked or came back, this one included.
     """
 
     offset: int

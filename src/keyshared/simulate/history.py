@@ -25,6 +25,7 @@ class Event(StrEnum):
     UNBLOCKED = "unblocked"
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
     DEAD_LETTERED = "dead_lettered"  # and is there now: the message is settled
+    REDRIVEN = "redriven"  # a dead letter is outstanding again; without an offset nothing of the key came back
     ARCHIVED = "archived"  # the dead letter is there, and the message stays blocked
     DROPPED = "dropped"
     SKIPPED = "skipped"

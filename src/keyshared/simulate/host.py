@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final, TypeAlias, assert_never, cast
 
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
 from keyshared.effects import (
     Blocked,
     CursorAdvanced,
@@ -113,6 +113,7 @@ class Host:
         again: Since when a message that was delivered before is available again.
         spilled: What travelled with the messages whose payload is not wanted now.
         blocked: The blocked messages of each key.
+        letters: The dead letters of each key that are settled, where they may come back.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -133,6 +134,7 @@ class Host:
         self.again: dict[int, int] = {}
         self.spilled: dict[int, Passenger] = {}
         self.blocked: dict[bytes | None, list[int]] = {}
+        self.letters: dict[bytes | None, dict[int, StoredLetter[object]]] = {}
 
     def offer(self, offset: int, key: bytes | None, passenger: Passenger) -> None:
         """Hand a message to the dispatcher."""
@@ -296,13 +298,30 @@ class Host:
         self.apply(others)
 
     def _archived(self, letter: DeadLetter) -> None:
-        offset, key, attempt, failures, _, reason = letter
+        offset, key, attempt, failures, passenger, reason = letter
         effects = self.dispatcher.dead_lettered(offset, now_ms=self.now)
         stays = any(isinstance(effect, Blocked) and effect.offset == offset for effect in effects)
         event = Event.ARCHIVED if stays else Event.DEAD_LETTERED
         if not stays:
             self.again.pop(offset, None)
+            if self._plan.config.redrive:
+                self.letters.setdefault(key, {})[offset] = StoredLetter(offset, attempt, passenger)
         self.tell(event, offset=offset, key=key, attempt=attempt, failures=failures, reason=reason)
+        self.apply(effects)
+
+    def redrive(self, key: bytes | None) -> None:
+        """Bring back the dead letters of a key for which there is room, lowest first."""
+        stored = self.letters.get(key, {})
+        letters = [stored[offset] for offset in sorted(stored)[: self.dispatcher.free_slots]]
+        effects = self.dispatcher.redrive(key, letters, now_ms=self.now)
+        ignored = {effect.offset for effect in effects if isinstance(effect, Ignored)}
+        taken = [letter for letter in letters if letter.offset not in ignored]
+        for offset, attempt, _ in taken:
+            del stored[offset]
+            self.again[offset] = self.now
+            self.tell(Event.REDRIVEN, offset=offset, key=key, attempt=attempt, available_ms=self.now)
+        if not taken:
+            self.tell(Event.REDRIVEN, key=key)
         self.apply(effects)
 
     def _loaded(self, load: Load) -> None:

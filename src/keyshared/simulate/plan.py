@@ -25,6 +25,7 @@ __all__ = [
     "Leave",
     "Pace",
     "Plan",
+    "Redrive",
     "Return",
     "SetLimit",
     "SetService",
@@ -226,7 +227,22 @@ class Unblock:
     key: Key
 
 
-Change: TypeAlias = Join | Leave | Crash | Return | SetLimit | SetWeight | SetService | Unblock
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """Somebody has mended what was wrong with the messages of a key, and brings its dead letters back.
+
+    Those with the lowest offsets come first, as many as there are free slots; the rest stays in the dead-letter store.
+
+    Args:
+        at_ms: When.
+        key: Which key; None for all messages without one.
+    """
+
+    at_ms: int
+    key: Key
+
+
+Change: TypeAlias = Join | Leave | Crash | Return | SetLimit | SetWeight | SetService | Unblock | Redrive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,6 +330,8 @@ class Plan:
             _check_change(change)
             if change.at_ms < start:
                 raise ArgumentError("changes", change, f"not come before the start, {start}")
+            if isinstance(change, Redrive) and not self.config.redrive:
+                raise ArgumentError("changes", change, "come with DispatcherConfig(redrive=True)")
 
     def _check_story(self) -> None:
         """Follow everybody through the plan; raise if somebody is to do what their state does not allow."""
@@ -323,7 +341,7 @@ class Plan:
                 raise ArgumentError("consumers", consumer.name, "be named once")
             state[consumer.name] = _Presence.UP
         for change in self.changes:
-            if isinstance(change, Unblock):
+            if isinstance(change, Redrive | Unblock):
                 continue
             name = change.consumer.name if isinstance(change, Join) else change.name
             allowed, after = _STORY[type(change)]
@@ -371,7 +389,7 @@ def _check_change(change: object) -> None:
             check_int("limit", limit, 0)
         case SetService(_, _, service):
             check_service("service", service)
-        case Unblock(_, key):
+        case Redrive(_, key) | Unblock(_, key):
             key_bytes(key)
         case _:
             pass  # a weight is checked by the placement, which alone knows what it can do

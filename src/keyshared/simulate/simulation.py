@@ -30,6 +30,7 @@ from keyshared.simulate.plan import (
     Leave,
     Pace,
     Plan,
+    Redrive,
     Return,
     SetLimit,
     SetService,
@@ -261,6 +262,8 @@ class Simulation:
                 self._return(name, resumed=resumed)
             case Unblock(_, key):
                 self._unblock(key_bytes(key))
+            case Redrive(_, key):
+                self._host.redrive(key_bytes(key))
             case _:
                 self._set(change)
 

@@ -178,6 +178,7 @@ class Summary:
         dropped: Messages settled by being dropped.
         skipped: Messages settled because no consumer accepted their key.
         spilled: Messages whose payload was dropped and read again.
+        redriven: Dead letters that came back; each is settled once more.
         consumers: By name, in the order of first joining.
         wait: How long messages waited until they were delivered, all consumers together.
         largest_backlog: The greatest number of outstanding messages.
@@ -201,6 +202,7 @@ class Summary:
     dropped: int
     skipped: int
     spilled: int
+    redriven: int
     consumers: Mapping[str, ConsumerSummary]
     wait: Waits
     largest_backlog: int
@@ -311,6 +313,7 @@ class Tally:
         self._keys: dict[bytes | None, int] = {}  # not a Counter: its += costs three times as much
         self._consumers: dict[str, _ConsumerTally] = {}
         self._redeliveries = 0
+        self._redriven = 0
         self._moved: list[MovedKeys] = []
         self._safe_cursor: int | None = None
         self._start_ms: int | None = None
@@ -374,6 +377,7 @@ class Tally:
             dropped=events[Event.DROPPED],
             skipped=events[Event.SKIPPED],
             spilled=events[Event.SPILLED],
+            redriven=self._redriven,
             consumers={name: tally.summary() for name, tally in self._consumers.items()},
             wait=wait.waits(),
             largest_backlog=self._curve.peak,
@@ -392,6 +396,9 @@ class Tally:
             self._add_end(row)
         elif row.event in _SETTLING:
             self._curve.add(row.at_ms, -1)
+        elif row.event is Event.REDRIVEN and row.offset is not None:
+            self._redriven += 1
+            self._curve.add(row.at_ms, 1)
         elif row.event is Event.JOINED:
             self._consumers.setdefault(str(row.consumer), _ConsumerTally())
         if row.moved_keys is not None:

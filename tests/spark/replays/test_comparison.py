@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.properties.test_simulate_properties import arrivals, plans
 
 from keyshared.errors import ArgumentError, OffsetOrderError
-from keyshared.hashing import Key
 from keyshared.simulate import Arrival, ConsumerPlan, Fixed, Pace, Plan
 from keyshared.spark.replays import comparison
 from keyshared.spark.replays.comparison import _BLOCK, PlanSummary, what_if_partition
@@ -71,7 +70,7 @@ def test_plans_read_the_log_once_and_none_runs_ahead_of_the_others_by_more_than_
             apart = max(apart, abs(seen["quick"] - seen["slow"]))
             return self.service_ms
 
-    def log() -> Iterator[tuple[str, int, Key, int, int | None]]:
+    def log() -> Iterator[Message]:
         nonlocal read
         for row in numbered(4 * _BLOCK):
             read += 1
@@ -90,7 +89,7 @@ def test_plans_read_the_log_once_and_none_runs_ahead_of_the_others_by_more_than_
 def test_answers_come_before_the_next_topic_partition_is_read() -> None:
     read: list[str] = []
 
-    def log() -> Iterator[tuple[str, int, Key, int, int | None]]:
+    def log() -> Iterator[Message]:
         for row in chain(numbered(3, "p"), numbered(3, "q")):
             read.append(row.topic_partition)
             yield row

@@ -7,8 +7,7 @@ from itertools import chain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.properties.test_simulate_properties import arrivals as any_arrivals
-from tests.properties.test_simulate_properties import plans
+from tests.properties.test_simulate_properties import arrivals, plans
 from tests.spark.attempts import Attempt, obvious
 
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy
@@ -19,10 +18,12 @@ from keyshared.simulate import (
     ConsumerPlan,
     Crash,
     Event,
+    FailFirst,
     Fixed,
     Pace,
     Plan,
     Poisoned,
+    Redrive,
     Sampled,
     Simulation,
     Tally,
@@ -31,8 +32,6 @@ from keyshared.simulate import (
 from keyshared.spark.replays.partition import OPEN, DeliveryRow, Message, SummaryRow, replay_partition
 
 WORKER = ConsumerPlan("a", Fixed(10))
-# The rows of a log on Spark do not say before when a message shall not be delivered.
-arrivals = any_arrivals.map(lambda log: [arrival._replace(not_before_ms=None) for arrival in log])
 
 
 def replayed(plan: Plan, *logs: tuple[str, list[Arrival]]) -> tuple[list[DeliveryRow], list[SummaryRow]]:
@@ -41,7 +40,7 @@ def replayed(plan: Plan, *logs: tuple[str, list[Arrival]]) -> tuple[list[Deliver
 
 
 def messages(name: str, log: list[Arrival]) -> list[Message]:
-    return [Message(name, *arrival[:4]) for arrival in log]
+    return [Message(name, *arrival) for arrival in log]
 
 
 def expected_rows(name: str, plan: Plan, log: list[Arrival]) -> list[DeliveryRow]:
@@ -75,7 +74,7 @@ def without_settlement(rows: list[DeliveryRow]) -> list[DeliveryRow]:
 SETTLING = {Event.ACKED, Event.SETTLED, Event.DEAD_LETTERED, Event.DROPPED, Event.SKIPPED}
 
 
-@given(plans(), arrivals, arrivals)
+@given(plans(redrives=False), arrivals, arrivals)
 def test_every_delivery_is_there_once_and_the_last_of_a_message_says_where_it_was_settled(
     plan: Plan, first: list[Arrival], second: list[Arrival]
 ) -> None:
@@ -92,7 +91,7 @@ def test_every_delivery_is_there_once_and_the_last_of_a_message_says_where_it_wa
     assert [name for name, log in (("p", first), ("q", second)) if log] == [row.topic_partition for row in summaries]
 
 
-@given(plans(), arrivals)
+@given(plans(redrives=False), arrivals)  # the audit takes what comes back for something that was never settled
 def test_no_delivery_breaks_a_promise(plan: Plan, log: list[Arrival]) -> None:
     lanes: defaultdict[object, list[Attempt]] = defaultdict(list)
     for row in replayed(plan, ("p", log))[0]:
@@ -109,6 +108,31 @@ def test_the_summary_is_the_simulations(plan: Plan, log: list[Arrival], points: 
     rows = replay_partition(messages("p", log), plan, points=points, hottest=2)
     expected = [SummaryRow("p", str(outcome.stop), outcome.outstanding, tally.summary())] if log else []
     assert expected == [row for row in rows if isinstance(row, SummaryRow)]
+
+
+def test_what_comes_back_is_settled_once_more_in_the_row_of_its_next_delivery() -> None:
+    config = DispatcherConfig(redrive=True, retry=RetryPolicy(max_redeliveries=0))
+    plan = Plan(consumers=[WORKER], config=config, answers=[FailFirst(1)], changes=[Redrive(100, "k")])
+    rows, (summary,) = replayed(plan, ("p", [Arrival(0, "k")]))
+
+    assert [("nacked", 10, True), ("acked", 110, True)] == [
+        (row.outcome, row.ended_ms, row.settled_sequence is not None) for row in rows
+    ]
+    assert (1, 0) == (summary.summary.redriven, summary.outstanding)
+
+
+def test_what_is_for_later_waits_until_then_and_its_key_behind_it() -> None:
+    log = [Arrival(0, "k", 0, not_before_ms=500), Arrival(1, "k", 0), Arrival(2, "l", 1)]
+    rows, _ = replayed(Plan(consumers=[WORKER]), ("p", log))
+
+    assert [(2, 1), (0, 500), (1, 510)] == [(row.offset, row.delivered_ms) for row in rows]
+
+
+def test_a_row_without_the_last_field_is_for_now() -> None:
+    delivery, _ = replay_partition([("p", 0, "k", 7, None)], Plan(consumers=[WORKER]))
+
+    assert isinstance(delivery, DeliveryRow)
+    assert 7 == delivery.delivered_ms
 
 
 def test_a_late_ack_settles_its_message_after_the_delivery_has_ended() -> None:

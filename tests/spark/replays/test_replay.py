@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-SCHEMA = "topic_partition string, offset long, key binary, at_ms long, service_ms long"
+SCHEMA = "topic_partition string, offset long, key binary, at_ms long, service_ms long, not_before_ms long"
 STORMY = Plan(
     consumers=[
         ConsumerPlan("a", PerMessage(default_ms=7), limit=2, concurrency=2),
@@ -76,7 +76,7 @@ BACKLOG = Plan(
 CALM = Plan(consumers=[ConsumerPlan("a", Fixed(3)), ConsumerPlan("b", Fixed(3))])
 
 
-def random_log(seed: int, topic_partitions: int, most: int = 60) -> list[Message]:
+def random_log(seed: int, topic_partitions: int, most: int = 60, *, later: bool = False) -> list[Message]:
     rng = Random(seed)
     found = []
     for number in range(topic_partitions):
@@ -85,7 +85,9 @@ def random_log(seed: int, topic_partitions: int, most: int = 60) -> list[Message
             offset += rng.randrange(1, 4)  # gaps are legal
             at_ms += rng.randrange(30)
             key = rng.choice([None, *(f"k{i}".encode() for i in range(6)), b"", b"\xff\x00"])
-            found.append(Message(f"t-{number}", offset, key, at_ms, rng.choice([None, 0, 12])))
+            service_ms = rng.choice([None, 0, 12])
+            not_before_ms = rng.choice([None, 0, at_ms + 40]) if later else None
+            found.append(Message(f"t-{number}", offset, key, at_ms, service_ms, not_before_ms))
     rng.shuffle(found)
     return found
 
@@ -123,11 +125,13 @@ def assert_same(expected: tuple[list[DeliveryRow], list[SummaryRow]], result: Re
 
 @pytest.mark.parametrize("plan", [STORMY, BACKLOG], ids=["stormy", "backlog"])
 def test_many_small_random_logs_are_replayed_as_the_simulation_replays_each(spark: "SparkSession", plan: Plan) -> None:
-    log = random_log(seed=1, topic_partitions=40)
+    log = random_log(seed=1, topic_partitions=40, later=True)
     expected = in_process(log, plan)
+    assert expected != in_process([row._replace(not_before_ms=None) for row in log], plan)
     assert any(row.attempt > 1 for row in expected[0]) == (plan is STORMY)
     assert any(row.settled_sequence != row.end_sequence for row in expected[0])
-    with replay(frame(spark, log), plan, service_ms="service_ms", points=10, hottest=3) as result:
+    columns: Any = {"service_ms": "service_ms", "not_before_ms": "not_before_ms"}
+    with replay(frame(spark, log), plan, **columns, points=10, hottest=3) as result:
         assert_same(expected, result)
 
 
@@ -242,6 +246,7 @@ def test_what_was_replayed_stands_up_to_the_audit(spark: "SparkSession") -> None
         ({"offset": "key"}, "'key'; it must be long or int or smallint or tinyint, and it is binary"),
         ({"at_ms": "when"}, "'when'; it must be long or int.* and it is timestamp"),
         ({"service_ms": "nope"}, "'nope'; it must be a column of the frame"),
+        ({"not_before_ms": "key"}, "'key'; it must be long or int"),
         ({"partitions": 0}, "partitions is 0; it must be an int of at least 1, or None"),
         ({"partitions": True}, "partitions is True; it must be an int of at least 1"),
         ({"points": 0}, "points is 0"),
@@ -258,6 +263,10 @@ def test_what_was_replayed_stands_up_to_the_audit(spark: "SparkSession") -> None
         (
             {"service_ms": "below"},
             "column service_ms is 'below'; it must not be negative or above .* in any row, and it is in 2",
+        ),
+        (
+            {"not_before_ms": "below"},
+            "column not_before_ms is 'below'; it must not be negative or above .* in any row, and it is in 2",
         ),
         (
             {"offset": "missing"},

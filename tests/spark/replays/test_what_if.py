@@ -113,7 +113,7 @@ def test_batches_are_written_as_they_fill(monkeypatch: pytest.MonkeyPatch) -> No
     module = import_module("keyshared.spark.replays.what_if")  # by attribute, the name is the function's
     monkeypatch.setattr(module, "_BATCH_ROWS", 3)
     log = sorted(random_log(seed=14, topic_partitions=2), key=lambda row: row[:2])
-    columns = ["topic_partition", "offset", "key", "at_ms", "service_ms"]
+    columns = Message._fields
     batch = pa.RecordBatch.from_pylist([dict(zip(columns, row, strict=True)) for row in log])
     batches = list(what_if_batches([batch.slice(0, 5), batch.slice(5)], PLANS, points=10, hottest=3))
     assert [3, 3, 2] == [found.num_rows for found in batches]

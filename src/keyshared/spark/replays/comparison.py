@@ -10,11 +10,10 @@ from typing import Final, NamedTuple
 
 from keyshared._checks import check_kind, check_text
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import Key
 from keyshared.simulate.plan import Arrival, Plan
 from keyshared.simulate.simulation import Simulation
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Tally
-from keyshared.spark.replays.partition import SummaryRow, arrivals_of
+from keyshared.spark.replays.partition import MessageRow, SummaryRow, arrivals_of
 
 __all__ = ["PlanSummary", "check_plans", "what_if_partition"]
 
@@ -34,7 +33,7 @@ class PlanSummary(NamedTuple):
 
 
 def what_if_partition(
-    rows: Iterable[tuple[str, int, Key, int, int | None]],
+    rows: Iterable[MessageRow],
     plans: Mapping[str, Plan],
     *,
     points: int = DEFAULT_POINTS,

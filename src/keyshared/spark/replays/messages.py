@@ -22,6 +22,7 @@ def packed_messages(
     offset: str,
     at_ms: str | None,
     service_ms: str | None,
+    not_before_ms: str | None,
     partitions: int | None,
 ) -> DataFrame:
     """Take the messages out of a log; runs a job to count them and to look for rows that cannot be simulated.
@@ -36,6 +37,7 @@ def packed_messages(
         offset: Column of whole numbers; no NULL.
         at_ms: Column of whole milliseconds from 0 to `MAX_MS`, no NULL; None for 0 in every row.
         service_ms: Column of whole milliseconds from 0; None for NULL in every row.
+        not_before_ms: Likewise.
         partitions: See `packed`.
 
     Returns:
@@ -45,7 +47,8 @@ def packed_messages(
         ArgumentError: A column is missing or of another type, or has values that it must not have; or ``partitions`` is
             none.
     """
-    _check(df, (topic_partition,), key, tuple(name for name in (offset, at_ms, service_ms) if name is not None))
+    numbers = (offset, at_ms, service_ms, not_before_ms)
+    _check(df, (topic_partition,), key, tuple(name for name in numbers if name is not None))
     check_partitions(partitions)
     place = place_of({"topic_partition": topic_partition, "offset": offset})
     rules = [
@@ -54,12 +57,14 @@ def packed_messages(
     ]
     if at_ms is not None:
         rules.append(whole_ms("at_ms", at_ms, F.col(at_ms).cast("bigint")))
-    if service_ms is not None:
-        rules.append(whole_ms("service_ms", service_ms, F.col(service_ms).cast("bigint"), optional=True))
+    for name, column in (("service_ms", service_ms), ("not_before_ms", not_before_ms)):
+        if column is not None:
+            rules.append(whole_ms(name, column, F.col(column).cast("bigint"), optional=True))
     sizes = _count(df, rules, topic_partition, place)
     columns = {
         "at_ms": F.lit(0).cast("bigint"),
         "service_ms": F.lit(None).cast("bigint"),
+        "not_before_ms": F.lit(None).cast("bigint"),
         "key": F.col(key).cast("binary"),
         **{rule.name: rule.kept(place) for rule in rules},
     }

@@ -7,7 +7,7 @@ topic-partition's rows.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from keyshared.errors import KeySharedError
 from keyshared.hashing.named import Key
@@ -17,7 +17,7 @@ from keyshared.simulate.simulation import Simulation
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Summary, Tally
 from keyshared.spark.frames.pieces import in_one_piece
 
-__all__ = ["OPEN", "DeliveryRow", "Message", "SummaryRow", "arrivals_of", "replay_partition"]
+__all__ = ["OPEN", "DeliveryRow", "Message", "MessageRow", "SummaryRow", "arrivals_of", "replay_partition"]
 
 OPEN: Final = "open"
 """The outcome of a delivery that has not ended when the history does."""
@@ -27,7 +27,7 @@ _SETTLING: Final = frozenset({Event.SETTLED, Event.DEAD_LETTERED, Event.DROPPED,
 
 
 class Message(NamedTuple):
-    """One row of a log; any sequence with these five fields in this order will do.
+    """One row of a log; any tuple with these fields in this order will do, the last one may be left out.
 
     Attributes:
         topic_partition: Where it is from.
@@ -35,6 +35,7 @@ class Message(NamedTuple):
         key: Its key, or None.
         at_ms: When it arrives; matters to `Pace.ARRIVALS` only.
         service_ms: How long it takes to work on, for `PerMessage`; None if it does not say.
+        not_before_ms: Before when it is not delivered, on the same clock; its key waits behind it. None: at once.
     """
 
     topic_partition: str
@@ -42,6 +43,10 @@ class Message(NamedTuple):
     key: Key
     at_ms: int = 0
     service_ms: int | None = None
+    not_before_ms: int | None = None
+
+
+MessageRow: TypeAlias = tuple[str, int, Key, int, int | None] | tuple[str, int, Key, int, int | None, int | None]
 
 
 class DeliveryRow(NamedTuple):
@@ -59,7 +64,8 @@ class DeliveryRow(NamedTuple):
         wait_ms: How long the message had been ready for it.
         sequence: Position of the delivery in the history of the topic-partition.
         end_sequence: Position of its end, or None.
-        settled_sequence: Position at which the message was settled, in the row of its last delivery; else None.
+        settled_sequence: Position at which the message was settled, in the row of its last delivery, or of the last one
+            before it came back from the dead-letter store; else None.
     """
 
     topic_partition: str
@@ -93,7 +99,7 @@ class SummaryRow(NamedTuple):
 
 
 def replay_partition(
-    rows: Iterable[tuple[str, int, Key, int, int | None]],
+    rows: Iterable[MessageRow],
     plan: Plan,
     *,
     points: int = DEFAULT_POINTS,
@@ -143,7 +149,7 @@ def replay_partition(
         yield SummaryRow(topic_partition, str(state.stop), state.outstanding, tally.summary())
 
 
-def arrivals_of(rows: Iterable[tuple[str, int, Key, int, int | None]]) -> Iterator[tuple[str, Iterator[Arrival]]]:
+def arrivals_of(rows: Iterable[MessageRow]) -> Iterator[tuple[str, Iterator[Arrival]]]:
     """Cut the rows of a Spark partition into topic-partitions.
 
     Args:

@@ -136,6 +136,7 @@ def replay(
     offset: str = "offset",
     at_ms: str | None = "at_ms",
     service_ms: str | None = None,
+    not_before_ms: str | None = None,
     partitions: int | None = None,
     points: int = DEFAULT_POINTS,
     hottest: int = DEFAULT_HOTTEST,
@@ -157,6 +158,8 @@ def replay(
             does not ask (`Pace.BACKLOG`).
         service_ms: Column of whole milliseconds from 0: how long a message takes, for `PerMessage`. None if service
             times are the plan's alone.
+        not_before_ms: Column of whole milliseconds from 0, on the clock of ``at_ms``: before when a message is not
+            delivered, and its key waits behind it. NULL, or None for the column: at once.
         partitions: How many Spark partitions there shall be. By default one for each topic-partition, and at most
             ``spark.sql.shuffle.partitions``: then topic-partitions share them so that all have about as many messages.
         points: How many points of the backlog over time the summaries shall have, at most.
@@ -193,6 +196,7 @@ def replay(
         offset=offset,
         at_ms=at_ms,
         service_ms=service_ms,
+        not_before_ms=not_before_ms,
         partitions=partitions,
     )
 

@@ -71,6 +71,7 @@ _COUNTS: Final = (
     "dropped",
     "skipped",
     "spilled",
+    "redriven",
 )
 
 SUMMARY_SCHEMA: Final = StructType(

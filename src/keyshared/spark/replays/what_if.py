@@ -133,6 +133,7 @@ def what_if(
     offset: str = "offset",
     at_ms: str | None = "at_ms",
     service_ms: str | None = None,
+    not_before_ms: str | None = None,
     partitions: int | None = None,
     points: int = DEFAULT_POINTS,
     hottest: int = DEFAULT_HOTTEST,
@@ -152,6 +153,8 @@ def what_if(
             asks (`Pace.BACKLOG`).
         service_ms: Column of whole milliseconds from 0: how long a message takes, for `PerMessage`. None if service
             times are the plans' alone.
+        not_before_ms: Column of whole milliseconds from 0, on the clock of ``at_ms``: before when a message is not
+            delivered, and its key waits behind it. NULL, or None for the column: at once.
         partitions: How many Spark partitions there shall be, see `replay`.
         points: How many points of the backlog over time the summaries shall have, at most.
         hottest: How many of the keys with most messages they shall have.
@@ -190,6 +193,7 @@ def what_if(
         offset=offset,
         at_ms=at_ms,
         service_ms=service_ms,
+        not_before_ms=not_before_ms,
         partitions=partitions,
     )
     sent = work._replace(plans=dict(plans))  # what changes in the mapping later does not matter

@@ -24,6 +24,7 @@ from keyshared.testing.history import (
     Nacked,
     PlacementChanged,
     Published,
+    Redriven,
     Released,
     Resumed,
     SessionBegun,
@@ -194,6 +195,11 @@ def _dead_lettered(row: SimulatedRow) -> Iterator[Happening]:
     yield DeadLettered(offset=_int(row.offset), reason=row.reason, at_ms=row.at_ms)
 
 
+def _redriven(row: SimulatedRow) -> Iterator[Happening]:
+    if row.offset is not None:  # else nothing came back
+        yield Redriven(offset=row.offset, key=row.key, attempt=row.attempt, at_ms=row.at_ms)
+
+
 def _dropped(row: SimulatedRow) -> Iterator[Happening]:
     yield Dropped(offset=_int(row.offset), reason=row.reason, at_ms=row.at_ms)
 
@@ -271,6 +277,7 @@ _READERS: Final[dict[str, Callable[[SimulatedRow], Iterator[Happening]]]] = {
     "dead_lettering": _held(HoldReason.DEAD_LETTERING),
     "dead_lettered": _dead_lettered,
     "archived": _held(HoldReason.BLOCKED),
+    "redriven": _redriven,
     "dropped": _dropped,
     "skipped": _skipped,
     "done": _done,
