@@ -28,9 +28,10 @@ from keyshared.run.heart import Heart
 from keyshared.run.log import Log, Run
 from keyshared.run.values import BusyKey, Hooks, RunnerConfig, RunnerStats
 
-__all__ = ["Asked", "Host", "now_ms"]
+__all__ = ["Asked", "Handle", "Host", "now_ms"]
 
 Message = TypeVar("Message")
+Handle = Callable[[Message], object] | Callable[[list[Message]], object]
 Asked = WriteLetter[Message] | LoadMany[Message] | Commit[Message]
 Ended = tuple[Run[Message], BaseException | None, int]
 

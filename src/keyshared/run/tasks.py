@@ -13,7 +13,7 @@ from keyshared._checks import check_callable, check_int
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key
 from keyshared.run.executors import InExecutors
-from keyshared.run.host import Asked, Host, Message, now_ms
+from keyshared.run.host import Asked, Handle, Host, Message, now_ms
 from keyshared.run.log import Run
 from keyshared.run.values import Hooks, Letter, RunnerConfig
 
@@ -34,7 +34,7 @@ class AsyncRunner(Host[Message]):
     in `ThreadRunner`.
 
     Args:
-        handle: Called with each message: a coroutine function, or a function that runs in a thread.
+        handle: Called as that of `ThreadRunner`: a coroutine function, or a function that runs in a thread.
         commit: As for `ThreadRunner`; a function or a coroutine function. A function must not block.
         dead_letter: As for `ThreadRunner`; a function or a coroutine function.
         load: As for `ThreadRunner`; a function or a coroutine function.
@@ -59,7 +59,7 @@ class AsyncRunner(Host[Message]):
 
     def __init__(
         self,
-        handle: Callable[[Message], Awaitable[object]] | Callable[[Message], object],
+        handle: Handle[Message],
         *,
         commit: Callable[[str, int, str], object] | None = None,
         dead_letter: Callable[[Letter[Message]], object] | None = None,
@@ -80,7 +80,7 @@ class AsyncRunner(Host[Message]):
             has_queue=False,
             cancels=is_async,
         )
-        self._handle: Callable[[Message], Any] = handle
+        self._handle: Callable[[Any], Any] = handle
         self._is_async = is_async
         self._executors = None if executor is None else InExecutors(executor, handle)
         self._pool: ThreadPoolExecutor | None = None
@@ -214,7 +214,7 @@ class AsyncRunner(Host[Message]):
         task: Future[Any]
         if self._is_async:
             run.started_ms = now_ms()
-            task = loop.create_task(self._handle(run.delivery.item))
+            task = loop.create_task(self._handle(run.message))
         else:
             task = loop.run_in_executor(self._pool, self._work, run)
         self._tasks[run] = task
@@ -224,7 +224,7 @@ class AsyncRunner(Host[Message]):
         """Run a handler in a thread, and return what it raises: a future cannot carry a StopIteration."""
         run.started_ms = now_ms()
         try:
-            (self._executors or self._handle)(run.delivery.item)
+            (self._executors or self._handle)(run.message)
         except BaseException as error:  # noqa: BLE001  # every end is an answer
             return error
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from keyshared._checks import check_callable, check_int
 from keyshared.hashing.named import Key
@@ -11,7 +11,7 @@ from keyshared.run.actions import Commit, LoadMany, WriteLetter
 from keyshared.run.executors import InExecutors
 from keyshared.run.guard import Guard
 from keyshared.run.hands import Calls, Crew, Sleeper, Todo
-from keyshared.run.host import Asked, Host, Message, now_ms
+from keyshared.run.host import Asked, Handle, Host, Message, now_ms
 from keyshared.run.log import Run
 from keyshared.run.values import Hooks, Letter, RunnerConfig
 
@@ -32,7 +32,7 @@ class ThreadRunner(Host[Message]):
     from then on.
 
     Args:
-        handle: Called with each message. It has to be safe to call from several threads.
+        handle: Called with each message, or with a list of them (`RunnerConfig.batch`), by several threads.
         commit: Stores where a restart begins: log, position (the next offset to read) and token. Called by one thread,
             for one log at a time, whenever a restart would redo less than before, and never backwards. It returns when
             the commit is made.
@@ -58,7 +58,7 @@ class ThreadRunner(Host[Message]):
 
     def __init__(
         self,
-        handle: Callable[[Message], object],
+        handle: Handle[Message],
         *,
         commit: Callable[[str, int, str], object] | None = None,
         dead_letter: Callable[[Letter[Message]], object] | None = None,
@@ -79,7 +79,7 @@ class ThreadRunner(Host[Message]):
         )
         check_callable("handle", handle, "a message")
         self._executors = None if executor is None else InExecutors(executor, handle)
-        self._handle = handle if self._executors is None else self._executors
+        self._handle: Callable[[Any], object] = self._executors or handle
         self._todo: Todo[Message] = Todo(self._lock)
         self._sleeper = Sleeper(self._lock)
         self._asked = {kind: Calls(self._call) for name, kind in _KINDS.items() if self._calls[name] is not None}
@@ -212,7 +212,7 @@ class ThreadRunner(Host[Message]):
             run.started_ms = now_ms()
             raised: BaseException | None = None
             try:
-                handle(run.delivery.item)
+                handle(run.message)
             except BaseException as error:  # noqa: BLE001  # every end is an answer
                 raised = error
             ended.append((run, raised, now_ms()))
