@@ -28,16 +28,9 @@ WORLDS: dict[str, dict[str, Any]] = {
     "batches at two workers": {"keys": "aaab", "batch": 2, "at_once": 4, "bad_ends": 1, "workers": 2, "ticks": 0},
     "a batch without a key": {"keys": [None, None], "batch": 2, "at_once": 2, "bad_ends": 1, "ticks": 1},
     "a batch that is too slow": {"keys": "aa", "batch": 2, "at_once": 2, "timeout": True, "ticks": 4, "ahead": 0},
-    "a batch that is removed": {
-        "keys": "aaa",
-        "batch": 2,
-        "at_once": 3,
-        "trouble": "remove",
-        "bad_ends": 1,
-        "ticks": 1,
-    },
-    "a batch that is lost": {"keys": "aa", "batch": 2, "at_once": 2, "trouble": "lose", "bad_ends": 1, "ticks": 0},
-    "batches that are stopped": {"keys": "aaa", "batch": 2, "at_once": 3, "trouble": "stop", "bad_ends": 1, "ticks": 1},
+    "removed as a batch": {"keys": "aaa", "batch": 2, "at_once": 3, "trouble": "remove", "bad_ends": 1, "ticks": 0},
+    "lost as a batch": {"keys": "aa", "batch": 2, "at_once": 2, "trouble": "lose", "bad_ends": 1, "ticks": 0},
+    "stopped with batches": {"keys": "aaa", "batch": 2, "at_once": 3, "trouble": "stop", "bad_ends": 1, "ticks": 1},
     "stopped with a failure": {"keys": "a", "trouble": "stop", "bad_ends": 2, "ticks": 2},
 }
 

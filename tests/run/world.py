@@ -162,9 +162,7 @@ class World:
             if run in self.cancelled:
                 events.append(partial(self.end, run, "cancel"))
             elif self.bad_ends:
-                events += [partial(self.end, run, how, 1) for how in ENDS if how != "ok"]
-                if len(run.deliveries) > 1:
-                    events += [partial(self.end, run, AFTER_THE_FIRST + how, 1) for how in ("fail", "reject", "later")]
+                events += [partial(self.end, run, how, 1) for how in bad_ends_of(run)]
         for asked in self.asked:
             events.append(partial(self.answer, asked, None))
             if isinstance(asked, WriteLetter) and asked.tries == 1:
@@ -372,3 +370,8 @@ class World:
 
 def messages_of(run: Run[int]) -> list[int]:
     return [each.item for each in run.deliveries]
+
+
+def bad_ends_of(run: Run[int]) -> list[str]:
+    of_a_part = ("fail", "reject", "later") if len(run.deliveries) > 1 else ()
+    return [*(how for how in ENDS if how != "ok"), *(AFTER_THE_FIRST + how for how in of_a_part)]

@@ -10,7 +10,7 @@ from typing import Any, Self
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
-from keyshared_kafka import ParallelConsumer, Poison, Reject, RetryLater, RetryPolicy
+from keyshared_kafka import ParallelConsumer, PartlyDone, Poison, Reject, RetryLater, RetryPolicy
 from tests.cluster import Cluster
 
 QUICK = RetryPolicy(max_redeliveries=2, base_delay_ms=5)
@@ -90,6 +90,36 @@ def test_the_users_program_keeps_order_retries_and_leaves_dead_letters_as_they_w
     assert headers["keyshared.reason"] == b"ValueError: no such customer"
     assert (headers["keyshared.topic"], headers["keyshared.failures"]) == (topic.encode(), b"3")
     assert dict(letters[13].headers())["keyshared.reason"] == b"Reject: schema"
+
+
+def test_batches_are_of_one_key_and_only_what_is_bad_goes_to_the_dead_letters(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, rows(600, 6))
+    seen: dict[bytes, list[int]] = defaultdict(list)
+    lengths: list[int] = []
+
+    def handle(messages: list[Any]) -> None:
+        (key,) = {message.key() for message in messages}
+        lengths.append(len(messages))
+        for done, message in enumerate(messages):
+            if message.value() == b"100":
+                raise PartlyDone(done, Reject("bad"))
+            if message.value() == b"101" and len(messages) > 1:
+                seen[key] = seen[key][: len(seen[key]) - done]  # all or nothing
+                raise ValueError("some row of these")
+            seen[key].append(int(message.value()))
+
+    consumer = ParallelConsumer(
+        cluster.options(topic), [topic], handle, batch=50, retries=QUICK, dead_letters=topic + ".dlq", drain_s=5
+    )
+    with Running(consumer) as running:
+        until(lambda: sum(map(len, seen.values())) >= 599)
+    assert running.error is None
+    assert {key: sorted(numbers) for key, numbers in seen.items()} == seen
+    assert sum(map(len, seen.values())) == 599
+    assert 1 < max(lengths) <= 50
+    assert [message.value() for message in cluster.read(topic + ".dlq")] == [b"100"]
+    assert {at: offset for at, (offset, _) in cluster.committed(topic, topic).items()} == cluster.ends(topic)
 
 
 def test_a_restart_behind_a_head_that_did_not_end_redoes_the_head_only(cluster: Cluster) -> None:

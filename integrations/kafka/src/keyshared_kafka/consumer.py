@@ -33,7 +33,10 @@ DEFAULT_RETRIES: Final = 5
 DEFAULT_WINDOW: Final = 10_000
 DEFAULT_METADATA_BYTES: Final = 4_096
 
-Handler: TypeAlias = "Callable[[Message[Any, Any]], object | Awaitable[object]]"
+Handler: TypeAlias = (
+    "Callable[[Message[Any, Any]], object | Awaitable[object]]"
+    " | Callable[[list[Message[Any, Any]]], object | Awaitable[object]]"
+)
 
 
 class ParallelConsumer:
@@ -51,6 +54,8 @@ class ParallelConsumer:
         handle: Called with each `confluent_kafka.Message`: a function, called in threads and safe for that, or a
             coroutine function.
         workers: Handlers that run at once.
+        batch: How many messages ``handle`` gets at once: a list of up to that many consecutive ones of one key. None:
+            it gets a message, and no list. `PartlyDone` says how far a handler has come when it raises.
         order: ``"key"``; ``"partition"``; ``"none"``; or a function of a message that returns what it is ordered by,
             bytes or str, or None for nothing. Messages without a key are handled in any order.
         retries: How often a message that failed is tried again, or a policy that also says how late. 0: never.
@@ -85,6 +90,7 @@ class ParallelConsumer:
         handle: "Handler",
         *,
         workers: int = DEFAULT_WORKERS,
+        batch: int | None = None,
         order: "str | KeyOf" = "key",
         retries: int | RetryPolicy = DEFAULT_RETRIES,
         dead_letters: str | None = None,
@@ -111,6 +117,7 @@ class ParallelConsumer:
         with configuration():
             self._config = RunnerConfig(
                 workers=workers,
+                batch=batch,
                 timeout_ms=None if timeout_s is None else _milliseconds("timeout_s", timeout_s),
                 window=window,
                 max_tracked=10 * window,
