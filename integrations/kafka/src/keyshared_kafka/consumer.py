@@ -67,7 +67,7 @@ class ParallelConsumer:
             waits for it, and ``hooks.overdue`` is called.
         processes: Whether each worker is a process, for handlers that compute. ``handle`` has to be picklable then.
         window: Messages in memory.
-        commit_every_s: Least time between two commits of a partition.
+        commit_every_s: How old a commit may be: a crash redoes what was done in that time, besides what was in flight.
         metadata_bytes: The broker's ``offset.metadata.max.bytes``.
         producer: Options of the client that writes dead letters, beside those of the connection.
         hooks: Functions that are told what happens, for metrics; partitions are named as ``orders-0``.
@@ -124,7 +124,7 @@ class ParallelConsumer:
                 max_loaded_per_key=max(1, window // 10),
                 retry=retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_redeliveries=_retries(retries)),
                 poison=poison,
-                commit_every_ms=_milliseconds("commit_every_s", commit_every_s),
+                commit_every_ms=_milliseconds("commit_every_s", commit_every_s) // 2,  # and the member takes the rest
                 token_bytes=metadata_bytes,
                 stop_ms=self._drain_ms,
             )

@@ -21,7 +21,7 @@ logger = logging.getLogger("keyshared_kafka")
 
 _BATCH: Final = 1_000  # messages that are taken from the client at once
 _IDLE_S: Final = 0.1  # how long a poll waits: as late does a signal count
-_HELD_S: Final = 0.02  # as above while a partition is paused, and has to go on soon
+_HELD_S: Final = 0.02  # as above while something goes on, so that its commits, and messages for its room, need not wait
 _ROOM_S: Final = 0.02  # how long messages wait for room before their partition is paused, which costs a fetch
 _ASK_S: Final = 10  # how long the broker may take for an answer
 _ASKS: Final = 6
@@ -46,7 +46,7 @@ class Member:
         self._drain_ms = config.stop_ms
         self._stays: dict[str, Stay] = {}
         self._fresh: list[Stay] = []
-        self._commits = Commits(config.commit_every_ms / 1_000)
+        self._commits = Commits(config.commit_every_ms / 1_000)  # what waits here was in the runner as long
         self._theirs = options.get("on_commit")
         self._consumer = Consumer({**options, "on_commit": self._on_commit})
         self._engine: Engine | None = None
@@ -92,8 +92,8 @@ class Member:
 
     def _turn(self, engine: Engine) -> None:
         """Poll once, hand over what came, and look after partitions that wait for something."""
-        is_held = any(stay.is_paused or stay.backlog for stay in self._stays.values())
-        first = self._consumer.poll(_HELD_S if is_held else _IDLE_S)
+        is_busy = any(stay.is_paused or stay.is_behind() for stay in self._stays.values())
+        first = self._consumer.poll(_HELD_S if is_busy else _IDLE_S)
         if engine.runner.error is not None:
             raise engine.runner.error
         if self._fresh:  # the client keeps a pause from an earlier stay

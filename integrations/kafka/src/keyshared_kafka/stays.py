@@ -61,6 +61,10 @@ class Stay:
             position = max(position, self.end)
         return max(position, self.committed)
 
+    def is_behind(self) -> bool:
+        """Whether something that was read is not done and committed."""
+        return self.next_offset is not None and self.committed < self.next_offset
+
     def lags(self) -> bool:
         """Whether all that was read is done and committed, and the end of the log is not."""
         read = -1 if self.next_offset is None else self.next_offset
