@@ -205,7 +205,9 @@ def slow_keys(course: Course, scale: Scale) -> Report:
 def zipf(course: Course, scale: Scale) -> Report:
     """(d)."""
     many = scale.size(10_000)
-    report = Report("d: Zipf keys, 5 ms", ("others beside", "others elsewhere", "all"), ["seconds; beside the hottest key"])
+    report = Report(
+        "d: Zipf keys, 5 ms", ("others beside", "others elsewhere", "all"), ["seconds; beside the hottest key"]
+    )
     weights = [1 / (rank + 1) for rank in range(KEYS)]
     drawn = random.Random(1).choices(range(KEYS), weights, k=many)
     log = course.log([(b"k%d" % rank, b"5") for rank in drawn])

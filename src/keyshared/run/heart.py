@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from keyshared._checks import check_int, check_text
+from keyshared._dispatch.health import MetricRow
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     BlockReason,
@@ -48,6 +49,7 @@ from keyshared.run.actions import (
 from keyshared.run.alarms import Alarms
 from keyshared.run.batches import next_run, verdict
 from keyshared.run.commits import Commits
+from keyshared.run.figures import rows_of
 from keyshared.run.leftovers import Leftovers
 from keyshared.run.log import Log, Run
 from keyshared.run.rooms import Rooms
@@ -345,6 +347,14 @@ class Heart(Generic[Message]):
         logs = {name: log.dispatcher.stats() for name, log in self._logs.items()}
         held = sum(len(log.waiting) for log in self._logs.values())
         return RunnerStats(running=self._turns.busy, held=held, logs=logs, **self._counts)
+
+    def metrics(self, *, busiest: int, now_ms: int | None = None) -> list[MetricRow]:
+        """The same as rows, and the health of each log with its age at this moment."""
+        self._tick(now_ms)
+        for log in self._logs.values():
+            self._apply(log, log.dispatcher.handle_timeout(now_ms=self._now))
+        healths = [(name, log.dispatcher.health(busiest=busiest)) for name, log in self._logs.items()]
+        return rows_of(self.stats(), healths)
 
     def why_blocked(self, name: str, offset: int) -> Blocking | None:
         """What a message waits for; None if it is at a handler, or done."""

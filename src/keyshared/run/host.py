@@ -8,6 +8,7 @@ from time import monotonic_ns
 from typing import Any, Final, Generic, TypeVar, assert_never, cast
 
 from keyshared._checks import check_callable, check_int, check_kind
+from keyshared._dispatch.health import MetricRow
 from keyshared.dispatcher import Blocking
 from keyshared.hashing.named import Key
 from keyshared.run.actions import (
@@ -156,6 +157,20 @@ class Host(ABC, Generic[Message]):
         """Return the figures of this moment. O(logs)."""
         with self._guard:
             return self._heart.stats()
+
+    def metrics(self, busiest: int = 0) -> list[MetricRow]:
+        """Return the figures of this moment under the names that docs/howto-health.md lists. O(messages not done).
+
+        With `RunnerConfig.measure` there are ages and counts of messages, too. `keyshared.run.exporters` hands all of
+        them to Prometheus and OpenTelemetry.
+
+        Args:
+            busiest: How many keys of each log there are figures for; each is a label.
+        """
+        with self._guard:
+            rows = self._heart.metrics(busiest=busiest, now_ms=now_ms())
+            self._step()
+            return rows
 
     def why_blocked(self, log: str, offset: int) -> Blocking | None:
         """Return what a message waits for; None if it is at a handler, or done.

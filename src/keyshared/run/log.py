@@ -115,6 +115,7 @@ class Log(Generic[Message]):
                 batch_per_key=config.batch or 1,
                 max_tracked=max(config.max_tracked, self._window),
                 max_loaded_per_key=config.max_loaded_per_key,
+                measure=config.measure,
                 ack_timeout_ms=None,  # counted by the heart, from the start of the handler
                 retry=config.retry,
                 poison=config.poison,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from keyshared._checks import check_callable, check_int, check_kind, configuration
+from keyshared._checks import check_bool, check_callable, check_int, check_kind, configuration
 from keyshared.config import Poison, RetryPolicy
 from keyshared.cursor import DEFAULT_TOKEN_BYTES
 from keyshared.dispatcher import DispatcherStats
@@ -137,6 +137,7 @@ class RunnerConfig:
         token_bytes: Greatest length of a token, at least 64; the default fits the metadata of a Kafka commit.
         letter_tries: How often the write of a dead letter is tried before the runner stops with its error.
         stop_ms: How long handlers may go on when the runner stops or a log is removed, unless the call says otherwise.
+        measure: Whether ages and counts of messages are kept for ``metrics``.
 
     Raises:
         ConfigError: A field is out of range or of another type.
@@ -162,6 +163,7 @@ class RunnerConfig:
     token_bytes: int = DEFAULT_TOKEN_BYTES
     letter_tries: int = DEFAULT_LETTER_TRIES
     stop_ms: int = DEFAULT_STOP_MS
+    measure: bool = False
 
     @configuration()
     def __post_init__(self) -> None:
@@ -169,6 +171,7 @@ class RunnerConfig:
             check_int(name, getattr(self, name), 1)
         for name in ("commit_every_ms", "stop_ms"):
             check_int(name, getattr(self, name), 0)
+        check_bool("measure", self.measure)
         check_int("token_bytes", self.token_bytes, LEAST_TOKEN_BYTES)
         if self.batch is not None:
             check_int("batch", self.batch, 1, " or None for single messages")

@@ -8,10 +8,11 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from inspect import iscoroutinefunction
 from multiprocessing import get_context
-from threading import Event, current_thread, main_thread
+from threading import Event, current_thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from keyshared._checks import check_int, configuration
+from keyshared._dispatch.health import MetricRow
 from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.errors import ConfigError
@@ -69,6 +70,7 @@ class ParallelConsumer:
         window: Messages in memory.
         commit_every_s: How old a commit may be: a crash redoes what was done in that time, besides what was in flight.
         metadata_bytes: The broker's ``offset.metadata.max.bytes``.
+        measure: Whether ages and counts of messages are kept for `metrics`.
         producer: Options of the client that writes dead letters, beside those of the connection.
         hooks: Functions that are told what happens, for metrics; partitions are named as ``orders-0``.
 
@@ -101,6 +103,7 @@ class ParallelConsumer:
         window: int = DEFAULT_WINDOW,
         commit_every_s: float = 0.1,
         metadata_bytes: int = DEFAULT_METADATA_BYTES,
+        measure: bool = False,
         producer: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
@@ -127,6 +130,7 @@ class ParallelConsumer:
                 commit_every_ms=_milliseconds("commit_every_s", commit_every_s) // 2,  # and the member takes the rest
                 token_bytes=metadata_bytes,
                 stop_ms=self._drain_ms,
+                measure=measure,
             )
         self._options = consumer_options(options, window, self._drain_ms)
         self._reader_options = reader_options(options)
@@ -158,11 +162,11 @@ class ParallelConsumer:
 
         When it is cancelled it finishes, commits and leaves first.
         """
-        loop = get_running_loop()
+        loop, thread = get_running_loop(), get_ident()
         make = self._with_threads
 
         def with_tasks(member: Member, letters: Letters | None, reader: Reader) -> Engine:
-            return Tasks(self._tasks(member, letters, reader), loop)
+            return Tasks(self._tasks(member, letters, reader), loop, thread)
 
         if self._is_async:
             make = with_tasks
@@ -185,7 +189,19 @@ class ParallelConsumer:
         Raises:
             StoppedError: It does not run.
         """
-        return self._running().runner.stats()
+        return self._running().ask(lambda runner: runner.stats())
+
+    def metrics(self, busiest: int = 0) -> list[MetricRow]:
+        """Return the figures of this moment under the names of keyshared's page on health; none while it does not run.
+
+        ``REGISTRY.register(PrometheusCollector(consumer.metrics))`` of `keyshared.run.exporters` exports them. May be
+        called from any thread.
+
+        Args:
+            busiest: How many keys of each partition there are figures for; each is a label.
+        """
+        engine = self._engine
+        return [] if engine is None else engine.ask(lambda runner: runner.metrics(busiest))
 
     def why_blocked(self, topic: str, partition: int, offset: int) -> Blocking | None:
         """Return what a message waits for; None if it is at a handler, or done.
@@ -194,7 +210,7 @@ class ParallelConsumer:
             StoppedError: It does not run.
             UnknownLogError: The partition is not here.
         """
-        return self._running().runner.why_blocked(name_of(topic, partition), offset)
+        return self._running().ask(lambda runner: runner.why_blocked(name_of(topic, partition), offset))
 
     def busiest_keys(self, most: int = 10) -> list[BusyKey]:
         """Return the keys with the most messages that are not done.
@@ -202,7 +218,7 @@ class ParallelConsumer:
         Raises:
             StoppedError: It does not run.
         """
-        return self._running().runner.busiest_keys(most)
+        return self._running().ask(lambda runner: runner.busiest_keys(most))
 
     def unblock(self, topic: str, partition: int, key: bytes | str) -> None:
         """Try the blocked messages of a key again (`Poison.BLOCK`), and end its quarantine.
@@ -211,7 +227,7 @@ class ParallelConsumer:
             StoppedError: It does not run.
             UnknownLogError: The partition is not here.
         """
-        self._running().runner.unblock(name_of(topic, partition), key)
+        self._running().ask(lambda runner: runner.unblock(name_of(topic, partition), key))
 
     def _running(self) -> Engine:
         if self._engine is None:
