@@ -146,6 +146,10 @@ bench-spark: $(DEV) $(SPARK) java ## what columns, jobs, audit and streams cost 
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_jobs $(ARGS)
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_streaming $(ARGS)
 
+.PHONY: bench-transports
+bench-transports: $(DEV) $(KAFKA) ## Kafka with many workers against loops, lanes and rivals on one mock cluster; ARGS="--quick a"
+	@"$(BIN)/python" -m benchmarks.bench_transports $(ARGS)
+
 # ARGS may select tests of one half only: pytest's 5, nothing selected, is an error only if both halves say so.
 .PHONY: nightly
 nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with EXAMPLES=2000 each, the slow ones, and real subjects

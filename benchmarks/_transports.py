@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from queue import Queue
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -73,8 +74,7 @@ class Ends:
 
 
 def _rss_kb() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def handler(task: Task, ends: Ends) -> Callable[[Any], None]:

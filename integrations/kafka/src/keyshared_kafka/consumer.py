@@ -4,10 +4,9 @@ import asyncio
 import signal
 from asyncio import CancelledError, get_running_loop
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from inspect import iscoroutinefunction
-from multiprocessing import get_context
 from threading import Event, current_thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -20,7 +19,9 @@ from keyshared.run import AsyncRunner, BusyKey, Hooks, Letter, RunnerConfig, Run
 from keyshared_kafka.engines import Engine, Tasks, Threads
 from keyshared_kafka.letters import Letters
 from keyshared_kafka.member import Member
+from keyshared_kafka.processes import make_process
 from keyshared_kafka.reader import Reader
+from keyshared_kafka.records import with_records
 from keyshared_kafka.settings import KeyOf, consumer_options, key_of, letter_options, reader_options
 from keyshared_kafka.stays import name_of
 
@@ -140,7 +141,7 @@ class ParallelConsumer:
         self._key_of = key_of(order)
         self._dead_letters = dead_letters
         self._processes = processes
-        self._hooks = hooks
+        self._hooks = with_records(hooks)
         self._asked_to_stop = Event()
         self._engine: Engine | None = None
 
@@ -257,7 +258,7 @@ class ParallelConsumer:
                 commit=member.commit,
                 dead_letter=None if letters is None else letters.write,
                 load=reader.load,
-                executor=_process if self._processes else None,
+                executor=make_process if self._processes else None,
                 hooks=self._hooks,
                 config=self._config,
             )
@@ -295,11 +296,6 @@ class ParallelConsumer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _process() -> Executor:
-    """Make the process of one worker; a fork would copy the threads of the client half."""
-    return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
 
 
 def _retries(retries: object) -> int:

@@ -1,6 +1,5 @@
 """The member of the group: polls, hands over, follows rebalances."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from threading import Event
 from time import monotonic, sleep
@@ -12,12 +11,11 @@ from keyshared.run import RunnerConfig
 from keyshared_kafka.commits import Commits
 from keyshared_kafka.engines import Engine
 from keyshared_kafka.failures import REFUSED, must_pass
+from keyshared_kafka.records import fields, logger
 from keyshared_kafka.settings import KeyOf
 from keyshared_kafka.stays import Stay, name_of, token_of
 
 __all__ = ["Member"]
-
-logger = logging.getLogger("keyshared_kafka")
 
 _BATCH: Final = 1_000  # messages that are taken from the client at once
 _IDLE_S: Final = 0.1  # how long a poll waits: as late does a signal count
@@ -70,7 +68,8 @@ class Member:
         finally:
             try:
                 if not engine.stop(drain_ms):
-                    logger.warning("handlers work on after %d ms; their messages come again", drain_ms)
+                    text = "handlers work on after %d ms; their messages come again"
+                    logger.warning(text, drain_ms, extra={"kafka": {"event": "late", "partitions": [*self._stays]}})
                 self._store_all()
             finally:
                 self._commits.give_up()
@@ -135,7 +134,11 @@ class Member:
         if stay.known_end >= read_to or self._engine is None:
             return None
         logger.warning(
-            "%s: the log was cut below offset %d, where it was read; it is read from %d", stay.name, read_to, offset
+            "%s: the log was cut below offset %d, where it was read; it is read from %d",
+            stay.name,
+            read_to,
+            offset,
+            extra=fields("truncated", stay.name, offset=offset, read_to=read_to),
         )
         self._engine.lose([stay.name])
         self._gone([stay.name])
@@ -193,6 +196,7 @@ class Member:
             if not self._is_leaving:
                 self._fresh.append(stay)
                 self._engine.add(stay.name, stay.next_offset, token)
+                logger.info("%s: begins at %s", stay.name, stay.next_offset, extra=_begun(stay))
         self._commits.give_up()
 
     def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -201,11 +205,13 @@ class Member:
         if self._engine is None or not names:
             return
         if not self._is_leaving and not self._engine.remove(names, self._drain_ms):
-            logger.warning("%s: handlers work on after %d ms; their messages come again", names, self._drain_ms)
+            text = "%s: handlers work on after %d ms; their messages come again"
+            logger.warning(text, names, self._drain_ms, extra={"kafka": {"event": "late", "partitions": names}})
         stays = [self._stays[name] for name in names]
         self._commits.store(consumer, stays, _REFUSED_LEAVING_S)
         for stay in stays:
             self._commits.keep(stay)
+            logger.info("%s: handed over", stay.name, extra=fields("left", stay.name, committed=stay.committed))
         self._gone(names)
 
     def _on_lost(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -213,7 +219,9 @@ class Member:
         names = self._here(places)
         if self._engine is None or not names:
             return
-        logger.warning("%s: lost; what was done since the last commit comes again, at others", names)
+        for name in names:
+            text = "%s: lost; what was done since the last commit comes again, at others"
+            logger.warning(text, name, extra=fields("lost", name))
         self._gone(names)
         if not self._is_leaving:
             self._engine.lose(names)
@@ -246,3 +254,7 @@ class Member:
             if asks == _ASKS or error.code() not in REFUSED:
                 raise KafkaException(error)
             sleep(1)
+
+
+def _begun(stay: Stay) -> dict[str, object]:
+    return fields("begun", stay.name, offset=stay.next_offset)
