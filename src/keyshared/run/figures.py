@@ -1,12 +1,15 @@
 """The figures of a runner under the names that docs/howto-health.md lists, for exporters."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from keyshared._dispatch.health import Health, MetricRow
-from keyshared.run.values import RunnerStats
+from keyshared._checks import check_int
+from keyshared._dispatch.health import MetricRow
+from keyshared.run.log import Log
+from keyshared.run.values import BusyKey, RunnerStats
 
-__all__ = ["FIGURES", "Figure", "Metrics", "rows_of"]
+__all__ = ["FIGURES", "Figure", "Metrics", "busiest_keys", "rows_of"]
 
 Metrics: TypeAlias = Callable[[], Iterable[MetricRow]]
 """Returns all figures of this moment, such as ``runner.metrics``."""
@@ -44,13 +47,15 @@ FIGURES: Final = {
 _ENDS: Final = ("done", "failed", "rejected", "put_off", "released", "late")
 
 
-def rows_of(stats: RunnerStats, healths: Iterable[tuple[str, Health]]) -> list[MetricRow]:
-    """Return the figures of a runner and of the dispatchers of its logs.
+def busiest_keys(logs: Iterable[Log[Any]], most: int) -> list[BusyKey]:
+    """Return the keys with the most messages that are not done."""
+    check_int("most", most, 1)
+    counts = Counter((log.name, each.key) for log in logs for each in log.dispatcher.outstanding())
+    return [BusyKey(name, key, count) for (name, key), count in counts.most_common(most)]
 
-    Args:
-        stats: Of the runner.
-        healths: Of each log, with its name.
-    """
+
+def rows_of(stats: RunnerStats, logs: Iterable[Log[Any]], busiest: int) -> list[MetricRow]:
+    """Return the figures of a runner and of the dispatchers of its logs, with those of so many keys of each."""
     rows: list[MetricRow] = [
         ("keyshared_handlers_running", (), stats.running),
         ("keyshared_held", (), stats.held),
@@ -60,6 +65,7 @@ def rows_of(stats: RunnerStats, healths: Iterable[tuple[str, Health]]) -> list[M
         ("keyshared_commits_total", (), stats.commits),
         *(("keyshared_outstanding", (("log", log),), each.outstanding) for log, each in stats.logs.items()),
     ]
-    for log, health in healths:
-        rows += [(name, (("log", log), *labels), value) for name, labels, value in health.rows()]
+    for log in logs:
+        health = log.dispatcher.health(busiest=busiest)
+        rows += [(name, (("log", log.name), *labels), value) for name, labels, value in health.rows()]
     return rows

@@ -12,11 +12,11 @@ What it takes care of, beyond the dispatcher of each log:
 * whatever fails ends in an orderly stop that names the first error.
 """
 
-from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from keyshared._checks import check_int, check_text
+from keyshared._checks import check_text
 from keyshared._dispatch.health import MetricRow
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
@@ -49,7 +49,7 @@ from keyshared.run.actions import (
 from keyshared.run.alarms import Alarms
 from keyshared.run.batches import next_run, verdict
 from keyshared.run.commits import Commits
-from keyshared.run.figures import rows_of
+from keyshared.run.figures import busiest_keys, rows_of
 from keyshared.run.leftovers import Leftovers
 from keyshared.run.log import Log, Run
 from keyshared.run.rooms import Rooms
@@ -183,16 +183,25 @@ class Heart(Generic[Message]):
 
     def submit(self, name: str, offset: int, key: Key, message: Message, *, now_ms: int | None = None) -> None:
         """Take a message for which there is `room`. Raises what `KeySharedDispatcher.offer` raises."""
+        self.submit_many(name, [(offset, key, message)], now_ms=now_ms)
+
+    def submit_many(self, name: str, rows: Iterable[tuple[int, Key, Message]], *, now_ms: int | None = None) -> None:
+        """Take messages for which there is `room`: those before the first one for which `offer` raises."""
         self._tick(now_ms)
         self.check_open()
-        log = self._open_log(name)
-        effects = log.dispatcher.offer(offset, key, message, now_ms=self._now)
-        for effect in effects:
-            if isinstance(effect, Spilled) and not self._loads:
-                log.kept[offset] = message
-        if log.stored is None or effects:
-            self._commits.note(log)
-        self._apply(log, effects)
+        log, heard = self._open_log(name), list[Effect[Message]]()
+        offer, now = log.dispatcher.offer, self._now
+        try:
+            for offset, key, message in rows:
+                effects = offer(offset, key, message, now_ms=now)
+                if effects:
+                    heard += effects
+                    if not self._loads and any(isinstance(effect, Spilled) for effect in effects):
+                        log.kept[offset] = message
+        finally:
+            if log.stored is None or heard:
+                self._commits.note(log)
+            self._apply(log, heard)
 
     def ended(self, run: Run[Message], raised: BaseException | None, *, now_ms: int | None = None) -> None:
         """A handler has ended: it returned, or it raised something."""
@@ -353,8 +362,7 @@ class Heart(Generic[Message]):
         self._tick(now_ms)
         for log in self._logs.values():
             self._apply(log, log.dispatcher.handle_timeout(now_ms=self._now))
-        healths = [(name, log.dispatcher.health(busiest=busiest)) for name, log in self._logs.items()]
-        return rows_of(self.stats(), healths)
+        return rows_of(self.stats(), self._logs.values(), busiest)
 
     def why_blocked(self, name: str, offset: int) -> Blocking | None:
         """What a message waits for; None if it is at a handler, or done."""
@@ -365,9 +373,7 @@ class Heart(Generic[Message]):
 
     def busiest_keys(self, most: int) -> list[BusyKey]:
         """The keys with the most messages that are not done."""
-        check_int("most", most, 1)
-        counts = Counter((log.name, each.key) for log in self._logs.values() for each in log.dispatcher.outstanding())
-        return [BusyKey(name, key, count) for (name, key), count in counts.most_common(most)]
+        return busiest_keys(self._logs.values(), most)
 
     def _is_busy(self) -> bool:
         return any(log.is_busy() for log in self._logs.values())

@@ -186,6 +186,14 @@ class Host(ABC, Generic[Message]):
         with self._guard:
             return self._heart.busiest_keys(most)
 
+    def _take_some(self, log: str, rows: deque[tuple[int, Key, Message]], most: int) -> None:
+        """Take of these what there is room for; what raises is taken out."""
+        many = min(self._heart.room(log), len(rows), most)
+        try:
+            self._heart.submit_many(log, (rows.popleft() for _ in range(many)))
+        finally:
+            self._has_more()
+
     # What happens under the guard.
 
     @abstractmethod

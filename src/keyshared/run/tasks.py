@@ -1,13 +1,14 @@
 """The runner for coroutines: tasks of one event loop."""
 
-from asyncio import AbstractEventLoop, CancelledError, Future, Task, TimerHandle, get_running_loop, wait_for
+from asyncio import AbstractEventLoop, CancelledError, Future, Task, TimerHandle, get_running_loop, sleep, wait_for
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from keyshared._checks import check_callable, check_int
 from keyshared.errors import ArgumentError
@@ -19,6 +20,7 @@ from keyshared.run.values import Hooks, Letter, RunnerConfig
 
 __all__ = ["AsyncRunner"]
 
+_AT_ONCE: Final = 100  # messages that are taken before handlers have their turn: about a millisecond
 
 _Loaded = Mapping[int, Message | None] | Awaitable[Mapping[int, Message | None]]
 
@@ -94,12 +96,19 @@ class AsyncRunner(Host[Message]):
 
     async def submit(self, log: str, offset: int, key: Key, message: Message) -> None:
         """Take the next message of a log; wait while there is no room for it. As `ThreadRunner.submit`."""
-        await self._take(log, offset, key, message)
+        await self.submit_many(log, [(offset, key, message)])
 
     async def submit_many(self, log: str, messages: Iterable[tuple[int, Key, Message]]) -> None:
         """Take several messages of a log, each an offset, a key and a message: as `submit` for one after another."""
-        for offset, key, message in messages:
-            await self._take(log, offset, key, message)
+        rows = deque(messages)
+        while True:
+            self._take_some(log, rows, _AT_ONCE)
+            if not rows:
+                break
+            if self._heart.room(log):
+                await sleep(0)
+            else:
+                await self._wait()
 
     async def remove_log(self, log: str, within_ms: int | None = None) -> bool:
         """End with a log, as `ThreadRunner.remove_log`; what has not finished in time is cancelled.
@@ -186,13 +195,6 @@ class AsyncRunner(Host[Message]):
     def _ring(self) -> None:
         self._timer = self._timer_ms = None  # a loop may fire early: then the step sets it again
         self._step()
-
-    async def _take(self, log: str, offset: int, key: Key, message: Message) -> None:
-        while not self._heart.room(log):
-            self._step_soon()
-            await self._wait()
-        self._heart.submit(log, offset, key, message)
-        self._step_soon()
 
     async def _wait(self, left_ms: int | None = None) -> None:
         waiter: Future[None] = get_running_loop().create_future()

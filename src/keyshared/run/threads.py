@@ -1,5 +1,6 @@
 """The runner for handlers that block: a pool of threads, and on request processes."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from types import TracebackType
@@ -100,17 +101,19 @@ class ThreadRunner(Host[Message]):
             UnknownLogError: There is no such log, or it left while this waited.
             StoppedError: The runner stops; if an error made it stop, that is raised instead.
         """
-        with self._guard:
-            self._take(log, offset, key, message)
-            self._has_more()
+        self.submit_many(log, [(offset, key, message)])
 
     def submit_many(self, log: str, messages: Iterable[tuple[int, Key, Message]]) -> None:
         """Take several messages of a log, each an offset, a key and a message: as `submit` for one after another."""
-        rows = list(messages)  # outside the lock: reading them may take its time
+        rows = deque(messages)  # outside the lock: reading them may take its time
         with self._guard:
-            for offset, key, message in rows:
-                self._take(log, offset, key, message)
-            self._has_more()
+            while True:
+                self._take_some(log, rows, len(rows))
+                if not rows:
+                    break
+                self._step()
+                while not self._heart.room(log):
+                    self._news.wait()
 
     def remove_log(self, log: str, within_ms: int | None = None) -> bool:
         """End with a log: start nothing more of it, let its handlers finish, commit, and forget it. Waits for that.
@@ -256,13 +259,6 @@ class ThreadRunner(Host[Message]):
             failed = error
         with self._lock:
             self._answer(asked, answer, failed)
-
-    def _take(self, log: str, offset: int, key: Key, message: Message) -> None:
-        if not self._heart.room(log):
-            self._step()
-            while not self._heart.room(log):
-                self._news.wait()
-        self._heart.submit(log, offset, key, message)
 
     # What the host asks for, under the lock.
 
