@@ -108,6 +108,8 @@ class Host(ABC, Generic[Message]):
     def lose_log(self, log: str) -> None:
         """Forget a log that belongs to somebody else already: cancel what runs, commit nothing, ignore its answers.
 
+        A commit that is being made at that moment may still come to its end: let the store refuse it, as Kafka does.
+
         Raises:
             UnknownLogError: There is no such log.
         """

@@ -252,6 +252,8 @@ class AsyncRunner(Host[Message]):
         task.add_done_callback(self._calling.discard)
 
     async def _call(self, asked: Asked[Message]) -> None:
+        if asked.log.is_gone:
+            return  # it was lost in this turn of the loop
         function, arguments = self._arguments(asked)
         answer, failed = None, None
         try:

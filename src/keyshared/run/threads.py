@@ -251,6 +251,8 @@ class ThreadRunner(Host[Message]):
         return now_ms() + max(1, self._config.commit_every_ms)
 
     def _call(self, asked: Asked[Message]) -> None:
+        if asked.log.is_gone:
+            return  # it was lost while this waited for its turn, and is somebody else's
         function, arguments = self._arguments(asked)
         answer, failed = None, None
         try:
