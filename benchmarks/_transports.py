@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from queue import Queue
 from typing import Any, Final, NamedTuple
@@ -36,7 +37,8 @@ class Task(NamedTuple):
         messages: How many ends there are to be.
         workers: Handlers at once.
         is_empty: Whether handlers do nothing but note their end.
-        diary: File to note ends in; "" for memory.
+        diary: File to note ends in as well.
+        keeps: Whether ends are kept, or only counted.
     """
 
     contestant: str
@@ -47,6 +49,7 @@ class Task(NamedTuple):
     workers: int
     is_empty: bool = False
     diary: str = ""
+    keeps: bool = True
 
 
 class Ends:
@@ -55,18 +58,21 @@ class Ends:
     def __init__(self, task: Task) -> None:
         self.seen: list[tuple[float, int, int]] = []
         self._messages = task.messages
+        self._keeps = task.keeps
+        self._counts = count(1)
         self._all = threading.Event()
         self.rss_kb: list[int] = []
         self._file = os.open(task.diary, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if task.diary else None
 
     def note(self, partition: int, offset: int) -> None:
-        now = time.monotonic()
-        self.seen.append((now, partition, offset))
+        now, number = time.monotonic(), next(self._counts)
+        if self._keeps:
+            self.seen.append((now, partition, offset))
         if self._file is not None:
             os.write(self._file, f"{now} {partition}/{offset}\n".encode())
-        if len(self.seen) % max(1, self._messages // 5) == 0:
+        if number % max(1, self._messages // 5) == 0:
             self.rss_kb.append(_rss_kb())
-        if len(self.seen) >= self._messages:
+        if number == self._messages:
             self._all.set()
 
     def wait(self) -> None:
