@@ -36,7 +36,7 @@ nightly: export EXAMPLES := $(EXAMPLES)
 .PHONY: help
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
-		printf '%-13s %s\n' "$$target" "$$text"; done
+		printf '%-16s %s\n' "$$target" "$$text"; done
 
 .PHONY: install
 install: $(SPARK) java ## make .venv with everything in it (the other targets do so themselves)

@@ -8,8 +8,7 @@ import pytest
 
 from keyshared import RetryPolicy
 from keyshared.errors import ArgumentError
-from keyshared.run import Reject, RunnerConfig, ThreadRunner
-from keyshared.run.exporters import PrometheusCollector, observe
+from keyshared.run import PrometheusCollector, Reject, RunnerConfig, ThreadRunner, observe_metrics
 from keyshared.run.figures import FIGURES
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto-health.md"
@@ -97,7 +96,7 @@ def test_open_telemetry_reads_the_figures_once_for_each_collection(runner: Threa
         asked.append(1)
         return runner.metrics(busiest=1)
 
-    observe(provider.get_meter("billing"), metrics)
+    observe_metrics(provider.get_meter("billing"), metrics)
     reader.get_metrics_data()
     assert len(asked) == 1
     (resource,) = reader.get_metrics_data().resource_metrics
@@ -120,4 +119,4 @@ def test_what_cannot_be_called_is_refused() -> None:
     with pytest.raises(ArgumentError, match="metrics"):
         PrometheusCollector(nothing)
     with pytest.raises(ArgumentError, match="metrics"):
-        observe(nothing, nothing)
+        observe_metrics(nothing, nothing)

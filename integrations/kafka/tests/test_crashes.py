@@ -27,8 +27,8 @@ def environment() -> dict[str, str]:
 
 
 class Members:
-    def __init__(self, cluster: Cluster, topic: str, diary: Path, strategy: str) -> None:
-        self._arguments = [cluster.bootstrap, "crashes-" + topic, topic, str(diary), strategy]
+    def __init__(self, cluster: Cluster, topic: str, diary: Path, strategy: str, batch: str) -> None:
+        self._arguments = [cluster.bootstrap, "crashes-" + topic, topic, str(diary), strategy, batch]
         self._diary = diary
         self._running: list[subprocess.Popen[bytes]] = []
         self._leaving: list[subprocess.Popen[bytes]] = []
@@ -84,7 +84,7 @@ class Members:
             time.sleep(0.1)
 
 
-def crash_run(cluster: Cluster, folder: Path, strategy: str) -> tuple[Verdict, str]:
+def crash_run(cluster: Cluster, folder: Path, strategy: str, batch: str) -> tuple[Verdict, str]:
     topic, sent = cluster.topic(), Counter[str]()
     rows = []
     for number in range(MESSAGES):
@@ -93,7 +93,7 @@ def crash_run(cluster: Cluster, folder: Path, strategy: str) -> tuple[Verdict, s
         sent[key] += 1
     cluster.produce(topic, rows)
     diary = folder / "diary"
-    members = Members(cluster, topic, diary, strategy)
+    members = Members(cluster, topic, diary, strategy, batch)
     try:
         members.join()
         members.join()
@@ -124,11 +124,18 @@ def committed(cluster: Cluster, topic: str) -> dict[int, int]:
     return {at: offset for at, (offset, _) in cluster.committed(topic, "crashes-" + topic).items()}
 
 
-@pytest.mark.parametrize("strategy", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("strategy", "batch"),
+    [
+        ("range", ""),
+        pytest.param("range", "20", marks=pytest.mark.slow),
+        pytest.param("cooperative-sticky", "", marks=pytest.mark.slow),
+    ],
+)
 def test_two_kills_a_join_and_a_leave_lose_nothing_and_keep_the_order(
-    cluster: Cluster, tmp_path: Path, strategy: str
+    cluster: Cluster, tmp_path: Path, strategy: str, batch: str
 ) -> None:
-    verdict, topic = crash_run(cluster, tmp_path, strategy)
+    verdict, topic = crash_run(cluster, tmp_path, strategy, batch)
     print(verdict)
     assert verdict._replace(again=0) == Verdict(lost=0, out_of_order=0, at_once=0, done=MESSAGES, again=0)
     rejected = sum(number % 97 == 11 for number in range(MESSAGES))

@@ -289,7 +289,7 @@ time.sleep(1_000)
 
 
 def test_the_process_of_a_worker_does_not_outlive_a_consumer_that_is_killed() -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env=environment())
+    parent = subprocess.Popen([sys.executable, "-W", "ignore", "-c", PARENT], stdout=subprocess.PIPE, env=environment())
     assert parent.stdout is not None
     assert parent.stdout.readline().strip().isdigit(), "the worker has answered"
     parent.kill()

@@ -3,6 +3,7 @@
 `ThreadRunner` and `AsyncRunner` do the same; take the one that your handlers are written for.
 """
 
+from keyshared.run.exporters import PrometheusCollector, observe_metrics
 from keyshared.run.tasks import AsyncRunner
 from keyshared.run.threads import ThreadRunner
 from keyshared.run.values import (
@@ -24,6 +25,7 @@ __all__ = [
     "Hooks",
     "Letter",
     "PartlyDone",
+    "PrometheusCollector",
     "Reject",
     "RetryLater",
     "RunnerConfig",
@@ -31,4 +33,5 @@ __all__ = [
     "StoppedError",
     "ThreadRunner",
     "UnknownLogError",
+    "observe_metrics",
 ]

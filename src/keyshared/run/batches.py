@@ -55,7 +55,7 @@ def _first_run(log: Log[Message], batch: tuple[Deliver[Message], ...]) -> Run[Me
 
 
 def verdict(run: Run[Message], raised: BaseException, overdue_ms: int | None) -> Verdict:
-    """Say what an exception means for the messages of a handler.
+    """Return what an exception means for the messages of a handler.
 
     Args:
         run: The handler's.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Meter, Observation
     from prometheus_client import Metric
 
-__all__ = ["PrometheusCollector", "observe"]
+__all__ = ["PrometheusCollector", "observe_metrics"]
 
 
 class PrometheusCollector:
@@ -82,8 +82,8 @@ class _Reading:
             self._rows.setdefault(name, []).append(Observation(value, dict(labels)))
 
 
-def observe(meter: "Meter", metrics: Metrics) -> None:
-    """Let a meter of OpenTelemetry read the figures whenever it collects; nothing runs in between.
+def observe_metrics(meter: "Meter", metrics: Metrics) -> None:
+    """Make instruments of OpenTelemetry that read the figures when these are collected; nothing runs in between.
 
     Args:
         meter: Makes the instruments.

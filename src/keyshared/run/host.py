@@ -163,8 +163,8 @@ class Host(ABC, Generic[Message]):
     def metrics(self, busiest: int = 0) -> list[MetricRow]:
         """Return the figures of this moment under the names that docs/howto-health.md lists. O(messages not done).
 
-        With `RunnerConfig.measure` there are ages and counts of messages, too. `keyshared.run.exporters` hands all of
-        them to Prometheus and OpenTelemetry.
+        With `RunnerConfig.measure` there are ages and counts of messages, too. `PrometheusCollector` and
+        `observe_metrics` hand all of them to whoever collects.
 
         Args:
             busiest: How many keys of each log there are figures for; each is a label.

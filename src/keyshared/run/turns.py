@@ -15,7 +15,7 @@ Message = TypeVar("Message")
 
 
 class Turns(Generic[Message]):
-    """Gives free workers what was held first, then what each hungry log has, one turn after another.
+    """Hands free workers what was held first, then what each hungry log has, one turn after another.
 
     Args:
         capacity: How many runs there may be at once.
@@ -40,13 +40,13 @@ class Turns(Generic[Message]):
         return self.busy < self._capacity
 
     def want(self, log: Log[Message]) -> None:
-        """Let a log stand in the line of those that may have something for a worker."""
+        """Put a log in the line of those that may have something for a worker."""
         if not log.is_hungry and not log.is_leaving:
             log.is_hungry = True
             self._hungry.append(log)
 
     def add(self, run: Run[Message]) -> None:
-        """Let a run begin as soon as there is room."""
+        """Start a run as soon as there is room."""
         self._due.append(run)
 
     def hand_out(

@@ -195,8 +195,8 @@ class ParallelConsumer:
     def metrics(self, busiest: int = 0) -> list[MetricRow]:
         """Return the figures of this moment under the names of keyshared's page on health; none while it does not run.
 
-        ``REGISTRY.register(PrometheusCollector(consumer.metrics))`` of `keyshared.run.exporters` exports them. May be
-        called from any thread.
+        ``REGISTRY.register(PrometheusCollector(consumer.metrics))`` exports them (`keyshared.run`). May be called from
+        any thread.
 
         Args:
             busiest: How many keys of each partition there are figures for; each is a label.
