@@ -136,6 +136,7 @@ def test_coroutines_with_a_hot_key_are_handled_in_order_and_stop_nothing_else(cl
     cold: list[int] = []
 
     async def handle(message: Any) -> None:
+        assert consumer.stats().running, "it can be asked from within"
         if message.key() == b"hot":
             await asyncio.sleep(0.005)
             hot.append(int(message.value()))
@@ -144,9 +145,12 @@ def test_coroutines_with_a_hot_key_are_handled_in_order_and_stop_nothing_else(cl
 
     # The window holds 100 and 10 of a key: what stands behind the hot key comes only if that is left in the log.
     consumer = ParallelConsumer(cluster.options(topic), [topic], handle, window=100)
+    assert consumer.metrics() == []
     with Running(consumer) as running:
         until(lambda: len(hot) == 300 and len(cold) == 200)
+        until(lambda: ("keyshared_handler_ends_total", (("how", "done"),), 500) in consumer.metrics())
     assert running.error is None
+    assert consumer.stats().done == 500, "and when it has ended"
     assert hot == list(range(300))
     assert max(cold) < 250
     assert {at: offset for at, (offset, _) in cluster.committed(topic, topic).items()} == cluster.ends(topic)

@@ -50,6 +50,8 @@ class Client:
         ({**GROUP, "enable.auto.commit": True}, {}),
         ({**GROUP, "max.poll.interval.ms": 10_000}, {"drain_s": 10}),
         (GROUP, {"workers": 0}),
+        (GROUP, {"batch": 0}),
+        (GROUP, {"hooks": print}),
         (GROUP, {"retries": -1}),
         (GROUP, {"retries": "five"}),
         (GROUP, {"order": "value"}),

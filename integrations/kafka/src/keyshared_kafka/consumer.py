@@ -10,7 +10,7 @@ from inspect import iscoroutinefunction
 from threading import Event, current_thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from keyshared._checks import check_int, configuration
+from keyshared._checks import check_int, check_kind, configuration
 from keyshared._dispatch.health import MetricRow
 from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
@@ -133,6 +133,7 @@ class ParallelConsumer:
                 stop_ms=self._drain_ms,
                 measure=measure,
             )
+            self._hooks = with_records(None if hooks is None else check_kind("hooks", hooks, Hooks))
         self._options = consumer_options(options, window, self._drain_ms)
         self._reader_options = reader_options(options)
         self._letter_options = letter_options(options, producer or {})
@@ -141,7 +142,6 @@ class ParallelConsumer:
         self._key_of = key_of(order)
         self._dead_letters = dead_letters
         self._processes = processes
-        self._hooks = with_records(hooks)
         self._asked_to_stop = Event()
         self._engine: Engine | None = None
 

@@ -100,8 +100,8 @@ class Tasks:
         self._thread = thread
 
     def ask(self, question: "Callable[[Host[Message[Any, Any]]], Answer]") -> Answer:
-        if get_ident() == self._thread:  # its loop cannot answer while this waits
-            return question(self.runner)
+        if get_ident() == self._thread or not self._loop.is_running():
+            return question(self.runner)  # a loop cannot answer while its own thread waits, nor when it has ended
 
         async def ask() -> Answer:
             return question(self.runner)
