@@ -36,7 +36,7 @@ nightly: export EXAMPLES := $(EXAMPLES)
 .PHONY: help
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
-		printf '%-13s %s\n' "$$target" "$$text"; done
+		printf '%-16s %s\n' "$$target" "$$text"; done
 
 .PHONY: install
 install: $(SPARK) java ## make .venv with everything in it (the other targets do so themselves)
@@ -145,6 +145,10 @@ bench-spark: $(DEV) $(SPARK) java ## what columns, jobs, audit and streams cost 
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_audit $(ARGS)
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_jobs $(ARGS)
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_streaming $(ARGS)
+
+.PHONY: bench-transports
+bench-transports: $(DEV) $(KAFKA) ## Kafka with many workers against loops, lanes and rivals on one mock cluster; ARGS="--quick a"
+	@"$(BIN)/python" -m benchmarks.bench_transports $(ARGS)
 
 # ARGS may select tests of one half only: pytest's 5, nothing selected, is an error only if both halves say so.
 .PHONY: nightly

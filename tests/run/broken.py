@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from keyshared.effects import DeadLetter
+from keyshared.effects import DeadLetter, Deliver
+from keyshared.run import PartlyDone
 from keyshared.run.actions import Overdue, Withdraw
+from keyshared.run.batches import next_run
 from keyshared.run.heart import Heart
 from keyshared.run.leftovers import Leftovers
 from keyshared.run.log import POOL, Log, Run
@@ -44,7 +46,7 @@ class RunsBesideLeftovers(Heart[Any]):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._leftovers = Forgetful()
+        self._leftovers = self._turns._leftovers = Forgetful()
 
 
 class CommitsBeforeTheLetterIsWritten(Heart[Any]):
@@ -93,7 +95,7 @@ class CommitsTwiceAtOnce(Heart[Any]):
 class ForgetsWhatWasPutOff(Heart[Any]):
     """A message that was put off never comes again."""
 
-    def _put_off(self, run: Run[Any], delay_ms: int) -> None: ...
+    def _put_off(self, log: Log[Any], delivery: Deliver[Any], delay_ms: int) -> None: ...
 
 
 class StartsWhatLeaves(Heart[Any]):
@@ -102,3 +104,38 @@ class StartsWhatLeaves(Heart[Any]):
     def _leave(self, log: Log[Any], until_ms: int) -> None:
         super()._leave(log, until_ms)
         self._out = [action for action in self._out if not isinstance(action, Withdraw)]
+
+
+class BlamesTheFirstOfABatch(Heart[Any]):
+    """A batch that fails as a whole counts as a failure of its first message."""
+
+    def ended(self, run: Run[Any], raised: BaseException | None, *, now_ms: int | None = None) -> None:
+        if isinstance(raised, Exception) and not isinstance(raised, PartlyDone):
+            raised = PartlyDone(0, raised)
+        super().ended(run, raised, now_ms=now_ms)
+
+
+class TriesABatchAgainAsOne(Heart[Any]):
+    """Which messages were in a batch that has failed is forgotten."""
+
+    def advance(self, *, now_ms: int | None = None) -> list[Any]:
+        for log in self._logs.values():
+            log.alone.clear()
+        return super().advance(now_ms=now_ms)
+
+
+class BelievesThatAllIsDone(Heart[Any]):
+    """A batch of which a part is done counts as done."""
+
+    def ended(self, run: Run[Any], raised: BaseException | None, *, now_ms: int | None = None) -> None:
+        super().ended(run, None if isinstance(raised, PartlyDone) else raised, now_ms=now_ms)
+
+
+class RunsABatchBesideItself(Heart[Any]):
+    """What has to wait for the first message of a broken batch does not."""
+
+    def _start(self, run: Run[Any]) -> None:
+        super()._start(run)
+        following, run.behind = next_run(run), ()
+        if following is not None:
+            self._turns.add(following)

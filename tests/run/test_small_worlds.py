@@ -20,6 +20,17 @@ WORLDS: dict[str, dict[str, Any]] = {
     "lost": {"keys": "aa", "trouble": "lose", "workers": 2, "ticks": 0},
     "lost with a failure": {"keys": "a", "trouble": "lose", "bad_ends": 1, "ticks": 1},
     "stopped": {"keys": "ab", "trouble": "stop", "ticks": 1},
+    "a batch": {"keys": "aaa", "batch": 3, "at_once": 3, "bad_ends": 1, "ticks": 2},
+    "a batch, then one": {"keys": "aaa", "batch": 2, "at_once": 3, "bad_ends": 1, "ticks": 2},
+    "a batch that fails again": {"keys": "aaa", "batch": 3, "at_once": 3, "bad_ends": 2, "ticks": 1, "ahead": 0},
+    "a batch that is given up": {"keys": "aa", "batch": 2, "at_once": 2, "bad_ends": 3, "ticks": 1, "ahead": 0},
+    "batches of two keys": {"keys": "abba", "batch": 2, "at_once": 4, "bad_ends": 1, "ticks": 1, "ahead": 0},
+    "batches at two workers": {"keys": "aaab", "batch": 2, "at_once": 4, "bad_ends": 1, "workers": 2, "ticks": 0},
+    "a batch without a key": {"keys": [None, None], "batch": 2, "at_once": 2, "bad_ends": 1, "ticks": 1},
+    "a batch that is too slow": {"keys": "aa", "batch": 2, "at_once": 2, "timeout": True, "ticks": 4, "ahead": 0},
+    "removed as a batch": {"keys": "aaa", "batch": 2, "at_once": 3, "trouble": "remove", "bad_ends": 1, "ticks": 0},
+    "lost as a batch": {"keys": "aa", "batch": 2, "at_once": 2, "trouble": "lose", "bad_ends": 1, "ticks": 0},
+    "stopped with batches": {"keys": "aaa", "batch": 2, "at_once": 3, "trouble": "stop", "bad_ends": 1, "ticks": 1},
     "stopped with a failure": {"keys": "a", "trouble": "stop", "bad_ends": 2, "ticks": 2},
 }
 
@@ -49,6 +60,10 @@ def test_every_path_through_a_small_world_keeps_what_the_runner_promises(name: s
         (broken.CommitsTwiceAtOnce, "two of a key", "two commits at once"),
         (broken.ForgetsWhatWasPutOff, "two of a key", "not all is done"),
         (broken.StartsWhatLeaves, "stopped", "begins although its log leaves"),
+        (broken.BlamesTheFirstOfABatch, "a batch", "failures of others count|given up for the failure of another"),
+        (broken.TriesABatchAgainAsOne, "a batch", "not alone after a failure"),
+        (broken.BelievesThatAllIsDone, "a batch", "committed too early"),
+        (broken.RunsABatchBesideItself, "a batch that fails again", "two of a key at once|passes"),
     ],
 )
 def test_a_broken_heart_is_caught(fault: type[Heart[int]], name: str, shown: str) -> None:

@@ -299,3 +299,23 @@ def test_a_coroutine_function_cannot_run_in_an_executor() -> None:
 
     with pytest.raises(ArgumentError, match="handle"):
         AsyncRunner(handle, executor=lambda: None)  # type: ignore[arg-type, return-value]
+
+
+def test_a_commit_that_is_asked_for_in_the_turn_in_which_its_log_is_lost_is_not_made() -> None:
+    commits: list[int] = []
+
+    async def serve() -> None:
+        runner = AsyncRunner[int](later, commit=lambda _, position, __: commits.append(position))
+        runner.add_log("log")
+        await runner.submit("log", 0, "key", 0)
+        runner._step()  # it asks for the commit of the beginning, which is made in the next turn of the loop
+        assert runner._calling
+        runner.lose_log("log")
+        await runner.stop()
+
+    asyncio.run(serve())
+    assert commits == []
+
+
+async def later(_: int) -> None:
+    await asyncio.sleep(0)

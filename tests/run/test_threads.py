@@ -122,6 +122,41 @@ def test_what_is_wrong_with_a_message_is_told_to_who_submits_it_and_the_runner_g
     assert runner.stop()
 
 
+def test_what_stands_before_a_message_that_is_wrong_is_worked_on_without_another_call() -> None:
+    done = Event()
+    runner = ThreadRunner(lambda _: done.set())
+    runner.add_log("log")
+    with pytest.raises(OffsetOrderError):
+        runner.submit_many("log", [(5, "key", "good"), (5, "key", "again"), (6, "key", "not taken")])
+    assert done.wait(LONG_S)
+    assert runner.drain()
+    assert runner.stop()
+    assert runner.stats().done == 1
+
+
+def test_a_commit_of_a_log_that_is_lost_before_its_turn_is_not_made() -> None:
+    begun, go = Event(), Event()
+    commits: list[str] = []
+
+    def commit(log: str, _: int, __: str) -> None:
+        commits.append(log)
+        begun.set()
+        assert go.wait(LONG_S)
+
+    done = [Event(), Event()]
+    runner = ThreadRunner(lambda number: done[number].set(), commit=commit)
+    for number, log in enumerate(("kept", "lost")):
+        runner.add_log(log)
+        runner.submit(log, 0, "key", number)
+        assert done[number].wait(LONG_S)
+        assert begun.wait(LONG_S), "its commit keeps the others waiting"
+    runner.lose_log("lost")
+    go.set()
+    assert runner.drain()
+    assert runner.stop()
+    assert set(commits) == {"kept"}
+
+
 @pytest.mark.parametrize("what", ["commit", "dead_letter", "load", "hook"])
 def test_whatever_fails_stops_the_runner_with_that_error(what: str) -> None:
     def fail(*_: object) -> Any:

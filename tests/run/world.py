@@ -1,12 +1,13 @@
 """A runner in simulated time whose every choice is made from outside, and that checks what its heart does."""
 
 from asyncio import CancelledError
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias, assert_never
 
 from keyshared import ContiguousCursor, RetryPolicy
-from keyshared.run import Reject, RetryLater, RunnerConfig
+from keyshared.run import PartlyDone, Reject, RetryLater, RunnerConfig
 from keyshared.run.actions import (
     Action,
     Cancel,
@@ -34,6 +35,7 @@ ENDS: dict[str, Callable[[], BaseException | None]] = {
     "later": lambda: RetryLater(5),
     "cancel": CancelledError,
 }
+AFTER_THE_FIRST = "first done, "  # how a batch may end besides
 
 
 def every_path(limit: int) -> Iterator[Choose]:
@@ -82,6 +84,7 @@ class World:
         bad_ends: How many handlers may end in another way than by returning.
         cancels: Whether handlers can be cancelled.
         timeout: Whether handlers may run for too long.
+        at_once: How many messages are submitted together.
     """
 
     def __init__(
@@ -97,9 +100,12 @@ class World:
         ahead: int = 1,
         workers: int = 1,
         ticks: int = 4,
+        batch: int | None = None,
+        at_once: int = 1,
     ) -> None:
         config = RunnerConfig(
             workers=workers,
+            batch=batch,
             timeout_ms=TIMEOUT_MS if timeout else None,
             retry=RetryPolicy(max_redeliveries=1, base_delay_ms=10),
             letter_tries=2,
@@ -110,7 +116,7 @@ class World:
         self.keys = keys
         self.heart = heart_class(config, ahead=ahead, cancels=cancels, commits=True, writes=True)
         self.workers, self.ahead, self.cancels = workers, ahead, cancels
-        self.trouble, self.bad_ends, self.ticks = trouble, bad_ends, ticks
+        self.trouble, self.bad_ends, self.ticks, self.at_once = trouble, bad_ends, ticks, at_once
         self.comes_again = trouble in {"remove", "lose"}
         self.now = 0
         self.next = 0
@@ -119,6 +125,9 @@ class World:
         self.cancelled: set[Run[int]] = set()
         self.asked: list[Any] = []
         self.committed: tuple[int, str] | None = None
+        self.failures: Counter[int] = Counter()  # that name the message, in this stay
+        self.rejected: set[int] = set()  # likewise
+        self.suspects: set[int] = set()  # of batches that failed, and nobody said which of them it was
         self.done: set[int] = set()  # in this stay, or told by the token that it began with
         self.story: list[str] = []
         self.is_stopped = self.is_lost = False
@@ -128,6 +137,9 @@ class World:
         token = None if self.committed is None else self.committed[1]
         self.heart.add_log(LOG, resume_from=token, now_ms=self.now)
         self.done = self.known(token)
+        self.failures.clear()
+        self.rejected.clear()
+        self.suspects.clear()
         self.next = 0
         return self.heart.log(LOG)
 
@@ -150,7 +162,7 @@ class World:
             if run in self.cancelled:
                 events.append(partial(self.end, run, "cancel"))
             elif self.bad_ends:
-                events += [partial(self.end, run, how, 1) for how in ENDS if how != "ok"]
+                events += [partial(self.end, run, how, 1) for how in bad_ends_of(run)]
         for asked in self.asked:
             events.append(partial(self.answer, asked, None))
             if isinstance(asked, WriteLetter) and asked.tries == 1:
@@ -207,18 +219,38 @@ class World:
             self.tick()
 
     def submit(self) -> None:
-        offset = 2 * self.next
-        self.story.append(f"submit {offset}")
-        self.heart.submit(LOG, offset, self.keys[self.next], offset, now_ms=self.now)
-        self.next += 1
+        for key in self.keys[self.next : self.next + self.at_once]:
+            offset = 2 * self.next
+            self.story.append(f"submit {offset}")
+            self.heart.submit(LOG, offset, key, offset, now_ms=self.now)
+            self.next += 1
 
     def end(self, run: Run[int], how: str, cost: int = 0) -> None:
         self.story.append(f"{how} {run.message}")
         self.bad_ends -= cost
         self.running.remove(run)
-        if how == "ok" and run.log is self.stay and not run.log.is_gone and not run.is_abandoned:
-            self.done.add(run.message)
-        self.heart.ended(run, ENDS[how](), now_ms=self.now)
+        of_first = how.removeprefix(AFTER_THE_FIRST)
+        raised = ENDS[of_first]()
+        if run.log is self.stay and not run.log.is_gone and not run.is_abandoned:
+            is_too_slow = how == "cancel" and run.named_ms >= 0
+            self.note(messages_of(run), "fail" if is_too_slow else of_first, is_partly=of_first != how)
+        if raised is not None and of_first != how:
+            raised = PartlyDone(1, raised)
+        self.heart.ended(run, raised, now_ms=self.now)
+
+    def note(self, messages: list[int], how: str, *, is_partly: bool) -> None:
+        """What the end of a handler means for its messages."""
+        if how == "ok":
+            self.done.update(messages)
+        if is_partly:
+            self.done.add(messages.pop(0))
+        elif len(messages) > 1 and how in {"fail", "reject"}:
+            self.suspects.update(messages)
+            return
+        if how == "fail":
+            self.failures[messages[0]] += 1
+        elif how == "reject":
+            self.rejected.add(messages[0])
 
     def answer(self, asked: Any, error: BaseException | None) -> None:
         self.story.append(f"answer {type(asked).__name__} {error}")
@@ -272,7 +304,7 @@ class World:
     def do(self, action: Action[int]) -> None:  # noqa: C901  # one branch for each kind
         match action:
             case Run():
-                assert action.message not in self.done, f"done, and started again: {self.story}"
+                self.check_run(action)
                 self.queue.append(action)
                 assert len(self.queue) + len(self.running) <= self.workers + self.ahead, self.story
             case Cancel(run):
@@ -287,7 +319,9 @@ class World:
             case Commit(_, position, token):
                 self.check_commit(position, token)
                 self.asked.append(action)
-            case WriteLetter():
+            case WriteLetter(_, letter):
+                guilty = self.failures[letter.offset] == 2 or letter.offset in self.rejected
+                assert guilty, f"{letter.offset} is given up for the failure of another: {self.story}"
                 self.asked.append(action)
             case Stopped():
                 self.is_stopped = True
@@ -300,13 +334,27 @@ class World:
             case _:
                 assert_never(action)
 
+    def check_run(self, run: Run[int]) -> None:
+        messages = messages_of(run)
+        assert not self.done & {*messages}, f"done, and started again: {self.story}"
+        assert len(messages) == 1 or not self.suspects & {*messages}, f"not alone after a failure: {self.story}"
+        blamed = [each.failures for each in run.deliveries]
+        assert blamed == [self.failures[offset] for offset in messages], f"failures of others count: {self.story}"
+        key = self.keys[messages[0] // 2]
+        same = [offset for offset in self.of_key(key) if messages[0] <= offset <= messages[-1]]
+        assert key is None or same == messages, f"{messages} is no batch of {key}: {self.story}"
+
     def check_running(self) -> None:
-        places = [(run.log.name, self.keys[run.message // 2] or run.message) for run in self.running]
+        firsts = [messages_of(run)[0] for run in self.running]
+        places = [self.keys[first // 2] or first for first in firsts]
         assert len(set(places)) == len(places), f"two of a key at once: {self.story}"
-        for run in self.running:
-            key = self.keys[run.message // 2]
-            older = {2 * place for place, other in enumerate(self.keys) if other == key and 2 * place < run.message}
-            assert key is None or run.log.is_gone or older <= self.done, f"{run.message} passes {older}: {self.story}"
+        for run, first in zip(self.running, firsts, strict=True):
+            key = self.keys[first // 2]
+            older = {offset for offset in self.of_key(key) if offset < first}
+            assert key is None or run.log.is_gone or older <= self.done, f"{first} passes {older}: {self.story}"
+
+    def of_key(self, key: str | None) -> list[int]:
+        return [2 * place for place, other in enumerate(self.keys) if other == key]
 
     def check_commit(self, position: int, token: str) -> None:
         assert not [asked for asked in self.asked if isinstance(asked, Commit)], f"two commits at once: {self.story}"
@@ -318,3 +366,12 @@ class World:
         if left.is_finished and not self.is_lost and self.next:
             assert self.committed is not None, f"never committed: {self.story}"
             assert self.known(self.committed[1]) == self.done, f"the last commit lacks something: {self.story}"
+
+
+def messages_of(run: Run[int]) -> list[int]:
+    return [each.item for each in run.deliveries]
+
+
+def bad_ends_of(run: Run[int]) -> list[str]:
+    of_a_part = ("fail", "reject", "later") if len(run.deliveries) > 1 else ()
+    return [*(how for how in ENDS if how != "ok"), *(AFTER_THE_FIRST + how for how in of_a_part)]

@@ -2,52 +2,17 @@
 
 import asyncio
 import threading
-import time
 from collections import defaultdict
-from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
-from keyshared_kafka import ParallelConsumer, Poison, Reject, RetryLater, RetryPolicy
+from keyshared_kafka import ParallelConsumer, PartlyDone, Poison, Reject, RetryLater, RetryPolicy
 from tests.cluster import Cluster
+from tests.running import Running, until
 
 QUICK = RetryPolicy(max_redeliveries=2, base_delay_ms=5)
-
-
-def until(is_so: Callable[[], bool], within_s: float = 30) -> None:
-    end = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < end, "it did not come to that in time"
-        time.sleep(0.02)
-
-
-class Running:
-    """A consumer in a thread, stopped at the end of the block."""
-
-    def __init__(self, consumer: ParallelConsumer) -> None:
-        self.consumer = consumer
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        try:
-            self.consumer.run()
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
-            self.error = error
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.consumer.stop()
-        self._thread.join(30)
-        assert not self._thread.is_alive()
-
-    def wait(self) -> None:
-        self._thread.join(30)
 
 
 def rows(many: int, keys: int) -> list[tuple[bytes, bytes]]:
@@ -90,6 +55,36 @@ def test_the_users_program_keeps_order_retries_and_leaves_dead_letters_as_they_w
     assert headers["keyshared.reason"] == b"ValueError: no such customer"
     assert (headers["keyshared.topic"], headers["keyshared.failures"]) == (topic.encode(), b"3")
     assert dict(letters[13].headers())["keyshared.reason"] == b"Reject: schema"
+
+
+def test_batches_are_of_one_key_and_only_what_is_bad_goes_to_the_dead_letters(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, rows(600, 6))
+    seen: dict[bytes, list[int]] = defaultdict(list)
+    lengths: list[int] = []
+
+    def handle(messages: list[Any]) -> None:
+        (key,) = {message.key() for message in messages}
+        lengths.append(len(messages))
+        for done, message in enumerate(messages):
+            if message.value() == b"100":
+                raise PartlyDone(done, Reject("bad"))
+            if message.value() == b"101" and len(messages) > 1:
+                seen[key] = seen[key][: len(seen[key]) - done]  # all or nothing
+                raise ValueError("some row of these")
+            seen[key].append(int(message.value()))
+
+    consumer = ParallelConsumer(
+        cluster.options(topic), [topic], handle, batch=50, retries=QUICK, dead_letters=topic + ".dlq", drain_s=5
+    )
+    with Running(consumer) as running:
+        until(lambda: sum(map(len, seen.values())) >= 599)
+    assert running.error is None
+    assert {key: sorted(numbers) for key, numbers in seen.items()} == seen
+    assert sum(map(len, seen.values())) == 599
+    assert 1 < max(lengths) <= 50
+    assert [message.value() for message in cluster.read(topic + ".dlq")] == [b"100"]
+    assert {at: offset for at, (offset, _) in cluster.committed(topic, topic).items()} == cluster.ends(topic)
 
 
 def test_a_restart_behind_a_head_that_did_not_end_redoes_the_head_only(cluster: Cluster) -> None:
@@ -141,6 +136,7 @@ def test_coroutines_with_a_hot_key_are_handled_in_order_and_stop_nothing_else(cl
     cold: list[int] = []
 
     async def handle(message: Any) -> None:
+        assert consumer.stats().running, "it can be asked from within"
         if message.key() == b"hot":
             await asyncio.sleep(0.005)
             hot.append(int(message.value()))
@@ -149,9 +145,12 @@ def test_coroutines_with_a_hot_key_are_handled_in_order_and_stop_nothing_else(cl
 
     # The window holds 100 and 10 of a key: what stands behind the hot key comes only if that is left in the log.
     consumer = ParallelConsumer(cluster.options(topic), [topic], handle, window=100)
+    assert consumer.metrics() == []
     with Running(consumer) as running:
         until(lambda: len(hot) == 300 and len(cold) == 200)
+        until(lambda: ("keyshared_handler_ends_total", (("how", "done"),), 500) in consumer.metrics())
     assert running.error is None
+    assert consumer.stats().done == 500, "and when it has ended"
     assert hot == list(range(300))
     assert max(cold) < 250
     assert {at: offset for at, (offset, _) in cluster.committed(topic, topic).items()} == cluster.ends(topic)

@@ -7,24 +7,32 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from keyshared import ContiguousCursor
+from keyshared_kafka import ParallelConsumer
 from tests.cluster import Cluster
 from tests.diary import DONE, Verdict, judge
+from tests.running import Running
 
 MESSAGES, KEYS = 8_000, 200
 HERE = Path(__file__).parent.parent
 
 
+def environment() -> dict[str, str]:
+    paths = [str(HERE / "src"), str(HERE.parent.parent / "src"), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
 class Members:
-    def __init__(self, cluster: Cluster, topic: str, diary: Path, strategy: str) -> None:
-        self._arguments = [cluster.bootstrap, "crashes-" + topic, topic, str(diary), strategy]
+    def __init__(self, cluster: Cluster, topic: str, diary: Path, strategy: str, batch: str) -> None:
+        self._arguments = [cluster.bootstrap, "crashes-" + topic, topic, str(diary), strategy, batch]
         self._diary = diary
         self._running: list[subprocess.Popen[bytes]] = []
         self._leaving: list[subprocess.Popen[bytes]] = []
-        paths = [str(HERE / "src"), str(HERE.parent.parent / "src"), os.environ.get("PYTHONPATH", "")]
-        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        self._environment = environment()
 
     def join(self) -> None:
         self._running.append(
@@ -76,7 +84,7 @@ class Members:
             time.sleep(0.1)
 
 
-def crash_run(cluster: Cluster, folder: Path, strategy: str) -> tuple[Verdict, str]:
+def crash_run(cluster: Cluster, folder: Path, strategy: str, batch: str) -> tuple[Verdict, str]:
     topic, sent = cluster.topic(), Counter[str]()
     rows = []
     for number in range(MESSAGES):
@@ -85,7 +93,7 @@ def crash_run(cluster: Cluster, folder: Path, strategy: str) -> tuple[Verdict, s
         sent[key] += 1
     cluster.produce(topic, rows)
     diary = folder / "diary"
-    members = Members(cluster, topic, diary, strategy)
+    members = Members(cluster, topic, diary, strategy, batch)
     try:
         members.join()
         members.join()
@@ -116,15 +124,58 @@ def committed(cluster: Cluster, topic: str) -> dict[int, int]:
     return {at: offset for at, (offset, _) in cluster.committed(topic, "crashes-" + topic).items()}
 
 
-@pytest.mark.parametrize("strategy", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("strategy", "batch"),
+    [
+        ("range", ""),
+        pytest.param("range", "20", marks=pytest.mark.slow),
+        pytest.param("cooperative-sticky", "", marks=pytest.mark.slow),
+    ],
+)
 def test_two_kills_a_join_and_a_leave_lose_nothing_and_keep_the_order(
-    cluster: Cluster, tmp_path: Path, strategy: str
+    cluster: Cluster, tmp_path: Path, strategy: str, batch: str
 ) -> None:
-    verdict, topic = crash_run(cluster, tmp_path, strategy)
+    verdict, topic = crash_run(cluster, tmp_path, strategy, batch)
     print(verdict)
     assert verdict._replace(again=0) == Verdict(lost=0, out_of_order=0, at_once=0, done=MESSAGES, again=0)
     rejected = sum(number % 97 == 11 for number in range(MESSAGES))
     assert len({message.value() for message in cluster.read(f"{topic}.dead")}) == rejected
+
+
+def test_a_kill_behind_a_head_that_runs_redoes_the_head_alone_when_the_rest_is_committed(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), "hangs"
+    cluster.produce(topic, [(b"head", b"head"), *((b"k%d" % (n % 20), b"%d" % n) for n in range(400))])
+    member = subprocess.Popen(
+        [sys.executable, "-m", "tests.hanging", cluster.bootstrap, group, topic], cwd=HERE, env=environment()
+    )
+    try:
+        until = time.monotonic() + 60
+        while left := 401 - len(known(cluster, topic, group)):
+            assert time.monotonic() < until, f"{left} are not committed"
+            if left == 1:
+                break
+            time.sleep(0.05)
+    finally:
+        member.kill()
+        member.wait()
+    cluster.inherit(topic, group, group + "-again")
+    redone: list[bytes] = []
+    handle: Any = lambda message: redone.append(message.value())  # noqa: E731
+    with Running(ParallelConsumer(cluster.options(group + "-again"), [topic], handle)):
+        until = time.monotonic() + 60
+        while len(known(cluster, topic, group + "-again")) < 401:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    assert redone == [b"head"]
+
+
+def known(cluster: Cluster, topic: str, group: str) -> set[tuple[int, int]]:
+    """What a restart would not do again."""
+    ends, places = cluster.ends(topic), set()
+    for at, (offset, token) in cluster.committed(topic, group).items():
+        cursor = ContiguousCursor.from_token(token) if token else ContiguousCursor(max(0, offset))
+        places |= {(at, each) for each in range(ends[at]) if each < offset or not cursor.offer(each)}
+    return places
 
 
 def test_the_judge_of_a_diary_sees_each_fault() -> None:

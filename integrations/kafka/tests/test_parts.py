@@ -1,6 +1,8 @@
 """The parts alone: what no mock cluster can show, such as gaps, logs that were cut, and refused commits."""
 
 import logging
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,13 +10,16 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from keyshared.cursor import ContiguousCursor
+from keyshared.effects import Blocked, CursorAdvanced
 from keyshared.errors import ConfigError
 from keyshared.run import RunnerConfig
-from keyshared_kafka import ParallelConsumer, Poison
+from keyshared_kafka import Hooks, ParallelConsumer, PartlyDone, Poison, Reject, RetryLater
 from keyshared_kafka.commits import Commits
 from keyshared_kafka.member import Member
+from keyshared_kafka.records import with_records
 from keyshared_kafka.settings import key_of, letter_options
 from keyshared_kafka.stays import Stay, token_of
+from tests.test_crashes import environment
 
 GROUP = {"group.id": "billing"}
 
@@ -45,6 +50,8 @@ class Client:
         ({**GROUP, "enable.auto.commit": True}, {}),
         ({**GROUP, "max.poll.interval.ms": 10_000}, {"drain_s": 10}),
         (GROUP, {"workers": 0}),
+        (GROUP, {"batch": 0}),
+        (GROUP, {"hooks": print}),
         (GROUP, {"retries": -1}),
         (GROUP, {"retries": "five"}),
         (GROUP, {"order": "value"}),
@@ -244,3 +251,48 @@ def test_an_error_that_may_hide_a_skipped_message_stops_the_consumer() -> None:
     member._take(Message("orders", 0, 8, error=KafkaError(KafkaError._TRANSPORT)))
     with pytest.raises(KafkaException):
         member._take(Message("orders", 0, 8, error=KafkaError(KafkaError._BAD_MSG)))
+
+
+def test_what_goes_wrong_at_a_handler_is_logged_with_its_place_and_the_users_hooks_are_called_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[object] = []
+    hooks = with_records(Hooks(ended=lambda *facts: told.append(facts)))
+    assert hooks.ended is not None
+    assert hooks.overdue is not None
+    assert hooks.noticed is not None
+    caplog.set_level(logging.INFO, "keyshared_kafka")
+    error = ValueError("no such customer")
+    hooks.ended("orders-3", 7, None, 1)
+    hooks.ended("orders-3", 7, RetryLater(5), 1)
+    hooks.ended("orders-3", 7, PartlyDone(2, error), 1)
+    hooks.ended("orders-3", 8, Reject("schema"), 1)
+    hooks.overdue("orders-3", 9, 500)
+    hooks.noticed("orders-3", Blocked(9, b"key", 1))
+    hooks.noticed("orders-3", CursorAdvanced(9))
+    assert len(told) == 4
+    kafka = [record.kafka for record in caplog.records]  # type: ignore[attr-defined]
+    assert [(fields["event"], fields["offset"]) for fields in kafka] == [
+        ("failed", 7),
+        ("rejected", 8),
+        ("overdue", 9),
+        ("blocked", 9),
+    ]
+    assert {(fields["topic"], fields["partition"]) for fields in kafka} == {("orders", 3)}
+    assert caplog.records[0].exc_info is not None
+
+
+PARENT = """
+import time
+from keyshared_kafka.processes import make_process
+print(make_process().submit(__import__("os").getpid).result(), flush=True)
+time.sleep(1_000)
+"""
+
+
+def test_the_process_of_a_worker_does_not_outlive_a_consumer_that_is_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-W", "ignore", "-c", PARENT], stdout=subprocess.PIPE, env=environment())
+    assert parent.stdout is not None
+    assert parent.stdout.readline().strip().isdigit(), "the worker has answered"
+    parent.kill()
+    parent.communicate(timeout=30)  # the pipe ends when the last process that has it ends, and the worker is one

@@ -1,16 +1,17 @@
-"""One member of the crash runs: ``python -m tests.worker BOOTSTRAP GROUP TOPIC DIARY STRATEGY``."""
+"""One member of the crash runs: ``python -m tests.worker BOOTSTRAP GROUP TOPIC DIARY STRATEGY BATCH``."""
 
 import os
 import sys
 import time
 from typing import Any
 
-from keyshared_kafka import ParallelConsumer, Reject, RetryLater, RetryPolicy
+from keyshared_kafka import ParallelConsumer, PartlyDone, Reject, RetryLater, RetryPolicy
 
 SESSION_MS = 4_000  # the mock lets a group wait for 3 s before its first assignment, and counts them
 
 
-def main(bootstrap: str, group: str, topic: str, diary: str, strategy: str) -> None:
+def main(bootstrap: str, group: str, topic: str, diary: str, *how: str) -> None:
+    strategy, batch = how
     file = os.open(diary, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     tried: set[bytes] = set()
 
@@ -35,6 +36,13 @@ def main(bootstrap: str, group: str, topic: str, diary: str, strategy: str) -> N
             raise Reject(value)
         note("end", value)
 
+    def handle_all(messages: list[Any]) -> None:
+        for done, message in enumerate(messages):
+            try:
+                handle(message)
+            except Exception as error:
+                raise PartlyDone(done, error) from error
+
     ParallelConsumer(
         {
             "bootstrap.servers": bootstrap,
@@ -46,8 +54,9 @@ def main(bootstrap: str, group: str, topic: str, diary: str, strategy: str) -> N
             "log_level": 0,
         },
         [topic],
-        handle,
+        handle_all if batch else handle,
         workers=16,
+        batch=int(batch) if batch else None,
         retries=RetryPolicy(base_delay_ms=20),
         dead_letters=f"{topic}.dead",
         drain_s=5,

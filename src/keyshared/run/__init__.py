@@ -3,12 +3,14 @@
 `ThreadRunner` and `AsyncRunner` do the same; take the one that your handlers are written for.
 """
 
+from keyshared.run.exporters import PrometheusCollector, observe_metrics
 from keyshared.run.tasks import AsyncRunner
 from keyshared.run.threads import ThreadRunner
 from keyshared.run.values import (
     BusyKey,
     Hooks,
     Letter,
+    PartlyDone,
     Reject,
     RetryLater,
     RunnerConfig,
@@ -22,6 +24,8 @@ __all__ = [
     "BusyKey",
     "Hooks",
     "Letter",
+    "PartlyDone",
+    "PrometheusCollector",
     "Reject",
     "RetryLater",
     "RunnerConfig",
@@ -29,4 +33,5 @@ __all__ = [
     "StoppedError",
     "ThreadRunner",
     "UnknownLogError",
+    "observe_metrics",
 ]

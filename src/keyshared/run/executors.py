@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor
 from threading import local
-from typing import Generic, TypeVar
+from typing import Any
 
 __all__ = ["InExecutors"]
 
-Message = TypeVar("Message")
 
-
-class InExecutors(Generic[Message]):
+class InExecutors:
     """Calls a function in the executor of the calling thread, and replaces one that is broken.
 
     Args:
@@ -25,13 +23,13 @@ class InExecutors(Generic[Message]):
         >>> call.close()
     """
 
-    def __init__(self, make: Callable[[], Executor], handle: Callable[[Message], object]) -> None:
+    def __init__(self, make: Callable[[], Executor], handle: Callable[[Any], object]) -> None:
         self._make = make
         self._handle = handle
         self._own = local()
         self._made: list[Executor] = []
 
-    def __call__(self, message: Message) -> None:
+    def __call__(self, message: object) -> None:
         """Run the function, and raise what it raises; `BrokenExecutor` if its process has died meanwhile."""
         executor = getattr(self._own, "executor", None) or self._replace()
         try:

@@ -12,11 +12,12 @@ What it takes care of, beyond the dispatcher of each log:
 * whatever fails ends in an orderly stop that names the first error.
 """
 
-from collections import Counter, deque
+from collections.abc import Iterable
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from keyshared._checks import check_int, check_text
+from keyshared._checks import check_text
+from keyshared._dispatch.health import MetricRow
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     BlockReason,
@@ -46,11 +47,14 @@ from keyshared.run.actions import (
     WriteLetter,
 )
 from keyshared.run.alarms import Alarms
+from keyshared.run.batches import next_run, verdict
 from keyshared.run.commits import Commits
+from keyshared.run.figures import busiest_keys, rows_of
 from keyshared.run.leftovers import Leftovers
-from keyshared.run.log import POOL, Log, Run
+from keyshared.run.log import Log, Run
 from keyshared.run.rooms import Rooms
 from keyshared.run.timeouts import Timeouts
+from keyshared.run.turns import Turns
 from keyshared.run.values import (
     BusyKey,
     Letter,
@@ -113,18 +117,15 @@ class Heart(Generic[Message]):
         self.error: BaseException | None = None
         self.is_stopping = False
         self._config = config
-        self._capacity = config.workers + ahead
         self._cancels = cancels
         self._writes = writes
         self._loads = loads
         self._logs: dict[str, Log[Message]] = {}
-        self._busy = 0
         self._rooms = Rooms(config.window, self._logs)
         self._commits: Commits[Message] = Commits(config, is_on=commits)
         self._timeouts = Timeouts(config.timeout_ms, self._logs)
         self._leftovers: Leftovers[Message] = Leftovers()
-        self._hungry: deque[Log[Message]] = deque()
-        self._due: deque[Run[Message]] = deque()  # were held, and may run
+        self._turns: Turns[Message] = Turns(config.workers + ahead, config.batch or 1, self._leftovers)
         self._touched: dict[Log[Message], None] = {}  # room and loads may have changed
         self._leaving: dict[Log[Message], None] = {}
         self._alarms = Alarms()
@@ -182,45 +183,55 @@ class Heart(Generic[Message]):
 
     def submit(self, name: str, offset: int, key: Key, message: Message, *, now_ms: int | None = None) -> None:
         """Take a message for which there is `room`. Raises what `KeySharedDispatcher.offer` raises."""
+        self.submit_many(name, [(offset, key, message)], now_ms=now_ms)
+
+    def submit_many(self, name: str, rows: Iterable[tuple[int, Key, Message]], *, now_ms: int | None = None) -> None:
+        """Take messages for which there is `room`: those before the first one for which `offer` raises."""
         self._tick(now_ms)
         self.check_open()
-        log = self._open_log(name)
-        effects = log.dispatcher.offer(offset, key, message, now_ms=self._now)
-        for effect in effects:
-            if isinstance(effect, Spilled) and not self._loads:
-                log.kept[offset] = message
-        if log.stored is None or effects:
-            self._commits.note(log)
-        self._apply(log, effects)
+        log, heard = self._open_log(name), list[Effect[Message]]()
+        offer, now = log.dispatcher.offer, self._now
+        try:
+            for offset, key, message in rows:
+                effects = offer(offset, key, message, now_ms=now)
+                if effects:
+                    heard += effects
+                    if not self._loads and any(isinstance(effect, Spilled) for effect in effects):
+                        log.kept[offset] = message
+        finally:
+            if log.stored is None or heard:
+                self._commits.note(log)
+            self._apply(log, heard)
 
     def ended(self, run: Run[Message], raised: BaseException | None, *, now_ms: int | None = None) -> None:
         """A handler has ended: it returned, or it raised something."""
         self._tick(now_ms)
-        self._busy -= 1
+        self._turns.busy -= 1
         log = run.log
         if run.is_abandoned:
             self._counts["late"] += 1
             self._end_abandoned(run)
             return
         del log.runs[run]
-        receipt = run.delivery.receipt
-        if raised is None:
-            self._counts["done"] += 1
-            if log.errors:
-                log.errors.pop(receipt[0], None)
-            self._settle(log, log.dispatcher.ack(*receipt, now_ms=self._now))
-        else:
+        if raised is not None:
             self._end_badly(run, raised)
+            return
+        self._counts["done"] += 1
+        self._count_done(run, len(run.deliveries))
+        following = next_run(run)
+        if following is not None:
+            self._turns.add(following)
 
     def withdrawn(self, run: Run[Message], *, now_ms: int | None = None) -> None:
         """A run was taken back before its handler began."""
         self._tick(now_ms)
-        self._busy -= 1
+        self._turns.busy -= 1
         if run.is_abandoned:
             self._end_abandoned(run)
             return
         del run.log.runs[run]
-        self._release(run)
+        self._counts["released"] += 1
+        self._release(run.log, run.delivery)
 
     def unblock(self, name: str, key: Key, *, now_ms: int | None = None) -> None:
         """Try all blocked messages of a key again."""
@@ -239,7 +250,7 @@ class Heart(Generic[Message]):
         if error is None:
             log.letters -= bool(log.letters)  # none are waited for any more when the time of a leaving log is over
             self._counts["letters"] += 1
-            log.errors.pop(asked.letter.offset, None)
+            log.forget(asked.letter.offset)
             self._settle(log, log.dispatcher.dead_lettered(asked.letter.offset, now_ms=self._now))
         elif asked.tries < self._config.letter_tries:
             again = asked._replace(tries=asked.tries + 1)
@@ -305,8 +316,7 @@ class Heart(Generic[Message]):
         """Return what is to be done now, in this order where it matters: what was asked for before, starts, commits."""
         self._tick(now_ms)
         self._alarms.ring(now_ms=self._now)
-        if self._hungry or self._due:
-            self._hand_out()
+        self._turns.hand_out(self._start, self._hear, now_ms=self._now)
         if self._touched:
             self._look_at_room()
         if self._commits.changed:
@@ -339,13 +349,20 @@ class Heart(Generic[Message]):
 
     def wants_messages(self) -> bool:
         """Whether a worker could begin at once with something new."""
-        return self._busy < self._capacity
+        return self._turns.has_room()
 
     def stats(self) -> RunnerStats:
         """The figures of this moment."""
         logs = {name: log.dispatcher.stats() for name, log in self._logs.items()}
         held = sum(len(log.waiting) for log in self._logs.values())
-        return RunnerStats(running=self._busy, held=held, logs=logs, **self._counts)
+        return RunnerStats(running=self._turns.busy, held=held, logs=logs, **self._counts)
+
+    def metrics(self, *, busiest: int, now_ms: int | None = None) -> list[MetricRow]:
+        """The same as rows, and the health of each log with its age at this moment."""
+        self._tick(now_ms)
+        for log in self._logs.values():
+            self._apply(log, log.dispatcher.handle_timeout(now_ms=self._now))
+        return rows_of(self.stats(), self._logs.values(), busiest)
 
     def why_blocked(self, name: str, offset: int) -> Blocking | None:
         """What a message waits for; None if it is at a handler, or done."""
@@ -356,9 +373,7 @@ class Heart(Generic[Message]):
 
     def busiest_keys(self, most: int) -> list[BusyKey]:
         """The keys with the most messages that are not done."""
-        check_int("most", most, 1)
-        counts = Counter((log.name, each.key) for log in self._logs.values() for each in log.dispatcher.outstanding())
-        return [BusyKey(name, key, count) for (name, key), count in counts.most_common(most)]
+        return busiest_keys(self._logs.values(), most)
 
     def _is_busy(self) -> bool:
         return any(log.is_busy() for log in self._logs.values())
@@ -369,86 +384,79 @@ class Heart(Generic[Message]):
             raise UnknownLogError(name)
         return log
 
-    # handing out
-
-    def _hand_out(self) -> None:
-        """Start something for each free worker: what was held first, then one turn for each log after another."""
-        while self._due and self._busy < self._capacity:
-            self._start(self._due.popleft())
-        while self._hungry and self._busy < self._capacity:
-            log = self._hungry.popleft()
-            log.is_hungry = False
-            if log.is_leaving:
-                continue
-            share = max(1, (self._capacity - self._busy) // (len(self._hungry) + 1))
-            effects = log.dispatcher.pull(POOL, share, now_ms=self._now)
-            runs = [Run(log, effect) for effect in effects if isinstance(effect, Deliver)]
-            for run in runs:
-                if self._leftovers.must_wait(run):
-                    log.waiting.add(run.delivery.offset)
-                else:
-                    self._start(run)
-            self._apply(log, [effect for effect in effects if not isinstance(effect, Deliver)], is_hungry=False)
-            if len(runs) == share and not log.is_hungry:
-                log.is_hungry = True
-                self._hungry.append(log)
+    # beginnings and ends
 
     def _start(self, run: Run[Message]) -> None:
-        run.log.waiting.discard(run.delivery.offset)
-        if run.log.is_leaving:
+        log = run.log
+        log.let_go(run.deliveries)
+        if log.is_leaving:
             return
-        self._busy += 1
-        run.log.runs[run] = None
+        self._turns.busy += 1
+        log.runs[run] = None
         if self._timeouts.begin(now_ms=self._now):
             self._watch()
         self._out.append(run)
 
-    def _put_off(self, run: Run[Message], delay_ms: int) -> None:
-        """Return a message to its log for a while, without a failure; its key waits for it."""
-        log = run.log
-        self._apply(log, log.dispatcher.release(*run.delivery.receipt, delay_ms=delay_ms, now_ms=self._now))
-        self._set_alarm(log)
-
-    # ends
+    def _count_done(self, run: Run[Message], many: int) -> None:
+        """Settle the first messages of a run."""
+        log, deliveries = run.log, run.deliveries
+        if log.errors or log.alone:
+            for each in deliveries[:many]:
+                log.forget(each.offset)
+        settle = log.dispatcher.ack if many == 1 else log.dispatcher.ack_through
+        self._settle(log, settle(*deliveries[many - 1].receipt, now_ms=self._now))
 
     def _end_badly(self, run: Run[Message], raised: BaseException) -> None:
-        log, receipt = run.log, run.delivery.receipt
-        if not isinstance(raised, Exception) and run.named_ms >= 0 and self._cancels:
-            raised = TimeoutError(f"it ran for {self._now - (run.started_ms or 0)} ms and was cancelled")
-        if isinstance(raised, RetryLater) and not log.is_leaving:
+        is_overdue = self._cancels and run.named_ms >= 0
+        done, error, is_clear = verdict(run, raised, self._now if is_overdue else None)
+        if done:
+            self._count_done(run, done)
+        log, failed = run.log, run.deliveries[done]
+        log.let_go(run.behind)  # a batch that breaks goes back to its log as a whole
+        if isinstance(error, RetryLater) and not log.is_leaving:
             self._counts["put_off"] += 1
-            self._put_off(run, raised.delay_ms)
-        elif isinstance(raised, RetryLater) or not isinstance(raised, Exception):
-            self._release(run)
-        elif isinstance(raised, Reject):
-            self._counts["rejected"] += 1
-            log.errors[receipt[0]] = raised
-            self._settle(log, log.dispatcher.reject(*receipt, now_ms=self._now))
+            self._put_off(log, failed, error.delay_ms)
+        elif isinstance(error, RetryLater) or not isinstance(error, Exception):
+            self._counts["released"] += 1
+            self._release(log, failed)
         else:
-            self._counts["failed"] += 1
-            log.errors[receipt[0]] = raised
-            self._settle(log, log.dispatcher.nack(*receipt, now_ms=self._now))
-            self._set_alarm(log)
+            self._counts["rejected" if isinstance(error, Reject) else "failed"] += 1
+            if is_clear:
+                self._fail(log, failed, error)
+            else:
+                log.alone.update(each.offset for each in run.deliveries)
+                self._release(log, failed)
 
-    def _release(self, run: Run[Message]) -> None:
+    def _fail(self, log: Log[Message], failed: Deliver[Message], error: Exception) -> None:
+        log.errors[failed.offset] = error
+        end = log.dispatcher.reject if isinstance(error, Reject) else log.dispatcher.nack
+        self._settle(log, end(*failed.receipt, now_ms=self._now))
+        self._set_alarm(log)
+
+    def _release(self, log: Log[Message], delivery: Deliver[Message]) -> None:
         """Return a message to its log. While that stays, the message waits a little: no handler may spin."""
-        self._counts["released"] += 1
-        if run.log.is_leaving:
-            self._apply(run.log, run.log.dispatcher.release(*run.delivery.receipt, now_ms=self._now))
-        else:
-            self._put_off(run, self._config.retry.base_delay_ms)
+        self._put_off(log, delivery, 0 if log.is_leaving else self._config.retry.base_delay_ms)
+
+    def _put_off(self, log: Log[Message], delivery: Deliver[Message], delay_ms: int) -> None:
+        """Return a message to its log for a while, without a failure; its key waits for it."""
+        self._apply(log, log.dispatcher.release(*delivery.receipt, delay_ms=delay_ms, now_ms=self._now))
+        self._set_alarm(log)
 
     def _end_abandoned(self, run: Run[Message]) -> None:
         held = self._leftovers.ended(run)
         if held is not None:
-            self._due.append(held)
+            self._turns.add(held)
 
     def _settle(self, log: Log[Message], effects: list[Effect[Message]]) -> None:
         self._commits.note(log)
         self._apply(log, effects)
 
-    def _apply(self, log: Log[Message], effects: list[Effect[Message]], *, is_hungry: bool = True) -> None:
-        """Act on what the dispatcher of a log has said, and look at what it may have for a worker now."""
+    def _apply(self, log: Log[Message], effects: list[Effect[Message]]) -> None:
+        """Act on what the dispatcher of a log has said; the log may have something for a worker now."""
+        self._hear(log, effects)
+        self._turns.want(log)
+
+    def _hear(self, log: Log[Message], effects: list[Effect[Message]]) -> None:
         for effect in effects:
             match effect:
                 case CursorAdvanced() | Resumed() | Deliver() | Released():
@@ -461,13 +469,10 @@ class Heart(Generic[Message]):
                     self._notice(log, effect)
         self._rooms.count(log)
         self._touched[log] = None
-        if is_hungry and not log.is_hungry and not log.is_leaving:
-            log.is_hungry = True
-            self._hungry.append(log)
 
     def _notice(self, log: Log[Message], effect: Effect[Message]) -> None:
         if isinstance(effect, Dropped | Skipped | Settled):
-            log.errors.pop(effect.offset, None)
+            log.forget(effect.offset)
             self._commits.note(log)
         self._out.append(Noticed(log, effect))
 
@@ -587,7 +592,7 @@ class Heart(Generic[Message]):
                 self._forget(log)
         if self.is_stopping and not self._logs and not self._is_stopped:
             self._is_stopped = True
-            self._out.append(Stopped(self._is_finished and not self._busy))
+            self._out.append(Stopped(self._is_finished and not self._turns.busy))
 
 
 def _wake_up() -> None:

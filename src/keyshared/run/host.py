@@ -8,6 +8,7 @@ from time import monotonic_ns
 from typing import Any, Final, Generic, TypeVar, assert_never, cast
 
 from keyshared._checks import check_callable, check_int, check_kind
+from keyshared._dispatch.health import MetricRow
 from keyshared.dispatcher import Blocking
 from keyshared.hashing.named import Key
 from keyshared.run.actions import (
@@ -28,9 +29,10 @@ from keyshared.run.heart import Heart
 from keyshared.run.log import Log, Run
 from keyshared.run.values import BusyKey, Hooks, RunnerConfig, RunnerStats
 
-__all__ = ["Asked", "Host", "now_ms"]
+__all__ = ["Asked", "Handle", "Host", "now_ms"]
 
 Message = TypeVar("Message")
+Handle = Callable[[Message], object] | Callable[[list[Message]], object]
 Asked = WriteLetter[Message] | LoadMany[Message] | Commit[Message]
 Ended = tuple[Run[Message], BaseException | None, int]
 
@@ -106,6 +108,8 @@ class Host(ABC, Generic[Message]):
     def lose_log(self, log: str) -> None:
         """Forget a log that belongs to somebody else already: cancel what runs, commit nothing, ignore its answers.
 
+        A commit that is being made at that moment may still come to its end: let the store refuse it, as Kafka does.
+
         Raises:
             UnknownLogError: There is no such log.
         """
@@ -156,6 +160,20 @@ class Host(ABC, Generic[Message]):
         with self._guard:
             return self._heart.stats()
 
+    def metrics(self, busiest: int = 0) -> list[MetricRow]:
+        """Return the figures of this moment under the names that docs/howto-health.md lists. O(messages not done).
+
+        With `RunnerConfig.measure` there are ages and counts of messages, too. `PrometheusCollector` and
+        `observe_metrics` hand all of them to whoever collects.
+
+        Args:
+            busiest: How many keys of each log there are figures for; each is a label.
+        """
+        with self._guard:
+            rows = self._heart.metrics(busiest=busiest, now_ms=now_ms())
+            self._step()
+            return rows
+
     def why_blocked(self, log: str, offset: int) -> Blocking | None:
         """Return what a message waits for; None if it is at a handler, or done.
 
@@ -169,6 +187,14 @@ class Host(ABC, Generic[Message]):
         """Return the keys with the most messages that are not done, the busiest first. O(messages not done)."""
         with self._guard:
             return self._heart.busiest_keys(most)
+
+    def _take_some(self, log: str, rows: deque[tuple[int, Key, Message]], most: int) -> None:
+        """Take of these what there is room for; what raises is taken out."""
+        many = min(self._heart.room(log), len(rows), most)
+        try:
+            self._heart.submit_many(log, (rows.popleft() for _ in range(many)))
+        finally:
+            self._has_more()
 
     # What happens under the guard.
 

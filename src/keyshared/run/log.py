@@ -1,6 +1,7 @@
 """One stay of a log in a runner: its dispatcher, what the heart remembers of it, and what is handed out of it."""
 
-from typing import Final, Generic, TypeVar
+from collections.abc import Iterable
+from typing import Any, Final, Generic, TypeVar
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
@@ -17,29 +18,34 @@ Message = TypeVar("Message")
 
 
 class Run(Generic[Message]):
-    """Start a handler with this message; then report `Heart.ended`, or `Heart.withdrawn` if it never began.
+    """Start a handler with ``message``; then report `Heart.ended`, or `Heart.withdrawn` if it never began.
+
+    Args:
+        log: The stay of a log that it belongs to.
+        deliveries: What the dispatcher said: one, or a batch of a key in order.
+        behind: The rest of the batch, which has to wait for the end of this run.
 
     Attributes:
-        log: The stay of a log that it belongs to.
-        delivery: What the dispatcher said.
+        delivery: The first of the deliveries.
+        message: What the handler gets: a message, or a list of them.
         started_ms: Written by the runner when the handler begins: its timeout counts from here. None before.
         named_ms: When it was last said to be overdue; -1 if never.
         is_abandoned: Whether it was let go: its answer no longer counts.
     """
 
-    __slots__ = ("delivery", "is_abandoned", "log", "named_ms", "started_ms")
+    __slots__ = ("behind", "deliveries", "delivery", "is_abandoned", "log", "message", "named_ms", "started_ms")
 
-    def __init__(self, log: "Log[Message]", delivery: Deliver[Message]) -> None:
+    def __init__(
+        self, log: "Log[Message]", deliveries: tuple[Deliver[Message], ...], behind: tuple[Deliver[Message], ...] = ()
+    ) -> None:
         self.log = log
-        self.delivery = delivery
+        self.deliveries = deliveries
+        self.behind = behind
+        self.delivery = deliveries[0]
+        self.message: Any = [each.item for each in deliveries] if log.has_batches else self.delivery.item
         self.started_ms: int | None = None
         self.named_ms = -1
         self.is_abandoned = False
-
-    @property
-    def message(self) -> Message:
-        """What the handler gets."""
-        return self.delivery.item
 
     @property
     def place(self) -> tuple[str, bytes | int]:
@@ -61,7 +67,10 @@ class Log(Generic[Message]):
         dispatcher: Keeps its order. The limit of its only consumer is 0: the heart pulls when a worker is free, so a
             delivery is never older than the wish to run it.
         runs: Handed to the runner, and not ended.
-        waiting: Messages in flight on the books that have no handler: put off, or behind a handler of an earlier stay.
+        has_batches: Whether handlers get lists.
+        waiting: Messages in flight on the books that have no handler: behind a handler of an earlier stay, or behind
+            others of their batch.
+        alone: Messages of a batch that has failed, without a word which of them was it: each is handed out alone.
         errors: What the last handler of a message raised, while that is not done.
         kept: Messages that spilled, if nobody can read them again.
         to_load: Offsets to be read again.
@@ -73,9 +82,11 @@ class Log(Generic[Message]):
     __slots__ = (
         "_window",
         "alarm_ms",
+        "alone",
         "commit_at_ms",
         "dispatcher",
         "errors",
+        "has_batches",
         "is_committing",
         "is_finished",
         "is_gone",
@@ -101,8 +112,10 @@ class Log(Generic[Message]):
             SoleOwner(POOL),
             DispatcherConfig(
                 window=self._window,
+                batch_per_key=config.batch or 1,
                 max_tracked=max(config.max_tracked, self._window),
                 max_loaded_per_key=config.max_loaded_per_key,
+                measure=config.measure,
                 ack_timeout_ms=None,  # counted by the heart, from the start of the handler
                 retry=config.retry,
                 poison=config.poison,
@@ -112,7 +125,9 @@ class Log(Generic[Message]):
         )
         self.dispatcher.add_consumer(POOL, limit=0)
         self.runs: dict[Run[Message], None] = {}
+        self.has_batches = config.batch is not None
         self.waiting: set[int] = set()
+        self.alone: set[int] = set()
         self.errors: dict[int, BaseException] = {}
         self.kept: dict[int, Message] = {}
         self.to_load: list[int] = []
@@ -135,6 +150,20 @@ class Log(Generic[Message]):
     def cursor_token(self, most_bytes: int) -> str:
         """Return the text of the token as it is now."""
         return self.dispatcher.cursor_token(most_bytes).text
+
+    def hold(self, deliveries: Iterable[Deliver[Message]]) -> None:
+        """Note that these have no handler yet."""
+        self.waiting.update(each.offset for each in deliveries)
+
+    def let_go(self, deliveries: Iterable[Deliver[Message]]) -> None:
+        """Note that these have a handler now, or are back in the log."""
+        if self.waiting:
+            self.waiting.difference_update(each.offset for each in deliveries)
+
+    def forget(self, offset: int) -> None:
+        """Forget how handlers of a message have failed: it is done, or was given up."""
+        self.errors.pop(offset, None)
+        self.alone.discard(offset)
 
     def count(self) -> int:
         """Messages in memory now. A log that may not track more counts as full."""

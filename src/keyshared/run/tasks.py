@@ -1,24 +1,26 @@
 """The runner for coroutines: tasks of one event loop."""
 
-from asyncio import AbstractEventLoop, CancelledError, Future, Task, TimerHandle, get_running_loop, wait_for
+from asyncio import AbstractEventLoop, CancelledError, Future, Task, TimerHandle, get_running_loop, sleep, wait_for
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from keyshared._checks import check_callable, check_int
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key
 from keyshared.run.executors import InExecutors
-from keyshared.run.host import Asked, Host, Message, now_ms
+from keyshared.run.host import Asked, Handle, Host, Message, now_ms
 from keyshared.run.log import Run
 from keyshared.run.values import Hooks, Letter, RunnerConfig
 
 __all__ = ["AsyncRunner"]
 
+_AT_ONCE: Final = 100  # messages that are taken before handlers have their turn: about a millisecond
 
 _Loaded = Mapping[int, Message | None] | Awaitable[Mapping[int, Message | None]]
 
@@ -34,7 +36,7 @@ class AsyncRunner(Host[Message]):
     in `ThreadRunner`.
 
     Args:
-        handle: Called with each message: a coroutine function, or a function that runs in a thread.
+        handle: Called as that of `ThreadRunner`: a coroutine function, or a function that runs in a thread.
         commit: As for `ThreadRunner`; a function or a coroutine function. A function must not block.
         dead_letter: As for `ThreadRunner`; a function or a coroutine function.
         load: As for `ThreadRunner`; a function or a coroutine function.
@@ -59,7 +61,7 @@ class AsyncRunner(Host[Message]):
 
     def __init__(
         self,
-        handle: Callable[[Message], Awaitable[object]] | Callable[[Message], object],
+        handle: Handle[Message],
         *,
         commit: Callable[[str, int, str], object] | None = None,
         dead_letter: Callable[[Letter[Message]], object] | None = None,
@@ -80,7 +82,7 @@ class AsyncRunner(Host[Message]):
             has_queue=False,
             cancels=is_async,
         )
-        self._handle: Callable[[Message], Any] = handle
+        self._handle: Callable[[Any], Any] = handle
         self._is_async = is_async
         self._executors = None if executor is None else InExecutors(executor, handle)
         self._pool: ThreadPoolExecutor | None = None
@@ -94,12 +96,19 @@ class AsyncRunner(Host[Message]):
 
     async def submit(self, log: str, offset: int, key: Key, message: Message) -> None:
         """Take the next message of a log; wait while there is no room for it. As `ThreadRunner.submit`."""
-        await self._take(log, offset, key, message)
+        await self.submit_many(log, [(offset, key, message)])
 
     async def submit_many(self, log: str, messages: Iterable[tuple[int, Key, Message]]) -> None:
         """Take several messages of a log, each an offset, a key and a message: as `submit` for one after another."""
-        for offset, key, message in messages:
-            await self._take(log, offset, key, message)
+        rows = deque(messages)
+        while True:
+            self._take_some(log, rows, _AT_ONCE)
+            if not rows:
+                break
+            if self._heart.room(log):
+                await sleep(0)
+            else:
+                await self._wait()
 
     async def remove_log(self, log: str, within_ms: int | None = None) -> bool:
         """End with a log, as `ThreadRunner.remove_log`; what has not finished in time is cancelled.
@@ -187,13 +196,6 @@ class AsyncRunner(Host[Message]):
         self._timer = self._timer_ms = None  # a loop may fire early: then the step sets it again
         self._step()
 
-    async def _take(self, log: str, offset: int, key: Key, message: Message) -> None:
-        while not self._heart.room(log):
-            self._step_soon()
-            await self._wait()
-        self._heart.submit(log, offset, key, message)
-        self._step_soon()
-
     async def _wait(self, left_ms: int | None = None) -> None:
         waiter: Future[None] = get_running_loop().create_future()
         self._waiters.add(waiter)
@@ -214,7 +216,7 @@ class AsyncRunner(Host[Message]):
         task: Future[Any]
         if self._is_async:
             run.started_ms = now_ms()
-            task = loop.create_task(self._handle(run.delivery.item))
+            task = loop.create_task(self._handle(run.message))
         else:
             task = loop.run_in_executor(self._pool, self._work, run)
         self._tasks[run] = task
@@ -224,7 +226,7 @@ class AsyncRunner(Host[Message]):
         """Run a handler in a thread, and return what it raises: a future cannot carry a StopIteration."""
         run.started_ms = now_ms()
         try:
-            (self._executors or self._handle)(run.delivery.item)
+            (self._executors or self._handle)(run.message)
         except BaseException as error:  # noqa: BLE001  # every end is an answer
             return error
         return None
@@ -250,6 +252,8 @@ class AsyncRunner(Host[Message]):
         task.add_done_callback(self._calling.discard)
 
     async def _call(self, asked: Asked[Message]) -> None:
+        if asked.log.is_gone:
+            return  # it was lost in this turn of the loop
         function, arguments = self._arguments(asked)
         answer, failed = None, None
         try:

@@ -1,9 +1,10 @@
 """The runner for handlers that block: a pool of threads, and on request processes."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from keyshared._checks import check_callable, check_int
 from keyshared.hashing.named import Key
@@ -11,7 +12,7 @@ from keyshared.run.actions import Commit, LoadMany, WriteLetter
 from keyshared.run.executors import InExecutors
 from keyshared.run.guard import Guard
 from keyshared.run.hands import Calls, Crew, Sleeper, Todo
-from keyshared.run.host import Asked, Host, Message, now_ms
+from keyshared.run.host import Asked, Handle, Host, Message, now_ms
 from keyshared.run.log import Run
 from keyshared.run.values import Hooks, Letter, RunnerConfig
 
@@ -32,7 +33,7 @@ class ThreadRunner(Host[Message]):
     from then on.
 
     Args:
-        handle: Called with each message. It has to be safe to call from several threads.
+        handle: Called with each message, or with a list of them (`RunnerConfig.batch`), by several threads.
         commit: Stores where a restart begins: log, position (the next offset to read) and token. Called by one thread,
             for one log at a time, whenever a restart would redo less than before, and never backwards. It returns when
             the commit is made.
@@ -58,7 +59,7 @@ class ThreadRunner(Host[Message]):
 
     def __init__(
         self,
-        handle: Callable[[Message], object],
+        handle: Handle[Message],
         *,
         commit: Callable[[str, int, str], object] | None = None,
         dead_letter: Callable[[Letter[Message]], object] | None = None,
@@ -79,7 +80,7 @@ class ThreadRunner(Host[Message]):
         )
         check_callable("handle", handle, "a message")
         self._executors = None if executor is None else InExecutors(executor, handle)
-        self._handle = handle if self._executors is None else self._executors
+        self._handle: Callable[[Any], object] = self._executors or handle
         self._todo: Todo[Message] = Todo(self._lock)
         self._sleeper = Sleeper(self._lock)
         self._asked = {kind: Calls(self._call) for name, kind in _KINDS.items() if self._calls[name] is not None}
@@ -100,17 +101,19 @@ class ThreadRunner(Host[Message]):
             UnknownLogError: There is no such log, or it left while this waited.
             StoppedError: The runner stops; if an error made it stop, that is raised instead.
         """
-        with self._guard:
-            self._take(log, offset, key, message)
-            self._has_more()
+        self.submit_many(log, [(offset, key, message)])
 
     def submit_many(self, log: str, messages: Iterable[tuple[int, Key, Message]]) -> None:
         """Take several messages of a log, each an offset, a key and a message: as `submit` for one after another."""
-        rows = list(messages)  # outside the lock: reading them may take its time
+        rows = deque(messages)  # outside the lock: reading them may take its time
         with self._guard:
-            for offset, key, message in rows:
-                self._take(log, offset, key, message)
-            self._has_more()
+            while True:
+                self._take_some(log, rows, len(rows))
+                if not rows:
+                    break
+                self._step()
+                while not self._heart.room(log):
+                    self._news.wait()
 
     def remove_log(self, log: str, within_ms: int | None = None) -> bool:
         """End with a log: start nothing more of it, let its handlers finish, commit, and forget it. Waits for that.
@@ -212,7 +215,7 @@ class ThreadRunner(Host[Message]):
             run.started_ms = now_ms()
             raised: BaseException | None = None
             try:
-                handle(run.delivery.item)
+                handle(run.message)
             except BaseException as error:  # noqa: BLE001  # every end is an answer
                 raised = error
             ended.append((run, raised, now_ms()))
@@ -248,6 +251,8 @@ class ThreadRunner(Host[Message]):
         return now_ms() + max(1, self._config.commit_every_ms)
 
     def _call(self, asked: Asked[Message]) -> None:
+        if asked.log.is_gone:
+            return  # it was lost while this waited for its turn, and is somebody else's
         function, arguments = self._arguments(asked)
         answer, failed = None, None
         try:
@@ -256,13 +261,6 @@ class ThreadRunner(Host[Message]):
             failed = error
         with self._lock:
             self._answer(asked, answer, failed)
-
-    def _take(self, log: str, offset: int, key: Key, message: Message) -> None:
-        if not self._heart.room(log):
-            self._step()
-            while not self._heart.room(log):
-                self._news.wait()
-        self._heart.submit(log, offset, key, message)
 
     # What the host asks for, under the lock.
 

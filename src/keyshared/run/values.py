@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from keyshared._checks import check_callable, check_int, check_kind, configuration
+from keyshared._checks import check_bool, check_callable, check_int, check_kind, configuration
 from keyshared.config import Poison, RetryPolicy
 from keyshared.cursor import DEFAULT_TOKEN_BYTES
 from keyshared.dispatcher import DispatcherStats
@@ -15,6 +15,7 @@ __all__ = [
     "BusyKey",
     "Hooks",
     "Letter",
+    "PartlyDone",
     "Reject",
     "RetryLater",
     "RunnerConfig",
@@ -68,6 +69,32 @@ class RetryLater(Exception):  # noqa: N818  # as above
         self.delay_ms = delay_ms
 
 
+class PartlyDone(Exception):  # noqa: N818  # as above
+    """Raise it in a handler of batches: its first messages are done, and the next one has ended with an error.
+
+    What follows in the batch comes again behind that one, and no failure is counted for it.
+
+    Args:
+        done: How many messages are done, counted from the first.
+        error: How the next one has ended: `Reject`, `RetryLater`, or anything else that a handler may raise.
+
+    Raises:
+        ArgumentError: ``done`` is not an int of at least 0, or ``error`` is no exception, or a `PartlyDone` itself.
+
+    Example:
+        >>> PartlyDone(5, Reject("no such customer")).done
+        5
+    """
+
+    def __init__(self, done: int, error: BaseException) -> None:
+        check_int("done", done, 0)
+        if isinstance(check_kind("error", error, BaseException), PartlyDone):
+            raise ArgumentError("error", error, "be the exception with which the next message has ended")
+        super().__init__(done, error)
+        self.done = done
+        self.error = error
+
+
 class StoppedError(MisuseError):
     """Something was asked of a runner that stops or has stopped. If an error made it stop, that is raised instead."""
 
@@ -96,6 +123,8 @@ class RunnerConfig:
 
     Args:
         workers: Handlers that run at once.
+        batch: How many messages a handler gets at once: a list of up to that many consecutive ones of one key, or of
+            one without a key. None: it gets a message, and no list.
         timeout_ms: How long a handler may run, counted from its start; None for ever. A coroutine is cancelled then,
             and has failed once it has ended. A thread or a process cannot be cancelled: it goes on, its key waits for
             it, and `Hooks.overdue` is called each time that this time has passed again.
@@ -108,6 +137,7 @@ class RunnerConfig:
         token_bytes: Greatest length of a token, at least 64; the default fits the metadata of a Kafka commit.
         letter_tries: How often the write of a dead letter is tried before the runner stops with its error.
         stop_ms: How long handlers may go on when the runner stops or a log is removed, unless the call says otherwise.
+        measure: Whether ages and counts of messages are kept for ``metrics``.
 
     Raises:
         ConfigError: A field is out of range or of another type.
@@ -122,6 +152,7 @@ class RunnerConfig:
     """
 
     workers: int = DEFAULT_WORKERS
+    batch: int | None = None
     timeout_ms: int | None = None
     window: int = DEFAULT_WINDOW
     max_tracked: int = DEFAULT_MAX_TRACKED
@@ -132,6 +163,7 @@ class RunnerConfig:
     token_bytes: int = DEFAULT_TOKEN_BYTES
     letter_tries: int = DEFAULT_LETTER_TRIES
     stop_ms: int = DEFAULT_STOP_MS
+    measure: bool = False
 
     @configuration()
     def __post_init__(self) -> None:
@@ -139,7 +171,10 @@ class RunnerConfig:
             check_int(name, getattr(self, name), 1)
         for name in ("commit_every_ms", "stop_ms"):
             check_int(name, getattr(self, name), 0)
+        check_bool("measure", self.measure)
         check_int("token_bytes", self.token_bytes, LEAST_TOKEN_BYTES)
+        if self.batch is not None:
+            check_int("batch", self.batch, 1, " or None for single messages")
         if self.timeout_ms is not None:
             check_int("timeout_ms", self.timeout_ms, 1, " or None for never")
         check_kind("retry", self.retry, RetryPolicy)
@@ -176,7 +211,8 @@ class Hooks:
     that raises stops the runner with its error.
 
     Args:
-        ended: A handler has ended: log, offset, what it raised or None, milliseconds that it ran.
+        ended: A handler has ended: log, offset (the first one of a batch), what it raised or None, milliseconds that
+            it ran.
         overdue: A handler has run for `RunnerConfig.timeout_ms` or a multiple of it: log, offset, milliseconds.
         committed: A commit was made: log, position, token.
         noticed: A notice of the dispatcher: log, effect (`Blocked`, `Dropped`, `Skipped`, `Spilled`, ...).
@@ -206,8 +242,9 @@ class RunnerStats(NamedTuple):
     """Figures of this moment. Those of the second group only grow.
 
     Attributes:
-        running: Messages at handlers, or on the way to one.
-        held: Messages that wait for a handler of a lost log to end, without a worker.
+        running: Handlers that run, or are about to.
+        held: Messages that were taken out of their log and have no worker yet: a handler of a lost log still works on
+            their key, or older messages of their batch come first, one at a time, because one of them has failed.
         done: Handlers that returned.
         failed: Handlers that raised, or ended after a timeout had cancelled them.
         rejected: Handlers that raised `Reject`.

@@ -1,7 +1,7 @@
 """A Kafka consumer that works on many messages at once and keeps each key in order."""
 
 from keyshared.config import Poison, RetryPolicy
-from keyshared.run import Hooks, Reject, RetryLater
+from keyshared.run import Hooks, PartlyDone, Reject, RetryLater
 from keyshared_kafka.consumer import ParallelConsumer
 
-__all__ = ["Hooks", "ParallelConsumer", "Poison", "Reject", "RetryLater", "RetryPolicy"]
+__all__ = ["Hooks", "ParallelConsumer", "PartlyDone", "Poison", "Reject", "RetryLater", "RetryPolicy"]

@@ -1,6 +1,5 @@
 """Stores positions and tokens with the group."""
 
-import logging
 from collections.abc import Iterable
 from time import monotonic, sleep
 from typing import Final
@@ -8,11 +7,10 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from keyshared_kafka.failures import REFUSED
+from keyshared_kafka.records import fields, logger
 from keyshared_kafka.stays import Stay, name_of
 
 __all__ = ["Commits"]
-
-logger = logging.getLogger("keyshared_kafka")
 
 _AGAIN_S: Final = 0.05
 
@@ -99,7 +97,9 @@ class Commits:
     def give_up(self) -> None:
         """Forget what was refused for partitions that have not come back. Later, their logs may be others."""
         if self._kept:
-            logger.warning("%s: the last commit was refused; what it holds comes again", sorted(self._kept))
+            for log in sorted(self._kept):
+                text = "%s: the last commit was refused; what it holds comes again"
+                logger.warning(text, log, extra=fields("commit_refused", log))
             self._kept.clear()
 
     @property
@@ -126,7 +126,8 @@ class Commits:
             if fault is None:
                 stay.committed = max(stay.committed, position)
             elif fault.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and token:
-                logger.warning("%s: the broker takes no token of %d bytes; lower metadata_bytes", name, len(token))
+                text = "%s: the broker takes no token of %d bytes; lower metadata_bytes"
+                logger.warning(text, name, len(token), extra=fields("token_refused", name, bytes=len(token)))
                 refused.append((stay, position, ""))
             elif fault.code() in REFUSED:
                 refused.append((stay, position, token))

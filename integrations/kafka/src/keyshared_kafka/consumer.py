@@ -4,14 +4,14 @@ import asyncio
 import signal
 from asyncio import CancelledError, get_running_loop
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from inspect import iscoroutinefunction
-from multiprocessing import get_context
-from threading import Event, current_thread, main_thread
+from threading import Event, current_thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from keyshared._checks import check_int, configuration
+from keyshared._checks import check_int, check_kind, configuration
+from keyshared._dispatch.health import MetricRow
 from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.errors import ConfigError
@@ -19,7 +19,9 @@ from keyshared.run import AsyncRunner, BusyKey, Hooks, Letter, RunnerConfig, Run
 from keyshared_kafka.engines import Engine, Tasks, Threads
 from keyshared_kafka.letters import Letters
 from keyshared_kafka.member import Member
+from keyshared_kafka.processes import make_process
 from keyshared_kafka.reader import Reader
+from keyshared_kafka.records import with_records
 from keyshared_kafka.settings import KeyOf, consumer_options, key_of, letter_options, reader_options
 from keyshared_kafka.stays import name_of
 
@@ -33,7 +35,10 @@ DEFAULT_RETRIES: Final = 5
 DEFAULT_WINDOW: Final = 10_000
 DEFAULT_METADATA_BYTES: Final = 4_096
 
-Handler: TypeAlias = "Callable[[Message[Any, Any]], object | Awaitable[object]]"
+Handler: TypeAlias = (
+    "Callable[[Message[Any, Any]], object | Awaitable[object]]"
+    " | Callable[[list[Message[Any, Any]]], object | Awaitable[object]]"
+)
 
 
 class ParallelConsumer:
@@ -51,6 +56,8 @@ class ParallelConsumer:
         handle: Called with each `confluent_kafka.Message`: a function, called in threads and safe for that, or a
             coroutine function.
         workers: Handlers that run at once.
+        batch: How many messages ``handle`` gets at once: a list of up to that many consecutive ones of one key. None:
+            it gets a message, and no list. `PartlyDone` says how far a handler has come when it raises.
         order: ``"key"``; ``"partition"``; ``"none"``; or a function of a message that returns what it is ordered by,
             bytes or str, or None for nothing. Messages without a key are handled in any order.
         retries: How often a message that failed is tried again, or a policy that also says how late. 0: never.
@@ -62,8 +69,9 @@ class ParallelConsumer:
             waits for it, and ``hooks.overdue`` is called.
         processes: Whether each worker is a process, for handlers that compute. ``handle`` has to be picklable then.
         window: Messages in memory.
-        commit_every_s: Least time between two commits of a partition.
+        commit_every_s: How old a commit may be: a crash redoes what was done in that time, besides what was in flight.
         metadata_bytes: The broker's ``offset.metadata.max.bytes``.
+        measure: Whether ages and counts of messages are kept for `metrics`.
         producer: Options of the client that writes dead letters, beside those of the connection.
         hooks: Functions that are told what happens, for metrics; partitions are named as ``orders-0``.
 
@@ -85,6 +93,7 @@ class ParallelConsumer:
         handle: "Handler",
         *,
         workers: int = DEFAULT_WORKERS,
+        batch: int | None = None,
         order: "str | KeyOf" = "key",
         retries: int | RetryPolicy = DEFAULT_RETRIES,
         dead_letters: str | None = None,
@@ -95,6 +104,7 @@ class ParallelConsumer:
         window: int = DEFAULT_WINDOW,
         commit_every_s: float = 0.1,
         metadata_bytes: int = DEFAULT_METADATA_BYTES,
+        measure: bool = False,
         producer: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
@@ -111,16 +121,19 @@ class ParallelConsumer:
         with configuration():
             self._config = RunnerConfig(
                 workers=workers,
+                batch=batch,
                 timeout_ms=None if timeout_s is None else _milliseconds("timeout_s", timeout_s),
                 window=window,
                 max_tracked=10 * window,
                 max_loaded_per_key=max(1, window // 10),
                 retry=retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_redeliveries=_retries(retries)),
                 poison=poison,
-                commit_every_ms=_milliseconds("commit_every_s", commit_every_s),
+                commit_every_ms=_milliseconds("commit_every_s", commit_every_s) // 2,  # and the member takes the rest
                 token_bytes=metadata_bytes,
                 stop_ms=self._drain_ms,
+                measure=measure,
             )
+            self._hooks = with_records(None if hooks is None else check_kind("hooks", hooks, Hooks))
         self._options = consumer_options(options, window, self._drain_ms)
         self._reader_options = reader_options(options)
         self._letter_options = letter_options(options, producer or {})
@@ -129,7 +142,6 @@ class ParallelConsumer:
         self._key_of = key_of(order)
         self._dead_letters = dead_letters
         self._processes = processes
-        self._hooks = hooks
         self._asked_to_stop = Event()
         self._engine: Engine | None = None
 
@@ -151,11 +163,11 @@ class ParallelConsumer:
 
         When it is cancelled it finishes, commits and leaves first.
         """
-        loop = get_running_loop()
+        loop, thread = get_running_loop(), get_ident()
         make = self._with_threads
 
         def with_tasks(member: Member, letters: Letters | None, reader: Reader) -> Engine:
-            return Tasks(self._tasks(member, letters, reader), loop)
+            return Tasks(self._tasks(member, letters, reader), loop, thread)
 
         if self._is_async:
             make = with_tasks
@@ -178,7 +190,19 @@ class ParallelConsumer:
         Raises:
             StoppedError: It does not run.
         """
-        return self._running().runner.stats()
+        return self._running().ask(lambda runner: runner.stats())
+
+    def metrics(self, busiest: int = 0) -> list[MetricRow]:
+        """Return the figures of this moment under the names of keyshared's page on health; none while it does not run.
+
+        ``REGISTRY.register(PrometheusCollector(consumer.metrics))`` exports them (`keyshared.run`). May be called from
+        any thread.
+
+        Args:
+            busiest: How many keys of each partition there are figures for; each is a label.
+        """
+        engine = self._engine
+        return [] if engine is None else engine.ask(lambda runner: runner.metrics(busiest))
 
     def why_blocked(self, topic: str, partition: int, offset: int) -> Blocking | None:
         """Return what a message waits for; None if it is at a handler, or done.
@@ -187,7 +211,7 @@ class ParallelConsumer:
             StoppedError: It does not run.
             UnknownLogError: The partition is not here.
         """
-        return self._running().runner.why_blocked(name_of(topic, partition), offset)
+        return self._running().ask(lambda runner: runner.why_blocked(name_of(topic, partition), offset))
 
     def busiest_keys(self, most: int = 10) -> list[BusyKey]:
         """Return the keys with the most messages that are not done.
@@ -195,7 +219,7 @@ class ParallelConsumer:
         Raises:
             StoppedError: It does not run.
         """
-        return self._running().runner.busiest_keys(most)
+        return self._running().ask(lambda runner: runner.busiest_keys(most))
 
     def unblock(self, topic: str, partition: int, key: bytes | str) -> None:
         """Try the blocked messages of a key again (`Poison.BLOCK`), and end its quarantine.
@@ -204,7 +228,7 @@ class ParallelConsumer:
             StoppedError: It does not run.
             UnknownLogError: The partition is not here.
         """
-        self._running().runner.unblock(name_of(topic, partition), key)
+        self._running().ask(lambda runner: runner.unblock(name_of(topic, partition), key))
 
     def _running(self) -> Engine:
         if self._engine is None:
@@ -234,7 +258,7 @@ class ParallelConsumer:
                 commit=member.commit,
                 dead_letter=None if letters is None else letters.write,
                 load=reader.load,
-                executor=_process if self._processes else None,
+                executor=make_process if self._processes else None,
                 hooks=self._hooks,
                 config=self._config,
             )
@@ -272,11 +296,6 @@ class ParallelConsumer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _process() -> Executor:
-    """Make the process of one worker; a fork would copy the threads of the client half."""
-    return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
 
 
 def _retries(retries: object) -> int:

@@ -2,8 +2,9 @@
 
 import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from keyshared.run import AsyncRunner, ThreadRunner, UnknownLogError
@@ -25,6 +26,9 @@ class Engine(Protocol):
     @property
     def runner(self) -> "Host[Message[Any, Any]]":
         """The runner itself."""
+
+    def ask(self, question: "Callable[[Host[Message[Any, Any]]], Answer]") -> Answer:
+        """Ask the runner something; may be called from any thread, and from a handler."""
 
     def add(self, log: str, start: int | None, token: str | None) -> None:
         """Begin with a partition."""
@@ -50,6 +54,9 @@ class Threads:
 
     def __init__(self, runner: "ThreadRunner[Message[Any, Any]]") -> None:
         self.runner = runner
+
+    def ask(self, question: "Callable[[Host[Message[Any, Any]]], Answer]") -> Answer:
+        return question(self.runner)
 
     def add(self, log: str, start: int | None, token: str | None) -> None:
         self.runner.add_log(log, start=start, resume_from=token)
@@ -79,11 +86,27 @@ class Threads:
 
 
 class Tasks:
-    """An `AsyncRunner`, which lives in an event loop of another thread."""
+    """An `AsyncRunner`, which lives in an event loop of another thread.
 
-    def __init__(self, runner: "AsyncRunner[Message[Any, Any]]", loop: AbstractEventLoop) -> None:
+    Args:
+        runner: The runner.
+        loop: Its loop.
+        thread: The thread that the loop runs in.
+    """
+
+    def __init__(self, runner: "AsyncRunner[Message[Any, Any]]", loop: AbstractEventLoop, thread: int) -> None:
         self.runner = runner
         self._loop = loop
+        self._thread = thread
+
+    def ask(self, question: "Callable[[Host[Message[Any, Any]]], Answer]") -> Answer:
+        if get_ident() == self._thread or not self._loop.is_running():
+            return question(self.runner)  # a loop cannot answer while its own thread waits, nor when it has ended
+
+        async def ask() -> Answer:
+            return question(self.runner)
+
+        return self._call(ask())
 
     def add(self, log: str, start: int | None, token: str | None) -> None:
         async def add() -> None:

@@ -1,13 +1,12 @@
 """Which errors of the client pass by themselves."""
 
-import logging
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-__all__ = ["REFUSED", "must_pass"]
+from keyshared_kafka.records import logger
 
-logger = logging.getLogger("keyshared_kafka")
+__all__ = ["REFUSED", "must_pass"]
 
 REFUSED: Final = frozenset(
     {
@@ -45,4 +44,4 @@ def must_pass(message: "Message[Any, Any]", error: KafkaError) -> None:
     """Log an error that passes by itself; raise any other: a message may have been skipped, or nothing will come."""
     if error.fatal() or error.code() not in _PASSING:
         raise KafkaException(error)
-    logger.warning("%s-%s: %s", message.topic(), message.partition(), error)
+    logger.warning("%s-%s: %s", message.topic(), message.partition(), error, extra={"kafka": {"event": error.name()}})

@@ -7,6 +7,7 @@ from typing import Any, Final
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message, Producer
 
 from keyshared.run import Letter, StoppedError
+from keyshared_kafka.records import fields, logger
 
 __all__ = ["Letters", "headers_of"]
 
@@ -85,3 +86,8 @@ class Letters:
             self._producer.poll(_POLL_S)
         if reports[0] is not None:
             raise KafkaException(reports[0])
+        text = "%s/%d: to the dead letters after %d failures: %r"
+        more = {"offset": letter.offset, "failures": letter.failures}
+        logger.warning(
+            text, letter.log, letter.offset, letter.failures, letter.error, extra=fields("dead", letter.log, **more)
+        )

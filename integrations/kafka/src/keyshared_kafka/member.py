@@ -1,6 +1,5 @@
 """The member of the group: polls, hands over, follows rebalances."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from threading import Event
 from time import monotonic, sleep
@@ -12,16 +11,15 @@ from keyshared.run import RunnerConfig
 from keyshared_kafka.commits import Commits
 from keyshared_kafka.engines import Engine
 from keyshared_kafka.failures import REFUSED, must_pass
+from keyshared_kafka.records import fields, logger
 from keyshared_kafka.settings import KeyOf
 from keyshared_kafka.stays import Stay, name_of, token_of
 
 __all__ = ["Member"]
 
-logger = logging.getLogger("keyshared_kafka")
-
 _BATCH: Final = 1_000  # messages that are taken from the client at once
 _IDLE_S: Final = 0.1  # how long a poll waits: as late does a signal count
-_HELD_S: Final = 0.02  # as above while a partition is paused, and has to go on soon
+_HELD_S: Final = 0.02  # as above while something goes on, so that its commits, and messages for its room, need not wait
 _ROOM_S: Final = 0.02  # how long messages wait for room before their partition is paused, which costs a fetch
 _ASK_S: Final = 10  # how long the broker may take for an answer
 _ASKS: Final = 6
@@ -46,7 +44,7 @@ class Member:
         self._drain_ms = config.stop_ms
         self._stays: dict[str, Stay] = {}
         self._fresh: list[Stay] = []
-        self._commits = Commits(config.commit_every_ms / 1_000)
+        self._commits = Commits(config.commit_every_ms / 1_000)  # what waits here was in the runner as long
         self._theirs = options.get("on_commit")
         self._consumer = Consumer({**options, "on_commit": self._on_commit})
         self._engine: Engine | None = None
@@ -70,7 +68,8 @@ class Member:
         finally:
             try:
                 if not engine.stop(drain_ms):
-                    logger.warning("handlers work on after %d ms; their messages come again", drain_ms)
+                    text = "handlers work on after %d ms; their messages come again"
+                    logger.warning(text, drain_ms, extra={"kafka": {"event": "late", "partitions": [*self._stays]}})
                 self._store_all()
             finally:
                 self._commits.give_up()
@@ -92,8 +91,8 @@ class Member:
 
     def _turn(self, engine: Engine) -> None:
         """Poll once, hand over what came, and look after partitions that wait for something."""
-        is_held = any(stay.is_paused or stay.backlog for stay in self._stays.values())
-        first = self._consumer.poll(_HELD_S if is_held else _IDLE_S)
+        is_busy = any(stay.is_paused or stay.is_behind() for stay in self._stays.values())
+        first = self._consumer.poll(_HELD_S if is_busy else _IDLE_S)
         if engine.runner.error is not None:
             raise engine.runner.error
         if self._fresh:  # the client keeps a pause from an earlier stay
@@ -135,7 +134,11 @@ class Member:
         if stay.known_end >= read_to or self._engine is None:
             return None
         logger.warning(
-            "%s: the log was cut below offset %d, where it was read; it is read from %d", stay.name, read_to, offset
+            "%s: the log was cut below offset %d, where it was read; it is read from %d",
+            stay.name,
+            read_to,
+            offset,
+            extra=fields("truncated", stay.name, offset=offset, read_to=read_to),
         )
         self._engine.lose([stay.name])
         self._gone([stay.name])
@@ -193,6 +196,7 @@ class Member:
             if not self._is_leaving:
                 self._fresh.append(stay)
                 self._engine.add(stay.name, stay.next_offset, token)
+                logger.info("%s: begins at %s", stay.name, stay.next_offset, extra=_begun(stay))
         self._commits.give_up()
 
     def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -201,11 +205,13 @@ class Member:
         if self._engine is None or not names:
             return
         if not self._is_leaving and not self._engine.remove(names, self._drain_ms):
-            logger.warning("%s: handlers work on after %d ms; their messages come again", names, self._drain_ms)
+            text = "%s: handlers work on after %d ms; their messages come again"
+            logger.warning(text, names, self._drain_ms, extra={"kafka": {"event": "late", "partitions": names}})
         stays = [self._stays[name] for name in names]
         self._commits.store(consumer, stays, _REFUSED_LEAVING_S)
         for stay in stays:
             self._commits.keep(stay)
+            logger.info("%s: handed over", stay.name, extra=fields("left", stay.name, committed=stay.committed))
         self._gone(names)
 
     def _on_lost(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -213,7 +219,9 @@ class Member:
         names = self._here(places)
         if self._engine is None or not names:
             return
-        logger.warning("%s: lost; what was done since the last commit comes again, at others", names)
+        for name in names:
+            text = "%s: lost; what was done since the last commit comes again, at others"
+            logger.warning(text, name, extra=fields("lost", name))
         self._gone(names)
         if not self._is_leaving:
             self._engine.lose(names)
@@ -246,3 +254,7 @@ class Member:
             if asks == _ASKS or error.code() not in REFUSED:
                 raise KafkaException(error)
             sleep(1)
+
+
+def _begun(stay: Stay) -> dict[str, object]:
+    return fields("begun", stay.name, offset=stay.next_offset)

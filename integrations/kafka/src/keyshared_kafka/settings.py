@@ -57,8 +57,9 @@ def consumer_options(options: Mapping[str, Any], window: int, drain_ms: int) -> 
     longest = int(options.get("max.poll.interval.ms", MAX_POLL_MS))
     if drain_ms + LEAVE_MS >= longest:
         raise ConfigError("drain_s", drain_ms / 1_000, f"be below max.poll.interval.ms, {longest}, by more than 2 s")
-    # What was fetched beyond the window is thrown away at a pause: librdkafka's 100,000 would be fetched many times.
-    return {"queued.min.messages": window, **options, **_OURS}
+    # What was fetched beyond the window is thrown away at a pause: librdkafka's 100,000 would be fetched many times. A
+    # queue that is so much shorter is empty long before the second is over that librdkafka waits when it is full.
+    return {"queued.min.messages": window, "fetch.queue.backoff.ms": 10, **options, **_OURS}
 
 
 def reader_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """One stay of a partition at this member: how far it was read, and how far it is committed."""
 
-import logging
 from collections import deque
 from typing import Any
 
@@ -8,10 +7,9 @@ from confluent_kafka import Message, TopicPartition
 
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import SnapshotError
+from keyshared_kafka.records import fields, logger
 
 __all__ = ["Row", "Stay", "name_of", "token_of"]
-
-logger = logging.getLogger("keyshared_kafka")
 
 Row = tuple[int, bytes | str | None, "Message[Any, Any]"]
 
@@ -61,6 +59,10 @@ class Stay:
             position = max(position, self.end)
         return max(position, self.committed)
 
+    def is_behind(self) -> bool:
+        """Whether something that was read is not done and committed."""
+        return self.next_offset is not None and self.committed < self.next_offset
+
     def lags(self) -> bool:
         """Whether all that was read is done and committed, and the end of the log is not."""
         read = -1 if self.next_offset is None else self.next_offset
@@ -84,9 +86,14 @@ def token_of(place: TopicPartition) -> str | None:
     try:
         position = ContiguousCursor.from_token(text).resume_offset
     except SnapshotError as error:
-        logger.warning("%s: metadata of another program, or damaged; the offset counts: %s", place, error)
+        text = "%s: metadata of another program, or damaged; the offset counts: %s"
+        logger.warning(text, place, error, extra=_token_fields(place))
         return None
     if position is None or position > place.offset:
-        logger.warning("%s: a token for offset %s; the offset counts", place, position)
+        logger.warning("%s: a token for offset %s; the offset counts", place, position, extra=_token_fields(place))
         return None
     return text
+
+
+def _token_fields(place: TopicPartition) -> dict[str, object]:
+    return fields("token_unreadable", name_of(place.topic, place.partition), offset=place.offset)

@@ -1,0 +1,74 @@
+"""What one handler gets: a message, or a batch of a key; and how far it came."""
+
+from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
+
+from keyshared.effects import Deliver
+from keyshared.errors import ArgumentError
+from keyshared.run.log import Log, Run
+from keyshared.run.values import PartlyDone
+
+__all__ = ["Verdict", "next_run", "runs_of", "verdict"]
+
+Message = TypeVar("Message")
+
+
+class Verdict(NamedTuple):
+    """How a handler has ended.
+
+    Attributes:
+        done: How many of its messages are done, counted from the first.
+        error: How the next one has ended.
+        is_clear: Whether the error is that of this message, and not of any one in the batch.
+    """
+
+    done: int
+    error: BaseException
+    is_clear: bool
+
+
+def runs_of(log: Log[Message], deliveries: Iterable[Deliver[Message]]) -> list[Run[Message]]:
+    """Return a run for each message, or for each batch: those of one key that stand side by side."""
+    if not log.has_batches:
+        return [Run(log, (delivery,)) for delivery in deliveries]
+    runs: list[Run[Message]] = []
+    for key, same in groupby(deliveries, key=attrgetter("key")):
+        if key is None:
+            runs += [Run(log, (delivery,)) for delivery in same]
+        else:
+            runs.append(_first_run(log, tuple(same)))
+    return runs
+
+
+def next_run(run: Run[Message]) -> Run[Message] | None:
+    """Return the run that had to wait for one that has ended well."""
+    return _first_run(run.log, run.behind) if run.behind else None
+
+
+def _first_run(log: Log[Message], batch: tuple[Deliver[Message], ...]) -> Run[Message]:
+    """Put what has failed before in a run of its own: nothing else may pay for it."""
+    suspects = (at for at, each in enumerate(batch) if each.failures or each.offset in log.alone)
+    together = max(1, next(suspects, len(batch)))
+    return Run(log, batch[:together], batch[together:])
+
+
+def verdict(run: Run[Message], raised: BaseException, overdue_ms: int | None) -> Verdict:
+    """Return what an exception means for the messages of a handler.
+
+    Args:
+        run: The handler's.
+        raised: The exception.
+        overdue_ms: The time, if the handler was cancelled because it ran for too long: then that is its error.
+    """
+    many = len(run.deliveries)
+    done, error, is_clear = 0, raised, many == 1
+    if isinstance(raised, PartlyDone):
+        if raised.done < many:
+            done, error, is_clear = raised.done, raised.error, True
+        else:
+            error = ArgumentError("done", raised.done, f"be below {many}, the length of the batch")
+    if overdue_ms is not None and not isinstance(error, Exception):
+        error = TimeoutError(f"it ran for {overdue_ms - (run.started_ms or 0)} ms and was cancelled")
+    return Verdict(done, error, is_clear)

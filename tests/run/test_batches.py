@@ -1,0 +1,250 @@
+"""Batches of a key: what a handler gets, what its error means for each message, and who pays for it."""
+
+import asyncio
+import pickle
+import time
+from collections import Counter
+from threading import Event
+from typing import Any
+
+import pytest
+from tests.run.test_heart import begun, heart_of
+from tests.run.watch import Message, Watch, mixed_log
+
+from keyshared import RetryPolicy
+from keyshared.errors import ArgumentError
+from keyshared.run import AsyncRunner, Hooks, Letter, PartlyDone, Reject, RetryLater, RunnerConfig, ThreadRunner
+from keyshared.run.actions import Cancel, Commit, Overdue, Withdraw, WriteLetter
+from keyshared.run.heart import Heart
+
+FAST = RetryPolicy(max_redeliveries=1, base_delay_ms=1)
+LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
+
+
+def batch_of(many: int, **settings: Any) -> tuple[Heart[int], Any]:
+    heart = heart_of("log", **{"batch": 10, "workers": 1, **settings})
+    for offset in range(many):
+        heart.submit("log", offset, "key", offset)
+    (run,) = begun(heart, 0)
+    return heart, run
+
+
+def test_a_handler_gets_what_is_there_of_a_key_and_no_more_than_a_batch() -> None:
+    heart = heart_of("log", batch=3, workers=2)
+    for offset, key in enumerate(["a", "b", "a", None, "a", "a", "b"]):
+        heart.submit("log", offset, key, offset)
+    served = []
+    while runs := begun(heart, 0):
+        served += [run.message for run in runs]
+        for run in runs:
+            heart.ended(run, None)
+    assert served == [[0, 2, 4], [1, 6], [3], [5]]
+    assert heart.stats().done == 4
+
+
+def test_without_batches_a_handler_gets_no_list_and_with_batches_of_one_it_does() -> None:
+    for batch, expected in ((None, 0), (1, [0])):
+        heart = heart_of("log", batch=batch)
+        heart.submit("log", 0, "key", 0)
+        (run,) = begun(heart, 0)
+        assert run.message == expected
+
+
+def test_no_more_handlers_run_than_there_are_workers_and_what_was_taken_out_comes_before_other_logs() -> None:
+    heart = heart_of("one", "two", batch=4, workers=1)
+    for log in ("one", "two"):
+        for offset in range(6):
+            heart.submit(log, offset, f"key-{offset}", offset)
+    served = []
+    while runs := begun(heart, 0):
+        (run,) = runs
+        assert heart.stats().running == 1
+        served.append((run.log.name, run.message))
+        heart.ended(run, None)
+    assert [name for name, _ in served] == [*["one"] * 4, *["two"] * 4, *["one"] * 2, *["two"] * 2]
+    assert heart.stats().held == 0
+
+
+def test_a_part_of_a_batch_can_be_done_and_the_next_message_alone_has_failed() -> None:
+    heart, run = batch_of(4, retry=RetryPolicy(base_delay_ms=10))
+    heart.ended(run, PartlyDone(2, ValueError("third")), now_ms=0)
+    assert begun(heart, 9) == [], "what follows waits for it"
+    (failed,) = begun(heart, 10)
+    assert (failed.message, failed.delivery.failures) == ([2], 1)
+    heart.ended(failed, None)
+    (last,) = begun(heart)
+    assert (last.message, last.delivery.failures) == ([3], 0)
+    assert heart.stats()[:4] == (1, 0, 1, 1)
+
+
+@pytest.mark.parametrize("raised", [ValueError("broken"), Reject("bad"), PartlyDone(3, ValueError("of three"))])
+def test_nobody_pays_for_a_batch_that_fails_without_a_word_which_message_it_was(raised: Exception) -> None:
+    heart, run = batch_of(3, retry=RetryPolicy(max_redeliveries=0, base_delay_ms=10), writes=True)
+    heart.ended(run, raised, now_ms=0)
+    assert begun(heart, 9) == []
+    (first,) = begun(heart, 10)
+    assert (first.message, first.delivery.failures) == ([0], 0)
+    assert heart.stats().held == 2, "they are taken out, and wait behind it"
+    heart.ended(first, None, now_ms=10)
+    (second,) = begun(heart)
+    assert second.message == [1]
+    heart.ended(second, Reject("bad"))
+    actions = heart.advance()
+    assert [action.letter.offset for action in actions if isinstance(action, WriteLetter)] == [1]
+    (letter,) = [action for action in actions if isinstance(action, WriteLetter)]
+    heart.written(letter, None)
+    (third,) = begun(heart)
+    assert third.message == [2]
+    heart.ended(third, None)
+    assert heart.outstanding() == 0
+    assert not heart.log("log").alone
+    assert not heart.log("log").errors
+
+
+def test_a_batch_is_put_off_and_given_back_as_one() -> None:
+    heart, run = batch_of(3, retry=RetryPolicy(base_delay_ms=10))
+    heart.ended(run, RetryLater(50), now_ms=0)
+    assert begun(heart, 49) == []
+    (again,) = begun(heart, 50)
+    assert again.message == [0, 1, 2]
+    heart.ended(again, SystemExit(), now_ms=50)
+    (again,) = begun(heart, 60)
+    assert again.message == [0, 1, 2]
+    heart.ended(again, PartlyDone(1, RetryLater(5)), now_ms=60)
+    (rest,) = begun(heart, 65)
+    assert rest.message == [1, 2]
+    assert (heart.stats().put_off, heart.stats().released, heart.stats().failed) == (2, 1, 0)
+
+
+def test_a_batch_that_ran_for_too_long_comes_again_one_by_one() -> None:
+    heart, run = batch_of(2, timeout_ms=20, cancels=True, retry=RetryPolicy(base_delay_ms=10))
+    run.started_ms = 0
+    actions = heart.advance(now_ms=20)
+    assert actions == [Overdue(run, 20), Cancel(run)]
+    heart.ended(run, asyncio.CancelledError(), now_ms=21)
+    (first,) = begun(heart, 31)
+    assert (first.message, first.delivery.failures) == ([0], 0)
+    assert heart.stats().failed == 1
+
+
+def test_what_waits_behind_the_first_of_a_batch_goes_back_with_its_log() -> None:
+    heart, run = batch_of(3, commits=True)
+    heart.ended(run, ValueError("broken"), now_ms=0)
+    (first,) = begun(heart, 1_000)
+    heart.remove_log("log", until_ms=2_000, now_ms=1_000)
+    assert Withdraw((first,)) in heart.advance()
+    heart.ended(first, None)
+    (commit,) = [action for action in heart.advance() if isinstance(action, Commit)]
+    assert commit.position == 1
+    heart.add_log("new", start=0)
+    heart.submit("new", 0, "key", 0)
+    assert [(run.log.name, run.message) for run in begun(heart)] == [("new", [0])], "its worker is free again"
+
+
+def test_a_whole_batch_waits_for_a_handler_of_an_earlier_stay() -> None:
+    heart, run = batch_of(3, workers=2)
+    heart.lose_log("log")
+    heart.add_log("log", start=0)
+    for offset in range(3):
+        heart.submit("log", offset, "key", offset)
+    assert begun(heart) == []
+    assert heart.stats().held == 3
+    heart.ended(run, None)
+    (again,) = begun(heart)
+    assert (again.message, heart.stats().held) == ([0, 1, 2], 0)
+
+
+def test_nonsense_about_parts_is_refused() -> None:
+    nonsense: list[Any] = [(-1, ValueError()), (True, ValueError()), (1, "error"), (1, PartlyDone(0, ValueError()))]
+    for arguments in nonsense:
+        with pytest.raises(ArgumentError):
+            PartlyDone(*arguments)
+    with pytest.raises(ArgumentError, match="batch is 0"):
+        RunnerConfig(batch=0)
+
+
+def test_a_part_that_is_done_can_be_told_from_a_process() -> None:
+    copy = pickle.loads(pickle.dumps(PartlyDone(5, Reject("bad"))))  # noqa: S301  # our own
+    assert (copy.done, repr(copy.error)) == (5, "Reject('bad')")
+
+
+class Rows:
+    """A handler that does a batch message by message, and says how far it came, or does not."""
+
+    def __init__(self, *, tells: bool) -> None:
+        self.watch = Watch()
+        self.lengths: Counter[int] = Counter()
+        self.tells = tells
+        self.hold = Event()  # the first handler waits, so that batches grow
+
+    def __call__(self, messages: list[Message]) -> None:
+        assert self.hold.wait(LONG_S)
+        self.lengths[len(messages)] += 1
+        for done, message in enumerate(messages):
+            self.watch.begin(message)
+            try:
+                self.watch.end(message)
+            except BaseException as raised:
+                error = asyncio.CancelledError() if isinstance(raised, SystemExit) else raised  # one ends a loop
+                raise PartlyDone(done, error) if self.tells else error from raised
+
+    async def later(self, messages: list[Message]) -> None:
+        await asyncio.sleep(0)
+        self(messages)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize("with_tasks", [True, False])
+def test_batches_keep_order_and_give_up_nothing_but_what_is_bad(*, tells: bool, with_tasks: bool) -> None:
+    rows = Rows(tells=tells)
+    letters: list[Letter[Message]] = []
+    commits: list[int] = []
+    log = mixed_log(400)
+    config = RunnerConfig(workers=4, batch=7, window=500, max_loaded_per_key=500, retry=FAST)
+    settings: dict[str, Any] = {
+        "dead_letter": letters.append,
+        "commit": lambda _, position, __: commits.append(position),
+        "config": config,
+    }
+
+    async def with_loop() -> None:
+        async with AsyncRunner[Message](rows.later, **settings) as runner:
+            runner.add_log("log")
+            await runner.submit_many("log", [(message.offset, message.key, message) for message in log])
+
+    if with_tasks:
+        rows.hold.set()
+        asyncio.run(with_loop())
+    else:
+        with ThreadRunner[Message](rows, **settings) as runner:
+            runner.add_log("log")
+            runner.submit_many("log", [(message.offset, message.key, message) for message in log])
+            rows.hold.set()
+    given_up = [message.offset for message in log if message.ends in {"reject", "fail"}]
+    assert sorted(letter.offset for letter in letters) == given_up
+    assert {letter.failures for letter in letters} == {1, 2}
+    rows.watch.check_overlaps()
+    assert {*rows.watch.done, *given_up} == {message.offset for message in log}
+    if tells:
+        rows.watch.check()
+        assert len(rows.watch.done) == 400 - len(given_up), "what was done is not done again"
+    assert max(rows.lengths) == 7
+    assert commits[-1] == 400
+
+
+def test_hooks_name_the_first_message_of_a_batch() -> None:
+    ends: list[tuple[int, str]] = []
+    hold = Event()
+
+    def handle(messages: list[int]) -> None:
+        assert hold.wait(LONG_S)
+        if len(messages) > 1:
+            raise PartlyDone(len(messages) - 1, RetryLater(1))
+        time.sleep(0)
+
+    hooks = Hooks(ended=lambda _, offset, raised, __: ends.append((offset, type(raised).__name__)))
+    with ThreadRunner[int](handle, hooks=hooks, config=RunnerConfig(workers=1, batch=3)) as runner:
+        runner.add_log("log")
+        runner.submit_many("log", [(offset, "key", offset) for offset in range(3)])
+        hold.set()
+    assert ends == [(0, "PartlyDone"), (2, "NoneType")]
