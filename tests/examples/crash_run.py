@@ -1,0 +1,115 @@
+"""Processes of one program that are killed, asked to leave, and followed by others; and what came of it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.examples.diary import DONE, Verdict, judge
+from tests.examples.worker import REJECTED, is_one
+
+ROOT = Path(__file__).resolve().parents[2]
+MESSAGES, KEYS = 2_000, 100
+PATIENCE_S = 90
+
+
+class Message(str):
+    """A text ``key/number/place``, and its key."""
+
+    __slots__ = ()
+
+    @property
+    def key(self) -> str:
+        return self.split("/")[0]
+
+
+def messages() -> list[Message]:
+    places: Counter[str] = Counter()
+    made = []
+    for number in range(MESSAGES):
+        key = f"k{number * 7919 % KEYS}"
+        made.append(Message(f"{key}/{number}/{places[key]}"))
+        places[key] += 1
+    return made
+
+
+REJECTS = {message for number, message in enumerate(messages()) if is_one(REJECTED, number)}
+
+
+class Crew:
+    """The processes, the oldest first."""
+
+    def __init__(self, diary: Path, *arguments: str) -> None:
+        self._diary = diary
+        self._command = [sys.executable, "-m", "tests.examples.worker", str(diary), *arguments]
+        self._running: list[subprocess.Popen[bytes]] = []
+        paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+    def join(self, many: int = 1) -> None:
+        for _ in range(many):
+            self._running.append(subprocess.Popen(self._command, cwd=ROOT, env=self._environment))
+
+    def kill(self) -> None:
+        """Kill the oldest; what it has left open ends there."""
+        process = self._running.pop(0)
+        process.kill()
+        process.wait()
+        with self._diary.open("a") as file:
+            file.write(f"killed {process.pid} -\n")
+
+    def leave(self) -> int:
+        """Ask the oldest to leave, and return its exit code."""
+        process = self._running.pop(0)
+        process.send_signal(signal.SIGTERM)
+        return process.wait(PATIENCE_S)
+
+    def end(self) -> list[int]:
+        return [self.leave() for _ in list(self._running)]
+
+    def kill_all(self) -> None:
+        for process in self._running:
+            process.kill()
+            process.wait()
+
+    def wait_for(self, many: int) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while (done := self._done()) < many:
+            assert time.monotonic() < until, f"{done} of {many} are done"
+            assert all(process.poll() is None for process in self._running), "a process has ended by itself"
+            time.sleep(0.1)
+
+    def _done(self) -> int:
+        lines = self.lines()
+        return len({line.split()[2] for line in lines if line.startswith(DONE)})
+
+    def lines(self) -> list[str]:
+        return self._diary.read_text().splitlines() if self._diary.exists() else []
+
+
+@contextmanager
+def crew_of(diary: Path, *arguments: str) -> Iterator[Crew]:
+    crew = Crew(diary, *arguments)
+    try:
+        yield crew
+    finally:
+        crew.kill_all()
+
+
+def crash_run(diary: Path, *arguments: str) -> Verdict:
+    """Two processes; the oldest is killed, later the oldest is asked to leave while another one joins."""
+    with crew_of(diary, *arguments) as crew:
+        crew.join(2)
+        crew.wait_for(MESSAGES // 3)
+        crew.kill()
+        crew.wait_for(MESSAGES * 2 // 3)
+        crew.join()
+        assert crew.leave() == 0
+        crew.wait_for(MESSAGES)
+        assert crew.end() == [0]
+        return judge(crew.lines(), dict(Counter(message.key for message in messages())))
