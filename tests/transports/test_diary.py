@@ -1,4 +1,4 @@
-from tests.examples.diary import Verdict, judge
+from tests.transports.diary import Verdict, judge
 
 
 def test_the_judge_of_a_diary_sees_each_fault() -> None:

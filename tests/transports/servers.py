@@ -1,5 +1,7 @@
 """Start the servers of the examples: fresh ones, on loopback, for one test."""
 
+import os
+import signal
 import socket
 import subprocess
 import time
@@ -33,7 +35,9 @@ def serving(
     """Run a server that listens on this port of loopback."""
     said = folder / "server.log"
     with said.open("wb") as log:
-        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
     try:
         wait_until(
             lambda: listens(port),
@@ -42,12 +46,8 @@ def serving(
         )
         yield
     finally:
-        server.terminate()
-        try:
-            server.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+        os.killpg(server.pid, signal.SIGKILL)  # with what it has started; nothing of it is kept
+        server.wait()
 
 
 def listens(port: int) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.examples.diary import DONE, Verdict, judge
-from tests.examples.worker import REJECTED, is_one
+from tests.transports.diary import DONE, Verdict, judge
+from tests.transports.worker import REJECTED, is_one
 
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGES, KEYS = 2_000, 100
@@ -46,7 +46,7 @@ class Crew:
 
     def __init__(self, diary: Path, *arguments: str) -> None:
         self._diary = diary
-        self._command = [sys.executable, "-m", "tests.examples.worker", str(diary), *arguments]
+        self._command = [sys.executable, "-m", "tests.transports.worker", str(diary), *arguments]
         self._running: list[subprocess.Popen[bytes]] = []
         paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
         self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

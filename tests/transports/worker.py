@@ -1,12 +1,15 @@
-"""One process of a crash run: ``python -m tests.examples.worker DIARY PROGRAM ARGUMENT...``.
+"""One process of a crash run: ``python -m tests.transports.worker DIARY PROGRAM ARGUMENT...``.
 
 It runs a program of ``examples/transports`` with a handler that writes down when it starts and how it ends.
 """
 
+import asyncio
 import importlib
 import os
 import sys
 import time
+from collections.abc import Iterator
+from inspect import iscoroutinefunction
 from typing import Any
 
 from keyshared.run import Reject, RetryLater
@@ -29,10 +32,18 @@ class Handler:
     def note(self, what: str, value: str = "-") -> None:
         os.write(self._file, f"{what} {os.getpid()} {value}\n".encode())
 
-    def __call__(self, value: str) -> None:
+    def block(self, value: str) -> None:
+        for seconds in self._handle(value):
+            time.sleep(seconds)
+
+    async def suspend(self, value: str) -> None:
+        for seconds in self._handle(value):
+            await asyncio.sleep(seconds)
+
+    def _handle(self, value: str) -> Iterator[float]:
         number = int(value.split("/")[1])
         self.note("start", value)
-        time.sleep(0.3 if is_one(SLOW, number) else 0.01)
+        yield 0.3 if is_one(SLOW, number) else 0.01
         is_first = value not in self._tried
         self._tried.add(value)
         if is_first and is_one(FAILS, number):
@@ -49,10 +60,11 @@ class Handler:
 
 def main(diary: str, name: str, *arguments: str) -> None:
     program: Any = importlib.import_module(f"examples.transports.{name}")
-    world: Any = importlib.import_module(f"tests.examples.test_{name}")
+    world: Any = importlib.import_module(f"tests.transports.test_{name}")
     handler = Handler(diary)
     world.shorten(program)
-    program.consume(*arguments, lambda message: handler(world.text_of(message)))
+    handle = handler.suspend if iscoroutinefunction(program.charge) else handler.block
+    program.consume(*arguments, lambda message: handle(world.text_of(message)))
     handler.note("left")
 
 

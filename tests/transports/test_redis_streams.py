@@ -3,9 +3,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.examples import servers
-from tests.examples.crash_run import MESSAGES, REJECTS, crash_run, messages
-from tests.examples.diary import Verdict
+from tests.transports import servers
+from tests.transports.crash_run import MESSAGES, REJECTS, crash_run, messages
+from tests.transports.diary import Verdict
 
 pytestmark = pytest.mark.slow
 
