@@ -101,15 +101,16 @@ def crew_of(diary: Path, *arguments: str) -> Iterator[Crew]:
         crew.kill_all()
 
 
-def crash_run(diary: Path, *arguments: str) -> Verdict:
-    """Two processes; the oldest is killed, later the oldest is asked to leave while another one joins."""
+def crash_run(diary: Path, *arguments: str, stand_by: bool = True) -> Verdict:
+    """One process is killed, the next one asked to leave; others stand by, or are started when it has gone."""
     with crew_of(diary, *arguments) as crew:
-        crew.join(2)
+        crew.join(1 + stand_by)
         crew.wait_for(MESSAGES // 3)
         crew.kill()
-        crew.wait_for(MESSAGES * 2 // 3)
         crew.join()
+        crew.wait_for(MESSAGES * 2 // 3)
         assert crew.leave() == 0
+        crew.join(1 - stand_by)
         crew.wait_for(MESSAGES)
         assert crew.end() == [0]
         return judge(crew.lines(), dict(Counter(message.key for message in messages())))

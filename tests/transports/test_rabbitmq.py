@@ -82,5 +82,5 @@ def test_a_queue_loses_nothing_and_keeps_the_order_of_keys_when_a_process_is_kil
     assert verdict.again <= 16, "more was redone than was at handlers"
     left, letters = asyncio.run(look(url))
     assert left == 0
-    assert sorted(REJECTS) == sorted(body for body, _ in letters)
+    assert {body for body, _ in letters} == REJECTS  # a death may double one
     assert all(error.startswith("Reject(") for _, error in letters)

@@ -63,8 +63,14 @@ def main(diary: str, name: str, *arguments: str) -> None:
     world: Any = importlib.import_module(f"tests.transports.test_{name}")
     handler = Handler(diary)
     world.shorten(program)
-    handle = handler.suspend if iscoroutinefunction(program.charge) else handler.block
-    program.consume(*arguments, lambda message: handle(world.text_of(message)))
+
+    async def suspend(message: object) -> None:
+        await handler.suspend(world.text_of(message))
+
+    def block(message: object) -> None:
+        handler.block(world.text_of(message))
+
+    program.consume(*arguments, suspend if iscoroutinefunction(program.charge) else block)
     handler.note("left")
 
 
