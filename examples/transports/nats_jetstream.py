@@ -23,7 +23,8 @@ async def charge(msg: Msg) -> None:
 
 async def serve(url: str, stream: str, handle: Callable[[Msg], Awaitable[object]]) -> None:
     async with await nats.connect(url) as client:
-        js, place, revision = client.jetstream(), b"1 ", 0
+        js, place, revision, stop = client.jetstream(), b"1 ", 0, asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
 
         async def commit(_: str, position: int, token: str) -> None:
             nonlocal revision  # raises if another process has begun meanwhile: then this one ends
@@ -43,16 +44,15 @@ async def serve(url: str, stream: str, handle: Callable[[Msg], Awaitable[object]
         source = await js.pull_subscribe(f"{stream}.>", NAME, stream, config)
         async with AsyncRunner(handle, commit=commit, dead_letter=give_up, config=CONFIG) as runner:
             runner.add_log(stream, resume_from=token or None)
-            while True:
+            while not (stop.is_set() or runner.error):
                 with suppress(TimeoutError):  # there is nothing new
-                    for msg in await source.fetch(100, timeout=1):
+                    for msg in await source.fetch(runner.room(stream) or 1, 1):
                         await runner.submit(stream, msg.metadata.sequence.stream, msg.subject, msg)
+            await runner.stop()  # what has begun ends and is committed
 
 
 def consume(url: str, stream: str, handle: Callable[[Msg], Awaitable[object]] = charge) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    with suppress(KeyboardInterrupt):  # what had begun has ended and is committed
-        asyncio.run(serve(url, stream, handle))
+    asyncio.run(serve(url, stream, handle))
 
 
 if __name__ == "__main__":

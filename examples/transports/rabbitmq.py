@@ -6,7 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from aio_pika import ExchangeType, Message, connect
+from aio_pika import ExchangeType, Message, connect  # no connect_robust: it goes on with what others have by now
 from aio_pika.abc import AbstractIncomingMessage as Incoming
 
 from keyshared.run import AsyncRunner, Letter, Reject, RunnerConfig
@@ -21,7 +21,6 @@ async def charge(message: Incoming) -> None:
 
 
 async def serve(url: str, name: str, handle: Callable[[Incoming], Awaitable[object]]) -> None:
-    # Not connect_robust: that goes on with messages that the broker has given to another process meanwhile.
     async with await connect(url) as connection, connection.channel(on_return_raises=True) as channel:
         await channel.set_qos(CONFIG.window)
         dead = await channel.declare_exchange(f"{name}.dead", ExchangeType.FANOUT, durable=True)
@@ -37,22 +36,23 @@ async def serve(url: str, name: str, handle: Callable[[Incoming], Awaitable[obje
             await dead.publish(Message(letter.message.body, headers=headers, delivery_mode=2), name)
             await letter.message.ack()  # the broker has confirmed the letter
 
-        inbox: asyncio.Queue[Incoming | None] = asyncio.Queue()
-        channel.close_callbacks.add(lambda *_: inbox.put_nowait(None))
+        inbox: asyncio.Queue[Incoming] = asyncio.Queue()
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         async with AsyncRunner(work, dead_letter=give_up, config=CONFIG) as runner:
             runner.add_log(name)
             await queue.consume(inbox.put)  # and never cancel it: the next process would begin beside handlers here
-            while message := await inbox.get():
-                await runner.submit(name, message.delivery_tag, message.headers.get("key"), message)
-            raise ConnectionError("the broker is gone; what was not acked comes again")
+            while not (stop.is_set() or channel.is_closed or runner.error):
+                with suppress(TimeoutError):
+                    message = await asyncio.wait_for(inbox.get(), 1)
+                    await runner.submit(name, message.delivery_tag, message.headers.get("key"), message)
+            await runner.stop()  # what has begun ends and is acked; the broker gives the rest to the next one
+            if channel.is_closed:
+                raise ConnectionError("the broker is gone; what was not acked comes again")
 
 
 def consume(url: str, name: str, handle: Callable[[Incoming], Awaitable[object]] = charge) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    with suppress(
-        KeyboardInterrupt
-    ):  # what had begun has ended and is acked; the broker gives the rest to the next one
-        asyncio.run(serve(url, name, handle))
+    asyncio.run(serve(url, name, handle))
 
 
 if __name__ == "__main__":
