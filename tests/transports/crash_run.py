@@ -19,7 +19,7 @@ PATIENCE_S = 90
 
 
 class Message(str):
-    """A text ``key/number/place``, and its key."""
+    """A text ``key/number/place``, and what stands in it."""
 
     __slots__ = ()
 
@@ -27,18 +27,23 @@ class Message(str):
     def key(self) -> str:
         return self.split("/")[0]
 
+    @property
+    def number(self) -> str:
+        return self.split("/")[1]
 
-def messages() -> list[Message]:
+
+def messages(many: int = MESSAGES) -> list[Message]:
     places: Counter[str] = Counter()
     made = []
-    for number in range(MESSAGES):
-        key = f"k{number * 7919 % KEYS}"
+    for number in range(many):
+        key = f"k{number * 7919 % (many * KEYS // MESSAGES)}"
         made.append(Message(f"{key}/{number}/{places[key]}"))
         places[key] += 1
     return made
 
 
-REJECTS = {message for number, message in enumerate(messages()) if is_one(REJECTED, number)}
+def rejects(many: int = MESSAGES) -> set[Message]:
+    return {message for message in messages(many) if is_one(REJECTED, int(message.number))}
 
 
 class Crew:
@@ -101,16 +106,16 @@ def crew_of(diary: Path, *arguments: str) -> Iterator[Crew]:
         crew.kill_all()
 
 
-def crash_run(diary: Path, *arguments: str, stand_by: bool = True) -> Verdict:
+def crash_run(diary: Path, *arguments: str, many: int = MESSAGES, stand_by: bool = True) -> Verdict:
     """One process is killed, the next one asked to leave; others stand by, or are started when it has gone."""
     with crew_of(diary, *arguments) as crew:
         crew.join(1 + stand_by)
-        crew.wait_for(MESSAGES // 3)
+        crew.wait_for(many // 3)
         crew.kill()
         crew.join()
-        crew.wait_for(MESSAGES * 2 // 3)
+        crew.wait_for(many * 2 // 3)
         assert crew.leave() == 0
         crew.join(1 - stand_by)
-        crew.wait_for(MESSAGES)
+        crew.wait_for(many)
         assert crew.end() == [0]
-        return judge(crew.lines(), dict(Counter(message.key for message in messages())))
+        return judge(crew.lines(), dict(Counter(message.key for message in messages(many))))

@@ -30,13 +30,23 @@ def free_port() -> int:
 
 @contextmanager
 def serving(
-    command: Sequence[str], port: int, folder: Path, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    port: int,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    in_folder: Path | None = None,
 ) -> Iterator[None]:
-    """Run a server that listens on this port of loopback."""
+    """Run a server that listens on this port of loopback, and writes what it says into the folder."""
     said = folder / "server.log"
     with said.open("wb") as log:
         server = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            cwd=in_folder or folder,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     try:
         wait_until(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.transports import servers
-from tests.transports.crash_run import MESSAGES, REJECTS, crash_run, messages
+from tests.transports.crash_run import MESSAGES, crash_run, messages, rejects
 from tests.transports.diary import Verdict
 
 pytestmark = pytest.mark.slow
@@ -39,6 +39,6 @@ def test_streams_lose_nothing_and_keep_the_order_of_keys_when_a_process_is_kille
     assert verdict.again <= 16, "more was redone than was at handlers"
     assert client.xpending("orders", "billing")["pending"] == 0
     letters = [fields for _, fields in client.xrange("orders.dead")]
-    assert sorted(REJECTS) == sorted(letter["text"] for letter in letters)
+    assert sorted(rejects()) == sorted(letter["text"] for letter in letters)
     assert all(letter["error"].startswith("Reject(") for letter in letters)
     assert client.get("orders.lock") is None
