@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,7 +58,15 @@ class Crew:
 
     def join(self, many: int = 1) -> None:
         for _ in range(many):
-            self._running.append(subprocess.Popen(self._command, cwd=ROOT, env=self._environment))
+            process = subprocess.Popen(self._command, cwd=ROOT, env=self._environment)
+            self._running.append(process)
+            self._wait_until_ready(process.pid)
+
+    def _wait_until_ready(self, pid: int) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while f"ready {pid} -" not in self.lines():
+            assert time.monotonic() < until, "a process does not begin"
+            time.sleep(0.05)
 
     def kill(self) -> None:
         """Kill the oldest; what it has left open ends there."""
@@ -106,10 +114,17 @@ def crew_of(diary: Path, *arguments: str) -> Iterator[Crew]:
         crew.kill_all()
 
 
-def crash_run(diary: Path, *arguments: str, many: int = MESSAGES, stand_by: bool = True) -> Verdict:
+def crash_run(
+    diary: Path,
+    *arguments: str,
+    many: int = MESSAGES,
+    stand_by: bool = True,
+    when_started: Callable[[], object] = lambda: None,
+) -> Verdict:
     """One process is killed, the next one asked to leave; others stand by, or are started when it has gone."""
     with crew_of(diary, *arguments) as crew:
         crew.join(1 + stand_by)
+        when_started()
         crew.wait_for(many // 3)
         crew.kill()
         crew.join()

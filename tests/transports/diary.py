@@ -29,7 +29,7 @@ def judge(lines: Sequence[str], sent: dict[str, int]) -> Verdict:
     out_of_order = at_once = 0
     for line in lines:
         what, process, value = line.split()
-        if what in {"killed", "left"}:
+        if what in {"ready", "killed", "left"}:
             for processes in running.values():
                 processes.discard(process)
             continue

@@ -6,6 +6,7 @@ It runs a program of ``examples/transports`` with a handler that writes down whe
 import asyncio
 import importlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -59,9 +60,11 @@ class Handler:
 
 
 def main(diary: str, name: str, *arguments: str) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # until the program does so itself
+    handler = Handler(diary)
+    handler.note("ready")
     program: Any = importlib.import_module(f"examples.transports.{name}")
     world: Any = importlib.import_module(f"tests.transports.test_{name}")
-    handler = Handler(diary)
     world.shorten(program)
 
     async def suspend(message: object) -> None:
@@ -70,7 +73,11 @@ def main(diary: str, name: str, *arguments: str) -> None:
     def block(message: object) -> None:
         handler.block(world.text_of(message))
 
-    program.consume(*arguments, suspend if iscoroutinefunction(program.charge) else block)
+    handle = suspend if iscoroutinefunction(program.charge) else block
+    if hasattr(program, "consume"):
+        program.consume(*arguments, handle)
+    else:
+        world.consume(program, handle, *arguments)
     handler.note("left")
 
 
