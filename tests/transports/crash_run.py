@@ -68,13 +68,14 @@ class Crew:
             assert time.monotonic() < until, "a process does not begin"
             time.sleep(0.05)
 
-    def kill(self) -> None:
-        """Kill the oldest; what it has left open ends there."""
-        process = self._running.pop(0)
-        process.kill()
-        process.wait()
-        with self._diary.open("a") as file:
-            file.write(f"killed {process.pid} -\n")
+    def kill(self, many: int = 1) -> None:
+        """Kill the oldest; what they have left open ends there."""
+        for _ in range(many):
+            process = self._running.pop(0)
+            process.kill()
+            process.wait()
+            with self._diary.open("a") as file:
+                file.write(f"killed {process.pid} -\n")
 
     def leave(self) -> int:
         """Ask the oldest to leave, and return its exit code."""
