@@ -6,44 +6,47 @@ takes the newer one for hidden when it looks at the older one. SQS does not. So 
 
 import sys
 import time
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from moto.server import main
-from moto.sqs import models
-from moto.sqs.models import SQSBackend
-
-one_at_a_time = Lock()
-receive = SQSBackend.receive_message
+ONE_AT_A_TIME = Lock()
 
 
-def receive_in_order(
-    self: Any, queue_name: str, count: int, wait_seconds_timeout: int, *more: Any, **named: Any
-) -> Any:
-    until = time.monotonic() + wait_seconds_timeout
-    while True:
-        with one_at_a_time:
-            pending = self.get_queue(queue_name).pending_messages
-            pending.difference_update([message for message in pending if message.visible])
-            found = receive(self, queue_name, count, 0, *more, **named)
-        if found or time.monotonic() > until:
-            return found
-        time.sleep(0.05)
+def in_order(receive: Callable[..., Any]) -> Callable[..., Any]:
+    def receive_in_order(self: Any, name: str, count: int, wait_s: int, *more: Any, **named: Any) -> Any:
+        until = time.monotonic() + wait_s
+        while True:
+            with ONE_AT_A_TIME:
+                pending = self.get_queue(name).pending_messages
+                pending.difference_update([message for message in pending if message.visible])
+                found = receive(self, name, count, 0, *more, **named)
+            if found or time.monotonic() > until:
+                return found
+            time.sleep(0.05)
+
+    return receive_in_order
 
 
-def one_by_one(name: str) -> None:
-    call = getattr(SQSBackend, name)
-
+def one_by_one(call: Callable[..., Any]) -> Callable[..., Any]:
     def locked(*arguments: Any, **named: Any) -> Any:
-        with one_at_a_time:
+        with ONE_AT_A_TIME:
             return call(*arguments, **named)
 
-    setattr(SQSBackend, name, locked)
+    return locked
+
+
+def main(port: str) -> None:
+    from moto import server  # noqa: PLC0415  # only here it is sure to be installed
+    from moto.sqs import models  # noqa: PLC0415  # as above
+
+    backend = models.SQSBackend
+    models.unix_time, models.unix_time_millis = time.time, lambda: time.time() * 1_000  # theirs cost half of all time
+    backend.receive_message = in_order(backend.receive_message)
+    for name in ("send_message", "delete_message", "change_message_visibility"):
+        setattr(backend, name, one_by_one(getattr(backend, name)))
+    server.main(["-H", "127.0.0.1", "-p", port])
 
 
 if __name__ == "__main__":
-    models.unix_time, models.unix_time_millis = time.time, lambda: time.time() * 1_000  # theirs cost half of all time
-    SQSBackend.receive_message = receive_in_order
-    for each in ("send_message", "delete_message", "change_message_visibility"):
-        one_by_one(each)
-    main(["-H", "127.0.0.1", "-p", sys.argv[1]])
+    main(sys.argv[1])
