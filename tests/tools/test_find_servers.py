@@ -13,6 +13,7 @@ from tools import find_servers
 def nothing_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(find_servers, "DEBIAN_POSTGRES", tmp_path / "nowhere")
     monkeypatch.setattr(find_servers, "find_spec", lambda _: None)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no" / "python"))
 
 
 def executable(path: Path) -> Path:
@@ -45,6 +46,12 @@ def test_a_wheel_that_carries_the_program_is_enough(monkeypatch: pytest.MonkeyPa
     assert program == find_servers.locate("redis-server", {"PATH": ""})
 
 
+def test_a_wheel_may_put_the_program_beside_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    program = executable(tmp_path / "nats-server")
+    assert program == find_servers.locate("nats-server", {"PATH": ""})
+
+
 def test_what_cannot_be_executed_is_not_found(tmp_path: Path) -> None:
     executable(tmp_path / "redis-server").chmod(0o644)
     assert find_servers.locate("redis-server", {"PATH": str(tmp_path)}) is None
@@ -67,7 +74,8 @@ def test_root_installs_what_is_missing_and_updates_the_lists_only_if_that_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     apt = executable(tmp_path / "apt-get")
-    executable(tmp_path / "postgres")
+    for program in ("postgres", "nats-server", "rabbitmq-server"):
+        executable(tmp_path / program)
     verbs: list[str] = []
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
@@ -84,3 +92,14 @@ def test_root_installs_what_is_missing_and_updates_the_lists_only_if_that_fails(
     monkeypatch.setattr(subprocess, "run", run)
     assert find_servers.main({"PATH": str(tmp_path)}) == 0
     assert verbs == ["install", "update", "install"]
+
+
+def test_a_server_that_no_wheel_carries_may_be_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for program in ("postgres", "nats-server", "redis-server"):
+        executable(tmp_path / program)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(subprocess, "run", pytest.fail)
+    assert find_servers.main({"PATH": str(tmp_path)}) == 0
+    assert capsys.readouterr().err.startswith("note: no rabbitmq-server was found")

@@ -1,0 +1,58 @@
+"""A queue over HTTP that leases one message of a key at a time: ``uvicorn --factory http_queue:service``."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from keyshared.effects import DeadLetter, Done
+from keyshared.leases import InvalidHandle, Lease, LeaseAnswer, LeaseConfig, LeaseQueue
+from keyshared.placement import SoleOwner
+
+CONFIG = LeaseConfig(visibility_timeout_ms=30_000, tell_settled=True, spill=False, max_in_flight_per_consumer=10_000)
+TABLES = """PRAGMA journal_mode=WAL; CREATE TABLE IF NOT EXISTS dead (id INTEGER PRIMARY KEY, key, body, error);
+CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY AUTOINCREMENT, key, body);"""
+
+
+def service(database: str = "queue.db") -> Starlette:
+    db, last, life = sqlite3.connect(database, isolation_level=None), 0, time.time_ns()
+    db.executescript(TABLES)
+    queue = LeaseQueue[str](SoleOwner("clients"), CONFIG)
+    queue.add_consumer("clients")
+
+    def ask(call: Callable[..., LeaseAnswer[Any, str]], *arguments: object, **more: object) -> object:
+        answer = call(*arguments, now_ms=time.monotonic_ns() // 1_000_000, **more)
+        for effect in answer.effects:  # it may grow meanwhile
+            if isinstance(effect, DeadLetter):
+                db.execute("REPLACE INTO dead SELECT *, ? FROM messages WHERE id = ?", (effect.reason, effect.offset))
+                answer.effects.extend(queue.dead_lettered(effect.offset).effects)
+            elif isinstance(effect, Done):
+                db.execute("DELETE FROM messages WHERE id = ?", (effect.offset,))
+        return answer.result
+
+    async def put(request: Request) -> Response:
+        row = request.query_params.get("key"), (await request.body()).decode()
+        return JSONResponse(db.execute("INSERT INTO messages (key, body) VALUES (?, ?)", row).lastrowid, 201)
+
+    async def lease(_: Request) -> Response:
+        nonlocal last
+        new = db.execute("SELECT * FROM messages WHERE id > ? ORDER BY id LIMIT ?", (last, queue.free_slots))
+        for last, key, body in new.fetchall():
+            ask(queue.offer, last, key, body)
+        if not isinstance(found := ask(queue.consume, "clients"), Lease):
+            return Response(status_code=204)
+        return JSONResponse({"handle": f"{life}/{found.offsets[0]}/{found.id}", "body": found.messages[0].item})
+
+    async def settle(request: Request) -> Response:
+        verb, *handle = (request.path_params[name] for name in ("verb", "offset", "lease"))
+        answer = ask(calls[verb], *handle, **await request.json())
+        return Response(status_code=409 if isinstance(answer, InvalidHandle) else 204)
+
+    calls = {each.__name__: each for each in (queue.ack, queue.nack, queue.reject, queue.release, queue.extend)}
+    paths = {"/messages": put, "/leases": lease, f"/leases/{life}/{{offset:int}}/{{lease:int}}/{{verb}}": settle}
+    return Starlette(routes=[Route(path, function, methods=["POST"]) for path, function in paths.items()])

@@ -1,0 +1,59 @@
+"""NATS JetStream, read as a log; a key-value bucket says how far: ``nats_jetstream.py NATS_URL STREAM``."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import nats
+from nats.aio.msg import Msg
+from nats.js import api, errors
+
+from keyshared.run import AsyncRunner, Letter, Reject, RunnerConfig
+
+NAME, CONFIG = "billing", RunnerConfig(workers=100, window=1_000, timeout_ms=60_000)
+
+
+async def charge(msg: Msg) -> None:
+    if not msg.data.isdigit():
+        raise Reject("the amount is no number")
+    print("charged", int(msg.data), "for", msg.subject, flush=True)
+
+
+async def serve(url: str, stream: str, handle: Callable[[Msg], Awaitable[object]]) -> None:
+    async with await nats.connect(url) as client:
+        js, place, revision, stop = client.jetstream(), b"1 ", 0, asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+
+        async def commit(_: str, position: int, token: str) -> None:
+            nonlocal revision  # raises if another process has begun meanwhile: then this one ends
+            revision = await places.update(stream, f"{position} {token}".encode(), revision)
+
+        async def give_up(bad: Letter[Msg]) -> None:  # returns when the server has confirmed it
+            await js.publish(f"dead.{bad.message.subject}", bad.message.data, headers={"error": repr(bad.error)})
+
+        places = await js.create_key_value(bucket=NAME)
+        with suppress(errors.NotFoundError):  # nothing was committed yet
+            place = (await places.get(stream)).value or place
+        revision = await places.put(stream, place)
+        with suppress(errors.NotFoundError):  # nobody has read yet
+            await js.delete_consumer(stream, NAME)
+        config = api.ConsumerConfig(ack_policy=api.AckPolicy.NONE, deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE)
+        config.opt_start_seq, token = int(place.split(b" ")[0]), place.split(b" ")[1].decode()
+        source = await js.pull_subscribe(f"{stream}.>", NAME, stream, config)
+        async with AsyncRunner(handle, commit=commit, dead_letter=give_up, config=CONFIG) as runner:
+            runner.add_log(stream, resume_from=token or None)
+            while not (stop.is_set() or runner.error):
+                with suppress(TimeoutError):  # there is nothing new
+                    for msg in await source.fetch(runner.room(stream) or 1, 1):
+                        await runner.submit(stream, msg.metadata.sequence.stream, msg.subject, msg)
+            await runner.stop()  # what has begun ends and is committed
+
+
+def consume(url: str, stream: str, handle: Callable[[Msg], Awaitable[object]] = charge) -> None:
+    asyncio.run(serve(url, stream, handle))
+
+
+if __name__ == "__main__":
+    consume(sys.argv[1], sys.argv[2])

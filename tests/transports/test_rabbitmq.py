@@ -1,0 +1,86 @@
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import pytest
+from tests.transports import servers
+from tests.transports.crash_run import MESSAGES, crash_run, messages, rejects
+from tests.transports.diary import Verdict
+
+pytestmark = pytest.mark.slow
+
+DEBIAN = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one on Debian's path becomes another user
+
+
+def shorten(program: Any) -> None:
+    program.CONFIG = program.RunnerConfig(workers=16, window=200, stop_ms=3_000)
+
+
+def text_of(message: Any) -> str:
+    return str(message.body.decode())
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    pytest.importorskip("aio_pika")
+    found = servers.program("rabbitmq-server")
+    port, names, between = servers.free_port(), servers.free_port(), servers.free_port()
+    (tmp_path / "plugins").write_text("[].")
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "ERL_EPMD_PORT": str(names),
+        "RABBITMQ_NODENAME": f"subject{port}@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(between),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        "RABBITMQ_CONF_ENV_FILE": str(tmp_path / "none"),
+        "RABBITMQ_CONFIG_FILE": str(tmp_path / "none"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(tmp_path / "plugins"),
+        "RABBITMQ_MNESIA_BASE": str(tmp_path / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(tmp_path / "log"),
+        "RABBITMQ_PID_FILE": str(tmp_path / "pid"),
+    }
+    epmd = [which("epmd") or "epmd", "-address", "127.0.0.1", "-port", str(names)]
+    (tmp_path / "names").mkdir()
+    server = [str(DEBIAN if DEBIAN.exists() else found)]
+    with servers.serving(epmd, names, tmp_path / "names"), servers.serving(server, port, tmp_path, environment):
+        yield f"amqp://127.0.0.1:{port}/"
+
+
+async def fill(url: str) -> None:
+    import aio_pika  # noqa: PLC0415  # only here it is sure to be installed
+
+    async with await aio_pika.connect(url) as connection, connection.channel() as channel:
+        queue = await channel.declare_queue("orders", durable=True, arguments={"x-single-active-consumer": True})
+        for message in messages():
+            letter = aio_pika.Message(message.encode(), headers={"key": message.key}, delivery_mode=2)
+            await channel.default_exchange.publish(letter, queue.name)
+
+
+async def look(url: str) -> tuple[int, list[tuple[str, Any]]]:
+    import aio_pika  # noqa: PLC0415  # as above
+
+    async with await aio_pika.connect(url) as connection, connection.channel() as channel:
+        orders = await channel.get_queue("orders")
+        dead = await channel.get_queue("orders.dead")
+        letters = []
+        while (message := await dead.get(no_ack=True, fail=False)) is not None:
+            letters.append((message.body.decode(), message.headers["x-error"]))
+        return orders.declaration_result.message_count or 0, letters
+
+
+def test_a_queue_loses_nothing_and_keeps_the_order_of_keys_when_a_process_is_killed(url: str, tmp_path: Path) -> None:
+    asyncio.run(fill(url))
+    verdict = crash_run(tmp_path / "diary", "rabbitmq", url, "orders")
+    assert verdict._replace(again=0) == Verdict(lost=0, out_of_order=0, at_once=0, done=MESSAGES, again=0)
+    assert verdict.again <= 16, "more was redone than was at handlers"
+    left, letters = asyncio.run(look(url))
+    assert left == 0
+    assert {body for body, _ in letters} == rejects()  # a death may double one
+    assert all(error.startswith("Reject(") for _, error in letters)
