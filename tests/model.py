@@ -310,6 +310,8 @@ class ModelDispatcher:
     def offer_many(self, messages: Iterable[tuple[Any, ...]], *, now_ms: int | None = None) -> list[Effect]:
         def offer_each() -> None:
             new = [message for message in messages if self._is_new(message[0])]
+            if len(new) > self.free_slots:
+                raise self._full_error()
             self._check_waiting([Message(offset, as_key(key), item) for offset, key, item, *_ in new])
             for message in messages:
                 self._offer(*message)
