@@ -8,7 +8,7 @@ from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subs
 
 from keyshared.config import DispatcherConfig, GroupLimits, KeySessions, Poison, RetryPolicy, Rules, Unmatched
 from keyshared.dispatcher import Blocking, KeySharedDispatcher, StoredLetter
-from keyshared.effects import BlockReason, DeadLetter, KeyEnded, Spilled
+from keyshared.effects import BlockReason, DeadLetter, KeyEnded, Load, Spilled
 from keyshared.errors import ConfigError, SnapshotError
 
 LATER = RetryPolicy(base_delay_ms=50)
@@ -125,11 +125,19 @@ class TestHowAKeyGoesOn:
         assert Blocking(BlockReason.QUARANTINED, "ann") == dispatcher.why_blocked(0)
         assert [DeadLetter(0, b"a2", 1, 1, None)] == dispatcher.ack(1, "ann", 1)
 
-    def test_what_was_loaded_for_a_consumer_goes_out_only_below_the_limit(self) -> None:
-        dispatcher = limited("ann", max_loaded_per_key=2, retry=RetryPolicy(base_delay_ms=0))
-        fill(dispatcher, "a2", "a2", "a2")
-        dispatcher.ack(0, "ann", 1)  # 2 is being loaded
-        assert [(2, "ann")] == delivered(dispatcher.loaded(2))
+    @pytest.mark.parametrize(("key", "goes_out"), [("a1", []), ("a2", [(3, "ann")])])
+    def test_what_was_loaded_for_a_consumer_goes_out_only_below_the_limit(
+        self, key: str, goes_out: list[tuple[int, str]]
+    ) -> None:
+        dispatcher = limited("ann", window=4, redrive=True)
+        fill(dispatcher, key)
+        dispatcher.reject(0, "ann", 1)
+        dispatcher.dead_lettered(0)
+        dispatcher.set_limit("ann", 0)
+        assert [Spilled(3)] == fill(dispatcher, "b1", "c1", key, start=1)
+        assert Load(3, key.encode()) in dispatcher.set_limit("ann", 9)
+        assert [deliver(0, key, "ann", 2)] == dispatcher.redrive(key, [StoredLetter(0, 1)])
+        assert goes_out == delivered(dispatcher.loaded(3))
 
     def test_a_pull_hands_out_as_many_as_the_rule_says(self) -> None:
         dispatcher = limited()

@@ -9,7 +9,7 @@ from typing import Any
 from keyshared._checks import require
 from keyshared._dispatch.batches import BatchWindow
 from keyshared._dispatch.group_book import GroupBook
-from keyshared._dispatch.ruled import RuledWindow
+from keyshared._dispatch.ruled import LanedWindow
 from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, Lane
 from keyshared._window.served import Scope, ServedLanes, SharedLanes
 from keyshared.window import State
@@ -17,7 +17,7 @@ from keyshared.window import State
 __all__ = ["ScopedBatchWindow", "ScopedWindow"]
 
 
-class ScopedWindow(RuledWindow):
+class ScopedWindow(LanedWindow):
     """A window that serves group after group, and passes over what is closed.
 
     Args:
@@ -105,7 +105,7 @@ class ScopedWindow(RuledWindow):
         return granted
 
     def new_lane(self, key: bytes | None) -> Lane:
-        """As `RuledWindow.new_lane`: it is of a group."""
+        """As `InFlightWindow.new_lane`: it is of a group."""
         lane = super().new_lane(key)
         if key is not None:
             lane.group = self.book.of(key)
