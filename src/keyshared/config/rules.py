@@ -12,8 +12,8 @@ __all__ = ["Rules"]
 class Rules:
     """Functions of a key, and a name for this version of them.
 
-    Each function is asked once for a key, when the first message of that key is offered, and again when the key comes
-    back after all of its messages were settled. The same key must get the same answer as long as the mark is the same.
+    A function is asked when the first message of a key is offered, and not again until the key comes back after all of
+    its messages were settled. The same key must get the same answer as long as the mark is the same.
     A function that raises, or answers with something else than it should, makes the offer raise `ConfigError`; the
     offer has changed nothing then.
 
