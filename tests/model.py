@@ -310,6 +310,8 @@ class ModelDispatcher:
     def offer_many(self, messages: Iterable[tuple[Any, ...]], *, now_ms: int | None = None) -> list[Effect]:
         def offer_each() -> None:
             new = [message for message in messages if self._is_new(message[0])]
+            if len(new) > self.free_slots:
+                raise self._full_error()
             self._check_waiting([Message(offset, as_key(key), item) for offset, key, item, *_ in new])
             for message in messages:
                 self._offer(*message)
@@ -1157,11 +1159,29 @@ class ModelDispatcher:
 
     def _overtaken(self, message: Message) -> list[Message]:
         """What waits for its first delivery and makes way for this one."""
-        if not self.config.latest_only or message.key is None:
+        if message.key is None or not self._is_latest_only(message.key):
             return []
         waits = {State.QUEUED, State.SPILLED, State.LOADING, State.DELAYED}
         new = [other for other in self._in_lane(message.key) if other.attempt == 0 and not other.redriven]
         return [other for other in new if other.state in waits]
+
+    def _is_latest_only(self, key: bytes) -> bool:
+        """Whether of this key only the latest message counts."""
+        if self.rules is None or self.rules.latest_only is None:
+            return self.config.latest_only
+        return self.rules.latest_only(key)
+
+    def _limit_by_rule(self, lane: Lane) -> int:
+        """How many of a lane may be open by its rule, if it has one. That is never more than may be loaded."""
+        if self.rules is None or self.rules.limit_of is None or not isinstance(lane, bytes):
+            return 1 << 63
+        limit = self.rules.limit_of(lane)
+        return min(limit, self.config.max_loaded_per_key) if self.config.spill else limit
+
+    def _turn_limit(self, lane: Lane) -> int:
+        """With how many open deliveries a lane waits for its next turn: of a batch, all have to end."""
+        has_rule = self.rules is not None and self.rules.limit_of is not None and self.config.batch_per_key == 1
+        return self._limit_by_rule(lane) if has_rule else self.config.max_in_flight_per_key
 
     def _supersede(self, older: Sequence[Message], message: Message) -> None:
         """Settle what waits for its first delivery; a newer one has the slot of the oldest, and stands where it did."""
@@ -1690,7 +1710,7 @@ class ModelDispatcher:
             self._list(lane, Queue.DRAINING)
             if self.config.drain_timeout_ms is not None:
                 self.drain_deadlines.setdefault(lane, self.now + self.config.drain_timeout_ms)
-        elif len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
+        elif len(self._open_in(lane)) >= self._turn_limit(lane):
             self._unlist(lane)
         elif self._sessions.refuses(lane, owner):
             self._list(lane, Queue.KEPT_BACK)
@@ -1736,7 +1756,7 @@ class ModelDispatcher:
             return False
         self._unlist(lane)
         self._open(message, consumer)
-        for _ in range(0 if self.token_full else self.turn - 1):
+        for _ in range(0 if self.token_full else min(self.turn, self._limit_by_rule(lane)) - 1):
             following = self._candidate(lane)
             if following and following.state == State.QUEUED and self._has_room(consumer) and self._is_open(lane):
                 self._open(following, consumer)
@@ -1885,7 +1905,7 @@ class ModelDispatcher:
             self._owner_of(lane) == consumer
             and not self._awaited(lane)
             and not self._sessions.refuses(lane, consumer)
-            and len(self._open_in(lane)) < self.config.max_in_flight_per_key
+            and len(self._open_in(lane)) < self._turn_limit(lane)
         )
 
     def _reason(self, message: Message) -> BlockReason:
@@ -1934,7 +1954,7 @@ class ModelDispatcher:
             return BlockReason.UNOWNED if wanted and self._is_unowned(key) else BlockReason.NO_CONSUMER
         if self._drains(lane):
             return BlockReason.DRAINING
-        if len(self._open_in(lane)) >= self.config.max_in_flight_per_key:
+        if len(self._open_in(lane)) >= self._turn_limit(lane):
             return BlockReason.KEY_IN_FLIGHT
         if self._sessions.refuses(lane, owner) or self._is_held(self._candidate(lane)):
             return BlockReason.FLUSHING if self._sessions.refuses(lane, owner) else BlockReason.TOKEN_FULL
@@ -2052,7 +2072,7 @@ class ModelDispatcher:
         """Whether what others hold is in the way, and not only what the owner itself holds of the key."""
         open_ones = self._open_in(lane)
         all_at_owner = {message.consumer for message in open_ones} == {self._owner_of(lane)}
-        waits_for_owner = all_at_owner and len(open_ones) >= self.config.max_in_flight_per_key
+        waits_for_owner = all_at_owner and len(open_ones) >= self._turn_limit(lane)
         return bool(self._awaited(lane)) and not waits_for_owner
 
     def _unit(self, lane: Lane) -> Unit:

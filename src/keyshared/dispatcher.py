@@ -178,7 +178,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         self._window = window_for(config, self._routing, self._routing.filters, rules)
         self._routing.acceptance.keep_for(self._window.lanes)
         ledger = self._ledger = ledger_for(config, self._window)
-        self._latest = cast("LatestWindow", self._window) if config.latest_only else None
+        self._latest = cast("LatestWindow", self._window) if self._window.supersedes else None
         if resume_from is not None:
             self._window.cursor.resume_from(resume_from)
         timers = self._timers = Timers()

@@ -174,7 +174,7 @@ class InFlightWindow(WindowTurns):
         self.check_offer(offset)
         lane_key = b"" if self._one_lane else key
         known = None if lane_key is None else self.lanes.get(lane_key)
-        lane = Lane(lane_key) if known is None else self._lane_of(known) if isinstance(known, Entry) else known
+        lane = self.new_lane(lane_key) if known is None else self._lane_of(known) if isinstance(known, Entry) else known
         if lane_key is not None:
             self.lanes[lane_key] = lane
         entry = Entry(offset, key, item, lane)

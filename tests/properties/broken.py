@@ -17,6 +17,14 @@ from tests.properties.broken_admission import (
 from tests.properties.broken_batches import BROKEN_BATCHES
 from tests.properties.broken_groups import BROKEN_GROUPS, SubscriptionLimitOffByOne
 from tests.properties.broken_health import AgeOfTheNewest, CountsOnlyAcks
+from tests.properties.broken_key_rules import (
+    KeyLimitForgottenOnRetry,
+    KeyLimitIsIgnored,
+    KeyLimitIsOneForAll,
+    KeyRuleForgottenInACrash,
+    LatestRuleIsIgnored,
+    RuleOfOneKeyCountsForAll,
+)
 from tests.properties.broken_later import (
     DelayHoldsOtherKeys,
     FirstDeliveryIsEarly,
@@ -546,7 +554,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         NewerPassesThePostponed,
     ),
     Promise.WHOLE_BATCH: BROKEN_BATCHES,
-    Promise.LATEST_ONLY: (KeepsTheOlder, SupersedesADelivered),
+    Promise.LATEST_ONLY: (KeepsTheOlder, LatestRuleIsIgnored, SupersedesADelivered),
     Promise.REDRIVE_ORDER: (RedriveAtTheTail, RedriveOutOfOrder, RedriveTwiceMakesTwo),
     Promise.SAFE_CURSOR: (
         CursorOneTooFar,
@@ -555,10 +563,18 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         RedriveMovesTheCursorBack,
         SupersededHoldsTheCursor,
     ),
-    Promise.NO_LOSS: (EvictionAcks, RemovalForgets, PoisonIsDroppedUnasked, SkipsWhatOthersAccept),
+    Promise.NO_LOSS: (
+        EvictionAcks,
+        RemovalForgets,
+        PoisonIsDroppedUnasked,
+        RuleOfOneKeyCountsForAll,
+        SkipsWhatOthersAccept,
+    ),
     Promise.SETTLED_ONCE: (AckNotTold, SkipNotTold, ForgetsHowItEnded, ArchiveToldTwice, MarkStandsStill),
     Promise.BOUNDS: (
         LimitForgottenOnRetry,
+        KeyLimitForgottenOnRetry,
+        KeyLimitIsIgnored,
         KeyLimitOffByOne,
         SubscriptionLimitOffByOne,
         WindowForgottenOnLoad,
@@ -579,6 +595,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
     Promise.PROGRESS: (
         RaisedLimitWakesNobody,
         JoinWakesNobody,
+        KeyLimitIsOneForAll,
         AckWakesOnlyItsKey,
         UnitEndWakesOnlyItsKey,
         UnitOfTheMapBefore,
@@ -610,6 +627,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         SnapshotForgetsReadyOrder,
         SnapshotForgetsFailures,
         SnapshotForgetsEndedDeliveries,
+        KeyRuleForgottenInACrash,
         RestartForgetsTheTime,
     ),
     Promise.DETERMINISM: (OrderOfASet,),

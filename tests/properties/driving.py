@@ -66,7 +66,7 @@ def run_schedule(
     factory: Factory, seed: int, length: int, start: Callable[[], RankedPlacement] = RankedPlacement
 ) -> tuple[list[Step], list[Violation]]:
     """Make random calls until the first broken promise; the history and what its last step breaks."""
-    world = random_world(seed, with_groups=True)
+    world = random_world(seed, with_rules=True)
     watch = Watch(factory(start(), world.config, **world.settings), world.config)
     history: list[Step] = []
     for _ in range(length):

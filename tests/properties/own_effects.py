@@ -52,6 +52,7 @@ class OwnEffects:
 
     def __init__(self, config: DispatcherConfig, rules: Any = None) -> None:
         self.config = config
+        self.rules = rules
         self.groups = OwnGroups(config.group, rules)
         self.owners = OwnOwners(config)
         self.keys: dict[int, bytes | None] = {}
@@ -64,6 +65,10 @@ class OwnEffects:
         self.restart: Any = None  # what a restart would redo, after the call before, and its mark
         self.said: dict[int, str] = {}  # by the last failure that named a reason
         self.offered_at: dict[int, int | None] = {}  # None: by the clock of an earlier life
+
+    def is_latest_only(self, key: bytes) -> bool:
+        by_rule: bool = self.rules is not None and self.rules.latest_only is not None and self.rules.latest_only(key)
+        return self.config.latest_only or by_rule
 
     def see(self, step: Step, dispatcher: Any) -> list[Violation]:
         """What the latest call breaks."""
@@ -158,7 +163,7 @@ class OwnEffects:
                     is_right = offset in self.gone
                 case Skipped(offset, key, SkipReason.SUPERSEDED):
                     newer = [other for other, its_key in self.keys.items() if other > offset and its_key == key]
-                    is_right = config.latest_only and key is not None and bool(newer)
+                    is_right = key is not None and self.is_latest_only(key) and bool(newer)
                 case Skipped():
                     is_right = config.unmatched is Unmatched.SKIP and step.call.name in {"offer", "offer_many"}
                 case _:

@@ -79,8 +79,23 @@ def named_group(key: bytes) -> str | None:
     return GROUPS.get(key, "other")
 
 
+LIMITS = {b"a": 2, b"b": 3, b"c": 1, b"h": 1, b"j": 5}
+
+
+def named_limit(key: bytes) -> int:
+    return LIMITS.get(key, 1)
+
+
+def is_latest(key: bytes) -> bool:
+    return key in {b"a", b"c", b"d"}
+
+
 LATE_WITH_GROUPS = 6
+LATE_WITH_KEY_RULES, CROWD_WITH_KEY_RULES = 700, 2
 RULES = Rules(mark="groups of the tests", group_of=named_group)
+LIMIT_RULES = Rules(mark="limits of the tests", limit_of=named_limit)
+LATEST_RULES = Rules(mark="latest keys of the tests", latest_only=is_latest)
+KEY_RULES = Rules(mark="both of the tests", limit_of=named_limit, latest_only=is_latest)
 
 
 class Why(Protocol):
@@ -175,19 +190,22 @@ def guarantees_of(
     """What a dispatcher with this configuration claims, over a placement with these slots."""
     redeliveries, look_ahead = config.retry.max_redeliveries, config.look_ahead
     per_consumer, batches = config.max_in_flight_per_consumer, config.batch_per_key > 1
+    limit, group = (None, None) if rules is None else (rules.limit_of, rules.group_of)
+    latest_only = config.latest_only if rules is None else rules.latest_only or config.latest_only
     unclaimed = {
         *(() if batches else (Promise.WHOLE_BATCH,)),
-        *(() if rules is not None else (Promise.GROUP_FAIRNESS,)),
-        *(() if config.latest_only else (Promise.LATEST_ONLY,)),
+        *(() if group is not None else (Promise.GROUP_FAIRNESS,)),
+        *(() if latest_only else (Promise.LATEST_ONLY,)),
         *(() if config.measure else (Promise.HEALTH_ADDS_UP,)),
         *(() if config.token_bytes is not None else (Promise.TOKEN_BUDGET,)),
         *(() if config.sessions else (Promise.ONE_SESSION,)),
     }
     return Guarantees(
         promises=JUDGED - unclaimed,
-        per_key=max(config.max_in_flight_per_key, config.batch_per_key),
+        per_key=config.batch_per_key if batches else config.max_in_flight_per_key if limit is None else None,
         batches=batches,
-        latest_only=config.latest_only,
+        limit_of=None if limit is None else partial(_most_open, limit, config),
+        latest_only=latest_only,
         per_consumer=config.max_in_flight_per_consumer,
         window=config.window,
         max_tracked=config.max_tracked,
@@ -199,8 +217,8 @@ def guarantees_of(
         token_bytes=config.token_bytes,
         total_order=config.ordering_required,
         open_at_once=config.max_in_flight,
-        group_of=None if rules is None else group_of,
-        weight_of=None if rules is None else WEIGHTS.__getitem__,
+        group_of=None if group is None else group_of,
+        weight_of=None if group is None else WEIGHTS.__getitem__,
         fairness=0,
         max_attempts=None if redeliveries is None else redeliveries + 1,
         cursor_keeps_up=True,
@@ -212,6 +230,10 @@ def guarantees_of(
         may_skip=True,  # whatever the policy for unmatched ones: schedules say of some that they are gone
         may_dead_letter=config.poison in {Poison.DEAD_LETTER, Poison.QUARANTINE},
     )
+
+
+def _most_open(limit_of: Callable[[bytes], int], config: DispatcherConfig, key: bytes) -> int:
+    return min(limit_of(key), config.max_loaded_per_key) if config.spill else limit_of(key)
 
 
 def observe(dispatcher: Dispatcher, offered: Sequence[int]) -> Queries:
@@ -258,13 +280,34 @@ class World:
         self.next_deadline: int | None = None
         self.connected: dict[str, None] = {}
 
-    def take_groups(self) -> None:
-        """Let keys be in groups in some schedules: many keys, few slots, and limits that change."""
-        choose = self.choose
-        # Every third one, and nothing is drawn to see which: a draw of its own would change all schedules.
-        if self.config.ordering_required or self.config.token_bytes is not None or self.late_ms != LATE_WITH_GROUPS:
+    def take_rules(self) -> None:
+        """Let keys be in groups in some schedules, and have limits of their own, or be superseded, in others."""
+        # Nothing is drawn to see in which: a draw of its own would change all schedules.
+        if self.config.ordering_required:
             return
+        if self.late_ms == LATE_WITH_KEY_RULES and self.crowd == CROWD_WITH_KEY_RULES:
+            self._take_key_rules()
+        elif self.late_ms == LATE_WITH_GROUPS and self.config.token_bytes is None:
+            self._take_groups()
+
+    def _take_key_rules(self) -> None:
+        """Many messages of few keys, so that limits and superseding show."""
+        choose, config = self.choose, self.config
+        self.rules = LIMIT_RULES
+        if config.token_bytes is None and not config.latest_only:
+            self.rules = choose([LIMIT_RULES, LATEST_RULES, KEY_RULES])
+        roomy = replace(config, max_in_flight_per_consumer=8, window=16, max_tracked=22)
+        self.config = choose([config, roomy])
+        self.free_slots = self.config.window
+        self.keys = choose([self.keys, (b"a", b"b"), (b"a", b"c", b"h", b"j", None)])
+
+    def _take_groups(self) -> None:
+        """Many keys, few slots, and limits that change."""
+        choose = self.choose
         self.rules = RULES
+        limits_too = replace(RULES, mark="all of the tests", limit_of=named_limit)
+        if choose([False, False, True]):
+            self.rules = limits_too if self.config.latest_only else replace(limits_too, latest_only=is_latest)
         self.calls += (World.change_group,)
         limits: Mapping[str, int] = choose([{}, {}, {}, {"max_in_flight": 1}, {"per_second": 100, "burst": 2}])
         self.config = replace(self.config, group=GroupLimits(**limits))
@@ -719,12 +762,12 @@ def mixed(theme: Mapping[Kind, int], choose: Choose) -> tuple[Kind, ...]:
     return tuple(mix)
 
 
-def random_world(seed: int, make_placement: MakePlacement = RankedPlacement, *, with_groups: bool = False) -> World:
-    """A world whose choices follow from a number; only whoever takes its `settings` may have groups."""
+def random_world(seed: int, make_placement: MakePlacement = RankedPlacement, *, with_rules: bool = False) -> World:
+    """A world whose choices follow from a number; only whoever takes its `settings` may have rules."""
     choose: Choose = Random(seed).choice  # reproducible, not secret
     world = World(any_config(choose), choose, make_placement)
-    if with_groups:
-        world.take_groups()
+    if with_rules:
+        world.take_rules()
     return world
 
 

@@ -22,7 +22,7 @@ JUDGED = [(promise, broken) for promise, variants in BROKEN.items() for broken i
 
 def interrupted(history: Sequence[Step], factory: Any, seed: int) -> list[Violation]:
     """Run a recorded history again with a crash after every call: the effects must stay the same."""
-    world = random_world(seed, with_groups=True)
+    world = random_world(seed, with_rules=True)
     config = world.config
     offered: set[int] = set()
     dispatcher = factory(RankedPlacement(), config, **world.settings)
@@ -42,7 +42,7 @@ def interrupted(history: Sequence[Step], factory: Any, seed: int) -> list[Violat
 
 def repeated(history: Sequence[Step], factory: Factory, seed: int) -> list[Violation]:
     """Run a recorded history again: the effects must be the same."""
-    world = random_world(seed, with_groups=True)
+    world = random_world(seed, with_rules=True)
     dispatcher = factory(RankedPlacement(), world.config, **world.settings)
     for number, step in enumerate(history):
         effects = outcome(dispatcher, step.call)

@@ -81,7 +81,7 @@ class Court:
 
     def __init__(self, choose: Choose, factory: Any = Fast) -> None:
         self.world = World(any_config(choose), choose)
-        self.world.take_groups()
+        self.world.take_rules()
         config, settings = self.world.config, self.world.settings
         self.placement = RankedPlacement()
         self.factory = factory

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, TypeAlias
 
 import pytest
@@ -12,14 +13,26 @@ from tests.placements import RankedPlacement
 from tests.properties.broken import BROKEN
 from tests.properties.calls import Call
 from tests.properties.driving import Fast, outcome
+from tests.properties.schedules import RULES
 from tests.properties.test_small_worlds import LATER, Node, explore, fulfil, keys_of_both
 from tests.properties.watch import Watch
 
-from keyshared.config import DispatcherConfig, Poison, Unmatched
-from keyshared.effects import Deliver, Effect, Load
-from keyshared.errors import InvariantError
+from keyshared.config import DispatcherConfig, GroupLimits, LookAhead, Poison, Rules, Unmatched
+from keyshared.effects import DeadLetter, Deliver, Effect, Load
+from keyshared.errors import InvariantError, SnapshotError
 
 OF_X, OF_Y = keys_of_both()
+RANGES = RankedPlacement(("x", "y")).ranges
+MORE = {
+    owner: [key for key in map(bytes, product(range(97, 123), repeat=2)) if RANGES.owner_of(key) == owner]
+    for owner in "xy"
+}
+KEYS = {
+    "x": OF_X,
+    "y": OF_Y,
+    **dict(zip("uvw", MORE["x"], strict=False)),
+    **dict(zip("st", MORE["y"], strict=False)),
+}  # those of x, and of y
 JOIN_X, JOIN_Y = (Call("add_consumer", (name,)) for name in "xy")
 CRASHES = (Call("crash"), Call("crash", ("token",)))
 
@@ -32,12 +45,13 @@ class Both(Node):
     more: "More" = lambda _: ()
     unread: tuple[int, ...] = ()  # of the log, after a crash
     healing: Sequence[Call] = ()
+    stride: int = 1
 
     def fork(self) -> "Both":
         shared = {id(self.dispatcher.config): self.dispatcher.config}
         watch, model = deepcopy(self.watch, shared), deepcopy(self.model, shared)
         known = (self.to_offer, self.offered, self.keys, self.now, self.path)
-        return Both(watch.dispatcher, watch, *known, model, self.more, self.unread, self.healing)
+        return Both(watch.dispatcher, watch, *known, model, self.more, self.unread, self.healing, self.stride)
 
     def note_offer(self, offset: int, key: bytes | None) -> None:
         if offset in self.unread:
@@ -68,19 +82,24 @@ class Both(Node):
         for name in ("dispatcher", "model"):
             old = getattr(self, name)
             state = json.loads(json.dumps(old.snapshot()))
-            setattr(self, name, type(old).restore(state, old.placement, config, now_ms=self.now, items=items))
+            known = {"now_ms": self.now, "items": items, "rules": old.rules}
+            setattr(self, name, type(old).restore(state, old.placement, config, **known))
         self.watch.restarted(self.dispatcher, self.now)
 
     def restart_from_the_token(self) -> None:
         """Nobody is connected, and nothing is known but what was settled."""
-        config, text = self.dispatcher.config, self.dispatcher.cursor_token().text
-        self.model = ModelDispatcher(RankedPlacement(), config, resume_from=self.model.token())
-        self.dispatcher = type(self.dispatcher)(RankedPlacement(), config, resume_from=text)
+        config, text, rules = self.dispatcher.config, self.dispatcher.cursor_token().text, self.dispatcher.rules
+        self.model = ModelDispatcher(RankedPlacement(), config, rules=rules, resume_from=self.model.token())
+        self.dispatcher = type(self.dispatcher)(RankedPlacement(), config, rules=rules, resume_from=text)
         self.watch, self.now = Watch(self.dispatcher, config), 0
 
     def rereads(self) -> Sequence[Call]:
         """What a host reads again before it reads on: after a restart only."""
-        return [Call("offer", (offset, self.keys[offset])) for offset in self.unread]
+        return [Call("offer", (offset, self.keys[self.offered.index(offset)])) for offset in self.unread]
+
+    def next_offer(self, **kwargs: Any) -> Call:
+        """The next message of the log."""
+        return Call("offer", (len(self.offered) * self.stride, self.to_offer[0]), kwargs)
 
     def heals(self) -> Sequence[Call]:
         return [*self.rereads(), *self.healing]
@@ -88,7 +107,7 @@ class Both(Node):
     def inputs(self) -> Iterator[Call]:
         yield from self.rereads()[:1]
         if self.to_offer and not self.unread and self.dispatcher.room_for(self.to_offer[0]):
-            yield Call("offer", (len(self.offered), self.to_offer[0]))
+            yield self.next_offer()
         if (due := self.dispatcher.next_deadline_ms()) is not None:
             yield Call("handle_timeout", kwargs={"now_ms": max(due, self.now)})
         yield from self.more(self)
@@ -143,8 +162,7 @@ def gone(both: Both) -> Iterator[Call]:
 def offers(both: Both) -> Iterator[Call]:
     """The next message is offered for later."""
     if both.to_offer and both.dispatcher.room_for(both.to_offer[0]):
-        later = {"not_before_ms": both.now + 3}
-        yield Call("offer", (len(both.offered), both.to_offer[0]), later)
+        yield both.next_offer(not_before_ms=both.now + 3)
 
 
 def crashes(both: Both) -> Iterator[Call]:
@@ -153,6 +171,13 @@ def crashes(both: Both) -> Iterator[Call]:
         yield from CRASHES
     if both.state_of("x") is None:
         yield JOIN_X
+
+
+def returns(both: Both) -> Iterator[Call]:
+    """What is done comes back, once; what was to be archived is."""
+    if not both.unread:
+        yield from both.returns()
+    yield from (fulfil(each) for each in both.dispatcher.outstanding_effects() if isinstance(each, DeadLetter))
 
 
 @dataclass(frozen=True)
@@ -166,6 +191,8 @@ class Meeting:
         calls: How many calls come after them.
         config: What the verbs need.
         healing: What a fair host does before all is settled.
+        rules: Functions of its keys.
+        stride: How far apart its offsets are.
     """
 
     keys: str
@@ -174,12 +201,14 @@ class Meeting:
     calls: int
     config: Mapping[str, Any]
     healing: Sequence[Call] = ()
+    rules: Rules | None = None
+    stride: int = 1
 
     def start(self, factory: Any = Fast) -> Both:
         config = DispatcherConfig(**{"window": 5, "retry": LATER, "ack_timeout_ms": None, **self.config})
-        keys = tuple({"x": OF_X, "y": OF_Y}[letter] for letter in self.keys)
-        watch = Watch(factory(RankedPlacement(), config), config)
-        model = ModelDispatcher(RankedPlacement(), config)
+        keys = tuple(KEYS[letter] for letter in self.keys)
+        watch = Watch(factory(RankedPlacement(), config, rules=self.rules), config)
+        model = ModelDispatcher(RankedPlacement(), config, rules=self.rules)
         more = self.more
         both = Both(
             watch.dispatcher,
@@ -188,15 +217,27 @@ class Meeting:
             model=model,
             more=lambda node: (call for each in more for call in each(node)),
             healing=self.healing,
+            stride=self.stride,
         )
         for call in self.begins:
-            both.advance(Call("offer", (len(both.offered), both.to_offer[0])) if call.name == "offer" else call)
+            both.advance(both.next_offer(**call.kwargs) if call.name == "offer" else call)
         return both
 
 
 OFFER = Call("offer")
 BATCH = {"batch_per_key": 2}
 ONE_LANE = {"ordering_required": True, "unmatched": Unmatched.HOLD, "poison": Poison.BLOCK}
+FULL = {"token_bytes": 74}
+FAR = 1 << 59  # three holes fill the token
+LIMIT_OF_X = Rules(mark="two of x", limit_of=lambda key: 2 if key == OF_X else 3)
+LATEST_OF_X = Rules(mark="latest of x", latest_only=lambda key: key == OF_X)
+
+
+def limits_of_y(*limits: int) -> tuple[Call, ...]:
+    return tuple(Call("set_limit", ("y", limit)) for limit in limits)
+
+
+ACKED = {place: Call("ack", (place * FAR, "x", 1)) for place in range(8)}
 MEETINGS = {
     "batch, spill": Meeting(
         "xxxx",
@@ -235,6 +276,96 @@ MEETINGS = {
         [Call("set_filters", ("x", ()))],
     ),
     "not before, gone": Meeting("xxy", [JOIN_X], [offers, answers("ack", "nack"), gone], 5, {"max_loaded_per_key": 1}),
+    "token budget, spill": Meeting(
+        "ystuuvvwxy",
+        [
+            *(JOIN_X, JOIN_Y, *limits_of_y(0), *[OFFER] * 3, Call("truncate", (2 * FAR,))),
+            *(OFFER, ACKED[3], OFFER, OFFER, ACKED[5], OFFER, OFFER),  # what is lowest is spilled, and the window full
+        ],
+        [answers("ack", "nack"), loads, calls(*limits_of_y(0, 1))],
+        6,
+        FULL | {"window": 3},
+        limits_of_y(1),
+        stride=FAR,
+    ),
+    "token budget, not before": Meeting(
+        "uvvwwxux",
+        [
+            JOIN_X,
+            Call("offer", kwargs={"not_before_ms": 3}),
+            OFFER,
+            ACKED[1],
+            OFFER,
+            OFFER,
+            ACKED[3],
+            OFFER,
+            OFFER,
+            ACKED[5],
+        ],
+        [offers, answers("ack", "nack", "release")],
+        4,
+        FULL,
+        stride=FAR,
+    ),
+    "batch, key limit": Meeting(
+        "xxxyyyyxy",
+        [*[OFFER] * 7, JOIN_X],
+        [answers("ack", "nack", "ack_through")],
+        3,
+        {"batch_per_key": 3, "window": 20},
+        rules=LIMIT_OF_X,
+    ),
+    "batch, limit of all": Meeting(
+        "xxxyy", [*[OFFER] * 4, JOIN_X], [answers("ack", "nack"), members], 3, {"batch_per_key": 3, "max_in_flight": 2}
+    ),
+    "look-ahead, delayed": Meeting(
+        "xyxyx",
+        [JOIN_X],
+        [offers, answers("ack", "nack"), members],
+        4,
+        {"look_ahead": LookAhead(per_consumer=1, per_subscription=2)},
+    ),
+    "batch, latest keys": Meeting(
+        "yxyxyxy", [*[OFFER] * 4, JOIN_X], [answers("ack", "nack", "release")], 4, BATCH, rules=LATEST_OF_X
+    ),
+    "groups, key limit": Meeting(
+        "xxxyyy",
+        [JOIN_X, *[OFFER] * 4],
+        [answers("ack", "nack")],
+        4,
+        {"group": GroupLimits(max_in_flight=3)},
+        rules=replace(RULES, mark="groups and limits", limit_of=LIMIT_OF_X.limit_of),
+    ),
+    "redrive, key limit": Meeting(
+        "xxxx",
+        [JOIN_X, OFFER, OFFER, OFFER, Call("reject", (0, "x", 1)), Call("dead_lettered", (0,))],
+        [answers("ack", "nack", "reject"), returns],
+        4,
+        {"redrive": True},
+        rules=LIMIT_OF_X,
+    ),
+    "key limit, drain": Meeting(
+        "yyyyx", [JOIN_X, *[OFFER] * 4], [answers("ack", "nack"), members], 3, {"drain_timeout_ms": 6}, rules=LIMIT_OF_X
+    ),
+    "key limit, restart": Meeting(
+        "xxxyx", [JOIN_X, *[OFFER] * 3], [answers("ack", "nack"), crashes], 5, {}, rules=LIMIT_OF_X
+    ),
+    "latest keys, others": Meeting(
+        "xyxyxy",
+        [JOIN_X, OFFER, OFFER],
+        [offers, answers("ack", "nack"), loads, gone, members],
+        3,
+        {"max_loaded_per_key": 1, "max_in_flight_per_consumer": 1},
+        rules=LATEST_OF_X,
+    ),
+    "latest keys, redrive and restart": Meeting(
+        "xyxx",
+        [JOIN_X, OFFER, OFFER],
+        [answers("ack", "reject"), returns, crashes],
+        5,
+        {"redrive": True, "max_loaded_per_key": 1},
+        rules=LATEST_OF_X,
+    ),
     "settlement, restart": Meeting(
         "xyx", [JOIN_X], [answers("ack", "reject"), gone, crashes], 5, {"tell_settled": True}
     ),
@@ -257,6 +388,18 @@ TWINS = {
     "not before, release": "PostponedGoesAtOnce",
     "not before, unmatched": "FirstDeliveryIsEarly",
     "not before, gone": "SpilledForgetsItsTime",
+    "token budget, spill": "BudgetHoldsTheLowest",
+    "token budget, not before": "BudgetNeverOpens",
+    "batch, key limit": "RuleOfOneKeyCountsForAll",
+    "batch, limit of all": "SubscriptionLimitOffByOne",
+    "look-ahead, delayed": "LookAheadOfTheLeft",
+    "batch, latest keys": "LatestRuleIsIgnored",
+    "groups, key limit": "KeyLimitIsIgnored",
+    "redrive, key limit": "KeyLimitForgottenOnRetry",
+    "key limit, drain": "KeyLimitIsOneForAll",
+    "key limit, restart": "KeyRuleForgottenInACrash",
+    "latest keys, others": "RuleOfOneKeyCountsForAll",
+    "latest keys, redrive and restart": "LatestRuleIsIgnored",
     "settlement, restart": "SkipNotTold",
 }
 
@@ -265,5 +408,5 @@ TWINS = {
 def test_a_world_of_two_verbs_shows_a_fault_of_one_of_them(name: str) -> None:
     meeting = MEETINGS[name]
     broken = next(kind for kinds in BROKEN.values() for kind in kinds if kind.__name__ == TWINS[name])
-    with pytest.raises((AssertionError, InvariantError)):
+    with pytest.raises((AssertionError, InvariantError, SnapshotError)):
         explore(meeting.start(broken), meeting.calls)

@@ -22,7 +22,7 @@ def recorded(
     factory: Factory, seed: int, calls: int, start: Callable[[], RankedPlacement] = RankedPlacement
 ) -> tuple[Guarantees, list[Happening]]:
     """What a dispatcher claims, and what happened to it under a random schedule."""
-    world = random_world(seed, with_groups=True)
+    world = random_world(seed, with_rules=True)
     recorder: Any = Recorder(factory(start(), world.config, **world.settings))
     guarantees = guarantees_of(world.config, rules=world.rules)
     for _ in range(calls):
@@ -37,7 +37,7 @@ def first_broken(
     factory: Factory, seed: int, calls: int, start: Callable[[], RankedPlacement] = RankedPlacement
 ) -> list[Violation]:
     """What the first happening that breaks anything breaks; nothing is asked of the dispatcher after that."""
-    world = random_world(seed, with_groups=True)
+    world = random_world(seed, with_rules=True)
     recorder: Any = Recorder(factory(start(), world.config, **world.settings))
     checker = Checker(guarantees_of(world.config, rules=world.rules))
     for _ in range(calls):

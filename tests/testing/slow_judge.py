@@ -177,7 +177,7 @@ class SlowJudge(SlowBooks):
             yield Promise.REDRIVE_ORDER
 
         open_of_key = [each for each in others if each.is_surely(OPEN)]
-        if self.claims.per_key is not None and len(open_of_key) >= self.claims.per_key:
+        if (most := self.most_open(key)) is not None and len(open_of_key) >= most:
             yield Promise.BOUNDS
         if self.claims.batches and open_of_key and not self.is_next_of_a_turn(offset, key):
             yield Promise.WHOLE_BATCH
@@ -363,7 +363,7 @@ class SlowJudge(SlowBooks):
                 yield Promise.NO_LOSS
 
     def settlement(self, how: SettledBy, message: Message | None) -> Iterator[Promise]:
-        if how is SettledBy.NOBODY or (how is SettledBy.SUPERSEDED and not self.claims.latest_only):
+        if how is SettledBy.NOBODY or (how is SettledBy.SUPERSEDED and not self.may_supersede(message)):
             yield Promise.NO_LOSS
         elif message is None:
             return
@@ -468,7 +468,7 @@ class SlowJudge(SlowBooks):
             undelivered = [each for each in lane if not each.deliveries and each.redriven is None]
             waiting = [each for each in undelivered if each.held is None or each.held.reason not in on_its_way]
             older = {each.offset for each in waiting[:-1]} if key is not None else set()
-            if self.claims.latest_only and not older <= self.not_given_up:
+            if key is not None and self.is_latest_only(key) and not older <= self.not_given_up:
                 yield Promise.LATEST_ONLY
             self.not_given_up |= older
 
@@ -559,7 +559,7 @@ class SlowJudge(SlowBooks):
         open_ones = [each for each in lane if each.is_surely(OPEN)]
         if key is None or not waiting or self.is_unsure(lane):
             return None
-        limit = 1 if self.claims.batches else self.claims.per_key
+        limit = self.turn_limit(key)
         if limit is not None and len(open_ones) >= limit:
             return None
         told = self.owned.get(key)
@@ -569,6 +569,26 @@ class SlowJudge(SlowBooks):
         if any(each.consumer != owner for each in open_ones):
             return None
         return None if self.waits_for_held(waiting[0], lane) else (waiting[0], owner)
+
+    def turn_limit(self, key: bytes | None) -> int | None:
+        return 1 if self.claims.batches else self.most_open(key)
+
+    def most_open(self, key: bytes | None) -> int | None:
+        """How many of a key may be open."""
+        limits = [] if self.claims.per_key is None else [self.claims.per_key]
+        if self.claims.limit_of is not None and key is not None:
+            limits.append(self.claims.limit_of(key))
+        return min(limits, default=None)
+
+    def is_latest_only(self, key: bytes) -> bool:
+        claimed = self.claims.latest_only
+        return claimed(key) if callable(claimed) else claimed
+
+    def may_supersede(self, message: Message | None) -> bool:
+        claimed = self.claims.latest_only
+        if not callable(claimed) or message is None:
+            return bool(claimed)
+        return message.key is not None and claimed(message.key)
 
     def is_unsure(self, lane: list[Message]) -> bool:
         return any(OPEN in each.can_be and not each.is_surely(OPEN) for each in lane)

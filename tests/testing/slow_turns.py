@@ -38,8 +38,9 @@ class SlowTurns:
 
     def note_ends(self, before: dict[int, LaneName]) -> None:
         """The turn of a key begins anew when one of as many as may be open has ended."""
-        after, limit = self.surely_open(), 1 if self.judge.claims.batches else self.judge.claims.per_key
+        after = self.surely_open()
         for offset, name in before.items():
+            limit = self.judge.turn_limit(name[1] if isinstance(name[1], bytes) else None)
             if offset not in after and limit is not None and list(before.values()).count(name) >= limit:
                 self.began[name] = self.row
 
@@ -112,7 +113,7 @@ class SlowTurns:
         waiting = [each for each in lane if each.is_surely("waits", "expired") and judge.holds_its_key(each)]
         open_ones = [each for each in lane if each.is_surely("open")]
         owner = judge.owned[key][-1][1] if key in judge.owned else None
-        limit = 1 if judge.claims.batches else judge.claims.per_key
+        limit = judge.turn_limit(key)
         if owner is None or not waiting or waiting[0].held is not None or judge.is_unsure(lane):
             return None
         if any("done" in each.can_be for each in lane) or (limit is not None and len(open_ones) >= limit):

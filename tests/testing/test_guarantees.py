@@ -28,6 +28,16 @@ from keyshared.testing import Guarantees, GuaranteesError, HistoryError, Promise
             {"unit_of": len, "total_order": True},
             f"unit_of is {len!r}; it must be None with total_order, where everything is one unit",
         ),
+        (
+            {"limit_of": len, "total_order": True},
+            f"limit_of is {len!r}; it must be None with total_order, where everything is one key",
+        ),
+        ({"limit_of": 2}, "limit_of is 2; it must be a function of a key, or None"),
+        (
+            {"latest_only": len, "total_order": True},
+            f"latest_only is {len!r}; it must be a bool with total_order: everything is one key",
+        ),
+        ({"latest_only": 1}, "latest_only is 1; it must be a bool, or a function of a key"),
         ({"may_drop": None}, "may_drop is None; it must be a bool"),
     ],
 )

@@ -302,15 +302,29 @@ def twice(consumers: int) -> int:
     return 2 * consumers
 
 
+def is_short(key: bytes) -> bool:
+    """Whether of a key only the latest message counts."""
+    return len(key) < 2  # one of the keys is longer
+
+
+def byte_sum(key: bytes) -> int:
+    """How many deliveries of a key may be open."""
+    return 1 + sum(key) % 2
+
+
 def claimed(random: Random) -> Guarantees:
     """Any claims that go together."""
     some = frozenset(promise for promise in sorted(JUDGED) if random.random() < 0.8)
     total_order = random.random() < 0.1
+    latest_only: bool | Callable[[bytes], bool] = random.random() < 0.4
+    if not total_order and random.random() < 0.2:
+        latest_only = is_short
     return Guarantees(
         promises=random.choice([JUDGED, JUDGED - {Promise.FENCE}, some]),
         per_key=random.choice([1, 1, 2, None]),
         batches=random.random() < 0.3,
-        latest_only=random.random() < 0.4,
+        limit_of=byte_sum if not total_order and random.random() < 0.3 else None,
+        latest_only=latest_only,
         per_consumer=random.choice([None, None, 0, 1, 2]),
         window=random.choice([None, 1, 2, 3]),
         max_tracked=random.choice([None, None, 1, 2]),

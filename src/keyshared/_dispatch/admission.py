@@ -61,7 +61,7 @@ class Admission:
     def _look(self) -> None:
         """See whether there is any reason to ask."""
         looks_back = self._known_until is not None or self._window.cursor.looks_ahead
-        self.asks = looks_back or self._limits is not None or self._membership.picky or self._config.latest_only
+        self.asks = looks_back or self._limits is not None or self._membership.picky or self._window.supersedes
 
     def is_known(self, offset: int) -> bool:
         """Whether the offset lies below the start or the position, or a snapshot has seen it."""

@@ -36,9 +36,8 @@ class BatchWindow(InFlightWindow):
         super().__init__(*args, **kwargs)
         self._batch = self._turn = batch
 
-    @property
-    def most_of_key(self) -> int:
-        """How many deliveries of a key may be open."""
+    def most_of(self, lane: Lane) -> int:  # noqa: ARG002  # where keys have limits of their own, it counts
+        """How many deliveries of a lane may be open."""
         return self._batch
 
     def settle(self, entry: Entry) -> list[Entry]:

@@ -148,7 +148,7 @@ def why_blocked(  # noqa: C901, PLR0911  # one return for each reason
     if owner is None:
         unowned = membership.is_only_unowned(lane.key)
         return Blocking(BlockReason.UNOWNED if unowned else BlockReason.NO_CONSUMER)
-    if lane.holder is owner and lane.open >= window.per_key:
+    if lane.holder is owner and lane.open >= window.turn_limit(lane):
         return Blocking(BlockReason.KEY_IN_FLIGHT, holder)
     elsewhere = window.holder_elsewhere(lane, owner)
     if elsewhere is not None:

@@ -1,12 +1,13 @@
-"""Latest only: a message that waits for its first delivery makes way for a newer one of its key."""
+"""Latest only: a message that waits for its first delivery makes way for a newer one of its key, or of some keys."""
 
 from collections.abc import Sequence
 from typing import Final
 
+from keyshared._dispatch.ruled import RuledWindow
 from keyshared._window.lanes import DELAYED, LOADING, QUEUED, SPILLED, Consumer, Entry, Lane
 from keyshared.window import InFlightWindow
 
-__all__ = ["LatestWindow"]
+__all__ = ["KeyLatestWindow", "LatestWindow"]
 
 _WAITS: Final = frozenset({QUEUED, SPILLED, LOADING, DELAYED})
 """States of what was never delivered, and still may be: what is being archived goes to the dead-letter store."""
@@ -14,6 +15,8 @@ _WAITS: Final = frozenset({QUEUED, SPILLED, LOADING, DELAYED})
 
 class LatestWindow(InFlightWindow):
     """A window in which a newer message takes the place of those of its key that were never delivered."""
+
+    supersedes = True
 
     def overtaken(self, key: bytes | None) -> list[Entry]:
         """Return what the next message of a key takes the place of, oldest first. O(result)."""
@@ -93,3 +96,12 @@ class LatestWindow(InFlightWindow):
         """Send out what is there now to whoever had room for it when it was loaded."""
         if consumer.free > 0 and self._could_get(consumer, lane):
             self._open(lane, entry, consumer, self._granted)
+
+
+class KeyLatestWindow(RuledWindow, LatestWindow):
+    """The same for the keys whose rule says so, and for no other."""
+
+    def overtaken(self, key: bytes | None) -> list[Entry]:
+        """Return what the next message of a key takes the place of, oldest first. O(result)."""
+        lane = None if key is None else self.lanes.get(key)
+        return super().overtaken(key) if isinstance(lane, Lane) and lane.rule.latest_only else []

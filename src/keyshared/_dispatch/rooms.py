@@ -80,7 +80,7 @@ def rooms_for(
         from keyshared._dispatch.budget import TokenRoom  # noqa: PLC0415  # as above
 
         rooms.append(TokenRoom(window))
-    if window.asks_keys:
+    if window.has_scopes:
         from keyshared._dispatch.groups import Groups  # noqa: PLC0415  # as above
 
         rooms.append(Groups(cast("ScopedWindow", window), timers))  # last: sessions that end take lanes out of lists

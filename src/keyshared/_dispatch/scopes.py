@@ -9,14 +9,15 @@ from typing import Any
 from keyshared._checks import require
 from keyshared._dispatch.batches import BatchWindow
 from keyshared._dispatch.group_book import GroupBook
+from keyshared._dispatch.ruled import LanedWindow
 from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, Lane
 from keyshared._window.served import Scope, ServedLanes, SharedLanes
-from keyshared.window import InFlightWindow, State
+from keyshared.window import State
 
 __all__ = ["ScopedBatchWindow", "ScopedWindow"]
 
 
-class ScopedWindow(InFlightWindow):
+class ScopedWindow(LanedWindow):
     """A window that serves group after group, and passes over what is closed.
 
     Args:
@@ -35,7 +36,7 @@ class ScopedWindow(InFlightWindow):
         As `InFlightWindow`; a scope that opens costs O(1) for each consumer that it remembers.
     """
 
-    asks_keys = True
+    has_scopes = True
 
     def __init__(
         self,
@@ -61,12 +62,6 @@ class ScopedWindow(InFlightWindow):
     def begin_anew(self) -> None:
         """Note that everybody has been served before: the books were filled in another life."""
         self._freed.clear()
-
-    def check_key(self, key: bytes | None) -> None:
-        """Raise what `offer` would raise because of the key: nobody knows its group."""
-        lane_key = b"" if self._one_lane else key
-        if lane_key is not None and lane_key not in self.lanes:
-            self.book.check(lane_key)
 
     @property
     def is_subscription_full(self) -> bool:
@@ -109,33 +104,13 @@ class ScopedWindow(InFlightWindow):
             self._serve(roomiest, granted)
         return granted
 
-    def _offer_first(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
-        """As `InFlightWindow`, but what is alone has a lane too: its lane knows its group."""
-        lane = Lane(lane_key)
-        if lane_key is not None:
-            self._join(lane, self.book.of(lane_key))
-            self.lanes[lane_key] = lane
-        entry = Entry(offset, key, item, lane)
-        self.cursor.append(entry)
-        lane.append(entry)
-        lane.loaded = 1
-        self.loaded += 1
-        self.waiting += 1
-        granted: list[Entry] = []
-        self._examine(lane, granted)
-        if 2 * self.waiting > self.capacity:
-            self._spill_if_crowded(lane, entry, granted)
-        return granted
-
-    def offer_later(self, offset: int, key: bytes | None, item: object, deadline: int) -> Entry:
-        """As `InFlightWindow.offer_later`."""
-        self.check_offer(offset)
-        self.check_key(key)
-        entry = super().offer_later(offset, key, item, deadline)
-        lane = entry.lane
-        if lane.head is entry and lane.key is not None:
-            self._join(lane, self.book.of(lane.key))
-        return entry
+    def new_lane(self, key: bytes | None) -> Lane:
+        """As `InFlightWindow.new_lane`: it is of a group."""
+        lane = super().new_lane(key)
+        if key is not None:
+            lane.group = self.book.of(key)
+            lane.group.lanes += 1
+        return lane
 
     def _forget(self, lane: Lane) -> None:
         super()._forget(lane)
@@ -254,16 +229,13 @@ class ScopedWindow(InFlightWindow):
             self.note_opened(lane.group)
 
     def _recount(self, entry: Entry) -> None:
-        lane = entry.lane
-        if lane.head is lane.tail and lane.key is not None:  # the first one that it has had: what is back may be older
-            self._join(lane, self.book.of(lane.key))
         super()._recount(entry)
         if entry.state == IN_FLIGHT:
-            self._count(lane)
+            self._count(entry.lane)
 
-    def _join(self, lane: Lane, group: Scope) -> None:
-        lane.group = group
-        group.lanes += 1
+    def _check_new(self, key: bytes) -> None:
+        super()._check_new(key)
+        self.book.check(key)
 
     def _order_of_scope(self, scope: Scope) -> tuple[bool, str]:
         return scope is self.everything, scope.name

@@ -156,12 +156,17 @@ def check_rules(rules: Rules, config: DispatcherConfig) -> Rules:
         ConfigError: They contradict the configuration.
     """
     check_kind("rules", rules, Rules, ", or None")
-    with configuration():
-        if config.ordering_required and rules.group_of is not None:
-            raise ArgumentError("rules", rules, "have no group_of with ordering_required: its one lane is in one group")
-        if config.token_bytes is not None and rules.group_of is not None:
-            requirement = "have no group_of with token_bytes: the lowest message could wait for a group that is closed"
-            raise ArgumentError("rules", rules, requirement)
+    for function, setting, is_set, why in (
+        ("group_of", "ordering_required", config.ordering_required, "its one lane is in one group"),
+        ("limit_of", "ordering_required", config.ordering_required, "its one lane has one limit"),
+        ("latest_only", "ordering_required", config.ordering_required, "its one lane has messages of many keys"),
+        ("group_of", "token_bytes", config.token_bytes is not None, "the lowest message could wait for a closed group"),
+        ("latest_only", "token_bytes", config.token_bytes is not None, "superseding makes holes whatever is held back"),
+        ("latest_only", "latest_only", config.latest_only, "that is set for every key already"),
+    ):
+        if is_set and getattr(rules, function) is not None:
+            with configuration():
+                raise ArgumentError("rules", rules, f"have no {function} with {setting}: {why}")
     return rules
 
 
@@ -171,7 +176,7 @@ def window_for(
     """The window that a configuration and rules ask for; ``connected`` is who is connected, at any later moment."""
     kinds: list[type[InFlightWindow]] = []
     settings: dict[str, Any] = {}
-    group_of = None if rules is None else rules.group_of
+    rules = Rules(mark="none") if rules is None else rules
     if config.look_ahead is not None:
         from keyshared._dispatch.look_ahead import LookAheadWindow, Reach  # noqa: PLC0415  # only where it is used
 
@@ -181,21 +186,24 @@ def window_for(
         from keyshared._dispatch.budget import BudgetedWindow  # noqa: PLC0415  # as above
 
         kinds.append(BudgetedWindow)
-    if group_of is not None or config.max_in_flight is not None:
+    if rules.group_of is not None or config.max_in_flight is not None:
         from keyshared._dispatch.group_book import GroupBook  # noqa: PLC0415  # as above
         from keyshared._dispatch.scopes import ScopedBatchWindow, ScopedWindow  # noqa: PLC0415  # as above
 
         kinds.append(ScopedWindow if config.batch_per_key == 1 else ScopedBatchWindow)
-        settings |= {"book": GroupBook(group_of, config.group), "most_open": config.max_in_flight}
+        settings |= {"book": GroupBook(rules.group_of, config.group), "most_open": config.max_in_flight}
+    if rules.limit_of is not None or rules.latest_only is not None:
+        kinds += _kinds_of_rules(config, rules)
+        settings["rules"] = rules
+    if config.latest_only:
+        from keyshared._dispatch.latest import LatestWindow  # noqa: PLC0415  # as above
+
+        kinds.append(LatestWindow)
     if config.batch_per_key > 1:
         from keyshared._dispatch.batches import BatchWindow  # noqa: PLC0415  # as above
 
         kinds.append(BatchWindow)
         settings["batch"] = config.batch_per_key
-    if config.latest_only:
-        from keyshared._dispatch.latest import LatestWindow  # noqa: PLC0415  # as above
-
-        kinds.append(LatestWindow)
     gate: DrainGate | None = None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners)
     if config.sessions is not None:
         from keyshared._dispatch.gates import Gates  # noqa: PLC0415  # only where it is used
@@ -221,6 +229,20 @@ def window_for(
     )
     _give_cursor(window, config)
     return window
+
+
+def _kinds_of_rules(config: DispatcherConfig, rules: Rules) -> list[type[InFlightWindow]]:
+    """The kinds of window that rules of a single key ask for."""
+    kinds: list[type[InFlightWindow]] = []
+    if rules.limit_of is not None:
+        from keyshared._dispatch.key_limits import KeyLimitBatchWindow, KeyLimitWindow  # noqa: PLC0415  # where used
+
+        kinds.append(KeyLimitWindow if config.batch_per_key == 1 else KeyLimitBatchWindow)
+    if rules.latest_only is not None:
+        from keyshared._dispatch.latest import KeyLatestWindow  # noqa: PLC0415  # as above
+
+        kinds.append(KeyLatestWindow)
+    return kinds
 
 
 def _give_cursor(window: InFlightWindow, config: DispatcherConfig) -> None:

@@ -130,7 +130,7 @@ def readmit_beside(
 def _put(window: WindowBooks, offset: int, key: bytes | None, item: object, near: Entry | None) -> Entry:
     lane_key = b"" if window._one_lane else key
     known = None if lane_key is None else window.lanes.get(lane_key)
-    lane = Lane(lane_key) if known is None else window._lane_of(known) if isinstance(known, Entry) else known
+    lane = window.new_lane(lane_key) if known is None else window._lane_of(known) if isinstance(known, Entry) else known
     if lane_key is not None:
         window.lanes[lane_key] = lane
     entry = Entry(offset, key, item, lane)

@@ -90,6 +90,8 @@ class WindowBooks:
     )
 
     asks_keys = False  # whether `check_key` may raise
+    has_scopes = False  # whether lanes share limits
+    supersedes = False  # whether a newer message may take the place of an older one of its key
 
     def __init__(
         self,
@@ -219,7 +221,7 @@ class WindowBooks:
         """
         lane_key = b"" if self._one_lane else key
         known = None if lane_key is None else self.lanes.get(lane_key)
-        lane = known if isinstance(known, Lane) else Lane(lane_key)
+        lane = known if isinstance(known, Lane) else self.new_lane(lane_key)
         if lane_key is not None:
             self.lanes[lane_key] = lane
         entry = Entry(offset, key, item, lane)
@@ -270,10 +272,13 @@ class WindowBooks:
         """How many messages may be offered now."""
         return max(0, min(self.capacity - self.loaded, self.max_tracked - self.cursor.outstanding))
 
-    @property
-    def most_of_key(self) -> int:
-        """How many deliveries of a key may be open."""
+    def turn_limit(self, lane: Lane) -> int:  # noqa: ARG002  # where keys have limits of their own, it counts
+        """With how many open deliveries a lane waits for the end of one before it has a turn."""
         return self.per_key
+
+    def most_of(self, lane: Lane) -> int:
+        """How many deliveries of a lane may be open."""
+        return self.turn_limit(lane)
 
     def full_error(self) -> WindowFullError:
         """Return what to raise for more messages than there are free slots: the limit that leaves least room."""
@@ -378,6 +383,10 @@ class WindowBooks:
         return [lane for lane, _ in sorted(chain.from_iterable(map(_items, self._work_lists())), key=_second)]
 
     # where a lane is
+
+    def new_lane(self, key: bytes | None) -> Lane:
+        """Return a lane that nothing is in yet; raise what `check_key` raises."""
+        return Lane(key)
 
     def _work_lists(self) -> list[WorkList]:
         """Every list that a lane can wait in; each lane stands in one at most. O(consumers)."""

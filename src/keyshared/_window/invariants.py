@@ -57,7 +57,7 @@ def _check_lane(window: WindowBooks, lane: Lane) -> None:
     require([e for e in delivered if e.state != State.IN_FLIGHT] == (lane.back or []), f"{name} knows what came back")
     of_log = [entry for entry in entries if entry.offset not in window.beside]
     went_out = [entry for entry in delivered if entry.offset not in window.beside]
-    require(len(went_out) <= window.most_of_key, f"{name} never had more open than the per-key limit")
+    require(len(went_out) <= window.most_of(lane), f"{name} never had more open than the per-key limit")
     spilled = [entry for entry in entries if entry.state == State.SPILLED]
     require(lane.spilled is (spilled[0] if spilled else None), f"{name} knows its oldest spilled message")
     require(not spilled or of_log[-len(spilled) :] == spilled, f"{name} spills from the end")
@@ -106,7 +106,7 @@ def _check_lists(window: WindowBooks, lanes: dict[Lane, None]) -> None:
         require(where is places.get(lane), "a lane knows its work list")
         able = _is_able(lane)
         require(able or where is None, "a lane that cannot go on stands in no work list")
-        waits_for_itself = lane.open >= window.per_key or (lane.open > 0 and lane.key in window.quarantined)
+        waits_for_itself = lane.open >= window.turn_limit(lane) or (lane.open > 0 and lane.key in window.quarantined)
         require(not able or where is not None or waits_for_itself, "a lane that can go on stands in one")
     require(not window.starved or window.loaded >= window.capacity, "nothing starves while there is memory")
 
@@ -124,7 +124,7 @@ def _check_places(window: WindowBooks, lanes: dict[Lane, None], entries: list[En
         owner = window.owner_named(lane.key)
         require(window.owner_of(lane) is owner, f"lane {lane.key!r} knows its owner of now, or nothing")
         kept = owner is not None and any(holder != id(owner) for holder in holders.get(window.unit_of(lane.key), ()))
-        at_limit = lane.open >= window.per_key and lane.holder is owner
+        at_limit = lane.open >= window.turn_limit(lane) and lane.holder is owner
         waits = _is_able(lane) and lane.key not in window.quarantined
         drains = waits and kept and not at_limit
         require(

@@ -18,7 +18,7 @@ from bisect import insort
 from collections import OrderedDict
 from enum import IntEnum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from keyshared.cursor import SETTLED, Cell
 
@@ -39,6 +39,7 @@ __all__ = [
     "SPILLED",
     "Consumer",
     "Entry",
+    "KeyRule",
     "Lane",
     "State",
     "Transition",
@@ -160,6 +161,18 @@ class Entry(Cell):
         return f"<Entry {self.offset} key={self.key!r} {State(self.state).name}>"
 
 
+class KeyRule(NamedTuple):
+    """What the rules have answered for a key, when its lane began.
+
+    Attributes:
+        most_open: How many of its deliveries may be open; more than any key can have where no rule says that.
+        latest_only: Whether a newer message takes the place of one that was never delivered.
+    """
+
+    most_open: int = 1 << 63
+    latest_only: bool = False
+
+
 class Lane:
     """The outstanding messages of one key, oldest first.
 
@@ -175,14 +188,15 @@ class Lane:
         holder: The consumer of the open ones.
         owner: The consumer that the placement names, as of ``version``.
         group: The group that it is in; only set where lanes are served by groups.
+        rule: What the rules have answered for its key; only set where lanes have rules.
         unit: The drain unit that it is in, as of ``version``; only set where a unit is larger than a key.
         version: Number of the placement that ``owner`` was read from.
         listed: The work list that this lane stands in, if any.
     """
 
     __slots__ = (
-        "back", "fresh", "group", "head", "holder", "key", "listed", "loaded", "open", "owner", "spilled", "tail",
-        "unit", "version",
+        "back", "fresh", "group", "head", "holder", "key", "listed", "loaded", "open", "owner", "rule", "spilled",
+        "tail", "unit", "version",
     )  # fmt: skip
 
     def __init__(self, key: bytes | None) -> None:
@@ -196,7 +210,8 @@ class Lane:
         self.loaded = 0
         self.holder: Consumer | None = None
         self.owner: Consumer | None = None
-        self.group: Scope  # not set here, as the unit: most windows never need them
+        self.group: Scope  # not set here, as the rule and the unit: most windows never need them
+        self.rule: KeyRule
         self.unit: int
         self.version = -1
         self.listed: WorkList | None = None

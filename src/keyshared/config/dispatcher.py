@@ -82,7 +82,8 @@ class DispatcherConfig:
             load one more, the lowest one.
         max_tracked: Offsets that are outstanding at once, loaded or not.
         max_in_flight_per_consumer: Open deliveries of a consumer that sets no limit of its own.
-        max_in_flight_per_key: Open deliveries of one key, always at one consumer.
+        max_in_flight_per_key: Open deliveries of one key, always at one consumer; counts for nothing where
+            ``Rules(limit_of=...)`` says it of each key.
         max_in_flight: Open deliveries of all consumers together; None for no limit but theirs.
         batch_per_key: Messages of one key that go out in one turn; above 1 they are a batch, and nothing more of the
             key goes out until all of it has ended.
@@ -98,7 +99,8 @@ class DispatcherConfig:
         redrive: Whether dead letters may come back with ``redrive``.
         unit: What a consumer has to finish before anything of it goes to the next owner. Units above a key know no
             filters: with them two keys of one slot may rightly be at two consumers.
-        latest_only: Whether a message that waits for its first delivery is given up when a newer one of its key comes.
+        latest_only: Whether a message that waits for its first delivery is given up when a newer one of its key comes;
+            ``Rules(latest_only=...)`` says it of some keys.
         measure: Whether ages and counts are kept for `health`.
         start: What ``resume_offset`` answers before the first offer.
         group: The limits of each group of keys for which none are set; groups need `Rules`.

@@ -53,7 +53,10 @@ class Guarantees:
         per_key: How many deliveries of a key may be open at once; None: any number.
         batches: Whether the open deliveries of a key are a batch: made in one turn, and followed by the next one when
             all of it has ended. ``per_key`` is then how many messages a batch may have.
+        limit_of: How many deliveries of a key may be open at once, by the key; the smaller of this and ``per_key``
+            counts.
         latest_only: Whether a message that was never delivered is given up when a newer one of its key is published.
+            A function says it of a key.
         per_consumer: The same of a consumer for which the history tells no limit.
         window: How many outstanding messages may be in memory at once (those that are not spilled); the lowest one may
             be loaded beyond that. None: any number, for instance because `Published` tells of the whole log.
@@ -104,7 +107,8 @@ class Guarantees:
     promises: frozenset[Promise] | frozenset[str] | set[str] = JUDGED
     per_key: int | None = 1
     batches: bool = False
-    latest_only: bool = False
+    limit_of: Callable[[bytes], int] | None = None
+    latest_only: bool | Callable[[bytes], bool] = False
     per_consumer: int | None = None
     window: int | None = None
     max_tracked: int | None = None
@@ -141,26 +145,36 @@ class Guarantees:
             value = getattr(self, each.name)
             if each.type is bool and type(value) is not bool:
                 raise GuaranteesError(each.name, value, "be a bool")
-        functions = {
-            "unit_of": "a key",
-            "group_of": "a key",
-            "weight_of": "a group",
-            "look_ahead": "a number of consumers",
-        }
-        for name, of in functions.items():
-            if getattr(self, name) is not None and not callable(getattr(self, name)):
-                raise GuaranteesError(name, getattr(self, name), f"be a function of {of}, or None")
-        if self.group_of is not None and self.total_order:
-            raise GuaranteesError("group_of", self.group_of, "be None with total_order, where everything is one key")
-        if self.unit_of is not None and self.total_order:
-            raise GuaranteesError("unit_of", self.unit_of, "be None with total_order, where everything is one unit")
+        self._check_functions()
         try:
             claimed = frozenset(_IDS[promise] for promise in self.promises)
         except (TypeError, KeyError):
             raise GuaranteesError("promises", self.promises, f"hold ids of {', '.join(Promise)}") from None
         object.__setattr__(self, "promises", claimed)
 
+    def _check_functions(self) -> None:
+        if type(self.latest_only) is not bool and not callable(self.latest_only):
+            raise GuaranteesError("latest_only", self.latest_only, "be a bool, or a function of a key")
+        if callable(self.latest_only) and self.total_order:
+            raise GuaranteesError("latest_only", self.latest_only, "be a bool with total_order: everything is one key")
+        for name, of in _FUNCTIONS.items():
+            function = getattr(self, name)
+            if function is not None and not callable(function):
+                raise GuaranteesError(name, function, f"be a function of {of}, or None")
+            if function is not None and self.total_order and name in _ONE_LANE:
+                raise GuaranteesError(
+                    name, function, f"be None with total_order, where everything is {_ONE_LANE[name]}"
+                )
 
+
+_FUNCTIONS: Final = {
+    "limit_of": "a key",
+    "unit_of": "a key",
+    "group_of": "a key",
+    "weight_of": "a group",
+    "look_ahead": "a number of consumers",
+}
+_ONE_LANE: Final = {"group_of": "one key", "limit_of": "one key", "unit_of": "one unit"}
 _IDS: Final[dict[str, Promise]] = {promise.value: promise for promise in Promise}
 _LEAST: Final = {
     "per_key": 1,

@@ -8,6 +8,7 @@ from tests.testing.judges.happenings import (
     A,
     B,
     Case,
+    K,
     L,
     acked,
     connected,
@@ -33,6 +34,8 @@ from keyshared.testing.history import (
 )
 
 __all__ = ["DELIVERY_CASES"]
+
+TWO_OF_K = Guarantees(per_key=None, limit_of=lambda key: 2 if key == K else 1)
 
 DELIVERY_CASES = [
     Case(
@@ -248,6 +251,34 @@ DELIVERY_CASES = [
         Promise.BOUNDS,
         [A, published(0), published(1), delivered(0), delivered(1)],
         (3, 4),
+    ),
+    Case(
+        "up to the limit of each key",
+        Promise.BOUNDS,
+        [A, published(0), published(1), delivered(0), delivered(1), published(2, L), delivered(2, key=L)],
+        None,
+        TWO_OF_K,
+    ),
+    Case(
+        "one too many of a key with a limit of its own",
+        Promise.BOUNDS,
+        [A, published(0, L), published(1, L), delivered(0, key=L), delivered(1, key=L)],
+        (3, 4),
+        TWO_OF_K,
+    ),
+    Case(
+        "the smaller one of two limits of a key",
+        Promise.BOUNDS,
+        [A, published(0), published(1), delivered(0), delivered(1)],
+        (3, 4),
+        Guarantees(limit_of=lambda _: 2),
+    ),
+    Case(
+        "no key, no limit of a key",
+        Promise.BOUNDS,
+        [A, published(0, None), published(1, None), delivered(0, key=None), delivered(1, key=None)],
+        None,
+        TWO_OF_K,
     ),
     Case(
         "one at a consumer too many",

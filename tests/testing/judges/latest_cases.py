@@ -10,6 +10,7 @@ __all__ = ["LATEST_CASES"]
 LATEST = Guarantees(promises={"latest-only"}, latest_only=True)
 TURNS = Guarantees(promises={"fairness"}, latest_only=True, per_consumer=1, fairness=0)
 LOSES = Guarantees(promises={"no-loss"})
+ONE_KEY = Guarantees(promises={"no-loss", "latest-only"}, latest_only=lambda key: key == L)
 
 
 def superseded(offset: int) -> Settled:
@@ -75,6 +76,34 @@ LATEST_CASES = [
         [published(0), published(1), superseded(0)],
         (0, 2),
         LOSES,
+    ),
+    Case(
+        "of another key than those of which the latest counts all wait",
+        Promise.LATEST_ONLY,
+        [published(0), published(1), published(2, key=L), published(3, key=None), published(4, key=None), Quiet()],
+        None,
+        ONE_KEY,
+    ),
+    Case(
+        "of one of which the latest counts two wait",
+        Promise.LATEST_ONLY,
+        [published(0), published(1), published(2, key=L), published(3, key=L), Quiet()],
+        (2, 3, 4),
+        ONE_KEY,
+    ),
+    Case(
+        "one of another key makes way",
+        Promise.NO_LOSS,
+        [published(0), published(1), superseded(0)],
+        (0, 2),
+        ONE_KEY,
+    ),
+    Case(
+        "one of no key makes way",
+        Promise.NO_LOSS,
+        [published(0, key=None), published(1), superseded(0)],
+        (0, 2),
+        ONE_KEY,
     ),
     Case(
         "a newer one has the place of the older one",

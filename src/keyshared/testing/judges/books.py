@@ -350,7 +350,7 @@ class Books:
         lane, name = message.lane, message.consumer
         assert name is not None
         message.is_open = False
-        if lane.open >= (turn_limit(self.guarantees) or lane.open + 1):
+        if lane.open >= (turn_limit(self.guarantees, lane.id) or lane.open + 1):
             lane.turn = self.position
         lane.open -= 1
         self.open -= 1

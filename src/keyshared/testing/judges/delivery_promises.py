@@ -22,7 +22,7 @@ from keyshared.testing.history import (
     Released,
 )
 from keyshared.testing.judges.books import Books
-from keyshared.testing.judges.entries import Lane, Message, Place, Seen, Standing, standing
+from keyshared.testing.judges.entries import Lane, Message, Place, Seen, Standing, most_open, standing
 from keyshared.testing.judges.judge import Judge, Judgement, sinces
 from keyshared.testing.judges.waiting_limits import WaitingLimits
 
@@ -125,9 +125,10 @@ class Bounds(Judge):
     def missing(self) -> str | None:
         numbers = self.guarantees
         general = (numbers.per_key, numbers.per_consumer, numbers.open_at_once, numbers.window, numbers.max_tracked)
-        waiting = (numbers.waiting_per_key, numbers.waiting_per_consumer, numbers.look_ahead)
+        functions = (numbers.limit_of, numbers.look_ahead)
+        waiting = (numbers.waiting_per_key, numbers.waiting_per_consumer)
         if (
-            all(number is None for number in (*general, *waiting))
+            all(number is None for number in (*general, *functions, *waiting))
             and numbers.spills
             and not self.books.kinds & {Connected, LimitChanged}
         ):
@@ -163,7 +164,7 @@ class Bounds(Judge):
             yield self.blame(text, *sinces(held), seen)
 
     def _of_key(self, lane: Lane, message: Message | None, seen: Seen) -> Iterator[Violation]:
-        limit = self.guarantees.per_key
+        limit = most_open(self.guarantees, lane.id)
         already = lane.open - (message is not None and message.is_open)
         if limit is None or already < limit:
             return

@@ -18,8 +18,11 @@ __all__ = [
     "Place",
     "Seen",
     "Standing",
+    "heir_of",
+    "is_latest_only",
     "is_running",
     "key_of",
+    "most_open",
     "published_offset",
     "standing",
     "turn_limit",
@@ -265,9 +268,23 @@ def is_running(lease: tuple[int, Message, Seen]) -> bool:
     return (message.is_open or message.unsure) and message.delivered is seen
 
 
-def turn_limit(guarantees: Guarantees) -> int | None:
-    """With how many open deliveries a key has to wait for its next turn; None if it never has to."""
-    return 1 if guarantees.batches else guarantees.per_key
+def turn_limit(guarantees: Guarantees, lane: LaneId) -> int | None:
+    """With how many open deliveries a lane has to wait for its next turn; None if it never has to."""
+    return 1 if guarantees.batches else most_open(guarantees, lane)
+
+
+def most_open(guarantees: Guarantees, lane: LaneId) -> int | None:
+    """How many deliveries of a lane may be open; None for any number."""
+    if guarantees.limit_of is None or not isinstance(lane, bytes):
+        return guarantees.per_key
+    limit = guarantees.limit_of(lane)
+    return limit if guarantees.per_key is None else min(limit, guarantees.per_key)
+
+
+def is_latest_only(guarantees: Guarantees, lane: LaneId) -> bool:
+    """Whether of a lane only the latest message counts."""
+    claimed = guarantees.latest_only
+    return claimed if isinstance(claimed, bool) else isinstance(lane, bytes) and claimed(lane)
 
 
 def published_offset(seen: Seen) -> int:

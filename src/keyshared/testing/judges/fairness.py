@@ -196,7 +196,7 @@ class Fairness(Judge):
 
     def _candidate(self, lane: Lane, owner: str) -> Message | None:
         """The message that nothing but room at the owner keeps from going out, whatever is true."""
-        books, limit = self.books, turn_limit(self.guarantees)
+        books, limit = self.books, turn_limit(self.guarantees, lane.id)
         if books.lanes.get(lane.id) is not lane or lane.unsure or lane.doubtful:
             return None
         if (limit is not None and lane.open >= limit) or lane.holders.keys() - {owner}:

@@ -6,7 +6,7 @@ from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import AtRest, Happening, Held, HoldReason, Published, Quiet, Settled, SettledBy
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_PUBLISHED
-from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen, heir_of, was_delivered
+from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen, heir_of, is_latest_only, was_delivered
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["LatestOnly"]
@@ -31,11 +31,12 @@ class LatestOnly(Judge):
 
     @property
     def looks(self) -> bool:
-        return self.guarantees.latest_only
+        return bool(self.guarantees.latest_only)
 
     def after(self, seen: Seen) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         for lane in self.books.changed.values():
-            if len(lane.listed) > 1 and isinstance(lane.id, bytes) and self.books.lanes.get(lane.id) is lane:
+            is_crowded = len(lane.listed) > 1 and isinstance(lane.id, bytes)
+            if is_crowded and is_latest_only(self.guarantees, lane.id) and self.books.lanes.get(lane.id) is lane:
                 self.crowded[lane.id] = lane
             else:
                 self.crowded.pop(lane.id, None)
@@ -57,6 +58,8 @@ class LatestOnly(Judge):
         message = self.books.messages.get(happening.offset)
         if happening.reason is not SettledBy.SUPERSEDED or message is None or not self.books.log_is_told:
             return
+        if not is_latest_only(self.guarantees, message.lane.id):
+            return  # no-loss says that no policy allows it
         if was_delivered(message):
             text = f"offset {message.offset} was superseded, although it had been delivered"
             yield self.blame(text, message.delivered or message.published, seen)

@@ -21,7 +21,7 @@ from keyshared.testing.history import (
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_DELIVERY, NO_PUBLISHED
 from keyshared.testing.judges.early import Told
-from keyshared.testing.judges.entries import LaneId, Message, Seen, Standing, key_of, standing
+from keyshared.testing.judges.entries import LaneId, Message, Seen, Standing, is_latest_only, key_of, standing
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.waiting_promises import takers, waits_for_held
 
@@ -180,12 +180,17 @@ class NoLoss(Judge):
         if happening.reason is SettledBy.NOBODY:
             text = f"offset {happening.offset} is done without any answer"
             yield from self._against(text, None if message is None else message.since, seen)
-        elif happening.reason is SettledBy.SUPERSEDED and not self.guarantees.latest_only:
+        elif happening.reason is SettledBy.SUPERSEDED and not self._may_supersede(message):
             text = f"offset {happening.offset} is superseded, which no policy allows"
             yield from self._against(text, None if message is None else message.published, seen)
         elif happening.reason is SettledBy.LATE_ACK and message is not None and not message.noted:
             text = f"offset {message.offset} is done by a late ack, but no ack of an earlier delivery has come"
             yield from self._against(text, message.since, seen)
+
+    def _may_supersede(self, message: Message | None) -> bool:
+        """Whether a policy gives up a message for a newer one; of a key that is not told, one may do that."""
+        claimed = self.guarantees.latest_only
+        return bool(claimed) if message is None else is_latest_only(self.guarantees, message.lane.id)
 
     def _given_up(self, seen: Seen, happening: DeadLettered | Dropped | Skipped) -> Iterator[Violation]:
         message = self.books.messages.get(happening.offset)

@@ -145,7 +145,7 @@ class Progress(Judge):
         books = self.books
         if not isinstance(lane.id, bytes) or books.lanes.get(lane.id) is not lane:
             return None  # it is not told who takes messages without a key
-        limit = turn_limit(self.guarantees)
+        limit = turn_limit(self.guarantees, lane.id)
         message = books.oldest_waiting(lane)
         if message is None or lane.unsure or (limit is not None and lane.open >= limit):
             return None  # what may be open has the same right to be
